@@ -2,7 +2,7 @@
 
 GO    ?= go
 # The shipped tools, as programs and as MCP servers, and where the model is: a search that needs no race detector.
-TOOLS := $(patsubst %/main.go,%,$(wildcard tools/*/main.go mcptools/internal/*/main.go))
+TOOLS := $(patsubst %/main.go,%,$(wildcard tools/*/main.go tools/mcp/internal/*/main.go))
 MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
@@ -18,7 +18,7 @@ help: ## say what each command does
 	@echo
 	@echo "Needed: Go 1.26, a C compiler (for the race detector), Python 3 (for a test), and once the Go module proxy."
 
-build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the tools into tools/*/ and mcptools/internal/*/
+build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the tools into tools/*/ and tools/mcp/internal/*/
 	$(GO) build -o bin/ ./cmd/...
 	@for dir in $(TOOLS); do \
 		program=$$(basename "$$dir" | sed 's/_2e/-/g'); \

@@ -9,10 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
@@ -21,14 +20,14 @@ import (
 type build struct{ digest, class string }
 
 // describing describes the first build to the first question, and the last one from then on.
-func describing(builds ...build) bus.Endpoint {
+func describing(builds ...build) rpc.Endpoint {
 	var asked atomic.Int32
-	return bus.Endpoint{Op: subjects.OpDescribe,
+	return rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			b := builds[min(int(asked.Add(1)), len(builds))-1]
-			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{{
 				ToolID: "count", Version: "1.0.0", Digest: b.digest, Determinism: b.class, TimeoutDefaultMS: 30_000,
-				Functions: map[string]question.Function{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}},
+				Functions: map[string]envelope.FunctionInfo{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}},
 			}}}, nil
 		}}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -32,15 +31,15 @@ const fetchTime = 30 * time.Second
 
 // Result returns the outcome of a call, or its acceptance while it has none. An output that can
 // not be had is what it is for [Client.Call]: a statement of the library, with final: false.
-func (c *Client) Result(ctx context.Context, q question.Call) (question.ResultAnswer, error) {
-	a, err := answer[question.ResultAnswer](ctx, c, subjects.OpResult, q)
+func (c *Client) Result(ctx context.Context, q envelope.CallRef) (envelope.ResultResponse, error) {
+	a, err := answer[envelope.ResultResponse](ctx, c, subjects.OpResult, q)
 	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
 
 // Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
-func (c *Client) Cancel(ctx context.Context, q question.Call) (question.CancelAnswer, error) {
-	a, err := answer[question.CancelAnswer](ctx, c, subjects.OpCancel, q)
+func (c *Client) Cancel(ctx context.Context, q envelope.CallRef) (envelope.CancelResponse, error) {
+	a, err := answer[envelope.CancelResponse](ctx, c, subjects.OpCancel, q)
 	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
@@ -58,13 +57,13 @@ func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *en
 // Replay has a dispatcher call again for what a dead letter asked for, as the actor who asked, and returns how that
 // call stands. It is for operators. The same question always means the same call, so ask it again until the answer has
 // a Response. A large output is not fetched.
-func (c *Client) Replay(ctx context.Context, q question.Replay) (question.ResultAnswer, error) {
-	return answer[question.ResultAnswer](ctx, c, subjects.OpReplay, q)
+func (c *Client) Replay(ctx context.Context, q envelope.ReplayRequest) (envelope.ResultResponse, error) {
+	return answer[envelope.ResultResponse](ctx, c, subjects.OpReplay, q)
 }
 
 // Why says in one sentence what a call waits for, or why it ended as it did.
-func (c *Client) Why(ctx context.Context, q question.Call) (string, error) {
-	a, err := answer[question.WhyAnswer](ctx, c, subjects.OpWhy, q)
+func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
+	a, err := answer[envelope.WhyResponse](ctx, c, subjects.OpWhy, q)
 	return a.Sentence, err
 }
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -40,7 +40,7 @@ func (c *Client) inTime(ctx context.Context, call Call, started time.Time) fligh
 		return c.given(e, false)
 	}
 	if !c.crew.Start(func() { c.begin(e) }) {
-		return flight.Word{Err: bus.ErrClosed}
+		return flight.Word{Err: rpc.ErrClosed}
 	}
 	return c.await(e)
 }
@@ -152,12 +152,12 @@ type errand struct {
 
 	// Of the call, once it is prepared.
 	req         *envelope.Request
-	fn          *function          // nil if it is not known
-	described   bool               // the tool is known
-	pool        string             // of the tool
-	unnamed     *envelope.Error    // the functions of the tool, if the call names none of several
-	undescribed *envelope.Error    // why dispatchers do not describe the tool
-	inexact     []schema.Violation // what of the input is no I-JSON
+	fn          *function              // nil if it is not known
+	described   bool                   // the tool is known
+	pool        string                 // of the tool
+	unnamed     *envelope.Error        // the functions of the tool, if the call names none of several
+	undescribed *envelope.Error        // why dispatchers do not describe the tool
+	inexact     []jsonschema.Violation // what of the input is no I-JSON
 }
 
 // cancelled returns the error of the caller's context if the caller has cancelled the call, and nil otherwise. A

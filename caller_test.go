@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -88,7 +88,7 @@ func TestDeadlineOfContext(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("echo"))
 	var asked atomic.Int64
-	f.listening(func(_ *call.Incoming, req envelope.Request, _ *bus.Replies) {
+	f.listening(func(_ *call.Incoming, req envelope.Request, _ *rpc.Replies) {
 		asked.Store(req.Constraints.TimeoutMS)
 	})
 	for name, call := range map[string]toolbus.Call{ // the tool's own is 30 s
@@ -177,7 +177,7 @@ func TestCloseWithCalls(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("echo"))
 	asked := make(chan struct{}, 8)
-	f.listening(func(*call.Incoming, envelope.Request, *bus.Replies) { asked <- struct{}{} })
+	f.listening(func(*call.Incoming, envelope.Request, *rpc.Replies) { asked <- struct{}{} })
 	var wg sync.WaitGroup
 	for _, accepted := range []func(envelope.Accepted){nil, func(envelope.Accepted) {}} {
 		wg.Go(func() {

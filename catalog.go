@@ -16,9 +16,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -31,7 +30,7 @@ type catalog struct {
 }
 
 type described struct {
-	info    question.Tool
+	info    envelope.ToolInfo
 	fns     map[string]*function
 	fetched time.Time
 }
@@ -40,28 +39,28 @@ type function struct {
 	name              string
 	pool, digest      string     // of the build that it is of
 	class             call.Class // of its tool
-	request, response *schema.Schema
+	request, response *jsonschema.Schema
 }
 
 // freshDescription is how long a description is used; a newer build then shows up.
 const freshDescription = 30 * time.Second
 
 // Tools lists the tools.
-func (c *Client) Tools(ctx context.Context) ([]question.Tool, error) {
+func (c *Client) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
 	d, err := c.Describe(ctx)
 	return d.Tools, err
 }
 
 // Describe returns one description of all tools, and what the dispatcher that answers says of itself. It gives up
 // after five seconds, or when ctx ends.
-func (c *Client) Describe(ctx context.Context) (question.Description, error) {
+func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	all := []question.Tool{} // none is a list, too
-	for q := (question.Describe{}); ; q.After = all[len(all)-1].ToolID {
+	all := []envelope.ToolInfo{} // none is a list, too
+	for q := (envelope.DescribeRequest{}); ; q.After = all[len(all)-1].ToolID {
 		d, err := c.describe(ctx, q)
 		if err != nil {
-			return question.Description{}, err
+			return envelope.DescribeResponse{}, err
 		}
 		if all = append(all, d.Tools...); !d.More || len(d.Tools) == 0 {
 			d.Tools = all
@@ -71,13 +70,13 @@ func (c *Client) Describe(ctx context.Context) (question.Description, error) {
 }
 
 // Tool describes one tool with its schemas. That there is no such tool is a [Refusal].
-func (c *Client) Tool(ctx context.Context, id string) (question.Tool, error) {
+func (c *Client) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
 	t, err := c.tool(ctx, id, describeTime)
 	switch {
 	case err != nil:
-		return question.Tool{}, err
+		return envelope.ToolInfo{}, err
 	case t == nil:
-		return question.Tool{}, &Refusal{c.noTool(ctx, id)}
+		return envelope.ToolInfo{}, &Refusal{c.noTool(ctx, id)}
 	}
 	return t.info, nil
 }
@@ -94,7 +93,7 @@ const (
 
 // describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
 // answer too.
-func (c *Client) describe(ctx context.Context, q question.Describe) (d question.Description, err error) {
+func (c *Client) describe(ctx context.Context, q envelope.DescribeRequest) (d envelope.DescribeResponse, err error) {
 	tries := timer.Backoff{Pause: describePause, Try: describeAgain}
 	err = tries.Until(ctx, func(ctx context.Context) (_ bool, err error) {
 		d, err = c.describeOnce(ctx, q)
@@ -109,8 +108,8 @@ func lost(err error) bool {
 		errors.Is(err, nats.ErrDisconnected)
 }
 
-func (c *Client) describeOnce(ctx context.Context, q question.Describe) (question.Description, error) {
-	var d question.Description
+func (c *Client) describeOnce(ctx context.Context, q envelope.DescribeRequest) (envelope.DescribeResponse, error) {
+	var d envelope.DescribeResponse
 	sent := c.Now()
 	if refusal, err := c.inbox.Ask(ctx, subjects.OpDescribe, q, &d); err != nil {
 		return d, err
@@ -187,7 +186,7 @@ func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration)
 }
 
 func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
-	d, err := c.describe(ctx, question.Describe{Tool: id})
+	d, err := c.describe(ctx, envelope.DescribeRequest{Tool: id})
 	if err != nil || len(d.Tools) != 1 {
 		return nil, err
 	}
@@ -204,14 +203,14 @@ func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
 	return t, nil
 }
 
-func compile(info question.Tool) (*described, error) {
+func compile(info envelope.ToolInfo) (*described, error) {
 	d := &described{info: info, fns: map[string]*function{}, fetched: time.Now()}
 	for name, fn := range info.Functions {
-		request, err := schema.Compile(info.ToolID+"/"+name+"/request", fn.Request, nil)
+		request, err := jsonschema.Compile(info.ToolID+"/"+name+"/request", fn.Request, nil)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}
-		response, err := schema.Compile(info.ToolID+"/"+name+"/response", fn.Response, nil)
+		response, err := jsonschema.Compile(info.ToolID+"/"+name+"/response", fn.Response, nil)
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}

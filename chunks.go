@@ -15,7 +15,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -36,8 +35,8 @@ func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 // fetch returns stored chunks and the run that they are of: the newest one, if at names none.
 func (r remote) fetch(ctx context.Context, at streaming.Position,
 	maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
-	var a question.ChunksAnswer
-	refusal, err := r.client.inbox.Ask(ctx, subjects.OpChunks, question.Chunks{
+	var a envelope.ChunksResponse
+	refusal, err := r.client.inbox.Ask(ctx, subjects.OpChunks, envelope.ChunksRequest{
 		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,
 		Index: at.Index, After: at.After, MaxBytes: maxBytes,
 	}, &a)

@@ -13,11 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -34,20 +33,20 @@ type streamed struct {
 type opened struct {
 	req     envelope.Request
 	in      *call.Incoming
-	replies *bus.Replies
+	replies *rpc.Replies
 }
 
 // streamOne returns that bus; whether the chunk can be read before the outcome is up to stored.
 func streamOne(t *testing.T, stored bool) *streamed {
 	s := &streamed{fixture: setup(t), opened: make(chan opened, 1)}
 	s.client = s.serve(bustest.Describing("count"),
-		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+		rpc.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			if s.asked.Add(1); !stored {
-				return question.ChunksAnswer{Fence: 1}, nil
+				return envelope.ChunksResponse{Fence: 1}, nil
 			}
-			return question.ChunksAnswer{Header: frame("", "0-0"), Body: []byte("d7\n"), Fence: 1}, nil
+			return envelope.ChunksResponse{Header: frame("", "0-0"), Body: []byte("d7\n"), Fence: 1}, nil
 		}})
-	s.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
+	s.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
 		select {
 		case s.opened <- opened{req, in, replies}:
 		default: // a copy

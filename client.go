@@ -13,17 +13,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -61,7 +59,7 @@ type ClientOptions struct {
 type Client struct {
 	ClientOptions
 	nc      *nats.Conn
-	calls   accounts.Calls
+	calls   auth.CallPermissions
 	binding binding
 	barred  func() error // the reason why the server does not accept the connection any more
 	// onRefused has a function called each time that barred has become an error, until forget is called.
@@ -69,7 +67,7 @@ type Client struct {
 	forget    func()       // of what this client does then
 	crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
 	renews    func() bool  // the token is renewed if it has expired; nil is never
-	inbox     *bus.Inbox
+	inbox     *rpc.Inbox
 	bound     bool // the token is bound: the server lets it hear no live chunks
 	catalog   catalog
 
@@ -112,12 +110,12 @@ func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
 }
 
 // openInbox returns an inbox where the holder of the token is answered, and whether that token is bound.
-func openInbox(nc *nats.Conn, o ClientOptions) (in *bus.Inbox, bound bool, err error) {
+func openInbox(nc *nats.Conn, o ClientOptions) (in *rpc.Inbox, bound bool, err error) {
 	var says auth.Principal
 	if o.Token != nil {
 		says, _ = auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
 	}
-	if in, err = bus.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
+	if in, err = rpc.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
 		return nil, false, err
 	}
 	in.Token = o.Token
@@ -267,11 +265,11 @@ func (c *Client) complete(e *errand, r *envelope.Response) *envelope.Response {
 	if r.Provenance.Digest != fn.digest {
 		return warned(r, "the output was not checked by the client: it is of another build of the tool")
 	}
-	validate := (*schema.Schema).ValidateChecked // it was decoded with its envelope
+	validate := (*jsonschema.Schema).ValidateChecked // it was decoded with its envelope
 	if r.Provenance.OutputRef != nil {
-		validate = (*schema.Schema).Validate
+		validate = (*jsonschema.Schema).Validate
 	}
-	if bad := validate(fn.response, r.Output); len(bad) > 0 && !mcpmeta.IsResult(fn.response.Raw()) {
+	if bad := validate(fn.response, r.Output); len(bad) > 0 && !envelope.IsMCPResult(fn.response.Raw()) {
 		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
 	}
 	return r
@@ -349,14 +347,14 @@ func (c *Client) askForPart(
 	ctx context.Context, call string, ref envelope.PayloadRef, part int64,
 ) (body []byte, err error) {
 	var refusal *envelope.Error
-	q := question.Payload{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
+	q := envelope.PayloadRequest{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
 	err = timer.Backoff{
 		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
 	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		var a question.PayloadAnswer
+		var a envelope.PayloadResponse
 		body, refusal, err = c.inbox.AskRaw(ctx, subjects.OpPayload, q, &a)
 		switch {
-		case errors.Is(err, bus.ErrNotStored):
+		case errors.Is(err, rpc.ErrNotStored):
 			q.Direct = false // the dispatcher asks the leader
 		case err == nil && refusal != nil:
 			err = &Refusal{refusal}

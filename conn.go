@@ -14,13 +14,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -58,8 +58,8 @@ type Options struct {
 	// default 128 MiB. Calls wait for it, and one whose input needs more than there is altogether is refused.
 	PayloadMemory int64
 
-	Observer observe.Observer // is told what executors and dispatchers do with calls, step by step
-	Skew     time.Duration    // added to the local clock, to see that it does no harm
+	Observer call.Trace    // is told what executors and dispatchers do with calls, step by step
+	Skew     time.Duration // added to the local clock, to see that it does no harm
 }
 
 // Retention says how long the record is kept, by age and by bytes, and with AuditFull "refuse" that calls are refused
@@ -108,7 +108,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		options.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, of.Tenant), Actor: cmp.Or(o.Actor, of.Actor)}
 	}
 	if o.Keys != "" {
-		if options.Keys, err = accounts.Load(o.Keys); err != nil {
+		if options.Keys, err = deployment.Load(o.Keys); err != nil {
 			return nil, err
 		}
 	}

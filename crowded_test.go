@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 // fullServer is a server by hand that accepts one connection, ends it, and has no room for any other.
@@ -60,7 +60,7 @@ func serveBadly(conn net.Conn, pong string) {
 // A client that finds no room for its connection when it connects again says so in the answer that it makes at the
 // deadline, and does not take its token for revoked.
 func TestNoRoomToReconnect(t *testing.T) {
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/flight"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -58,11 +57,11 @@ type exchange struct {
 func (c *Client) hear(x *exchange, msg *nats.Msg) {
 	contentType := msg.Header.Get(subjects.HeaderContentType)
 	switch msg.Header.Get(subjects.HeaderKind) {
-	case question.KindAccepted:
+	case envelope.KindAccepted:
 		if a, bad := envelope.DecodeAccepted(contentType, msg.Data); bad == nil {
 			c.watch.Accepted(&x.Request, a, time.Now())
 		}
-	case question.KindOutcome:
+	case envelope.KindOutcome:
 		if r, bad := envelope.DecodeResponse(contentType, msg.Data); bad == nil {
 			c.watch.Answered(&x.Request, sane(r))
 		}

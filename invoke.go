@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // What calls are made of and end in; package envelope has the rest of it.
@@ -23,8 +22,8 @@ type (
 	Response    = envelope.Response
 	RetryPolicy = envelope.RetryPolicy
 	Status      = envelope.Status
-	CallQuery   = question.Call // names a call by the reference that its acceptance gave
-	AuditFilter = reader.Filter // the zero value fits every record
+	CallQuery   = envelope.CallRef // names a call by the reference that its acceptance gave
+	AuditFilter = reader.Filter    // the zero value fits every record
 )
 
 // The four outcomes of a call.

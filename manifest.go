@@ -15,10 +15,10 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -120,7 +120,7 @@ func (t *typed) load() (*tool.Manifest, error) {
 
 // fits says why the schema of a type is none of its values: it has tags that only one of generator and encoder
 // knows.
-func fits(s *schema.Schema, t reflect.Type) error {
+func fits(s *jsonschema.Schema, t reflect.Type) error {
 	empty, err := json.Marshal(reflect.Zero(t).Interface(), asJSON)
 	if err != nil {
 		return fmt.Errorf("%s cannot be encoded: %w", t, err)

@@ -14,12 +14,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -42,9 +42,9 @@ func (c *Client) known(ctx context.Context, id string, until time.Time) (*descri
 // the dispatcher ready: a connection that was made with an expired token may do nothing else, and is made anew then.
 func (c *Client) silent(err error) bool {
 	refused, ok := errors.AsType[*Refusal](err)
-	return ok && refused.Reason.Code.AutoRetry() || lost(err) || errors.Is(err, bus.ErrNobody) ||
+	return ok && refused.Reason.Code.AutoRetry() || lost(err) || errors.Is(err, rpc.ErrNoDispatcher) ||
 		errors.Is(err, nats.ErrPermissionViolation) && c.Token != nil &&
-			accounts.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
+			auth.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
 }
 
 // prepare makes the request of a call. It leaves to a dispatcher whatever one can refuse, so that each refusal is on
@@ -121,8 +121,8 @@ func (e *errand) sendable() *envelope.Error {
 		return cmp.Or(e.undescribed, envelope.NoTool(req.ToolID, nil))
 	}
 	bad := ijson.Check(req.Input)
-	noJSON := func(v schema.Violation) bool { return v.Rule == ijson.RuleSyntax }
-	e.inexact = schema.Below("/input", bad)
+	noJSON := func(v jsonschema.Violation) bool { return v.Rule == ijson.RuleSyntax }
+	e.inexact = jsonschema.Below("/input", bad)
 	if slices.ContainsFunc(bad, noJSON) || len(bad) > 0 && !utf8.Valid(req.Input) {
 		return envelope.InputFault(e.inexact)
 	}
@@ -146,7 +146,7 @@ func (e *errand) advised(r *envelope.Response) *envelope.Response {
 		r.Error.WithFix(e.unnamed.Fix)
 	}
 	for i, v := range r.Error.Details.Violations {
-		same := func(o schema.Violation) bool { return o.Pointer == v.Pointer && o.Rule == v.Rule }
+		same := func(o jsonschema.Violation) bool { return o.Pointer == v.Pointer && o.Rule == v.Rule }
 		if at := slices.IndexFunc(e.inexact, same); at >= 0 {
 			r.Error.Details.Violations[i].Message = e.inexact[at].Message
 		}

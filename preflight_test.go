@@ -13,11 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -76,12 +75,12 @@ func TestNotSent(t *testing.T) {
 // A call that names none of several functions is refused by a dispatcher, and told which functions there are.
 func TestNoFunctionNamed(t *testing.T) {
 	f := setup(t)
-	fn := question.Function{Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}
-	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe,
+	fn := envelope.FunctionInfo{Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}
+	c := f.serve(rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{{
 				ToolID: "box", Version: "1.0.0", TimeoutDefaultMS: 30_000,
-				Functions: map[string]question.Function{"fill": fn, "empty": fn},
+				Functions: map[string]envelope.FunctionInfo{"fill": fn, "empty": fn},
 			}}}, nil
 		}})
 	refusal := envelope.NewError(envelope.CodeSchema, "")

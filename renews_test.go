@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
 // credential writes a token of an actor to a file.
@@ -44,7 +44,7 @@ func TestCallOutlivesAToken(t *testing.T) {
 	f := setup(t)
 	f.Serve(bustest.Describing("count"))
 	var asked atomic.Int32
-	f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
 		answer := envelope.Failure(req.CallID, envelope.NewError(envelope.CodeExpired, ""),
 			envelope.Provenance{AuditEventID: "gate.1", NotStarted: true}, envelope.Metrics{})
 		if asked.Add(1) > 1 {

@@ -19,12 +19,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -38,7 +37,7 @@ func setup(t *testing.T) *fixture {
 }
 
 // serve offers endpoints until the test ends, and returns a client of them.
-func (f *fixture) serve(endpoints ...bus.Endpoint) *toolbus.Client {
+func (f *fixture) serve(endpoints ...rpc.Endpoint) *toolbus.Client {
 	f.T.Helper()
 	f.Serve(endpoints...)
 	c, err := toolbus.NewClient(f.Srv.Connect(f.T), toolbus.ClientOptions{})
@@ -50,10 +49,10 @@ func (f *fixture) serve(endpoints ...bus.Endpoint) *toolbus.Client {
 }
 
 // listening takes in all requests until the test ends.
-func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request, replies *bus.Replies)) {
+func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request, replies *rpc.Replies)) {
 	f.T.Helper()
-	replies := bus.NewReplies(f.NC, slog.New(slog.DiscardHandler))
-	intake, err := bus.Listen(f.T.Context(), f.NC, slog.New(slog.DiscardHandler),
+	replies := rpc.NewReplies(f.NC, slog.New(slog.DiscardHandler))
+	intake, err := rpc.Listen(f.T.Context(), f.NC, slog.New(slog.DiscardHandler),
 		func(_ context.Context, in *call.Incoming) {
 			var req envelope.Request
 			if err := json.Unmarshal(in.Body, &req); err != nil {
@@ -74,7 +73,7 @@ func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request,
 func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	f.T.Helper()
 	var asked atomic.Int32
-	f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
 		asked.Add(1)
 		answer := outcome
 		answer.CallID = req.CallID
@@ -128,7 +127,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 func TestCopyRefused(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("count"))
-	f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
+	f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
 		replies.Accepted(in.Inbox(),
 			&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
@@ -151,11 +150,11 @@ func TestCopyRefused(t *testing.T) {
 // than the one described, and is no less a success.
 func TestOutputOfAnotherBuild(t *testing.T) {
 	f := setup(t)
-	c := f.serve(bus.Endpoint{Op: subjects.OpDescribe,
+	c := f.serve(rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{{
 				ToolID: "count", Version: "2.0.0", Digest: "sha256:new", TimeoutDefaultMS: 30_000,
-				Functions: map[string]question.Function{"run": {Request: jsontext.Value(`{}`),
+				Functions: map[string]envelope.FunctionInfo{"run": {Request: jsontext.Value(`{}`),
 					Response: jsontext.Value(`{"required":["n"]}`)}},
 			}}}, nil
 		}})
@@ -182,15 +181,16 @@ func TestOutputOfAnotherBuild(t *testing.T) {
 func TestFunctionOfANewBuild(t *testing.T) {
 	f := setup(t)
 	var upgraded atomic.Bool
-	f.serve(bus.Endpoint{Op: subjects.OpDescribe,
+	f.serve(rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			digest, fn, response := "sha256:old", "run", `{}`
 			if upgraded.Load() {
 				digest, fn, response = "sha256:new", "go", `{"required":["n"]}`
 			}
-			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{{
+			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{{
 				ToolID: "count", Version: "1.0.0", Digest: digest, TimeoutDefaultMS: 30_000,
-				Functions: map[string]question.Function{fn: {Request: jsontext.Value(`{}`), Response: jsontext.Value(response)}},
+				Functions: map[string]envelope.FunctionInfo{fn: {Request: jsontext.Value(`{}`),
+					Response: jsontext.Value(response)}},
 			}}}, nil
 		}})
 	f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
@@ -211,18 +211,18 @@ func TestFunctionOfANewBuild(t *testing.T) {
 func TestServesSideBySide(t *testing.T) {
 	f := setup(t)
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
-	c := f.serve(bus.Endpoint{Op: subjects.OpCancel,
+	c := f.serve(rpc.Endpoint{Op: subjects.OpCancel,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			arrived <- struct{}{}
 			<-release
-			return question.CancelAnswer{Told: "queued"}, nil
+			return envelope.CancelResponse{Phase: "queued"}, nil
 		}})
 	told := make(chan error, 10)
 	for range 10 {
 		go func() {
-			a, err := c.Cancel(t.Context(), question.Call{Ref: "echo.id"})
-			if err == nil && a.Told != "queued" {
-				t.Errorf("told %q", a.Told)
+			a, err := c.Cancel(t.Context(), envelope.CallRef{Ref: "echo.id"})
+			if err == nil && a.Phase != "queued" {
+				t.Errorf("told %q", a.Phase)
 			}
 			told <- err
 		}()
@@ -252,11 +252,11 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 	var asked atomic.Int32
 	c := f.serve(
 		bustest.Describing("count"),
-		bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+		rpc.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			if asked.Add(1) == 1 {
 				return nil, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read")
 			}
-			return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"},
+			return envelope.ChunksResponse{Header: map[string][]string{streaming.HeaderForm: {"2"},
 				streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 		}},
 	)
@@ -278,8 +278,8 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 // Chunks that are not kept any more, or may not be read, spoil a fresh success; a stored one is
 // returned with a warning, in time also where the source only lacks them.
 func TestChunksOfStoredOutcome(t *testing.T) {
-	expired := func() (any, *envelope.Error) { return question.ChunksAnswer{Expired: true}, nil }
-	lacking := func() (any, *envelope.Error) { return question.ChunksAnswer{}, nil }
+	expired := func() (any, *envelope.Error) { return envelope.ChunksResponse{Expired: true}, nil }
+	lacking := func() (any, *envelope.Error) { return envelope.ChunksResponse{}, nil }
 	refused := func() (any, *envelope.Error) { return nil, envelope.NewError(envelope.CodeNotFound, "") }
 	for name, chunks := range map[string]func() (any, *envelope.Error){"expired": expired, "lacking": lacking,
 		"refused": refused} {
@@ -288,7 +288,7 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 				t.Parallel()
 				f := setup(t)
 				c := f.serve(bustest.Describing("count"),
-					bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+					rpc.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 						return chunks()
 					}})
 				f.answering(envelope.Response{Status: envelope.Success, Output: jsontext.Value(`{"n":7}`),
@@ -333,12 +333,12 @@ func TestPanicOfCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t)
 			c := f.serve(bustest.Describing("count"),
-				bus.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-					return question.ChunksAnswer{Header: map[string][]string{streaming.HeaderForm: {"2"},
+				rpc.Endpoint{Op: subjects.OpChunks, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+					return envelope.ChunksResponse{Header: map[string][]string{streaming.HeaderForm: {"2"},
 						streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 				}})
 			called := make(chan struct{})
-			f.listening(func(in *call.Incoming, req envelope.Request, replies *bus.Replies) {
+			f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
 				if !in.Patient { // a caller that has its outcome first is not told that it was accepted
 					replies.Accepted(in.Inbox(),
 						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/goschema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 )
@@ -202,7 +202,7 @@ func (t *Tools) with(p part, in, out reflect.Type) (*typed, error) {
 // describe fills in the schema of a type, unless the tool has its own.
 func describe(s *jsontext.Value, what string, t reflect.Type) (err error) {
 	if *s == nil {
-		if *s, err = goschema.Of(t); err != nil {
+		if *s, err = jsonschema.FromType(t); err != nil {
 			*s = jsontext.Value("true") // judge the rest
 			return fmt.Errorf("there is no schema of the %s: %w", what, err)
 		}

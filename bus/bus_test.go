@@ -11,14 +11,15 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Ensuring twice changes nothing; a stream that would break a promise is refused by name.
 func TestTopology(t *testing.T) {
-	f := setup(t)
+	f := bustest.Start(t)
 	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{CallsBytes: 1 << 20}); err != nil {
 		t.Errorf("another size: %v", err)
 	}
@@ -72,7 +73,7 @@ func TestOlderLog(t *testing.T) {
 // Heartbeats find room in a bucket that somebody else has filled, also in one of a version in which
 // they did not.
 func TestFullPools(t *testing.T) {
-	f := setup(t)
+	f := bustest.Start(t)
 	stream, err := f.JS.Stream(t.Context(), subjects.PoolsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestFullPools(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill()
-	pools, err := kv.OpenPools(t.Context(), f.JS, time.Second)
+	pools, err := heartbeat.OpenStore(t.Context(), f.JS, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestFullPools(t *testing.T) {
 
 // The bucket is readable with the stock KV API.
 func TestStockKV(t *testing.T) {
-	f := setup(t)
+	f := bustest.Start(t)
 	s := f.Admit(1, envelope.PriorityNormal)
 	bucket, err := f.JS.KeyValue(t.Context(), subjects.Part(0).Bucket())
 	if err != nil {
@@ -202,7 +203,7 @@ const precision = 500 * time.Millisecond
 
 // A skewed local clock does not move bus time.
 func TestClock(t *testing.T) {
-	f := setup(t)
+	f := bustest.Start(t)
 	for _, skew := range []time.Duration{0, 30 * time.Second, -30 * time.Second} {
 		c, err := bus.NewClock(t.Context(), f.JS, func() time.Time { return time.Now().Add(skew) })
 		if err != nil {

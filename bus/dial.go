@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/coalesce"
 )
 
 // minPayload is what a server must take in one message, headers included: an envelope with the state
@@ -106,7 +105,7 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return coalesce.New(conn, d.timeout), nil
+	return NewCoalescedConn(conn, d.timeout), nil
 }
 
 // SkipTLSHandshake passes on the question of nats.go whether the dialer encrypts.

@@ -1,7 +1,10 @@
-// Package bus is what it takes to be on the bus: the connection, the topology, the clock, the service of dispatchers,
-// the inbox of callers, and the follower of the call log.
+// Package bus connects to NATS, creates and checks the topology, measures bus time, publishes with acknowledgement and
+// reads streams.
 //
 // [Dial] connects and refuses servers that are too old or take too small messages. [Ensure] creates or verifies the
-// topology, which is data in topology.go. [Listen] takes calls in and [Serve] answers questions; [Inbox] is the other
-// side of both. [Follower] reads the call log in order.
+// topology, which is data in topology.go. [Publish] waits for the acknowledgement of the server; over a connection made
+// with [WithSharedAcks] all messages share one inbox and one timer. [ErrorCode] and its siblings read the errors of
+// JetStream, whose numbers stay the same from one version of the server to the next. Connections write many messages
+// with one system call while they come in bursts (docs/decisions/0029-writes-are-coalesced.md). Start reading at
+// dial.go and topology.go.
 package bus

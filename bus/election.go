@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
 )
 
 // How long a process that starts waits for servers which are electing a leader, or are too few to have one, and how
@@ -65,7 +64,7 @@ func MayPublish(ctx context.Context, nc *nats.Conn, subject string) bool {
 	if nc.Publish(subject, nil) != nil || nc.FlushWithContext(ctx) != nil {
 		return true
 	}
-	err := lastError(nc)
+	err := LastError(nc)
 	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), strconv.Quote(subject))
 }
 
@@ -88,7 +87,7 @@ func noJetStream(err, denied error) error {
 // denied is an error if the last complaint of the server is that this connection may not ask JetStream, or not hear
 // its answers: nobody answers then, as while there is no leader.
 func denied(nc *nats.Conn) error {
-	err := lastError(nc)
+	err := LastError(nc)
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
@@ -103,6 +102,22 @@ func denied(nc *nats.Conn) error {
 
 // passing reports whether err is of servers that have no leader: one of them says so, or nobody answers.
 func passing(err error) bool {
-	return jscode.Is(err, jscode.Electing) ||
+	return HasErrorCode(err, CodeElecting) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+}
+
+// atHand is how long a question to the connection itself may take: longer than any that it lets through.
+const atHand = 5 * time.Millisecond
+
+// LastError returns what the server last complained of; nothing while the connection is being made anew, and
+// says nothing.
+func LastError(nc *nats.Conn) error {
+	last := make(chan error, 1)
+	go func() { last <- nc.LastError() }() // ends when the connection lets go of it
+	select {
+	case err := <-last:
+		return err
+	case <-time.After(atHand):
+		return nil
+	}
 }

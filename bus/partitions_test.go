@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -17,7 +17,7 @@ import (
 
 func partitions(t *testing.T, js jetstream.JetStream) int {
 	t.Helper()
-	n, err := kv.Partitions(t.Context(), js)
+	n, err := bus.Partitions(t.Context(), js)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 		}
 	}
 	said := false
-	for _, check := range doctor.Diagnose(t.Context(), srv.URL, toolbus.ClientOptions{}) {
-		said = said || check.Name == "call log" && check.Status == doctor.CheckFailed &&
+	for _, check := range admin.Diagnose(t.Context(), srv.URL, toolbus.ClientOptions{}) {
+		said = said || check.Name == "call log" && check.Status == admin.CheckFailed &&
 			strings.Contains(check.Says, "KV_calls_1 is there")
 	}
 	if !said {

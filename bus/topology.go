@@ -12,10 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -175,7 +173,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 		if c.Metadata == nil {
 			c.Metadata = map[string]string{}
 		}
-		c.Metadata[subjects.MetaForm] = strconv.Itoa(form.Streams.Written())
+		c.Metadata[subjects.MetaForm] = strconv.Itoa(format.Streams.Written())
 	}
 	return all
 }
@@ -187,7 +185,7 @@ func Readable(have jetstream.StreamConfig) error {
 		return nil
 	}
 	n, _ := strconv.Atoi(have.Metadata[subjects.MetaForm]) // none is one of Toolbus 0.1
-	if err := form.Streams.Check(n); err != nil {
+	if err := format.Streams.Check(n); err != nil {
 		return fmt.Errorf("stream %s: %w", have.Name, err)
 	}
 	return nil
@@ -237,7 +235,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 	if want < 0 || want > subjects.MaxPartitions {
 		return o, fmt.Errorf("the call log cannot have %d partitions: it is 1 to %d", want, subjects.MaxPartitions)
 	}
-	before, err := kv.PartitionsBefore(ctx, js)
+	before, err := PartitionsBefore(ctx, js)
 	if err != nil {
 		return o, err
 	}
@@ -245,7 +243,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 	if err := ensureStream(ctx, js, Streams(o)[0], o.Retention); err != nil {
 		return o, err
 	}
-	have, err := kv.Partitions(ctx, js)
+	have, err := Partitions(ctx, js)
 	if err != nil {
 		return o, err
 	}
@@ -260,18 +258,18 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 // refusal says what to do about err, with which the server refused to make a stream.
 func refusal(err error, want jetstream.StreamConfig) error {
 	do := ""
-	switch jscode.Of(err) {
-	case jscode.Storage, jscode.AccountStorage:
+	switch ErrorCode(err) {
+	case CodeStorage, CodeAccountStorage:
 		do = fmt.Sprintf(": the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
 			"which is 75 %% of the free disk by default, or max_file of the account, or make room", want.MaxBytes>>20)
-	case jscode.Peers:
+	case CodePeers:
 		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise "+
 			"max_file_store of their jetstream blocks",
 			want.Replicas, want.MaxBytes>>20)
-	case jscode.Streams:
+	case CodeStreams:
 		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the "+
 			"account", len(Streams(TopologyOptions{Partitions: 1})))
-	case jscode.Overlap:
+	case CodeOverlap:
 		do = fmt.Sprintf(": it needs %s for itself; give Toolbus an account of its own, or delete the stream that has them",
 			strings.Join(want.Subjects, ", "))
 	}

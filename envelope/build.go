@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // NewError returns the error of a code with every field as the taxonomy has it; message "" means
@@ -67,9 +67,9 @@ func (e *Error) WithCause(cause string) *Error {
 }
 
 // WithViolations lists broken rules, at most ijson.MaxViolations, each with bounded texts.
-func (e *Error) WithViolations(v ...schema.Violation) *Error {
+func (e *Error) WithViolations(v ...jsonschema.Violation) *Error {
 	v = v[:min(len(v), ijson.MaxViolations)]
-	e.Details.Violations = make([]schema.Violation, len(v))
+	e.Details.Violations = make([]jsonschema.Violation, len(v))
 	for i, x := range v {
 		e.Details.Violations[i] = ijson.NewViolation(x.Pointer, ijson.Clip(x.Rule, MaxCode), x.Message)
 	}
@@ -171,7 +171,7 @@ func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
 	if e.Details.Effect == EffectApplied {
 		e.WithFix(FixApplied)
 	}
-	if !schema.IsUUID(callID) {
+	if !jsonschema.IsUUID(callID) {
 		callID = NoCallID
 	}
 	return &Response{CallID: callID, Status: e.Code.Status(), Error: e, Metrics: m, Provenance: p}
@@ -182,7 +182,7 @@ func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
 // success.
 func (r *Response) Check() error {
 	switch {
-	case !schema.IsUUID(r.CallID):
+	case !jsonschema.IsUUID(r.CallID):
 		return errors.New("call_id is no UUID")
 	case r.Status == Success:
 		return r.checkSuccess()

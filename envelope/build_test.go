@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 func unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
@@ -79,7 +79,7 @@ func TestWith(t *testing.T) {
 	if got := NewError(CodeToolFault, "").WithHTTPStatus(7).Details.HTTPStatus; got != 0 {
 		t.Errorf("HTTP status %d", got)
 	}
-	if got := NewError(CodeSchema, "").WithViolations(make([]schema.Violation,
+	if got := NewError(CodeSchema, "").WithViolations(make([]jsonschema.Violation,
 		500)...).Details.Violations; len(got) != ijson.MaxViolations {
 		t.Errorf("%d violations", len(got))
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/members"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // The content types of an envelope. No content type means JSON.
@@ -88,9 +87,9 @@ func MediaType(contentType string) string {
 // wire is a type of envelope: its members, its schema, and the codes that say what is wrong with one. A
 // request is the caller's to mend, everything else is a fault of the protocol.
 type wire[T any] struct {
-	table                    members.Table[T]
+	table                    ijson.Table[T]
 	sure                     func(*T) bool // whether a value that the table has read is certainly valid by the schema
-	judged                   func() *schema.Schema
+	judged                   func() *jsonschema.Schema
 	malformed, schema, limit Code
 	payload                  string                   // name of the member that may be large
 	at                       func(*T) *jsontext.Value // that member
@@ -99,16 +98,16 @@ type wire[T any] struct {
 
 var (
 	asRequest = wire[Request]{
-		members.Of[Request](), (*Request).plain, RequestSchema, CodeMalformed, CodeSchema, CodeLimit,
+		ijson.TableOf[Request](), (*Request).plain, RequestSchema, CodeMalformed, CodeSchema, CodeLimit,
 		"input", func(q *Request) *jsontext.Value { return &q.Input }, MaxHeadValues,
 	}
 	asResponse = wire[Response]{
-		members.Of[Response](), func(s *Response) bool { return s.Check() == nil }, outcomeSchema,
+		ijson.TableOf[Response](), func(s *Response) bool { return s.Check() == nil }, outcomeSchema,
 		CodeToolProtocol, CodeToolProtocol, CodeOutputLimit,
 		"output", func(s *Response) *jsontext.Value { return &s.Output }, 0,
 	}
 	asAccepted = wire[Accepted]{
-		members.Of[Accepted](), func(*Accepted) bool { return false }, AcceptedSchema,
+		ijson.TableOf[Accepted](), func(*Accepted) bool { return false }, AcceptedSchema,
 		CodeToolProtocol, CodeToolProtocol, CodeOutputLimit, "", nil, 0,
 	}
 )
@@ -213,7 +212,7 @@ func read[T any](doc jsontext.Value, options ...json.Options) (*T, error) {
 // parts are a document without its payload, which is null there, and its payload; nil where it has none.
 type parts struct {
 	head, payload jsontext.Value
-	found         []schema.Violation // numbers that cannot be kept exactly
+	found         []jsonschema.Violation // numbers that cannot be kept exactly
 }
 
 // split refuses what cannot be judged by the schema, or would take far longer to judge than to send.
@@ -287,7 +286,7 @@ func (w *wire[T]) msgpack(body []byte) ([]byte, *Error) {
 
 // fault says with which code such violations of I-JSON are refused, and whether the rest of the rules can be
 // judged at all.
-func (w *wire[T]) fault(found []schema.Violation) (code Code, readable bool) {
+func (w *wire[T]) fault(found []jsonschema.Violation) (code Code, readable bool) {
 	code, readable = w.schema, true
 	for _, v := range found {
 		switch v.Rule {
@@ -301,7 +300,7 @@ func (w *wire[T]) fault(found []schema.Violation) (code Code, readable bool) {
 }
 
 // InputFault returns the error with which a request is refused whose input, by itself, breaks I-JSON.
-func InputFault(found []schema.Violation) *Error {
+func InputFault(found []jsonschema.Violation) *Error {
 	code, _ := asRequest.fault(found)
 	return NewError(code, "").WithViolations(found...)
 }

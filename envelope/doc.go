@@ -1,5 +1,5 @@
-// Package envelope holds what travels between agents, dispatchers and executors: the request of
-// a call, its outcome, the pieces of a streamed result, and the table of errors. It does no I/O.
+// Package envelope has the wire types: the request of a call, its outcome, the chunks of a streamed result, the table
+// of error codes, and the requests and responses of the service "toolbus" (subjects tb.svc.*). It does no I/O.
 //
 // JSON and msgpack carry the same envelope under the same field names; the content type chooses.
 // [DecodeRequest] and its siblings are strict: what they accept is valid by the published schema
@@ -9,6 +9,10 @@
 // its schema. An envelope that looks exactly as this package writes it is read without the JSON library, and without
 // the schema where its values are certainly valid; the result is the same.
 //
+// The requests and responses of the service are JSON, with the number of their format version (docs/compatibility.md):
+// a later build may add members, and no member changes its meaning.
+//
 // Start reading at request.go and response.go; then taxonomy.go and table.go for the errors,
-// identity.go for what makes two requests the same call.
+// identity.go for what makes two requests the same call, service.go for the service, and describe.go for what a client
+// reads of tools.
 package envelope

@@ -3,7 +3,7 @@ package envelope
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Effect says whether the tool's effect took place. It is never guessed.
@@ -42,12 +42,12 @@ type Error struct {
 // tool said instead of an output, an object; of a tool of an MCP server its result with isError. Through the payload
 // store it travels as ToolResultRef. Builds that know neither member keep them in Extra.
 type Details struct {
-	RetryAfterMS int64              `json:"retry_after_ms,omitzero"`
-	Effect       Effect             `json:"effect,omitzero"`
-	ToolCode     string             `json:"tool_code,omitzero"`
-	HTTPStatus   int                `json:"http_status,omitzero"`
-	Violations   []schema.Violation `json:"violations,omitzero"`
-	Stderr       string             `json:"stderr,omitzero"`
+	RetryAfterMS int64                  `json:"retry_after_ms,omitzero"`
+	Effect       Effect                 `json:"effect,omitzero"`
+	ToolCode     string                 `json:"tool_code,omitzero"`
+	HTTPStatus   int                    `json:"http_status,omitzero"`
+	Violations   []jsonschema.Violation `json:"violations,omitzero"`
+	Stderr       string                 `json:"stderr,omitzero"`
 
 	ToolResult    jsontext.Value `json:"tool_result,omitzero"`
 	ToolResultRef *PayloadRef    `json:"tool_result_ref,omitzero"`

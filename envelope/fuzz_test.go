@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson/ijsontest"
 )
 
 // seedWire adds the golden wire files of a kind to a corpus.
@@ -114,7 +114,7 @@ func FuzzCodecRequestValue(f *testing.F) {
 	seedValues(f)
 	f.Fuzz(func(t *testing.T, set uint64, text string, number int64, value []byte) {
 		q := minimalRequest()
-		memberstest.Fill(q, set, text, number, value)
+		ijsontest.Fill(q, set, text, number, value)
 		sameValue(t, &asRequest, q)
 	})
 }
@@ -124,7 +124,7 @@ func FuzzCodecResponseValue(f *testing.F) {
 	seedValues(f)
 	f.Fuzz(func(t *testing.T, set uint64, text string, number int64, value []byte) {
 		r := minimalResponse()
-		memberstest.Fill(r, set, text, number, value)
+		ijsontest.Fill(r, set, text, number, value)
 		sameValue(t, &asResponse, r)
 	})
 }

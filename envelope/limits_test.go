@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // TestLimitsMatchSchemas holds the constants and the numbers in the schemas together.
@@ -57,7 +57,7 @@ func TestLimitsMatchSchemas(t *testing.T) {
 }
 
 // schemaNumber returns the number at path, in which each step but a keyword is a property.
-func schemaNumber(t *testing.T, s *schema.Schema, path string) int64 {
+func schemaNumber(t *testing.T, s *jsonschema.Schema, path string) int64 {
 	t.Helper()
 	v := decodeAny(t, s.Raw())
 	steps := strings.Split(path, "/")

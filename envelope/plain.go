@@ -3,15 +3,15 @@ package envelope
 import (
 	"strings"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // plain reports whether all but the input of q is certainly fine: it has only members that nearly all
 // requests have, in simple ASCII. It takes a twentieth of the time of the schema, which knows all the rules
 // and judges the others: false says nothing, and [Request.Check] does.
 func (q *Request) plain() bool {
-	return schema.IsUUID(q.CallID) && isName(q.ToolID) && plain(q.ToolVersion, 1, MaxLabel) && plain(q.Fn, 1, MaxID) &&
+	return jsonschema.IsUUID(q.CallID) && isName(q.ToolID) && plain(q.ToolVersion, 1, MaxLabel) && plain(q.Fn, 1, MaxID) &&
 		q.Provenance == nil && q.Context.plain() && q.Constraints.plain()
 }
 
@@ -23,7 +23,7 @@ func (c *Context) plain() bool {
 	}
 	rare := c.ParentSpanID+c.Locale+c.Clock+c.SessionID+c.RoleID+c.RunID+c.LaneID != "" ||
 		c.Scope != nil || c.Confidence != nil || c.Evidence != nil || c.Extra != nil
-	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && schema.IsUUID(c.TraceID) &&
+	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && jsonschema.IsUUID(c.TraceID) &&
 		plain(c.Timezone, 1, MaxLabel) && (c.Env == "dev" || c.Env == "prod" || c.Env == "staging")
 }
 

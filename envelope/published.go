@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 //go:embed schemas/*.json
@@ -20,24 +20,24 @@ var (
 )
 
 // RequestSchema returns the published schema of a [Request].
-func RequestSchema() *schema.Schema { return requestSchema() }
+func RequestSchema() *jsonschema.Schema { return requestSchema() }
 
 // ResponseSchema returns the published schema of a [Response]: that of the source contract
 // for tools, word for word. The schema of output is the tool's, so any output is valid here.
-func ResponseSchema() *schema.Schema { return responseSchema() }
+func ResponseSchema() *jsonschema.Schema { return responseSchema() }
 
 // AcceptedSchema returns the published schema of an [Accepted].
-func AcceptedSchema() *schema.Schema { return acceptedSchema() }
+func AcceptedSchema() *jsonschema.Schema { return acceptedSchema() }
 
 // published returns a function that compiles an embedded schema. The files are part of the
 // program, so a fault in one is a programmer's mistake and panics; a test compiles them all.
-func published(name string) func() *schema.Schema {
-	return func() *schema.Schema {
+func published(name string) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema {
 		raw, err := schemaFiles.ReadFile("schemas/" + name)
 		if err != nil {
 			panic(err)
 		}
-		s, err := schema.Compile(name, raw, anything)
+		s, err := jsonschema.Compile(name, raw, anything)
 		if err != nil {
 			panic(err)
 		}
@@ -47,12 +47,12 @@ func published(name string) func() *schema.Schema {
 
 // outcomeSchema is the schema of a [Response] by which it is judged: that of the source, and what all builds write
 // into its metrics.
-var outcomeSchema = sync.OnceValue(func() *schema.Schema {
+var outcomeSchema = sync.OnceValue(func() *jsonschema.Schema {
 	const number = `{"type":"integer","minimum":0,"maximum":9007199254740991}`
 	text := strings.NewReplacer(`{"$ref":"output.json#"}`, `true`, `"duration_ms":{"type":"integer"}`,
 		`"duration_ms":`+number+`,"cpu_ms":`+number+`,"memory_peak_mb":`+number+`,"queue_ms":`+number+`,"attempts":`+number,
 	).Replace(string(ResponseSchema().Raw()))
-	s, err := schema.Compile("response.json", []byte(text), nil)
+	s, err := jsonschema.Compile("response.json", []byte(text), nil)
 	if err != nil {
 		panic(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // remains is what a refused request says of whose it is, as far as each name is well formed; nil where
@@ -15,7 +15,7 @@ func remains(doc jsontext.Value) *Request {
 	var q claims
 	_ = json.Unmarshal(doc, &q) // what was read before an error stays
 	said := &q.Context.is
-	if !schema.IsUUID(q.CallID.is) {
+	if !jsonschema.IsUUID(q.CallID.is) {
 		return nil
 	}
 	kept := &Request{CallID: q.CallID.is}
@@ -32,7 +32,7 @@ func remains(doc jsontext.Value) *Request {
 			*name.to = name.said
 		}
 	}
-	if schema.IsUUID(said.TraceID.is) {
+	if jsonschema.IsUUID(said.TraceID.is) {
 		keep.TraceID = said.TraceID.is
 	}
 	return kept

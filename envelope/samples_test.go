@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Samples of every wire type: the least that is valid, and all there is.
@@ -101,7 +101,7 @@ func openResponse() *Response {
 }
 
 func invalidResponse() *Response {
-	e := NewError(CodeSchema, "").WithViolations(schema.Violation{Pointer: "/context/env", Rule: "required",
+	e := NewError(CodeSchema, "").WithViolations(jsonschema.Violation{Pointer: "/context/env", Rule: "required",
 		Message: "is missing"})
 	return Failure("not a uuid", e, Provenance{ToolID: "search.web", Final: true}, Metrics{})
 }
@@ -114,7 +114,7 @@ func sampleAccepted() *Accepted {
 }
 
 // rules says what is broken where.
-func rules(found []schema.Violation) (s []string) {
+func rules(found []jsonschema.Violation) (s []string) {
 	for _, v := range found {
 		s = append(s, v.Pointer+" "+v.Rule)
 	}

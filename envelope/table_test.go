@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -216,7 +216,7 @@ func golden(t *testing.T, path string, got []byte) {
 
 func TestErrorsFitTheirSchema(t *testing.T) {
 	for _, r := range Codes() {
-		e := NewError(r.Code, "").WithViolations(schema.Violation{Pointer: "/a", Rule: "type",
+		e := NewError(r.Code, "").WithViolations(jsonschema.Violation{Pointer: "/a", Rule: "type",
 			Message: "must be null"}).WithCause("x").WithStderr("y")
 		s := Failure(sampleCall, e, sampleProvenance(), Metrics{})
 		if err := s.Check(); err != nil {

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/nearest"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // maxNamed is how many functions an error lists; its text is bounded, too.
@@ -36,7 +35,7 @@ func NoFunction(tool, fn string, functions []string) *Error {
 
 // meant is the question whether one of names was meant by word; "" where none is like it.
 func meant(word string, names []string) string {
-	if name, ok := nearest.Of(word, names); ok {
+	if name, ok := Nearest(word, names); ok {
 		return fmt.Sprintf("; did you mean %q?", name)
 	}
 	return ""

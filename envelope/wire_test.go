@@ -9,20 +9,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // wireCase is a sample of a wire type with its codec, free of the type.
 type wireCase struct {
 	name   string
 	value  any
-	schema *schema.Schema
+	schema *jsonschema.Schema
 	encode func(contentType string, v any) ([]byte, error)
 	decode func(contentType string, body []byte) (any, *Error)
 }
 
-func caseOf[T any](name string, v *T, schema *schema.Schema, enc func(string, *T) ([]byte, error),
+func caseOf[T any](name string, v *T, schema *jsonschema.Schema, enc func(string, *T) ([]byte, error),
 	dec func(string, []byte) (*T, *Error)) wireCase {
 	return wireCase{name, v, schema,
 		func(ct string, v any) ([]byte, error) { return enc(ct, v.(*T)) },
@@ -102,7 +102,7 @@ func TestContentTypes(t *testing.T) {
 }
 
 // ErrorSchema is the published schema of an [Error].
-func ErrorSchema() *schema.Schema { return published("error.json")() }
+func ErrorSchema() *jsonschema.Schema { return published("error.json")() }
 
 // TestSourceSchemas compares with the words of the source contract.
 func TestSourceSchemas(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSourceSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sourceRequest, err := schema.Compile("request.json", raw, anything)
+	sourceRequest, err := jsonschema.Compile("request.json", raw, anything)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSourceSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]*schema.Schema{"the source's": sourceRequest, "our": RequestSchema()} {
+	for name, s := range map[string]*jsonschema.Schema{"the source's": sourceRequest, "our": RequestSchema()} {
 		if v := s.Validate(example); v != nil {
 			t.Errorf("the source's example breaks %s schema: %v", name, v)
 		}
@@ -137,7 +137,7 @@ func TestSourceSchemas(t *testing.T) {
 
 // TestTypesMatchSchemas holds Go types and schemas together: the same members everywhere.
 func TestTypesMatchSchemas(t *testing.T) {
-	doc := func(s *schema.Schema) map[string]any {
+	doc := func(s *jsonschema.Schema) map[string]any {
 		return decodeAny(t, s.Raw()).(map[string]any)
 	}
 	compare := func(what string, schema map[string]any, typ reflect.Type) {
@@ -175,7 +175,7 @@ func TestTypesMatchSchemas(t *testing.T) {
 
 // Each file is what a function returns, word for word.
 func TestPublishedSchemas(t *testing.T) {
-	schemas := map[string]*schema.Schema{
+	schemas := map[string]*jsonschema.Schema{
 		"request.json": RequestSchema(), "response.json": ResponseSchema(), "accepted.json": AcceptedSchema(),
 		"error.json": ErrorSchema(),
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson/ijsontest"
 )
 
 // The tables write what the JSON library writes, and AppendRequest and AppendResponse return its errors, but for inputs
 // that are no I-JSON: these are left to the receiver.
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	memberstest.Values(3000, func(q *Request) {
+	ijsontest.Values(3000, func(q *Request) {
 		got, err := AppendRequest(nil, q)
 		if _, failed := encode(ContentJSON, q); failed != nil && err == nil {
 			if !bytes.Contains(got, q.Input) || ijson.Valid(q.Input) {
@@ -30,7 +30,7 @@ func TestWrite(t *testing.T) {
 		}
 		sameAsEncoded(t, q, got, err)
 	})
-	memberstest.Values(3000, func(r *Response) {
+	ijsontest.Values(3000, func(r *Response) {
 		got, err := AppendResponse(nil, r)
 		sameAsEncoded(t, r, got, err)
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
 // The enumerations of an event. They are written by number, counted from 1 in this order: a value may be added at
@@ -53,7 +53,7 @@ func enum[T ~string](c *coder, v *T, table []T) {
 	case err != nil || n < 1 || strconv.Itoa(n) != field:
 		c.bad = true
 	case n > len(table):
-		c.unknown = &form.Error{Kind: form.Event, Form: form.Event.Written(), Says: fmt.Sprintf("%T %d", *v, n)}
+		c.unknown = &format.Error{Kind: format.Event, Form: format.Event.Written(), Says: fmt.Sprintf("%T %d", *v, n)}
 	default:
 		*v = table[n-1]
 	}

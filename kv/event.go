@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -58,13 +58,13 @@ func EncodeEvent(e call.Event) string {
 // and go on with logs that they have opened.
 func formOf(fingerprint string) int64 {
 	if envelope.IsFormer(fingerprint) {
-		return form.EventFormer
+		return format.EventFormer
 	}
-	return form.EventNow
+	return format.EventNow
 }
 
 // DecodeEvent reads the event of a stored message from its subject and its header. The error is a
-// [form.Error] where a build of another age has written it; any other says that it is none of ours.
+// [format.Error] where a build of another age has written it; any other says that it is none of ours.
 func DecodeEvent(subject string, h nats.Header) (call.Event, error) {
 	raw := h.Get(subjects.HeaderEvent)
 	if raw == "" {
@@ -83,7 +83,7 @@ func ParseEvent(subject, raw string) (call.Event, error) {
 	if err != nil {
 		return call.Event{}, errMalformed
 	}
-	if err := form.Event.Check(n); err != nil {
+	if err := format.Event.Check(n); err != nil {
 		return call.Event{}, err
 	}
 	key, err := subjects.ParseEvent(subject)
@@ -185,8 +185,8 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	flag(&c.coder, &a.Strict)
 	text(&c.coder, &a.Owner.Scopes)
 	flag(&c.coder, &a.Undecoded)
-	if !c.reading && a.More == "" && form.Member != "" {
-		a.More = "|" + form.Member
+	if !c.reading && a.More == "" && format.Member != "" {
+		a.More = "|" + format.Member
 	}
 	c.end(&a.More)
 	c.joiners(a)

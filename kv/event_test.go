@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -193,7 +193,7 @@ func TestEventOfAnotherBuild(t *testing.T) {
 		"a further class": strings.Replace(raw, "|1|86400", "|9|86400", 1),
 	} {
 		_, err := kv.ParseEvent(subject, other)
-		if _, ok := errors.AsType[*form.Error](err); !ok {
+		if _, ok := errors.AsType[*format.Error](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -64,7 +64,7 @@ func fold(
 		e, err := DecodeEvent(msg.Subject, msg.Header)
 		passed := err != nil && Passed(msg.Subject, passes)
 		switch {
-		case form.Unreadable(err) && !passed:
+		case format.Unreadable(err) && !passed:
 			return folded{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 		case passed && !errors.Is(err, call.ErrForeign):
 			log.spoil(msg.Subject)

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
@@ -124,7 +124,7 @@ func TestUnreadableEvents(t *testing.T) {
 	}
 	s := f.claimed(t, "newer", call.LookupNo)
 	f.put(t, success(s, "d-1.9", nil), "99;f|x")
-	if _, err := f.log.Read(t.Context(), s.Tool, s.ID); !form.Newer(err) {
+	if _, err := f.log.Read(t.Context(), s.Tool, s.ID); !format.Newer(err) {
 		t.Errorf("of a dispatcher: %v", err)
 	}
 }

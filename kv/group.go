@@ -9,8 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"github.com/seed-018f16cc/toolbus/bus"
 )
 
 // group writes together what waits for the stream at the same time (group commit). A server that
@@ -202,5 +203,5 @@ func copied(msg *nats.Msg) *nats.Msg {
 
 // refused reports whether err says that nothing of a batch is stored, and never will be.
 func refused(err error) bool {
-	return jscode.Answered(err) && !jscode.Is(err, jscode.BatchUnknown)
+	return bus.IsAnswered(err) && !bus.HasErrorCode(err, bus.CodeBatchUnknown)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -155,7 +154,7 @@ func TestGroupInTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := kv.OpenLog(t.Context(), ack.With(js), kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
+	log, err := kv.OpenLog(t.Context(), bus.WithSharedAcks(js), kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +234,7 @@ func TestGroupUnsure(t *testing.T) {
 func TestWriteUntil(t *testing.T) {
 	for _, least := range []int{0, 1, 4} {
 		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
-		js := ack.With(f.js)
+		js := bus.WithSharedAcks(f.js)
 		defer js.Close()
 		log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: least, Answer: 100 * time.Millisecond})
 		if err != nil {
@@ -267,23 +266,23 @@ func TestWriteUntil(t *testing.T) {
 
 // sameContext is a JetStream over which all is published with one context.
 type sameContext struct {
-	*ack.JetStream
+	*bus.AckingJetStream
 	t   *testing.T
 	ctx context.Context
 }
 
-func (s sameContext) PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (ack.Ack, error) {
+func (s sameContext) PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (bus.PubAck, error) {
 	if ctx != s.ctx {
 		s.t.Error("there is a context for a write")
 	}
-	return s.JetStream.PublishAcked(ctx, msg, answer)
+	return s.AckingJetStream.PublishAcked(ctx, msg, answer)
 }
 
 // A write that the server takes at once needs no context of its own.
 func TestWriteTakesNoContext(t *testing.T) {
 	for _, least := range []int{0, 4} {
 		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
-		js := sameContext{ack.With(f.js), t, t.Context()}
+		js := sameContext{bus.WithSharedAcks(f.js), t, t.Context()}
 		defer js.Close()
 		log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: least})
 		if err != nil {

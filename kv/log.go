@@ -13,10 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/ack"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -53,7 +52,7 @@ type LogOptions struct {
 
 // OpenLog binds to the partitions of the call log, which must exist (see bus.Ensure).
 func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, error) {
-	n, err := Partitions(ctx, js)
+	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +99,7 @@ func (l *Log) part(id string) (subjects.Part, part) {
 // the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
 // the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] or
 // [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended or e.Until passed
-// first, or a build of another age has written to the log meanwhile (a [form.Error], too).
+// first, or a build of another age has written to the log meanwhile (a [format.Error], too).
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Part, in = l.part(e.State.ID)
@@ -131,7 +130,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
-		if form.Unreadable(err) { // whoever reads it goes on; it does not get any better here
+		if format.Unreadable(err) { // whoever reads it goes on; it does not get any better here
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
 		}
 		if errors.Is(failed, errDuplicate) {
@@ -164,7 +163,7 @@ type silence struct {
 // heard is told of every try of the write. A refusal is an answer.
 func (s *silence) heard(err error) {
 	s.silent = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
-	if err == nil || jscode.Answered(err) || errors.Is(err, call.ErrFull) {
+	if err == nil || bus.IsAnswered(err) || errors.Is(err, call.ErrFull) {
 		s.log.silent.Store(0)
 	}
 }
@@ -201,7 +200,7 @@ func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer 
 	if answer <= 0 {
 		return 0, context.DeadlineExceeded // and it is not sent
 	}
-	ack, err := ack.Publish(ctx, js, msg, answer)
+	ack, err := bus.Publish(ctx, js, msg, answer)
 	switch {
 	case err == nil && ack.Duplicate:
 		return 0, errDuplicate
@@ -209,9 +208,9 @@ func publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer 
 		return ack.Sequence, nil
 	case errors.Is(err, nats.ErrMaxPayload):
 		return 0, call.ErrTooLarge
-	case jscode.Is(err, jscode.MessageTooLarge, jscode.HeaderTooLarge):
+	case bus.HasErrorCode(err, bus.CodeMessageTooLarge, bus.CodeHeaderTooLarge):
 		return 0, fmt.Errorf("%w: %w", call.ErrTooLarge, err)
-	case jscode.NoRoom(err):
+	case bus.IsStorageFull(err):
 		return 0, fmt.Errorf("%w: %w", call.ErrFull, err)
 	}
 	return 0, err
@@ -233,7 +232,7 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 }
 
 // Read returns the last event of the log of (tool, id); the zero Entry when it is empty. An
-// error means that the log could not be read, never that it is empty; it is a [form.Error] where a build
+// error means that the log could not be read, never that it is empty; it is a [format.Error] where a build
 // of another age has written to it.
 func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	last, err := l.Last(ctx, tool, id)

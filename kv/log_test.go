@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -22,18 +21,18 @@ import (
 
 // faulty is a JetStream whose publishes go wrong as a test wants.
 type faulty struct {
-	*ack.JetStream
+	*bus.AckingJetStream
 	mu sync.Mutex
 	// publish, if set, replaces the publish; do does the real one.
 	publish func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)
 }
 
-func (f *faulty) PublishAcked(ctx context.Context, m *nats.Msg, answer time.Duration) (ack.Ack, error) {
+func (f *faulty) PublishAcked(ctx context.Context, m *nats.Msg, answer time.Duration) (bus.PubAck, error) {
 	f.mu.Lock()
 	publish := f.publish
 	f.mu.Unlock()
 	do := func() (*jetstream.PubAck, error) {
-		a, err := f.JetStream.PublishAcked(ctx, m, answer)
+		a, err := f.AckingJetStream.PublishAcked(ctx, m, answer)
 		return &jetstream.PubAck{Sequence: a.Sequence, Duplicate: a.Duplicate}, err
 	}
 	if publish == nil {
@@ -41,9 +40,9 @@ func (f *faulty) PublishAcked(ctx context.Context, m *nats.Msg, answer time.Dura
 	}
 	a, err := publish(do)
 	if err != nil {
-		return ack.Ack{}, err
+		return bus.PubAck{}, err
 	}
-	return ack.Ack{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil
+	return bus.PubAck{Sequence: a.Sequence, Duplicate: a.Duplicate}, nil
 }
 
 func (f *faulty) set(p func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)) {
@@ -68,7 +67,7 @@ func setup(t *testing.T, o kv.LogOptions, topology bus.TopologyOptions) *fixture
 	if err := bus.Ensure(t.Context(), js, topology); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{srv: srv, js: &faulty{JetStream: ack.With(js)}}
+	f := &fixture{srv: srv, js: &faulty{AckingJetStream: bus.WithSharedAcks(js)}}
 	if f.log, err = kv.OpenLog(t.Context(), f.js, o); err != nil {
 		t.Fatal(err)
 	}
@@ -400,61 +399,6 @@ func TestLogNeedsTopology(t *testing.T) {
 	}
 	if _, err := kv.OpenLog(t.Context(), js, kv.LogOptions{}); err == nil {
 		t.Error("opened a log that is not there")
-	}
-	if _, err := kv.OpenPools(t.Context(), js, time.Second); err == nil {
-		t.Error("opened pools that are not there")
-	}
-}
-
-func TestPools(t *testing.T) {
-	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
-	pools, err := kv.OpenPools(t.Context(), f.js, 3*time.Second) // longer than a busy machine keeps anybody from looking
-	if err != nil {
-		t.Fatal(err)
-	}
-	alive, ghost := kv.Instance("default", "e1"), kv.Instance("default", "e2")
-	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
-		t.Fatal(err)
-	}
-	for pool, want := range map[string]int{"default": 1, "gpu": 0} {
-		if n, err := pools.Alive(t.Context(), pool); err != nil || n != want {
-			t.Errorf("%d executors of pool %s, %v", n, pool, err)
-		}
-	}
-	if pools.Gone(t.Context(), ghost) {
-		t.Error("said gone before others had the time to beat")
-	}
-	waitFor(t, "the unknown instance to be gone", func() bool { return pools.Gone(t.Context(), ghost) })
-	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "the beating instance to live", func() bool { return !pools.Gone(t.Context(), alive) })
-	waitFor(t, "the silent instance to be gone", func() bool { return pools.Gone(t.Context(), alive) })
-	if !pools.Gone(t.Context(), "no-instance-of-ours") {
-		t.Error("an instance that never beats lives")
-	}
-	if err := f.js.Conn().ForceReconnect(); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "the connection", func() bool { return f.js.Conn().Stats().Reconnects > 0 })
-	if pools.Gone(t.Context(), alive) {
-		t.Error("said gone right after an interruption")
-	}
-	f.srv.Stop()
-	if pools.Gone(t.Context(), alive) {
-		t.Error("said gone without being able to look")
-	}
-}
-
-// waitFor polls until it holds; the deadline of the test bounds it.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s", what)
-		}
 	}
 }
 

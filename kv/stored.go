@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -62,7 +62,7 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (Stored, error) {
 	}
 	e, err := DecodeEvent(msg.Subject, msg.Header)
 	switch {
-	case form.Unreadable(err) && !Passed(msg.Subject, s.passes):
+	case format.Unreadable(err) && !Passed(msg.Subject, s.passes):
 		return Stored{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	case err == nil && (e.Kind == call.Requested || e.Kind == call.Joined):
 		return Stored{msg, msg.Sequence}, nil

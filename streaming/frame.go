@@ -16,14 +16,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
 // The headers of a frame.
 const (
 	// HeaderChunks holds the first and the last index: "0-17".
 	HeaderChunks = "Tb-Chunks"
-	// HeaderForm is the form of the frame, see internal/form.
+	// HeaderForm is the form of the frame, see internal/encoding/format.
 	HeaderForm = "Tb-Form"
 	// HeaderNonce names the Writer.
 	HeaderNonce = "Tb-Nonce"
@@ -70,14 +70,14 @@ type Frame struct {
 // ParseFrame reads a frame from the headers and the body of a message, and keeps body. It checks
 // the shape only; a Reader checks each chunk when it yields it. It is the inverse of Header and
 // Body: no HeaderChunks and an empty body make the zero Frame. A frame of a form that this build does not
-// read is a [form.Error].
+// read is a [format.Error].
 func ParseFrame(header map[string][]string, body []byte) (Frame, error) {
 	indexes := value(header, HeaderChunks)
 	if indexes == "" && len(body) == 0 {
 		return Frame{}, nil
 	}
 	written, _ := strconv.Atoi(value(header, HeaderForm)) // none is one of Toolbus 0.1
-	if err := form.Frame.Check(written); err != nil && indexes != "" {
+	if err := format.Frame.Check(written); err != nil && indexes != "" {
 		return Frame{}, err
 	}
 	left, right, _ := strings.Cut(indexes, "-")
@@ -109,7 +109,7 @@ func (f Frame) Header() map[string][]string {
 		return map[string][]string{}
 	}
 	return map[string][]string{
-		HeaderForm:   {strconv.Itoa(form.Frame.Written())},
+		HeaderForm:   {strconv.Itoa(format.Frame.Written())},
 		HeaderChunks: {f.indexes()},
 		HeaderAfter:  {strconv.FormatUint(f.after, 10)},
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -104,7 +104,7 @@ func (p *Payloads) put(
 func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, patient bool) error {
 	return untilDone(ctx, func(ctx context.Context) error {
 		_, err := p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
-		if !patient && jscode.Is(err, jscode.StoreFailed) {
+		if !patient && bus.HasErrorCode(err, bus.CodeStoreFailed) {
 			return fmt.Errorf("%w: %w: %w", errRefused, ErrFull, err)
 		}
 		return err
@@ -116,7 +116,7 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, pat
 func (p *Payloads) PutPart(ctx context.Context, subject string, data []byte) (uint64, error) {
 	if len(data) > partSize {
 		return 0, &jetstream.APIError{
-			Code: 400, ErrorCode: jscode.MessageTooLarge, Description: fmt.Sprintf("a part has at most %d bytes", partSize),
+			Code: 400, ErrorCode: bus.CodeMessageTooLarge, Description: fmt.Sprintf("a part has at most %d bytes", partSize),
 		}
 	}
 	return p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})

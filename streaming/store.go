@@ -11,9 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/ack"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -74,7 +73,7 @@ func (s *Store) append(ctx context.Context, subject string, f Frame, by author, 
 	msg := &nats.Msg{
 		Subject: subject,
 		Header: nats.Header{
-			HeaderForm:     {strconv.Itoa(form.Frame.Written())},
+			HeaderForm:     {strconv.Itoa(format.Frame.Written())},
 			HeaderChunks:   {f.indexes()},
 			HeaderNonce:    {by.nonce},
 			headerExpected: {strconv.FormatUint(prev, 10)},
@@ -90,7 +89,7 @@ func (s *Store) append(ctx context.Context, subject string, f Frame, by author, 
 // publish sends msg once. Answers that no repetition can change are errRefused.
 func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	msg.Header.Set(jetstream.ExpectedStreamHeader, s.stream)
-	ack, err := ack.Publish(ctx, s.js, msg, maxTry)
+	ack, err := bus.Publish(ctx, s.js, msg, maxTry)
 	if err == nil {
 		return ack.Sequence, nil
 	}
@@ -102,8 +101,8 @@ func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 
 // definite: the message is too large or went to another stream.
 func definite(err error) bool {
-	if jscode.Answered(err) {
-		return jscode.Is(err, jscode.MessageTooLarge, jscode.OtherStream, jscode.HeaderTooLarge)
+	if bus.IsAnswered(err) {
+		return bus.HasErrorCode(err, bus.CodeMessageTooLarge, bus.CodeOtherStream, bus.CodeHeaderTooLarge)
 	}
 	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrBadSubject)
@@ -197,7 +196,7 @@ func (s *Store) leader(ctx context.Context, req getRequest) (*Message, error) {
 	if err := json.Unmarshal(reply.Data, &r); err != nil {
 		return nil, fmt.Errorf("%w: message get: %w", ErrUnavailable, err)
 	}
-	if r.Error != nil && r.Error.ErrorCode == jscode.NotFound {
+	if r.Error != nil && r.Error.ErrorCode == bus.CodeNotFound {
 		return nil, nil
 	}
 	if r.Error != nil {

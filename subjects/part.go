@@ -16,7 +16,7 @@ type Part int
 const MetaPartitions = "toolbus.partitions"
 
 // MetaForm is the entry in the metadata of every stream that says which form of Toolbus's streams it is of; see
-// internal/form. Those of Toolbus 0.1 have none.
+// internal/encoding/format. Those of Toolbus 0.1 have none.
 const MetaForm = "toolbus.form"
 
 // MaxPartitions is how many partitions there can be. Every dispatcher follows each of them, and has a batch

@@ -13,14 +13,12 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // about completes a command about one call, which a reference names.
 func about(g *global, cmd *cobra.Command, callID string,
-	ask func(ctx context.Context, c *toolbus.Client, q question.Call) error) *cobra.Command {
-	q := question.Call{}
+	ask func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error) *cobra.Command {
+	q := envelope.CallRef{}
 	cmd.GroupID = "use"
 	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
 	return asking(g, cmd, "one call reference", func(ctx context.Context, c *toolbus.Client, ref string) error {
@@ -52,7 +50,7 @@ func refused(g *global, err error) error {
 		return err
 	}
 	if g.json {
-		_ = plain.JSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
+		_ = cli.WriteJSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
 	} else {
 		cli.PrintError(g.env.stderr, refusal.Reason)
 	}
@@ -66,7 +64,7 @@ func resultCmd(g *global) *cobra.Command {
 to be open, and the exit code is 13.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
 	}, "the outcome for this call id (default: the newest attempt)",
-		func(ctx context.Context, c *toolbus.Client, q question.Call) error {
+		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Result(ctx, q)
 			switch {
 			case err != nil:
@@ -84,22 +82,24 @@ to be open, and the exit code is 13.`,
 }
 
 // tooLate reports whether a call had another end before it could be cancelled.
-func tooLate(a question.CancelAnswer) bool {
+func tooLate(a envelope.CancelResponse) bool {
 	r := a.Response
 	cancelled := r != nil && r.Error != nil &&
 		(r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown)
-	return a.Told == "decided" && !cancelled
+	return a.Phase == "decided" && !cancelled
 }
 
 // told says what became of a cancel. What runs without a claim may run unheard.
-func told(a question.CancelAnswer) string {
-	if a.Told == "decided" && !tooLate(a) {
+func told(a envelope.CancelResponse) string {
+	if a.Phase == "decided" && !tooLate(a) {
 		return "it was cancelled before"
 	}
-	if r := a.Response; a.Told == "queued" && r != nil && r.Error != nil && r.Error.Details.Effect != envelope.EffectNone {
+
+	r := a.Response
+	if a.Phase == "queued" && r != nil && r.Error != nil && r.Error.Details.Effect != envelope.EffectNone {
 		return "cancelled; no executor said that it was running it"
 	}
-	return became[a.Told]
+	return became[a.Phase]
 }
 
 var became = map[string]string{
@@ -117,7 +117,7 @@ func cancelCmd(g *global) *cobra.Command {
 		Long: `Cancels a call: a queued one never starts, a running one is killed. The answer says which it was. The exit code
 is 14 when it was too late: the call had its outcome already.`,
 	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
-		func(ctx context.Context, c *toolbus.Client, q question.Call) error {
+		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
 				return err
@@ -132,11 +132,11 @@ func whyCmd(g *global) *cobra.Command {
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
 	},
 		"explain the attempt of this call id (default: the newest)",
-		func(ctx context.Context, c *toolbus.Client, q question.Call) error {
+		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {
 				return err
 			}
-			return g.say(question.WhyAnswer{Sentence: sentence}, plain.Text(sentence))
+			return g.say(envelope.WhyResponse{Sentence: sentence}, cli.EscapeText(sentence))
 		})
 }

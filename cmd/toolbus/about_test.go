@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // What is said of a cancel is no more than is known.
@@ -13,14 +12,14 @@ func TestTold(t *testing.T) {
 		e := envelope.NewError(envelope.CodeCancelled, "").WithEffect(effect)
 		return envelope.Failure("id", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	}
-	for says, a := range map[string]question.CancelAnswer{
-		"cancelled before it started": {Told: "queued",
+	for says, a := range map[string]envelope.CancelResponse{
+		"cancelled before it started": {Phase: "queued",
 			Response: cancelled(envelope.EffectNone)},
-		"cancelled; no executor said that it was running it": {Told: "queued",
+		"cancelled; no executor said that it was running it": {Phase: "queued",
 			Response: cancelled(envelope.EffectUnknown)},
-		"cancelled while it ran; its processes were killed": {Told: "running",
+		"cancelled while it ran; its processes were killed": {Phase: "running",
 			Response: cancelled(envelope.EffectUnknown)},
-		"you no longer wait for it; the call goes on for its owner": {Told: "detached"},
+		"you no longer wait for it; the call goes on for its owner": {Phase: "detached"},
 	} {
 		if got := told(a); got != says {
 			t.Errorf("it says %q, want %q", got, says)

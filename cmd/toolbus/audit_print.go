@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
 // printRecords prints records and returns how many there were.
@@ -49,7 +49,7 @@ func (g *global) zone(now time.Time) *time.Location {
 const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s  %s"
 
 func printRow(w io.Writer, cells ...any) error {
-	_, err := fmt.Fprintln(w, strings.TrimRight(plain.Text(fmt.Sprintf(auditRow, cells...)), " "))
+	_, err := fmt.Fprintln(w, strings.TrimRight(cli.EscapeText(fmt.Sprintf(auditRow, cells...)), " "))
 	return err
 }
 
@@ -79,8 +79,8 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 // printStored prints a record as it is stored, on one line; builds before segments might have written it on several.
 func printStored(to io.Writer, r *reader.Line) error {
 	if strings.ContainsAny(r.Text, "\r\n") {
-		return plain.Line(to, r.Record)
+		return cli.WriteJSONLine(to, r.Record)
 	}
-	_, err := fmt.Fprintln(to, plain.Escaped(r.Text))
+	_, err := fmt.Fprintln(to, cli.EscapeJSON(r.Text))
 	return err
 }

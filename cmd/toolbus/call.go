@@ -18,7 +18,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -284,7 +283,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	resp, err := c.Call(ctx, call)
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
-			about := plain.Text(ref + asCaller(c))
+			about := cli.EscapeText(ref + asCaller(c))
 			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n",
 				about, about)
 		}
@@ -305,7 +304,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 // gets the last outcome, but it is not the command's.
 func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
-		fmt.Fprintln(g.env.stderr, "key:", plain.Text(call.Key))
+		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeText(call.Key))
 	}
 	err := printOutcome(g, resp, ref)
 	if ctx.Err() != nil && errors.Is(err, exitError(exitRetryable)) {

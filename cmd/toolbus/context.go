@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 // bookmark is a context as it is shown.
@@ -122,8 +121,9 @@ func listContexts(out io.Writer, all []bookmark) error {
 		if b.Used {
 			used = "*"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", used, b.Name, plain.Text(b.Server), plain.Text(cmp.Or(b.Tenant, "-")),
-			plain.Text(cmp.Or(b.Credentials, "-")), security(b.Access))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", used, b.Name, cli.EscapeText(b.Server),
+			cli.EscapeText(cmp.Or(b.Tenant, "-")),
+			cli.EscapeText(cmp.Or(b.Credentials, "-")), security(b.Access))
 	}
 	return w.Flush()
 }
@@ -168,7 +168,7 @@ func showContext(out io.Writer, b bookmark) error {
 	for _, row := range [][2]string{{"name", b.Name}, {"server", b.Server}, {"tenant", b.Tenant},
 		{"credentials", b.Credentials}, {"tls ca", b.CA}, {"tls cert", b.Cert}, {"tls key", b.Key}} {
 		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], plain.Text(row[1]))
+			fmt.Fprintf(w, "%s\t%s\n", row[0], cli.EscapeText(row[1]))
 		}
 	}
 	return w.Flush()

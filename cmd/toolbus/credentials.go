@@ -18,13 +18,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 func credentialsCmd(g *global) *cobra.Command {
@@ -50,10 +49,10 @@ func (h *handed) flags(cmd *cobra.Command) {
 }
 
 // hand gives the token to whoever asked.
-func (g *global) hand(h handed, a question.TokenAnswer) error {
+func (g *global) hand(h handed, a envelope.TokenResponse) error {
 	if h.out == "" {
 		if g.json {
-			return plain.JSON(g.env.stdout, a)
+			return cli.WriteJSON(g.env.stdout, a)
 		}
 		_, err := fmt.Fprintln(g.env.stdout, a.Token)
 		return err
@@ -89,7 +88,7 @@ func writeSecret(name, text string, force bool) error {
 }
 
 func issueCmd(g *global) *cobra.Command {
-	q, h, lasts, life, keys := question.Issue{}, handed{}, time.Duration(0), time.Duration(0), ""
+	q, h, lasts, life, keys := envelope.IssueRequest{}, handed{}, time.Duration(0), time.Duration(0), ""
 	cmd := &cobra.Command{
 		Use: "issue --actor ACTOR", Short: "Issue a credential", Args: cli.NoArgs,
 		Long: `Issues a credential for an actor of a tenant: of the role agent, unless --role says otherwise. It takes the
@@ -117,7 +116,7 @@ its whole name: agent://billing and billing are two.`,
 			}
 			if !strings.Contains(q.Actor, "://") {
 				fmt.Fprintf(g.env.stderr, "warning: the actor %s is not %s://%[1]s; calls have to name it as it is here\n",
-					plain.Text(q.Actor), cmp.Or(q.Role, string(auth.Agent)))
+					cli.EscapeText(q.Actor), cmp.Or(q.Role, string(auth.Agent)))
 			}
 			if keys != "" {
 				a, err := mintOffline(keys, q)
@@ -165,8 +164,8 @@ func hours(d time.Duration) string { return strconv.Itoa(int(d/time.Hour)) + "h"
 
 // mintOffline makes a token with the first key of a deployment. It has expired when another key is used meanwhile, and
 // is renewed at its first use.
-func mintOffline(folder string, q question.Issue) (a question.TokenAnswer, err error) {
-	keys, err := accounts.Load(folder)
+func mintOffline(folder string, q envelope.IssueRequest) (a envelope.TokenResponse, err error) {
+	keys, err := deployment.Load(folder)
 	if err != nil {
 		return a, err
 	}
@@ -274,7 +273,7 @@ func (t shownToken) write(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(value))
+			fmt.Fprintf(w, "%s\t%s\n", name, cli.EscapeText(value))
 		}
 	}
 	line("role", t.Role)
@@ -308,7 +307,7 @@ func ago(t time.Time) string {
 }
 
 func narrowCmd(g *global) *cobra.Command {
-	q, h, part, lasts := question.Narrow{}, handed{}, "", time.Duration(0)
+	q, h, part, lasts := envelope.NarrowRequest{}, handed{}, "", time.Duration(0)
 	cmd := &cobra.Command{
 		Use: "narrow", Short: "Make a token with less rights out of your own", Args: cli.NoArgs,
 		Long: `Makes a token for a part of what you do, out of the credentials of the command line. It may claim the scopes
@@ -346,7 +345,7 @@ func listCredentialsCmd(g *global) *cobra.Command {
 What was narrowed from them, or made with --secrets-dir, is not listed.`,
 		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := question.TokenList{}
+			q := envelope.CredentialsResponse{}
 			if g.given("tenant") {
 				q.Tenant = g.tenant
 			}
@@ -359,7 +358,7 @@ What was narrowed from them, or made with --secrets-dir, is not listed.`,
 					return err
 				}
 				if all == nil {
-					all = []question.CredentialIssued{}
+					all = []envelope.CredentialInfo{}
 				}
 				return g.print(all, func(w io.Writer) error { return writeCredentials(w, all) })
 			})
@@ -367,7 +366,7 @@ What was narrowed from them, or made with --secrets-dir, is not listed.`,
 	}
 }
 
-func writeCredentials(to io.Writer, all []question.CredentialIssued) error {
+func writeCredentials(to io.Writer, all []envelope.CredentialInfo) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "FAMILY\tROLE\tTENANT\tACTOR\tSCOPES\tFOR\tUNTIL\tSTATE")
 	for _, c := range all {
@@ -376,8 +375,9 @@ func writeCredentials(to io.Writer, all []question.CredentialIssued) error {
 			state = "revoked"
 		}
 		only := strings.Join([]string{named("pool", c.Pool), named("run", c.Run), named("lane", c.Lane)}, "")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, plain.Text(c.Tenant), plain.Text(c.Actor),
-			orDash(plain.Text(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(plain.Text(only))),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, cli.EscapeText(c.Tenant),
+			cli.EscapeText(c.Actor),
+			orDash(cli.EscapeText(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(cli.EscapeText(only))),
 			c.Until.UTC().Format(time.RFC3339), state)
 	}
 	return w.Flush()
@@ -398,7 +398,7 @@ func orDash(s string) string {
 }
 
 func rotateCmd(g *global) *cobra.Command {
-	q := question.Rotate{}
+	q := envelope.RotateRequest{}
 	cmd := &cobra.Command{
 		Use: "rotate-keys", Short: "Exchange the key that tokens are signed with", Args: cli.NoArgs,
 		Long: `Makes a new key, which is used once all dispatchers know it. Nobody notices: what the former key has signed
@@ -445,7 +445,7 @@ const firstOperator = "user://operator"
 
 // firstCredential writes the credential of the first operator of a new deployment, and returns its file.
 func firstCredential(dir string) (string, error) {
-	a, err := mintOffline(filepath.Join(dir, "keys"), question.Issue{
+	a, err := mintOffline(filepath.Join(dir, "keys"), envelope.IssueRequest{
 		Tenant: toolbus.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),
 		RenewS: int64(90 * 24 * time.Hour / time.Second),
 	})

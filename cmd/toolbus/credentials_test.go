@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
@@ -25,7 +25,7 @@ func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 	if code, _, stderr := (shell{t: t}).do("keys", "init", dir); code != 0 {
 		t.Fatal(stderr)
 	}
-	keys, err := accounts.Load(filepath.Join(dir, "keys"))
+	keys, err := deployment.Load(filepath.Join(dir, "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 		t.Fatal(err)
 	}
 	return natstest.Start(t, func(o *server.Options) {
-		text, err := accounts.Config(keys.Deployment, public, accounts.Shape{
+		text, err := deployment.Config(keys.Deployment, public, deployment.Shape{
 			Server: o.ServerName, Listen: "127.0.0.1:-1", Store: o.StoreDir, MaxStore: o.JetStreamMaxStore,
 		})
 		if err != nil {
@@ -210,7 +210,7 @@ func TestCredentialMistakes(t *testing.T) {
 // A credential that has expired is renewed by its next use, and its file replaced.
 func TestCredentialRenewedAtUse(t *testing.T) {
 	s, operator := deployed(t)
-	keys, err := accounts.Load(filepath.Join(filepath.Dir(operator), "keys"))
+	keys, err := deployment.Load(filepath.Join(filepath.Dir(operator), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,14 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/letter"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func deadCmd(g *global) *cobra.Command {
@@ -37,7 +35,7 @@ tool and input in the same trace, such as "dead replay" makes.`,
 		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(from reader.Archive, d writer.DeadLetter) error {
+			return withDead(cmd.Context(), g, args[0], func(from reader.Archive, d deadletter.Message) error {
 				return showDead(cmd.Context(), g, from, d)
 			})
 		},
@@ -84,17 +82,17 @@ func listDead(ctx context.Context, g *global) error {
 		return err
 	}
 	defer done()
-	letters, err := reader.DeadLetters(ctx, from)
+	letters, err := deadletter.DeadLetters(ctx, from)
 	if err != nil {
 		return err
 	}
-	all, err := letter.Look(ctx, g.env.stderr, from, slices.DeleteFunc(letters,
-		func(d writer.DeadLetter) bool { return !g.sees(d.State.Tenant) }))
+	all, err := lookAtLetters(ctx, g.env.stderr, from, slices.DeleteFunc(letters,
+		func(d deadletter.Message) bool { return !g.sees(d.State.Tenant) }))
 	switch {
 	case err != nil:
 		return err
 	case g.json:
-		return plain.JSON(g.env.stdout, all)
+		return cli.WriteJSON(g.env.stdout, all)
 	case len(all) == 0:
 		fmt.Fprintln(g.env.stderr, "there are no dead letters")
 	}
@@ -102,27 +100,27 @@ func listDead(ctx context.Context, g *global) error {
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tBECAME\tREF\tTENANT\tBY")
 	for _, d := range all {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t\n", d.Seq, d.Time.UTC().Format(time.RFC3339),
-			plain.Text(d.State.Tool), d.Attempt, d.Cause.Code, d.Ref, unusual(d.State.Tenant))
+			cli.EscapeText(d.State.Tool), d.Attempt, d.Cause.Code, d.Ref, unusual(d.State.Tenant))
 		for _, r := range d.Replays {
 			fmt.Fprintf(w, "  replay\t%s\t\t\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), r.Became(),
-				cmp.Or(r.Ref, "-"), unusual(r.Tenant), plain.Text(r.By))
+				cmp.Or(r.Ref, "-"), unusual(r.Tenant), cli.EscapeText(r.By))
 		}
 	}
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, from reader.Archive, d writer.DeadLetter) error {
+func showDead(ctx context.Context, g *global, from reader.Archive, d deadletter.Message) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
-	all, err := letter.Look(ctx, g.env.stderr, from, []writer.DeadLetter{d})
+	all, err := lookAtLetters(ctx, g.env.stderr, from, []deadletter.Message{d})
 	if err != nil {
 		return err
 	}
 	return g.print(all[0], all[0].Write)
 }
 
-func withDead(ctx context.Context, g *global, n string, do func(reader.Archive, writer.DeadLetter) error) error {
+func withDead(ctx context.Context, g *global, n string, do func(reader.Archive, deadletter.Message) error) error {
 	seq, err := letterNumber(n)
 	if err != nil {
 		return err
@@ -132,7 +130,7 @@ func withDead(ctx context.Context, g *global, n string, do func(reader.Archive, 
 		return err
 	}
 	defer done()
-	d, err := reader.DeadLetterAt(ctx, from, seq)
+	d, err := deadletter.DeadLetterAt(ctx, from, seq)
 	if err != nil {
 		return err
 	}
@@ -149,7 +147,7 @@ func replayDead(ctx context.Context, g *global, letter uint64, again string) err
 	defer guest.close()
 	said := false
 	for pause := firstAsked; ; pause = min(2*pause, lastAsked) {
-		a, err := guest.client.Replay(ctx, question.Replay{Letter: letter, Again: again})
+		a, err := guest.client.Replay(ctx, envelope.ReplayRequest{Letter: letter, Again: again})
 		switch {
 		case err != nil && (ctx.Err() != nil || !mayAskAgain(err)):
 			return err
@@ -160,8 +158,8 @@ func replayDead(ctx context.Context, g *global, letter uint64, again string) err
 			return showReplay(g, a)
 		case err == nil && !said:
 			said = true
-			fmt.Fprintf(g.env.stderr, "replaying as %s in tenant %s: %s\n", plain.Text(a.Actor), plain.Text(a.Tenant),
-				plain.Text(a.Ref))
+			fmt.Fprintf(g.env.stderr, "replaying as %s in tenant %s: %s\n", cli.EscapeText(a.Actor), cli.EscapeText(a.Tenant),
+				cli.EscapeText(a.Ref))
 		}
 		if !timer.Sleep(ctx, pause) {
 			return ctx.Err()
@@ -182,7 +180,7 @@ func mayAskAgain(err error) bool {
 }
 
 // showReplay prints the outcome of a replay. A large output is its actor's to read.
-func showReplay(g *global, a question.ResultAnswer) error {
+func showReplay(g *global, a envelope.ResultResponse) error {
 	r := a.Response
 	if o := r.Provenance.OutputRef; o != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the output has %d bytes and is not shown: %s in tenant %s reads it by "+

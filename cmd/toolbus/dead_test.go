@@ -12,9 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/letter"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -53,7 +52,7 @@ func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = writer.Bury(t.Context(), guest.JS, writer.DeadLetter{
+	err = deadletter.Publish(t.Context(), guest.JS, deadletter.Message{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
 			Facts: call.Facts{Tenant: "acme", Pool: "default", Tool: r.ToolID,
@@ -114,7 +113,7 @@ func TestDeadReplay(t *testing.T) {
 		t.Error("--again made no call")
 	}
 	_, stdout, _ := s.do("dead", "list", "--json")
-	var letters []letter.Shown
+	var letters []shownLetter
 	if err := json.Unmarshal([]byte(stdout), &letters); err != nil || len(letters) != 1 || len(letters[0].Replays) != 2 {
 		t.Fatalf("%v: %s", err, stdout)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/devbus"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
@@ -26,7 +25,7 @@ type development struct {
 	port      int
 	open      bool // no tokens are asked for
 
-	bus *devbus.Bus // nil where it is open
+	bus *devBus // nil where it is open
 }
 
 func devCmd(g *global) *cobra.Command {
@@ -107,7 +106,7 @@ func (d *development) run(ctx context.Context) (err error) {
 		if d.bus != nil {
 			serve = d.bus.Serve
 		}
-		return serve(ctx, srv.URL(), devbus.Parts{
+		return serve(ctx, srv.URL(), devParts{
 			Options: o, Tools: tools, Dispatcher: d.admission.Options(), Executor: d.pool.Options(d.env.environ),
 			Ready: func() {
 				if ready() {
@@ -125,14 +124,14 @@ func (d *development) startServer() (srv *natsserver.Server, stop func(), err er
 		StoreDir: filepath.Join(d.state, "nats"), Port: d.port, SyncAlways: true, Log: log, Closed: true,
 	}
 	if !d.open {
-		if d.bus, err = devbus.Open(d.state, d.pool.Name); err != nil {
+		if d.bus, err = openDevBus(d.state, d.pool.Name); err != nil {
 			return nil, nil, err
 		}
 		if o, err = d.bus.Server(o); err != nil {
 			return nil, nil, err
 		}
 	}
-	return startServer(o, func() error { return devbus.MoveStreams(o.StoreDir, d.open, log) })
+	return startServer(o, func() error { return moveStreams(o.StoreDir, d.open, log) })
 }
 
 // openTo lets clients connect. The dispatcher authenticates them and the credentials of the user are written by then:
@@ -180,7 +179,7 @@ func (d *development) greet(url string, tools *toolbus.Tools) {
 }
 
 // serveOpen runs a dispatcher and an executor, each with a connection of its own, as they have in production.
-func (d *development) serveOpen(ctx context.Context, url string, p devbus.Parts) error {
+func (d *development) serveOpen(ctx context.Context, url string, p devParts) error {
 	p.Options.Name = "toolbus-dispatcher"
 	one, err := toolbus.Connect(ctx, url, p.Options)
 	if err != nil {

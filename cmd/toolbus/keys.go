@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 func keysCmd(g *global) *cobra.Command {
@@ -23,7 +23,7 @@ func keysCmd(g *global) *cobra.Command {
 }
 
 func keysInitCmd(g *global) *cobra.Command {
-	plan := accounts.Plan{}
+	plan := deployment.Plan{}
 	cmd := &cobra.Command{
 		Use: "init DIR", Short: "Make those of a new deployment in a folder", Args: cli.Args(1, 1, "a folder"),
 		Long: `Writes into DIR: keys/, the secrets, which dispatchers need and nobody else may read; operator.token, the
@@ -46,7 +46,7 @@ write is on disk before it is acknowledged.`,
 }
 
 // placeFlags adds the flags that say where servers run.
-func placeFlags(cmd *cobra.Command, plan *accounts.Plan) {
+func placeFlags(cmd *cobra.Command, plan *deployment.Plan) {
 	f := cmd.Flags()
 	f.StringSliceVar(&plan.Hosts, "host", nil,
 		"where each server listens for clients, as host:port; the servers reach each other 2000 ports above it; "+
@@ -58,7 +58,7 @@ func placeFlags(cmd *cobra.Command, plan *accounts.Plan) {
 }
 
 func keysServersCmd(g *global) *cobra.Command {
-	plan := accounts.Plan{}
+	plan := deployment.Plan{}
 	cmd := &cobra.Command{
 		Use: "servers DIR", Short: "Write the configurations of a deployment's servers again",
 		Args: cli.Args(1, 1, "a folder"),
@@ -72,7 +72,7 @@ new configurations one by one.`,
 	return cmd
 }
 
-func (g *global) rewriteServers(plan accounts.Plan, dir string) error {
+func (g *global) rewriteServers(plan deployment.Plan, dir string) error {
 	dir, makeStore, err := placed(&plan, dir)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (g *global) rewriteServers(plan accounts.Plan, dir string) error {
 
 // placed sets the folders of a plan that are not given, and returns the absolute path of dir. makeStore makes the
 // folder of the streams if that is not given: a server opens its log there before it makes the folder.
-func placed(plan *accounts.Plan, dir string) (in string, makeStore func() error, err error) {
+func placed(plan *deployment.Plan, dir string) (in string, makeStore func() error, err error) {
 	if in, err = filepath.Abs(dir); err != nil {
 		return "", nil, err
 	}
@@ -108,7 +108,7 @@ func placed(plan *accounts.Plan, dir string) (in string, makeStore func() error,
 	return in, func() error { return os.MkdirAll(plan.Store, 0o700) }, nil
 }
 
-func (g *global) initKeys(plan accounts.Plan, dir string) error {
+func (g *global) initKeys(plan deployment.Plan, dir string) error {
 	dir, makeStore, err := placed(&plan, dir)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 // A new deployment is written once, and what was written is never replaced.
@@ -19,7 +19,7 @@ func TestKeysInit(t *testing.T) {
 		!strings.Contains(out, "nats://127.0.0.1:4222,nats://127.0.0.1:4223") {
 		t.Fatalf("exit %d: %s%s", code, out, stderr)
 	}
-	keys, err := accounts.Load(filepath.Join(dir, "keys"))
+	keys, err := deployment.Load(filepath.Join(dir, "keys"))
 	if err != nil || keys.Deployment != "here" {
 		t.Errorf("%+v, %v", keys, err)
 	}

@@ -22,8 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 	"github.com/seed-018f16cc/toolbus/internal/tool/gen"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
@@ -79,14 +78,14 @@ func run(ctx context.Context, env environment, args []string) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.Is(err, cli.ErrUsage):
-		fmt.Fprintln(env.stderr, "toolbus:", plain.Text(err.Error()))
+		fmt.Fprintln(env.stderr, "toolbus:", cli.EscapeText(err.Error()))
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		said := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
-		fmt.Fprintln(env.stderr, "toolbus:", plain.Text(said))
+		fmt.Fprintln(env.stderr, "toolbus:", cli.EscapeText(said))
 		return exitInterrupted
 	}
-	fmt.Fprintln(env.stderr, "toolbus:", plain.Text(err.Error()))
+	fmt.Fprintln(env.stderr, "toolbus:", cli.EscapeText(err.Error()))
 	return 1
 }
 
@@ -173,7 +172,7 @@ func unusual(tenant string) string {
 	if tenant == toolbus.DefaultTenant {
 		return ""
 	}
-	return plain.Text(tenant)
+	return cli.EscapeText(tenant)
 }
 
 func newRoot(g *global) *cobra.Command {
@@ -249,8 +248,8 @@ func commands(g *global) []*cobra.Command {
 	env := g.env.common()
 	return []*cobra.Command{
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
-		natsCmd(g), contextCmd(g), mcpcli.Gateway(env, g.seat), gen.Command(env),
-		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcli.Serve(env, g.env.stdin, g.seat),
+		natsCmd(g), contextCmd(g), mcpcmd.Gateway(env, g.seat), gen.Command(env),
+		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcmd.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g),
 		benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}

@@ -13,13 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/doctor"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 func doctorCmd(g *global) *cobra.Command {
@@ -43,9 +42,9 @@ logs, too, which a running server does not report.`,
 			if cmd.Flags().Changed("secrets-dir") && keys == "" || cmd.Flags().Changed("profile") && keys == "" {
 				return usagef("--secrets-dir names the folder of the deployment's secrets, and --profile goes with it")
 			}
-			var checks []doctor.Check
+			var checks []admin.Check
 			for _, file := range files {
-				checks = append(checks, doctor.Configuration(file)...)
+				checks = append(checks, admin.Configuration(file)...)
 			}
 			if len(files) == 0 {
 				var err error
@@ -53,7 +52,7 @@ logs, too, which a running server does not report.`,
 					return err
 				}
 			}
-			failed := func(c doctor.Check) bool { return c.Status == doctor.CheckFailed }
+			failed := func(c admin.Check) bool { return c.Status == admin.CheckFailed }
 			err := g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
@@ -66,7 +65,7 @@ logs, too, which a running server does not report.`,
 	return cmd
 }
 
-func (g *global) diagnose(ctx context.Context, keys, profile string) ([]doctor.Check, error) {
+func (g *global) diagnose(ctx context.Context, keys, profile string) ([]admin.Check, error) {
 	a, err := g.access()
 	if err != nil {
 		return nil, err
@@ -75,7 +74,7 @@ func (g *global) diagnose(ctx context.Context, keys, profile string) ([]doctor.C
 		return g.diagnoseAsCaller(ctx, a)
 	}
 	if profile != "" {
-		if _, err := accounts.ProfileNamed(profile); err != nil {
+		if _, err := deployment.ProfileNamed(profile); err != nil {
 			return nil, usagef("%v", err)
 		}
 	}
@@ -84,14 +83,14 @@ func (g *global) diagnose(ctx context.Context, keys, profile string) ([]doctor.C
 	if err := a.Into(&o); err != nil {
 		return nil, err
 	}
-	k, err := accounts.Load(keys)
+	k, err := deployment.Load(keys)
 	if err != nil {
 		return nil, err
 	}
-	return doctor.WithKeys(ctx, a.Server, k, profile, o.NATS...), nil
+	return admin.WithKeys(ctx, a.Server, k, profile, o.NATS...), nil
 }
 
-func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.Check, error) {
+func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Check, error) {
 	a, err := a.As(ctx, g.self(auth.Operator))
 	if err != nil {
 		return nil, err
@@ -102,12 +101,12 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.C
 	}
 	of := toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}
 	if a.Credentials == "" {
-		return doctor.Diagnose(ctx, a.Server, of, o.NATS...), nil
+		return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
 	}
 	conn, err := toolbus.Connect(ctx, a.Server, o) // which renews them; what is wrong is a finding
 	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
 		why := refusal.Reason
-		return []doctor.Check{question.Failed("credentials", why.String(), why.Fix)}, nil
+		return []admin.Check{envelope.Failed("credentials", why.String(), why.Fix)}, nil
 	}
 	if err == nil {
 		conn.Close()
@@ -117,13 +116,13 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]doctor.C
 		return nil, err
 	}
 	of.Tenant, of.Actor, of.Token = held.Says().Tenant, held.Says().Actor, held.Token
-	return doctor.Diagnose(ctx, a.Server, of, o.NATS...), nil
+	return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
 }
 
-func printChecks(w io.Writer, checks []doctor.Check) error {
+func printChecks(w io.Writer, checks []admin.Check) error {
 	var text strings.Builder
 	for _, c := range checks {
-		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, plain.Text(c.Says))
+		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, cli.EscapeText(c.Says))
 		if c.Fix != "" {
 			fmt.Fprintf(&text, "%30s%s\n", "fix: ", c.Fix)
 		}

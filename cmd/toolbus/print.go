@@ -7,13 +7,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 // print prints v as JSON, or what text writes.
 func (g *global) print(v any, text func(io.Writer) error) error {
 	if g.json {
-		return plain.JSON(g.env.stdout, v)
+		return cli.WriteJSON(g.env.stdout, v)
 	}
 	return text(g.env.stdout)
 }
@@ -47,19 +46,19 @@ func printOutcome(g *global, r *envelope.Response, ref string) error {
 func show(g *global, r *envelope.Response, ref string) error {
 	switch {
 	case g.json && g.lines:
-		return plain.Line(g.env.stdout, r)
+		return cli.WriteJSONLine(g.env.stdout, r)
 	case g.json:
-		return plain.JSON(g.env.stdout, r)
+		return cli.WriteJSON(g.env.stdout, r)
 	}
 	if r.Status == envelope.Success {
-		if err := plain.JSON(g.env.stdout, r.Output); err != nil {
+		if err := cli.WriteJSON(g.env.stdout, r.Output); err != nil {
 			return err
 		}
 	} else {
 		cli.PrintError(g.env.stderr, r.Error)
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintln(g.env.stderr, "warning:", plain.Text(w))
+		fmt.Fprintln(g.env.stderr, "warning:", cli.EscapeText(w))
 	}
 	fmt.Fprintln(g.env.stderr, cli.Summary(r, ref))
 	return nil
@@ -67,12 +66,12 @@ func show(g *global, r *envelope.Response, ref string) error {
 
 func printChunk(g *global, c envelope.Chunk) error {
 	if g.json {
-		return plain.Line(g.env.stdout, c)
+		return cli.WriteJSONLine(g.env.stdout, c)
 	}
 	out := g.env.stdout
 	if c.Kind != envelope.ChunkData {
 		out = g.env.stderr
 		fmt.Fprintf(out, "%s: ", c.Kind)
 	}
-	return plain.Line(out, c.Data)
+	return cli.WriteJSONLine(out, c.Data)
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func revokeCmd(g *global) *cobra.Command {
@@ -48,26 +47,26 @@ on it. The family of a file exists, so it needs no list.`,
 
 // revoked prints what a revocation has ended. One of a name that is not listed fails: the tokens that were meant live
 // on if the name is misspelt. file is the file that the family was read from, which proves that it exists; "" is none.
-func (g *global) revoked(q question.Revoke, file string, a question.RevokeAnswer) error {
+func (g *global) revoked(q envelope.RevokeRequest, file string, a envelope.RevokeResponse) error {
 	what := "family " + q.Family
 	if q.Actor != "" {
 		what = fmt.Sprintf("actor %s in tenant %s", q.Actor, q.Tenant)
 	}
-	what = plain.Text(what)
+	what = cli.EscapeText(what)
 	if a.Families > 0 {
 		return g.say(a, fmt.Sprintf("revoked %s: ended %s", what, plural(a.Families, "listed family", "listed families")))
 	}
 	if file != "" {
-		return g.say(a, fmt.Sprintf("revoked %s of %s, which is not listed", what, plain.Text(file)))
+		return g.say(a, fmt.Sprintf("revoked %s of %s, which is not listed", what, cli.EscapeText(file)))
 	}
 	if g.json {
-		if err := plain.JSON(g.env.stdout, a); err != nil {
+		if err := cli.WriteJSON(g.env.stdout, a); err != nil {
 			return err
 		}
 	}
 	nearest := "; `toolbus credentials list` shows what is listed"
 	if len(a.Nearest) > 0 {
-		nearest = "; did you mean " + plain.Text(strings.Join(a.Nearest, ", or ")) + "?"
+		nearest = "; did you mean " + cli.EscapeText(strings.Join(a.Nearest, ", or ")) + "?"
 	}
 	fmt.Fprintf(g.env.stderr, "toolbus: no listed family is that of %s%s\nThe revocation is stored all the same, for "+
 		"tokens that are not listed.\n", what, nearest)
@@ -82,21 +81,21 @@ func plural(n int, one, many string) string {
 }
 
 // revocation returns what the command line wants to end, and the file that says its family.
-func (g *global) revocation(args []string) (q question.Revoke, file string, err error) {
+func (g *global) revocation(args []string) (q envelope.RevokeRequest, file string, err error) {
 	switch {
 	case len(args) == 0 && g.given("actor"):
-		return question.Revoke{Tenant: g.tenant, Actor: g.actor}, "", nil
+		return envelope.RevokeRequest{Tenant: g.tenant, Actor: g.actor}, "", nil
 	case len(args) == 0:
 		return q, "", usagef("name a family, a credentials file, or an actor with --actor")
 	case g.given("actor"):
 		return q, "", usagef("name a family or an actor, and not both")
 	case auth.ValidID(args[0]) && !exists(args[0]):
-		return question.Revoke{Family: args[0]}, "", nil
+		return envelope.RevokeRequest{Family: args[0]}, "", nil
 	case args[0] != "-" && !exists(args[0]):
 		return q, "", usagef("%q is neither a file nor a family: families are of small letters and digits", args[0])
 	}
 	p, err := g.inspected(args[0])
-	return question.Revoke{Family: p.Family}, args[0], err
+	return envelope.RevokeRequest{Family: p.Family}, args[0], err
 }
 
 func exists(file string) bool {

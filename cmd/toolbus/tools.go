@@ -12,10 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 )
 
 func toolsCmd(g *global) *cobra.Command {
@@ -47,11 +46,11 @@ func toolsCmd(g *global) *cobra.Command {
 			return err
 		}
 		return g.print(t, func(w io.Writer) error { return showTool(w, t) })
-	}), mcpcli.Import(g.env.common()), mcpcli.Approve(g.env.common()))
+	}), mcpcmd.Import(g.env.common()), mcpcmd.Approve(g.env.common()))
 	return cmd
 }
 
-func listTools(out io.Writer, tools []question.Tool) error {
+func listTools(out io.Writer, tools []envelope.ToolInfo) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
 	for _, t := range tools {
@@ -63,12 +62,12 @@ func listTools(out io.Writer, tools []question.Tool) error {
 		case t.Differs:
 			status = differing
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, plain.Text(t.Title))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, cli.EscapeText(t.Title))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if ids := slices.Concat(question.Changed(tools), question.Differing(tools)); len(ids) > 0 {
+	if ids := slices.Concat(envelope.Changed(tools), envelope.Differing(tools)); len(ids) > 0 {
 		_, err := fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
 			strings.Join(ids, " "))
 		return err
@@ -82,9 +81,9 @@ const (
 	differing = "changed for some executors"
 )
 
-func showTool(out io.Writer, t question.Tool) error {
-	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, plain.Text(t.Title),
-		plain.Text(strings.TrimSpace(t.Description)))
+func showTool(out io.Writer, t envelope.ToolInfo) error {
+	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, cli.EscapeText(t.Title),
+		cli.EscapeText(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	if t.Name != "" {
 		fmt.Fprintf(w, "name in MCP\t%s\n", t.Name)
@@ -97,9 +96,9 @@ func showTool(out io.Writer, t question.Tool) error {
 	}
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
-		plain.Text(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
+		cli.EscapeText(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
 		t.TimeoutDefaultMS, t.TimeoutMaxMS)
-	if l := t.Limits; l != (question.Limits{}) {
+	if l := t.Limits; l != (envelope.ToolLimits{}) {
 		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
 			"bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",
 			l.Concurrency, l.OutputBytes, l.StderrBytes, l.MemoryMB, t.RetentionS)
@@ -109,19 +108,19 @@ func showTool(out io.Writer, t question.Tool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
 		fn := t.Functions[name]
-		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, plain.Text(fn.Description))
-		if err := plain.JSON(out, fn.Request); err != nil {
+		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, cli.EscapeText(fn.Description))
+		if err := cli.WriteJSON(out, fn.Request); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "response schema:")
-		if err := plain.JSON(out, fn.Response); err != nil {
+		if err := cli.WriteJSON(out, fn.Response); err != nil {
 			return err
 		}
 	}
 	if len(t.Errors) > 0 {
 		fmt.Fprintln(out, "\nerrors:")
 		for _, e := range t.Errors {
-			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, plain.Text(e.Message), plain.Text(e.Fix))
+			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, cli.EscapeText(e.Message), cli.EscapeText(e.Fix))
 		}
 	}
 	return w.Flush()

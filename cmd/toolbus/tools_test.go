@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // TestListOfChangedTools holds that people see which tools wait for approval, with the command, and only then.
 func TestListOfChangedTools(t *testing.T) {
-	tools := []question.Tool{
+	tools := []envelope.ToolInfo{
 		{ToolID: "a.x", Status: "active"}, {ToolID: "a.y", Status: "active", Changed: true}, {ToolID: "b.z", Changed: true},
 		{ToolID: "c.x", Differs: true},
 	}

@@ -11,15 +11,15 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 // minted writes a credential of agent://a that was minted with the deployment's keys.
 func minted(t *testing.T, operator string, p auth.Principal) (file string) {
 	t.Helper()
-	keys, err := accounts.Load(filepath.Join(filepath.Dir(operator), "keys"))
+	keys, err := deployment.Load(filepath.Join(filepath.Dir(operator), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}

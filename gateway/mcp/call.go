@@ -15,9 +15,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -185,23 +183,23 @@ func (d *Definition) given(arguments json.RawMessage) (jsontext.Value, error) {
 }
 
 // misplaced are arguments that do not even have the input where it is to be.
-type misplaced []schema.Violation
+type misplaced []jsonschema.Violation
 
 // Error implements error.
 func (misplaced) Error() string { return "the arguments break their schema" }
 
 // around is what is wrong with arguments around the input that is their only member.
-func around(members map[string]json.RawMessage) (wrong []schema.Violation) {
+func around(members map[string]json.RawMessage) (wrong []jsonschema.Violation) {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if name != input {
-			wrong = append(wrong, schema.Violation{
+			wrong = append(wrong, jsonschema.Violation{
 				Pointer: string(jsontext.Pointer(asInput).AppendToken(name)), Rule: "additionalProperties",
 				Message: "is not allowed here",
 			})
 		}
 	}
 	if members[input] == nil {
-		wrong = append(wrong, schema.Violation{Pointer: asInput + "/" + input, Rule: "required", Message: "is missing"})
+		wrong = append(wrong, jsonschema.Violation{Pointer: asInput + "/" + input, Rule: "required", Message: "is missing"})
 	}
 	return wrong
 }
@@ -223,7 +221,7 @@ const cancelTime = 5 * time.Second
 func (a *asked) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer cancel()
-	_, _ = a.by.client.Cancel(ctx, question.Call{Ref: a.ref()})
+	_, _ = a.by.client.Cancel(ctx, envelope.CallRef{Ref: a.ref()})
 }
 
 // leaves reports whether a call is left alone that is not waited for any more.
@@ -234,9 +232,9 @@ func (a *asked) ref() string { return subjects.Key{Tool: a.of.Tool, ID: a.id()}.
 
 // names is what a call is found by, and what it is part of.
 func (a *asked) names() sdk.Meta {
-	names := sdk.Meta{mcpmeta.IdempotencyKey: a.call.Key, mcpmeta.Ref: a.ref()}
+	names := sdk.Meta{envelope.MetaIdempotencyKey: a.call.Key, envelope.MetaRef: a.ref()}
 	of := a.call.Context
-	for name, value := range map[string]string{mcpmeta.RunID: of.RunID, mcpmeta.LaneID: of.LaneID} {
+	for name, value := range map[string]string{envelope.MetaRunID: of.RunID, envelope.MetaLaneID: of.LaneID} {
 		if value != "" {
 			names[name] = value
 		}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // catalogue knows the tools as MCP clients see them. Schemas are asked for once for each build of a tool.
@@ -91,8 +91,8 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 }
 
 // keep returns a view of the functions of the tools, and removes builds that no tool has any more.
-func (c *catalogue) keep(tools []question.Tool, found [][]*Definition) *view {
-	names := question.Names(tools, SearchTool) // also of those that are not shown: they may be later
+func (c *catalogue) keep(tools []envelope.ToolInfo, found [][]*Definition) *view {
+	names := envelope.FunctionNames(tools, SearchTool) // also of those that are not shown: they may be later
 	for i, t := range tools {
 		found[i] = c.named(build{t.ToolID, t.Digest}, found[i], names)
 	}
@@ -104,7 +104,7 @@ func (c *catalogue) keep(tools []question.Tool, found [][]*Definition) *view {
 }
 
 // named gives the functions of a build their names, which they seldom have not.
-func (c *catalogue) named(b build, all []*Definition, names map[question.FunctionID]string) []*Definition {
+func (c *catalogue) named(b build, all []*Definition, names map[envelope.FunctionID]string) []*Definition {
 	fits := func(d *Definition) bool { return d.Name == names[d.id()] }
 	if !slices.ContainsFunc(all, func(d *Definition) bool { return !fits(d) }) {
 		return all
@@ -179,7 +179,7 @@ func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name strin
 // page returns the tools behind a cursor, and the cursor of the next page; "" ends.
 func (v *view) page(cursor string, size int) (page []*Definition, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || len(after) > question.MaxName {
+	if err != nil || len(after) > envelope.MaxFunctionName {
 		return nil, "", invalid("the cursor is not one that this door gave: list from the start")
 	}
 	from, _ := slices.BinarySearchFunc(v.sorted, string(after), func(d *Definition, name string) int {

@@ -13,22 +13,21 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Definition is a function of a tool as MCP clients see it.
 type Definition struct {
 	Tool, Fn string
-	Name     string         // see [question.Names]
+	Name     string         // see [envelope.FunctionNames]
 	Shown    jsontext.Value // the entry of a list of tools, in protocol 2026-07-28
 
 	older       jsontext.Value // the entry for protocols before that
 	title       string
 	description string
 	arguments   json.RawMessage // their schema
-	server      *question.Server
+	server      *envelope.ServerInfo
 	streaming   bool
 	retention   time.Duration // of outcomes
 	class       toolbus.Class
@@ -44,8 +43,8 @@ type entry map[string]any
 
 // Define returns the functions of tools, sorted by name. Each tool must come from a Describe request for that tool
 // alone: only such answers have schemas.
-func Define(tools []question.Tool) (all []*Definition) {
-	names := question.Names(tools, SearchTool)
+func Define(tools []envelope.ToolInfo) (all []*Definition) {
+	names := envelope.FunctionNames(tools, SearchTool)
 	for _, t := range tools {
 		for _, d := range define(t) {
 			all = append(all, d.named(names[d.id()]))
@@ -55,10 +54,10 @@ func Define(tools []question.Tool) (all []*Definition) {
 	return all
 }
 
-func (d *Definition) id() question.FunctionID { return question.FunctionID{Tool: d.Tool, Fn: d.Fn} }
+func (d *Definition) id() envelope.FunctionID { return envelope.FunctionID{Tool: d.Tool, Fn: d.Fn} }
 
 // define returns the functions of a tool, which have no names yet.
-func define(t question.Tool) []*Definition {
+func define(t envelope.ToolInfo) []*Definition {
 	all := make([]*Definition, 0, len(t.Functions))
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
 		d := &Definition{
@@ -88,7 +87,7 @@ const (
 )
 
 // likeManifest makes an entry of what the manifest says.
-func (d *Definition) likeManifest(t question.Tool) {
+func (d *Definition) likeManifest(t envelope.ToolInfo) {
 	of := t.Functions[d.Fn]
 	d.description, d.title = cmp.Or(t.Description, of.Description), t.Title
 	if len(t.Functions) > 1 {
@@ -112,12 +111,12 @@ func (d *Definition) output(response jsontext.Value) json.RawMessage {
 	if len(response) == 0 {
 		return nil
 	}
-	if topOf(response).Comment != mcpmeta.Result {
+	if topOf(response).Comment != envelope.MCPResult {
 		d.wrapped = !topOf(response).is("object")
 		return json.RawMessage(response)
 	}
 	d.results = true
-	structured, err := schema.Sub(response, "/properties/structuredContent")
+	structured, err := jsonschema.Sub(response, "/properties/structuredContent")
 	if err != nil { // the server has no output schema
 		return nil
 	}
@@ -125,7 +124,7 @@ func (d *Definition) output(response jsontext.Value) json.RawMessage {
 }
 
 // annotations say of a tool what its class does. They are hints: nothing here goes by them.
-func annotations(t question.Tool) *sdk.ToolAnnotations {
+func annotations(t envelope.ToolInfo) *sdk.ToolAnnotations {
 	yes, no := true, false
 	switch toolbus.Class(t.Determinism) {
 	case toolbus.Pure:
@@ -139,7 +138,7 @@ func annotations(t question.Tool) *sdk.ToolAnnotations {
 // withVersion returns the _meta of an entry with the version of the tool.
 func withVersion(meta any, version string) entry {
 	of, _ := meta.(jsontext.Value)
-	return withMember(of, mcpmeta.ToolVersion, version)
+	return withMember(of, envelope.MetaToolVersion, version)
 }
 
 // withMember returns an object with another value of one member. What is not an object is an empty one.
@@ -184,7 +183,7 @@ func (d *Definition) named(name string) *Definition {
 // of protocols before 2026-07-28 refuse the whole list.
 func resolved(of any) any {
 	text, _ := of.(jsontext.Value)
-	if sub, err := schema.Sub(text, ""); err == nil && topOf(sub).is("object") {
+	if sub, err := jsonschema.Sub(text, ""); err == nil && topOf(sub).is("object") {
 		return jsontext.Value(sub)
 	}
 	return nil
@@ -232,9 +231,9 @@ func alone(of jsontext.Value) jsontext.Value {
 	if !bytes.Contains(of, []byte(`ef"`)) { // $ref and $dynamicRef
 		return of
 	}
-	text, err := schema.Alone(of)
+	text, err := jsonschema.Alone(of)
 	if err == nil {
-		text, err = schema.Sub(text, "") // so that its type is at its top
+		text, err = jsonschema.Sub(text, "") // so that its type is at its top
 	}
 	if err != nil {
 		return jsontext.Value("{}")
@@ -269,7 +268,7 @@ func wrappedOutput(of any) any {
 
 // within returns the schema of an object whose only member has the schema of.
 func within(member string, of json.RawMessage) json.RawMessage {
-	placed, err := schema.Placed(of, "/properties/"+member)
+	placed, err := jsonschema.Placed(of, "/properties/"+member)
 	if err != nil { // it was read before
 		placed = []byte("true")
 	}

@@ -17,7 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Options say what a door shows, and how much it takes. The zero value is good.
@@ -77,8 +77,8 @@ type Door struct {
 	own       *toolbus.Client
 	server    *sdk.Server
 	catalogue catalogue
-	searching *schema.Schema // of the arguments of SearchTool
-	instance  string         // of this door, in the names of its sessions
+	searching *jsonschema.Schema // of the arguments of SearchTool
+	instance  string             // of this door, in the names of its sessions
 	open      context.Context
 	end       context.CancelFunc
 	guests    guests

@@ -13,8 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
 
 // each runs a test in every protocol.
@@ -118,14 +118,14 @@ func TestCall(t *testing.T) {
 		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {
 			t.Errorf("%+v: %s", res, words(res))
 		}
-		if res.Meta[mcpmeta.Outcome] != "success" || res.Meta[mcpmeta.CallID] == "" ||
-			res.Meta[mcpmeta.ToolVersion] != "0.1.0" {
+		if res.Meta[envelope.MetaOutcome] != "success" || res.Meta[envelope.MetaCallID] == "" ||
+			res.Meta[envelope.MetaToolVersion] != "0.1.0" {
 			t.Errorf("_meta %v", res.Meta)
 		}
 		for name, says := range map[string]string{
-			mcpmeta.Ref: "echo.", mcpmeta.AuditEventID: "calls", mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1",
+			envelope.MetaRef: "echo.", envelope.MetaAuditEventID: "calls", envelope.MetaRunID: "r1", envelope.MetaLaneID: "l1",
 		} {
-			res := callNamed(t, s, "echo", `{"text":"hello"}`, sdk.Meta{mcpmeta.RunID: "r1", mcpmeta.LaneID: "l1"})
+			res := callNamed(t, s, "echo", `{"text":"hello"}`, sdk.Meta{envelope.MetaRunID: "r1", envelope.MetaLaneID: "l1"})
 			if said, _ := res.Meta[name].(string); !strings.HasPrefix(said, says) {
 				t.Errorf("%s is %q", name, said)
 			}
@@ -154,7 +154,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("no %q in %q", want, words(res))
 			}
 		}
-		if res.Meta[mcpmeta.Code] == "" || res.Meta[mcpmeta.Outcome] != "terminal_error" {
+		if res.Meta[envelope.MetaCode] == "" || res.Meta[envelope.MetaOutcome] != "terminal_error" {
 			t.Errorf("_meta %v", res.Meta)
 		}
 		res = callNamed(t, s, "echo", `{"txt":"x"}`, nil)
@@ -168,9 +168,9 @@ func TestErrors(t *testing.T) {
 		} {
 			res := callNamed(t, s, "count", arguments, nil)
 			for _, want := range append(wants, "Nothing was done.", "What to do: correct these places.") {
-				id, _ := res.Meta[mcpmeta.AuditEventID].(string) // the others have no input to be sent
+				id, _ := res.Meta[envelope.MetaAuditEventID].(string) // the others have no input to be sent
 				if !res.IsError || (id == "") == strings.HasPrefix(arguments, `{"input":`) ||
-					res.Meta[mcpmeta.Code] != "I-REQ-SCHEMA" || !strings.Contains(words(res), want) {
+					res.Meta[envelope.MetaCode] != "I-REQ-SCHEMA" || !strings.Contains(words(res), want) {
 					t.Errorf("%s: no %q in %q", arguments, want, words(res))
 				}
 			}
@@ -183,8 +183,8 @@ func TestErrors(t *testing.T) {
 			t.Error(err)
 		}
 		for name, meta := range map[string]sdk.Meta{
-			"key": {mcpmeta.IdempotencyKey: 7}, "short key": {mcpmeta.IdempotencyKey: "short"},
-			"deadline": {mcpmeta.DeadlineMS: "soon"}, "version": {mcpmeta.ToolVersion: ""},
+			"key": {envelope.MetaIdempotencyKey: 7}, "short key": {envelope.MetaIdempotencyKey: "short"},
+			"deadline": {envelope.MetaDeadlineMS: "soon"}, "version": {envelope.MetaToolVersion: ""},
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: text{"x"}, Meta: meta})

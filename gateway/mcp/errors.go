@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/nearest"
 )
 
 // Codes of protocol errors of our own; JSON-RPC keeps those from -32768 to -32000 for itself. They are those of HTTP.
@@ -36,7 +35,7 @@ func unknown(name string, v *view) error {
 	for i, d := range v.sorted {
 		names[i] = d.Name
 	}
-	if meant, ok := nearest.Of(name, names); ok {
+	if meant, ok := envelope.Nearest(name, names); ok {
 		return invalid("unknown tool %.128q; did you mean %s?", name, meant)
 	}
 	return invalid("unknown tool %.128q; tools/list has those that there are", name)

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // guests are callers that come with a token of their own, each with a client that says it with all that it sends: so
@@ -217,7 +216,7 @@ func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says auth.
 		defer g.mu.Unlock()
 		g.rests(at)
 	}()
-	_, err = at.client.Result(ctx, question.Call{Ref: "-"})
+	_, err = at.client.Result(ctx, envelope.CallRef{Ref: "-"})
 	refused, ok := errors.AsType[*toolbus.Refusal](err)
 	g.mu.Lock()
 	defer g.mu.Unlock()

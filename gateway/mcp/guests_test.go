@@ -14,17 +14,17 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // walled is a bus that asks for tokens, with a door and its tools.
 type walled struct {
-	*deployment.Deployment
+	*deploymenttest.Deployment
 	t   *testing.T
 	url string
 }
@@ -32,12 +32,12 @@ type walled struct {
 // wall starts a bus with tools.
 func wall(t *testing.T, tools *toolbus.Tools) *walled {
 	t.Helper()
-	d, err := deployment.Make(t.TempDir())
+	d, err := deploymenttest.Make(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	config, err := d.Configure(
-		accounts.Shape{Server: "one", Listen: "127.0.0.1:-1", Store: t.TempDir(), SyncAlways: true},
+		deployment.Shape{Server: "one", Listen: "127.0.0.1:-1", Store: t.TempDir(), SyncAlways: true},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,8 @@ func TestRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = operator.Close() }()
-	if _, err := operator.Revoke(t.Context(), question.Revoke{Tenant: "default", Actor: "agent://ann"}); err != nil {
+	if _, err := operator.Revoke(t.Context(), envelope.RevokeRequest{Tenant: "default",
+		Actor: "agent://ann"}); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -308,7 +309,7 @@ func TestGreedyParts(t *testing.T) {
 	}
 	defer func() { _ = ann.Close() }()
 	part := func(actor string) string {
-		answer, err := ann.Narrow(t.Context(), question.Narrow{Actor: actor})
+		answer, err := ann.Narrow(t.Context(), envelope.NarrowRequest{Actor: actor})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
 
 // open serves a door over HTTP until the test ends.
@@ -135,7 +135,7 @@ func TestKeys(t *testing.T) {
 		t,
 		mcp.New(t.Context(), f.Client, mcp.Options{}),
 	)
-	meta := sdk.Meta{mcpmeta.IdempotencyKey: "one-key-for-all-of-them"}
+	meta := sdk.Meta{envelope.MetaIdempotencyKey: "one-key-for-all-of-them"}
 	for _, s := range []*httptest.Server{first, second} {
 		for _, protocol := range protocols {
 			c := over(t, s, protocol, nil)
@@ -143,7 +143,7 @@ func TestKeys(t *testing.T) {
 				t.Error(got)
 			}
 			res := callNamed(t, c, "send", `{"text":"else"}`, meta)
-			if !res.IsError || res.Meta[mcpmeta.Code] != "I-REQ-KEY_REUSED" || res.Meta[mcpmeta.Effect] != "none" {
+			if !res.IsError || res.Meta[envelope.MetaCode] != "I-REQ-KEY_REUSED" || res.Meta[envelope.MetaEffect] != "none" {
 				t.Errorf("%s: %v", words(res), res.Meta)
 			}
 		}

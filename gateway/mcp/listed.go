@@ -9,15 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // likeListed makes the entry that the tool has in the list of its MCP server, whatever members that has. What an
 // operator has changed of title and description in the manifest holds, and a hint that a tool changes nothing does not
 // hold where its class says otherwise.
-func (d *Definition) likeListed(t question.Tool) {
-	d.server, d.results = &t.Listed.Server, topOf(t.Functions[d.Fn].Response).Comment == mcpmeta.Result
+func (d *Definition) likeListed(t envelope.ToolInfo) {
+	d.server, d.results = &t.Listed.Server, topOf(t.Functions[d.Fn].Response).Comment == envelope.MCPResult
 	d.members = entry{}
 	var listed map[string]jsontext.Value
 	if json.Unmarshal(t.Listed.Tool, &listed) == nil {
@@ -37,7 +36,7 @@ func (d *Definition) likeListed(t question.Tool) {
 	if title := cmp.Or(says.Title, says.Annotations.Title, says.Name); t.Title != title {
 		d.members[memberTitle] = t.Title
 	}
-	told := cmp.Or(strings.TrimSpace(says.Description), mcpmeta.Undescribed(t.Listed.Server.Name, says.Name))
+	told := cmp.Or(strings.TrimSpace(says.Description), envelope.MCPUndescribed(t.Listed.Server.Name, says.Name))
 	if edited := strings.TrimSpace(t.Description); edited != told {
 		d.members[memberDescription] = edited
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
 
 // said is what a client says beside the arguments of a call.
@@ -27,7 +26,8 @@ const HeaderKey = "Idempotency-Key"
 // fault, which no model can mend.
 func read(meta map[string]any, header http.Header) (s said, err error) {
 	for name, to := range map[string]*string{
-		mcpmeta.IdempotencyKey: &s.key, mcpmeta.ToolVersion: &s.version, mcpmeta.RunID: &s.run, mcpmeta.LaneID: &s.lane,
+		envelope.MetaIdempotencyKey: &s.key, envelope.MetaToolVersion: &s.version, envelope.MetaRunID: &s.run,
+		envelope.MetaLaneID: &s.lane,
 	} {
 		value, given := meta[name]
 		text, ok := value.(string)
@@ -36,10 +36,10 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 		}
 		*to = text
 	}
-	if value, given := meta[mcpmeta.DeadlineMS]; given {
+	if value, given := meta[envelope.MetaDeadlineMS]; given {
 		ms, ok := value.(float64)
 		if !ok || ms < 1 || ms > envelope.MaxTimeoutMS || ms != math.Trunc(ms) {
-			return s, invalid("_meta %s is a whole number of milliseconds, from 1 to %d", mcpmeta.DeadlineMS,
+			return s, invalid("_meta %s is a whole number of milliseconds, from 1 to %d", envelope.MetaDeadlineMS,
 				envelope.MaxTimeoutMS)
 		}
 		s.within = time.Duration(ms) * time.Millisecond
@@ -47,7 +47,7 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 	if keys := header.Values(HeaderKey); len(keys) > 0 {
 		if len(keys) > 1 || keys[0] == "" || s.key != "" && s.key != keys[0] {
 			return s, invalid("the header %s is one key, and the one of _meta %s if both are given", HeaderKey,
-				mcpmeta.IdempotencyKey)
+				envelope.MetaIdempotencyKey)
 		}
 		s.key = keys[0]
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // reply is a result of tools/call. The result of an MCP server stays as the server sent it, but for members that the
@@ -86,7 +86,7 @@ func (r *reply) MarshalJSON() ([]byte, error) {
 func (r *reply) meta(server jsontext.Value) (jsontext.Value, error) {
 	members := ijson.Members(server)
 	members = slices.DeleteFunc(members, func(m ijson.Member) bool {
-		return strings.HasPrefix(string(m.Plain()), mcpmeta.Prefix)
+		return strings.HasPrefix(string(m.Plain()), envelope.MetaPrefix)
 	})
 	for _, name := range slices.Sorted(maps.Keys(r.Meta)) {
 		if slices.ContainsFunc(members, func(m ijson.Member) bool { return m.Is(name) }) {
@@ -113,7 +113,7 @@ func exactly(result jsontext.Value) (as jsontext.Value, ok bool) {
 			continue
 		}
 		for _, own := range ijson.Members(m.Value) {
-			if own.Is(mcpmeta.Exact) && json.Unmarshal(own.Value, &texts) != nil {
+			if own.Is(envelope.MetaExact) && json.Unmarshal(own.Value, &texts) != nil {
 				return result, false
 			}
 		}

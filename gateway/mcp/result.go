@@ -10,9 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can do
@@ -56,7 +55,7 @@ func sent(result jsontext.Value, r *envelope.Response) (jsontext.Value, *envelop
 	}
 	is := *r
 	is.Warnings = slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
-		return strings.HasPrefix(w, mcpmeta.Inexact)
+		return strings.HasPrefix(w, envelope.MetaInexact)
 	})
 	return result, &is
 }
@@ -78,11 +77,11 @@ func (d *Definition) placed(r *envelope.Response) *envelope.Response {
 }
 
 // refused is the result of a call that is not sent, since its arguments break the schema that the client was shown.
-func refused(wrong []schema.Violation, protocol string) sdk.Result {
+func refused(wrong []jsonschema.Violation, protocol string) sdk.Result {
 	e := envelope.NewError(envelope.CodeSchema, "").WithViolations(wrong...)
 	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	meta := metaOf(r, nil)
-	delete(meta, mcpmeta.CallID) // there is no call
+	delete(meta, envelope.MetaCallID) // there is no call
 	return &reply{
 		ResultBase: sdk.ResultBase{Meta: meta}, isError: true, content: []jsontext.Value{block(inWords(r, ""))},
 		modern: protocol >= modern,
@@ -123,34 +122,34 @@ func textOf(output jsontext.Value) string {
 // metaOf is what is said of an outcome beside it; names are those of the call.
 func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 	m := sdk.Meta{
-		mcpmeta.CallID: r.CallID, mcpmeta.Outcome: string(r.Status),
+		envelope.MetaCallID: r.CallID, envelope.MetaOutcome: string(r.Status),
 	}
 	maps.Copy(m, names)
 	switch p := r.Provenance; {
 	case !p.Final:
-		m[mcpmeta.Final] = false
+		m[envelope.MetaFinal] = false
 	case p.Attempt == 0: // it was refused, and is not in the log
-		delete(m, mcpmeta.Ref)
+		delete(m, envelope.MetaRef)
 	}
 	if p := r.Provenance; p.AuditEventID != "" {
-		m[mcpmeta.AuditEventID] = p.AuditEventID
+		m[envelope.MetaAuditEventID] = p.AuditEventID
 	}
 	if r.Provenance.Attempt > 0 {
-		m[mcpmeta.Attempt], m[mcpmeta.ToolVersion] = r.Provenance.Attempt, r.Provenance.ToolVersion
+		m[envelope.MetaAttempt], m[envelope.MetaToolVersion] = r.Provenance.Attempt, r.Provenance.ToolVersion
 	}
 	if len(r.Warnings) > 0 {
-		m[mcpmeta.Warnings] = r.Warnings
+		m[envelope.MetaWarnings] = r.Warnings
 	}
 	if len(r.SideEffects) > 0 {
-		m[mcpmeta.SideEffects] = r.SideEffects
+		m[envelope.MetaSideEffects] = r.SideEffects
 	}
 	if e := r.Error; e != nil {
-		m[mcpmeta.Code] = string(e.Code)
+		m[envelope.MetaCode] = string(e.Code)
 		if e.Details.Effect != "" {
-			m[mcpmeta.Effect] = string(e.Details.Effect)
+			m[envelope.MetaEffect] = string(e.Details.Effect)
 		}
 		if e.Details.RetryAfterMS > 0 {
-			m[mcpmeta.RetryAfterMS] = e.Details.RetryAfterMS
+			m[envelope.MetaRetryAfterMS] = e.Details.RetryAfterMS
 		}
 	}
 	return m

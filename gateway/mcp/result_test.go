@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 )
 
 // What is not how the call ends is said not to be, since it may still go on.
@@ -18,7 +17,7 @@ func TestNotFinal(t *testing.T) {
 	e := envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectUnknown)
 	for _, final := range []bool{true, false} {
 		r := envelope.Failure("c", e, envelope.Provenance{Final: final}, envelope.Metrics{})
-		said, there := metaOf(r, nil)[mcpmeta.Final]
+		said, there := metaOf(r, nil)[envelope.MetaFinal]
 		if there == final || there && said != false {
 			t.Errorf("final is %t, and said is %v", final, said)
 		}
@@ -185,7 +184,7 @@ func TestReplyMeta(t *testing.T) {
 			`"io.toolbus/ref":"forged"}}`),
 		last: "said", isError: true, modern: true,
 	}
-	r.Meta = map[string]any{"io.modelcontextprotocol/serverInfo": "door", mcpmeta.CallID: "c"}
+	r.Meta = map[string]any{"io.modelcontextprotocol/serverInfo": "door", envelope.MetaCallID: "c"}
 	const want = `{"resultType":"complete","content":[{"type":"text","text":"said"}],"isError":true,` +
 		`"_meta":{"x":[1.0],"io.modelcontextprotocol/serverInfo":1,"io.toolbus/call_id":"c"}}`
 	if got, err := json.Marshal(r); err != nil || string(got) != want {

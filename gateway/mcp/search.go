@@ -11,15 +11,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // A list of very many tools is more than a model reads. Where there are, one tool of the door's own finds others by
 // words; what it finds is called as any tool is.
 
 // SearchTool is the name of the tool that finds tools.
-const SearchTool = mcpmeta.SearchTool
+const SearchTool = envelope.MCPSearchTool
 
 // How many tools are found.
 const (
@@ -48,8 +48,8 @@ func searchTool() *sdk.Tool {
 }
 
 // searchArguments is what arguments of that tool are.
-func searchArguments() *schema.Schema {
-	s, err := schema.Compile(SearchTool, searchTool().InputSchema.(json.RawMessage), nil)
+func searchArguments() *jsonschema.Schema {
+	s, err := jsonschema.Compile(SearchTool, searchTool().InputSchema.(json.RawMessage), nil)
 	if err != nil {
 		panic("unreachable: " + err.Error()) // it stands here
 	}
@@ -80,7 +80,7 @@ type foundTool struct {
 func (d *Door) search(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
 	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
 	if wrong := d.searching.Validate(given); len(wrong) > 0 {
-		return refused(schema.Below(asInput, wrong), by.protocol), nil
+		return refused(jsonschema.Below(asInput, wrong), by.protocol), nil
 	}
 	var want wanted
 	if err := json.Unmarshal(given, &want); err != nil {

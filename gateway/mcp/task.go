@@ -14,8 +14,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -129,7 +127,7 @@ func (d *Door) await(ctx context.Context, a *asked) (*envelope.Response, *task, 
 		}
 		known := make(chan bool, 1)
 		go func() { // a bus that is silent makes no call wait beyond its deadline
-			_, err := a.by.client.Result(ctx, question.Call{Ref: a.ref()})
+			_, err := a.by.client.Result(ctx, envelope.CallRef{Ref: a.ref()})
 			known <- err == nil
 		}()
 		select {
@@ -211,12 +209,12 @@ func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *ta
 	}
 	ref := subjects.Key{Tool: of.Tool, ID: id}.Ref()
 	if method == taskCancel {
-		if _, err := by.client.Cancel(ctx, question.Call{Ref: ref}); err != nil {
+		if _, err := by.client.Cancel(ctx, envelope.CallRef{Ref: ref}); err != nil {
 			return nil, taskError(err)
 		}
 		return &done{ResultType: resultComplete}, nil
 	}
-	answer, err := by.client.Result(ctx, question.Call{Ref: ref})
+	answer, err := by.client.Result(ctx, envelope.CallRef{Ref: ref})
 	if err != nil {
 		return nil, taskError(err)
 	}
@@ -224,12 +222,12 @@ func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *ta
 		return &done{ResultType: resultComplete}, nil
 	}
 	t := of.task(id, began)
-	t.TaskID, t.ResultType, t.Meta = req.Params.TaskID, resultComplete, sdk.Meta{mcpmeta.Ref: ref}
+	t.TaskID, t.ResultType, t.Meta = req.Params.TaskID, resultComplete, sdk.Meta{envelope.MetaRef: ref}
 	if answer.Response == nil {
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil
 	}
-	return of.ended(t, began, answer.Response, sdk.Meta{mcpmeta.Ref: ref}, by.protocol), nil
+	return of.ended(t, began, answer.Response, sdk.Meta{envelope.MetaRef: ref}, by.protocol), nil
 }
 
 // mayAsk refuses requests of clients that do not say that they know tasks, and of those whose header names another one.

@@ -14,18 +14,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// rpc is an answer to a request as it is.
-type rpc struct {
+// rpcResponse is an answer to a request as it is.
+type rpcResponse struct {
 	Result struct {
 		ResultType, TaskID, Status string
 		CreatedAt                  string
@@ -45,7 +43,7 @@ type rpc struct {
 const knowing = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
 
 // ask sends a request of 2026-07-28 of a client that has those capabilities.
-func ask(t *testing.T, url, method, name, params, has string) (a rpc) {
+func ask(t *testing.T, url, method, name, params, has string) (a rpcResponse) {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"_meta":{`+
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{%s}}}}`,
@@ -64,13 +62,13 @@ func ask(t *testing.T, url, method, name, params, has string) (a rpc) {
 	return a
 }
 
-func about(t *testing.T, url, method, id string) rpc {
+func about(t *testing.T, url, method, id string) rpcResponse {
 	t.Helper()
 	return ask(t, url, method, id, fmt.Sprintf(`"taskId":%q`, id), knowing)
 }
 
 // eventually asks for a task until it has ended.
-func eventually(t *testing.T, url, id string) rpc {
+func eventually(t *testing.T, url, id string) rpcResponse {
 	t.Helper()
 	for {
 		if a := about(t, url, "tasks/get", id); a.Result.Status != "working" {
@@ -164,13 +162,13 @@ func TestTaskNames(t *testing.T) {
 	f := start(t)
 	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{TaskAfter: time.Millisecond}))
 	made := ask(t, s.URL, "tools/call", "hold", `"name":"hold","arguments":{"text":"a"}`, knowing).Result
-	key, _ := made.Meta[mcpmeta.IdempotencyKey].(string)
-	ref, _ := made.Meta[mcpmeta.Ref].(string)
+	key, _ := made.Meta[envelope.MetaIdempotencyKey].(string)
+	ref, _ := made.Meta[envelope.MetaRef].(string)
 	if key == "" || !strings.HasPrefix(ref, "hold.") || !strings.HasSuffix(made.TaskID, ref) {
 		t.Errorf("%+v", made)
 	}
 	is := about(t, s.URL, "tasks/get", made.TaskID).Result
-	if is.Meta[mcpmeta.Ref] != ref || is.CreatedAt != made.CreatedAt {
+	if is.Meta[envelope.MetaRef] != ref || is.CreatedAt != made.CreatedAt {
 		t.Errorf("%+v of %+v", is, made)
 	}
 	close(f.hold)
@@ -208,12 +206,13 @@ func TestTaskSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tool := question.Tool{ToolID: "echo", Version: "1.0.0", Status: "active", Functions: map[string]question.Function{
-		"run": {Request: jsontext.Value(`{"type":"object"}`), Response: jsontext.Value(`{"type":"object"}`)},
-	}}
-	svc, err := bus.Serve(context.WithoutCancel(t.Context()), nc, slog.New(slog.DiscardHandler), "0.0.1", []bus.Endpoint{{
+	tool := envelope.ToolInfo{ToolID: "echo", Version: "1.0.0", Status: "active",
+		Functions: map[string]envelope.FunctionInfo{
+			"run": {Request: jsontext.Value(`{"type":"object"}`), Response: jsontext.Value(`{"type":"object"}`)},
+		}}
+	svc, err := rpc.Serve(context.WithoutCancel(t.Context()), nc, slog.New(slog.DiscardHandler), "0.0.1", []rpc.Endpoint{{
 		Op: subjects.OpDescribe, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-			return question.Description{NowUnixMS: time.Now().UnixMilli(), Tools: []question.Tool{tool}}, nil
+			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{tool}}, nil
 		},
 	}})
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ack"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -35,7 +35,7 @@ type Options struct {
 	Fsync         bool          // the server syncs every write before it acknowledges it; dispatchers tell executors
 	Skew          time.Duration // added to the local clock; for tests
 	Logger        *slog.Logger  // nil discards
-	Observer      observe.Observer
+	Observer      call.Trace
 	Connect       []nats.Option
 	// Instance names the process; default [NewInstance]. The server answers it below that name, or below the one of
 	// the caller whose connection it is, if Caller is one.
@@ -49,7 +49,7 @@ type Options struct {
 
 	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
 	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
-	Keys *accounts.Keys
+	Keys *deployment.Keys
 }
 
 // Conn is a connection to a bus, with what a process has on it. [RunDispatcher] and [RunExecutor] open what they need.
@@ -60,10 +60,10 @@ type Conn struct {
 	Log     *kv.Log
 	Clock   *bus.Clock
 	nonces  atomic.Uint64
-	notices form.Notices
-	control *bus.Control
+	notices format.Notices
+	control *rpc.Control
 	tokens  bool                  // there is identity: permissions go by tokens
-	acked   *ack.JetStream        // JS
+	acked   *bus.AckingJetStream  // JS
 	front   atomic.Pointer[front] // of a dispatcher
 	bulk    atomic.Pointer[front] // of a dispatcher, for parts of payloads
 }
@@ -116,10 +116,10 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	if o.Keys != nil {
 		o.Instance = keyed + o.Instance
 	}
-	acked := ack.With(js)
+	acked := bus.WithSharedAcks(js)
 	return &Conn{
 		Options: o, NC: nc, JS: acked, acked: acked,
-		control: &bus.Control{NC: nc, Log: o.Logger},
+		control: &rpc.Control{NC: nc, Log: o.Logger},
 	}, nil
 }
 

@@ -3,14 +3,12 @@ package app
 import (
 	"context"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/gate"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -39,8 +37,8 @@ func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func
 
 // renew exchanges a token, also one that has expired: it vouches for its holder in that alone.
 func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender) (
-	a question.TokenAnswer, _ *envelope.Error) {
-	p, refusal := gate.Renews(s.Store.Checker(), c.Clock.Now(), from, call.By(ctx))
+	a envelope.TokenResponse, _ *envelope.Error) {
+	p, refusal := auth.AuthenticateRenewal(s.Store.Checker(), c.Clock.Now(), from, call.By(ctx))
 	if refusal != nil {
 		return a, refusal
 	}
@@ -49,34 +47,34 @@ func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender
 
 // tokenEndpoints answer questions about tokens; none without a store. The first one asks by itself what vouches
 // for a question, the others are to be guarded.
-func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) []bus.Endpoint {
+func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) []rpc.Endpoint {
 	if store == nil {
 		return nil
 	}
 	s := &tokenstore.Service{Store: store, Record: journal.Note}
-	return []bus.Endpoint{
-		bus.Answering(subjects.OpTokenRenew, func(ctx context.Context, from call.Sender,
-			_ struct{}) (question.TokenAnswer, *envelope.Error) {
+	return []rpc.Endpoint{
+		rpc.NewEndpoint(subjects.OpTokenRenew, func(ctx context.Context, from call.Sender,
+			_ struct{}) (envelope.TokenResponse, *envelope.Error) {
 			return renew(ctx, c, s, from)
 		}),
-		bus.Answering(subjects.OpTokenNarrow, func(ctx context.Context, _ call.Sender,
-			q question.Narrow) (question.TokenAnswer, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpTokenNarrow, func(ctx context.Context, _ call.Sender,
+			q envelope.NarrowRequest) (envelope.TokenResponse, *envelope.Error) {
 			return s.Narrow(ctx, auth.From(ctx), q)
 		}),
-		bus.Answering(subjects.OpTokenIssue, func(ctx context.Context, _ call.Sender,
-			q question.Issue) (question.TokenAnswer, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpTokenIssue, func(ctx context.Context, _ call.Sender,
+			q envelope.IssueRequest) (envelope.TokenResponse, *envelope.Error) {
 			return s.Issue(ctx, auth.From(ctx), q)
 		}),
-		bus.Answering(subjects.OpTokenRevoke, func(ctx context.Context, _ call.Sender,
-			q question.Revoke) (question.RevokeAnswer, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpTokenRevoke, func(ctx context.Context, _ call.Sender,
+			q envelope.RevokeRequest) (envelope.RevokeResponse, *envelope.Error) {
 			return s.Revoke(ctx, auth.From(ctx), q)
 		}),
-		bus.Answering(subjects.OpTokenList, func(ctx context.Context, _ call.Sender,
-			q question.TokenList) (question.Credentials, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpTokenList, func(ctx context.Context, _ call.Sender,
+			q envelope.CredentialsResponse) (envelope.CredentialsRequest, *envelope.Error) {
 			return s.List(ctx, auth.From(ctx), q)
 		}),
-		bus.Answering(subjects.OpKeyRotate, func(ctx context.Context, _ call.Sender,
-			q question.Rotate) (question.Rotation, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpKeyRotate, func(ctx context.Context, _ call.Sender,
+			q envelope.RotateRequest) (envelope.RotateResponse, *envelope.Error) {
 			return s.Rotate(ctx, auth.From(ctx), q)
 		}),
 	}

@@ -7,13 +7,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -21,12 +20,12 @@ import (
 type walls struct {
 	t   *testing.T
 	url string
-	*bus.Inbox
+	*rpc.Inbox
 }
 
 func newWalls(t *testing.T) *walls {
 	t.Helper()
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +33,7 @@ func newWalls(t *testing.T) *walls {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := accounts.Config("test", public, accounts.Shape{
+	text, err := deployment.Config("test", public, deployment.Shape{
 		Server: "one", Listen: "127.0.0.1:-1", Store: t.TempDir(), MaxStore: 1 << 40,
 	})
 	if err != nil {
@@ -63,7 +62,7 @@ func newWalls(t *testing.T) *walls {
 	return w
 }
 
-func (w *walls) dispatch(keys *accounts.Keys) {
+func (w *walls) dispatch(keys *deployment.Keys) {
 	w.t.Helper()
 	c, err := Connect("dispatcher", Options{URL: w.url, Keys: keys})
 	if err != nil {
@@ -85,7 +84,7 @@ func (w *walls) dispatch(keys *accounts.Keys) {
 	}
 }
 
-func (w *walls) connect(actor, token string) (*bus.Inbox, *nats.Conn) {
+func (w *walls) connect(actor, token string) (*rpc.Inbox, *nats.Conn) {
 	w.t.Helper()
 	nc, err := nats.Connect(w.url, nats.Token(token), nats.ReconnectBufSize(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
@@ -94,7 +93,7 @@ func (w *walls) connect(actor, token string) (*bus.Inbox, *nats.Conn) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(nc.Close)
-	in, err := bus.NewInbox(nc, "acme", actor)
+	in, err := rpc.NewInbox(nc, "acme", actor)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -102,7 +101,7 @@ func (w *walls) connect(actor, token string) (*bus.Inbox, *nats.Conn) {
 	return in, nc
 }
 
-func (w *walls) ask(in *bus.Inbox, op string, q, a any, want envelope.Code) {
+func (w *walls) ask(in *rpc.Inbox, op string, q, a any, want envelope.Code) {
 	w.t.Helper()
 	refusal, err := in.Ask(w.t.Context(), op, q, a)
 	got := envelope.Code("")
@@ -115,9 +114,10 @@ func (w *walls) ask(in *bus.Inbox, op string, q, a any, want envelope.Code) {
 }
 
 // issue returns the first token of an actor of the tenant.
-func (w *walls) issue(actor string) (a question.TokenAnswer) {
+func (w *walls) issue(actor string) (a envelope.TokenResponse) {
 	w.t.Helper()
-	w.ask(w.Inbox, subjects.OpTokenIssue, question.Issue{Tenant: "acme", Actor: actor, Role: "agent", RenewS: 60}, &a, "")
+	w.ask(w.Inbox, subjects.OpTokenIssue, envelope.IssueRequest{Tenant: "acme", Actor: actor, Role: "agent",
+		RenewS: 60}, &a, "")
 	return a
 }
 
@@ -126,9 +126,10 @@ func TestTokensOverTheWalls(t *testing.T) {
 	w := newWalls(t)
 	issued := w.issue("agent://a")
 	agent, _ := w.connect("agent://a", issued.Token)
-	var renewed question.TokenAnswer
+	var renewed envelope.TokenResponse
 	w.ask(agent, subjects.OpTokenRenew, struct{}{}, &renewed, "")
-	w.ask(agent, subjects.OpTokenList, question.TokenList{}, &question.Credentials{}, envelope.CodeForbidden)
+	w.ask(agent, subjects.OpTokenList, envelope.CredentialsResponse{}, &envelope.CredentialsRequest{},
+		envelope.CodeForbidden)
 	if renewed.Family != issued.Family || renewed.Token == issued.Token {
 		t.Errorf("%+v", renewed)
 	}
@@ -140,19 +141,19 @@ func TestRevokedAreOut(t *testing.T) {
 	w := newWalls(t)
 	_, stays := w.connect("agent://b", w.issue("agent://b").Token)
 	kept := stays.StatusChanged(nats.RECONNECTING, nats.CLOSED)
-	for name, revoke := range map[string]func(family string) question.Revoke{
-		"family": func(family string) question.Revoke { return question.Revoke{Family: family} },
-		"actor":  func(string) question.Revoke { return question.Revoke{Tenant: "acme", Actor: "agent://a"} },
+	for name, revoke := range map[string]func(family string) envelope.RevokeRequest{
+		"family": func(family string) envelope.RevokeRequest { return envelope.RevokeRequest{Family: family} },
+		"actor":  func(string) envelope.RevokeRequest { return envelope.RevokeRequest{Tenant: "acme", Actor: "agent://a"} },
 	} {
 		issued := w.issue("agent://a")
 		agent, nc := w.connect("agent://a", issued.Token)
-		var narrowed question.TokenAnswer
-		w.ask(agent, subjects.OpTokenNarrow, question.Narrow{Actor: "agent://a/part"}, &narrowed, "")
+		var narrowed envelope.TokenResponse
+		w.ask(agent, subjects.OpTokenNarrow, envelope.NarrowRequest{Actor: "agent://a/part"}, &narrowed, "")
 		_, child := w.connect("agent://a/part", narrowed.Token)
 		closed, childClosed := nc.StatusChanged(nats.CLOSED), child.StatusChanged(nats.CLOSED)
 		out := nc.StatusChanged(nats.RECONNECTING)
 		revoked := time.Now()
-		w.ask(w.Inbox, subjects.OpTokenRevoke, revoke(issued.Family), &question.RevokeAnswer{}, "")
+		w.ask(w.Inbox, subjects.OpTokenRevoke, revoke(issued.Family), &envelope.RevokeResponse{}, "")
 		<-out
 		_, err := agent.Ask(t.Context(), subjects.OpTokenRenew, struct{}{}, &narrowed)
 		if took := time.Since(revoked); err == nil || took > time.Second {

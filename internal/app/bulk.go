@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/ack"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -16,7 +16,7 @@ import (
 // those that it reads itself. On the other connections nothing waits for half a MiB.
 type bulk struct {
 	*front
-	acked    *ack.JetStream
+	acked    *bus.AckingJetStream
 	payloads *streaming.Payloads
 }
 
@@ -31,7 +31,7 @@ func openBulk(c *Conn) (*bulk, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	c.bulk.Store(f)
-	acked := ack.With(js)
+	acked := bus.WithSharedAcks(js)
 	return &bulk{
 		front: f, acked: acked, payloads: payloadsOf(streaming.NewStore(acked, subjects.PayloadsStream)),
 	}, nil
@@ -47,7 +47,7 @@ func (b *bulk) take(ctx context.Context, c *Conn, s *shares) (stop func(), err e
 	if !c.tokens {
 		return func() {}, nil
 	}
-	parts, err := bus.TakeParts(ctx, bus.PartsOptions{
+	parts, err := rpc.TakeParts(ctx, rpc.PartsOptions{
 		NC: b.nc, Log: c.Logger, Greedy: s.greedyOf,
 		Store: func(ctx context.Context, subject string, body []byte) (uint64, error) {
 			sequence, err := b.payloads.PutPart(ctx, subject, body)

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/kv"
 )
 
 // definitions returns what an executor says of those tools of its pool that servers define.
-func definitions(o ExecutorOptions) (d kv.Definitions) {
+func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
 	for _, m := range o.Registry.List() {
 		server, definition := m.Approved()
 		comparer, ok := o.Adapters[m.Transport].(tool.Comparer)
@@ -23,7 +23,7 @@ func definitions(o ExecutorOptions) (d kv.Definitions) {
 			d.Compared = append(d.Compared, server)
 		}
 		if verdict == tool.Changed {
-			d.Changed = append(d.Changed, kv.ChangedTool{Tool: m.ToolID, Definition: definition})
+			d.Changed = append(d.Changed, heartbeat.ChangedTool{Tool: m.ToolID, Definition: definition})
 		}
 	}
 	return d

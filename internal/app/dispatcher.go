@@ -18,9 +18,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -81,11 +83,11 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	defer stop()
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
-		if form.Newer(err) && ctx.Err() == nil {
+		if format.Newer(err) && ctx.Err() == nil {
 			standBy(ctx, c, err)
 			continue
 		}
-		lost := errors.Is(err, bus.ErrLostTail)
+		lost := errors.Is(err, kv.ErrStreamRolledBack)
 		if err == nil || !lost && !again && !serves {
 			return err
 		}
@@ -129,11 +131,11 @@ func absence(c *Conn, o DispatcherOptions) time.Duration {
 // standBy leaves the work to dispatchers of a newer build, as long as there is something that this one cannot read.
 func standBy(ctx context.Context, c *Conn, err error) {
 	c.notices.Tell(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
-	if u, ok := errors.AsType[*bus.Unreadable](err); ok {
+	if u, ok := errors.AsType[*kv.Unreadable](err); ok {
 		u.Gone(ctx, c.JS)
 		return
 	}
-	timer.Sleep(ctx, bus.StandBy)
+	timer.Sleep(ctx, kv.StandBy)
 }
 
 // warnOfRetention says which tools keep outcomes for longer than the payload store keeps the large
@@ -169,7 +171,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err := makeWork(ctx, c, o.Registry); err != nil {
 		return err
 	}
-	pools, err := kv.OpenPools(ctx, c.JS, c.Lease)
+	pools, err := heartbeat.OpenStore(ctx, c.JS, c.Lease)
 	if err != nil {
 		return err
 	}
@@ -187,7 +189,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	journal := writer.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
 	evidence := newEvidence(c, pools, o.Registry)
 	evidence.Look(ctx) // before the first call is admitted
-	findings := &kv.Findings{}
+	findings := &heartbeat.Findings{}
 	deaf, err := listenToBeats(c, findings)
 	if err != nil {
 		return err
@@ -210,7 +212,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Greedy:   shares.Greedy,
 		Evidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
 		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
-		Catalog: o.Registry, CallLog: c.Log, Replies: bus.NewReplies(c.NC, c.Logger),
+		Catalog: o.Registry, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
 		Health:   vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
@@ -227,7 +229,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	for _, r := range readers {
 		g.Go(func() error { return r.projector.Run(background) })
 		g.Go(func() error {
-			return r.follower.Run(background, r.from, func(o bus.Observed) {
+			return r.follower.Run(background, r.from, func(o kv.FollowedEvent) {
 				d.Observe(background, o.Kind, o.Attempt, o.State)
 				r.projector.Observe(background, o)
 			})
@@ -256,7 +258,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 const oldInterval = 10 * time.Second
 
 // watchOld says which executors of Toolbus 0.1 have to be stopped, until ctx ends.
-func watchOld(ctx context.Context, c *Conn, pools *kv.Pools) {
+func watchOld(ctx context.Context, c *Conn, pools *heartbeat.Store) {
 	for timer.Sleep(ctx, oldInterval) {
 		if err := pools.Old(ctx); err != nil {
 			c.notices.Tell(c.Logger, "an executor that cannot share this bus takes calls away", err)
@@ -266,7 +268,7 @@ func watchOld(ctx context.Context, c *Conn, pools *kv.Pools) {
 
 // logReader follows one partition of the call log and puts it on record.
 type logReader struct {
-	follower  *bus.Follower
+	follower  *kv.Follower
 	projector *writer.Projector
 	from      uint64 // where it starts
 }
@@ -279,7 +281,7 @@ func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) 
 		if err != nil {
 			return nil, err
 		}
-		follower := bus.NewFollower(c.JS, p)
+		follower := kv.NewFollower(c.JS, p)
 		if c.Keys != nil {
 			follower.Passes, follower.Log = passable, c.Logger
 		}
@@ -334,11 +336,11 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	}
 	defer f.close()
 	c.front.Store(f)
-	svc, err := bus.Serve(background, f.nc, c.Logger, o.Version, endpoints(c, d, bulk.payloads, o))
+	svc, err := rpc.Serve(background, f.nc, c.Logger, o.Version, endpoints(c, d, bulk.payloads, o))
 	if err != nil {
 		return err
 	}
-	intake, err := bus.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *call.Incoming) {
+	intake, err := rpc.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *call.Incoming) {
 		in.Received = c.Clock.Now()
 		d.Handle(ctx, in)
 	}, d.Crowded)
@@ -390,16 +392,16 @@ func (h *condition) AuditLag() (lag time.Duration) {
 
 // evidence is what a dispatcher knows of what executors cannot have done.
 type evidence struct {
-	*kv.Attendance
-	*bus.Deliveries
+	*heartbeat.AbsenceMonitor
+	*workqueue.Deliveries
 }
 
-func newEvidence(c *Conn, pools *kv.Pools, r *tool.Registry) evidence {
-	return evidence{kv.NewAttendance(pools, c.Clock.Now, poolsOf(r)...), bus.NewDeliveries(c.JS)}
+func newEvidence(c *Conn, pools *heartbeat.Store, r *tool.Registry) evidence {
+	return evidence{heartbeat.NewAbsenceMonitor(pools, c.Clock.Now, poolsOf(r)...), workqueue.NewDeliveries(c.JS)}
 }
 
 // listenToBeats lets findings hear the heartbeats of all executors, until deaf is called.
-func listenToBeats(c *Conn, findings *kv.Findings) (deaf func(), err error) {
+func listenToBeats(c *Conn, findings *heartbeat.Findings) (deaf func(), err error) {
 	sub, err := c.NC.Subscribe(subjects.PoolsAll, findings.Hear)
 	if err != nil {
 		return nil, fmt.Errorf("listen to heartbeats: %w", err)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -24,18 +25,18 @@ import (
 // endpoints are what the service of a dispatcher answers.
 func endpoints(
 	c *Conn, d *dispatcher.Dispatcher, payloads *streaming.Payloads, o DispatcherOptions,
-) []bus.Endpoint {
+) []rpc.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
 	looking := make(chan struct{}, 1)
-	all := []bus.Endpoint{
-		bus.Answering(subjects.OpResult, d.Result),
-		bus.Answering(subjects.OpCancel, d.Cancel),
-		bus.Answering(subjects.OpWhy, d.Why),
-		bus.Answering(subjects.OpDescribe, func(_ context.Context, _ call.Sender,
-			q question.Describe) (question.Description, *envelope.Error) {
+	all := []rpc.Endpoint{
+		rpc.NewEndpoint(subjects.OpResult, d.Result),
+		rpc.NewEndpoint(subjects.OpCancel, d.Cancel),
+		rpc.NewEndpoint(subjects.OpWhy, d.Why),
+		rpc.NewEndpoint(subjects.OpDescribe, func(_ context.Context, _ call.Sender,
+			q envelope.DescribeRequest) (envelope.DescribeResponse, *envelope.Error) {
 			tools, more := o.Registry.Describe(q)
 			withheld(d, o.Registry, tools)
-			answer := question.Description{
+			answer := envelope.DescribeResponse{
 				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
 			}
 			if q.Tool == "" {
@@ -43,20 +44,20 @@ func endpoints(
 			}
 			return answer, nil
 		}),
-		bus.Answering(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (question.Inventory,
+		rpc.NewEndpoint(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (envelope.Inventory,
 			*envelope.Error) {
 			return o.Registry.Inventory(c.Instance), nil
 		}).ToAll(),
-		bus.Answering(subjects.OpChunks, func(ctx context.Context, from call.Sender,
-			q question.Chunks) (question.ChunksAnswer, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpChunks, func(ctx context.Context, from call.Sender,
+			q envelope.ChunksRequest) (envelope.ChunksResponse, *envelope.Error) {
 			return chunks(ctx, c, d, store, from, q)
 		}),
-		bus.Answering(subjects.OpStored, func(ctx context.Context, _ call.Sender,
-			q question.Stored) (question.StoredPage, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpStored, func(ctx context.Context, _ call.Sender,
+			q envelope.StreamReadRequest) (envelope.StreamReadResponse, *envelope.Error) {
 			return stored(ctx, c, q)
 		}),
-		bus.Answering(subjects.OpHealth, func(ctx context.Context, from call.Sender,
-			_ struct{}) (question.Health, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpHealth, func(ctx context.Context, from call.Sender,
+			_ struct{}) (envelope.Health, *envelope.Error) {
 			pools := map[string][]string{}
 			for _, m := range o.Registry.List() {
 				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
@@ -66,17 +67,17 @@ func endpoints(
 			case looking <- struct{}{}:
 				defer func() { <-looking }()
 			case <-ctx.Done():
-				return question.Health{}, envelope.NewError(envelope.CodeQueue, "other questions about health are answered first")
+				return envelope.Health{}, envelope.NewError(envelope.CodeQueue, "other questions about health are answered first")
 			}
 			checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
-			return question.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
+			return envelope.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
 		}),
-		bus.Answering(subjects.OpReplay, func(ctx context.Context, from call.Sender,
-			q question.Replay) (question.ResultAnswer, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpReplay, func(ctx context.Context, from call.Sender,
+			q envelope.ReplayRequest) (envelope.ResultResponse, *envelope.Error) {
 			return replay(ctx, c, d, from, q)
 		}),
-		bus.Answering(subjects.OpPayload, func(ctx context.Context, from call.Sender,
-			q question.Payload) (any, *envelope.Error) {
+		rpc.NewEndpoint(subjects.OpPayload, func(ctx context.Context, from call.Sender,
+			q envelope.PayloadRequest) (any, *envelope.Error) {
 			return payload(ctx, d, payloads, from, q)
 		}),
 	}
@@ -92,7 +93,7 @@ func endpoints(
 }
 
 // withheld marks the tools that wait for approval, everywhere or for some executors.
-func withheld(d *dispatcher.Dispatcher, r *tool.Registry, tools []question.Tool) {
+func withheld(d *dispatcher.Dispatcher, r *tool.Registry, tools []envelope.ToolInfo) {
 	for i, t := range tools {
 		if m, _ := r.Get(t.ToolID, ""); m != nil {
 			tools[i].Changed, tools[i].Differs = d.Changed(m)
@@ -101,18 +102,18 @@ func withheld(d *dispatcher.Dispatcher, r *tool.Registry, tools []question.Tool)
 }
 
 // deployed compares a deployment that has keys with its profile.
-func deployed(ctx context.Context, c *Conn) []question.Check {
+func deployed(ctx context.Context, c *Conn) []envelope.Check {
 	if c.Keys == nil {
 		return nil
 	}
 	want := health.Want{Profile: c.Keys.Profile, Fsync: c.Fsync}
 	user, err := byKey(c.Keys.System)
 	if err != nil {
-		return []question.Check{question.Failed("servers", err.Error(), "")}
+		return []envelope.Check{envelope.Failed("servers", err.Error(), "")}
 	}
 	sys, err := bus.Dial(c.URL, "toolbus-health", append(append([]nats.Option{}, c.Connect...), user)...)
 	if err != nil {
-		return []question.Check{question.Failed("servers", err.Error(), bus.ConnectFix(err))}
+		return []envelope.Check{envelope.Failed("servers", err.Error(), bus.ConnectFix(err))}
 	}
 	defer sys.Close()
 	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
@@ -120,7 +121,7 @@ func deployed(ctx context.Context, c *Conn) []question.Check {
 
 // guarded answers only senders that may ask, and gives the endpoint their principal in the context. It records all that
 // is refused because it is not theirs; a call of others is one that there is not.
-func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
+func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := recorded(d, e).Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		p, refusal := d.Asks(ctx, e.Op, from, call.By(ctx))
@@ -133,7 +134,7 @@ func guarded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 }
 
 // recorded puts on record what an endpoint refuses because it is not for its sender.
-func recorded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
+func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := e.Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		said, refusal := answer(ctx, from, body)
@@ -146,7 +147,8 @@ func recorded(d *dispatcher.Dispatcher, e bus.Endpoint) bus.Endpoint {
 }
 
 // stored answers with what is on record. Operators are told all, auditors what is of their tenants.
-func stored(ctx context.Context, c *Conn, q question.Stored) (page question.StoredPage, _ *envelope.Error) {
+func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
+	_ *envelope.Error) {
 	if p := auth.From(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
 		if q.Tenant == "" {
 			q.Tenant = p.Tenant
@@ -166,10 +168,10 @@ func stored(ctx context.Context, c *Conn, q question.Stored) (page question.Stor
 
 // replay carries out the replay of a dead letter for whoever asks.
 func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Sender,
-	q question.Replay) (a question.ResultAnswer, _ *envelope.Error) {
-	letter, err := reader.DeadLetterAt(ctx, reader.Direct(c.JS), q.Letter)
+	q envelope.ReplayRequest) (a envelope.ResultResponse, _ *envelope.Error) {
+	letter, err := deadletter.DeadLetterAt(ctx, reader.Direct(c.JS), q.Letter)
 	switch {
-	case errors.Is(err, reader.ErrNoLetter):
+	case errors.Is(err, deadletter.ErrNoLetter):
 		return a, envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("give the number of a dead letter")
 	case err != nil:
 		return a, envelope.NewError(envelope.CodeUnavailable, "the dead letter could not be read").
@@ -183,7 +185,7 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Se
 
 // payload answers with a part of the large output of a call.
 func payload(
-	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from call.Sender, q question.Payload,
+	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from call.Sender, q envelope.PayloadRequest,
 ) (any, *envelope.Error) {
 	of, refusal := d.OutputShelf(ctx, from, q)
 	if refusal != nil {
@@ -192,7 +194,7 @@ func payload(
 	subject := of.Payload(q.SHA256, q.Part)
 	if q.Direct {
 		to, body := streaming.GetNewest(subjects.PayloadsStream, subject)
-		return bus.Forward{To: to, Body: body}, nil
+		return rpc.Forward{To: to, Body: body}, nil
 	}
 	m, err := store.Newest(ctx, subject, true)
 	switch {
@@ -201,14 +203,14 @@ func payload(
 	case m == nil:
 		return nil, envelope.NewError(envelope.CodePayloadMissing, "")
 	}
-	return question.PayloadAnswer{Body: m.Data}, nil
+	return envelope.PayloadResponse{Body: m.Data}, nil
 }
 
 func chunks(
 	ctx context.Context, c *Conn, d *dispatcher.Dispatcher, store *streaming.Store, from call.Sender,
-	q question.Chunks,
-) (a question.ChunksAnswer, _ *envelope.Error) {
-	s, refusal := d.StateOf(ctx, from, question.Call{Ref: q.Ref, CallID: q.CallID}, q.Attempt)
+	q envelope.ChunksRequest,
+) (a envelope.ChunksResponse, _ *envelope.Error) {
+	s, refusal := d.StateOf(ctx, from, envelope.CallRef{Ref: q.Ref, CallID: q.CallID}, q.Attempt)
 	if refusal != nil {
 		return a, refusal
 	}
@@ -223,9 +225,9 @@ func chunks(
 	frame, err := source.Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {
 	case errors.Is(err, streaming.ErrExpired):
-		return question.ChunksAnswer{Fence: q.Fence, Expired: true}, nil
+		return envelope.ChunksResponse{Fence: q.Fence, Expired: true}, nil
 	case err != nil:
 		return a, envelope.NewError(envelope.CodeUnavailable, "the chunks could not be read").WithCause(err.Error())
 	}
-	return question.ChunksAnswer{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
+	return envelope.ChunksResponse{Header: frame.Header(), Body: frame.Body(), Fence: q.Fence}, nil
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -54,10 +56,10 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err != nil {
 		return err
 	}
-	pools := kv.AskPools(c.JS, c.Lease, counter.Beat)
+	pools := heartbeat.NewRemoteStore(c.JS, c.Lease, counter.Beat)
 	e := executor.New(executor.Options{
-		Instance: kv.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
-		Replies:  bus.NewReplies(c.NC, c.Logger),
+		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
+		Replies:  rpc.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(counter.Newest)),
 		Streams:  streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).Through(counter.Newest)},
 		Peers:    pools, Records: counter, Coverage: counter, Now: c.Clock.Now,
@@ -75,7 +77,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	}
 	workers.Log = c.Logger
 	pools.PullsBehind = workers.PullsBehind
-	pools.Definitions = func() kv.Definitions { return definitions(o) }
+	pools.Definitions = func() heartbeat.Definitions { return definitions(o) }
 	defer c.Held.Before(workers.Pause)()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
@@ -123,7 +125,7 @@ func (c *Conn) agree(h executorapi.Hello) error {
 }
 
 func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Workers,
-	pools *kv.Pools,
+	pools *heartbeat.Store,
 	anew *bus.Anew) error {
 	deaf, err := c.control.Obey(o.Pool, c.Instance, e)
 	if err != nil {
@@ -166,7 +168,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 
 // beat says every third of a lease, and when there is news to tell, that this executor and the work in its hands are
 // alive.
-func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *kv.Pools, anew *bus.Anew,
+func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store, anew *bus.Anew,
 	news <-chan struct{}) {
 	status := c.NC.StatusChanged(nats.CONNECTED)
 	defer c.NC.RemoveStatusListener(status)

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/sieve"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
 // front is the connection over which requests and questions come to a dispatcher, so that whatever senders flood it
@@ -26,7 +26,7 @@ type front struct {
 	back    *nats.Conn
 	web     bool // the server is spoken to by WebSocket, in whose frames no messages are found
 	dialer  nats.CustomDialer
-	last    *sieve.Conn // that was dialled; the client library dials one at a time
+	last    *rpc.FilterConn // that was dialled; the client library dials one at a time
 	taker   atomic.Pointer[taker]
 	taken   atomic.Uint64
 	changes chan nats.Status // of the back
@@ -35,8 +35,8 @@ type front struct {
 
 // taker takes messages before the client library reads them.
 type taker struct {
-	judge func(subject []byte, size int) sieve.Fate
-	take  func(sieve.Message)
+	judge func(subject []byte, size int) rpc.FilterAction
+	take  func(rpc.FilteredMessage)
 }
 
 // errAway is why the front waits with connecting.
@@ -89,12 +89,12 @@ func (f *front) close() {
 }
 
 func (f *front) sieved(conn net.Conn) net.Conn {
-	f.last = sieve.New(conn, func(subject []byte, size int) sieve.Fate {
+	f.last = rpc.NewFilterConn(conn, func(subject []byte, size int) rpc.FilterAction {
 		if t := f.taker.Load(); t != nil {
 			return t.judge(subject, size)
 		}
-		return sieve.Pass
-	}, func(m sieve.Message) {
+		return rpc.FilterPass
+	}, func(m rpc.FilteredMessage) {
 		f.taken.Add(1)
 		f.taker.Load().take(m)
 	})
@@ -102,10 +102,10 @@ func (f *front) sieved(conn net.Conn) net.Conn {
 }
 
 // serves has requests taken in as they come.
-func (f *front) serves(in *bus.Intake, questions *bus.Service) {
+func (f *front) serves(in *rpc.CallListener, questions *rpc.Service) {
 	f.taker.Store(&taker{
-		judge: func(subject []byte, size int) sieve.Fate {
-			if fate := in.Fate(subject, size); fate != sieve.Pass {
+		judge: func(subject []byte, size int) rpc.FilterAction {
+			if fate := in.Fate(subject, size); fate != rpc.FilterPass {
 				return fate
 			}
 			return questions.Fate(subject, size)
@@ -115,7 +115,7 @@ func (f *front) serves(in *bus.Intake, questions *bus.Service) {
 }
 
 // stores has parts of payloads taken in as they come.
-func (f *front) stores(p *bus.Parts) { f.taker.Store(&taker{judge: p.Fate, take: p.Take}) }
+func (f *front) stores(p *rpc.Parts) { f.taker.Store(&taker{judge: p.Fate, take: p.Take}) }
 
 // stats counts what went over it.
 func (f *front) stats() nats.Statistics {

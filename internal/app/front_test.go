@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/internal/sieve"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
 // fronted is a front with what comes over it on the subjects a.*, behind a back.
@@ -114,12 +114,12 @@ func TestFrontLeavesOut(t *testing.T) {
 			back := connect()
 			w := newFronted(t, back, connect())
 			w.hears("at first")
-			taken := make(chan sieve.Message, 1)
+			taken := make(chan rpc.FilteredMessage, 1)
 			w.taker.Store(&taker{
-				judge: func(subject []byte, size int) sieve.Fate {
-					return map[string]sieve.Fate{"a.drop": sieve.Drop, "a.take": sieve.Take}[string(subject)]
+				judge: func(subject []byte, size int) rpc.FilterAction {
+					return map[string]rpc.FilterAction{"a.drop": rpc.FilterDrop, "a.take": rpc.FilterTake}[string(subject)]
 				},
-				take: func(m sieve.Message) { taken <- m },
+				take: func(m rpc.FilteredMessage) { taken <- m },
 			})
 			for _, subject := range []string{"a.drop", "a.keep", "a.take", "a.keep"} {
 				if err := w.other.Publish(subject, []byte("abc")); err != nil {

@@ -16,10 +16,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -87,7 +87,7 @@ func Hold(file string, o *Options) (*Held, error) {
 		return nil, err
 	}
 	if says := b.Says(); says.Role == auth.Executor {
-		o.Instance = accounts.NewInstance(says)
+		o.Instance = auth.NewInstance(says)
 	} else {
 		o.Caller = subjects.Owner{Tenant: says.Tenant, Actor: says.Actor}
 	}
@@ -123,7 +123,7 @@ func (h *Held) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn,
 		return dial(ctx, name, o)
 	}
 	if h.bearer.Says().Role == auth.Executor {
-		name = accounts.ConnectionName(o.Instance)
+		name = auth.ConnectionName(o.Instance)
 	}
 	if h.bearer.Expired() {
 		nc, err := h.dial(ctx, name, o)
@@ -276,9 +276,9 @@ func (h *Held) renewFirst(ctx context.Context, nc *nats.Conn) error {
 	return nil
 }
 
-func (h *Held) inboxOn(nc *nats.Conn) (*bus.Inbox, error) {
+func (h *Held) inboxOn(nc *nats.Conn) (*rpc.Inbox, error) {
 	says := h.bearer.Says()
-	inbox, err := bus.NewInbox(nc, says.Tenant, says.Actor, says.Below()...)
+	inbox, err := rpc.NewInbox(nc, says.Tenant, says.Actor, says.Below()...)
 	if err == nil {
 		inbox.Token = h.Token
 	}

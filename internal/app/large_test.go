@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -30,7 +29,7 @@ func TestCallersSendNothingLarger(t *testing.T) {
 	if err := nc.Publish(to, make([]byte, most+1)); !errors.Is(err, nats.ErrMaxPayload) {
 		t.Errorf("%v", err)
 	}
-	w.ask(agent, subjects.OpDescribe, question.Describe{}, &question.Description{}, "")
+	w.ask(agent, subjects.OpDescribe, envelope.DescribeRequest{}, &envelope.DescribeResponse{}, "")
 	if n := nc.Stats().Reconnects; n != 0 {
 		t.Errorf("the connection was lost %d times", n)
 	}

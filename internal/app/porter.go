@@ -8,15 +8,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // openPorter tells the server who new connections are, and closes those whose token is revoked, until stop. Without
-// keys it does nothing: the server asks nobody. older is [accounts.Facts.OlderBuilds].
+// keys it does nothing: the server asks nobody. older is [auth.PermissionInputs.OlderBuilds].
 func openPorter(c *Conn, r *tool.Registry, s *tokenstore.Store, older bool) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
@@ -30,13 +30,13 @@ func openPorter(c *Conn, r *tool.Registry, s *tokenstore.Store, older bool) (sto
 		asked.Close()
 		return nil, err
 	}
-	out := tokenstore.NewEvictor(s, system)
-	open := tokenstore.NewConnections(system, c.Clock.Now, c.Logger)
-	porter, err := tokenstore.ServeCallout(asked, tokenstore.CalloutOptions{
+	out := callout.NewRevocationWatcher(s, system)
+	open := callout.NewConnections(system, c.Clock.Now, c.Logger)
+	porter, err := callout.Serve(asked, callout.Options{
 		Keys: c.Keys, Check: s.Checker().Check, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
 		Logger: c.Logger,
-		Facts: func(p auth.Principal) accounts.Facts {
-			return accounts.Facts{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
+		Facts: func(p auth.Principal) auth.PermissionInputs {
+			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
 		},
 	})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/members/memberstest"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson/ijsontest"
 )
 
 func typicalRecord() Record {
@@ -33,7 +33,7 @@ func typicalRecord() Record {
 // Records are written by table as the JSON library writes them.
 func TestAppend(t *testing.T) {
 	t.Parallel()
-	memberstest.Values(3000, func(r *Record) {
+	ijsontest.Values(3000, func(r *Record) {
 		got, err := r.Append([]byte("before"))
 		want, failed := json.Marshal(*r, jsontext.AllowInvalidUTF8(true))
 		if failed != nil {
@@ -58,7 +58,7 @@ func sameAsLibrary(t *testing.T, line string) {
 	got, ok, err := Parse(line)
 	switch {
 	case ok != (failed == nil && want.Form > 1 && want.Event != "") && err == nil,
-		err != nil && failed == nil && want.Form == form.Record.Written():
+		err != nil && failed == nil && want.Form == format.Record.Written():
 		t.Fatalf("%t, %v of a line of which the library says %v: %s", ok, err, failed, line)
 	case ok && !reflect.DeepEqual(got, want):
 		t.Fatalf("got  %+v\nwant %+v\nof %s", got, want, line)
@@ -68,7 +68,7 @@ func sameAsLibrary(t *testing.T, line string) {
 // Records are read by table as the JSON library reads them, whatever else the line is.
 func TestParse(t *testing.T) {
 	t.Parallel()
-	memberstest.Values(3000, func(r *Record) {
+	ijsontest.Values(3000, func(r *Record) {
 		if line, err := r.Append(nil); err == nil {
 			sameAsLibrary(t, string(line))
 		}

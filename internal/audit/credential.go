@@ -3,7 +3,7 @@ package audit
 import (
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
 // Credential is what is on record of a credential. The token is not.
@@ -21,7 +21,7 @@ type Credential struct {
 // About returns the record of what was done with a credential of an actor.
 func (c Credential) About(e Event, tenant, actor, run, lane string, at time.Time) Record {
 	return Record{
-		Form: form.Record.Written(), Event: e, Name: "CredentialChanged", Timestamp: at.UTC(), Tenant: tenant, Actor: actor,
+		Form: format.Record.Written(), Event: e, Name: "CredentialChanged", Timestamp: at.UTC(), Tenant: tenant, Actor: actor,
 		RunID: run, LaneID: lane, Contract: ContractVersion, Credential: &c,
 	}
 }

@@ -5,16 +5,16 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
 // Decode is the inverse of [Record.Append]. It is not ok for what is not a record. A record of a newer build is a
-// [form.Error].
+// [format.Error].
 func Decode(line []byte) (r Record, ok bool, err error) { return Parse(string(line)) }
 
 // Parse is [Decode] of a text, whose memory the strings of the record share.
 func Parse(line string) (r Record, ok bool, err error) {
-	if isText(line) && records.Read(line, &r, nil) && form.Record.Check(r.Form) == nil {
+	if isText(line) && records.Read(line, &r, nil) && format.Record.Check(r.Form) == nil {
 		return r, r.Event != "", nil
 	}
 	return parseOdd([]byte(line))
@@ -36,7 +36,7 @@ func parseOdd(line []byte) (r Record, ok bool, err error) {
 	if number == 0 {
 		return r, false, nil
 	}
-	if err := form.Record.Check(number); err != nil {
+	if err := format.Record.Check(number); err != nil {
 		return r, false, err
 	}
 	return r, bad == nil && r.Event != "", nil

@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/members"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -51,7 +51,7 @@ const ContractVersion = "v1"
 
 // Record is one entry of the audit stream. Its field names are a contract with auditors.
 type Record struct {
-	Form          int               `json:"form"` // see internal/form
+	Form          int               `json:"form"` // see internal/encoding/format
 	Event         Event             `json:"event"`
 	Name          string            `json:"event_name"` // the same as the name of a business event: ToolInvoked, …
 	Timestamp     time.Time         `json:"timestamp_utc"`
@@ -204,7 +204,7 @@ func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 
 func about(s call.State, a call.Attempt) Record {
 	return Record{
-		Form: form.Record.Written(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
+		Form: format.Record.Written(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
 		LaneID:   a.Owner.Lane,
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
@@ -224,13 +224,13 @@ func ending(d *call.Decision) (Event, string) {
 	return ToolFailed, "ToolFailed"
 }
 
-// records are written and read as [members.Table] does it: there are two for every call, and audits read a million.
-var records = members.Of[Record]()
+// records are written and read as [ijson.Table] does it: there are two for every call, and audits read a million.
+var records = ijson.TableOf[Record]()
 
 // Append appends the record as a line of JSON, without its end. What is no text in it is replaced: one record that
 // could not be written would keep all others waiting behind it.
 func (r *Record) Append(b []byte) ([]byte, error) {
-	r.Form = form.Record.Written()
+	r.Form = format.Record.Written()
 	if out, ok := records.Append(b, r, nil); ok {
 		return out, nil
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
 // Replay is on record with the replay of a dead letter. The record itself names the call that is made: its actor is the
@@ -20,7 +20,7 @@ type Replay struct {
 // Replayed returns the record of the replay of a dead letter by the request req, which is made for the actor from.
 func Replayed(from call.Sender, req *envelope.Request, at time.Time, r Replay) Record {
 	return Record{
-		Form: form.Record.Written(), Event: DeadReplayed, Name: "DeadLetterReplayed", Timestamp: at.UTC(),
+		Form: format.Record.Written(), Event: DeadReplayed, Name: "DeadLetterReplayed", Timestamp: at.UTC(),
 		Tenant: from.Tenant, Actor: from.Actor, RunID: req.Context.RunID, RoleID: req.Context.RoleID,
 		LaneID: req.Context.LaneID, ToolName: req.ToolID, Fn: req.Fn, ToolVersion: req.ToolVersion, CallID: req.CallID,
 		TraceID: req.Context.TraceID, Contract: ContractVersion, Replay: &r,

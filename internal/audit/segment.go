@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -23,7 +23,7 @@ import (
 // Segments form chains, one for each partition of the call log and one for each process that has records of its own.
 // Each names the hash of the one before, so that none can be taken out or put in between unseen.
 type Segment struct {
-	Form   int           `json:"form"`               // see internal/form
+	Form   int           `json:"form"`               // see internal/encoding/format
 	Source string        `json:"source"`             // one of the sources below
 	Part   subjects.Part `json:"partition,omitzero"` // of the call log, for source log
 	Writer string        `json:"writer,omitzero"`    // the process, for the other sources
@@ -115,7 +115,7 @@ func (l *Lines) add(line []byte) {
 // Seal returns the message of the segment that s describes, and the hash by which the next one of its chain names it.
 func (l *Lines) Seal(s Segment) (data []byte, hash string, err error) {
 	root := root(l.leaves)
-	s.Form, s.Count, s.Root = form.Segment.Written(), l.Count, hex.EncodeToString(root[:])
+	s.Form, s.Count, s.Root = format.Segment.Written(), l.Count, hex.EncodeToString(root[:])
 	head, err := json.Marshal(s)
 	if err != nil {
 		return nil, "", fmt.Errorf("audit segment: %w", err)
@@ -149,7 +149,7 @@ type Sealed struct {
 }
 
 // Open reads a message of the stream. It is not ok for one that is no segment: anybody who reaches the server may
-// write to the stream, and nothing can be removed from it. One of a newer build is a [form.Error].
+// write to the stream, and nothing can be removed from it. One of a newer build is a [format.Error].
 func Open(data []byte) (s Sealed, ok bool, err error) {
 	head, lines, cut := bytes.Cut(data, newline)
 	var number struct {
@@ -158,7 +158,7 @@ func Open(data []byte) (s Sealed, ok bool, err error) {
 	if !cut || json.Unmarshal(head, &number) != nil || number.Form == 0 {
 		return s, false, nil
 	}
-	if err := form.Segment.Check(number.Form); err != nil {
+	if err := format.Segment.Check(number.Form); err != nil {
 		return s, false, err
 	}
 	if json.Unmarshal(head, &s.Segment) != nil || s.Source == "" || s.K < 1 || s.N < 1 {

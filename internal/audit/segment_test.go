@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
 // some returns n records of so many tenants.
@@ -58,7 +58,7 @@ func TestSegments(t *testing.T) {
 				if len(data) > c.most && l.Count > 1 {
 					t.Errorf("%d bytes", len(data))
 				}
-				want.Form, want.Count, want.Root = form.Segment.Written(), l.Count, s.Root
+				want.Form, want.Count, want.Root = format.Segment.Written(), l.Count, s.Root
 				if diff := cmp.Diff(want, s.Segment); diff != "" {
 					t.Error(diff)
 				}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bench/child"
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -104,7 +104,7 @@ func (d drained) each(t time.Duration) float64 {
 // draining is a bus whose halves are processes of their own.
 type draining struct {
 	host                 *host
-	dispatcher, executor *child.Process
+	dispatcher, executor *process.Process
 	client               *toolbus.Client
 	js                   jetstream.JetStream
 	ids                  numbers
@@ -134,7 +134,7 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	}
 	for _, n := range []struct {
 		role  string
-		child **child.Process
+		child **process.Process
 	}{{Dispatcher, &d.dispatcher}, {Executor, &d.executor}} {
 		args, err := d.host.node(n.role, "--tools", tools, "--slots", fmt.Sprint(o.Slots))
 		if err != nil {
@@ -195,7 +195,7 @@ func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	if out.took, err = d.span(ctx, before+uint64(n)+1, last); err != nil {
 		return out, err
 	}
-	out.dispatcher, err = proc.ResidentMB(d.dispatcher.PID)
+	out.dispatcher, err = usage.ResidentMB(d.dispatcher.PID)
 	return out, err
 }
 
@@ -234,7 +234,7 @@ func (d *draining) cpuOf(f func() error, ctx context.Context) (time.Duration, er
 
 func (d *draining) cpu() (total time.Duration, err error) {
 	for _, pid := range []int{d.host.pid, d.dispatcher.PID, d.executor.PID} {
-		one, err := proc.CPU(pid)
+		one, err := usage.CPU(pid)
 		if err != nil {
 			return 0, err
 		}
@@ -300,7 +300,7 @@ func (d *draining) await(ctx context.Context, n int, out *drained) error {
 			return err
 		}
 		if out.early == 0 && left <= n-n/10 || left == 0 {
-			if out.last, err = proc.ResidentMB(d.executor.PID); err != nil {
+			if out.last, err = usage.ResidentMB(d.executor.PID); err != nil {
 				return err
 			}
 			if out.early == 0 {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bench/deluge"
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/bench/flood"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
 // What a flood may cost others.
@@ -29,7 +29,7 @@ func flooded(ctx context.Context, o Options, r *Report) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range deluge.Kinds() {
+	for _, kind := range flood.Kinds() {
 		l, memory, err := o.bystand(ctx, kind, &res)
 		if err != nil {
 			return err
@@ -72,7 +72,7 @@ func (o Options) bystand(ctx context.Context, kind string, res *Result) (l load,
 		}
 		l.took += part.took
 		l.latencies = append(l.latencies, part.latencies...)
-		now, err := proc.ResidentMB(d.dispatcher.PID)
+		now, err := usage.ResidentMB(d.dispatcher.PID)
 		if err != nil {
 			return l, 0, err
 		}

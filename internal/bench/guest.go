@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
@@ -43,8 +42,8 @@ func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 	}
 	o, name := app.Options{URL: h.url, Fsync: h.always, Connect: h.connect}, "bench-executor"
 	if held != nil {
-		o.Instance = accounts.NewInstance(held.Says())
-		name = accounts.ConnectionName(o.Instance)
+		o.Instance = auth.NewInstance(held.Says())
+		name = auth.ConnectionName(o.Instance)
 	}
 	nc, err := app.DialHolding(ctx, name, o, held)
 	if err != nil {

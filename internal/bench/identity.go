@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
 // What identity may cost.
@@ -130,7 +130,7 @@ func (o Options) connections(ctx context.Context, ids *numbers, h *host, s *side
 	if err != nil {
 		return err
 	}
-	memory, err := proc.ResidentMB(cmp.Or(h.pid, os.Getpid()))
+	memory, err := usage.ResidentMB(cmp.Or(h.pid, os.Getpid()))
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/bench/child"
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
-	"github.com/seed-018f16cc/toolbus/internal/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	processadapter "github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 // What doing nothing may cost.
@@ -26,11 +26,11 @@ func idle(ctx context.Context, o Options, r *Report) error {
 	}
 	defer h.close()
 	dir := filepath.Join(o.Dir, "idle-tools")
-	if err := writeTools(dir, idleTools, process.Transport); err != nil {
+	if err := writeTools(dir, idleTools, processadapter.Transport); err != nil {
 		return err
 	}
 	res := Result{Scenario: Idle}
-	var children []*child.Process
+	var children []*process.Process
 	names := []string{"dispatcher", "executor"}
 	for _, name := range names {
 		c, err := o.startChild(ctx, h.dir, name, name, "--server", h.url, "--tools", dir)
@@ -49,7 +49,7 @@ func idle(ctx context.Context, o Options, r *Report) error {
 		return err
 	}
 	for i, c := range children {
-		mb, err := proc.ResidentMB(c.PID)
+		mb, err := usage.ResidentMB(c.PID)
 		if err != nil {
 			return err
 		}
@@ -63,11 +63,11 @@ func idle(ctx context.Context, o Options, r *Report) error {
 }
 
 // watch returns the CPU that each child uses in a span.
-func (o Options) watch(ctx context.Context, children []*child.Process, span time.Duration) ([]time.Duration, error) {
+func (o Options) watch(ctx context.Context, children []*process.Process, span time.Duration) ([]time.Duration, error) {
 	used := make([]time.Duration, len(children))
 	for _, sign := range []time.Duration{-1, 1} {
 		for i, c := range children {
-			cpu, err := proc.CPU(c.PID)
+			cpu, err := usage.CPU(c.PID)
 			if err != nil {
 				return nil, err
 			}

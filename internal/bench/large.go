@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/bench/child"
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
 // The scenario of large payloads.
@@ -91,7 +91,7 @@ func (d *draining) large(ctx context.Context, n int) (time.Duration, error) {
 
 // watchMemory looks at the memory of processes until the returned function is called, which returns the largest of
 // each in MB.
-func watchMemory(of ...*child.Process) func() ([]float64, error) {
+func watchMemory(of ...*process.Process) func() ([]float64, error) {
 	over, done := make(chan struct{}), make(chan error)
 	peaks := make([]float64, len(of))
 	go func() { // ends when it is asked for what it has seen
@@ -100,7 +100,7 @@ func watchMemory(of ...*child.Process) func() ([]float64, error) {
 		var failed error
 		for {
 			for i, p := range of {
-				now, err := proc.ResidentMB(p.PID)
+				now, err := usage.ResidentMB(p.PID)
 				failed = errors.Join(failed, err)
 				peaks[i] = max(peaks[i], now)
 			}

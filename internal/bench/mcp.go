@@ -4,8 +4,8 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/seed-018f16cc/toolbus/internal/bench/bridge"
-	"github.com/seed-018f16cc/toolbus/internal/bench/child"
+	"github.com/seed-018f16cc/toolbus/internal/bench/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 )
 
 // What door and adapter may cost.
@@ -22,9 +22,9 @@ func bridged(ctx context.Context, o Options, r *Report) error {
 		return err
 	}
 	defer h.close()
-	b, err := bridge.Measure(ctx, bridge.Options{
+	b, err := mcp.Measure(ctx, mcp.Options{
 		URL: h.url, Dir: filepath.Join(h.dir, "tools"), Rounds: o.Rounds, Duration: o.Duration / 5, AtOnce: mcpAtOnce,
-		Start: func(name string, args ...string) (*child.Process, error) {
+		Start: func(name string, args ...string) (*process.Process, error) {
 			return o.startChild(ctx, h.dir, name, args...)
 		},
 	})

@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
-	"github.com/seed-018f16cc/toolbus/internal/bench/deluge"
+	"github.com/seed-018f16cc/toolbus/internal/bench/flood"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -35,8 +35,8 @@ type NodeOptions struct {
 
 // Node runs one half of the product with the benchmark's own tools, or a flood: a child process of a drain or a flood.
 func Node(ctx context.Context, o NodeOptions) error {
-	if slices.Contains(deluge.Kinds(), o.Role) {
-		f := deluge.Flood{
+	if slices.Contains(flood.Kinds(), o.Role) {
+		f := flood.Flood{
 			Kind: o.Role, URL: o.URL, Credentials: o.Credentials, Tool: toolID(0), Fn: fnEcho, SlowFn: fnSlow,
 			Input: input(256), Ready: o.Ready,
 		}
@@ -67,7 +67,7 @@ func Node(ctx context.Context, o NodeOptions) error {
 func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 	options := app.Options{URL: o.URL, Topology: topology(1)}
 	if o.Keys != "" {
-		if options.Keys, err = accounts.Load(o.Keys); err != nil {
+		if options.Keys, err = deployment.Load(o.Keys); err != nil {
 			return nil, err
 		}
 	}
@@ -78,8 +78,8 @@ func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Instance = accounts.NewInstance(held.Says())
-	nc, err := app.DialHolding(ctx, accounts.ConnectionName(options.Instance), options, held)
+	options.Instance = auth.NewInstance(held.Says())
+	nc, err := app.DialHolding(ctx, auth.ConnectionName(options.Instance), options, held)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (h *host) node(role string, more ...string) ([]string, error) {
 	case role == Dispatcher:
 		return append(args, "--secrets-dir", h.secrets.Secrets()), nil
 	}
-	p := auth.Principal{Actor: deluge.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll}}
+	p := auth.Principal{Actor: flood.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll}}
 	if role == Executor {
 		p = auth.Principal{Actor: "executor://bench", Role: auth.Executor, Pool: tool.DefaultPool}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -147,7 +146,7 @@ func (p *product) call(ctx context.Context, key, tool string, input jsontext.Val
 func (p *product) settle(ctx context.Context) error { return settled(ctx, p.js) }
 
 func settled(ctx context.Context, js jetstream.JetStream) error {
-	n, err := kv.Partitions(ctx, js)
+	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return err
 	}

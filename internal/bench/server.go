@@ -7,9 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/internal/bench/child"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
@@ -18,9 +18,9 @@ type host struct {
 	url     string
 	dir     string
 	connect []nats.Option
-	always  bool                   // it syncs every write
-	secrets *deployment.Deployment // nil where everybody is let in
-	pid     int                    // of the server's process; 0 when it is in this one
+	always  bool                       // it syncs every write
+	secrets *deploymenttest.Deployment // nil where everybody is let in
+	pid     int                        // of the server's process; 0 when it is in this one
 	stop    func()
 }
 
@@ -47,12 +47,12 @@ func (o Options) startGuarded(ctx context.Context, name, mode string) (*host, er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	secrets, err := deployment.Make(dir)
+	secrets, err := deploymenttest.Make(dir)
 	if err != nil {
 		return nil, err
 	}
 	store := filepath.Join(dir, "nats")
-	file, err := secrets.Configure(accounts.Shape{Server: name, Listen: "127.0.0.1:-1", Store: store})
+	file, err := secrets.Configure(deployment.Shape{Server: name, Listen: "127.0.0.1:-1", Store: store})
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ func (h *host) close() {
 }
 
 // startTimeout bounds the start of a child, and of what runs in this process.
-const startTimeout = child.StartTimeout
+const startTimeout = process.StartTimeout
 
 // startChild runs the toolbus command with args and waits until it is ready.
-func (o Options) startChild(ctx context.Context, dir, name string, args ...string) (*child.Process, error) {
-	return child.Start(ctx, o.Self, dir, name, args...)
+func (o Options) startChild(ctx context.Context, dir, name string, args ...string) (*process.Process, error) {
+	return process.Start(ctx, o.Self, dir, name, args...)
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/floor"
-	"github.com/seed-018f16cc/toolbus/internal/rawpipeline"
+	"github.com/seed-018f16cc/toolbus/internal/bench/baseline"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,18 +54,18 @@ func (o Options) sides(ctx context.Context, h *host, size int) (sides []*side, e
 func (o Options) measures(side string) bool { return o.Side == All || o.Side == side }
 
 func rawSide(ctx context.Context, h *host, o Options, size int) (*side, error) {
-	p, err := rawpipeline.Start(ctx, rawpipeline.Options{
+	p, err := baseline.StartRaw(ctx, baseline.RawOptions{
 		Dial:    func(name string) (*nats.Conn, error) { return bus.Dial(h.url, name, h.connect...) },
 		Workers: o.Slots, Tool: func(in []byte) []byte { return in },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pipelineSide(p, raw, "raw.call", h, rawpipeline.Streams[:], size)
+	return pipelineSide(p, raw, "raw.call", h, baseline.RawStreams[:], size)
 }
 
 func floorSide(ctx context.Context, h *host, o Options, size int, state State) (*side, error) {
-	p, err := floor.Start(ctx, floor.Options{
+	p, err := baseline.StartFloor(ctx, baseline.FloorOptions{
 		Dial:    func(name string) (*nats.Conn, error) { return bus.Dial(h.url, name, h.connect...) },
 		Workers: o.Slots, Tool: func(in []byte) []byte { return in }, Bytes: callsBytes,
 		RequestState: state.Request, OutcomeState: state.Outcome,
@@ -74,7 +73,7 @@ func floorSide(ctx context.Context, h *host, o Options, size int, state State) (
 	if err != nil {
 		return nil, err
 	}
-	s, err := pipelineSide(p, theFloor, "floor.call", h, floor.Streams[:], size)
+	s, err := pipelineSide(p, theFloor, "floor.call", h, baseline.FloorStreams[:], size)
 	if err == nil {
 		s.state = &state
 	}

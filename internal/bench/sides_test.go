@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
 // checkCounts holds what was counted of a row to what the three pipelines do for a call. What they do beside it
@@ -66,17 +66,17 @@ func TestTrips(t *testing.T) {
 
 func TestWakeUps(t *testing.T) {
 	t.Parallel()
-	_, before, err := proc.Own()
+	_, before, err := usage.Own()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.Command("true").Run(); err != nil { // which is waited for
 		t.Fatal(err)
 	}
-	if _, after, err := proc.Own(); err != nil || after <= before {
+	if _, after, err := usage.Own(); err != nil || after <= before {
 		t.Errorf("%d wake-ups, %d before, %v", after, before, err)
 	}
-	writes, err := proc.WriteCalls()
+	writes, err := usage.WriteCalls()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +89,13 @@ func TestWakeUps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := proc.WriteCalls(); err != nil || n < writes+100 {
+	if n, err := usage.WriteCalls(); err != nil || n < writes+100 {
 		t.Errorf("%d system calls for 100 writes, %v", n-writes, err)
 	}
 	if err := file.Close(); err != nil {
 		t.Error(err)
 	}
-	if n, err := proc.WakeUps(os.Getpid()); err != nil || n == 0 {
+	if n, err := usage.WakeUps(os.Getpid()); err != nil || n == 0 {
 		t.Errorf("%d wake-ups, %v", n, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -27,7 +27,7 @@ func (p *product) state(ctx context.Context) (State, error) {
 			return State{}, err
 		}
 	}
-	parts, err := kv.Partitions(ctx, p.js)
+	parts, err := bus.Partitions(ctx, p.js)
 	if err != nil {
 		return State{}, err
 	}

@@ -53,7 +53,7 @@ type Ratios struct {
 // round is what one round measured.
 type round struct {
 	load
-	usage
+	processUsage
 }
 
 // summarise turns rounds into a row.
@@ -108,18 +108,18 @@ func (s *side) stats() *Stats {
 		PerSecond: of(round.perSecond), P50: of(atPercentile(50)), P95: of(atPercentile(95)), P99: of(atPercentile(99)),
 		CPU: of(round.cpu), ServerCPU: of(func(r round) float64 { return r.per(r.server) }),
 		OwnCPU:        of(func(r round) float64 { return r.per(r.self) }),
-		Allocs:        each(func(u usage) uint64 { return u.mallocs }),
-		AllocKB:       each(func(u usage) uint64 { return u.bytes }) / 1024,
-		ServerWakeUps: each(func(u usage) uint64 { return u.serverWakeUps }),
-		OwnWakeUps:    each(func(u usage) uint64 { return u.wakeUps }),
-		WriteCalls:    each(func(u usage) uint64 { return u.writeCalls }),
-		Writes:        each(func(u usage) uint64 { return u.writes }),
-		WireKB:        each(func(u usage) uint64 { return u.wire }) / 1024,
+		Allocs:        each(func(u processUsage) uint64 { return u.mallocs }),
+		AllocKB:       each(func(u processUsage) uint64 { return u.bytes }) / 1024,
+		ServerWakeUps: each(func(u processUsage) uint64 { return u.serverWakeUps }),
+		OwnWakeUps:    each(func(u processUsage) uint64 { return u.wakeUps }),
+		WriteCalls:    each(func(u processUsage) uint64 { return u.writeCalls }),
+		Writes:        each(func(u processUsage) uint64 { return u.writes }),
+		WireKB:        each(func(u processUsage) uint64 { return u.wire }) / 1024,
 		RoundTrips:    s.trips.before, AllRoundTrips: s.trips.all,
 	}
 	for i, party := range []*Traffic{&v.Caller, &v.Dispatcher, &v.Worker} {
-		party.Sent = each(func(u usage) uint64 { return u.messages[i].sent })
-		party.Received = each(func(u usage) uint64 { return u.messages[i].received })
+		party.Sent = each(func(u processUsage) uint64 { return u.messages[i].sent })
+		party.Received = each(func(u processUsage) uint64 { return u.messages[i].received })
 		v.Messages += party.Sent + party.Received
 	}
 	for _, r := range s.rounds {
@@ -129,7 +129,7 @@ func (s *side) stats() *Stats {
 }
 
 // over returns how to take a median over rounds: of a value, and of what was used per call.
-func over(rounds []round) (of func(func(round) float64) float64, each func(func(usage) uint64) float64) {
+func over(rounds []round) (of func(func(round) float64) float64, each func(func(processUsage) uint64) float64) {
 	of = func(f func(round) float64) float64 {
 		var all []float64
 		for _, r := range rounds {
@@ -137,8 +137,8 @@ func over(rounds []round) (of func(func(round) float64) float64, each func(func(
 		}
 		return median(all)
 	}
-	each = func(n func(usage) uint64) float64 {
-		return of(func(r round) float64 { return float64(n(r.usage)) / float64(len(r.latencies)) })
+	each = func(n func(processUsage) uint64) float64 {
+		return of(func(r round) float64 { return float64(n(r.processUsage)) / float64(len(r.latencies)) })
 	}
 	return of, each
 }

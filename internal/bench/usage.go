@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// usage is what had been used up at one moment.
-type usage struct {
+// processUsage is what had been used up at one moment.
+type processUsage struct {
 	self, server  time.Duration // CPU
 	wakeUps       uint64        // of this process
 	serverWakeUps uint64
@@ -51,8 +51,8 @@ func streams(partitions int) []string {
 	return all
 }
 
-func (m meter) read(ctx context.Context) (usage, error) {
-	var u usage
+func (m meter) read(ctx context.Context) (processUsage, error) {
+	var u processUsage
 	for _, name := range m.streams {
 		seq, err := lastSeq(ctx, m.js, name)
 		if err != nil {
@@ -70,22 +70,22 @@ func (m meter) read(ctx context.Context) (usage, error) {
 	u.mallocs, u.bytes = mem.Mallocs, mem.TotalAlloc
 	var err error
 	if m.server > 0 {
-		if u.server, err = proc.CPU(m.server); err != nil {
+		if u.server, err = usage.CPU(m.server); err != nil {
 			return u, err
 		}
-		if u.serverWakeUps, err = proc.WakeUps(m.server); err != nil {
+		if u.serverWakeUps, err = usage.WakeUps(m.server); err != nil {
 			return u, err
 		}
 	}
-	if u.writeCalls, err = proc.WriteCalls(); err != nil {
+	if u.writeCalls, err = usage.WriteCalls(); err != nil {
 		return u, err
 	}
-	u.self, u.wakeUps, err = proc.Own()
+	u.self, u.wakeUps, err = usage.Own()
 	return u, err
 }
 
 // since returns what was used between before and u.
-func (u usage) since(before usage) usage {
+func (u processUsage) since(before processUsage) processUsage {
 	for i, b := range before.messages {
 		u.messages[i].sent -= b.sent
 		u.messages[i].received -= b.received

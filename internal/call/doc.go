@@ -9,14 +9,19 @@
 //	              +-----------o----------------+--q (after retryable_error)--> queued, next attempt
 //
 // Every write is a compare-and-set on the last sequence of the log, and every event carries the
-// state after it, so the last event is the state: [Fold] needs nothing else. Whoever wants to
-// write asks one of three functions what to do, and all processes ask the same ones:
+// state after it, so the last event is the state: [Fold] needs nothing else. A process that wants to
+// write calls one of three functions, and all processes call the same ones:
 //
 //   - [Admit]: a request arrived (dispatcher);
 //   - [Take]: a work message arrived (executor);
-//   - [Decide]: an attempt should end (executor, deadline timer, guardian, canceller).
+//   - [Decide]: an attempt should end (executor, deadline timer, pool guardian, cancellation).
 //
-// Each answers with a step and, when something is to be written, the event. A writer that loses
-// the compare-and-set folds what it finds and asks again. test/model checks these functions
+// Each returns the next step and, when something is to be written, the event. A writer that loses
+// the compare-and-set folds what it finds and calls the function again. test/model checks these functions
 // exhaustively. Start reading at state.go.
+//
+// A [Trace] has hooks that a process runs at each [TracePoint] of a call; the tables of points in trace.go, read from
+// top to bottom, are the life of a call. Hooks run in the goroutine of the call, as those of net/http/httptrace do:
+// they change nothing, and the time they take is added to the call. Telemetry makes traces of them, and tests stop
+// processes there. An [Incoming] is a request with its sender, as it came from the bus.
 package call

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/keep"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/evidence"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/stall"
 )
 
 // Options say what is done to whom.
@@ -142,9 +142,9 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 		return Report{}, errors.Join(err, d.close())
 	}
 	d.begun = time.Now()
-	d.pulse = pulse.New()
+	d.pulse = stall.New()
 	r := &run{
-		Options: o, cluster: c, driver: d, watch: w, kept: keep.Keepsake{},
+		Options: o, cluster: c, driver: d, watch: w, kept: evidence.Keepsake{},
 		havoc: &havoc{
 			cluster: c, tell: o.Tell, begun: d.begun, watch: w, counts: map[string]int{}, storms: map[string]int{},
 			operator: d.operator, weather: proxy.Weather(some / (some + o.Steady)),
@@ -164,10 +164,10 @@ type run struct {
 	driver  *driver
 	havoc   *havoc
 	watch   *watch
-	kept    keep.Keepsake
+	kept    evidence.Keepsake
 
 	mu      sync.Mutex
-	revoked []check.Revocation
+	revoked []checker.Revocation
 }
 
 // play makes the calls and the trouble, and returns when every call has ended.
@@ -212,17 +212,17 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	history := check.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.OldBinary != "",
+	history := checker.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.OldBinary != "",
 		Revoked: r.revoked, Held: r.havoc.held, SlackMS: r.watch.apart().Milliseconds()}
-	if err := keep.Gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
+	if err := evidence.Gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err
 	}
-	if history.Effects, err = ledger.Read(r.cluster.ledger()); err != nil {
+	if history.Effects, err = effects.Read(r.cluster.ledger()); err != nil {
 		return Report{}, err
 	}
-	violations := check.Check(history)
+	violations := checker.Check(history)
 	for _, crash := range r.cluster.crashed() {
-		violations = append(violations, check.Violation{Rule: "process", Says: crash})
+		violations = append(violations, checker.Violation{Rule: "process", Says: crash})
 	}
 	if r.Keep {
 		if err := save(filepath.Join(r.Dir, "history.json"), history); err != nil {
@@ -233,7 +233,7 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 }
 
 // save keeps a history, to be judged again.
-func save(path string, h check.History) error {
+func save(path string, h checker.History) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

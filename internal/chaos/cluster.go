@@ -15,11 +15,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/executor"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpserver"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/served"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
-	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 )
 
 // ToolCommand is the hidden command of the binary that is one of a run's tools; its argument is
@@ -28,24 +28,24 @@ const ToolCommand = "chaos-tool"
 
 // Tool is that command.
 func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	if len(args) > 1 && args[1] == served.Word {
-		return served.Serve(ctx, args[0])
+	if len(args) > 1 && args[1] == mcpserver.Word {
+		return mcpserver.Serve(ctx, args[0])
 	}
 	if len(args) > 1 {
-		return swift.Serve(ctx, args[0], args[1:])
+		return executor.Serve(ctx, args[0], args[1:])
 	}
-	return ledger.Run(in, out, args[0])
+	return effects.Run(in, out, args[0])
 }
 
 // servesMCP says whether some of the tools are those of an MCP server, which builds of before do not know.
 func (o Options) servesMCP() bool { return o.OldBinary == "" }
 
 // tools are those that calls are made of.
-func (o Options) tools() []ledger.Spec {
+func (o Options) tools() []effects.Spec {
 	if o.servesMCP() {
-		return append(ledger.Specs(), served.Specs()...)
+		return append(effects.Specs(), mcpserver.Specs()...)
 	}
-	return ledger.Specs()
+	return effects.Specs()
 }
 
 // lease is short, so that takeovers happen often.
@@ -61,8 +61,8 @@ const ahead = "1"
 type cluster struct {
 	binary, dir string
 	servers     []listener
-	doors       []string               // their URLs, as they are in the order of their names
-	deployment  *deployment.Deployment // nil: everybody is let in
+	doors       []string                   // their URLs, as they are in the order of their names
+	deployment  *deploymenttest.Deployment // nil: everybody is let in
 	spawn       chan func()
 	nodes       map[string]*node
 	proxies     map[string][]*proxy.Proxy // of a node or a caller, one before each server
@@ -102,21 +102,21 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		binary: o.Binary, dir: dir, servers: servers, spawn: make(chan func()),
 		nodes: map[string]*node{}, proxies: map[string][]*proxy.Proxy{},
 	}
-	if err := ledger.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
+	if err := effects.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 		return nil, err
 	}
 	if o.servesMCP() {
-		if err := served.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
+		if err := mcpserver.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
 			return nil, err
 		}
 	}
 	if o.Steady > 0 {
-		if err := swift.WriteTool(c.tools()); err != nil {
+		if err := executor.WriteTool(c.tools()); err != nil {
 			return nil, err
 		}
 	}
 	if o.Identity {
-		if c.deployment, err = deployment.Make(dir); err == nil {
+		if c.deployment, err = deploymenttest.Make(dir); err == nil {
 			err = issueAll(c.deployment, o.condemned())
 		}
 		if err != nil {
@@ -211,7 +211,7 @@ func (c *cluster) url(name string) string {
 }
 
 // direct is where the servers themselves listen.
-func (c *cluster) direct() deployment.Access { return c.deployment.Administrator(c.urls()) }
+func (c *cluster) direct() deploymenttest.Access { return c.deployment.Administrator(c.urls()) }
 
 func (c *cluster) urls() string {
 	var urls []string

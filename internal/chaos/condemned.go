@@ -11,10 +11,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 const (
@@ -83,12 +82,12 @@ func (r *run) sentence(ctx context.Context, caller int) {
 }
 
 // revoke insists until dispatchers say that an actor is revoked.
-func (h *havoc) revoke(ctx context.Context, actor string) (check.Revocation, error) {
+func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, error) {
 	err := h.order(ctx, func(ctx context.Context, c *toolbus.Client) error {
-		_, err := c.Revoke(ctx, question.Revoke{Tenant: tenant, Actor: actor})
+		_, err := c.Revoke(ctx, envelope.RevokeRequest{Tenant: tenant, Actor: actor})
 		return err
 	})
-	return check.Revocation{Actor: actor, At: time.Now()}, err
+	return checker.Revocation{Actor: actor, At: time.Now()}, err
 }
 
 // orderTime is how long the operator waits for one answer.
@@ -106,11 +105,11 @@ func (h *havoc) order(ctx context.Context, want func(context.Context, *toolbus.C
 func (d *driver) plead(ctx, calling context.Context, caller int, refused *atomic.Int64) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	specs := ledger.Specs()
+	specs := effects.Specs()
 	for n := 0; timer.Sleep(calling, pleaEvery); n++ {
 		p := play{
 			scene: condemnedScene, spec: specs[n%len(specs)], key: fmt.Sprintf("condemned-%d-%06d", caller, n),
-			input: ledger.Input{N: int64(n), WorkMS: 50},
+			input: effects.Input{N: int64(n), WorkMS: 50},
 		}
 		all.Go(func() {
 			r := d.ask(ctx, &p, ask{caller: caller, callID: uuid.NewString(), timeout: grace, raw: n % 2}, p.scene, false)

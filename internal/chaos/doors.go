@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/visitor"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpclient"
 )
 
 // doors are those of a run for MCP clients, which builds of before do not have.
@@ -44,11 +44,11 @@ func (c *cluster) open(o Options) error {
 
 // visit asks as MCP clients do that want an outcome: one door after the other, under the same key. A caller that was
 // told nothing in time states a local timeout, as the library does.
-func (d *driver) visit(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
+func (d *driver) visit(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
 	seen.MCP = true
 	ctx, cancel := context.WithDeadline(ctx, seen.Due.Add(waits))
 	defer cancel()
-	c := visitor.Call{
+	c := mcpclient.Call{
 		Tool: req.ToolID, Key: req.Constraints.IdempotencyKey, Input: req.Input, First: a.caller / 2, Cut: a.cut,
 		Due: seen.Due, Token: d.callers[a.caller].Token,
 	}

@@ -17,15 +17,13 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/journal"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/mailbox"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/pulse"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/visitor"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/executor"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/history"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpclient"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/stall"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -35,28 +33,28 @@ const tenant = "default"
 type driver struct {
 	conns   []*toolbus.Conn // by caller
 	others  []*toolbus.Conn
-	boxes   []*mailbox.Mailbox // by caller
-	visitor *visitor.Visitor
+	boxes   []*history.Mailbox // by caller
+	visitor *mcpclient.Visitor
 	callers []*toolbus.Client
 	begun   time.Time
-	pulse   *pulse.Pulse
-	journal *journal.Journal
+	pulse   *stall.Pulse
+	journal *history.Journal
 	// operator looks after credentials, where there are some, and the door speaks for those who have one.
 	operator *toolbus.Client
 	door     *toolbus.Conn
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
-	cancels []check.Cancel
+	cancels []checker.Cancel
 }
 
 // newDriver connects so many callers through their lines.
 func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
-	j, err := journal.New(filepath.Join(c.dir, "asks.json"))
+	j, err := history.NewJournal(filepath.Join(c.dir, "asks.json"))
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{journal: j, visitor: visitor.New(c.doors)}
+	d := &driver{journal: j, visitor: mcpclient.New(c.doors)}
 	err = d.look(ctx, c)
 	for i := range callers {
 		if err == nil {
@@ -97,7 +95,7 @@ func (d *driver) join(ctx context.Context, c *cluster, i int) error {
 		if err != nil {
 			return err
 		}
-		box, err := mailbox.New(d.door.NC, tenant, actorOf(i))
+		box, err := history.NewMailbox(d.door.NC, tenant, actorOf(i))
 		d.conns, d.boxes, d.callers = append(d.conns, d.door), append(d.boxes, box), append(d.callers, client)
 		return err
 	}
@@ -115,7 +113,7 @@ func (d *driver) join(ctx context.Context, c *cluster, i int) error {
 		return err
 	}
 	d.callers = append(d.callers, client)
-	box, err := mailbox.New(conn.NC, tenant, actorOf(i))
+	box, err := history.NewMailbox(conn.NC, tenant, actorOf(i))
 	d.boxes = append(d.boxes, box)
 	return err
 }
@@ -138,7 +136,7 @@ func (d *driver) close() error {
 }
 
 // seen returns all that was asked, and ends the journal.
-func (d *driver) seen() (all []check.Ask, err error) {
+func (d *driver) seen() (all []checker.Ask, err error) {
 	defer func() { err = errors.Join(err, d.journal.Close()) }()
 	for a, err := range d.journal.Asks() {
 		if err != nil {
@@ -180,7 +178,7 @@ const steadyTime = 5 * time.Second
 
 func steadyPlay(n int64) *play {
 	return &play{
-		scene: "steady", spec: swift.Spec(), key: fmt.Sprintf("steady-%08d-key", n), input: ledger.Input{N: n},
+		scene: "steady", spec: executor.Spec(), key: fmt.Sprintf("steady-%08d-key", n), input: effects.Input{N: n},
 		asks: []ask{{caller: int(n % callers), callID: uuid.NewString(), timeout: steadyTime}},
 	}
 }
@@ -229,14 +227,14 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 }
 
 // record is the beginning of what is noted of an ask.
-func (d *driver) record(p *play, a ask, scene string, other bool) (check.Ask, *envelope.Request) {
+func (d *driver) record(p *play, a ask, scene string, other bool) (checker.Ask, *envelope.Request) {
 	req := p.request(a.caller, p.encoded(a.caller, other))
 	fingerprint, err := envelope.Fingerprint(req)
 	former, err2 := envelope.FormerFingerprint(req, req.Input)
 	if err := errors.Join(err, err2); err != nil {
 		panic("unreachable: " + err.Error()) // the input is valid
 	}
-	return check.Ask{
+	return checker.Ask{
 		Caller: callerName(a.caller), Actor: actorOf(a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
 		Fingerprint: fingerprint, Former: former, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
@@ -249,7 +247,7 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	seen, req := d.record(p, a, scene, other)
 	seen.Sent = time.Now()
 	seen.Due = seen.Sent.Add(a.timeout)
-	control := pulse.NewControl(seen.Due.Add(waits))
+	control := stall.NewControl(seen.Due.Add(waits))
 	switch {
 	case a.raw > 0:
 		d.raw(ctx, &seen, req, a)
@@ -271,12 +269,12 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 
 // stalled says how late control timers were when the request was made and when its answer was
 // due, in milliseconds: those of the process, and the caller's own. It waits for the timers that are due now.
-func (d *driver) stalled(a *check.Ask, own *pulse.Control) int64 {
+func (d *driver) stalled(a *checker.Ask, own *stall.Control) int64 {
 	if a.Done.Before(a.Due) {
 		own.Stop()
 		return 0
 	}
-	<-time.After(2 * pulse.Beat)
+	<-time.After(2 * stall.Beat)
 	const around = 100 * time.Millisecond
 	late := max(d.pulse.Late(a.Sent.Add(-around), a.Sent.Add(around)), d.pulse.Late(a.Due.Add(-around), a.Done),
 		own.Wait())
@@ -284,14 +282,14 @@ func (d *driver) stalled(a *check.Ask, own *pulse.Control) int64 {
 }
 
 // call asks as callers do: by the client library.
-func (d *driver) call(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
+func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
 	c := toolbus.Call{
 		Tool: req.ToolID, Fn: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
 		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID,
 		Retry:    &envelope.RetryPolicy{MaxAttempts: 1},
 		Accepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
 	}
-	if req.ToolID == swift.Spec().ID {
+	if req.ToolID == executor.Spec().ID {
 		c.Accepted = nil // as most callers
 	}
 	if a.stream {
@@ -328,11 +326,11 @@ func lighten(r *envelope.Response) *envelope.Response {
 // cancel ends the call of an ask, as its owner.
 func (d *driver) cancel(ctx context.Context, p *play, a ask) {
 	seen, _ := d.record(p, a, "", false)
-	c := check.Cancel{Caller: seen.Caller, Ref: seen.Ref, CallID: a.callID, Sent: time.Now()}
+	c := checker.Cancel{Caller: seen.Caller, Ref: seen.Ref, CallID: a.callID, Sent: time.Now()}
 	once, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	answer, err := d.callers[a.caller].Cancel(once, question.Call{Ref: seen.Ref, CallID: a.callID})
-	c.Done, c.Told = time.Now(), answer.Told
+	answer, err := d.callers[a.caller].Cancel(once, envelope.CallRef{Ref: seen.Ref, CallID: a.callID})
+	c.Done, c.Told = time.Now(), answer.Phase
 	if answer.Response != nil {
 		c.Response = lighten(answer.Response)
 	}
@@ -369,8 +367,8 @@ func (d *driver) calm(ctx context.Context, plan []play) error {
 }
 
 // open returns the first ask for each call that has no outcome yet.
-func (d *driver) open() ([]*check.Ask, error) {
-	settled, first := map[string]bool{}, map[string]*check.Ask{}
+func (d *driver) open() ([]*checker.Ask, error) {
+	settled, first := map[string]bool{}, map[string]*checker.Ask{}
 	for a, err := range d.journal.Asks() {
 		if err != nil {
 			return nil, err
@@ -385,13 +383,13 @@ func (d *driver) open() ([]*check.Ask, error) {
 			first[id] = a
 		}
 	}
-	return slices.SortedFunc(maps.Values(first), func(a, b *check.Ask) int { return a.Sent.Compare(b.Sent) }), nil
+	return slices.SortedFunc(maps.Values(first), func(a, b *checker.Ask) int { return a.Sent.Compare(b.Sent) }), nil
 }
 
-func (d *driver) calmly(ctx context.Context, p *play, a *check.Ask) {
+func (d *driver) calmly(ctx context.Context, p *play, a *checker.Ask) {
 	var caller int
 	if _, err := fmt.Sscanf(a.Caller, "caller-%d", &caller); err != nil {
 		panic("unreachable: " + err.Error()) // record wrote it
 	}
-	d.ask(ctx, p, ask{caller: caller, callID: a.CallID, timeout: 20 * time.Second}, check.Calm, a.Scene == "other input")
+	d.ask(ctx, p, ask{caller: caller, callID: a.CallID, timeout: 20 * time.Second}, checker.Calm, a.Scene == "other input")
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -110,7 +110,7 @@ type havoc struct {
 	counts   map[string]int
 	storms   map[string]int // on each line
 	happened []happening
-	held     []check.Span
+	held     []checker.Span
 }
 
 func (h *havoc) run(ctx context.Context, o Options) {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/swift"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/executor"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -18,23 +18,23 @@ const (
 )
 
 // issueAll writes the tokens of all that connect.
-func issueAll(d *deployment.Deployment, condemned int) error {
+func issueAll(d *deploymenttest.Deployment, condemned int) error {
 	boss := auth.Principal{Actor: operator, Role: auth.Operator}
 	if err := d.Issue(operator, tenant, boss, auth.Life); err != nil {
 		return err
 	}
 	for _, name := range append([]string{door}, doors...) {
 		front := auth.Principal{Actor: "agent://" + name, Role: auth.Door}
-		if err := d.Issue(name, tenant, front, deployment.TokenLife); err != nil {
+		if err := d.Issue(name, tenant, front, deploymenttest.TokenLife); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Concat(executors, swifts) {
 		p := auth.Principal{Actor: "executor://" + name, Role: auth.Executor, Pool: tool.DefaultPool}
 		if slices.Contains(swifts, name) {
-			p.Pool = swift.Pool
+			p.Pool = executor.Pool
 		}
-		if err := d.Issue(name, tenant, p, deployment.TokenLife); err != nil {
+		if err := d.Issue(name, tenant, p, deploymenttest.TokenLife); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ func issueAll(d *deployment.Deployment, condemned int) error {
 			continue
 		}
 		p := auth.Principal{Actor: actorOf(i), Role: auth.Agent, Scopes: []string{auth.ScopeAll}}
-		if err := d.Issue(callerName(i), tenant, p, deployment.TokenLife); err != nil {
+		if err := d.Issue(callerName(i), tenant, p, deploymenttest.TokenLife); err != nil {
 			return err
 		}
 	}
@@ -51,10 +51,10 @@ func issueAll(d *deployment.Deployment, condemned int) error {
 }
 
 // shape is what one of the servers of a deployment is.
-func (l listener) shape(dir string, all []listener, always bool) accounts.Shape {
-	s := accounts.Shape{Server: l.name, Listen: l.addr(), Store: l.store(dir), SyncAlways: always}
+func (l listener) shape(dir string, all []listener, always bool) deployment.Shape {
+	s := deployment.Shape{Server: l.name, Listen: l.addr(), Store: l.store(dir), SyncAlways: always}
 	if l.routes != 0 {
-		s.Cluster = &accounts.Cluster{Listen: fmt.Sprintf("127.0.0.1:%d", l.routes)}
+		s.Cluster = &deployment.Cluster{Listen: fmt.Sprintf("127.0.0.1:%d", l.routes)}
 		for _, other := range all {
 			s.Cluster.Routes = append(s.Cluster.Routes, other.route())
 		}

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // mischief is one kind of trouble with identity.
@@ -33,7 +33,7 @@ const (
 	// reconnecting is how long nobody is there to say who a new connection is.
 	reconnecting = 2 * time.Second
 	// expiry is how long nobody is there to renew tokens: every one expires.
-	expiry = deployment.TokenLife + 2*time.Second
+	expiry = deploymenttest.TokenLife + 2*time.Second
 	// onItsWay is how long a message may take that was held up, once it is not any more.
 	onItsWay = time.Second
 )
@@ -59,7 +59,7 @@ func (h *havoc) strangers(ctx context.Context, o Options) {
 
 func rotateKeys(ctx context.Context, h *havoc) {
 	err := h.order(ctx, func(ctx context.Context, c *toolbus.Client) error {
-		_, err := c.RotateKeys(ctx, question.Rotate{})
+		_, err := c.RotateKeys(ctx, envelope.RotateRequest{})
 		return err
 	})
 	if err == nil {
@@ -112,5 +112,5 @@ func (h *havoc) cut(name string) {
 func (h *havoc) holdUp(from time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.held = append(h.held, check.Span{From: from, To: time.Now().Add(onItsWay)})
+	h.held = append(h.held, checker.Span{From: from, To: time.Now().Add(onItsWay)})
 }

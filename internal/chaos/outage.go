@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -22,7 +22,7 @@ type Outage struct {
 }
 
 // outages returns what every piece of trouble cost.
-func outages(begun time.Time, happened []happening, h check.History) (all []Outage) {
+func outages(begun time.Time, happened []happening, h checker.History) (all []Outage) {
 	for _, x := range happened {
 		silent := silence(h.Log, x)
 		o := Outage{
@@ -46,14 +46,14 @@ const before = time.Second
 
 // silence returns the longest time between two events of one partition that began with the trouble or in it.
 // The log is in order.
-func silence(log []call.Entry, x happening) (longest check.Span) {
+func silence(log []call.Entry, x happening) (longest checker.Span) {
 	last := map[subjects.Part]time.Time{}
 	for _, e := range log {
 		part := e.State.Part
 		from, known := last[part]
 		began := known && from.After(x.from.Add(-before)) && from.Before(x.to)
 		if began && e.Time.After(x.from) && e.Time.Sub(from) > longest.To.Sub(longest.From) {
-			longest = check.Span{From: from, To: e.Time}
+			longest = checker.Span{From: from, To: e.Time}
 		}
 		last[part] = e.Time
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestOutages(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
-	var h check.History
+	var h checker.History
 	for part, times := range [][]int{{0, 900, 1000, 6000, 6100, 20_000}, {0, 990, 3000, 6060, 20_000}} {
 		for _, ms := range times {
 			h.Log = append(h.Log, call.Entry{State: call.State{Part: subjects.Part(part)}, Time: at(ms)})
@@ -33,7 +33,7 @@ func TestOutages(t *testing.T) {
 	} {
 		r := &envelope.Response{Provenance: envelope.Provenance{Final: a.final}}
 		answers := []*envelope.Response{r}
-		h.Asks = append(h.Asks, check.Ask{Sent: at(a.sent), Due: at(a.due), Done: at(a.done), Answers: answers})
+		h.Asks = append(h.Asks, checker.Ask{Sent: at(a.sent), Due: at(a.due), Done: at(a.done), Answers: answers})
 	}
 	got := outages(begun, []happening{{what: "a leader is killed", from: at(1001), to: at(6050)}}, h)
 	want := []Outage{{AtMS: 1001, What: "a leader is killed", SilentMS: 5000, Due: 3, Local: 2}}
@@ -53,7 +53,7 @@ func TestWatchSpans(t *testing.T) {
 		w.note(seen, at(i), at(i), before)
 		before = len(seen) == len(w.streams)
 	}
-	want := []check.Span{{From: at(1), To: at(2)}, {From: at(4), To: at(4)}}
+	want := []checker.Span{{From: at(1), To: at(2)}, {From: at(4), To: at(4)}}
 	if diff := cmp.Diff(want, w.spans()); diff != "" {
 		t.Error(diff)
 	}

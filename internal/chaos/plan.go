@@ -13,18 +13,18 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 )
 
 // play is what is done with one key: who asks for it when, and what is done afterwards.
 type play struct {
 	at    time.Duration
 	scene string
-	spec  ledger.Spec
+	spec  effects.Spec
 	key   string
 	scope envelope.KeyScope
 	prio  envelope.Priority
-	input ledger.Input
+	input effects.Input
 	asks  []ask
 	// What follows when all asks are answered.
 	cancel   time.Duration // after the first ask; 0 is never
@@ -94,7 +94,7 @@ func planCalls(o Options) (plan []play) {
 // drawer draws plays.
 type drawer struct {
 	*rand.Rand
-	tools []ledger.Spec
+	tools []effects.Spec
 	doors bool // there are some for MCP clients
 }
 
@@ -122,7 +122,7 @@ var scenes = []struct {
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = 40 * time.Second
 		if p.spec.Class.Repeatable() { // the others are never run again
-			p.input.Fail, p.input.Times = ledger.Poison, 9
+			p.input.Fail, p.input.Times = effects.Poison, 9
 		}
 	}},
 	{"twins", 14, func(d *drawer, p *play) { p.asks = d.asks(2+d.IntN(4), p) }},
@@ -196,13 +196,14 @@ var scenes = []struct {
 	}},
 }
 
-var faultNames = []ledger.Fault{ledger.Flaky, ledger.Moody, ledger.Moody, ledger.Refused, ledger.Late, ledger.Crash,
-	ledger.Garbage, ledger.Silent}
+var faultNames = []effects.Fault{effects.Flaky, effects.Moody, effects.Moody, effects.Refused, effects.Late,
+	effects.Crash,
+	effects.Garbage, effects.Silent}
 
 func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	p := play{
 		at: at, spec: d.tools[d.IntN(len(d.tools))], key: fmt.Sprintf("chaos-%d-%06d-key", seed, n),
-		input: ledger.Input{
+		input: effects.Input{
 			N: int64(n), WorkMS: d.within(0, 300*time.Millisecond).Milliseconds(),
 			TailMS: d.within(0, 60*time.Millisecond).Milliseconds(),
 		},
@@ -232,8 +233,8 @@ func (d *drawer) chunks(p *play) {
 }
 
 // looked draws a tool that can be asked whether it had its effect.
-func (d *drawer) looked() ledger.Spec {
-	specs := slices.DeleteFunc(slices.Clone(d.tools), func(s ledger.Spec) bool { return !s.Lookup })
+func (d *drawer) looked() effects.Spec {
+	specs := slices.DeleteFunc(slices.Clone(d.tools), func(s effects.Spec) bool { return !s.Lookup })
 	return specs[d.IntN(len(specs))]
 }
 
@@ -272,7 +273,7 @@ func (d *drawer) asks(n int, p *play) []ask {
 // request is the request of an ask, as its tool reads it.
 func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 	return &envelope.Request{
-		ToolID: p.spec.ID, ToolVersion: "*", Fn: ledger.Fn, Input: input,
+		ToolID: p.spec.ID, ToolVersion: "*", Fn: effects.Fn, Input: input,
 		Context:     envelope.Context{ActorID: actorOf(caller), Env: "dev", Timezone: "UTC"},
 		Constraints: envelope.Constraints{IdempotencyKey: p.key, IdempotencyScope: p.scope, Priority: p.prio},
 	}
@@ -282,7 +283,7 @@ func (p *play) encoded(caller int, other bool) jsontext.Value {
 	input := p.input
 	input.N = p.n(other)
 	if p.doomed && actorOf(caller) != actorOf(p.asks[0].caller) {
-		input.Fail, input.Times = ledger.Poison, 9
+		input.Fail, input.Times = effects.Poison, 9
 	}
 	raw, err := json.Marshal(input)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 )
 
@@ -48,7 +48,7 @@ func (r Report) Write(out io.Writer) error {
 	for _, v := range r.Violations {
 		byRule[v.Rule]++
 	}
-	for _, rule := range append(check.Rules(), check.Rule{Name: "process", Says: "no process ends by itself"}) {
+	for _, rule := range append(checker.Rules(), checker.Rule{Name: "process", Says: "no process ends by itself"}) {
 		result := "ok"
 		if n := byRule[rule.Name]; n > 0 {
 			result = fmt.Sprintf("BROKEN %d times", n)

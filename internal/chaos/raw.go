@@ -7,14 +7,14 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // raw asks without the client library: it publishes the request, on several connections, and
 // keeps every answer that comes until the deadline and its grace have passed. A caller that was
 // told nothing by then states a local timeout, as the library does.
-func (d *driver) raw(ctx context.Context, seen *check.Ask, req *envelope.Request, a ask) {
+func (d *driver) raw(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
 	req.CallID = a.callID
 	req.Context.TraceID = a.callID
 	req.Constraints.TimeoutMS = a.timeout.Milliseconds()
@@ -61,7 +61,7 @@ const waits = 60 * time.Millisecond
 
 // collect takes answers until the deadline and its grace have passed; once there is an outcome,
 // only a little longer, for the doubles.
-func (d *driver) collect(ctx context.Context, seen *check.Ask, answers <-chan *nats.Msg, send func()) {
+func (d *driver) collect(ctx context.Context, seen *checker.Ask, answers <-chan *nats.Msg, send func()) {
 	end := time.NewTimer(time.Until(seen.Due) + waits)
 	defer end.Stop()
 	again := time.NewTicker(time.Second)
@@ -84,7 +84,7 @@ func (d *driver) collect(ctx context.Context, seen *check.Ask, answers <-chan *n
 }
 
 // take notes one answer.
-func take(seen *check.Ask, msg *nats.Msg) {
+func take(seen *checker.Ask, msg *nats.Msg) {
 	contentType := msg.Header.Get(subjects.HeaderContentType)
 	switch msg.Header.Get(subjects.HeaderKind) {
 	case "accepted":

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 )
 
@@ -39,9 +39,9 @@ type Report struct {
 	Messages   map[proxy.Kind]proxy.Count `json:"messages"`
 	Outages    []Outage                   `json:"outages,omitzero"`
 	Renewals   int                        `json:"renewals,omitzero"`
-	Late       check.Late                 `json:"late,omitzero"`     // what revoked actors asked for
+	Late       checker.Late               `json:"late,omitzero"`     // what revoked actors asked for
 	SlackMS    int64                      `json:"slack_ms,omitzero"` // of the clocks by which that was judged
-	Violations []check.Violation          `json:"violations"`
+	Violations []checker.Violation        `json:"violations"`
 	// Stories tell all that was recorded of the calls whose promises were broken, by reference.
 	Stories map[string]string `json:"stories,omitzero"`
 }
@@ -52,7 +52,7 @@ func (r Report) OK() bool { return len(r.Violations) == 0 }
 // maxStories bounds what is told of many violations.
 const maxStories = 20
 
-func newReport(o *run, history check.History, violations []check.Violation) Report {
+func newReport(o *run, history checker.History, violations []checker.Violation) Report {
 	r := Report{
 		Seed: o.Seed, DurationMS: o.Duration.Milliseconds(), SyncAlways: o.SyncAlways, Servers: o.Servers,
 		Asks: len(history.Asks), Records: len(history.Audit),
@@ -88,7 +88,7 @@ func newReport(o *run, history check.History, violations []check.Violation) Repo
 	return r
 }
 
-func (r *Report) callers(h check.History) {
+func (r *Report) callers(h checker.History) {
 	keys := map[string]bool{}
 	for _, a := range h.Asks {
 		keys[a.Ref] = true
@@ -112,7 +112,7 @@ func (r *Report) callers(h check.History) {
 	r.Keys = len(keys)
 }
 
-func (r *Report) credentials(h check.History) {
+func (r *Report) credentials(h checker.History) {
 	for _, record := range h.Audit {
 		if record.Event == audit.CredentialRenewed {
 			r.Renewals++
@@ -125,7 +125,7 @@ func (r *Report) credentials(h check.History) {
 	}
 }
 
-func (r *Report) log(h check.History) {
+func (r *Report) log(h checker.History) {
 	for _, e := range h.Log {
 		a, _ := e.State.Attempt(e.Attempt)
 		switch e.Kind {
@@ -141,7 +141,7 @@ func (r *Report) log(h check.History) {
 		}
 	}
 	for _, e := range h.Effects {
-		if e.Op == ledger.Commit {
+		if e.Op == effects.Commit {
 			r.Effects++
 		} else {
 			r.Runs++

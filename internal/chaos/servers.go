@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/keep"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/evidence"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -100,7 +100,7 @@ func freePorts(random *rand.Rand, n int) (ports []int, err error) {
 func (c *cluster) elected(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	js, done, err := keep.Direct(c.direct())
+	js, done, err := evidence.Direct(c.direct())
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -22,7 +22,7 @@ type watch struct {
 	streams []string
 
 	mu   sync.Mutex
-	led  []check.Span
+	led  []checker.Span
 	skew time.Duration                     // of the clock of any server, at the most
 	from time.Time                         // when the last look began
 	seen map[string]*jetstream.ClusterInfo // by it and stream; one that nobody leads is missing
@@ -146,15 +146,15 @@ func (w *watch) note(seen map[string]*jetstream.ClusterInfo, from, now time.Time
 	case before:
 		w.led[len(w.led)-1].To = now
 	default:
-		w.led = append(w.led, check.Span{From: now, To: now})
+		w.led = append(w.led, checker.Span{From: now, To: now})
 	}
 }
 
 // spans returns when everything was led.
-func (w *watch) spans() []check.Span {
+func (w *watch) spans() []checker.Span {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]check.Span(nil), w.led...)
+	return append([]checker.Span(nil), w.led...)
 }
 
 // leader returns the server that leads a stream; "" is nobody.

@@ -217,7 +217,7 @@ func TestOptions(t *testing.T) {
 	}
 	end()
 	if o.Name != "test" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil ||
-		o.Observer.Step == nil {
+		o.Observer.Event == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)
 	}
 	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {

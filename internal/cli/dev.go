@@ -15,8 +15,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -203,7 +203,7 @@ func (a Access) issued(ctx context.Context, p auth.Principal, renew time.Duratio
 		return "", err
 	}
 	defer func() { _ = c.Close() }() // the connection ends next
-	answer, err := c.Issue(ctx, question.Issue{
+	answer, err := c.Issue(ctx, envelope.IssueRequest{
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Pool: p.Pool, Scopes: p.Scopes,
 		RenewS: int64(renew / time.Second),
 	})

@@ -12,8 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // Input returns the JSON that --input names: "-" is standard input, and "@" is before the name of a file.
@@ -59,7 +58,7 @@ func legible(arg string, data []byte) error {
 	for _, v := range bad[:min(len(bad), maxProblems)] {
 		fmt.Fprintf(&problems, "\n  %s", v.Message)
 		if v.Pointer != "" {
-			fmt.Fprintf(&problems, " (at %s)", plain.Text(v.Pointer))
+			fmt.Fprintf(&problems, " (at %s)", EscapeText(v.Pointer))
 		}
 	}
 	return Usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
@@ -74,7 +73,7 @@ func source(arg string) string {
 	case arg == "-":
 		return "standard input (--input -)"
 	case strings.HasPrefix(arg, "@"):
-		return "--input " + plain.Text(arg)
+		return "--input " + EscapeText(arg)
 	}
 	return "--input"
 }

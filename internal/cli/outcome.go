@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/plain"
 )
 
 // Summary is one line about how the call went.
@@ -30,13 +29,13 @@ func Summary(r *envelope.Response, ref string) string {
 	if ref != "" {
 		parts = append(parts, "ref "+ref)
 	}
-	return plain.Text(strings.Join(parts, " · "))
+	return EscapeText(strings.Join(parts, " · "))
 }
 
 // PrintError prints an error for people, with all that it says to do.
 func PrintError(to io.Writer, e *envelope.Error) {
 	w := &strings.Builder{}
-	defer func() { fmt.Fprint(to, plain.Text(w.String())) }()
+	defer func() { fmt.Fprint(to, EscapeText(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
 	for _, v := range e.Details.Violations {
 		fmt.Fprintf(w, "  %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // scene is one line of the demo. play returns an error when it did not go as it should.
@@ -277,18 +276,18 @@ func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	case <-running:
 	case <-ctx.Done():
 	}
-	answer, err := s.callers[ada].Cancel(ctx, question.Call{Ref: ref})
+	answer, err := s.callers[ada].Cancel(ctx, envelope.CallRef{Ref: ref})
 	wg.Wait()
 	if err := errors.Join(err, failed); err != nil {
 		return t, err
 	}
 	t.outcome = outcome(r)
 	left := survivors(ctx, at.PIDs)
-	t.happened = fmt.Sprintf("it was %s; its process is gone", answer.Told)
-	why, err := s.callers[ada].Why(ctx, question.Call{Ref: ref})
+	t.happened = fmt.Sprintf("it was %s; its process is gone", answer.Phase)
+	why, err := s.callers[ada].Why(ctx, envelope.CallRef{Ref: ref})
 	t.note("why: %s", why)
 	return t, errors.Join(err,
-		should(answer.Told == "running", "told that it was running, not %q", answer.Told),
+		should(answer.Phase == "running", "told that it was running, not %q", answer.Phase),
 		should(code(r) == envelope.CodeCancelled, "a cancellation"), should(len(left) == 0, "no process left, not %v", left))
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -39,7 +38,7 @@ type acceptance struct {
 // accept tells a caller that its call is durable: at once, or, where the caller is patient, if
 // the outcome is not there soon. due is when it will have an answer.
 func (d *Dispatcher) accept(ctx context.Context, a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
-	d.Observer.Tell(ctx, observe.Accepted, &s, attempt.N)
+	d.Observer.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
 		due: time.Now().Add(patience), to: a.in.Inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part},
 		admitted: attempt.Admitted,

@@ -6,8 +6,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -19,7 +19,7 @@ var errOtherLog = errors.New("the log has expired, and was opened by another bui
 func (d *Dispatcher) alike(ctx context.Context, s call.State, a *asker) (err error) {
 	former := envelope.IsFormer(s.Fingerprint)
 	if s.Empty() {
-		former = form.Event.Written() == form.EventFormer
+		former = format.Event.Written() == format.EventFormer
 	}
 	switch {
 	case a.now == "" && !s.Empty() && former != envelope.IsFormer(a.ask.Fingerprint):

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // ofRun0 is what the owner of the call of these tests says of it.
@@ -73,7 +72,7 @@ func TestBoundTokens(t *testing.T) {
 				test.change(&p)
 				w.askWith(s, owner, 1, ofRun0...)
 				ctx := auth.With(t.Context(), &p)
-				for _, q := range []question.Call{w.query(1), {Ref: w.query(1).Ref}} {
+				for _, q := range []envelope.CallRef{w.query(1), {Ref: w.query(1).Ref}} {
 					w.maySee(ctx, t, q, test.covers)
 				}
 				if _, refusal := w.d.Cancel(ctx, from("agent"), w.query(1)); (refusal == nil) != test.covers {
@@ -88,7 +87,7 @@ func TestBoundTokens(t *testing.T) {
 }
 
 // maySee checks all that tells of a call but its cancel.
-func (w *world) maySee(ctx context.Context, t *testing.T, q question.Call, may bool) {
+func (w *world) maySee(ctx context.Context, t *testing.T, q envelope.CallRef, may bool) {
 	t.Helper()
 	_, result := w.d.Result(ctx, from("agent"), q)
 	_, why := w.d.Why(ctx, from("agent"), q)
@@ -135,7 +134,8 @@ func TestBoundTokensShareNoKey(t *testing.T) {
 		}
 		ctx := auth.With(t.Context(), &owner)
 		w.maySee(ctx, t, w.query(1), true)
-		if _, refusal := w.d.Result(ctx, from("agent"), question.Call{Ref: w.query(1).Ref, CallID: uuid(3)}); refusal == nil {
+		if _, refusal := w.d.Result(ctx, from("agent"), envelope.CallRef{Ref: w.query(1).Ref,
+			CallID: uuid(3)}); refusal == nil {
 			t.Error("the owner of the first attempt reads the second")
 		}
 		if _, refusal := w.d.StateOf(ctx, from("agent"), w.query(1), 2); refusal == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // Bounds of ending early what nobody is there to take.
@@ -151,7 +150,7 @@ func (d *Dispatcher) endAll(ctx context.Context, g *guard, found []*due) {
 
 // endOne ends an attempt that nobody is there to take, unless somebody may have taken it, and tells its owner.
 func (d *Dispatcher) endOne(ctx context.Context, g *guard, job *due) {
-	o, err := d.end(ctx, job, observe.BeforeDesert, call.Deserted, call.ByDispatcher)
+	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, call.Deserted, call.ByDispatcher)
 	switch {
 	case errors.Is(err, outcome.ErrTaken), errors.Is(err, outcome.ErrGone), errors.Is(err, outcome.ErrUnreadable):
 		return // its deadline stands

@@ -13,12 +13,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -71,7 +69,7 @@ type Control interface {
 	Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool)
 	// Find asks which executor of a pool runs an attempt; ok is false where none says in time that it does.
 	Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool)
-	Left(l question.Leave) // lets every dispatcher Forget; best effort
+	Left(l envelope.JoinerLeft) // lets every dispatcher Forget; best effort
 }
 
 // Pools knows how many executors of a pool live.
@@ -134,14 +132,14 @@ type Options struct {
 	AheadPerActor int
 	// Partitions is how many the call log has; default 1.
 	Partitions int
-	Observer   observe.Observer
+	Observer   call.Trace
 	Logger     *slog.Logger
 }
 
 // Dispatcher admits calls. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Options
-	notices form.Notices
+	notices format.Notices
 	mu      sync.Mutex
 	lines   map[lineKey]*line
 	guards  []*guard // by partition
@@ -151,7 +149,7 @@ type Dispatcher struct {
 	sharings    chan sharing // on their way to the record
 	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
-	partings    *timer.Queue[question.Leave] // joiners that wait here, and whose own deadline is before the attempt's
+	partings    *timer.Queue[envelope.JoinerLeft] // joiners that wait here, and whose own deadline is before the attempt's
 	inputs      *inputs
 	answers     *answers // the Replies
 	stages      []stage
@@ -170,7 +168,7 @@ func New(o Options) *Dispatcher {
 	d := &Dispatcher{
 		Options: o, answers: replies, lines: map[lineKey]*line{},
 		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
-		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: timer.NewQueue[question.Leave](),
+		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: timer.NewQueue[envelope.JoinerLeft](),
 		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
 	for range max(1, o.Partitions) {
@@ -194,8 +192,8 @@ func (d *Dispatcher) handle(ctx context.Context, c *candidate) {
 			d.failed(ctx, p, c.request)
 		}
 	}()
-	if d.Observer.Step != nil {
-		d.Observer.Step(ctx, observe.Step{At: observe.Received, Tool: in.Tool})
+	if d.Observer.Event != nil {
+		d.Observer.Event(ctx, call.TraceEvent{At: call.TraceReceived, Tool: in.Tool})
 	}
 	at, refusal := d.check(ctx, c)
 	in.OnlyWaits()

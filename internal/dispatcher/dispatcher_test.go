@@ -17,10 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -35,7 +33,7 @@ type world struct {
 	fetching  atomic.Int64
 	fetched   atomic.Int64
 	memory    int64 // of dispatchers that start now
-	step      func(context.Context, observe.Step)
+	step      func(context.Context, call.TraceEvent)
 	garbled   bool // dispatchers that start now cannot read outcomes
 	lag       time.Duration
 	full      bool
@@ -65,7 +63,7 @@ type world struct {
 
 // start runs a dispatcher in the present synctest bubble, following the log.
 func start(t *testing.T, class call.Class) *world {
-	schema, err := schema.Compile("in", []byte(`{"type":"object","required":["n"],"additionalProperties":false,
+	schema, err := jsonschema.Compile("in", []byte(`{"type":"object","required":["n"],"additionalProperties":false,
 		"properties":{"n":{"type":"integer"}}}`), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +74,7 @@ func start(t *testing.T, class call.Class) *world {
 		manifest: &tool.Manifest{
 			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Class: class, Pool: "default", Retention: 24 * time.Hour,
 			Functions: map[string]*tool.Function{"say": {Name: "say", Request: schema, Response: schema}},
-			Limits:    question.Limits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8},
+			Limits:    envelope.ToolLimits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8},
 		},
 	}
 	w.run("d1")
@@ -108,7 +106,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
 		Control: w, Pools: w, Definitions: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Observer: observe.Observer{Step: w.step}, Evidence: w.evidence,
+		Instance: instance, Fsync: fsync, Observer: call.Trace{Event: w.step}, Evidence: w.evidence,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()
@@ -220,7 +218,7 @@ func (w *world) refusals() []envelope.Code {
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
 
-func (w *world) Left(l question.Leave) { w.d.Forget(l) }
+func (w *world) Left(l envelope.JoinerLeft) { w.d.Forget(l) }
 
 func (w *world) Kill(context.Context, string, string, int, time.Time) bool {
 	w.kills++

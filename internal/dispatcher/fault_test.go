@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -52,18 +51,18 @@ func TestPanic(t *testing.T) {
 			return func() { w.d.Catalog = sound }
 		},
 		"at its admission": func(w *world) func() {
-			w.d.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) {
+			w.d.Observer.Begin = func(context.Context, call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 				panic("boom")
 			}
 			return func() { w.d.Observer.Begin = nil }
 		},
 		"after its admission": func(w *world) func() {
-			w.d.Observer.Step = func(_ context.Context, s observe.Step) {
-				if s.At == observe.AfterAdmit {
+			w.d.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+				if s.At == call.TraceAfterAdmit {
 					panic("boom")
 				}
 			}
-			return func() { w.d.Observer.Step = nil }
+			return func() { w.d.Observer.Event = nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +137,8 @@ func TestPanicInTheBackground(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.stop()
 		tries := 0
-		w.step = func(_ context.Context, s observe.Step) {
-			if s.At != observe.BeforeTimeout {
+		w.step = func(_ context.Context, s call.TraceEvent) {
+			if s.At != call.TraceBeforeTimeout {
 				return
 			}
 			if tries++; tries < 2 {

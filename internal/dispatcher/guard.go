@@ -11,10 +11,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -239,13 +238,13 @@ func keep(ctx context.Context, wake <-chan struct{}, do func() (pause time.Durat
 // expire ends an attempt whose deadline has passed, and tells its owner what stands. When the
 // log cannot be reached it is watched again.
 func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
-	o, err := d.end(ctx, job, observe.BeforeTimeout, call.TimedOut, call.ByDeadline)
+	o, err := d.end(ctx, job, call.TraceBeforeTimeout, call.TimedOut, call.ByDeadline)
 	switch {
 	case errors.Is(err, outcome.ErrGone):
 		g.close(job.id, job.attempt, job.admitted)
 		d.abandon(job)
 		return
-	case form.Newer(err):
+	case format.Newer(err):
 		d.notices.Tell(d.Logger, "a deadline is left to dispatchers of a newer build", err)
 		g.close(job.id, job.attempt, job.admitted)
 		return
@@ -265,7 +264,7 @@ func (d *Dispatcher) expire(ctx context.Context, g *guard, job *due) {
 
 // ended forgets an attempt that is decided, and tells its owner.
 func (d *Dispatcher) ended(ctx context.Context, g *guard, job *due, o outcome.Outcome) {
-	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, job.attempt)
+	d.Observer.Emit(ctx, call.TraceAfterDecide, &o.State, job.attempt)
 	g.close(job.id, job.attempt, job.admitted)
 	if owner := o.Attempt.Owner; owner.Reply != "" {
 		d.Replies.Outcome(owner.Inbox(), o.For(owner.CallID, false))

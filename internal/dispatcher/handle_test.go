@@ -18,7 +18,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 func bubble(t *testing.T, class call.Class, test func(t *testing.T, w *world)) {
@@ -539,11 +538,11 @@ func TestObservedAdmissions(t *testing.T) {
 		other := w.dispatcher("other", true)
 		var admitted []bool
 		var refused []envelope.Code
-		other.Observer.Begin = func(ctx context.Context, _ observe.Step) (context.Context, string, func(observe.Step)) {
-			return ctx, "", func(last observe.Step) { admitted = append(admitted, last.At == observe.AfterAdmit) }
+		other.Observer.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+			return ctx, "", func(last call.TraceEvent) { admitted = append(admitted, last.At == call.TraceAfterAdmit) }
 		}
-		other.Observer.Step = func(_ context.Context, s observe.Step) {
-			if s.At == observe.Refused {
+		other.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+			if s.At == call.TraceRefused {
 				refused = append(refused, s.Error.Code)
 			}
 		}
@@ -561,8 +560,8 @@ func TestObservedAdmissions(t *testing.T) {
 // An attempt for which there is no room any more once its span is known is refused like any other.
 func TestNoRoomForTheSpan(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
-		w.d.Observer.Begin = func(ctx context.Context, _ observe.Step) (context.Context, string, func(observe.Step)) {
-			return ctx, strings.Repeat("p", 55), func(observe.Step) {}
+		w.d.Observer.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+			return ctx, strings.Repeat("p", 55), func(call.TraceEvent) {}
 		}
 		opened := 0
 		for n := range 100 {

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/gate"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -19,12 +18,13 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 		return nil
 	}
 	from, to := c.in.From, c.req.Context
-	p, refusal := gate.Identify(d.Tokens, d.Now(), subjects.Token(from.Tenant), subjects.Token(from.Actor), c.in.Token)
+	p, refusal := auth.AuthenticateCall(d.Tokens, d.Now(), subjects.Token(from.Tenant), subjects.Token(from.Actor),
+		c.in.Token)
 	switch {
 	case refusal != nil:
 		return refusal
 	case p.Role != auth.Agent:
-		return gate.NotFor(p.Role, "calls")
+		return auth.ForbiddenForRole(p.Role, "calls")
 	case d.misdirected(p, c.in.Reply):
 		return elsewhere(p)
 	case p.Run != "" && to.RunID != p.Run:
@@ -59,7 +59,7 @@ func (d *Dispatcher) scopes(_ context.Context, c *candidate) *envelope.Error {
 // Asks checks what vouches for a question, and that whoever asks may ask it. A refusal is on record.
 func (d *Dispatcher) Asks(ctx context.Context, op string, from call.Sender,
 	c call.Credential) (*auth.Principal, *envelope.Error) {
-	p, refusal := gate.Asks(d.Tokens, d.Now(), op, from, c)
+	p, refusal := auth.AuthenticateRequest(d.Tokens, d.Now(), op, from, c)
 	if refusal == nil && p != nil && d.misdirected(p, c.Reply) {
 		refusal = elsewhere(p)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -149,13 +149,13 @@ func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refu
 	c.large.share.Spent(c.large.ref.Bytes)
 	text := ijson.Scan(c.input, "")
 	if bad := text.Violations; len(bad) > 0 {
-		return envelope.InputFault(schema.Below("/input", bad))
+		return envelope.InputFault(jsonschema.Below("/input", bad))
 	}
 	c.large.canonical = text.Canonical
 	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
 		return nil
 	}
-	if all := c.large.ref.Bytes + schema.Cost(c.input, text.Values); all > c.large.share.Bytes()+littleMore {
+	if all := c.large.ref.Bytes + jsonschema.Cost(c.input, text.Values); all > c.large.share.Bytes()+littleMore {
 		d.release(c)
 		return d.fetch(ctx, c, all)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
@@ -52,7 +51,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
 		return
 	}
-	d.Observer.Tell(ctx, observe.BeforeJoin, &s, n)
+	d.Observer.Emit(ctx, call.TraceBeforeJoin, &s, n)
 	after, err := d.CallLog.Write(ctx, event, nil)
 	var moved *call.Moved
 	switch {
@@ -68,7 +67,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 		return
 	}
 	l.learn(after)
-	d.Observer.Tell(ctx, observe.AfterJoin, &after, n)
+	d.Observer.Emit(ctx, call.TraceAfterJoin, &after, n)
 	for _, a := range joining {
 		if !slices.Contains(left, a) {
 			d.await(ctx, l, after, n, a)

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Whoever finds no room to join is told so, at the high-water mark, too, which leaves room for decisions.
@@ -137,7 +136,7 @@ func TestJoinerIsNotToldTheOwnersCallID(t *testing.T) {
 		in := w.request(2, append(global, `"actor_id":"agent"`, `"actor_id":"other"`)...)
 		in.Subject, in.From.Actor = "tb.call.t.other.echo", "other"
 		w.d.Handle(t.Context(), in)
-		q := question.Call{Ref: w.state().Ref(), CallID: uuid(2)}
+		q := envelope.CallRef{Ref: w.state().Ref(), CallID: uuid(2)}
 		if a, refusal := w.d.Result(t.Context(), from("other"), q); refusal != nil || a.Accepted.CallID != uuid(2) ||
 			!a.Accepted.Joined {
 			t.Errorf("the joiner is told %+v, %v", a, refusal)

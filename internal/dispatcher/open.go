@@ -10,7 +10,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
@@ -49,10 +48,10 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 		after, again, _ := d.write(ctx, l, s, a, v, earlier)
 		return after, again
 	}
-	ctx, parent, end := d.Observer.Begin(ctx, observe.Step{
-		At: observe.Admit, State: call.State{Facts: a.ask.Facts}, Attempt: v.Event.Attempt, Request: a.req,
+	ctx, parent, end := d.Observer.Begin(ctx, call.TraceEvent{
+		At: call.TraceAdmit, State: call.State{Facts: a.ask.Facts}, Attempt: v.Event.Attempt, Request: a.req,
 	})
-	var last observe.Step
+	var last call.TraceEvent
 	defer func() { end(last) }()
 	a.ask.Owner.Parent = parent
 	if v = call.Admit(s, a.ask); v.Do != call.Write { // the span takes room, too
@@ -60,7 +59,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	}
 	after, again, admitted := d.write(ctx, l, s, a, v, earlier)
 	if admitted {
-		last.At = observe.AfterAdmit
+		last.At = call.TraceAfterAdmit
 	}
 	return after, again
 }
@@ -75,7 +74,7 @@ func (d *Dispatcher) write(
 		d.Logger.Error("request body", "err", err)
 		return s, false, false
 	}
-	d.Observer.Tell(ctx, observe.BeforeAdmit, &s, v.Event.Attempt)
+	d.Observer.Emit(ctx, call.TraceBeforeAdmit, &s, v.Event.Attempt)
 	if d.late(a) {
 		s, again = d.turnDown(ctx, l, s, a, tooLate())
 		return s, again, false
@@ -88,7 +87,7 @@ func (d *Dispatcher) write(
 		return s, again, errors.Is(err, call.ErrUnsure)
 	}
 	opened := after.Last()
-	d.Observer.Tell(ctx, observe.AfterAdmit, &after, opened.N)
+	d.Observer.Emit(ctx, call.TraceAfterAdmit, &after, opened.N)
 	l.learn(after)
 	if opened.Owner.CallID != a.ask.Owner.CallID {
 		return after, true, false

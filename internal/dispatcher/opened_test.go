@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // askAs makes the n-th call, of an actor, under a key of its own.
@@ -89,8 +88,8 @@ func TestCrowded(t *testing.T) {
 func TestOpenCallsAtOnce(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.perActor, w.perTenant = 3, 5
-		w.step = func(_ context.Context, s observe.Step) {
-			if s.At == observe.BeforeAdmit {
+		w.step = func(_ context.Context, s call.TraceEvent) {
+			if s.At == call.TraceBeforeAdmit {
 				<-time.After(time.Second) // the log takes its time
 			}
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // keepPartings answers joiners at their own deadlines until ctx ends.
@@ -21,7 +20,7 @@ func (d *Dispatcher) keepPartings(ctx context.Context) {
 }
 
 // part tells a joiner at its deadline that its call goes on, if it still waits.
-func (d *Dispatcher) part(l question.Leave) {
+func (d *Dispatcher) part(l envelope.JoinerLeft) {
 	now := call.At(d.Now())
 	w, s, ok := d.leave(l, func(w waiter) bool { return w.due != 0 && w.due <= now })
 	if ok { // that is no outcome: the attempt has one of its own, later

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // stands reports whether a refusal with this code holds whichever dispatcher a copy of the request meets: what
@@ -41,8 +40,8 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
-	if d.Observer.Step != nil {
-		d.Observer.Step(ctx, observe.Step{At: observe.Refused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
+	if d.Observer.Event != nil {
+		d.Observer.Event(ctx, call.TraceEvent{At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
 	d.Replies.Outcome(in.Inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))

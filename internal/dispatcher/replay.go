@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -36,7 +35,7 @@ const replayTime = 5 * time.Second
 // key of the call is made from the letter and from again, so the call is made once for each again, and later questions
 // are answered from its log. The record names by, the operator, and the actor, before the call is made.
 func (d *Dispatcher) Replay(ctx context.Context, by string, l Letter, again string) (
-	none question.ResultAnswer, _ *envelope.Error) {
+	none envelope.ResultResponse, _ *envelope.Error) {
 	if len(again) > maxAgain {
 		return none, envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("again is %d bytes, at most %d are allowed", len(again), maxAgain))
@@ -52,7 +51,7 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l Letter, again stri
 		return none, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
 			WithRetryAfter(time.Second)
 	}
-	var answer question.ResultAnswer
+	var answer envelope.ResultResponse
 	var refusal *envelope.Error
 	if s := last.State; s.Empty() {
 		answer, refusal = d.carryOut(ctx, by, l, in, req, key.Ref())
@@ -93,7 +92,7 @@ func (d *Dispatcher) replayed(l Letter, again string) (*call.Incoming, *envelope
 
 // carryOut makes the call of a replay, and returns its acceptance, its refusal, or the outcome that it found.
 func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *call.Incoming, req *envelope.Request,
-	ref string) (none question.ResultAnswer, _ *envelope.Error) {
+	ref string) (none envelope.ResultResponse, _ *envelope.Error) {
 	note := audit.Replayed(in.From, req, d.Now(), audit.Replay{
 		By: by, Letter: l.Seq, Ref: l.State.Ref(), Attempt: l.Attempt,
 	})
@@ -120,12 +119,12 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *call
 // answers passes answers on to callers, but for the first one to each replay, which waits in this process.
 type answers struct {
 	Replier
-	replays sync.Map // a chan question.ResultAnswer, by the subject of the answer
+	replays sync.Map // a chan envelope.ResultResponse, by the subject of the answer
 }
 
 // await returns a channel that gets the first answer at reply; drop ends the wait.
-func (r *answers) await(reply string) <-chan question.ResultAnswer {
-	c := make(chan question.ResultAnswer, 1)
+func (r *answers) await(reply string) <-chan envelope.ResultResponse {
+	c := make(chan envelope.ResultResponse, 1)
 	r.replays.Store(reply, c)
 	return c
 }
@@ -134,22 +133,22 @@ func (r *answers) drop(reply string) { r.replays.Delete(reply) }
 
 // Accepted implements [Replier].
 func (r *answers) Accepted(to call.Inbox, a *envelope.Accepted) {
-	if !r.take(to, question.ResultAnswer{Accepted: a}) {
+	if !r.take(to, envelope.ResultResponse{Accepted: a}) {
 		r.Replier.Accepted(to, a)
 	}
 }
 
 // Outcome implements [Replier].
 func (r *answers) Outcome(to call.Inbox, o *envelope.Response) {
-	if !r.take(to, question.ResultAnswer{Response: o}) {
+	if !r.take(to, envelope.ResultResponse{Response: o}) {
 		r.Replier.Outcome(to, o)
 	}
 }
 
-func (r *answers) take(to call.Inbox, a question.ResultAnswer) bool {
+func (r *answers) take(to call.Inbox, a envelope.ResultResponse) bool {
 	c, waits := r.replays.LoadAndDelete(to.Reply)
 	if waits {
-		c.(chan question.ResultAnswer) <- a // it has room for one, and gets one
+		c.(chan envelope.ResultResponse) <- a // it has room for one, and gets one
 	}
 	return waits
 }

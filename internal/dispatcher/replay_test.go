@@ -10,7 +10,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // buried is the letter of a call that was given up, whose request edit changes.
@@ -24,7 +23,7 @@ func buried(t *testing.T, w *world, edit ...string) dispatcher.Letter {
 		Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "dead", ArgsHash: "hash"}}}
 }
 
-func replay(t *testing.T, w *world, l dispatcher.Letter, again string) question.ResultAnswer {
+func replay(t *testing.T, w *world, l dispatcher.Letter, again string) envelope.ResultResponse {
 	t.Helper()
 	a, refusal := w.d.Replay(t.Context(), "ops/agent://op", l, again)
 	synctest.Wait()

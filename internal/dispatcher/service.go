@@ -11,14 +11,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/observe"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // StateOf reads the log that ref names, for an actor that may see attempt n of it.
 func (d *Dispatcher) StateOf(
-	ctx context.Context, from call.Sender, q question.Call, n int,
+	ctx context.Context, from call.Sender, q envelope.CallRef, n int,
 ) (call.State, *envelope.Error) {
 	last, refusal := d.last(ctx, from, q)
 	if a, ok := last.State.Attempt(n); refusal == nil && ok && !covered(ctx, a) {
@@ -28,7 +26,7 @@ func (d *Dispatcher) StateOf(
 }
 
 // last reads the last event of that log.
-func (d *Dispatcher) last(ctx context.Context, from call.Sender, q question.Call) (call.Entry, *envelope.Error) {
+func (d *Dispatcher) last(ctx context.Context, from call.Sender, q envelope.CallRef) (call.Entry, *envelope.Error) {
 	return d.entry(ctx, q.Ref, func(s call.State) bool {
 		return subjects.Token(s.Tenant) == from.Tenant && concerns(ctx, s, from.Actor, q.CallID)
 	})
@@ -38,7 +36,7 @@ func (d *Dispatcher) last(ctx context.Context, from call.Sender, q question.Call
 // key shared by a session or a tenant tells to others than its owner, and which the log does not know of all of them.
 // So it goes by what the outcome says: nobody else knows the hash, but for those who have the output.
 func (d *Dispatcher) OutputShelf(
-	ctx context.Context, from call.Sender, q question.Payload,
+	ctx context.Context, from call.Sender, q envelope.PayloadRequest,
 ) (of subjects.Shelf, _ *envelope.Error) {
 	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
 		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
@@ -94,7 +92,7 @@ func concerns(ctx context.Context, s call.State, actor, callID string) bool {
 
 // attempt finds the attempt that q asks for, that of its call id or the newest, and the last event of its log.
 func (d *Dispatcher) attempt(
-	ctx context.Context, from call.Sender, q question.Call,
+	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (last call.Entry, a call.Attempt, refusal *envelope.Error) {
 	if last, refusal = d.last(ctx, from, q); refusal != nil {
 		return last, a, refusal
@@ -116,7 +114,7 @@ func (d *Dispatcher) attempt(
 
 // toldAs returns the call id under which the actor is told of the call: the one that it names, or its
 // own. With those of others it could ask in their names.
-func toldAs(ctx context.Context, s call.State, actor string, q question.Call) string {
+func toldAs(ctx context.Context, s call.State, actor string, q envelope.CallRef) string {
 	for _, a := range slices.Backward(s.Attempts) {
 		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor && covered(ctx, a) {
 			return a.Owner.CallID
@@ -127,8 +125,8 @@ func toldAs(ctx context.Context, s call.State, actor string, q question.Call) st
 
 // Result returns the outcome of a call, or its acceptance while it has none.
 func (d *Dispatcher) Result(
-	ctx context.Context, from call.Sender, q question.Call,
-) (none question.ResultAnswer, _ *envelope.Error) {
+	ctx context.Context, from call.Sender, q envelope.CallRef,
+) (none envelope.ResultResponse, _ *envelope.Error) {
 	last, a, refusal := d.attempt(ctx, from, q)
 	if refusal != nil {
 		return none, refusal
@@ -139,9 +137,9 @@ func (d *Dispatcher) Result(
 // standing returns the outcome of attempt a of s as the call id is told it, or its acceptance.
 func (d *Dispatcher) standing(
 	ctx context.Context, s call.State, a call.Attempt, id string,
-) (none question.ResultAnswer, _ *envelope.Error) {
+) (none envelope.ResultResponse, _ *envelope.Error) {
 	if a.Open() {
-		return question.ResultAnswer{Accepted: &envelope.Accepted{
+		return envelope.ResultResponse{Accepted: &envelope.Accepted{
 			CallID: id, Ref: s.Ref(), Attempt: a.N, Joined: slices.Contains(a.Joined, id),
 			DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
 		}}, nil
@@ -150,14 +148,14 @@ func (d *Dispatcher) standing(
 	if err != nil {
 		return none, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
 	}
-	return question.ResultAnswer{Response: o.For(id, true)}, nil
+	return envelope.ResultResponse{Response: o.For(id, true)}, nil
 }
 
 // Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
 // the answer says which it was. A joiner's cancel only detaches the joiner.
 func (d *Dispatcher) Cancel(
-	ctx context.Context, from call.Sender, q question.Call,
-) (none question.CancelAnswer, _ *envelope.Error) {
+	ctx context.Context, from call.Sender, q envelope.CallRef,
+) (none envelope.CancelResponse, _ *envelope.Error) {
 	last, a, refusal := d.attempt(ctx, from, q)
 	if refusal != nil {
 		return none, refusal
@@ -165,9 +163,9 @@ func (d *Dispatcher) Cancel(
 	s := last.State
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
 		if q.CallID != a.Owner.CallID { // the owner waits, whichever actor knows its call id
-			d.Control.Left(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+			d.Control.Left(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		}
-		return question.CancelAnswer{Told: "detached"}, nil
+		return envelope.CancelResponse{Phase: "detached"}, nil
 	}
 	o, err := outcome.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
@@ -175,7 +173,7 @@ func (d *Dispatcher) Cancel(
 	if err != nil {
 		return none, unsettled(err)
 	}
-	d.Observer.Tell(ctx, observe.AfterDecide, &o.State, a.N)
+	d.Observer.Emit(ctx, call.TraceAfterDecide, &o.State, a.N)
 	told := "decided"
 	if o.Won || unheard(o.Attempt, d.Now()) {
 		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())
@@ -187,7 +185,7 @@ func (d *Dispatcher) Cancel(
 		}
 		d.Replies.Outcome(a.Owner.Inbox(), o.For(a.Owner.CallID, false))
 	}
-	return question.CancelAnswer{Told: told, Response: o.For(a.Owner.CallID, false)}, nil
+	return envelope.CancelResponse{Phase: told, Response: o.For(a.Owner.CallID, false)}, nil
 }
 
 // unheard reports whether an attempt ended by a cancel of which nobody may have been told: whoever
@@ -208,17 +206,17 @@ func unsettled(err error) *envelope.Error {
 
 // Why says in one sentence what a call is waiting for, or why it ended as it did.
 func (d *Dispatcher) Why(
-	ctx context.Context, from call.Sender, q question.Call,
-) (none question.WhyAnswer, _ *envelope.Error) {
+	ctx context.Context, from call.Sender, q envelope.CallRef,
+) (none envelope.WhyResponse, _ *envelope.Error) {
 	last, a, refusal := d.attempt(ctx, from, q)
 	if refusal != nil {
 		return none, refusal
 	}
 	s := last.State
 	if !a.Open() {
-		return question.WhyAnswer{Sentence: call.Explain(s, a.N, d.Now())}, nil
+		return envelope.WhyResponse{Sentence: call.Explain(s, a.N, d.Now())}, nil
 	}
-	return question.WhyAnswer{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
+	return envelope.WhyResponse{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
 }
 
 // sighting asks the executors of the pool about an attempt.

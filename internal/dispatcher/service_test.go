@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -53,7 +52,7 @@ func TestOnlyTheOwnersActorCancels(t *testing.T) {
 		w.ask(1)
 		w.ask(1)
 		c, refusal := w.d.Cancel(t.Context(), from("other"), w.query(1))
-		if refusal != nil || c.Told != "detached" || c.Response != nil || w.kills != 0 || !w.state().Last().Open() {
+		if refusal != nil || c.Phase != "detached" || c.Response != nil || w.kills != 0 || !w.state().Last().Open() {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
 		}
 		if got := w.outcomes["inbox1"]; len(got) > 0 {
@@ -116,7 +115,7 @@ func TestUnreadableIsNotUnknown(t *testing.T) {
 				t.Errorf("cancel: %v", refusal)
 			}
 		}
-		if _, refusal := w.d.Result(t.Context(), from("agent"), question.Call{Ref: "nonsense"}); refusal == nil ||
+		if _, refusal := w.d.Result(t.Context(), from("agent"), envelope.CallRef{Ref: "nonsense"}); refusal == nil ||
 			refusal.Code != envelope.CodeMalformed {
 			t.Errorf("what is no reference: %v", refusal)
 		}
@@ -142,8 +141,8 @@ func TestCancelWithoutCallID(t *testing.T) {
 			bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
 				w.ask(1)
 				setup(w)
-				c, refusal := w.d.Cancel(t.Context(), from("agent"), question.Call{Ref: w.state().Ref()})
-				if refusal != nil || c.Told != told || w.kills != 1 {
+				c, refusal := w.d.Cancel(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
+				if refusal != nil || c.Phase != told || w.kills != 1 {
 					t.Fatalf("%+v, %v, %d kills", c, refusal, w.kills)
 				}
 				if r := w.outcome(1); r.Error == nil || r.Error.Code != c.Response.Error.Code || r.CallID != uuid(1) {
@@ -162,7 +161,7 @@ func TestCancelAfterTheDeadline(t *testing.T) {
 		w.ask(1)
 		pass(time.Minute)
 		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1))
-		if refusal != nil || c.Told != "running" || w.kills != 1 {
+		if refusal != nil || c.Phase != "running" || w.kills != 1 {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
 		}
 	})
@@ -210,8 +209,8 @@ func TestDeniedIsNotAdmittedAnew(t *testing.T) {
 	})
 }
 
-func (w *world) query(n int) question.Call {
-	return question.Call{Ref: w.state().Ref(), CallID: uuid(n)}
+func (w *world) query(n int) envelope.CallRef {
+	return envelope.CallRef{Ref: w.state().Ref(), CallID: uuid(n)}
 }
 
 // A cancel for which the log has no room says so.
@@ -237,7 +236,7 @@ func TestCancel(t *testing.T) {
 				w.ask(1)
 				setup(w)
 				c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1))
-				if refusal != nil || c.Told != told {
+				if refusal != nil || c.Phase != told {
 					t.Fatalf("%+v, %v", c, refusal)
 				}
 				if told != "decided" && (c.Response.Error.Code != envelope.CodeCancelled || w.kills != 1) {
@@ -257,10 +256,10 @@ func TestJoinerCancels(t *testing.T) {
 		w.ask(1)
 		w.ask(2)
 		pass(10 * time.Millisecond)
-		w.d.Forget(question.Leave{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
-		w.d.Forget(question.Leave{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
+		w.d.Forget(envelope.JoinerLeft{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
+		w.d.Forget(envelope.JoinerLeft{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
 		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(2))
-		if refusal != nil || c.Told != "detached" || !w.state().Last().Open() {
+		if refusal != nil || c.Phase != "detached" || !w.state().Last().Open() {
 			t.Fatalf("%+v, %v", c, refusal)
 		}
 		w.decide("")
@@ -293,19 +292,19 @@ func TestResultAndWhy(t *testing.T) {
 		if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); strings.Contains(why.Sentence, "no executor of pool") {
 			t.Error(why)
 		}
-		r, refusal := w.d.Result(t.Context(), from("agent"), question.Call{Ref: w.state().Ref()})
+		r, refusal := w.d.Result(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
 		if refusal != nil || r.Response.Status != envelope.Success {
 			t.Fatalf("decided: %+v, %v", r, refusal)
 		}
 		for _, q := range []struct {
 			from call.Sender
-			q    question.Call
+			q    envelope.CallRef
 		}{
 			{call.Sender{Tenant: "other", Actor: "agent"}, w.query(1)},
-			{from("stranger"), question.Call{Ref: w.state().Ref()}},
+			{from("stranger"), envelope.CallRef{Ref: w.state().Ref()}},
 			{from("agent"), w.query(7)},
-			{from("agent"), question.Call{Ref: "nonsense"}},
-			{from("agent"), question.Call{Ref: "echo.0123456789"}},
+			{from("agent"), envelope.CallRef{Ref: "nonsense"}},
+			{from("agent"), envelope.CallRef{Ref: "echo.0123456789"}},
 		} {
 			if _, refusal := w.d.Result(t.Context(), q.from, q.q); refusal == nil {
 				t.Errorf("%+v was told", q)
@@ -328,11 +327,11 @@ func TestResultOfALongName(t *testing.T) {
 		in.Subject, in.Tool = subjects.Call("t", "agent", w.manifest.ToolID), ""
 		w.d.Handle(t.Context(), in)
 		synctest.Wait()
-		q := question.Call{Ref: w.state().Ref()}
+		q := envelope.CallRef{Ref: w.state().Ref()}
 		if a, refusal := w.d.Result(t.Context(), from("agent"), q); refusal != nil || a.Accepted == nil {
 			t.Errorf("%v, %v", a, refusal)
 		}
-		other := question.Call{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
+		other := envelope.CallRef{Ref: subjects.Key{Tool: w.manifest.ToolID + "x", ID: w.state().ID}.Ref()}
 		if _, refusal := w.d.Result(t.Context(), from("agent"), other); refusal == nil ||
 			refusal.Code != envelope.CodeNotFound {
 			t.Errorf("of a tool that is not there: %v", refusal)
@@ -352,17 +351,17 @@ func TestUnsureCancel(t *testing.T) {
 		}
 		w.log.Lost(nil)
 		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(1))
-		if refusal != nil || w.kills != 1 || c.Told != "running" || c.Response.Error.Code != envelope.CodeCancelled {
+		if refusal != nil || w.kills != 1 || c.Phase != "running" || c.Response.Error.Code != envelope.CodeCancelled {
 			t.Errorf("%+v, %v, %d kills", c, refusal, w.kills)
 		}
 		w.running = false
-		if c, _ := w.d.Cancel(t.Context(), from("agent"), w.query(1)); c.Told != "decided" {
-			t.Errorf("told %s once nothing runs any more", c.Told)
+		if c, _ := w.d.Cancel(t.Context(), from("agent"), w.query(1)); c.Phase != "decided" {
+			t.Errorf("told %s once nothing runs any more", c.Phase)
 		}
 		pass(time.Minute)
 		w.kills = 0
-		if c, _ := w.d.Cancel(t.Context(), from("agent"), w.query(1)); c.Told != "decided" || w.kills != 0 {
-			t.Errorf("told %s, %d kills, after the deadline", c.Told, w.kills)
+		if c, _ := w.d.Cancel(t.Context(), from("agent"), w.query(1)); c.Phase != "decided" || w.kills != 0 {
+			t.Errorf("told %s, %d kills, after the deadline", c.Phase, w.kills)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -166,7 +166,7 @@ func (d *Dispatcher) schema(_ context.Context, c *candidate) *envelope.Error {
 		return nil
 	}
 	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
-		return envelope.NewError(envelope.CodeSchema, "").WithViolations(schema.Below("/input", bad)...)
+		return envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
 	return nil
 }

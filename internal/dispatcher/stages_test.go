@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // fault is what is wrong with a request, or with where it goes.
@@ -41,8 +40,8 @@ func TestOrderOfStages(t *testing.T) {
 			w.manifest.AcceptRerun = true
 			lax := w.dispatcher("d2", false)
 			var at []string
-			lax.Observer.Step = func(_ context.Context, s observe.Step) {
-				if s.At == observe.Refused {
+			lax.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+				if s.At == call.TraceRefused {
 					at = append(at, s.Stage)
 				}
 			}
@@ -66,14 +65,14 @@ func TestOrderOfStages(t *testing.T) {
 func TestSteps(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.stop()
-		var steps []observe.Point
-		w.step = func(_ context.Context, s observe.Step) {
+		var steps []call.TracePoint
+		w.step = func(_ context.Context, s call.TraceEvent) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			steps = append(steps, s.At)
 		}
 		w.run("d2")
-		want := func(when string, points ...observe.Point) {
+		want := func(when string, points ...call.TracePoint) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if !slices.Equal(steps, points) {

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // TestNotStarted holds that an answer says that no executor started the call where that is proven, and nowhere else.
@@ -43,8 +42,8 @@ func TestNotStarted(t *testing.T) {
 			w.ask(1, short...)
 		}, false},
 		"the dispatcher failed": {effectful, func(w *world) {
-			w.d.Observer.Step = func(_ context.Context, s observe.Step) {
-				if s.At == observe.AfterAdmit {
+			w.d.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+				if s.At == call.TraceAfterAdmit {
 					panic("boom")
 				}
 			}

@@ -12,8 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/observe"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // waiter is a caller that is told the outcome of an attempt when it comes.
@@ -39,11 +37,11 @@ func (d *Dispatcher) await(ctx context.Context, l *line, s call.State, n int, a 
 	}
 	d.watch(s, attempt)
 	if w.due != 0 && d.late(a) {
-		d.part(question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.part(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 		return
 	}
 	if w.due != 0 && fresh {
-		d.partings.Add(w.due.Time(), question.Leave{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.partings.Add(w.due.Time(), envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 	}
 	d.accept(ctx, a, s, attempt, cmp.Or(w.due, attempt.Deadline))
 }
@@ -91,7 +89,7 @@ func (l *line) wait(n int, w waiter) (_ waiter, fresh bool) {
 }
 
 // Forget takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
-func (d *Dispatcher) Forget(l question.Leave) {
+func (d *Dispatcher) Forget(l envelope.JoinerLeft) {
 	w, s, ok := d.leave(l, func(waiter) bool { return true })
 	if !ok {
 		return
@@ -107,7 +105,7 @@ func (d *Dispatcher) dismiss(w waiter, s call.State, n int, e *envelope.Error) {
 }
 
 // leave takes out a waiter that may leave, and returns the log that it waited for.
-func (d *Dispatcher) leave(l question.Leave, may func(waiter) bool) (w waiter, s call.State, ok bool) {
+func (d *Dispatcher) leave(l envelope.JoinerLeft, may func(waiter) bool) (w waiter, s call.State, ok bool) {
 	line := d.known(l.Tool, l.ID)
 	if line == nil {
 		return w, s, false
@@ -138,7 +136,7 @@ func (d *Dispatcher) replay(ctx context.Context, l *line, s call.State, n int, a
 		return
 	}
 	d.Replies.Outcome(a.in.Inbox(), o.For(a.ask.Owner.CallID, true))
-	d.Observer.Tell(ctx, observe.Replayed, &s, n)
+	d.Observer.Emit(ctx, call.TraceReplayed, &s, n)
 	if !o.Attempt.Has(a.ask.Owner.CallID) {
 		if l.replayed == nil {
 			l.replayed = map[int]sharing{}
@@ -295,7 +293,7 @@ func (d *Dispatcher) tellWaiting(ctx context.Context, t telling) {
 		switch {
 		case err == nil:
 			d.Replies.Outcome(w.inbox, o.For(w.callID, false))
-			d.Observer.Tell(ctx, observe.Told, &t.state, t.attempt)
+			d.Observer.Emit(ctx, call.TraceDelivered, &t.state, t.attempt)
 		case errors.Is(err, outcome.ErrUnreadable):
 			d.tellUnreadable(w.inbox, w.callID, t.state, t.attempt)
 		} // otherwise the callers ask again

@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -30,13 +29,13 @@ const evidenceTime = 40 * time.Millisecond
 
 // end ends the attempt of a job for a cause, unless it has an outcome, and returns what stands. It takes the step at.
 func (d *Dispatcher) end(
-	ctx context.Context, job *due, at observe.Point, cause call.Cause, by call.Decider,
+	ctx context.Context, job *due, at call.TracePoint, cause call.Cause, by call.Decider,
 ) (outcome.Outcome, error) {
 	last, err := d.CallLog.Read(ctx, job.tool, job.id)
 	if err != nil {
 		return outcome.Outcome{}, err
 	}
-	d.Observer.Tell(ctx, at, &last.State, job.attempt)
+	d.Observer.Emit(ctx, at, &last.State, job.attempt)
 	end := call.Ending{Cause: cause, By: by, Nonce: d.NewNonce(), Now: call.At(d.Now())}
 	draft := d.evidence(ctx, last, job.attempt, &end)
 	return outcome.Decide(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft, nil)

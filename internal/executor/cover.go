@@ -3,7 +3,7 @@ package executor
 import (
 	"errors"
 
-	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // errUncovered says that the request was not on record when the executor shut down, or was told to kill the run.
@@ -24,7 +24,7 @@ func (e *Executor) cover(j *job) error {
 	}
 	ctx := e.untilDue(j, &j.run)
 	defer ctx.Stop()
-	e.step(observe.Unrecorded, j)
+	e.step(call.TraceUnrecorded, j)
 	m := &j.message.Entry
 	err := e.Coverage.Wait(ctx, m.State.Part, m.State.Seq, m.Time)
 	switch {

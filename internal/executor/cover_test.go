@@ -9,8 +9,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 )
 
 // strict is each for attempts that wait for the record. The test gets a message that an executor has in hand, and what
@@ -104,7 +104,7 @@ func TestStrictShutDown(t *testing.T) {
 // A record that a newer build goes on with is one for executors of that build.
 func TestStrictRecordOfNewerBuild(t *testing.T) {
 	strict(t, 1, func(w *world, m executor.Message, _ func(), done *sync.WaitGroup) {
-		w.unread = &form.Error{Kind: form.Segment, Form: 99}
+		w.unread = &format.Error{Kind: format.Segment, Form: 99}
 		close(w.covered)
 		done.Wait()
 		w.wantAcked(m, false)

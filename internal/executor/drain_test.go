@@ -9,7 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // An executor that shuts down while it asks concludes nothing: another one can ask.
@@ -37,8 +36,8 @@ func TestDrainAfterClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, call.SideEffectful)
 		ctx, stop := context.WithCancel(t.Context())
-		w.ex.Observer.Step = func(_ context.Context, s observe.Step) {
-			if s.At == observe.AfterClaim {
+		w.ex.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+			if s.At == call.TraceAfterClaim {
 				stop()
 			}
 		}

@@ -11,12 +11,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/dropped"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -98,7 +96,7 @@ type Options struct {
 	Lease    time.Duration // see bus.DefaultLease
 	// PayloadMemory is how many bytes large inputs may take until their tools have them; others wait. Default 128 MiB.
 	PayloadMemory int64
-	Observer      observe.Observer
+	Observer      call.Trace
 	Logger        *slog.Logger // nil discards
 }
 
@@ -106,7 +104,7 @@ type Options struct {
 // bounds how many run at once.
 type Executor struct {
 	Options
-	notices form.Notices
+	notices format.Notices
 	mu      sync.Mutex
 	running map[call.AttemptKey]*job
 	loads   map[string]*load              // of the tools that run, or are waited for
@@ -114,7 +112,7 @@ type Executor struct {
 	forgot  time.Time                     // kills heard before may be forgotten
 	doubts  map[*job]bool                 // attempts here that are said to be cancelled, for Confirm
 	doubted chan struct{}                 // there are some
-	forged  dropped.Messages              // kills that the log does not confirm
+	forged  flow.Dropped                  // kills that the log does not confirm
 	hand    hand                          // of the newest message
 	since   time.Time                     // no kill was missed since then; zero: all may have been
 	room    *flow.MemoryBudget            // for large inputs
@@ -155,12 +153,12 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 	defer e.unharmed(m)
 	j, notYet := e.begin(ctx, m)
 	if j == nil {
-		e.Observer.Tell(ctx, observe.HandedBack, &m.Entry.State, m.Entry.Attempt)
+		e.Observer.Emit(ctx, call.TraceNak, &m.Entry.State, m.Entry.Attempt)
 		notYet()
 		return
 	}
 	e.conclude(j, false, func() error {
-		e.step(observe.Taken, j)
+		e.step(call.TraceTaken, j)
 		step, err := e.take(j)
 		if err != nil {
 			return err
@@ -190,14 +188,14 @@ func (e *Executor) acknowledge(j *job, err error) {
 			e.Logger.Error("the outcome that another stored cannot be read", "call", j.state.ID, "attempt", j.attempt,
 				"err", err)
 		}
-		e.step(observe.BeforeAck, j)
+		e.step(call.TraceBeforeAck, j)
 		j.message.Lease.Ack()
 	case errors.Is(err, errUncovered):
-		e.step(observe.HandedBack, j)
+		e.step(call.TraceNak, j)
 		j.message.Lease.Decline(retryDelay)
 	case errors.Is(err, errWait):
 		e.handBack(j, e.Lease/4)
-	case form.Newer(err):
+	case format.Newer(err):
 		e.notices.Tell(e.Logger, "work handed to executors of a newer build", err)
 		e.handBack(j, missingDelay)
 	default:
@@ -207,7 +205,7 @@ func (e *Executor) acknowledge(j *job, err error) {
 }
 
 func (e *Executor) handBack(j *job, after time.Duration) {
-	e.step(observe.HandedBack, j)
+	e.step(call.TraceNak, j)
 	j.message.Lease.HandBack(after)
 }
 
@@ -256,13 +254,13 @@ func (e *Executor) take(j *job) (call.Step, error) {
 		if step != call.TakeClaim {
 			return step, nil
 		}
-		e.step(observe.BeforeClaim, j)
+		e.step(call.TraceBeforeClaim, j)
 		after, err := e.CallLog.Write(j.ctx, claim, nil)
 		var moved *call.Moved
 		switch {
 		case err == nil:
 			j.state, j.claim = after, j.pickup.Nonce
-			e.step(observe.AfterClaim, j)
+			e.step(call.TraceAfterClaim, j)
 		case errors.As(err, &moved):
 			j.state = moved.State
 		default:
@@ -312,7 +310,7 @@ func (e *Executor) under(ctx context.Context) hand {
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Ending, d outcome.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
-	e.step(observe.BeforeDecide, j)
+	e.step(call.TraceBeforeDecide, j)
 	ctx := j.hand.longer
 	a, _ := j.state.Attempt(j.attempt)
 	o, err := e.decide(ctx, j, end, d.Unapplied(a))
@@ -321,7 +319,7 @@ func (e *Executor) finish(j *job, end call.Ending, d outcome.Draft) error {
 		return err
 	}
 	j.state = o.State
-	e.step(observe.AfterDecide, j)
+	e.step(call.TraceAfterDecide, j)
 	e.logOutcome(ctx, j, o)
 	if !o.Won && late(o.State, end, o.Attempt.Decision) {
 		if err := e.Records.LateResult(ctx, o.State, j.attempt, end); err != nil {
@@ -382,7 +380,7 @@ func (e *Executor) deliver(j *job) error {
 }
 
 func (e *Executor) reply(j *job, o outcome.Outcome) {
-	e.step(observe.BeforeReply, j)
+	e.step(call.TraceBeforeReply, j)
 	e.Replies.Outcome(o.Attempt.Owner.Inbox(), o.For(o.Attempt.Owner.CallID, false))
 }
 
@@ -436,4 +434,4 @@ func (e *Executor) bury(j *job) error {
 }
 
 // step tells whoever observes that j takes a step.
-func (e *Executor) step(at observe.Point, j *job) { e.Observer.Tell(j.ctx, at, &j.state, j.attempt) }
+func (e *Executor) step(at call.TracePoint, j *job) { e.Observer.Emit(j.ctx, at, &j.state, j.attempt) }

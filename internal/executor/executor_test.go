@@ -15,11 +15,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -58,14 +57,14 @@ type world struct {
 
 func newWorld(t *testing.T, class call.Class) *world {
 	w := &world{t: t, log: &calltest.Log{}, gone: map[string]bool{}, payloads: map[string][]byte{}}
-	any, err := schema.Compile("any", []byte(`{"type":"object"}`), nil)
+	any, err := jsonschema.Compile("any", []byte(`{"type":"object"}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.manifest = &tool.Manifest{
 		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Class: class, Transport: native.Transport,
 		Functions:  map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
-		Limits:     question.Limits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8, OutputBytes: 1 << 20},
+		Limits:     envelope.ToolLimits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8, OutputBytes: 1 << 20},
 		Capability: tool.Capabilities{Streaming: true},
 	}
 	w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {

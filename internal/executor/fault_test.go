@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // A call that panics its executor outside of its tool takes nobody with it. It is handed back, and ends as one whose
@@ -25,7 +24,7 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 			w := newWorld(t, class)
 			var log bytes.Buffer
 			w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			w.ex.Observer.Begin = func(context.Context, observe.Step) (context.Context, string, func(observe.Step)) {
+			w.ex.Observer.Begin = func(context.Context, call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 				panic("boom")
 			}
 			m := w.admit(callA, time.Hour)

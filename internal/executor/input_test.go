@@ -9,7 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // large is the message of a call whose input lies in the payload store.
@@ -79,9 +78,10 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, w *world) {
-				var ends []observe.Step
-				w.ex.Observer.Begin = func(ctx context.Context, _ observe.Step) (context.Context, string, func(observe.Step)) {
-					return ctx, "", func(last observe.Step) { ends = append(ends, last) }
+				var ends []call.TraceEvent
+				w.ex.Observer.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string,
+					func(call.TraceEvent)) {
+					return ctx, "", func(last call.TraceEvent) { ends = append(ends, last) }
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				c.prepare(w, stop)

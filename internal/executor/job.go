@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
 )
 
 // job is one work message in progress. Handle owns it; only kill, and what belongs to it, is shared.
@@ -40,7 +39,7 @@ type job struct {
 	manifest *tool.Manifest
 	looks    bool // it is a lookup
 	chunks   emitted
-	observer func(observe.Step) // called when the job ends; may be nil
+	observer func(call.TraceEvent) // called when the job ends; may be nil
 
 	abandoned atomic.Bool // the tool does not return: the job is not that goroutine's any more
 	killed    atomic.Bool // the log says that the attempt is decided, and the run ends

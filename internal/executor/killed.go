@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -129,7 +129,7 @@ func (e *Executor) verify(ctx context.Context, j *job) {
 	last, err := e.CallLog.Read(ctx, j.tool(), k.ID)
 	a, ok := last.State.Attempt(k.N)
 	switch {
-	case err != nil && !form.Unreadable(err):
+	case err != nil && !format.Unreadable(err):
 		if e.handles(j) {
 			e.doubt(j)
 		}

@@ -13,12 +13,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/observe"
-	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Causes of the end of a run's context.
@@ -56,7 +54,7 @@ func (e *Executor) run(j *job) error {
 	j.chunks = emitted{e: e, j: j, m: m}
 	j.started = e.Now()
 	j.setRunning()
-	e.step(observe.BeforeEffect, j)
+	e.step(call.TraceBeforeEffect, j)
 	res, err := adapter.Execute(ctx, m, inv, &j.chunks)
 	if errors.Is(err, tool.ErrAbandoned) {
 		return err
@@ -66,7 +64,7 @@ func (e *Executor) run(j *job) error {
 
 // returned judges what a run has returned, or its adapter in its stead.
 func (e *Executor) returned(j *job, res tool.Result, err error) verdict {
-	e.step(observe.AfterEffect, j)
+	e.step(call.TraceAfterEffect, j)
 	stored, streamErr := j.chunks.stored()
 	if err == nil && streamErr != nil {
 		err = streamErr
@@ -199,7 +197,7 @@ func (e *Executor) checkOutput(
 ) *envelope.Error {
 	response := m.Functions[j.state.Fn].Response
 	switch bad := response.Validate(res.Output); {
-	case len(bad) > 0 && mcpmeta.IsResult(response.Raw()):
+	case len(bad) > 0 && envelope.IsMCPResult(response.Raw()):
 		d.Warnings = append(slices.Clone(d.Warnings), broken(bad))
 	case len(bad) > 0:
 		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
@@ -221,7 +219,7 @@ func (e *Executor) checkOutput(
 }
 
 // broken is the warning of an output that is passed on although it breaks its schema.
-func broken(bad []schema.Violation) string {
+func broken(bad []jsonschema.Violation) string {
 	text := "the output breaks the schema of the tool"
 	for _, v := range bad[:min(len(bad), maxBroken)] {
 		text += fmt.Sprintf("; %s %s", cmp.Or(v.Pointer, "it"), v.Message)
@@ -336,8 +334,8 @@ func (e *Executor) begun(run *timer.Run, j *job) context.Context {
 	if e.Observer.Begin == nil {
 		return run
 	}
-	ctx, _, done := e.Observer.Begin(run, observe.Step{
-		At: observe.Run, State: j.state, Attempt: j.attempt, Request: j.work.request(),
+	ctx, _, done := e.Observer.Begin(run, call.TraceEvent{
+		At: call.TraceRun, State: j.state, Attempt: j.attempt, Request: j.work.request(),
 	})
 	j.observer = done
 	return ctx
@@ -351,7 +349,7 @@ func (j *job) observed(v verdict) {
 	if v.end.Cause == 0 {
 		v.draft.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
 	}
-	j.observer(observe.Step{At: observe.AfterEffect, State: j.state, Attempt: j.attempt, Error: v.draft.Error,
+	j.observer(call.TraceEvent{At: call.TraceAfterEffect, State: j.state, Attempt: j.attempt, Error: v.draft.Error,
 		Metrics: v.draft.Metrics})
 	j.observer = nil
 }

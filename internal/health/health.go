@@ -11,49 +11,49 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Look looks at the streams, the executors and the record, and at the pools that need executors: those of tools, by the
 // pool, and those in which calls wait, with their number.
 func Look(ctx context.Context, js jetstream.JetStream, now time.Time, tools map[string][]string,
-	waiting map[string]int) []question.Check {
+	waiting map[string]int) []envelope.Check {
 	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js), diagnoseRecord(ctx, js, now))
 	return append(checks, diagnosePools(ctx, js, tools, waiting)...)
 }
 
-func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []question.Check {
-	var checks []question.Check
-	n, err := kv.Partitions(ctx, js)
+func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Check {
+	var checks []envelope.Check
+	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		n = 1
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // that is said of the stream itself
-		checks = append(checks, question.Failed("call log", err.Error(),
+		checks = append(checks, envelope.Failed("call log", err.Error(),
 			"change the stream back: until then no process starts"))
 	}
 	for _, want := range bus.Streams(bus.TopologyOptions{Partitions: n}) {
 		have, err := js.Stream(ctx, want.Name)
 		if err != nil {
-			checks = append(checks, question.Failed(want.Name, err.Error(),
+			checks = append(checks, envelope.Failed(want.Name, err.Error(),
 				"start a dispatcher or an executor: they create the topology"))
 			continue
 		}
 		info := have.CachedInfo()
-		c := question.Well(want.Name, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes))
+		c := envelope.Well(want.Name, fmt.Sprintf("%d messages, %d bytes", info.State.Msgs, info.State.Bytes))
 		if err := bus.Readable(info.Config); err != nil {
-			c.Status, c.Says = question.CheckFailed, err.Error()
+			c.Status, c.Says = envelope.CheckFailed, err.Error()
 			c.Fix = "see docs/compatibility.md: no process of this build starts here"
 		} else if err := bus.Compatible(info.Config, want); err != nil {
-			c.Status, c.Says, c.Fix = question.CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "),
+			c.Status, c.Says, c.Fix = envelope.CheckFailed, strings.ReplaceAll(err.Error(), "\n", "; "),
 				"change the stream back, or let Toolbus create it anew"
 		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
-			c.Status, c.Fix = question.CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
+			c.Status, c.Fix = envelope.CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
 		}
 		checks = append(checks, c)
 	}
@@ -65,14 +65,14 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []question.Che
 const recordLate = 10 * time.Second
 
 // diagnoseRecord looks how far the audit record is behind the call log.
-func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) question.Check {
-	c := question.Well("audit record", "up to date")
+func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) envelope.Check {
+	c := envelope.Well("audit record", "up to date")
 	waiting, err := writer.Unrecorded(ctx, js)
 	switch {
 	case err != nil:
-		c.Status, c.Says, c.Fix = question.CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
+		c.Status, c.Says, c.Fix = envelope.CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
 	case waiting != nil && now.Sub(waiting.Time) > recordLate && !movesOn(ctx, js, waiting):
-		c.Status, c.Says = question.CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted",
+		c.Status, c.Says = envelope.CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted",
 			now.Sub(waiting.Time).Round(time.Second))
 		c.Fix = "see what the dispatchers log: is the disk of the server full, or the stream AUDIT changed?"
 	}
@@ -94,8 +94,8 @@ func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.Raw
 
 // diagnosePools looks for tools that nobody could run, and for calls that wait for nobody.
 func diagnosePools(ctx context.Context, js jetstream.JetStream, tools map[string][]string,
-	waiting map[string]int) (checks []question.Check) {
-	pools, err := kv.OpenPools(ctx, js, bus.DefaultLease)
+	waiting map[string]int) (checks []envelope.Check) {
+	pools, err := heartbeat.OpenStore(ctx, js, bus.DefaultLease)
 	if err != nil {
 		return nil // said of the stream already
 	}
@@ -113,44 +113,44 @@ func diagnosePools(ctx context.Context, js jetstream.JetStream, tools map[string
 }
 
 // emptyPool is said of a pool that has tools, or calls that wait, and no executor.
-func emptyPool(pool string, tools []string, waiting int) question.Check {
-	c := question.Doubtful("pool "+pool, "no executor is alive",
+func emptyPool(pool string, tools []string, waiting int) envelope.Check {
+	c := envelope.Doubtful("pool "+pool, "no executor is alive",
 		"start one with `toolbus executor --pool "+pool+"`")
 	if len(tools) > 0 {
 		c.Says += " for " + strings.Join(tools, ", ")
 	}
 	switch {
 	case waiting == 1:
-		c.Status, c.Says = question.CheckFailed, c.Says+", and 1 call waits"
+		c.Status, c.Says = envelope.CheckFailed, c.Says+", and 1 call waits"
 	case waiting > 1:
-		c.Status, c.Says = question.CheckFailed, fmt.Sprintf("%s, and %d calls wait", c.Says, waiting)
+		c.Status, c.Says = envelope.CheckFailed, fmt.Sprintf("%s, and %d calls wait", c.Says, waiting)
 	}
 	return c
 }
 
-func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) question.Check {
+func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) envelope.Check {
 	n := 0
-	pools, err := kv.OpenPools(ctx, js, bus.DefaultLease)
+	pools, err := heartbeat.OpenStore(ctx, js, bus.DefaultLease)
 	if err == nil {
 		n, err = pools.AllAlive(ctx)
 	}
 	switch {
 	case err != nil:
-		return question.Failed("executors", err.Error(), "start a dispatcher: it creates the topology")
+		return envelope.Failed("executors", err.Error(), "start a dispatcher: it creates the topology")
 	case n == 0:
-		return question.Failed("executors", "no executor beats",
+		return envelope.Failed("executors", "no executor beats",
 			"start one with `toolbus executor` or `toolbus dev`")
 	}
-	return question.Well("executors", fmt.Sprintf("%d alive", n))
+	return envelope.Well("executors", fmt.Sprintf("%d alive", n))
 }
 
 // Placed compares where streams are, and how they may be read, with what was planned for a deployment with tokens.
-func Placed(ctx context.Context, js jetstream.JetStream, want Want) []question.Check {
-	n, err := kv.Partitions(ctx, js)
+func Placed(ctx context.Context, js jetstream.JetStream, want Want) []envelope.Check {
+	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return nil // said of the stream already
 	}
-	profile, _ := accounts.ProfileNamed(want.Profile) // of none nothing is expected
+	profile, _ := deployment.ProfileNamed(want.Profile) // of none nothing is expected
 	var few, behind, unread []string
 	for _, of := range bus.Streams(bus.TopologyOptions{Partitions: n, DirectRecord: true}) {
 		stream, err := js.Stream(ctx, of.Name)
@@ -168,28 +168,28 @@ func Placed(ctx context.Context, js jetstream.JetStream, want Want) []question.C
 			behind = append(behind, of.Name)
 		}
 	}
-	return []question.Check{replicas(profile, few, behind), readable(unread)}
+	return []envelope.Check{replicas(profile, few, behind), readable(unread)}
 }
 
 func lags(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline }
 
-func replicas(profile accounts.Profile, few, behind []string) question.Check {
+func replicas(profile deployment.Profile, few, behind []string) envelope.Check {
 	switch {
 	case len(few) > 0:
-		return question.Failed("replicas", fmt.Sprintf("profile %s has %d servers, and %s", profile.Name, profile.Servers,
+		return envelope.Failed("replicas", fmt.Sprintf("profile %s has %d servers, and %s", profile.Name, profile.Servers,
 			some(few)), "start dispatchers with --replicas 3, and alter streams that are there: `nats stream edit NAME "+
 			"--replicas 3`")
 	case len(behind) > 0:
-		return question.Doubtful("replicas", "a server is away, or has not caught up, with "+some(behind),
+		return envelope.Doubtful("replicas", "a server is away, or has not caught up, with "+some(behind),
 			"start it, and wait: until then the loss of another one stops everything")
 	}
-	return question.Well("replicas", "each stream is on as many servers as it should be")
+	return envelope.Well("replicas", "each stream is on as many servers as it should be")
 }
 
-func readable(unread []string) question.Check {
+func readable(unread []string) envelope.Check {
 	if len(unread) > 0 {
-		return question.Failed("direct reads", "auditors and callers cannot read "+some(unread)+": allow_direct is off",
+		return envelope.Failed("direct reads", "auditors and callers cannot read "+some(unread)+": allow_direct is off",
 			"start a dispatcher with --secrets-dir, or alter them: `nats stream edit NAME --allow-direct`")
 	}
-	return question.Well("direct reads", "on where tokens lead to streams, and nowhere else")
+	return envelope.Well("direct reads", "on where tokens lead to streams, and nowhere else")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -19,7 +19,7 @@ func TestDiagnoseRecord(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if c := diagnoseRecord(t.Context(), js, time.Now()); c.Status != question.CheckOK {
+	if c := diagnoseRecord(t.Context(), js, time.Now()); c.Status != envelope.CheckOK {
 		t.Errorf("empty: %+v", c)
 	}
 	key := subjects.Key{Tool: "echo", ID: "id"}
@@ -28,14 +28,14 @@ func TestDiagnoseRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c := diagnoseRecord(t.Context(), js, time.Now()); c.Status != question.CheckOK {
+	if c := diagnoseRecord(t.Context(), js, time.Now()); c.Status != envelope.CheckOK {
 		t.Errorf("just written: %+v", c)
 	}
-	if c := diagnoseRecord(t.Context(), js, time.Now().Add(time.Minute)); c.Status != question.CheckFailed || c.Fix == "" {
+	if c := diagnoseRecord(t.Context(), js, time.Now().Add(time.Minute)); c.Status != envelope.CheckFailed || c.Fix == "" {
 		t.Errorf("a minute ago: %+v", c)
 	}
 	idle := diagnosePools(t.Context(), js, map[string][]string{"gpu": {"echo"}}, nil)
-	if len(idle) != 1 || idle[0].Status != question.CheckWarning {
+	if len(idle) != 1 || idle[0].Status != envelope.CheckWarning {
 		t.Errorf("pool without executors: %+v", idle)
 	}
 }
@@ -49,11 +49,11 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	if _, err := js.Publish(t.Context(), subjects.PoolSubject("gpu", "ghost"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if c := diagnoseExecutors(t.Context(), js); c.Status != question.CheckOK {
+	if c := diagnoseExecutors(t.Context(), js); c.Status != envelope.CheckOK {
 		t.Errorf("just beaten: %+v", c)
 	}
 	<-time.After(bus.DefaultLease + 100*time.Millisecond)
-	if c := diagnoseExecutors(t.Context(), js); c.Status != question.CheckFailed || c.Fix == "" {
+	if c := diagnoseExecutors(t.Context(), js); c.Status != envelope.CheckFailed || c.Fix == "" {
 		t.Errorf("long ago: %+v", c)
 	}
 	idle := diagnosePools(t.Context(), js, map[string][]string{"gpu": {"echo"}}, nil)
@@ -97,7 +97,7 @@ func TestDiagnoseRecordThatMovesOn(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	if c := diagnoseRecord(t.Context(), moves, time.Now().Add(time.Minute)); c.Status != question.CheckOK {
+	if c := diagnoseRecord(t.Context(), moves, time.Now().Add(time.Minute)); c.Status != envelope.CheckOK {
 		t.Errorf("%+v", c)
 	}
 }

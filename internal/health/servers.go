@@ -11,8 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
 // server is what is of interest of what a server says of itself.
@@ -62,75 +63,75 @@ type Want struct {
 
 // Servers compares the servers, and the accounts that they know, with what was planned, over a connection to the
 // account SYS. They say there, too, how often they sync, which nobody else can ask them.
-func Servers(ctx context.Context, sys *nats.Conn, want Want) []question.Check {
+func Servers(ctx context.Context, sys *nats.Conn, want Want) []envelope.Check {
 	all, err := askServers[server](ctx, sys, 0, "VARZ", "")
 	if err != nil {
-		return []question.Check{question.Failed("servers", err.Error(), "see whether the keys are of this deployment")}
+		return []envelope.Check{envelope.Failed("servers", err.Error(), "see whether the keys are of this deployment")}
 	}
 	slices.SortFunc(all, func(a, b told[server]) int { return cmp.Compare(a.Server.Name, b.Server.Name) })
-	checks := []question.Check{number(len(all), want), syncing(all, want)}
+	checks := []envelope.Check{number(len(all), want), syncing(all, want)}
 	return append(append(checks, limited(all), listening(all), room(all)), walls(ctx, sys, len(all))...)
 }
 
 // number compares how many servers there are with the profile.
-func number(n int, want Want) question.Check {
-	profile, err := accounts.ProfileNamed(want.Profile)
+func number(n int, want Want) envelope.Check {
+	profile, err := deployment.ProfileNamed(want.Profile)
 	switch {
 	case err != nil:
-		return question.Well("servers", fmt.Sprintf("%d; nobody has said of which profile", n))
+		return envelope.Well("servers", fmt.Sprintf("%d; nobody has said of which profile", n))
 	case n < profile.Servers:
-		return question.Failed("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
+		return envelope.Failed("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
 			"start the others: see deploy/nats/README.md")
 	case n > profile.Servers:
-		return question.Doubtful("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
+		return envelope.Doubtful("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
 			"stop those that `toolbus keys init` has not written")
 	}
-	return question.Well("servers", fmt.Sprintf("%d, as profile %s has", n, profile.Name))
+	return envelope.Well("servers", fmt.Sprintf("%d, as profile %s has", n, profile.Name))
 }
 
 // syncing looks whether servers sync each write where somebody counts on it.
-func syncing(all []told[server], want Want) question.Check {
+func syncing(all []told[server], want Want) envelope.Check {
 	lazy := names(all, func(s server) bool { return s.JetStream.Config == nil || !s.JetStream.Config.SyncAlways })
-	profile, _ := accounts.ProfileNamed(want.Profile) // of none nothing is expected
+	profile, _ := deployment.ProfileNamed(want.Profile) // of none nothing is expected
 	const fix = "put sync_interval: always into the jetstream block of their configuration"
 	switch {
 	case lazy == "":
-		return question.Well("sync", "each write is on disk before it is acknowledged")
+		return envelope.Well("sync", "each write is on disk before it is acknowledged")
 	case want.Fsync:
-		return question.Failed("sync", lazy+
+		return envelope.Failed("sync", lazy+
 			" acknowledge writes before they are on disk, and dispatchers run with --sync always",
 			"start dispatchers without --sync always, or "+fix)
 	case profile.SyncAlways:
-		return question.Failed("sync", lazy+" acknowledge writes before they are on disk, which profile "+
+		return envelope.Failed("sync", lazy+" acknowledge writes before they are on disk, which profile "+
 			profile.Name+" promises not to", fix)
 	}
-	return question.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two minutes")
+	return envelope.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two minutes")
 }
 
 // limited compares the limits of servers with those of the template. Servers do not report those of accounts.
-func limited(all []told[server]) question.Check {
+func limited(all []told[server]) envelope.Check {
 	for _, l := range []struct {
 		says string
 		is   func(s server) bool
 	}{
-		{fmt.Sprintf("take fewer than %d connections, so that clients can leave none to dispatchers", accounts.Connections),
-			func(s server) bool { return s.MaxConnections < accounts.Connections }},
+		{fmt.Sprintf("take fewer than %d connections, so that clients can leave none to dispatchers", auth.Connections),
+			func(s server) bool { return s.MaxConnections < auth.Connections }},
 		{fmt.Sprintf("let a client that does not read take up more than %d MiB, or for longer than %s",
-			accounts.MaxPending>>20, accounts.WriteDeadline), func(s server) bool {
-			return s.MaxPending > accounts.MaxPending || time.Duration(s.WriteDeadline) > accounts.WriteDeadline
+			deployment.MaxPending>>20, deployment.WriteDeadline), func(s server) bool {
+			return s.MaxPending > deployment.MaxPending || time.Duration(s.WriteDeadline) > deployment.WriteDeadline
 		}},
 		{"take messages of less than 1 MiB", func(s server) bool { return s.MaxPayload < 1<<20 }},
 	} {
 		if who := names(all, l.is); who != "" {
-			return question.Failed("limits", who+" "+l.says,
+			return envelope.Failed("limits", who+" "+l.says,
 				"write the configuration of the servers again: `toolbus keys init` says how; and see `toolbus doctor --config`")
 		}
 	}
-	return question.Well("limits", "of connections, messages and slow clients are as `toolbus keys init` writes them")
+	return envelope.Well("limits", "of connections, messages and slow clients are as `toolbus keys init` writes them")
 }
 
 // listening looks for doors in the walls: listeners that take no tokens, or take them in the clear.
-func listening(all []told[server]) question.Check {
+func listening(all []told[server]) envelope.Check {
 	for _, open := range []struct {
 		says, fix string
 		is        func(s server) bool
@@ -147,21 +148,21 @@ func listening(all []told[server]) question.Check {
 			func(s server) bool { return s.Leaf.Port|s.Gateway.Port|s.MQTT.Port|s.Websocket.Port != 0 }},
 	} {
 		if who := names(all, open.is); who != "" {
-			return question.Failed("listeners", who+" "+open.says, open.fix)
+			return envelope.Failed("listeners", who+" "+open.says, open.fix)
 		}
 	}
-	return question.Well("listeners", "for clients"+map[bool]string{true: ", and servers of the cluster"}[len(all) > 1]+
+	return envelope.Well("listeners", "for clients"+map[bool]string{true: ", and servers of the cluster"}[len(all) > 1]+
 		", with TLS beyond loopback, and nothing else")
 }
 
 // room looks whether the streams fit.
-func room(all []told[server]) question.Check {
+func room(all []told[server]) envelope.Check {
 	full := names(all, func(s server) bool {
 		c, used := s.JetStream.Config, s.JetStream.Stats
 		return c != nil && used != nil && used.Store > c.MaxStore/100*85
 	})
 	if full != "" {
-		return question.Doubtful("room", full+" have over 85 % of max_file_store in use",
+		return envelope.Doubtful("room", full+" have over 85 % of max_file_store in use",
 			"make room on the disk and raise max_file_store, or shorten what is kept")
 	}
 	var least int64 = -1
@@ -170,7 +171,7 @@ func room(all []told[server]) question.Check {
 			least = c.MaxStore
 		}
 	}
-	return question.Well("room", fmt.Sprintf("streams may take %d MiB of each server", least>>20))
+	return envelope.Well("room", fmt.Sprintf("streams may take %d MiB of each server", least>>20))
 }
 
 // names lists the servers of which something is so.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // What servers say of themselves, as they write it, is held against what dispatchers and the profile count on.
@@ -14,35 +14,35 @@ func TestServersSay(t *testing.T) {
 	for name, test := range map[string]struct {
 		says  string
 		want  Want
-		check func(all []told[server], want Want) question.Check
-		is    question.CheckStatus
+		check func(all []told[server], want Want) envelope.Check
+		is    envelope.CheckStatus
 		fix   string
 	}{
-		"syncs": {`{"jetstream":{"config":{"sync_always":true}}}`, Want{"durable", true}, syncing, question.CheckOK, ""},
+		"syncs": {`{"jetstream":{"config":{"sync_always":true}}}`, Want{"durable", true}, syncing, envelope.CheckOK, ""},
 		"does not, and nobody counts on it": {`{"jetstream":{"config":{}}}`, Want{Profile: "standard"}, syncing,
-			question.CheckOK, ""},
+			envelope.CheckOK, ""},
 		"does not, and a dispatcher counts on it": {`{"jetstream":{"config":{}}}`, Want{Fsync: true}, syncing,
-			question.CheckFailed, "without --sync always"},
+			envelope.CheckFailed, "without --sync always"},
 		"does not, and its profile says so": {`{"jetstream":{"config":{}}}`, Want{Profile: "durable"}, syncing,
-			question.CheckFailed, "sync_interval: always"},
-		"in the clear": {`{"host":"0.0.0.0"}`, Want{}, heard, question.CheckFailed, "give them TLS"},
+			envelope.CheckFailed, "sync_interval: always"},
+		"in the clear": {`{"host":"0.0.0.0"}`, Want{}, heard, envelope.CheckFailed, "give them TLS"},
 		"without certificates of clients": {`{"host":"0.0.0.0","tls_required":true}`, Want{}, heard,
-			question.CheckFailed, "verify: true"},
-		"an open cluster": {`{"host":"127.0.0.1","cluster":{"addr":"0.0.0.0"}}`, Want{}, heard, question.CheckFailed,
+			envelope.CheckFailed, "verify: true"},
+		"an open cluster": {`{"host":"127.0.0.1","cluster":{"addr":"0.0.0.0"}}`, Want{}, heard, envelope.CheckFailed,
 			"TLS with verify"},
-		"leaf nodes": {`{"host":"127.0.0.1","leaf":{"port":7422}}`, Want{}, heard, question.CheckFailed, "take these blocks"},
+		"leaf nodes": {`{"host":"127.0.0.1","leaf":{"port":7422}}`, Want{}, heard, envelope.CheckFailed, "take these blocks"},
 		"encrypted": {`{"host":"0.0.0.0","tls_required":true,"tls_verify":true,"cluster":{"addr":"0.0.0.0",` +
-			`"tls_required":true}}`, Want{}, heard, question.CheckOK, ""},
+			`"tls_required":true}}`, Want{}, heard, envelope.CheckOK, ""},
 	} {
 		var one told[server]
 		if err := json.Unmarshal([]byte(`{"server":{"name":"nats-1"},"data":`+test.says+`}`), &one); err != nil {
 			t.Fatal(err)
 		}
 		c := test.check([]told[server]{one}, test.want)
-		if c.Status != test.is || !strings.Contains(c.Fix, test.fix) || (c.Fix == "") != (test.is == question.CheckOK) {
+		if c.Status != test.is || !strings.Contains(c.Fix, test.fix) || (c.Fix == "") != (test.is == envelope.CheckOK) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
 }
 
-func heard(all []told[server], _ Want) question.Check { return listening(all) }
+func heard(all []told[server], _ Want) envelope.Check { return listening(all) }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // account is what a server says of one.
@@ -31,13 +31,13 @@ const system = "SYS"
 
 // walls compares what accounts reach of each other with what `toolbus keys init` writes, and looks for connections
 // that no token has opened.
-func walls(ctx context.Context, sys *nats.Conn, known int) []question.Check {
-	want := accounts.Imports()
+func walls(ctx context.Context, sys *nats.Conn, known int) []envelope.Check {
+	want := auth.Imports()
 	var missing, extra []string
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		servers, err := askServers[account](ctx, sys, known, "ACCOUNTZ", fmt.Sprintf(`{"account":%q}`, name))
 		if err != nil {
-			return []question.Check{question.Failed("accounts", err.Error(), "run doctor again: servers came or went")}
+			return []envelope.Check{envelope.Failed("accounts", err.Error(), "run doctor again: servers came or went")}
 		}
 		for _, s := range servers {
 			lacks, has := s.Data.differs(name, want[name])
@@ -45,16 +45,16 @@ func walls(ctx context.Context, sys *nats.Conn, known int) []question.Check {
 				append(extra, prefixed(name+" of "+s.Server.Name+" has ", has)...)
 		}
 	}
-	checks := []question.Check{}
+	checks := []envelope.Check{}
 	const fix = "write the configuration of the servers anew, from the deployment's keys: `toolbus keys init` says how"
 	if len(missing) > 0 {
-		checks = append(checks, question.Failed("rights missing", some(missing), fix))
+		checks = append(checks, envelope.Failed("rights missing", some(missing), fix))
 	}
 	if len(extra) > 0 {
-		checks = append(checks, question.Failed("rights too many", some(extra), fix))
+		checks = append(checks, envelope.Failed("rights too many", some(extra), fix))
 	}
 	if len(checks) == 0 {
-		checks = append(checks, question.Well("accounts", "each reaches what it should of the others, and no more"))
+		checks = append(checks, envelope.Well("accounts", "each reaches what it should of the others, and no more"))
 	}
 	return append(checks, strangers(ctx, sys, known))
 }
@@ -67,10 +67,10 @@ func (a account) differs(name string, want []string) (missing, extra []string) {
 	have := map[string]bool{}
 	for _, i := range a.Detail.Imports {
 		if i.From != system {
-			have[accounts.ImportLine(i.Type, i.Subject, i.From)] = true
+			have[auth.ImportLine(i.Type, i.Subject, i.From)] = true
 		}
 	}
-	if a.Detail.JetStream && name != accounts.TB {
+	if a.Detail.JetStream && name != auth.TB {
 		extra = append(extra, "streams of its own")
 	}
 	for _, line := range want {
@@ -83,7 +83,7 @@ func (a account) differs(name string, want []string) (missing, extra []string) {
 }
 
 // strangers looks for connections whose user the dispatchers have not named, in the accounts that tokens lead to.
-func strangers(ctx context.Context, sys *nats.Conn, known int) question.Check {
+func strangers(ctx context.Context, sys *nats.Conn, known int) envelope.Check {
 	type connections struct {
 		Connections []struct {
 			Name    string `json:"name"`
@@ -93,22 +93,22 @@ func strangers(ctx context.Context, sys *nats.Conn, known int) question.Check {
 	}
 	servers, err := askServers[connections](ctx, sys, known, "CONNZ", `{"auth":true}`)
 	if err != nil {
-		return question.Failed("connections", err.Error(), "run doctor again: servers came or went")
+		return envelope.Failed("connections", err.Error(), "run doctor again: servers came or went")
 	}
 	var unknown []string
 	for _, s := range servers {
 		for _, c := range s.Data.Connections {
-			_, token := accounts.ParseUser(c.User)
-			if guest := c.Account != accounts.TB && c.Account != "AUTH" && c.Account != system; guest && !token {
+			_, token := auth.ParseUser(c.User)
+			if guest := c.Account != auth.TB && c.Account != "AUTH" && c.Account != system; guest && !token {
 				unknown = append(unknown, fmt.Sprintf("%.60q in %s as %.60q", c.Name, c.Account, c.User))
 			}
 		}
 	}
 	if len(unknown) > 0 {
-		return question.Failed("connections", "no token has opened "+some(unknown),
+		return envelope.Failed("connections", "no token has opened "+some(unknown),
 			"take their users out of the servers' configuration, and out of auth_users: tokens alone lead to these accounts")
 	}
-	return question.Well("connections", "all were opened by a key of the deployment or a token")
+	return envelope.Well("connections", "all were opened by a key of the deployment or a token")
 }
 
 func prefixed(with string, all []string) (out []string) {

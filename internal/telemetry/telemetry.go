@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/observe"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Tracer makes the spans of one process.
@@ -54,16 +54,16 @@ func (t *Tracer) Close(ctx context.Context) error {
 }
 
 // Observer returns what makes the spans.
-func (t *Tracer) Observer() observe.Observer {
-	return observe.Observer{
-		Begin: func(ctx context.Context, s observe.Step) (context.Context, string, func(observe.Step)) {
-			if s.At == observe.Run {
+func (t *Tracer) Observer() call.Trace {
+	return call.Trace{
+		Begin: func(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+			if s.At == call.TraceRun {
 				return t.run(ctx, s)
 			}
 			return t.admit(ctx, s)
 		},
-		Step: func(ctx context.Context, s observe.Step) {
-			if s.At == observe.Refused {
+		Event: func(ctx context.Context, s call.TraceEvent) {
+			if s.At == call.TraceRefused {
 				t.refuse(ctx, s)
 			}
 		},
@@ -72,7 +72,7 @@ func (t *Tracer) Observer() observe.Observer {
 
 // admit begins the span of an attempt that may be written. It continues the trace that the request names, and there is
 // none where nothing was admitted: most often because the request repeats another.
-func (t *Tracer) admit(ctx context.Context, s observe.Step) (context.Context, string, func(observe.Step)) {
+func (t *Tracer) admit(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	req := s.Request
 	ctx, span := t.tracer.Start(requested(ctx, req), "admit "+req.ToolID, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(
@@ -81,8 +81,8 @@ func (t *Tracer) admit(ctx context.Context, s observe.Step) (context.Context, st
 			attribute.String("call.id", req.CallID), attribute.String("call.ref", s.State.Ref()),
 			attribute.String("messaging.system", "nats"), attribute.String("messaging.operation.type", "send"),
 		))
-	return ctx, parent(ctx), func(last observe.Step) {
-		if last.At == observe.AfterAdmit {
+	return ctx, parent(ctx), func(last call.TraceEvent) {
+		if last.At == call.TraceAfterAdmit {
 			span.End()
 		}
 	}
@@ -96,7 +96,7 @@ func parent(ctx context.Context) string {
 }
 
 // refuse makes the span of a request that was refused. It has no length, and lies in the trace that the request names.
-func (t *Tracer) refuse(ctx context.Context, s observe.Step) {
+func (t *Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 	req := s.Request
 	if req == nil {
 		req = new(envelope.Request)
@@ -115,7 +115,7 @@ func (t *Tracer) refuse(ctx context.Context, s observe.Step) {
 const keyPrefix = 8
 
 // run begins the span of a run, which may be that it could not start.
-func (t *Tracer) run(ctx context.Context, s observe.Step) (context.Context, string, func(observe.Step)) {
+func (t *Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	a, _ := s.State.Attempt(s.Attempt)
 	from := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
 	if !trace.SpanContextFromContext(from).IsValid() {
@@ -134,7 +134,7 @@ func (t *Tracer) run(ctx context.Context, s observe.Step) (context.Context, stri
 			attribute.String("idempotency_key_prefix", key),
 			attribute.Int("call.attempt", s.Attempt), attribute.String("call.ref", s.State.Ref()),
 		))
-	return ctx, parent(ctx), func(last observe.Step) {
+	return ctx, parent(ctx), func(last call.TraceEvent) {
 		status := envelope.Success
 		if last.Error != nil {
 			status = last.Error.Code.Status()

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry"
-	"github.com/seed-018f16cc/toolbus/observe"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -25,7 +24,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	req.Constraints.IdempotencyKey = "0123456789abcdef"
 
 	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
-	parent := admit(t, dispatcher, ask, req, observe.AfterAdmit)
+	parent := admit(t, dispatcher, ask, req, call.TraceAfterAdmit)
 	s := call.State{Facts: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
 	run(t, executor, s, req, envelope.NewError(envelope.CodeLost, "it quotes its input"))
 
@@ -65,18 +64,18 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 
 // admit observes an admission that ends in last.
 func admit(
-	t *testing.T, tr *telemetry.Tracer, ask *call.Ask, req *envelope.Request, last observe.Point,
+	t *testing.T, tr *telemetry.Tracer, ask *call.Ask, req *envelope.Request, last call.TracePoint,
 ) (parent string) {
-	admission := observe.Step{At: observe.Admit, State: call.State{Facts: ask.Facts}, Attempt: 1, Request: req}
+	admission := call.TraceEvent{At: call.TraceAdmit, State: call.State{Facts: ask.Facts}, Attempt: 1, Request: req}
 	_, parent, end := tr.Observer().Begin(t.Context(), admission)
-	end(observe.Step{At: last})
+	end(call.TraceEvent{At: last})
 	return parent
 }
 
 // run observes a run of the first attempt that ends in e.
 func run(t *testing.T, tr *telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
-	_, _, end := tr.Observer().Begin(t.Context(), observe.Step{At: observe.Run, State: s, Attempt: 1, Request: req})
-	end(observe.Step{At: observe.AfterEffect, Error: e})
+	_, _, end := tr.Observer().Begin(t.Context(), call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req})
+	end(call.TraceEvent{At: call.TraceAfterEffect, Error: e})
 }
 
 // attribute returns the value of an attribute of a span.
@@ -98,13 +97,13 @@ func TestAdmittedOrNot(t *testing.T) {
 	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
 	ask := &call.Ask{Facts: call.Facts{Tool: "web.fetch", ID: "id"}}
 	admit(t, tr, ask, req, "")
-	admit(t, tr, ask, req, observe.AfterAdmit)
-	refused := observe.Step{At: observe.Refused, Tool: "web.fetch", Request: req, Stage: "schema"}
+	admit(t, tr, ask, req, call.TraceAfterAdmit)
+	refused := call.TraceEvent{At: call.TraceRefused, Tool: "web.fetch", Request: req, Stage: "schema"}
 	refused.Error = envelope.NewError(envelope.CodeSchema, "it quotes its input")
-	tr.Observer().Step(t.Context(), refused)
+	tr.Observer().Event(t.Context(), refused)
 	refused.Request = nil
-	tr.Observer().Step(t.Context(), refused)
-	tr.Observer().Step(t.Context(), observe.Step{At: observe.Received})
+	tr.Observer().Event(t.Context(), refused)
+	tr.Observer().Event(t.Context(), call.TraceEvent{At: call.TraceReceived})
 
 	got := spans.GetSpans()
 	const refuse = "refuse web.fetch"

@@ -15,11 +15,11 @@ import (
 	"github.com/Masterminds/semver/v3"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	santhosh "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -230,7 +230,7 @@ func (l *toolLoader) listed(name string) {
 		l.fail(at, reason(err), hint)
 		return
 	}
-	listed := &question.Listed{}
+	listed := &envelope.Listed{}
 	if err := json.Unmarshal(raw, listed, json.RejectUnknownMembers(true)); err != nil || listed.Tool.Kind() != '{' {
 		l.fail(at, fmt.Sprintf("%s is not an object with the members server and tool", name), hint)
 		return
@@ -249,7 +249,7 @@ func (l *toolLoader) described() {
 		size += len(l.manifest.Listed.Tool) + len(l.manifest.Listed.Server.Instructions)
 	}
 	for _, f := range l.manifest.Functions {
-		for _, s := range []*schema.Schema{f.Request, f.Response} {
+		for _, s := range []*jsonschema.Schema{f.Request, f.Response} {
 			if s != nil {
 				size += len(s.Whole())
 			}
@@ -262,7 +262,7 @@ func (l *toolLoader) described() {
 }
 
 // schema compiles the schema file named at a path of the manifest.
-func (l *toolLoader) schema(at jsontext.Pointer, name string) *schema.Schema {
+func (l *toolLoader) schema(at jsontext.Pointer, name string) *jsonschema.Schema {
 	if l.bad[at] {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (l *toolLoader) schema(at jsontext.Pointer, name string) *schema.Schema {
 		l.fail(at, reason(err), "a schema lies in the tool's own folder")
 		return nil
 	}
-	compiled, err := schema.Compile(path.Clean(name), raw, l.read)
+	compiled, err := jsonschema.Compile(path.Clean(name), raw, l.read)
 	if err != nil {
 		l.fail(at, reason(err), schemaHint(err))
 		return nil
@@ -281,7 +281,7 @@ func (l *toolLoader) schema(at jsontext.Pointer, name string) *schema.Schema {
 
 // schemaHint says what mends a schema that does not compile.
 func schemaHint(err error) string {
-	refused, invalid := new(jsonschema.LoadURLError), new(jsonschema.SchemaValidationError)
+	refused, invalid := new(santhosh.LoadURLError), new(santhosh.SchemaValidationError)
 	switch {
 	case errors.As(err, &refused) && errors.Is(refused.Err, fs.ErrNotExist):
 		return "put the file there, or correct the $ref"
@@ -298,7 +298,7 @@ func schemaHint(err error) string {
 // read returns a schema file of the folder and notes it for the digest.
 func (l *toolLoader) read(name string) ([]byte, error) {
 	name = path.Clean(name)
-	raw, err := readFile(l.files, name, schema.MaxBytes)
+	raw, err := readFile(l.files, name, jsonschema.MaxBytes)
 	if err == nil {
 		l.sums[name] = fmt.Sprintf("%x", sha256.Sum256(raw))
 	}
@@ -306,7 +306,7 @@ func (l *toolLoader) read(name string) ([]byte, error) {
 }
 
 // conforms reports where an example breaks its schema, unless not all of it could be read.
-func (l *toolLoader) conforms(at jsontext.Pointer, schema *schema.Schema, value jsontext.Value) {
+func (l *toolLoader) conforms(at jsontext.Pointer, schema *jsonschema.Schema, value jsontext.Value) {
 	if schema == nil || value == nil || slices.ContainsFunc(slices.Collect(maps.Keys(l.bad)), at.Contains) {
 		return
 	}

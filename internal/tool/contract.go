@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 //go:embed manifest.json
@@ -46,7 +46,7 @@ type File struct {
 // descriptions what people are told of a value that breaks it.
 type contract struct {
 	transport Transport
-	schema    *schema.Schema
+	schema    *jsonschema.Schema
 	document  map[string]any
 	defaults  []byte // a manifest of nothing but defaults
 }
@@ -91,7 +91,7 @@ func newContract(t Transport, names []any) (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.schema, err = schema.Compile("tool.yaml", raw, nil); err != nil {
+	if c.schema, err = jsonschema.Compile("tool.yaml", raw, nil); err != nil {
 		return nil, err
 	}
 	c.defaults, err = json.Marshal(defaultsOf(c.document))
@@ -162,7 +162,7 @@ func kindOf(value any) string {
 }
 
 // explain says in the words of whoever writes manifests what is wrong with a value, and what mends it.
-func (c *contract) explain(v schema.Violation, value any) (message, hint string) {
+func (c *contract) explain(v jsonschema.Violation, value any) (message, hint string) {
 	at := jsontext.Pointer(v.Pointer)
 	rule, about, last := c.rule(at), c.rule(at.Parent()), at.LastToken()
 	switch v.Rule {

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Inventory says which builds of which tools are loaded, as many as an answer has room for.
-func (r *Registry) Inventory(instance string) question.Inventory {
-	i := question.Inventory{Instance: instance, Tools: map[string]string{}}
+func (r *Registry) Inventory(instance string) envelope.Inventory {
+	i := envelope.Inventory{Instance: instance, Tools: map[string]string{}}
 	room := maxListed
 	for _, m := range r.List() { // by id
 		build := m.Semver + " (" + m.Digest[:min(len(m.Digest), digestShown)] + ")"
@@ -33,8 +33,8 @@ const maxListed = 256 << 10
 
 // Describe lists tools, as many as an answer has room for, and says whether there are more; with an
 // id, that one with its schemas.
-func (r *Registry) Describe(q question.Describe) (list []question.Tool, more bool) {
-	list = []question.Tool{}
+func (r *Registry) Describe(q envelope.DescribeRequest) (list []envelope.ToolInfo, more bool) {
+	list = []envelope.ToolInfo{}
 	if q.Tool != "" {
 		if m, _ := r.Get(q.Tool, ""); m != nil {
 			list = append(list, m.describe(true))
@@ -56,20 +56,20 @@ func (r *Registry) Describe(q question.Describe) (list []question.Tool, more boo
 	return list, false
 }
 
-func (m *Manifest) describe(schemas bool) question.Tool {
-	info := question.Tool{
+func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
+	info := envelope.ToolInfo{
 		ToolID: m.ToolID, Name: m.Name, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description,
 		Owner:  m.Owner,
 		Status: string(m.Status), Determinism: string(m.Class), Transport: m.Transport, Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
-		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]question.Function{},
+		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]envelope.FunctionInfo{},
 	}
 	if schemas {
 		info.Listed = m.Listed
 	}
 	for name, fn := range m.Functions {
-		f := question.Function{Description: fn.Description}
+		f := envelope.FunctionInfo{Description: fn.Description}
 		if schemas {
 			f.Request, f.Response = fn.Request.Whole(), fn.Response.Whole()
 		}
@@ -77,7 +77,7 @@ func (m *Manifest) describe(schemas bool) question.Tool {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Errors)) {
 		spec := m.Errors[name]
-		info.Errors = append(info.Errors, question.ToolError{
+		info.Errors = append(info.Errors, envelope.DeclaredError{
 			Code: envelope.ToolErrorCode(spec.Class, spec.Name), ToolCode: spec.Name, HTTPStatus: spec.HTTPStatus,
 			Message: spec.Message, Fix: spec.Fix,
 		})

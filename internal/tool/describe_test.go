@@ -6,13 +6,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // Callers are told everything that limits a tool, by the names of its manifest.
 func TestDescribeLimits(t *testing.T) {
 	info := (&Manifest{
-		Limits: question.Limits{
+		Limits: envelope.ToolLimits{
 			TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, MemoryMB: 256, Concurrency: 3, OutputBytes: 1 << 20, StderrBytes: 4096,
 		},
 		Capability: Capabilities{Lookup: true}, Retention: time.Hour,

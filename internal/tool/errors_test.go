@@ -12,9 +12,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // TestClassify shows the code and the effect of every error, by the tool's effect class.
@@ -219,7 +218,7 @@ func TestCheckedResultsCanBeRead(t *testing.T) {
 }
 
 func TestFunctions(t *testing.T) {
-	if got := (question.Limits{}).Longest(); got != 10*time.Minute {
+	if got := (envelope.ToolLimits{}).Longest(); got != 10*time.Minute {
 		t.Errorf("no limit is %v", got)
 	}
 }

@@ -25,6 +25,8 @@ const DefaultPool = "default"
 const (
 	manifestFile = "tool.yaml"
 	sharedFolder = "internal" // code that tools share, as Go knows it; never a tool
+	// serversFile marks a folder that has no manifest as a folder of tools by itself.
+	serversFile = "servers.json"
 
 	// MaxManifest is the largest tool.yaml, in bytes.
 	MaxManifest = 1 << 20
@@ -34,7 +36,8 @@ const (
 )
 
 // Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
-// the programs of tools share; only folders are tools. It reports everything that is wrong with all of them at
+// the programs of tools share; only folders are tools. A folder that has a servers.json and no manifest is a folder of
+// tools by itself, and is not read. Load reports everything that is wrong with all of them at
 // once, as Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of
 // one of the transports, whether or not an adapter for it is at work here.
 func Load(dir string, transports ...Transport) (*Registry, error) {
@@ -97,7 +100,9 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 			return nil, fmt.Errorf("tool folder %s: %w", entry.Name(), err)
 		}
 		problems = append(problems, found...)
-		manifests = append(manifests, m)
+		if m != nil {
+			manifests = append(manifests, m)
+		}
 	}
 	problems = append(problems, doubleNames(manifests)...)
 	if len(problems) > 0 {
@@ -107,6 +112,11 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 		return nil, problems
 	}
 	return NewRegistry(manifests...), nil
+}
+
+func has(files fs.FS, name string) bool {
+	_, err := fs.Lstat(files, name)
+	return err == nil
 }
 
 // doubleNames reports manifests that give two tools the same name.
@@ -138,7 +148,11 @@ type toolLoader struct {
 	sums     map[string]string // SHA-256 of the files the manifest names, for the digest
 }
 
+// loadTool loads a folder. It returns neither a manifest nor problems for one that is a folder of tools by itself.
 func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest, Problems) {
+	if has(files, serversFile) && !has(files, manifestFile) {
+		return nil, nil
+	}
 	l := &toolLoader{
 		source: &source{
 			file: path.Join(folder, manifestFile), values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},

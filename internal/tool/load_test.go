@@ -21,7 +21,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -127,7 +126,7 @@ func TestLoadMinimal(t *testing.T) {
 		ToolID: "web.fetch", Semver: "1.0.0", Owner: "@team-web", Title: "web.fetch", Description: "Fetches a page.",
 		Status: tool.StatusActive, Class: call.Pure, Effect: "pure", Pool: "default", Transport: native.Transport,
 		Endpoint: native.Endpoint{Native: "web.fetch"}, Retention: 24 * time.Hour,
-		Limits: question.Limits{
+		Limits: envelope.ToolLimits{
 			TimeoutDefaultMS: 15_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 8 << 20, StderrBytes: 64 << 10,
 		},
@@ -158,7 +157,7 @@ func TestLoadFull(t *testing.T) {
 			FS: []string{"/data"}, NetAllowlist: []string{"https://api.example.com", "https://*.example.org:8443"},
 			Env: []string{"HTTP_PROXY"}, Streaming: true, DryRun: true, Lookup: true,
 		},
-		Limits: question.Limits{
+		Limits: envelope.ToolLimits{
 			TimeoutDefaultMS: 1000, TimeoutMaxMS: 2000, MemoryMB: 64, Concurrency: 3, OutputBytes: 4096, StderrBytes: 1024,
 		},
 		Retention: time.Hour, AcceptRerun: true,
@@ -733,5 +732,21 @@ func TestSchemaOfManifests(t *testing.T) {
 		if m := mustLoad(t, folder("web.fetch", manifest, nil)); m.Class == "" {
 			t.Errorf("%s is of no class", effect)
 		}
+	}
+}
+
+// A folder with servers of its own and no manifest holds tools that are loaded by themselves. With a manifest it is a
+// tool.
+func TestFolderOfToolsInAFolderOfTools(t *testing.T) {
+	files := folder("web.fetch", minimal, nil)
+	files["mcp/servers.json"] = &fstest.MapFile{Data: []byte(`{}`)}
+	files["mcp/shop_2esell/tool.yaml"] = &fstest.MapFile{Data: []byte("not read")}
+	r, err := tool.LoadFS(files, transports()...)
+	if err != nil || len(r.List()) != 1 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	files["mcp/tool.yaml"] = &fstest.MapFile{Data: []byte("is read")}
+	if _, err := tool.LoadFS(files, transports()...); err == nil || !strings.Contains(err.Error(), "mcp/tool.yaml") {
+		t.Errorf("the manifest was not read: %v", err)
 	}
 }

@@ -7,8 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Status says whether a tool may be called. Tools of every status are loaded and listed.
@@ -26,7 +25,7 @@ const (
 // concurrent use.
 type Manifest struct {
 	ToolID      string     `json:"tool_id"`
-	Name        string     `json:"name"` // in MCP, see question.Names; "" for the one that the id gives
+	Name        string     `json:"name"` // in MCP, see envelope.FunctionNames; "" for the one that the id gives
 	Semver      string     `json:"semver"`
 	Digest      string     `json:"-"` // "sha256:…" over the manifest, its schemas and its program
 	Owner       string     `json:"owner"`
@@ -36,7 +35,7 @@ type Manifest struct {
 	Status      Status     `json:"status"`
 	Class       call.Class `json:"-"` // of its effect: what may be done with its calls after a crash
 	// Listed is the tool as the MCP server lists it from which it was imported; nil for any other tool.
-	Listed     *question.Listed     `json:"-"`
+	Listed     *envelope.Listed     `json:"-"`
 	Effect     string               `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
 	Pool       string               `json:"pool"`        // executor pool, "default" unless named
 	Transport  string               `json:"transport"`
@@ -44,7 +43,7 @@ type Manifest struct {
 	Functions  map[string]*Function `json:"-"`
 	Capability Capabilities         `json:"capabilities"`
 	Security   Security             `json:"security"`
-	Limits     question.Limits      `json:"limits"`
+	Limits     envelope.ToolLimits  `json:"limits"`
 	Retention  time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
 	Errors     map[string]ErrorSpec `json:"-"`
 	ErrorNames []string             `json:"-"` // as they were declared, one after the other
@@ -70,8 +69,8 @@ func (m *Manifest) Function(fn string) (*Function, bool) {
 type Function struct {
 	Name        string
 	Description string
-	Request     *schema.Schema
-	Response    *schema.Schema
+	Request     *jsonschema.Schema
+	Response    *jsonschema.Schema
 	Examples    []Example
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/seed-018f16cc/toolbus/internal/nearest"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // Problem is one thing that is wrong with a manifest, where it stands, and what would mend it.
@@ -45,7 +45,7 @@ func (ps Problems) Error() string {
 
 // didYouMean hints at the candidate nearest to word, or lists all when none is near.
 func didYouMean(word string, candidates []string) string {
-	if best, ok := nearest.Of(word, candidates); ok {
+	if best, ok := envelope.Nearest(word, candidates); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "allowed: " + strings.Join(candidates, ", ")

@@ -11,12 +11,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -40,7 +39,7 @@ type asked struct {
 type refusals map[[2]string]bool
 
 // put asks, and checks what a dispatcher says to it.
-func (d *deployment) put(table []asked) {
+func (d *devDeployment) put(table []asked) {
 	d.Helper()
 	want := refusals{}
 	for _, a := range table {
@@ -62,7 +61,7 @@ func (a asked) actor() string {
 }
 
 // say sends a message, and returns with which code it is refused; "" is that it was answered.
-func (d *deployment) say(a asked) envelope.Code {
+func (d *devDeployment) say(a asked) envelope.Code {
 	d.Helper()
 	p, tenant, actor := d.crowd[a.as], d.crowd[a.as].Tenant, a.actor()
 	word := strings.ToLower(auth.NewID()) + "." + "w"
@@ -82,7 +81,7 @@ func (d *deployment) say(a asked) envelope.Code {
 	if a.op == "" {
 		subject, body = d.request(a, tenant, actor)
 	} else {
-		body, err = bus.Stamp(form.Question, a.q)
+		body, err = format.Marshal(format.Question, a.q)
 		d.ok(err)
 	}
 	answers := make(chan *nats.Msg, 10)
@@ -94,7 +93,7 @@ func (d *deployment) say(a asked) envelope.Code {
 	for {
 		select {
 		case msg := <-answers:
-			if msg.Header.Get(subjects.HeaderKind) != question.KindAccepted {
+			if msg.Header.Get(subjects.HeaderKind) != envelope.KindAccepted {
 				return d.refusal(msg)
 			}
 		case <-time.After(20 * time.Second):
@@ -104,7 +103,7 @@ func (d *deployment) say(a asked) envelope.Code {
 }
 
 // request is that of the library, in somebody's name, with what is changed.
-func (d *deployment) request(a asked, tenant, actor string) (subject string, body []byte) {
+func (d *devDeployment) request(a asked, tenant, actor string) (subject string, body []byte) {
 	d.Helper()
 	tool := a.tool
 	if tool == "" {
@@ -137,7 +136,7 @@ func (e *ears) on(subject string) string {
 }
 
 // refusal reads what a dispatcher says; "" is no refusal.
-func (d *deployment) refusal(msg *nats.Msg) envelope.Code {
+func (d *devDeployment) refusal(msg *nats.Msg) envelope.Code {
 	d.Helper()
 	var said struct {
 		Refusal struct {
@@ -155,9 +154,9 @@ func (d *deployment) refusal(msg *nats.Msg) envelope.Code {
 }
 
 // recorded waits until refusals are on record.
-func (d *deployment) recorded(missing refusals) {
+func (d *devDeployment) recorded(missing refusals) {
 	d.Helper()
-	in, err := bus.NewInbox(d.admin, "admin", "admin")
+	in, err := rpc.NewInbox(d.admin, "admin", "admin")
 	d.ok(err)
 	defer func() { d.ok(in.Close()) }()
 	deadline, stop := context.WithTimeout(d.Context(), 20*time.Second)

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // holder is a token, and what it says.
@@ -21,7 +20,7 @@ type holder struct {
 }
 
 // bindings are tokens of carol that do not cover her call of run r0, which needs the scope pay.
-func (d *deployment) bindings() map[string]holder {
+func (d *devDeployment) bindings() map[string]holder {
 	d.Helper()
 	all := map[string]holder{}
 	for name, p := range map[string]auth.Principal{
@@ -68,7 +67,7 @@ func TestBoundTokensReachNoOtherCalls(t *testing.T) {
 }
 
 // reach tries what a token must not reach: a call that it does not cover, by its reference, call id and key.
-func (d *deployment) reach(name string, h holder, ref, call, key string) {
+func (d *devDeployment) reach(name string, h holder, ref, call, key string) {
 	d.Helper()
 	wide := answersOf("acme", carol)
 	own := wide + h.Family + "."
@@ -106,7 +105,7 @@ func (h holder) request(tool, id, key string) string {
 }
 
 // misdirect asks for an answer where another token of the actor hears it.
-func (d *deployment) misdirect(name string, h holder, hears *raw) {
+func (d *devDeployment) misdirect(name string, h holder, hears *raw) {
 	d.Helper()
 	to := answersOf("acme", carol) + strings.ToLower(auth.NewID())
 	r := d.as(h.token)
@@ -145,7 +144,7 @@ func TestBoundClients(t *testing.T) {
 		if own.Ref == "" {
 			continue // the outcome came before the acceptance
 		}
-		if a, err := c.Result(t.Context(), question.Call{Ref: own.Ref}); err != nil || a.Response == nil {
+		if a, err := c.Result(t.Context(), envelope.CallRef{Ref: own.Ref}); err != nil || a.Response == nil {
 			t.Errorf("%s: its own result: %v, %v", name, a, err)
 		}
 	}

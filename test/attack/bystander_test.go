@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -42,7 +41,7 @@ func TestBystanders(t *testing.T) {
 }
 
 // pace returns how long calls of a bystander take.
-func (d *deployment) pace() []time.Duration {
+func (d *devDeployment) pace() []time.Duration {
 	d.Helper()
 	took := make([]time.Duration, 80)
 	for i := range took {
@@ -57,8 +56,8 @@ func (d *deployment) pace() []time.Duration {
 }
 
 // pester attacks until it is over, by 2,000 messages a second.
-func (d *deployment) pester(p *party, over <-chan struct{}) {
-	guess, err := bus.Stamp(form.Question, question.Call{Ref: d.victim.Ref, CallID: "guess"})
+func (d *devDeployment) pester(p *party, over <-chan struct{}) {
+	guess, err := format.Marshal(format.Question, envelope.CallRef{Ref: d.victim.Ref, CallID: "guess"})
 	d.ok(err)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -23,7 +22,7 @@ type target struct {
 // capture makes calls of every kind, and returns the messages that were sent during them. They are rewritten so that
 // they name the victim's call, without the values that are secret, see [deployment.guessed]. It checks that each
 // receiver acted on them.
-func (d *deployment) capture() []target {
+func (d *devDeployment) capture() []target {
 	d.Helper()
 	sniffer := d.sniffer()
 	streamed := d.captureStream()
@@ -43,17 +42,17 @@ func (d *deployment) capture() []target {
 }
 
 // captureStream makes a call that streams. It is asked about, and another caller joins it and leaves it.
-func (d *deployment) captureStream() *held {
+func (d *devDeployment) captureStream() *held {
 	d.Helper()
 	twin := d.begin("twin", "a key of a call that streams")
-	why, err := twin.client.Why(d.Context(), question.Call{Ref: twin.Ref})
+	why, err := twin.client.Why(d.Context(), envelope.CallRef{Ref: twin.Ref})
 	if d.ok(err); !strings.Contains(why, d.real) {
 		d.Errorf("no executor said that it runs the call: %s", why)
 	}
 	join := d.begin("twin", "a key of a call that streams")
-	left, err := join.client.Cancel(d.Context(), question.Call{Ref: join.Ref, CallID: join.CallID})
-	if d.ok(err); left.Told != "detached" {
-		d.Errorf("a joiner left, and was told %q", left.Told)
+	left, err := join.client.Cancel(d.Context(), envelope.CallRef{Ref: join.Ref, CallID: join.CallID})
+	if d.ok(err); left.Phase != "detached" {
+		d.Errorf("a joiner left, and was told %q", left.Phase)
 	}
 	close(d.gate("twin"))
 	for _, h := range []*held{twin, join} {
@@ -66,12 +65,12 @@ func (d *deployment) captureStream() *held {
 }
 
 // captureCancel makes a call and cancels it: the executor ends the run.
-func (d *deployment) captureCancel() *held {
+func (d *devDeployment) captureCancel() *held {
 	d.Helper()
 	twin := d.begin("cancelled", "a key of a call that is cancelled")
-	told, err := twin.client.Cancel(d.Context(), question.Call{Ref: twin.Ref, CallID: twin.CallID})
-	if d.ok(err); told.Told != "running" {
-		d.Errorf("a call was cancelled while it ran, and its caller told %q", told.Told)
+	told, err := twin.client.Cancel(d.Context(), envelope.CallRef{Ref: twin.Ref, CallID: twin.CallID})
+	if d.ok(err); told.Phase != "running" {
+		d.Errorf("a call was cancelled while it ran, and its caller told %q", told.Phase)
 	}
 	d.ok(<-twin.done)
 	select {
@@ -83,7 +82,7 @@ func (d *deployment) captureCancel() *held {
 }
 
 // captureParts makes a call with a large input and a large output.
-func (d *deployment) captureParts() {
+func (d *devDeployment) captureParts() {
 	d.Helper()
 	in := `"` + strings.Repeat(rand.Text(), 2*envelope.MaxInline/26) + `"`
 	r, err := d.victim.client.Call(d.Context(), toolbus.Call{Tool: "echo", Input: []byte(in)})
@@ -93,7 +92,7 @@ func (d *deployment) captureParts() {
 }
 
 // captureReplays sends what was captured of the victim's requests and questions once more, as the victim: it is taken.
-func (d *deployment) captureReplays(sniffer *rawConn) {
+func (d *devDeployment) captureReplays(sniffer *rawConn) {
 	d.Helper()
 	victim, answers := d.raw(alice), subjects.Answers("acme", alice)
 	d.ok(victim.subscribe(answers + "replay.*"))
@@ -109,7 +108,7 @@ func (d *deployment) captureReplays(sniffer *rawConn) {
 		d.ok(victim.publish(subject, answers+"replay."+word, header, string(sent.body)))
 		told, err := victim.await(func(m rawMsg) bool { return m.subject == answers+"replay."+word })
 		d.ok(err)
-		if kind := told.values("Tb-Kind"); slices.Contains(kind, question.KindRefusal) {
+		if kind := told.values("Tb-Kind"); slices.Contains(kind, envelope.KindRefusal) {
 			d.Errorf("on %s the victim is answered %q, %s", subject, kind, told.body)
 		}
 	}
@@ -119,7 +118,7 @@ func (d *deployment) captureReplays(sniffer *rawConn) {
 const maxCaptured = 12
 
 // targets rewrites and sorts what was captured.
-func (d *deployment) targets(captured []rawMsg, twin *strings.Replacer) (all []target) {
+func (d *devDeployment) targets(captured []rawMsg, twin *strings.Replacer) (all []target) {
 	for _, m := range captured {
 		m.body = []byte(strings.ReplaceAll(twin.Replace(string(m.body)), `"last"`, `"lies"`))
 		for _, subject := range d.guessed(twin.Replace(m.subject)) {
@@ -143,7 +142,7 @@ const maxCapturedBody = 16 << 10
 // guessed returns the subjects that an attacker has to name for a message that was sent on a subject. A guess replaces
 // a word that only the rightful sender knows. The server brings an answer to another account under a name of its own
 // (_R_): the attacker names an inbox there.
-func (d *deployment) guessed(subject string) []string {
+func (d *devDeployment) guessed(subject string) []string {
 	at := strings.Split(subject, ".")
 	replace := func(last int) []string {
 		return []string{strings.Join(append(at[:len(at)-last:len(at)-last], slices.Repeat([]string{"guess"}, last)...), ".")}
@@ -169,7 +168,7 @@ func (d *deployment) guessed(subject string) []string {
 }
 
 // chunkSubjects are where the victim's run emits, and where a later run of its call would, which voids those chunks.
-func (d *deployment) chunkSubjects() []string {
+func (d *devDeployment) chunkSubjects() []string {
 	d.Helper()
 	chunks, err := d.js.Stream(d.Context(), subjects.ChunksStream)
 	d.ok(err)
@@ -182,7 +181,7 @@ func (d *deployment) chunkSubjects() []string {
 
 // takesForged checks that forged messages would have an effect if they were believed. A client delivers a frame with
 // the headers of the rightful sender, and ends a call with an outcome that comes over the connection of a dispatcher.
-func (d *deployment) takesForged(targets []target) {
+func (d *devDeployment) takesForged(targets []target) {
 	d.Helper()
 	sniffer := d.sniffer()
 	control := d.begin("control", "a key of a call that is attacked with success")

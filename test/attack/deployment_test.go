@@ -20,10 +20,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,15 +55,15 @@ func parties() map[string]auth.Principal {
 	}
 }
 
-// deployment is a server with the configuration that deployments have, a dispatcher and two executors, as processes
+// devDeployment is a server with the configuration that deployments have, a dispatcher and two executors, as processes
 // are, and the call of a victim that is running all the time.
-type deployment struct {
+type devDeployment struct {
 	*testing.T
 	dir    string // of keys and configurations
 	url    string // of all servers
 	tls    *tls.Config
 	older  bool // the dispatcher serves older builds, too
-	keys   *accounts.Keys
+	keys   *deployment.Keys
 	signer *auth.Signer
 	store  *tokenstore.Store
 	admin  *nats.Conn // may see all that happens
@@ -85,7 +85,7 @@ type deployment struct {
 }
 
 // gate returns what is closed to let the held call with that input end.
-func (d *deployment) gate(in string) chan struct{} {
+func (d *devDeployment) gate(in string) chan struct{} {
 	if in == secret {
 		return d.release
 	}
@@ -110,14 +110,14 @@ type held struct {
 // Accepted is what the victim knows of its call.
 type Accepted = toolbus.Accepted
 
-func deploy(t *testing.T) *deployment {
+func deploy(t *testing.T) *devDeployment {
 	t.Helper()
 	return deployWith(t, toolbus.DispatcherOptions{})
 }
 
-func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
+func deployWith(t *testing.T, o toolbus.DispatcherOptions) *devDeployment {
 	t.Helper()
-	d := &deployment{
+	d := &devDeployment{
 		T: t, dir: t.TempDir() + "/target", crowd: map[string]*party{}, release: make(chan struct{}),
 		died: make(chan struct{}, 1),
 	}
@@ -140,7 +140,7 @@ func deployWith(t *testing.T, o toolbus.DispatcherOptions) *deployment {
 	return d
 }
 
-func (d *deployment) ok(err error) {
+func (d *devDeployment) ok(err error) {
 	d.Helper()
 	if err != nil {
 		d.Fatal(err)
@@ -148,7 +148,7 @@ func (d *deployment) ok(err error) {
 }
 
 // tools are those of the deployment: vault of the pool other, and the rest of the pool default.
-func (d *deployment) tools() *toolbus.Tools {
+func (d *devDeployment) tools() *toolbus.Tools {
 	tools := toolbus.NewTools()
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "echo", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return in, nil }))
@@ -183,7 +183,8 @@ func (d *deployment) tools() *toolbus.Tools {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // part runs a part of the bus until the test ends.
-func (d *deployment) part(conn *toolbus.Conn, err error, run func(context.Context, func(string)) error) (name string) {
+func (d *devDeployment) part(conn *toolbus.Conn, err error, run func(context.Context,
+	func(string)) error) (name string) {
 	d.Helper()
 	d.ok(err)
 	ready, ended := make(chan string, 1), make(chan error, 1)
@@ -202,7 +203,7 @@ func (d *deployment) part(conn *toolbus.Conn, err error, run func(context.Contex
 	return name
 }
 
-func (d *deployment) dispatcher(at string, o toolbus.DispatcherOptions) {
+func (d *devDeployment) dispatcher(at string, o toolbus.DispatcherOptions) {
 	d.Helper()
 	conn, err := toolbus.Connect(d.Context(), at, toolbus.Options{
 		Keys: filepath.Join(d.dir, "keys"), Logger: quiet(), NATS: d.options(),
@@ -215,11 +216,11 @@ func (d *deployment) dispatcher(at string, o toolbus.DispatcherOptions) {
 	})
 }
 
-func (d *deployment) executor(p auth.Principal) (instance string) {
+func (d *devDeployment) executor(p auth.Principal) (instance string) {
 	p.Role = auth.Executor
 	token, p := d.token(p)
-	o := toolbus.Options{Instance: accounts.NewInstance(p), NATS: d.options(nats.Token(token)), Logger: quiet()}
-	o.Name = accounts.ConnectionName(o.Instance)
+	o := toolbus.Options{Instance: auth.NewInstance(p), NATS: d.options(nats.Token(token)), Logger: quiet()}
+	o.Name = auth.ConnectionName(o.Instance)
 	conn, err := toolbus.Connect(d.Context(), d.url, o)
 	return d.part(conn, err, func(ctx context.Context, ready func(string)) error {
 		e, err := conn.Executor(d.tools(), toolbus.ExecutorOptions{Pool: p.Pool, Drain: time.Millisecond, Ready: ready})
@@ -229,7 +230,7 @@ func (d *deployment) executor(p auth.Principal) (instance string) {
 }
 
 // administer connects with the key that is in the server's file.
-func (d *deployment) administer(public accounts.Public) {
+func (d *devDeployment) administer(public deployment.Public) {
 	var err error
 	d.admin, err = nats.Connect(d.url, d.options(nats.Nkey(public.Dispatcher, d.keys.Dispatcher.Sign))...)
 	d.ok(err)
@@ -246,7 +247,7 @@ func (d *deployment) administer(public accounts.Public) {
 }
 
 // token mints a token for a principal, which is completed.
-func (d *deployment) token(p auth.Principal) (string, auth.Principal) {
+func (d *devDeployment) token(p auth.Principal) (string, auth.Principal) {
 	d.Helper()
 	p.ID = auth.NewID()
 	if p.Family == "" {
@@ -272,7 +273,7 @@ type party struct {
 }
 
 // dial connects with a token, under the name that its holder would have.
-func (d *deployment) dial(token, name string, more ...nats.Option) (*nats.Conn, error) {
+func (d *devDeployment) dial(token, name string, more ...nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Token(token), nats.Name(name), nats.NoReconnect(), nats.Timeout(10 * time.Second),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
@@ -280,15 +281,15 @@ func (d *deployment) dial(token, name string, more ...nats.Option) (*nats.Conn, 
 	return nats.Connect(d.url, d.options(options...)...)
 }
 
-func (d *deployment) join(actor string) *party {
+func (d *devDeployment) join(actor string) *party {
 	d.Helper()
 	p := &party{Principal: parties()[actor]}
 	p.Actor = actor
 	p.token, p.Principal = d.token(p.Principal)
 	inbox, name := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox(), actor
 	if p.Role == auth.Executor {
-		p.instance = accounts.NewInstance(p.Principal)
-		inbox, name = subjects.InboxOf(p.instance), accounts.ConnectionName(p.instance)
+		p.instance = auth.NewInstance(p.Principal)
+		inbox, name = subjects.InboxOf(p.instance), auth.ConnectionName(p.instance)
 	}
 	var err error
 	p.nc, err = d.dial(p.token, name, nats.CustomInboxPrefix(inbox))
@@ -307,7 +308,7 @@ func (d *deployment) join(actor string) *party {
 }
 
 // client is what the library makes of the connection of a party.
-func (d *deployment) client(p *party) *toolbus.Client {
+func (d *devDeployment) client(p *party) *toolbus.Client {
 	d.Helper()
 	js, err := jetstream.New(p.nc)
 	d.ok(err)
@@ -323,7 +324,7 @@ func (d *deployment) client(p *party) *toolbus.Client {
 const heldKey = "a key that is easy to guess"
 
 // hold starts the victim's call, which runs until it is released.
-func (d *deployment) hold() {
+func (d *devDeployment) hold() {
 	d.victim = d.begin(secret, heldKey)
 	stream, err := d.js.Stream(d.Context(), subjects.ChunksStream)
 	d.ok(err)
@@ -335,7 +336,7 @@ func (d *deployment) hold() {
 }
 
 // begin starts a call of the victim's with an input, and returns when its first chunk is here.
-func (d *deployment) begin(in, key string) *held {
+func (d *devDeployment) begin(in, key string) *held {
 	d.Helper()
 	v := &held{done: make(chan error, 1), comes: make(chan struct{}, 10)}
 	if d.victim == nil {
@@ -365,7 +366,7 @@ func (d *deployment) begin(in, key string) *held {
 }
 
 // finish lets the victim's call end: it has run once, and ends as it would have. Then somebody else's call works.
-func (d *deployment) finish() {
+func (d *devDeployment) finish() {
 	d.Helper()
 	d.bystander()
 	close(d.release)
@@ -391,7 +392,7 @@ func (d *deployment) finish() {
 }
 
 // bystander makes a call that has to do with nobody.
-func (d *deployment) bystander() {
+func (d *devDeployment) bystander() {
 	d.Helper()
 	in := fmt.Sprintf(`"%d"`, time.Now().UnixNano())
 	for _, tool := range []string{"echo", "vault"} {
@@ -403,7 +404,7 @@ func (d *deployment) bystander() {
 }
 
 // keyOf is the public half of the key that tokens are signed with.
-func (d *deployment) keyOf() ed25519.PublicKey {
+func (d *devDeployment) keyOf() ed25519.PublicKey {
 	d.Helper()
 	key, err := d.keys.Signing()
 	d.ok(err)

@@ -10,13 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -44,7 +42,8 @@ func TestForgedEvents(t *testing.T) {
 			e := v.Event
 			e.Kind, e.Nonce = call.Claimed, p.instance+".1"
 			e.State.Attempts[0].Admitted = 1
-			e.State.Attempts[0].Claim = &call.Claim{By: kv.Instance(p.Pool, p.instance), Nonce: e.Nonce, Fence: 1, Count: 1}
+			e.State.Attempts[0].Claim = &call.Claim{By: subjects.Instance(p.Pool, p.instance), Nonce: e.Nonce,
+				Fence: 1, Count: 1}
 			d.ok(p.nc.PublishMsg(&nats.Msg{Subject: key.Claim(1, p.instance), Data: []byte(`{"request":{}}`),
 				Header: nats.Header{subjects.HeaderEvent: {strings.ReplaceAll(kv.EncodeEvent(e), "WORD", reply)}}}))
 		}
@@ -89,7 +88,7 @@ type deskRow struct {
 }
 
 // asked asks dispatchers as an executor does, and returns the answer.
-func (d *deployment) asked(p *party, op string, body []byte) *nats.Msg {
+func (d *devDeployment) asked(p *party, op string, body []byte) *nats.Msg {
 	d.Helper()
 	word := auth.NewID()
 	answers, err := p.nc.SubscribeSync(subjects.DeskAnswers(p.Pool, p.instance) + word)
@@ -129,11 +128,11 @@ func TestDesk(t *testing.T) {
 	now := d.look()
 	for _, r := range table {
 		p := d.crowd[r.as]
-		body, err := bus.Stamp(form.Desk, jsontext.Value("{"+r.body+"}"))
+		body, err := format.Marshal(format.Desk, jsontext.Value("{"+r.body+"}"))
 		d.ok(err)
 		msg := d.asked(p, r.op, body)
 		told := len(msg.Data) > 0 || msg.Header.Get(subjects.HeaderEvent) != ""
-		refused := msg.Header.Get(subjects.HeaderKind) == question.KindRefusal
+		refused := msg.Header.Get(subjects.HeaderKind) == envelope.KindRefusal
 		if r.refused == "" && told && !refused || r.refused != "" && (!refused || d.refusal(msg) != r.refused) {
 			t.Errorf("%s, as %s: %v: %s", r.name, r.as, msg.Header, msg.Data)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -46,7 +46,7 @@ func (s *siege) connect(context.Context) string {
 	opening.Wait()
 	if *builds == "" {
 		s.eventually("few connections of one token last", func() bool {
-			return entries(&open) <= tokenstore.FamilyConnections
+			return entries(&open) <= callout.FamilyConnections
 		})
 	}
 	last := entries(&open)

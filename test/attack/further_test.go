@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // An executor writes claims of attempts that no dispatcher has opened into the log of an idempotent call of its pool,
@@ -19,7 +19,7 @@ func TestClaimsOfFurtherAttempts(t *testing.T) {
 	const mayOpen = 20
 	d := deployWith(t, toolbus.DispatcherOptions{OpenPerActor: mayOpen})
 	in := d.crowd[insider].instance
-	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
+	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: auth.ConnectionName(in)})
 	p := d.paysBy("weigh", "further", 2*time.Second)
 	_, text, seq := p.event()
 	_, facts, _ := strings.Cut(text, ";f|")
@@ -44,7 +44,7 @@ func TestClaimsOfFurtherAttempts(t *testing.T) {
 
 // followed returns when the dispatcher has observed all that is in the log: a call that joined another is told the
 // outcome by its follower.
-func (d *deployment) followed() {
+func (d *devDeployment) followed() {
 	d.Helper()
 	p := d.paysBy("weigh", "followed", 50*time.Second)
 	joined, ended := make(chan struct{}, 1), make(chan *toolbus.Response, 1)

@@ -18,11 +18,11 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
+	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 )
 
 // gateway runs `toolbus gateway mcp` with the door's token, and returns its address.
-func (d *deployment) gateway(flags ...string) (address string) {
+func (d *devDeployment) gateway(flags ...string) (address string) {
 	d.Helper()
 	var conn *toolbus.Conn
 	connect := func(ctx context.Context, _ auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
@@ -39,7 +39,7 @@ func (d *deployment) gateway(flags ...string) (address string) {
 	}
 	ready := filepath.Join(d.TempDir(), "ready")
 	r, w := io.Pipe()
-	cmd := mcpcli.Gateway(cli.Env{Stdout: w, Stderr: io.Discard}, connect)
+	cmd := mcpcmd.Gateway(cli.Env{Stdout: w, Stderr: io.Discard}, connect)
 	cmd.SetArgs(append([]string{"mcp", "--listen", "127.0.0.1:0", "--ready-file", ready}, flags...))
 	ctx, stop := context.WithCancel(context.WithoutCancel(d.Context()))
 	ended := make(chan error, 1)
@@ -63,7 +63,7 @@ func (d *deployment) gateway(flags ...string) (address string) {
 }
 
 // connect opens a TCP connection from an address of this machine.
-func (d *deployment) connect(from, to string) net.Conn {
+func (d *devDeployment) connect(from, to string) net.Conn {
 	d.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := dialer.DialContext(d.Context(), "tcp", to)
@@ -75,7 +75,7 @@ func (d *deployment) connect(from, to string) net.Conn {
 
 // answer sends a request over a connection and returns the head and the body of the answer; both are empty if the
 // other side has closed it.
-func (d *deployment) answer(c net.Conn, request string) (head, body string) {
+func (d *devDeployment) answer(c net.Conn, request string) (head, body string) {
 	d.Helper()
 	_, _ = io.WriteString(c, request) // the other side may have closed it
 	text, _ := io.ReadAll(c)

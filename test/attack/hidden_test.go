@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/deploytest"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
@@ -67,9 +67,9 @@ func TestToolReadsItsExecutor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deploytest.Output(t, "go", "-C", "../..", "build", "-o", dir, "./cmd/executor", "./cmd/toolbus-supervisor")
+	processtest.Output(t, "go", "-C", "../..", "build", "-o", dir, "./cmd/executor", "./cmd/toolbus-supervisor")
 	srv := natstest.Start(t)
-	d := &deployment{T: t, url: srv.URL}
+	d := &devDeployment{T: t, url: srv.URL}
 	tools := toolbus.NewTools()
 	d.ok(tools.AddFolder(filepath.Join(dir, "tools")))
 	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Logger: quiet()})
@@ -79,7 +79,7 @@ func TestToolReadsItsExecutor(t *testing.T) {
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
-	deploytest.Launch(t, cmd).Await(t, "works for pool")
+	processtest.Launch(t, cmd).Await(t, "works for pool")
 	client, err := conn.Client(toolbus.ClientOptions{})
 	d.ok(err)
 	defer client.Close()

@@ -8,7 +8,7 @@ import (
 )
 
 // order is a kill of the victim's call as a dispatcher writes it, under a word for the answer.
-func (d *deployment) order(word string) (subject, body string) {
+func (d *devDeployment) order(word string) (subject, body string) {
 	_, id, _ := strings.Cut(d.victim.Ref, ".")
 	due := time.Now().Add(time.Minute).UnixMilli()
 	return "tb.ctl.kill." + id, fmt.Sprintf(`{"form":2,"id":%q,"attempt":1,"due":%d,"word":%q}`, id, due, word)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 )
 
 const (
@@ -183,7 +183,7 @@ func (h *hoarder) settle(system *rawConn, servers int, killed time.Time) (most i
 	for n := 0; since.IsZero() || time.Since(since) < steady; <-tick.C {
 		n = h.listed(system, servers)
 		most = max(most, n)
-		switch full := n == tokenstore.FamilyConnections; {
+		switch full := n == callout.FamilyConnections; {
 		case full && since.IsZero():
 			since = time.Now()
 		case !full:
@@ -206,7 +206,7 @@ func (h *hoarder) settle(system *rawConn, servers int, killed time.Time) (most i
 // server that is left is asked, since nats.go forgets a refusal when the last server that it tries is the lost one.
 func (h *hoarder) refusals(most int, held time.Time, left string) {
 	h.Helper()
-	if dispatchers := 2; most > dispatchers*2*tokenstore.FamilyConnections {
+	if dispatchers := 2; most > dispatchers*2*callout.FamilyConnections {
 		h.Errorf("%d connections at once", most)
 	}
 	if h.full.Load() == 0 {

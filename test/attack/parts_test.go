@@ -62,7 +62,7 @@ func TestReadsAreNoReflector(t *testing.T) {
 }
 
 // answersOf is the beginning of the subjects on which a party is answered.
-func (d *deployment) answersOf(as string) string {
+func (d *devDeployment) answersOf(as string) string {
 	p := d.crowd[as]
 	if p.Pool != "" {
 		return "_INBOX." + p.instance + "."
@@ -72,7 +72,7 @@ func (d *deployment) answersOf(as string) string {
 
 // readBack stores a body, and asks the server for it and for chunks in each form, with a reply subject of somebody
 // else. The server refuses each.
-func (d *deployment) readBack(as, reply, body string) {
+func (d *devDeployment) readBack(as, reply, body string) {
 	d.Helper()
 	p, c := d.crowd[as], d.raw(as)
 	own := p.shelf() + digest() + ".0.default"
@@ -177,7 +177,7 @@ func TestPayloadFlood(t *testing.T) {
 }
 
 // stored stores a part of alice's, which is sent again after a second without an answer, and returns the answer.
-func (d *deployment) stored(c *rawConn, subject, body string) string {
+func (d *devDeployment) stored(c *rawConn, subject, body string) string {
 	d.Helper()
 	inbox := "tb.ans.acme.agent_3a_2f_2falice." + digest()
 	d.ok(c.subscribe(inbox))
@@ -210,7 +210,7 @@ func (c *rawConn) change() <-chan struct{} {
 
 // flood stores parts of mallory's over a connection, as fast as the server reads them, until it is over. It closes sent
 // when it has sent so many, or its connection has ended.
-func (d *deployment) flood(c *rawConn, parts int, sent chan<- struct{}, over <-chan struct{}, done *sync.WaitGroup) {
+func (d *devDeployment) flood(c *rawConn, parts int, sent chan<- struct{}, over <-chan struct{}, done *sync.WaitGroup) {
 	body, shelf := strings.Repeat("f", sizeOfPart), d.crowd[mallory].shelf()
 	done.Go(func() {
 		for n := 0; ; n++ {

@@ -6,12 +6,11 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // vouch gives each row the token of its connection.
-func (d *deployment) vouch(table []asked) []asked {
+func (d *devDeployment) vouch(table []asked) []asked {
 	for i := range table {
 		table[i].token = d.crowd[table[i].as].token
 	}
@@ -37,20 +36,20 @@ func TestQuestions(t *testing.T) {
 	var table []asked
 	for _, of := range []Accepted{v.Accepted, ended} {
 		for _, as := range []string{bob, mallory, operator} {
-			refs := []question.Call{{Ref: of.Ref}, {Ref: of.Ref, CallID: "0"}}
+			refs := []envelope.CallRef{{Ref: of.Ref}, {Ref: of.Ref, CallID: "0"}}
 			if as != bob { // of that tenant, whoever knows the call id is told: it is for joiners
-				refs = append(refs, question.Call{Ref: of.Ref, CallID: of.CallID})
+				refs = append(refs, envelope.CallRef{Ref: of.Ref, CallID: of.CallID})
 			}
 			for _, q := range refs {
 				for _, op := range []string{subjects.OpResult, subjects.OpCancel, subjects.OpWhy} {
 					table = append(table, asked{name: op, as: as, op: op, q: q, want: envelope.CodeNotFound})
 				}
 				table = append(table, asked{name: "chunks", as: as, op: subjects.OpChunks,
-					q:    question.Chunks{Ref: q.Ref, CallID: q.CallID, Attempt: 1, MaxBytes: 1000},
+					q:    envelope.ChunksRequest{Ref: q.Ref, CallID: q.CallID, Attempt: 1, MaxBytes: 1000},
 					want: envelope.CodeNotFound})
 			}
 			table = append(table, asked{name: "output", as: as, op: subjects.OpPayload,
-				q: question.Payload{Ref: of.Ref, SHA256: "00"}, want: envelope.CodeNotFound})
+				q: envelope.PayloadRequest{Ref: of.Ref, SHA256: "00"}, want: envelope.CodeNotFound})
 		}
 	}
 	key, err := subjects.ParseRef(ended.Ref)
@@ -61,7 +60,7 @@ func TestQuestions(t *testing.T) {
 	} {
 		for _, as := range []string{alice, mallory} {
 			if got := d.say(asked{name: wild, as: as, token: d.crowd[as].token, op: subjects.OpResult,
-				q: question.Call{Ref: wild}}); got != envelope.CodeNotFound && got != envelope.CodeMalformed {
+				q: envelope.CallRef{Ref: wild}}); got != envelope.CodeNotFound && got != envelope.CodeMalformed {
 				t.Errorf("the reference %q: %q", wild, got)
 			}
 		}
@@ -78,18 +77,18 @@ func TestRefusedQuestions(t *testing.T) {
 	d := deploy(t)
 	d.put(d.vouch([]asked{
 		{name: "the record of another tenant", as: auditor, op: subjects.OpStored,
-			q: question.Stored{Stream: subjects.AuditStream, Tenant: "evil"}, want: envelope.CodeForbidden},
-		{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow, q: question.Narrow{Actor: alice},
+			q: envelope.StreamReadRequest{Stream: subjects.AuditStream, Tenant: "evil"}, want: envelope.CodeForbidden},
+		{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow, q: envelope.NarrowRequest{Actor: alice},
 			want: envelope.CodeForbidden},
 		{name: "a call of the victim", as: mallory, op: subjects.OpResult, want: envelope.CodeNotFound,
-			q: question.Call{Ref: d.victim.Ref, CallID: d.victim.CallID}},
+			q: envelope.CallRef{Ref: d.victim.Ref, CallID: d.victim.CallID}},
 	}))
 	d.recorded(refusals{{mallory, string(envelope.CodeNotFound)}: true})
 	d.finish()
 }
 
 // notForRoles are questions of those who may not ask them.
-func (d *deployment) notForRoles() (table []asked) {
+func (d *devDeployment) notForRoles() (table []asked) {
 	const no = envelope.CodeForbidden
 	for _, as := range []string{alice, bob, mallory, auditor, auditorOfAll, door} {
 		for _, op := range []string{
@@ -103,30 +102,32 @@ func (d *deployment) notForRoles() (table []asked) {
 		for _, op := range []string{
 			subjects.OpResult, subjects.OpCancel, subjects.OpWhy, subjects.OpChunks, subjects.OpPayload,
 		} {
-			table = append(table, asked{name: op, as: as, op: op, q: question.Call{Ref: d.victim.Ref, CallID: d.victim.CallID},
+			table = append(table, asked{name: op, as: as, op: op, q: envelope.CallRef{Ref: d.victim.Ref,
+				CallID: d.victim.CallID},
 				want: no})
 		}
 	}
 	for _, as := range []string{alice, mallory, door} {
 		table = append(table, asked{name: "the record", as: as, op: subjects.OpStored,
-			q: question.Stored{Stream: subjects.AuditStream}, want: no})
+			q: envelope.StreamReadRequest{Stream: subjects.AuditStream}, want: no})
 	}
 	table = append(table,
 		asked{name: "the record of another tenant", as: auditor, op: subjects.OpStored,
-			q: question.Stored{Stream: subjects.AuditStream, Tenant: "evil"}, want: no},
+			q: envelope.StreamReadRequest{Stream: subjects.AuditStream, Tenant: "evil"}, want: no},
 		asked{name: "refusals of another tenant", as: auditor, op: subjects.OpStored,
-			q: question.Stored{Stream: subjects.DeniedStream, Tenant: "evil"}, want: no},
-		asked{name: "dead letters", as: auditor, op: subjects.OpStored, q: question.Stored{Stream: subjects.DeadStream},
+			q: envelope.StreamReadRequest{Stream: subjects.DeniedStream, Tenant: "evil"}, want: no},
+		asked{name: "dead letters", as: auditor, op: subjects.OpStored,
+			q:    envelope.StreamReadRequest{Stream: subjects.DeadStream},
 			want: no},
 		asked{name: "more scopes than it has", as: bob, op: subjects.OpTokenNarrow,
-			q: question.Narrow{Scopes: []string{"admin"}}, want: no},
+			q: envelope.NarrowRequest{Scopes: []string{"admin"}}, want: no},
 		asked{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow,
-			q: question.Narrow{Actor: alice}, want: no},
+			q: envelope.NarrowRequest{Actor: alice}, want: no},
 	)
 	for _, s := range []string{"KV_calls", "KV_control", "PAYLOADS", "CHUNKS", "KV_pools"} {
 		for _, as := range []string{auditor, auditorOfAll, operator} {
 			table = append(table, asked{name: "messages of " + s, as: as, op: subjects.OpStored,
-				q: question.Stored{Stream: s}, want: envelope.CodeUnavailable})
+				q: envelope.StreamReadRequest{Stream: s}, want: envelope.CodeUnavailable})
 		}
 	}
 	return table

@@ -5,28 +5,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
 // rawDial connects to the first server until the test ends.
-func (d *deployment) rawDial(o rawOptions) *rawConn {
+func (d *devDeployment) rawDial(o rawOptions) *rawConn {
 	d.Helper()
 	o.url, o.tls = d.url, d.tls
 	return rawDial(d.T, o)
 }
 
 // raw connects as a party, by hand.
-func (d *deployment) raw(actor string) *rawConn {
+func (d *devDeployment) raw(actor string) *rawConn {
 	d.Helper()
 	p, name := d.crowd[actor], "raw "+actor
 	if p.instance != "" { // an executor is let in by this name alone
-		name = accounts.ConnectionName(p.instance)
+		name = auth.ConnectionName(p.instance)
 	}
 	return d.rawDial(rawOptions{token: p.token, name: name})
 }
 
 // sniffer hears everything in the account of dispatchers.
-func (d *deployment) sniffer() *rawConn {
+func (d *devDeployment) sniffer() *rawConn {
 	d.Helper()
 	c := d.rawDial(rawOptions{key: d.keys.Dispatcher, name: "sniffer"})
 	d.ok(c.subscribe(">"))

@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -34,7 +33,7 @@ func TestReflections(t *testing.T) {
 	}
 }
 
-func reflected(t *testing.T, d *deployment) {
+func reflected(t *testing.T, d *devDeployment) {
 	targets := d.capture()
 	d.takesForged(targets)
 	targets = slices.DeleteFunc(targets, func(g target) bool { return noReply(g.subject) })
@@ -79,7 +78,7 @@ type acts struct {
 	over    bool  // the victim's call has an outcome
 }
 
-func (d *deployment) acted() acts {
+func (d *devDeployment) acted() acts {
 	d.Helper()
 	d.ok(d.admin.Flush())
 	return acts{
@@ -95,7 +94,7 @@ func noReply(subject string) bool {
 
 // unchanged checks that the streams are there, and have no new message about the victim's call but those that the
 // attackers may write.
-func (d *deployment) unchanged(before picture, s sent) {
+func (d *devDeployment) unchanged(before picture, s sent) {
 	d.Helper()
 	key, err := subjects.ParseRef(d.victim.Ref)
 	d.ok(err)
@@ -119,7 +118,7 @@ func (d *deployment) unchanged(before picture, s sent) {
 
 // reflector is an attacker with a raw connection.
 type reflector struct {
-	*deployment
+	*devDeployment
 	*party
 	raw     *rawConn
 	allowed []string // the patterns of subjects that it may publish to
@@ -129,12 +128,12 @@ type reflector struct {
 	parts   []string // messages that store it
 }
 
-func (d *deployment) reflector(as string) *reflector {
+func (d *devDeployment) reflector(as string) *reflector {
 	d.Helper()
 	p := d.crowd[as]
-	r := &reflector{deployment: d, party: p, raw: d.raw(as)}
+	r := &reflector{devDeployment: d, party: p, raw: d.raw(as)}
 	tools := map[string][]string{"default": {"hold", "echo"}, "other": {"vault"}}
-	r.allowed = accounts.Permissions(p.Principal, accounts.Facts{
+	r.allowed = auth.Permissions(p.Principal, auth.PermissionInputs{
 		Partitions: 1, Instance: p.instance, Tools: tools[p.Pool], OlderBuilds: d.older,
 	}).Pub.Allow
 	if len(r.allowed) == 0 {
@@ -147,7 +146,7 @@ func (d *deployment) reflector(as string) *reflector {
 
 // concretes returns subjects that a pattern allows: each operation that a dispatcher answers, and for a door the
 // actor of the victim.
-func (d *deployment) concretes(role auth.Role, pattern string) (all []string) {
+func (d *devDeployment) concretes(role auth.Role, pattern string) (all []string) {
 	for _, prefix := range []string{"tb.svc.", "tb.exe."} {
 		if rest, ok := strings.CutPrefix(pattern, prefix+"*."); ok {
 			for _, op := range d.operations(prefix) {
@@ -171,9 +170,9 @@ func (d *deployment) concretes(role auth.Role, pattern string) (all []string) {
 }
 
 // operations are what somebody of the deployment listens for behind a prefix, as the server says.
-func (d *deployment) operations(prefix string) (ops []string) {
+func (d *devDeployment) operations(prefix string) (ops []string) {
 	for _, s := range d.subscriptions() {
-		if rest, ok := strings.CutPrefix(s.Subject, prefix); ok && s.Account == accounts.TB {
+		if rest, ok := strings.CutPrefix(s.Subject, prefix); ok && s.Account == auth.TB {
 			if op, _, _ := strings.Cut(rest, "."); !strings.ContainsAny(op, "*>") && !slices.Contains(ops, op) {
 				ops = append(ops, op)
 			}
@@ -189,7 +188,7 @@ func (d *deployment) operations(prefix string) (ops []string) {
 type subscription struct{ Account, Subject string }
 
 // subscriptions are all that there are on the servers.
-func (d *deployment) subscriptions() []subscription {
+func (d *devDeployment) subscriptions() []subscription {
 	d.Helper()
 	if d.subs != nil {
 		return d.subs

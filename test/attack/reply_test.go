@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -23,7 +22,7 @@ func TestReplies(t *testing.T) {
 	replies, tools := d.hostile(), map[string][]string{"default": {"hold", "echo"}, "other": {"vault"}}
 	for _, as := range everybody() {
 		p := d.crowd[as]
-		allowed := accounts.Permissions(p.Principal, accounts.Facts{
+		allowed := auth.Permissions(p.Principal, auth.PermissionInputs{
 			Partitions: 1, Instance: p.instance, Tools: tools[p.Pool],
 		}).Pub.Allow
 		if len(allowed) == 0 {
@@ -37,7 +36,7 @@ func TestReplies(t *testing.T) {
 }
 
 // hostile are subjects on which an answer would do harm.
-func (d *deployment) hostile() []string {
+func (d *devDeployment) hostile() []string {
 	d.Helper()
 	key, err := subjects.ParseRef(d.victim.Ref)
 	d.ok(err)
@@ -79,7 +78,7 @@ func concrete(pattern string) string {
 }
 
 // answeredElsewhere publishes to a subject, with each of the replies, what the server or a dispatcher answers.
-func (d *deployment) answeredElsewhere(p *party, pattern string, replies []string) {
+func (d *devDeployment) answeredElsewhere(p *party, pattern string, replies []string) {
 	d.Helper()
 	what, subject := p.Actor+", "+pattern, concrete(pattern)
 	body := "attack-" + auth.NewID()
@@ -116,7 +115,7 @@ func (d *deployment) answeredElsewhere(p *party, pattern string, replies []strin
 }
 
 // settled waits until what a party has asked before is answered: the same question once more.
-func (d *deployment) settled(p *party, subject, body string) {
+func (d *devDeployment) settled(p *party, subject, body string) {
 	if strings.HasPrefix(subject, "$JS.API.DIRECT.GET.") {
 		_, err := p.nc.Request(subject, []byte(body), 5*time.Second)
 		d.ok(err)

@@ -17,13 +17,13 @@ const carol = "agent://carol"
 // raw is a connection of a holder of a token, who writes and reads bytes.
 type raw struct {
 	*rawConn
-	d     *deployment
+	d     *devDeployment
 	token string
 	words int
 }
 
 // as connects with a token, and hears the answers below each prefix.
-func (d *deployment) as(token string, prefixes ...string) *raw {
+func (d *devDeployment) as(token string, prefixes ...string) *raw {
 	d.Helper()
 	r := &raw{rawConn: d.rawDial(rawOptions{token: token, name: "raw"}), d: d, token: token}
 	for _, prefix := range prefixes {
@@ -58,7 +58,7 @@ func (r *raw) ask(op, tenant, actor, token, below, body string) string {
 }
 
 // refused checks that an answer is a refusal with a code, and tells nothing that it must not.
-func (d *deployment) refused(what, answer, code string, secrets ...string) {
+func (d *devDeployment) refused(what, answer, code string, secrets ...string) {
 	d.Helper()
 	if !strings.Contains(answer, `"code":"`+code+`"`) {
 		d.Errorf("%s: want %s, and the answer is %.600s", what, code, answer)

@@ -20,10 +20,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/bench/proc"
-	"github.com/seed-018f16cc/toolbus/internal/deploytest"
+	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -57,10 +57,10 @@ const (
 
 // siege is a deployment of processes, an attacker with one token, and a bystander of another tenant.
 type siege struct {
-	*deploytest.Deployment
+	*processtest.Deployment
 	*testing.T
 	scale
-	dispatcher *deploytest.Process
+	dispatcher *processtest.Process
 	attacker   string         // the token of an agent, a new one for each flood
 	rogue      auth.Principal // an executor of a pool of its own
 	rogueToken string
@@ -94,11 +94,11 @@ func besiege(t *testing.T) *siege {
 	t.Helper()
 	s := &siege{T: t, scale: scaled()}
 	s.files()
-	of := deploytest.Build(t, "../..", "transcript_2eclean")
+	of := processtest.Build(t, "../..", "transcript_2eclean")
 	if *builds != "" {
 		of.Dir = s.replaced(of)
 	}
-	s.Deployment = deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: s.profile, TLS: s.tls})
+	s.Deployment = processtest.Prepare(t, processtest.Options{Programs: of, Profile: s.profile, TLS: s.tls})
 	var all []int
 	for i := range s.Servers {
 		all = append(all, i)
@@ -137,7 +137,7 @@ func unitLimit(t *testing.T) string {
 }
 
 // replaced returns a folder with the server of this build and the programs of another one.
-func (s *siege) replaced(of deploytest.Programs) string {
+func (s *siege) replaced(of processtest.Programs) string {
 	s.Helper()
 	dir := s.TempDir()
 	for name, from := range map[string]string{
@@ -168,15 +168,15 @@ func (s *siege) files() {
 	}
 }
 
-func (s *siege) startDispatcher() *deploytest.Process {
+func (s *siege) startDispatcher() *processtest.Process {
 	s.Helper()
 	args := append([]string{"dispatcher", "--secrets-dir", filepath.Join(s.Dir, "keys"), "--tools", s.Tools, "--replicas",
 		strconv.Itoa(len(s.Servers))}, s.Access()...)
-	return deploytest.Start(s.T, "is serving", s.Toolbus(), args...)
+	return processtest.Start(s.T, "is serving", s.Toolbus(), args...)
 }
 
 // startExecutor starts an executor, at full scale as another user if this process may.
-func (s *siege) startExecutor() *deploytest.Process {
+func (s *siege) startExecutor() *processtest.Process {
 	s.Helper()
 	file, _ := s.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	other := *full && os.Geteuid() == 0
@@ -191,7 +191,7 @@ func (s *siege) startExecutor() *deploytest.Process {
 	} else if *full {
 		s.Log("NOT root: executors have the same user as all other processes")
 	}
-	p := deploytest.Launch(s.T, cmd)
+	p := processtest.Launch(s.T, cmd)
 	p.Await(s.T, "works for pool")
 	return p
 }
@@ -246,15 +246,15 @@ func (s *siege) rawRogue() (c *rawConn, instance string) {
 	s.Helper()
 	says, err := auth.Inspect(s.rogueToken)
 	s.must(err)
-	instance = accounts.NewInstance(says)
-	c, err = s.raw(s.rogueToken, accounts.ConnectionName(instance))
+	instance = auth.NewInstance(says)
+	c, err = s.raw(s.rogueToken, auth.ConnectionName(instance))
 	s.must(err)
 	return c, instance
 }
 
-func (s *siege) memory(p *deploytest.Process) float64 {
+func (s *siege) memory(p *processtest.Process) float64 {
 	s.Helper()
-	mb, err := proc.ResidentMB(p.Cmd.Process.Pid)
+	mb, err := usage.ResidentMB(p.Cmd.Process.Pid)
 	s.must(err)
 	return mb
 }
@@ -311,7 +311,7 @@ func (s *siege) under(t *testing.T, name string, flood func(*siege, context.Cont
 	if w.dispatcher > dispatcherMemory {
 		t.Errorf("the dispatcher has %.0f MB", w.dispatcher)
 	}
-	if most := int64(len(s.Servers) * (accounts.MaxLogFiles + 1) * accounts.MaxLogBytes); s.logged() > most {
+	if most := int64(len(s.Servers) * (deployment.MaxLogFiles + 1) * deployment.MaxLogBytes); s.logged() > most {
 		t.Errorf("the logs have %d bytes, more than %d", s.logged(), most)
 	}
 	if len(w.failed) > 0 && name != crowding {

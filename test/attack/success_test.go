@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -50,7 +49,7 @@ const keyPrefix = "a key for payments "
 
 // payment is a call of pay that is running.
 type payment struct {
-	d    *deployment
+	d    *devDeployment
 	tool string
 	in   string
 	key  subjects.Key
@@ -58,13 +57,13 @@ type payment struct {
 }
 
 // pays starts a call of pay, with its input as its key, and returns when it runs.
-func (d *deployment) pays(in string, timeout time.Duration) *payment {
+func (d *devDeployment) pays(in string, timeout time.Duration) *payment {
 	d.Helper()
 	return d.paysBy("pay", in, timeout)
 }
 
 // paysBy does the same with another tool that waits.
-func (d *deployment) paysBy(tool, in string, timeout time.Duration) *payment {
+func (d *devDeployment) paysBy(tool, in string, timeout time.Duration) *payment {
 	d.Helper()
 	if d.paid.client == nil {
 		d.paid.client = d.payer()
@@ -93,7 +92,7 @@ func (d *deployment) paysBy(tool, in string, timeout time.Duration) *payment {
 }
 
 // payer connects the caller of payments.
-func (d *deployment) payer() *toolbus.Client {
+func (d *devDeployment) payer() *toolbus.Client {
 	d.Helper()
 	p := &party{Principal: auth.Principal{
 		Tenant: "acme", Actor: "agent://payer", Role: auth.Agent, Scopes: []string{auth.ScopeAll},
@@ -191,7 +190,7 @@ func TestStrangersSuccess(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	in := d.crowd[insider].instance
-	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
+	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: auth.ConnectionName(in)})
 	forgeries := map[string]func(facts, claim []string){
 		"as-it-is":       func(_, _ []string) {},
 		"own-claim":      func(_, claim []string) { claim[claimNonce] = in + ".1" },
@@ -217,7 +216,7 @@ func TestStrangersSuccess(t *testing.T) {
 }
 
 // stores publishes an event and returns when it is stored.
-func (d *deployment) stores(c *rawConn, subject, event, body string) {
+func (d *devDeployment) stores(c *rawConn, subject, event, body string) {
 	d.Helper()
 	stream, err := d.js.Stream(d.Context(), subjects.Part(0).Stream())
 	d.ok(err)
@@ -246,7 +245,7 @@ func (p *payment) wants(r *toolbus.Response, output string) {
 }
 
 // onlyReal holds the record against what happened: nobody but the real executor has ended anything.
-func (d *deployment) onlyReal() {
+func (d *devDeployment) onlyReal() {
 	d.Helper()
 	in := d.crowd[insider].instance
 	stream, err := d.js.Stream(d.Context(), subjects.AuditStream)
@@ -268,7 +267,7 @@ func TestUnreadableDecision(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	in := d.crowd[insider].instance
-	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: accounts.ConnectionName(in)})
+	attacker := d.rawDial(rawOptions{token: d.crowd[insider].token, name: auth.ConnectionName(in)})
 	for i, garbage := range []string{"99;f|x", "3;f|garbage", "garbage"} {
 		name := fmt.Sprint("ends-", i)
 		p := d.pays(name, 50*time.Second)
@@ -321,7 +320,7 @@ func (p *payment) unknown() {
 }
 
 // acknowledged waits until no work is left but the victim's.
-func (d *deployment) acknowledged() {
+func (d *devDeployment) acknowledged() {
 	d.Helper()
 	name := subjects.Worker("default", subjects.Queue("", false))
 	cons, err := d.js.Consumer(d.Context(), subjects.Part(0).Stream(), name)

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -90,7 +90,7 @@ func (e *ears) answers() (on []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for subject, header := range e.said {
-		if header.Get(subjects.HeaderKind) == question.KindOutcome {
+		if header.Get(subjects.HeaderKind) == envelope.KindOutcome {
 			on = append(on, subject)
 		}
 	}
@@ -103,7 +103,7 @@ type tap struct {
 	sub *nats.Subscription
 }
 
-func (t *tap) listen(d *deployment) {
+func (t *tap) listen(d *devDeployment) {
 	var err error
 	t.sub, err = d.admin.Subscribe(">", t.hear)
 	d.ok(err)
@@ -116,7 +116,7 @@ type picture struct {
 	consumers map[string]jetstream.ConsumerInfo // those that executors pull from
 }
 
-func (d *deployment) look() picture {
+func (d *devDeployment) look() picture {
 	d.Helper()
 	p := picture{map[string]jetstream.StreamInfo{}, map[string]jetstream.ConsumerInfo{}}
 	for info := range d.js.ListStreams(d.Context()).Info() {
@@ -143,7 +143,7 @@ type sent struct {
 
 // unharmed checks that nothing has changed since a picture was made, and that what attackers have sent came nowhere but
 // where it may be sent. It returns the picture as it is now.
-func (d *deployment) unharmed(what string, before picture, s sent) picture {
+func (d *devDeployment) unharmed(what string, before picture, s sent) picture {
 	d.Helper()
 	d.ok(d.admin.Flush())
 	after := d.look()
@@ -178,7 +178,7 @@ func (d *deployment) unharmed(what string, before picture, s sent) picture {
 var background = []string{"tb.audit.", "tb.denied.", "$KV.pools."}
 
 // added looks at what came into a stream meanwhile.
-func (d *deployment) added(what, name string, last, now uint64, s sent) {
+func (d *devDeployment) added(what, name string, last, now uint64, s sent) {
 	d.Helper()
 	stream, err := d.js.Stream(d.Context(), name)
 	d.ok(err)
@@ -195,7 +195,7 @@ func (d *deployment) added(what, name string, last, now uint64, s sent) {
 }
 
 // unheard checks that nobody else has heard what was sent.
-func (d *deployment) unheard(s sent) {
+func (d *devDeployment) unheard(s sent) {
 	d.Helper()
 	d.ok(d.crowd[alice].nc.Flush())
 	for body, what := range s.bodies {
@@ -211,7 +211,7 @@ func (d *deployment) unheard(s sent) {
 }
 
 // try makes all attacks of a table, one after the other.
-func (d *deployment) try(table []row) {
+func (d *devDeployment) try(table []row) {
 	d.Helper()
 	now, all := d.look(), sent{bodies: map[string]string{}}
 	for _, r := range table {
@@ -236,7 +236,7 @@ func (d *deployment) try(table []row) {
 }
 
 // judge checks that the server has refused something, or not.
-func (d *deployment) judge(what string, p *party, kind, subject string, want verdict) {
+func (d *devDeployment) judge(what string, p *party, kind, subject string, want verdict) {
 	d.Helper()
 	d.ok(p.nc.Flush())
 	said := ""
@@ -253,7 +253,7 @@ func (d *deployment) judge(what string, p *party, kind, subject string, want ver
 }
 
 // listen tries to subscribe, and checks that nothing comes of what others get meanwhile.
-func (d *deployment) listen(as []string, to []string) {
+func (d *devDeployment) listen(as []string, to []string) {
 	d.Helper()
 	got := map[string]*ears{}
 	for _, who := range as {
@@ -275,7 +275,7 @@ func (d *deployment) listen(as []string, to []string) {
 }
 
 // probe sends something on subjects that others would like to hear, as the server or a dispatcher does.
-func (d *deployment) probe() {
+func (d *devDeployment) probe() {
 	d.Helper()
 	acme := subjects.Token("acme") + "." + subjects.Token(alice)
 	for _, s := range []string{

@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -18,23 +18,23 @@ import (
 type bad struct{ name, token string }
 
 // worthless are tokens that nobody believes; revoked ones come last.
-func (d *deployment) worthless() (all []bad) {
+func (d *devDeployment) worthless() (all []bad) {
 	d.Helper()
 	p, now := parties()[bob], time.Now()
 	p.Actor = bob
 	good, _ := d.token(p)
 	part := strings.Split(good, ".")
-	stranger, err := accounts.NewKeys("target")
+	stranger, err := deployment.NewKeys("target")
 	d.ok(err)
 	other, err := stranger.Signer()
 	d.ok(err)
 	key, err := d.keys.Signing()
 	d.ok(err)
-	elsewhere, err := auth.NewSigner("elsewhere", accounts.KeyID(d.keyOf()), key)
+	elsewhere, err := auth.NewSigner("elsewhere", deployment.KeyID(d.keyOf()), key)
 	d.ok(err)
 	strange, err := stranger.Signing()
 	d.ok(err)
-	posing, err := auth.NewSigner("target", accounts.KeyID(d.keyOf()), strange)
+	posing, err := auth.NewSigner("target", deployment.KeyID(d.keyOf()), strange)
 	d.ok(err)
 	p.ID, p.Family, p.Issued, p.Expires = auth.NewID(), auth.NewID(), now, now.Add(time.Hour)
 	mint := func(s *auth.Signer, p auth.Principal) string {
@@ -51,7 +51,7 @@ func (d *deployment) worthless() (all []bad) {
 	return []bad{
 		{"no token", ""}, {"garbage", "garbage"}, {"three parts of nothing", ".."},
 		{"without a signature", part[0] + "." + part[1] + "."},
-		{"with no algorithm", coded([]byte(`{"alg":"none","kid":"`+accounts.KeyID(d.keyOf())+`"}`)) + "." + part[1] + "."},
+		{"with no algorithm", coded([]byte(`{"alg":"none","kid":"`+deployment.KeyID(d.keyOf())+`"}`)) + "." + part[1] + "."},
 		{"with another role", part[0] + "." + coded([]byte(strings.ReplaceAll(string(more), "agent\"", "operator\""))) + "." +
 			part[2]},
 		{"with another signature", part[0] + "." + part[1] + "." + strings.Repeat("A", len(part[2]))},
@@ -62,7 +62,7 @@ func (d *deployment) worthless() (all []bad) {
 	}
 }
 
-func (d *deployment) revoked(p auth.Principal) string {
+func (d *devDeployment) revoked(p auth.Principal) string {
 	d.Helper()
 	p.Family = ""
 	token, p := d.token(p)
@@ -70,7 +70,7 @@ func (d *deployment) revoked(p auth.Principal) string {
 	return token
 }
 
-func (d *deployment) orphan(p auth.Principal) string {
+func (d *devDeployment) orphan(p auth.Principal) string {
 	d.Helper()
 	p.Family = ""
 	_, p = d.token(p)
@@ -81,7 +81,7 @@ func (d *deployment) orphan(p auth.Principal) string {
 	return token
 }
 
-func (d *deployment) barred(p auth.Principal) string {
+func (d *devDeployment) barred(p auth.Principal) string {
 	d.Helper()
 	p.Actor, p.Family = bob+"/barred", ""
 	token, _ := d.token(p)
@@ -118,17 +118,17 @@ func TestConnecting(t *testing.T) {
 	}
 	in, out := d.crowd[insider], d.crowd[outsider]
 	for what, name := range map[string]string{
-		"an executor without an instance": "x", "as the victim's": accounts.ConnectionName(d.real),
-		"as one of another token": accounts.ConnectionName(out.instance), "as an instance of many tokens": "executor *",
-		"as no name":             accounts.ConnectionName(accounts.InstancePrefix(in.Principal)),
-		"as a token of subjects": accounts.ConnectionName(accounts.InstancePrefix(in.Principal) + "x.>"),
+		"an executor without an instance": "x", "as the victim's": auth.ConnectionName(d.real),
+		"as one of another token": auth.ConnectionName(out.instance), "as an instance of many tokens": "executor *",
+		"as no name":             auth.ConnectionName(auth.InstancePrefix(in.Principal)),
+		"as a token of subjects": auth.ConnectionName(auth.InstancePrefix(in.Principal) + "x.>"),
 	} {
 		nc, err := d.dial(in.token, name)
 		refused(what, nc, err)
 	}
 	public, err := d.keys.Public()
 	d.ok(err)
-	stranger, err := accounts.NewKeys("x")
+	stranger, err := deployment.NewKeys("x")
 	d.ok(err)
 	for what, o := range map[string]nats.Option{
 		"with a key of the file that is another's": nats.Nkey(public.Dispatcher, stranger.Dispatcher.Sign),
@@ -248,7 +248,7 @@ func TestTokensOfMessages(t *testing.T) {
 }
 
 // bound are calls with tokens of bob's that are for one run, or for one lane.
-func (d *deployment) bound() (table []asked) {
+func (d *devDeployment) bound() (table []asked) {
 	d.Helper()
 	p := d.crowd[bob].Principal
 	for name, less := range map[string]auth.Less{
@@ -269,7 +269,7 @@ func (d *deployment) bound() (table []asked) {
 }
 
 // known waits until what was revoked is known, which takes less than a second.
-func (d *deployment) known() {
+func (d *devDeployment) known() {
 	d.Helper()
 	p := parties()[bob]
 	p.Actor = bob

@@ -28,7 +28,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -110,7 +109,7 @@ func users(t *testing.T, tools ...string) []*server.User {
 
 // guarded is a deployment whose processes and callers have the least permissions.
 type guarded struct {
-	*deployment
+	*busDeployment
 	url     string // without a user
 	mu      sync.Mutex
 	refused []error // what the server did not let processes and agents do
@@ -157,7 +156,7 @@ func guardBy(t *testing.T, tools map[string]spec, users []*server.User) *guarded
 	t.Helper()
 	srv := natstest.Start(t, func(o *server.Options) { o.Users = users })
 	g := &guarded{url: srv.URL}
-	g.deployment = deployOn(t, srv, tools)
+	g.busDeployment = deployOn(t, srv, tools)
 	g.strict = true // which takes one permission more
 	srv.URL = as("dispatcher:secret", g.url)
 	g.watch(g.dispatcher().conn.NC)
@@ -253,11 +252,11 @@ func TestLeastPermissions(t *testing.T) {
 	}()
 	a := <-accepted
 	<-started
-	q := question.Call{Ref: a.Ref, CallID: a.CallID}
+	q := envelope.CallRef{Ref: a.Ref, CallID: a.CallID}
 	if _, err := c.Why(t.Context(), q); err != nil {
 		t.Error(err)
 	}
-	if told, err := c.Cancel(t.Context(), q); err != nil || told.Told != "running" {
+	if told, err := c.Cancel(t.Context(), q); err != nil || told.Phase != "running" {
 		t.Errorf("cancel: %+v, %v", told, err)
 	}
 	<-stopped

@@ -13,27 +13,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // walled makes a server one of a deployment with these keys, with the configuration that is written for it.
-func walled(t *testing.T, keys *accounts.Keys) natstest.Option {
+func walled(t *testing.T, keys *deployment.Keys) natstest.Option {
 	t.Helper()
 	public, err := keys.Public()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(o *server.Options) {
-		text, err := accounts.Config(keys.Deployment, public, accounts.Shape{
+		text, err := deployment.Config(keys.Deployment, public, deployment.Shape{
 			Server: o.ServerName, Listen: "127.0.0.1:-1", Store: o.StoreDir, MaxStore: o.JetStreamMaxStore,
 		})
 		if err != nil {
@@ -49,7 +48,7 @@ func walled(t *testing.T, keys *accounts.Keys) natstest.Option {
 }
 
 // token mints one for an hour.
-func token(t *testing.T, keys *accounts.Keys, p auth.Principal) (string, auth.Principal) {
+func token(t *testing.T, keys *deployment.Keys, p auth.Principal) (string, auth.Principal) {
 	t.Helper()
 	signer, err := keys.Signer()
 	if err != nil {
@@ -67,12 +66,12 @@ func token(t *testing.T, keys *accounts.Keys, p auth.Principal) (string, auth.Pr
 // Each in its account and with its role's permissions alone, everything works: calls, chunks while a tool runs,
 // questions, cancels, large inputs and outputs; and nothing that is done is refused by the server.
 func TestAccounts(t *testing.T) {
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	started, stopped := make(chan struct{}), make(chan struct{})
-	g := &guarded{deployment: deployOn(t, natstest.Start(t, walled(t, keys)), map[string]spec{
+	g := &guarded{busDeployment: deployOn(t, natstest.Start(t, walled(t, keys)), map[string]spec{
 		"pay": {class: call.SideEffectful, run: echo(new(atomic.Int64))},
 		"count": {class: call.Pure, streaming: true,
 			run: func(ctx context.Context, inv tool.Invocation, s tool.Sink) (tool.Result, error) {
@@ -92,8 +91,8 @@ func TestAccounts(t *testing.T) {
 	g.keys = nil // dispatchers alone have them
 
 	text, p := token(t, keys, auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool})
-	g.instance = accounts.NewInstance(p)
-	g.connect = []nats.Option{nats.Token(text), nats.Name(accounts.ConnectionName(g.instance))}
+	g.instance = auth.NewInstance(p)
+	g.connect = []nats.Option{nats.Token(text), nats.Name(auth.ConnectionName(g.instance))}
 	g.watch(g.executor(6).conn.NC)
 
 	c := g.caller(keys, "agent://a")
@@ -119,9 +118,9 @@ func TestAccounts(t *testing.T) {
 			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
-	q := question.Call{Ref: a.Ref, CallID: a.CallID}
+	q := envelope.CallRef{Ref: a.Ref, CallID: a.CallID}
 	<-started
-	if told, err := c.Cancel(t.Context(), q); err != nil || told.Told != "running" {
+	if told, err := c.Cancel(t.Context(), q); err != nil || told.Phase != "running" {
 		t.Errorf("cancel: %+v, %v", told, err)
 	}
 	<-stopped
@@ -136,7 +135,7 @@ func TestAccounts(t *testing.T) {
 }
 
 // caller is a client in the account of callers.
-func (g *guarded) caller(keys *accounts.Keys, actor string) *toolbus.Client {
+func (g *guarded) caller(keys *deployment.Keys, actor string) *toolbus.Client {
 	g.t.Helper()
 	text, p := token(g.t, keys, auth.Principal{Actor: actor, Role: auth.Agent})
 	owner := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.On("default")

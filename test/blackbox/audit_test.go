@@ -25,7 +25,7 @@ import (
 )
 
 // records follows the audit record until all calls have ended in it.
-func (d *deployment) records(calls int) map[string][]audit.Event {
+func (d *busDeployment) records(calls int) map[string][]audit.Event {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 )
 
 // story returns what is on record of a call now.
-func (d *deployment) story(callID string) (events []audit.Event) {
+func (d *busDeployment) story(callID string) (events []audit.Event) {
 	d.t.Helper()
 	for r, err := range reader.Replay(d.t.Context(), reader.Direct(d.srv.JetStream(d.t)), reader.Filter{Call: callID}) {
 		if err != nil {
@@ -41,7 +41,7 @@ func TestStopsWithAllOnRecord(t *testing.T) {
 }
 
 // unattended admits a call while there is no dispatcher, as one that has just died may have.
-func (d *deployment) unattended(c *app.Conn) {
+func (d *busDeployment) unattended(c *app.Conn) {
 	d.t.Helper()
 	now := time.Now()
 	v := call.Admit(call.State{}, call.Ask{

@@ -273,7 +273,7 @@ func TestFullPayloadStore(t *testing.T) {
 }
 
 // saidLate waits until it is on record how a run ended whose deadline was there first.
-func (d *deployment) saidLate(code envelope.Code) {
+func (d *busDeployment) saidLate(code envelope.Code) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()

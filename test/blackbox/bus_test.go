@@ -18,10 +18,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
@@ -29,8 +29,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// deployment is a bus with its tools, on one server.
-type deployment struct {
+// busDeployment is a bus with its tools, on one server.
+type busDeployment struct {
 	t        *testing.T
 	srv      *natstest.Server
 	registry *tool.Registry
@@ -40,7 +40,7 @@ type deployment struct {
 	topology bus.TopologyOptions
 	strict   bool // of dispatchers
 	instance string
-	keys     *accounts.Keys // of processes that are dispatchers of a deployment with accounts
+	keys     *deployment.Keys // of processes that are dispatchers of a deployment with accounts
 	connect  []nats.Option
 }
 
@@ -54,15 +54,15 @@ type spec struct {
 }
 
 // deploy starts a server and loads the tools; start adds processes.
-func deploy(t *testing.T, tools map[string]spec) *deployment {
+func deploy(t *testing.T, tools map[string]spec) *busDeployment {
 	t.Helper()
 	return deployOn(t, natstest.Start(t), tools)
 }
 
-func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deployment {
+func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *busDeployment {
 	t.Helper()
 	dir := t.TempDir()
-	d := &deployment{
+	d := &busDeployment{
 		t: t, srv: srv, funcs: map[string]native.Func{}, lease: 2 * time.Second,
 		topology: bus.TopologyOptions{Partitions: 2}, // one is what all other tests have
 	}
@@ -94,7 +94,7 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *deploy
 	return d
 }
 
-func (d *deployment) open(name string) *app.Conn {
+func (d *busDeployment) open(name string) *app.Conn {
 	d.t.Helper()
 	c, err := app.Connect(name,
 		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Instance: d.instance,
@@ -112,7 +112,7 @@ type process struct {
 }
 
 // run starts f as a process and waits until it serves. stop ends it in good order.
-func (d *deployment) run(name string, f func(ctx context.Context, c *app.Conn, ready func()) error) *process {
+func (d *busDeployment) run(name string, f func(ctx context.Context, c *app.Conn, ready func()) error) *process {
 	d.t.Helper()
 	c := d.open(name)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
@@ -137,7 +137,7 @@ func (d *deployment) run(name string, f func(ctx context.Context, c *app.Conn, r
 	return p
 }
 
-func (d *deployment) dispatcher() *process {
+func (d *busDeployment) dispatcher() *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
 			Registry: d.registry, Version: "0.0.1", Ready: ready, Strict: d.strict,
@@ -145,7 +145,7 @@ func (d *deployment) dispatcher() *process {
 	})
 }
 
-func (d *deployment) executor(slots int) *process {
+func (d *busDeployment) executor(slots int) *process {
 	return d.run("executor", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
 			Registry: d.registry, Adapters: map[string]tool.Adapter{native.Transport: native.New(d.funcs)}, Slots: slots,
@@ -154,9 +154,9 @@ func (d *deployment) executor(slots int) *process {
 	})
 }
 
-func (d *deployment) client() *toolbus.Client { return d.clientOf("") }
+func (d *busDeployment) client() *toolbus.Client { return d.clientOf("") }
 
-func (d *deployment) clientOf(actor string) *toolbus.Client {
+func (d *busDeployment) clientOf(actor string) *toolbus.Client {
 	d.t.Helper()
 	nc := d.srv.Connect(d.t, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	js, err := jetstream.New(nc)
@@ -172,7 +172,7 @@ func (d *deployment) clientOf(actor string) *toolbus.Client {
 }
 
 // events returns how many writes the call log has seen.
-func (d *deployment) events() (n uint64) {
+func (d *busDeployment) events() (n uint64) {
 	d.t.Helper()
 	js := d.srv.JetStream(d.t)
 	for p := range subjects.Part(d.topology.Partitions) {

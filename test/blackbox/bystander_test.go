@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -54,7 +53,7 @@ func (f *flooding) run(t *testing.T, nc *nats.Conn, tenant, actor string) {
 func (f *flooding) hear(msg *nats.Msg) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if msg.Header.Get(subjects.HeaderKind) == question.KindRefusal {
+	if msg.Header.Get(subjects.HeaderKind) == envelope.KindRefusal {
 		f.told["refused question"]++
 		return
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -194,7 +193,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	// a busy machine, or its disk alone, has told the caller too late: what the dispatcher decided is in the log
 	if !r.Provenance.Final {
 		eventually(t, "the call has ended", func() bool {
-			result, err := c.Result(t.Context(), question.Call{Ref: ref})
+			result, err := c.Result(t.Context(), envelope.CallRef{Ref: ref})
 			if err == nil && result.Response != nil {
 				r = result.Response
 			}
@@ -257,13 +256,13 @@ func TestCancelRunning(t *testing.T) {
 	}()
 	<-started
 	late, before := stalled(t), time.Now()
-	answer, err := c.Cancel(t.Context(), question.Call{Ref: <-ref})
+	answer, err := c.Cancel(t.Context(), envelope.CallRef{Ref: <-ref})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-ended
-	if took := time.Since(before); took > time.Second+late() || answer.Told != "running" {
-		t.Errorf("killed after %s, told %q", took, answer.Told)
+	if took := time.Since(before); took > time.Second+late() || answer.Phase != "running" {
+		t.Errorf("killed after %s, told %q", took, answer.Phase)
 	}
 	wantStatus(t, <-outcome, envelope.TerminalError, envelope.CodeCancelledUnknown)
 }
@@ -285,12 +284,12 @@ func TestCancelQueued(t *testing.T) {
 		}
 		outcome <- r
 	}()
-	answer, err := c.Cancel(t.Context(), question.Call{Ref: <-ref})
+	answer, err := c.Cancel(t.Context(), envelope.CallRef{Ref: <-ref})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.Told != "queued" {
-		t.Errorf("told %q", answer.Told)
+	if answer.Phase != "queued" {
+		t.Errorf("told %q", answer.Phase)
 	}
 	wantStatus(t, <-outcome, envelope.RetryableError, envelope.CodeCancelled)
 	d.executor(6)
@@ -326,11 +325,11 @@ func TestResultOfLargeOutput(t *testing.T) {
 	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: big,
 		Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
 	ask := func() map[string]*envelope.Response {
-		result, err := c.Result(t.Context(), question.Call{Ref: ref})
+		result, err := c.Result(t.Context(), envelope.CallRef{Ref: ref})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cancel, err := c.Cancel(t.Context(), question.Call{Ref: ref})
+		cancel, err := c.Cancel(t.Context(), envelope.CallRef{Ref: ref})
 		if err != nil {
 			t.Fatal(err)
 		}

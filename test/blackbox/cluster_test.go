@@ -25,7 +25,7 @@ import (
 
 // cluster is three servers under calls.
 type cluster struct {
-	*deployment
+	*busDeployment
 	servers []*natstest.Server
 	done    atomic.Int64 // calls that succeeded
 }
@@ -87,7 +87,7 @@ func TestThreeServers(t *testing.T) {
 		d.dispatcher()
 		d.executor(8)
 	}
-	c := &cluster{deployment: d, servers: servers}
+	c := &cluster{busDeployment: d, servers: servers}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var callers sync.WaitGroup
 	for i := range 4 {

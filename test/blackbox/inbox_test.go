@@ -55,7 +55,7 @@ func TestOwnInboxesAndPayloads(t *testing.T) {
 	srv.URL = as("all:secret", url)
 	d.dispatcher()
 	srv.URL, d.instance = as("executor:secret", url), "run-1"
-	g := &guarded{deployment: d}
+	g := &guarded{busDeployment: d}
 	g.watch(d.executor(6).conn.NC)
 	conn, err := toolbus.Connect(t.Context(), as("agent:secret", url), toolbus.Options{Actor: "agent://a"})
 	if err != nil {

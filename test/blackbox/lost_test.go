@@ -23,7 +23,7 @@ import (
 
 // synced says that all that is in a folder of the server now is on the disk. When the power goes, all
 // that came later is lost from it.
-func (d *deployment) synced(folder string) (lose func()) {
+func (d *busDeployment) synced(folder string) (lose func()) {
 	d.t.Helper()
 	disk := d.t.TempDir()
 	move := func(from, to string) {

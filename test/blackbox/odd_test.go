@@ -18,7 +18,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -116,7 +115,7 @@ func TestOddRequests(t *testing.T) {
 }
 
 // recorded waits until so many records of an event are in the audit stream.
-func (d *deployment) recorded(t *testing.T, event audit.Event, n int) {
+func (d *busDeployment) recorded(t *testing.T, event audit.Event, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -158,8 +157,8 @@ func TestJoinerLeaves(t *testing.T) {
 	call.CallID, call.Accepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }
 	go func() { left <- mustCall(t, d.client(), call) }()
 	a := <-joined
-	told, err := d.client().Cancel(t.Context(), question.Call{Ref: a.Ref, CallID: call.CallID})
-	if err != nil || told.Told != "detached" {
+	told, err := d.client().Cancel(t.Context(), envelope.CallRef{Ref: a.Ref, CallID: call.CallID})
+	if err != nil || told.Phase != "detached" {
 		t.Fatalf("%+v, %v", told, err)
 	}
 	if r := <-left; r.Provenance.Final || r.CallID != call.CallID || r.Error.Code != envelope.CodeCancelled {

@@ -12,12 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,7 +54,7 @@ func TestLargeOutputOfAnother(t *testing.T) {
 		ref := subjects.Key{Tool: "echo", ID: envelope.CallKeyID("default", &envelope.Request{ToolID: "echo", Fn: "run",
 			Constraints: envelope.Constraints{IdempotencyKey: shared.Key, IdempotencyScope: shared.KeyScope}})}.Ref()
 		for tenant, want := range map[string]envelope.Code{"default": "", "other": envelope.CodeNotFound} {
-			q := question.Payload{Ref: ref, SHA256: r.Provenance.OutputRef.SHA256}
+			q := envelope.PayloadRequest{Ref: ref, SHA256: r.Provenance.OutputRef.SHA256}
 			if got := d.askAs(tenant, subjects.OpPayload, q); got != want {
 				t.Errorf("tenant %s is told %q, want %q", tenant, got, want)
 			}
@@ -64,14 +63,14 @@ func TestLargeOutputOfAnother(t *testing.T) {
 }
 
 // askAs asks the service as an actor of a tenant, and returns what it is refused with.
-func (d *deployment) askAs(tenant, op string, q any) envelope.Code {
+func (d *busDeployment) askAs(tenant, op string, q any) envelope.Code {
 	d.t.Helper()
-	in, err := bus.NewInbox(d.srv.Connect(d.t), tenant, "agent://asker")
+	in, err := rpc.NewInbox(d.srv.Connect(d.t), tenant, "agent://asker")
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	defer func() { _ = in.Close() }() // gone with the connection otherwise
-	var answer question.PayloadAnswer
+	var answer envelope.PayloadResponse
 	refusal, err := in.Ask(d.t.Context(), op, q, &answer)
 	if err != nil {
 		d.t.Fatal(err)

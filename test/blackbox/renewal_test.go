@@ -10,24 +10,24 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // fortress is a bus with accounts, a dispatcher, and a tool "hi".
-func fortress(t *testing.T) (g *guarded, keys *accounts.Keys) {
+func fortress(t *testing.T) (g *guarded, keys *deployment.Keys) {
 	t.Helper()
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g = &guarded{deployment: deployOn(t, natstest.Start(t, walled(t, keys)), map[string]spec{
+	g = &guarded{busDeployment: deployOn(t, natstest.Start(t, walled(t, keys)), map[string]spec{
 		"hi": {class: call.Pure, run: echo(new(atomic.Int64))},
 	})}
 	g.url, g.keys = g.srv.URL, keys
@@ -37,18 +37,18 @@ func fortress(t *testing.T) (g *guarded, keys *accounts.Keys) {
 }
 
 // hands runs an executor.
-func (g *guarded) hands(keys *accounts.Keys) {
+func (g *guarded) hands(keys *deployment.Keys) {
 	g.t.Helper()
 	text, p := token(g.t, keys, auth.Principal{
 		Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool,
 	})
-	g.instance = accounts.NewInstance(p)
-	g.connect = []nats.Option{nats.Token(text), nats.Name(accounts.ConnectionName(g.instance))}
+	g.instance = auth.NewInstance(p)
+	g.connect = []nats.Option{nats.Token(text), nats.Name(auth.ConnectionName(g.instance))}
 	g.executor(6)
 }
 
 // lasting mints a token of an actor for a time from a moment on, which may be renewed for an hour.
-func lasting(t *testing.T, keys *accounts.Keys, p auth.Principal, from time.Time, life time.Duration) string {
+func lasting(t *testing.T, keys *deployment.Keys, p auth.Principal, from time.Time, life time.Duration) string {
 	t.Helper()
 	signer, err := keys.Signer()
 	if err != nil {

@@ -9,34 +9,34 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // An actor that an operator has revoked is let in no more, by its own connection, which is closed, and through a door,
 // which goes on for others: from the first refusal on nothing that it asks for is admitted.
 func TestRevokedActor(t *testing.T) {
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guarded{deployment: deployOn(t, natstest.Start(t, walled(t, keys)), map[string]spec{
+	g := &guarded{busDeployment: deployOn(t, natstest.Start(t, walled(t, keys)), map[string]spec{
 		"hi": {class: call.Pure, run: echo(new(atomic.Int64))},
 	})}
 	g.url, g.keys = g.srv.URL, keys
 	g.dispatcher()
 	g.keys = nil // dispatchers alone have them
 	text, p := token(t, keys, auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool})
-	g.instance = accounts.NewInstance(p)
-	g.connect = []nats.Option{nats.Token(text), nats.Name(accounts.ConnectionName(g.instance))}
+	g.instance = auth.NewInstance(p)
+	g.connect = []nats.Option{nats.Token(text), nats.Name(auth.ConnectionName(g.instance))}
 	g.executor(6)
 
 	own, bad := token(t, keys, auth.Principal{Actor: "agent://bad", Role: auth.Agent})
@@ -52,14 +52,14 @@ func TestRevokedActor(t *testing.T) {
 		}
 	}
 	lost := nc.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED)
-	var answer question.RevokeAnswer
-	inbox, err := bus.NewInbox(dialAs(t, g.srv.URL, boss, operator), operator.Tenant, operator.Actor)
+	var answer envelope.RevokeResponse
+	inbox, err := rpc.NewInbox(dialAs(t, g.srv.URL, boss, operator), operator.Tenant, operator.Actor)
 	if err != nil {
 		t.Fatal(err)
 	}
 	inbox.Token = func() string { return boss }
 	refusal, err := inbox.Ask(t.Context(), subjects.OpTokenRevoke,
-		question.Revoke{Tenant: bad.Tenant, Actor: bad.Actor}, &answer)
+		envelope.RevokeRequest{Tenant: bad.Tenant, Actor: bad.Actor}, &answer)
 	if refusal != nil || err != nil {
 		t.Fatal(refusal, err)
 	}

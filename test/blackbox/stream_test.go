@@ -189,7 +189,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 }
 
 // awaitChunks waits until so many frames are stored.
-func (d *deployment) awaitChunks(n uint64) {
+func (d *busDeployment) awaitChunks(n uint64) {
 	d.t.Helper()
 	js := d.srv.JetStream(d.t)
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/kv"
 )
 
 // While one actor has asked for many times the calls that an executor can run, and none of them ends, what another one
@@ -37,13 +37,13 @@ func TestLongCallsOfOneActor(t *testing.T) {
 	})
 	first := d.dispatcher()
 	d.executor(slots)
-	pools, err := kv.OpenPools(t.Context(), d.srv.JetStream(t), time.Minute)
+	pools, err := heartbeat.OpenStore(t.Context(), d.srv.JetStream(t), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the executor says that it pulls what goes behind", func() bool {
 		_, said, err := pools.LastAlive(t.Context(), tool.DefaultPool)
-		return err == nil && said.Behind == kv.PullsAll
+		return err == nil && said.Behind == heartbeat.PullsAll
 	})
 	d.dispatcher() // which has heard that before it admits anything
 	first.stop()

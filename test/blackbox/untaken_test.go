@@ -12,20 +12,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // impatient is a dispatcher that ends calls whose pool is empty for so long.
-func (d *deployment) impatient(absence time.Duration) *process {
+func (d *busDeployment) impatient(absence time.Duration) *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		o := app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence}
 		return app.RunDispatcher(ctx, c, o)
@@ -56,7 +55,7 @@ func wantUnserved(t *testing.T, client *toolbus.Client, c toolbus.Call) (ref str
 	}
 	if !r.Provenance.Final && ref != "" {
 		eventually(t, "the call has ended", func() bool {
-			a, err := client.Result(t.Context(), question.Call{Ref: ref, CallID: r.CallID})
+			a, err := client.Result(t.Context(), envelope.CallRef{Ref: ref, CallID: r.CallID})
 			if err == nil && a.Response != nil {
 				r = a.Response
 			}
@@ -108,7 +107,7 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 }
 
 // storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
-func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
+func (d *busDeployment) storeLate(client *toolbus.Client, ref string, n int) {
 	d.t.Helper()
 	c := d.open("late")
 	defer c.Close()
@@ -158,7 +157,7 @@ func (d *deployment) storeLate(client *toolbus.Client, ref string, n int) {
 		d.t.Fatal(err)
 	}
 	eventually(d.t, "the late attempt ends", func() bool {
-		a, err := client.Result(d.t.Context(), question.Call{Ref: ref, CallID: owner.CallID})
+		a, err := client.Result(d.t.Context(), envelope.CallRef{Ref: ref, CallID: owner.CallID})
 		if err != nil || a.Response == nil {
 			return false
 		}
@@ -179,7 +178,7 @@ func TestPoolWithoutExecutors(t *testing.T) {
 	began := time.Now()
 	c := once("t", uuid.NewString(), time.Minute)
 	c.Accepted = func(a envelope.Accepted) {
-		why, err := client.Why(t.Context(), question.Call{Ref: a.Ref})
+		why, err := client.Why(t.Context(), envelope.CallRef{Ref: a.Ref})
 		if err != nil || !strings.Contains(why, "no executor of pool default is alive") {
 			t.Errorf("%s, %v", why, err)
 		}
@@ -197,9 +196,9 @@ func TestPoolWithoutExecutors(t *testing.T) {
 }
 
 // wantWaiting wants doctor to say something of a pool.
-func (d *deployment) wantWaiting(name, says string) {
+func (d *busDeployment) wantWaiting(name, says string) {
 	d.t.Helper()
-	checks := doctor.Diagnose(d.t.Context(), d.srv.URL, toolbus.ClientOptions{})
+	checks := admin.Diagnose(d.t.Context(), d.srv.URL, toolbus.ClientOptions{})
 	for _, c := range checks {
 		if c.Name == name && strings.Contains(c.Says, says) {
 			return
@@ -272,7 +271,7 @@ func TestWhyTellsQueuedFromRunning(t *testing.T) {
 	}
 	why := func(ref string) string {
 		t.Helper()
-		sentence, err := client.Why(t.Context(), question.Call{Ref: ref})
+		sentence, err := client.Why(t.Context(), envelope.CallRef{Ref: ref})
 		if err != nil {
 			t.Error(err)
 		}
@@ -305,7 +304,7 @@ func TestKeyDuringALeadersLoss(t *testing.T) {
 	var runs atomic.Int64
 	d := deployOn(t, servers[0], map[string]spec{"t": {class: call.Idempotent, run: echo(&runs)}})
 	d.topology = bus.TopologyOptions{Partitions: 1, Replicas: 3}
-	c := &cluster{deployment: d, servers: servers}
+	c := &cluster{busDeployment: d, servers: servers}
 	for range 2 {
 		d.dispatcher()
 		d.executor(8)

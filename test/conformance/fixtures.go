@@ -12,14 +12,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // object is arguments, or a part of a result.
 type object = map[string]any
 
 // result is the schema of whole results of MCP.
-const result = `{"$comment":"` + mcpmeta.Result + `","type":"object","required":["content"]}`
+const result = `{"$comment":"` + envelope.MCPResult + `","type":"object","required":["content"]}`
 
 const anything = `{"type":"object"}`
 

@@ -13,30 +13,29 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/deploytest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Each profile comes up by what is written for it, passes doctor, and loses nothing when its servers are killed, one
 // or all of them, while calls are under way. That a power cut loses more is no process's to show.
 func TestProfiles(t *testing.T) {
-	of := deploytest.Build(t, "../..", "text_2esearch")
-	for _, profile := range accounts.Profiles() {
+	of := processtest.Build(t, "../..", "text_2esearch")
+	for _, profile := range deployment.Profiles() {
 		t.Run(profile.Name, func(t *testing.T) {
-			d := deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: profile.Name})
-			survive(t, &deployment{d}, profile.Name)
+			d := processtest.Prepare(t, processtest.Options{Programs: of, Profile: profile.Name})
+			survive(t, &testDeployment{d}, profile.Name)
 		})
 	}
 }
 
-// deployment is one that a test calls and kills.
-type deployment struct{ *deploytest.Deployment }
+// testDeployment is one that a test calls and kills.
+type testDeployment struct{ *processtest.Deployment }
 
-func survive(t *testing.T, d *deployment, profile string) {
+func survive(t *testing.T, d *testDeployment, profile string) {
 	var all []int
 	for i := range d.Servers {
 		all = append(all, i)
@@ -45,7 +44,7 @@ func survive(t *testing.T, d *deployment, profile string) {
 	keys := filepath.Join(d.Dir, "keys")
 	replicas := fmt.Sprint(len(all))
 	part := func(ready string, args ...string) {
-		deploytest.Start(t, ready, d.Toolbus(), append(args, "--server", d.URL, "--tools", d.Tools)...)
+		processtest.Start(t, ready, d.Toolbus(), append(args, "--server", d.URL, "--tools", d.Tools)...)
 	}
 	dispatcher := []string{"dispatcher", "--secrets-dir", keys, "--replicas", replicas}
 	if profile == "durable" {
@@ -55,8 +54,8 @@ func survive(t *testing.T, d *deployment, profile string) {
 	worker, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
 	operator, _ := d.Credential(auth.Principal{Actor: "operator://o", Role: auth.Operator})
-	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--secrets-dir", keys)
-	deploytest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--credentials", operator)
+	processtest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--secrets-dir", keys)
+	processtest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--credentials", operator)
 
 	c := d.caller()
 	w := &work{
@@ -86,7 +85,7 @@ func survive(t *testing.T, d *deployment, profile string) {
 }
 
 // leader is the server that leads the call log, or the only one.
-func (d *deployment) leader() int {
+func (d *testDeployment) leader() int {
 	d.T.Helper()
 	public, err := d.Keys.Dispatcher.PublicKey()
 	if err != nil {
@@ -114,7 +113,7 @@ func (d *deployment) leader() int {
 }
 
 // caller is an agent.
-func (d *deployment) caller() *toolbus.Client {
+func (d *testDeployment) caller() *toolbus.Client {
 	d.T.Helper()
 	const actor = "agent://a"
 	_, token := d.Credential(auth.Principal{Actor: actor, Role: auth.Agent})
@@ -219,7 +218,7 @@ func (w *work) kept() {
 	for id, a := range w.accepted {
 		var r *envelope.Response
 		for r == nil {
-			answer, err := w.c.Result(ctx, question.Call{Ref: a.Ref, CallID: a.CallID})
+			answer, err := w.c.Result(ctx, envelope.CallRef{Ref: a.Ref, CallID: a.CallID})
 			if err != nil {
 				w.t.Fatalf("%s was accepted and is lost: %v", id, err)
 			}

@@ -17,17 +17,20 @@ import (
 
 // folders says where the packages lie whose constants docs/limits.md names.
 var folders = map[string]string{
-	"ijson": "internal/ijson", "schema": "schema", "envelope": "envelope", "call": "internal/call",
-	"dispatcher": "internal/dispatcher", "executor": "internal/executor", "bus": "bus", "writer": "internal/audit/writer",
-	"kv": "kv", "workqueue": "internal/executor/workqueue", "toolbus": ".", "subjects": "subjects",
-	"flight": "internal/flight", "executorapi": "internal/executor/executorapi", "streaming": "streaming",
-	"app": "internal/app", "flow": "internal/flow", "reader": "internal/audit/reader",
-	"accounts": "accounts", "tokenstore": "internal/auth/tokenstore", "tokensource": "internal/auth/tokensource",
-	"auth":    "internal/auth",
-	"outcome": "internal/call/outcome", "process": "internal/tool/process", "mcp": "internal/tool/mcp",
-	"client": "internal/tool/mcp/client", "gateway": "gateway/mcp", "mcpcli": "internal/mcpcli",
-	"protocol": "internal/tool/process/protocol", "supervisor": "internal/tool/supervisor", "tool": "internal/tool",
-	"audit": "internal/audit",
+	"ijson": "internal/encoding/ijson", "jsonschema": "internal/encoding/jsonschema",
+	"envelope": "envelope", "call": "internal/call", "dispatcher": "internal/dispatcher",
+	"executor": "internal/executor", "bus": "bus", "writer": "internal/audit/writer", "kv": "kv",
+	"workqueue": "internal/executor/workqueue", "toolbus": ".", "subjects": "subjects",
+	"flight": "internal/flight", "executorapi": "internal/executor/executorapi",
+	"streaming": "streaming", "app": "internal/app", "flow": "internal/flow",
+	"reader": "internal/audit/reader", "deployment": "internal/deployment",
+	"tokenstore": "internal/auth/tokenstore", "tokensource": "internal/auth/tokensource",
+	"auth": "internal/auth", "outcome": "internal/call/outcome", "process": "internal/tool/process",
+	"mcp": "internal/tool/mcp", "client": "internal/tool/mcp/client", "gateway": "gateway/mcp",
+	"mcpcmd": "internal/cli/mcpcmd", "protocol": "internal/tool/process/protocol",
+	"supervisor": "internal/tool/supervisor", "tool": "internal/tool", "audit": "internal/audit",
+	"rpc": "internal/rpc", "heartbeat": "internal/executor/heartbeat",
+	"callout": "internal/auth/callout",
 }
 
 var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min|h))? \\|")
@@ -58,7 +61,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("docs/limits.md says that %s.%s is %d; the code says %d (found: %t)", m[1], m[2], want, got, ok)
 		}
 	}
-	for _, of := range []string{"ijson", "schema", "envelope"} {
+	for _, of := range []string{"ijson", "jsonschema", "envelope"} {
 		for name := range constants[of] {
 			if (strings.HasPrefix(name, "Max") || strings.HasPrefix(name, "Min")) && !documented[of+"."+name] {
 				t.Errorf("docs/limits.md does not mention %s.%s", of, name)

@@ -96,7 +96,7 @@ func newReadme(t *testing.T) *readme {
 	r.ok(os.Rename(build(t), filepath.Join(r.clone, "bin")))
 	server := filepath.Join(dir, "transcript-clean")
 	goIn(t, root, "go", "build", "-o", filepath.Join(r.clone, tool, "fs-write"), "./"+tool)
-	goIn(t, root, "go", "build", "-o", server, "./mcptools/internal/transcript-clean")
+	goIn(t, root, "go", "build", "-o", server, "./tools/mcp/internal/transcript-clean")
 	r.write(filepath.Join(r.hello, "go.sum"), read(t, "go.sum"))
 	r.write(filepath.Join(r.hello, "mcp.json"), fmt.Sprintf(`{"mcpServers": {"clean": {"command": %q}}}`, server))
 	return r

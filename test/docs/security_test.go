@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -39,9 +38,9 @@ func TestMessagesAndTheirSenders(t *testing.T) {
 		auth.Agent, auth.Door, auth.Operator, auth.Auditor, auth.Executor,
 	} {
 		p := auth.Principal{Tenant: "t", Actor: "a", Role: role, Pool: "p", Family: "0123456789ab"}
-		heard = append(heard, accounts.Permissions(p, accounts.Facts{Instance: "01234567-x"}).Sub.Allow...)
+		heard = append(heard, auth.Permissions(p, auth.PermissionInputs{Instance: "01234567-x"}).Sub.Allow...)
 	}
-	for _, lines := range accounts.Imports() {
+	for _, lines := range auth.Imports() {
 		for _, line := range lines {
 			subject := strings.Fields(line)[1]
 			process := strings.HasPrefix(subject, "tb.svc.") || strings.HasPrefix(subject, "tb.exe.")

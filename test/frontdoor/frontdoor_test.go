@@ -39,7 +39,7 @@ func TestPay(t *testing.T) {
 	if why, err := bus.Why(ctx, toolbus.CallQuery{Ref: ref}); err != nil || !strings.Contains(why, "succeeded") {
 		t.Errorf("%q, %v", why, err)
 	}
-	if told, err := bus.Cancel(ctx, toolbus.CallQuery{Ref: ref}); err != nil || told.Told != "decided" {
+	if told, err := bus.Cancel(ctx, toolbus.CallQuery{Ref: ref}); err != nil || told.Phase != "decided" {
 		t.Errorf("%+v, %v", told, err)
 	}
 	executed := 0

@@ -12,9 +12,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/internal/doctor"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
@@ -97,7 +97,7 @@ func (b *bus) shows(waits bool) {
 		}
 	}
 	var found string
-	for _, c := range doctor.Diagnose(b.T.Context(), b.URL, toolbus.ClientOptions{}) {
+	for _, c := range admin.Diagnose(b.T.Context(), b.URL, toolbus.ClientOptions{}) {
 		found += c.Name + " " + string(c.Status) + " " + c.Fix + "\n"
 	}
 	if has := strings.Contains(found, "approvals warn see"); has != waits ||

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
+	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 )
 
 // runs executes a command line, and returns what it prints.
@@ -32,7 +32,7 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools, sold := filepath.Join(t.TempDir(), "tools"), filepath.Join(t.TempDir(), "sold")
-	out, err := runs(t, mcpcli.Import, "--tools", tools, "--name", "shop", "--env", "GOODS", "--env", "A=b",
+	out, err := runs(t, mcpcmd.Import, "--tools", tools, "--name", "shop", "--env", "GOODS", "--env", "A=b",
 		self, "shop", sold)
 	if err != nil || !strings.Contains(out, "mcp::shop::sell  added  side_effectful") {
 		t.Fatalf("%v\n%s", err, out)
@@ -42,7 +42,7 @@ func TestCommands(t *testing.T) {
 		strings.Contains(string(servers), "bread") {
 		t.Errorf("%v\n%s", err, servers)
 	}
-	if out, err := runs(t, mcpcli.Approve, "--tools", tools); err != nil || out != "1 tools are what was approved\n" {
+	if out, err := runs(t, mcpcmd.Approve, "--tools", tools); err != nil || out != "1 tools are what was approved\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for file, change := range map[string][2]string{
@@ -59,16 +59,16 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err = runs(t, mcpcli.Approve, "--tools", tools)
+	out, err = runs(t, mcpcmd.Approve, "--tools", tools)
 	if err == nil || !strings.Contains(err.Error(), "1 of 1 tools wait") ||
 		!strings.Contains(out, `-   "description": "another"`) {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = runs(t, mcpcli.Approve, "--tools", tools, "mcp::shop::sell")
+	out, err = runs(t, mcpcmd.Approve, "--tools", tools, "mcp::shop::sell")
 	if err != nil || !strings.Contains(out, "mcp::shop::sell: approved") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if out, err := runs(t, mcpcli.Approve, "--tools", tools, "--all"); err != nil {
+	if out, err := runs(t, mcpcmd.Approve, "--tools", tools, "--all"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -91,7 +91,7 @@ func TestConfig(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := runs(t, mcpcli.Import, "--tools", tools, "--config", config)
+	out, err := runs(t, mcpcmd.Import, "--tools", tools, "--config", config)
 	if err == nil || !strings.Contains(err.Error(), "2 of 3 servers") || !strings.Contains(out, "mcp::shop::sell  added") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -112,12 +112,12 @@ func TestUsage(t *testing.T) {
 		{}, {"--config", "x", "y"}, {"--name", "x", "--config", "y"}, {"--pool", "NO", "x"}, {"--owner", " ", "x"},
 		{"http://x", "y"}, {"--header", "A=b", "x"}, {"--env", "=", "x"}, {"--header", "A", "http://x"},
 	} {
-		out, err := runs(t, mcpcli.Import, append([]string{"--tools", t.TempDir()}, args...)...)
+		out, err := runs(t, mcpcmd.Import, append([]string{"--tools", t.TempDir()}, args...)...)
 		if !errors.Is(err, cli.ErrUsage) {
 			t.Errorf("%q: %v\n%s", args, err, out)
 		}
 	}
-	if out, err := runs(t, mcpcli.Approve, "--all", "x"); !errors.Is(err, cli.ErrUsage) {
+	if out, err := runs(t, mcpcmd.Approve, "--all", "x"); !errors.Is(err, cli.ErrUsage) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

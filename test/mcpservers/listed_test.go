@@ -15,7 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
+	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	mcpadapter "github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
@@ -182,7 +182,7 @@ func TestListedMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		out, err := runs(t, mcpcli.Import, "--tools", dir, "--name", "x", self, "raw", file)
+		out, err := runs(t, mcpcmd.Import, "--tools", dir, "--name", "x", self, "raw", file)
 		if err != nil || !strings.HasSuffix(out, "\n0 left out\n") {
 			t.Errorf("%q: %v\n%s", odd, err, out)
 		}
@@ -209,7 +209,7 @@ func TestImportLeavesOut(t *testing.T) {
 		if err := os.WriteFile(file, []byte(shelf), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := runs(t, mcpcli.Import, "--tools", t.TempDir(), "--name", "x", self, "raw", file)
+		out, err := runs(t, mcpcmd.Import, "--tools", t.TempDir(), "--name", "x", self, "raw", file)
 		if left := !strings.HasPrefix(want, "\n0"); (err != nil) != left || !strings.HasSuffix(out, want) {
 			t.Errorf("%s: %v\n%s", shelf, err, out)
 		}

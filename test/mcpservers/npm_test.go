@@ -16,7 +16,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 var servers = flag.String("servers", "", "folder in which npm has installed the reference servers: `make mcp-servers`")
@@ -138,7 +137,7 @@ func (r *reference) cancel() {
 	}()
 	select {
 	case ref := <-begun:
-		if _, err := r.Cancel(ctx, question.Call{Ref: ref}); err != nil {
+		if _, err := r.Cancel(ctx, envelope.CallRef{Ref: ref}); err != nil {
 			r.Error(err)
 		}
 	case <-ctx.Done():

@@ -20,8 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
@@ -172,7 +171,7 @@ func check(t *testing.T, name string, got jsontext.Value, said said) {
 			continue
 		case m.Is("_meta"):
 			others := slices.DeleteFunc(ijson.Members(m.Value), func(m ijson.Member) bool {
-				return strings.HasPrefix(string(m.Plain()), mcpmeta.Prefix) || m.Is("io.modelcontextprotocol/serverInfo")
+				return strings.HasPrefix(string(m.Plain()), envelope.MetaPrefix) || m.Is("io.modelcontextprotocol/serverInfo")
 			})
 			if len(others) == 0 {
 				continue

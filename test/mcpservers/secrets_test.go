@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/mcpcli"
+	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 )
@@ -57,8 +57,8 @@ func TestSecrets(t *testing.T) {
 		private(t)
 		return err
 	}
-	serve := func(env cli.Env) *cobra.Command { return mcpcli.Serve(env, strings.NewReader(""), nil) }
-	if err := run(mcpcli.Import, "--config", "mcp.json"); err == nil || !strings.Contains(err.Error(), "4 of 7 servers") {
+	serve := func(env cli.Env) *cobra.Command { return mcpcmd.Serve(env, strings.NewReader(""), nil) }
+	if err := run(mcpcmd.Import, "--config", "mcp.json"); err == nil || !strings.Contains(err.Error(), "4 of 7 servers") {
 		t.Errorf("%v\n%s", err, said.String())
 	}
 	if err := run(serve, "install", "--config", "mcp.json", "--write"); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/deploytest"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 )
 
 // An executor of f16d274 alone, with a dispatcher of this build, runs a call whose input and output go through the
@@ -19,7 +19,7 @@ import (
 // only if the dispatcher runs with --older-builds. Chaos does not show that, since executors of this build take over.
 func TestOlderExecutorsNeedTheFlag(t *testing.T) {
 	older := build(t, source(t, withTokens), "")
-	programs := deploytest.Build(t, root, "transcript_2eclean")
+	programs := processtest.Build(t, root, "transcript_2eclean")
 	for name, with := range map[string]struct {
 		flags []string
 		want  bool
@@ -35,21 +35,21 @@ func TestOlderExecutorsNeedTheFlag(t *testing.T) {
 
 // callLarge starts a dispatcher of this build with flags and an executor of the older one, and makes the call. The
 // executor serves before the call is made if it can serve at all.
-func callLarge(t *testing.T, of deploytest.Programs, older string, serves bool, flags ...string) (
+func callLarge(t *testing.T, of processtest.Programs, older string, serves bool, flags ...string) (
 	toolbus.Status, error,
 ) {
 	t.Helper()
-	d := deploytest.Prepare(t, deploytest.Options{Programs: of, Profile: "single"})
+	d := processtest.Prepare(t, processtest.Options{Programs: of, Profile: "single"})
 	d.Serve(0)
 	args := append([]string{"dispatcher", "--secrets-dir", filepath.Join(d.Dir, "keys"), "--tools", d.Tools},
 		d.Access()...)
-	deploytest.Start(t, "is serving", d.Toolbus(), append(args, flags...)...)
+	processtest.Start(t, "is serving", d.Toolbus(), append(args, flags...)...)
 	file, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	ready := "waiting for a dispatcher"
 	if serves {
 		ready = "works for pool"
 	}
-	deploytest.Start(t, ready, older, append([]string{"executor", "--tools", d.Tools, "--credentials", file},
+	processtest.Start(t, ready, older, append([]string{"executor", "--tools", d.Tools, "--credentials", file},
 		d.Access()...)...)
 	_, token := d.Credential(auth.Principal{Actor: "agent://a", Role: auth.Agent})
 	conn, err := toolbus.Connect(t.Context(), d.URL, toolbus.Options{

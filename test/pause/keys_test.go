@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -52,7 +52,7 @@ func TestLookupKeepsActorsApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ledger.WriteTools(tools, self, "role", "tool", book); err != nil {
+	if err := effects.WriteTools(tools, self, "role", "tool", book); err != nil {
 		t.Fatal(err)
 	}
 	dispatch(t, srv, tools)
@@ -62,13 +62,13 @@ func TestLookupKeepsActorsApart(t *testing.T) {
 	}
 
 	const pay, key = "chaos.pay", "the-key-of-both-actors"
-	if r := pays(t, srv, "agent://first", pay, key, ledger.Input{N: 1}); r.Status != envelope.Success {
+	if r := pays(t, srv, "agent://first", pay, key, effects.Input{N: 1}); r.Status != envelope.Success {
 		t.Fatalf("the first actor is told %s %v", r.Status, r.Error)
 	}
 	second := make(chan *envelope.Response, 1)
-	go func() { second <- pays(t, srv, "agent://second", pay, key, ledger.Input{N: 2, WorkMS: 120_000}) }()
+	go func() { second <- pays(t, srv, "agent://second", pay, key, effects.Input{N: 2, WorkMS: 120_000}) }()
 	runs := map[int]bool{}
-	until(t, book, func(l ledger.Line) bool { runs[l.PID] = true; return len(runs) == 2 })
+	until(t, book, func(l effects.Line) bool { runs[l.PID] = true; return len(runs) == 2 })
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestLookupKeepsActorsApart(t *testing.T) {
 	if e := r.Error; e == nil || e.Code != envelope.CodeToolUnknownState || e.Details.Effect != envelope.EffectUnknown {
 		t.Errorf("the second actor is told %s, %v, with the output %s", r.Status, r.Error, r.Output)
 	}
-	lines, err := ledger.Read(book)
+	lines, err := effects.Read(book)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 }
 
 // pays calls the tool for actor and returns the outcome.
-func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in ledger.Input) *envelope.Response {
+func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in effects.Input) *envelope.Response {
 	raw, err := json.Marshal(in)
 	if err != nil {
 		t.Error(err)
@@ -135,7 +135,7 @@ func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in ledg
 		return &envelope.Response{}
 	}
 	defer c.Close()
-	asked := toolbus.Call{Tool: toolID, Fn: ledger.Fn, Input: raw, Key: key, Timeout: time.Minute}
+	asked := toolbus.Call{Tool: toolID, Fn: effects.Fn, Input: raw, Key: key, Timeout: time.Minute}
 	r, err := c.Call(context.WithoutCancel(t.Context()), asked)
 	if err != nil {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 )
@@ -80,7 +80,7 @@ type scene struct {
 // others do all that they may do meanwhile, and lets the stopped one go on, or die. Whatever
 // happens, every promise is kept, and in the end every call has its outcome.
 func TestEveryPoint(t *testing.T) {
-	for _, spec := range ledger.Specs() {
+	for _, spec := range effects.Specs() {
 		if parts[spec.ID] == nil {
 			continue // a streaming tool; chunks are the business of package streaming
 		}
@@ -101,7 +101,7 @@ func TestEveryPoint(t *testing.T) {
 	}
 }
 
-func (b *base) play(t *testing.T, spec ledger.Spec, part, point, name string, dies bool) {
+func (b *base) play(t *testing.T, spec effects.Spec, part, point, name string, dies bool) {
 	w := b.world(t, spec.ID)
 	s := &scene{w: w, stop: stopAt(point), second: w.dispatcher("d2", nil, nil), e2: w.executor("e2", nil, nil, nil)}
 	stopped := s.begin(part)

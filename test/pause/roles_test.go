@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -44,7 +44,7 @@ func play(role string, args []string) error {
 		fmt.Println(srv.URL())
 		<-make(chan struct{})
 	case "tool": // ledger
-		return ledger.Run(os.Stdin, os.Stdout, args[0])
+		return effects.Run(os.Stdin, os.Stdout, args[0])
 	case "executor": // tools directory, input, time: runs one call of chaos.put
 		registry, err := tool.Load(args[0], app.Transports()...)
 		if err != nil {
@@ -83,7 +83,7 @@ const (
 
 func invocation(input string, timeout time.Duration) tool.Invocation {
 	return tool.Invocation{
-		CallID: callA, ToolID: "chaos.put", ToolVersion: "1.0.0", Fn: ledger.Fn, Input: []byte(input), IdempotencyKey: "key",
+		CallID: callA, ToolID: "chaos.put", ToolVersion: "1.0.0", Fn: effects.Fn, Input: []byte(input), IdempotencyKey: "key",
 		Attempt: 1, Fence: 1, Deadline: time.Now().Add(timeout),
 	}
 }

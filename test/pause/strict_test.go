@@ -13,11 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -55,9 +55,9 @@ func (w *world) projector(ctx context.Context, s *stop) (ended <-chan struct{}) 
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	follower, caught := bus.NewFollower(w.js, 0), make(chan struct{})
+	follower, caught := kv.NewFollower(w.js, 0), make(chan struct{})
 	go func() { // ends with ctx
-		if err := follower.Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+		if err := follower.Run(ctx, from, func(o kv.FollowedEvent) { p.Observe(ctx, o) }); err != nil {
 			w.t.Error(err)
 		}
 		close(caught)
@@ -204,13 +204,13 @@ type blind struct{}
 func (blind) Wait(context.Context, subjects.Part, uint64, time.Time) error { return nil }
 
 // kept reads the segments.
-func (w *world) kept() (all []check.Segment) {
+func (w *world) kept() (all []checker.Segment) {
 	w.t.Helper()
 	stream, err := w.js.Stream(context.WithoutCancel(w.t.Context()), subjects.AuditStream)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var kept check.Kept
+	var kept checker.Kept
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 		m, err := stream.GetMsg(context.WithoutCancel(w.t.Context()), seq)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 )
 
 // M11: an executor is killed while its tool runs. The tool dies with it, so that nothing is done
@@ -22,7 +22,7 @@ func TestM11ToolsDieWithTheirExecutor(t *testing.T) {
 	}
 	dir := t.TempDir()
 	book := filepath.Join(dir, "ledger")
-	if err := ledger.WriteTools(filepath.Join(dir, "tools"), self, "role", "tool", book); err != nil {
+	if err := effects.WriteTools(filepath.Join(dir, "tools"), self, "role", "tool", book); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("rule", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestFrozenExecutorsToolsKeepTheirDeadline(t *testing.T) {
 	}
 	dir := t.TempDir()
 	book, tools := filepath.Join(dir, "ledger"), filepath.Join(dir, "tools")
-	if err := ledger.WriteTools(tools, self, "role", "tool", book); err != nil {
+	if err := effects.WriteTools(tools, self, "role", "tool", book); err != nil {
 		t.Fatal(err)
 	}
 	cmd := start(t, "executor", tools, `{"n":1,"work_ms":6000}`, "1500ms")
@@ -56,7 +56,7 @@ func TestFrozenExecutorsToolsKeepTheirDeadline(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	begun := until(t, book, func(l ledger.Line) bool { return l.Op == ledger.Start })
+	begun := until(t, book, func(l effects.Line) bool { return l.Op == effects.Start })
 	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestFrozenExecutorsToolsKeepTheirDeadline(t *testing.T) {
 	for alive(begun.PID) && time.Now().Before(until) {
 		<-time.After(5 * time.Millisecond)
 	}
-	lines, err := ledger.Read(book)
+	lines, err := effects.Read(book)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func killed(t *testing.T, book, role string, args ...string) (effect bool) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	begun := until(t, book, func(l ledger.Line) bool { return l.Op == ledger.Start })
+	begun := until(t, book, func(l effects.Line) bool { return l.Op == effects.Start })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,12 +91,12 @@ func killed(t *testing.T, book, role string, args ...string) (effect bool) {
 	for alive(begun.PID) {
 		<-tick.C
 	}
-	lines, err := ledger.Read(book)
+	lines, err := effects.Read(book)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range lines {
-		effect = effect || l.Op == ledger.Commit
+		effect = effect || l.Op == effects.Commit
 	}
 	return effect
 }
@@ -107,12 +107,12 @@ func alive(pid int) bool {
 }
 
 // until waits for a line of the ledger.
-func until(t *testing.T, book string, wanted func(ledger.Line) bool) ledger.Line {
+func until(t *testing.T, book string, wanted func(effects.Line) bool) effects.Line {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
-		lines, err := ledger.Read(book)
+		lines, err := effects.Read(book)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,5 +123,5 @@ func until(t *testing.T, book string, wanted func(ledger.Line) bool) ledger.Line
 		}
 	}
 	t.Fatal("the tool does not begin")
-	return ledger.Line{}
+	return effects.Line{}
 }

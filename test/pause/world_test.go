@@ -24,16 +24,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/check"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/ledger"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/observe"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -60,7 +58,7 @@ func newBase(t *testing.T) *base {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "tools")
-	if err := ledger.WriteTools(dir, "/bin/true"); err != nil {
+	if err := effects.WriteTools(dir, "/bin/true"); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -80,9 +78,9 @@ type world struct {
 
 	mu        sync.Mutex
 	asks      []*asked
-	cancels   []check.Cancel
-	effects   []ledger.Line
-	denied    []check.Record
+	cancels   []checker.Cancel
+	effects   []effects.Line
+	denied    []checker.Record
 	late      []envelope.Code
 	gone      map[string]bool
 	executors []*executor.Executor
@@ -128,7 +126,7 @@ func (s *stop) at(point string) {
 	})
 }
 
-func (s *stop) step(_ context.Context, o observe.Step) { s.at(string(o.At)) }
+func (s *stop) step(_ context.Context, o call.TraceEvent) { s.at(string(o.At)) }
 
 // wait waits for the stop to be reached.
 func (w *world) wait(s *stop) {
@@ -179,7 +177,7 @@ func (w *world) dispatcher(name string, s *stop, log outcome.Log) *dispatcher.Di
 // alone is a dispatcher without peers.
 type alone struct{}
 
-func (alone) Left(question.Leave)                        {}
+func (alone) Left(envelope.JoinerLeft)                   {}
 func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
 func (alone) Find(context.Context, string, string, int) (by string, since time.Time, ok bool) {
 	return "", since, false
@@ -193,7 +191,7 @@ func (w *world) dispatcherAt(name string, s *stop, log outcome.Log, now func() t
 		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w},
 		Control: killer{w: w}, Pools: alone{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict,
-		Observer: observe.Observer{Step: s.step},
+		Observer: call.Trace{Event: s.step},
 	})
 }
 
@@ -208,7 +206,7 @@ func (w *world) executor(name string, s *stop, log outcome.Log, adapter tool.Ada
 	e := executor.New(executor.Options{
 		Instance: name, Catalog: w.registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
 		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
-		Coverage: w.coverage, NewNonce: w.nonce(name), Lease: lease, Observer: observe.Observer{Step: s.step},
+		Coverage: w.coverage, NewNonce: w.nonce(name), Lease: lease, Observer: call.Trace{Event: s.step},
 	})
 	e.Listening()
 	ctx, end := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -223,7 +221,7 @@ func (w *world) executor(name string, s *stop, log outcome.Log, adapter tool.Ada
 
 // asked is a request and what comes back.
 type asked struct {
-	check.Ask
+	checker.Ask
 	done  chan struct{} // the dispatcher is done with it, or died
 	reply string
 }
@@ -231,12 +229,12 @@ type asked struct {
 // ask sends a request with input n to the dispatcher, which sees to it in its own time.
 func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout time.Duration) *asked {
 	w.t.Helper()
-	input, err := json.Marshal(ledger.Input{N: n})
+	input, err := json.Marshal(effects.Input{N: n})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	req := &envelope.Request{
-		CallID: callID, ToolID: w.tool, ToolVersion: "*", Fn: ledger.Fn, Input: input,
+		CallID: callID, ToolID: w.tool, ToolVersion: "*", Fn: effects.Fn, Input: input,
 		Context: envelope.Context{ActorID: actor, TraceID: callID, Env: "dev", Timezone: "UTC"},
 		Constraints: envelope.Constraints{
 			TimeoutMS: timeout.Milliseconds(), DeadlineUnixMS: time.Now().Add(timeout).UnixMilli(), IdempotencyKey: w.key,
@@ -251,7 +249,7 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 		w.t.Fatal(err)
 	}
 	a := &asked{
-		Ask: check.Ask{
+		Ask: checker.Ask{
 			Caller: "c", Scene: "pause", Tool: w.tool, Key: w.key, CallID: callID, Ref: w.ref(), Fingerprint: fingerprint, N: n,
 			Sent: time.Now(), Due: time.Now().Add(time.Hour),
 		},
@@ -272,7 +270,7 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 
 func (w *world) ref() string {
 	id := envelope.CallKeyID(tenant, &envelope.Request{
-		ToolID: w.tool, Fn: ledger.Fn, Context: envelope.Context{ActorID: actor},
+		ToolID: w.tool, Fn: effects.Fn, Context: envelope.Context{ActorID: actor},
 		Constraints: envelope.Constraints{IdempotencyKey: w.key},
 	})
 	return subjects.Key{Tool: w.tool, ID: id}.Ref()
@@ -344,11 +342,11 @@ func (w *world) work(e *executor.Executor, delivery int) (acked bool) {
 
 // cancel ends the call as the owner of callID.
 func (w *world) cancel(d *dispatcher.Dispatcher, callID string) {
-	c := check.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
+	c := checker.Cancel{Ref: w.ref(), CallID: callID, Sent: time.Now()}
 	answer, refusal := d.Cancel(context.WithoutCancel(w.t.Context()),
-		call.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, question.Call{Ref: w.ref(),
+		call.Sender{Tenant: subjects.Token(tenant), Actor: subjects.Token(actor)}, envelope.CallRef{Ref: w.ref(),
 			CallID: callID})
-	c.Told, c.Response, c.Done = answer.Told, answer.Response, time.Now()
+	c.Told, c.Response, c.Done = answer.Phase, answer.Response, time.Now()
 	if refusal != nil {
 		c.Failed = refusal.String()
 		if refusal.Code != envelope.CodeNotFound { // it was not admitted yet
@@ -395,17 +393,17 @@ func (w *world) guard(s *stop, log outcome.Log) (done <-chan struct{}) {
 }
 
 // history is all that was recorded, for the checker.
-func (w *world) history() check.History {
+func (w *world) history() checker.History {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h := check.History{Cancels: w.cancels, Effects: w.effects, Kept: check.Kept{Audit: w.denied}, Log: w.entries()}
+	h := checker.History{Cancels: w.cancels, Effects: w.effects, Kept: checker.Kept{Audit: w.denied}, Log: w.entries()}
 	if w.strict {
 		h.Segments = w.kept()
 	}
 	for i, e := range h.Log {
 		if r, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
-			h.Audit = append(h.Audit, check.Record{Seq: uint64(i), Record: r})
+			h.Audit = append(h.Audit, checker.Record{Seq: uint64(i), Record: r})
 		}
 	}
 	for _, a := range w.asks {
@@ -452,7 +450,7 @@ func (w *world) entries() (entries []call.Entry) {
 func (w *world) judge() {
 	w.t.Helper()
 	h := w.history()
-	for _, v := range check.Check(h) {
+	for _, v := range checker.Check(h) {
 		w.t.Errorf("%v\n%s", v, h.Story(w.ref()))
 	}
 }
@@ -461,7 +459,7 @@ func (w *world) judge() {
 func (w *world) convict(rule string) {
 	w.t.Helper()
 	h := w.history()
-	found := check.Check(h)
+	found := checker.Check(h)
 	for _, v := range found {
 		if v.Rule == rule {
 			return
@@ -532,7 +530,7 @@ func (g gate) Denied(_ context.Context, _ *call.Incoming, _ *envelope.Request, e
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	id := fmt.Sprint("gate.", len(g.w.denied))
-	g.w.denied = append(g.w.denied, check.Record{ID: id, Record: audit.Record{Event: audit.ToolDenied, Code: e.Code}})
+	g.w.denied = append(g.w.denied, checker.Record{ID: id, Record: audit.Record{Event: audit.ToolDenied, Code: e.Code}})
 	return id, 0, nil
 }
 
@@ -586,12 +584,12 @@ func (a worker) Execute(ctx context.Context, _ *tool.Manifest, inv tool.Invocati
 	a.w.runs++
 	pid := a.w.runs
 	a.w.mu.Unlock()
-	a.w.note(ledger.Start, inv, pid)
+	a.w.note(effects.Start, inv, pid)
 	a.stop.at("in-tool")
 	if ctx.Err() != nil {
 		return tool.Result{}, &tool.StoppedError{Cause: context.Cause(ctx)}
 	}
-	a.w.note(ledger.Commit, inv, pid)
+	a.w.note(effects.Commit, inv, pid)
 	return output(inv, inv.Fence, pid)
 }
 
@@ -602,7 +600,7 @@ func (a worker) Lookup(_ context.Context, m *tool.Manifest, inv tool.Invocation)
 	a.w.mu.Lock()
 	defer a.w.mu.Unlock()
 	for _, l := range a.w.effects {
-		if l.Op == ledger.Commit {
+		if l.Op == effects.Commit {
 			r, err := output(inv, l.Fence, l.PID)
 			return r, true, err
 		}
@@ -614,20 +612,20 @@ func (worker) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
 	return tool.Classify(m, err)
 }
 
-func (w *world) note(op ledger.Op, inv tool.Invocation, pid int) {
+func (w *world) note(op effects.Op, inv tool.Invocation, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.effects = append(w.effects, ledger.Line{
+	w.effects = append(w.effects, effects.Line{
 		Op: op, Time: time.Now().UnixNano(), Tool: w.tool, Key: inv.IdempotencyKey, CallID: inv.CallID, Attempt: inv.Attempt,
 		Fence: inv.Fence, PID: pid,
 	})
 }
 
 func output(inv tool.Invocation, fence uint64, pid int) (tool.Result, error) {
-	var in ledger.Input
+	var in effects.Input
 	if err := json.Unmarshal(inv.Input, &in); err != nil {
 		return tool.Result{}, err
 	}
-	raw, err := json.Marshal(ledger.Output{N: in.N, Run: fmt.Sprintf("%d/%d", fence, pid)})
+	raw, err := json.Marshal(effects.Output{N: in.N, Run: fmt.Sprintf("%d/%d", fence, pid)})
 	return tool.Result{Output: raw}, err
 }

@@ -9,17 +9,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // contradictions answers copies of requests as dispatchers may of which one lags, and notes what came.
 type contradictions struct {
 	t       *testing.T
-	replies *bus.Replies
+	replies *rpc.Replies
 	mu      sync.Mutex
 	copies  map[string][]string // call ids of copies, by tool
 }
@@ -28,7 +28,7 @@ type contradictions struct {
 func answerCopies(t *testing.T, srv *natstest.Server) *contradictions {
 	t.Helper()
 	nc := srv.Connect(t)
-	c := &contradictions{t: t, replies: bus.NewReplies(nc, slog.New(slog.DiscardHandler)), copies: map[string][]string{}}
+	c := &contradictions{t: t, replies: rpc.NewReplies(nc, slog.New(slog.DiscardHandler)), copies: map[string][]string{}}
 	if _, err := nc.Subscribe(subjects.CallWildcard, c.answer); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (c *contradictions) answer(msg *nats.Msg) {
 
 // caller is told what a dispatcher would tell it.
 type caller struct {
-	replies *bus.Replies
+	replies *rpc.Replies
 	req     *envelope.Request
 	inbox   call.Inbox
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
@@ -21,11 +21,11 @@ const shortLife = 6 * time.Second
 // brief.token, which lives for shortLife, and late.token, which has expired and may be renewed.
 func serveWalled(t *testing.T) (url, folder string) {
 	t.Helper()
-	d, err := deployment.Make(t.TempDir())
+	d, err := deploymenttest.Make(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := d.Configure(accounts.Shape{Server: "walled", Listen: "127.0.0.1:-1", Store: t.TempDir()})
+	config, err := d.Configure(deployment.Shape{Server: "walled", Listen: "127.0.0.1:-1", Store: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func serveWalled(t *testing.T) (url, folder string) {
 }
 
 // expire writes late.token.
-func expire(t *testing.T, d *deployment.Deployment, p auth.Principal) {
+func expire(t *testing.T, d *deploymenttest.Deployment, p auth.Principal) {
 	t.Helper()
 	signer, err := d.Keys().Signer()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"syscall"
 
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
+	"github.com/seed-018f16cc/toolbus/tools/internal/rootdir"
 )
 
 // systemErrors says what the errors of the system mean to the caller. What is not here is an
@@ -37,7 +37,7 @@ func classify(err error, effect program.Effect) error {
 			return &program.Error{Code: known.code, Message: known.message, Effect: effect}
 		}
 	}
-	if outside := rooted.Escape(err); outside != nil {
+	if outside := rootdir.Escape(err); outside != nil {
 		return outside.Failure(effect)
 	}
 	var system syscall.Errno

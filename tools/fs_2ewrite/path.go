@@ -7,20 +7,20 @@ import (
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
+	"github.com/seed-018f16cc/toolbus/tools/internal/rootdir"
 )
 
 // checkPath returns the clean form of a path that can name a file below the root.
 func checkPath(path string) (string, error) {
-	clean, err := rooted.Clean(path)
-	var outside *rooted.Outside
+	clean, err := rootdir.Clean(path)
+	var outside *rootdir.Outside
 	switch {
 	case errors.As(err, &outside):
 		return "", outside.Failure(program.EffectNone)
 	case namesFolder(path):
 		return "", program.NoEffect("is_directory", "the path names a folder")
 	case strings.Contains("/"+clean, "/"+temporaryPrefix):
-		outside = &rooted.Outside{Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved"}
+		outside = &rootdir.Outside{Reason: "reserved", Message: "names that start with " + temporaryPrefix + " are reserved"}
 		return "", outside.Failure(program.EffectNone)
 	}
 	return clean, nil

@@ -9,7 +9,7 @@ import (
 	"syscall"
 
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
+	"github.com/seed-018f16cc/toolbus/tools/internal/rootdir"
 )
 
 func main() { program.Main(newTool(cmp.Or(os.Getenv("TEXT_SEARCH_ROOT"), "."))) }
@@ -87,7 +87,7 @@ func run(ctx context.Context, folder string, in input, out *program.Stream) (pro
 // is a fault, such as a lost reader. Searching has no effect in any case.
 func classify(err error, what string) error {
 	var known *program.Error
-	var outside *rooted.Outside
+	var outside *rootdir.Outside
 	var system *os.PathError
 	switch {
 	case errors.As(err, &known):
@@ -103,7 +103,7 @@ func classify(err error, what string) error {
 	case !errors.As(err, &system):
 		return err
 	}
-	if outside := rooted.Escape(err); outside != nil {
+	if outside := rootdir.Escape(err); outside != nil {
 		return outside.Failure(program.EffectNone)
 	}
 	return program.NoEffect("io_error", fmt.Sprintf("%s cannot be read: %v", what, system.Err))

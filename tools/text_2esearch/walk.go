@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/program"
-	"github.com/seed-018f16cc/toolbus/tools/internal/rooted"
+	"github.com/seed-018f16cc/toolbus/tools/internal/rootdir"
 )
 
 // walker finds the files to search.
@@ -26,7 +26,7 @@ type walker struct {
 
 // start walks one path that was asked for: a file, or a folder and what is below.
 func (w *walker) start(ctx context.Context, asked string) error {
-	name, err := rooted.Clean(asked)
+	name, err := rootdir.Clean(asked)
 	if err != nil {
 		return err
 	}

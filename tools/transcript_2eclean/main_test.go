@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool/programtest"
-	"github.com/seed-018f16cc/toolbus/internal/transcript"
 	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/tools/internal/transcript"
 )
 
 func TestContract(t *testing.T) {

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/seed-018f16cc/toolbus/internal/webpage"
 	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/tools/internal/webpage"
 )
 
 func main() { program.Main(webpage.Tool()) }

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool/programtest"
-	"github.com/seed-018f16cc/toolbus/internal/webpage"
 	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/tools/internal/webpage"
 )
 
 func TestContract(t *testing.T) {

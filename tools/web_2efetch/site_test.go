@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus/internal/webpage"
 	"golang.org/x/net/html/charset"
+
+	"github.com/seed-018f16cc/toolbus/tools/internal/webpage"
 )
 
 // site serves testdata/site and everything that goes wrong with pages.

@@ -78,7 +78,7 @@ func (d direct) Messages(ctx context.Context, stream string, from Place,
 func (p Place) config(stream string) (c jetstream.OrderedConsumerConfig) {
 	switch {
 	case p.After > 0:
-		c = bus.After(p.After)
+		c = bus.StartAfter(p.After)
 	case !p.Since.IsZero():
 		c = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &p.Since}
 	}

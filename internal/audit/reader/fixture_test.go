@@ -13,7 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -28,8 +29,8 @@ func setup(t *testing.T) *fixture {
 // archives are the ways in which the record is read: directly, and through somebody who answers as dispatchers do.
 func (f *fixture) archives() map[string]reader.Archive {
 	f.T.Helper()
-	f.Serve(bus.Answering(subjects.OpStored, func(ctx context.Context, _ call.Sender,
-		q question.Stored) (question.StoredPage, *envelope.Error) {
+	f.Serve(rpc.NewEndpoint(subjects.OpStored, func(ctx context.Context, _ call.Sender,
+		q envelope.StreamReadRequest) (envelope.StreamReadResponse, *envelope.Error) {
 		page, err := reader.Page(ctx, f.JS, q)
 		if err != nil {
 			return page, envelope.NewError(envelope.CodeUnavailable, err.Error())
@@ -37,7 +38,7 @@ func (f *fixture) archives() map[string]reader.Archive {
 		page.Now = time.Now()
 		return page, nil
 	}))
-	inbox, err := bus.NewInbox(f.NC, "default", "agent://auditor")
+	inbox, err := rpc.NewInbox(f.NC, "default", "agent://auditor")
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func (f *fixture) project(ctx context.Context) {
 			f.T.Error(err)
 		}
 	})
-	if err := bus.NewFollower(f.JS, 0).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+	if err := kv.NewFollower(f.JS, 0).Run(ctx, from, func(o kv.FollowedEvent) { p.Observe(ctx, o) }); err != nil {
 		f.T.Error(err)
 	}
 	wg.Wait()

@@ -38,7 +38,7 @@ func (a *auditReader) newest(ctx context.Context) error {
 			s.first = time.Time{}
 		}
 		held := order{most: a.filter.Last}
-		err := a.readTo(ctx, bus.QuietTime, func(l *Line) bool {
+		err := a.readTo(ctx, bus.ReadTimeout, func(l *Line) bool {
 			held.add(l)
 			return true
 		})

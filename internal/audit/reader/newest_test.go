@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -97,7 +97,7 @@ func TestNewest(t *testing.T) {
 		}
 	}
 	for name, filter := range map[string]reader.Filter{"all": {}, "more than there are": {Last: records + 10}} {
-		if got, err := f.numbers(filter, 0); !form.Newer(err) {
+		if got, err := f.numbers(filter, 0); !format.Newer(err) {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -18,8 +18,9 @@ import (
 const pageMessages = 1024
 
 // Page answers a question about the record for somebody who may not read it directly, as [Through] asks it.
-func Page(ctx context.Context, js jetstream.JetStream, q question.Stored) (page question.StoredPage, err error) {
-	if q.Only == question.OnlyRecorded {
+func Page(ctx context.Context, js jetstream.JetStream,
+	q envelope.StreamReadRequest) (page envelope.StreamReadResponse, err error) {
+	if q.Only == envelope.OnlyRecorded {
 		page.Recorded, err = recorded(ctx, js)
 		return page, err
 	}
@@ -30,7 +31,7 @@ func Page(ctx context.Context, js jetstream.JetStream, q question.Stored) (page 
 	}
 	state, err := direct{js}.State(ctx, q.Stream)
 	page.First, page.Last, page.Held = state.First, state.Last, state.Messages
-	if err != nil || q.Only == question.OnlyState || q.After >= state.Last {
+	if err != nil || q.Only == envelope.OnlyState || q.After >= state.Last {
 		return page, err
 	}
 	err = fill(ctx, js, q, &page)
@@ -38,7 +39,8 @@ func Page(ctx context.Context, js jetstream.JetStream, q question.Stored) (page 
 }
 
 // fill adds the messages that have room.
-func fill(ctx context.Context, js jetstream.JetStream, q question.Stored, page *question.StoredPage) error {
+func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequest,
+	page *envelope.StreamReadResponse) error {
 	from, room := Place{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
 	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // no more than one message for nothing
 	for m, err := range bus.Messages(ctx, js, q.Stream, from.config(q.Stream), pageTime, pull) {
@@ -46,7 +48,7 @@ func fill(ctx context.Context, js jetstream.JetStream, q question.Stored, page *
 			return err
 		}
 		data := m.Data()
-		one := question.StoredMessage{Seq: m.Seq, Time: m.Time, Size: len(data)}
+		one := envelope.StreamMessage{Seq: m.Seq, Time: m.Time, Size: len(data)}
 		if len(page.Messages) == 0 {
 			one.Data = data[min(max(q.Offset, 0), len(data)):]
 			one.Data = one.Data[:min(room, len(one.Data))]

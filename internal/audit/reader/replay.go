@@ -113,7 +113,7 @@ func (a *auditReader) start() Place {
 func (a *auditReader) stood(ctx context.Context) error {
 	held := order{most: maxHeld}
 	more := true
-	err := a.readTo(ctx, bus.QuietTime, func(l *Line) bool {
+	err := a.readTo(ctx, bus.ReadTimeout, func(l *Line) bool {
 		if oldest := held.add(l); oldest != nil {
 			more = a.yield(oldest)
 		}

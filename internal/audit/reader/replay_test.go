@@ -10,8 +10,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -100,21 +100,21 @@ func TestFollowUntil(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	f := setup(t)
-	if list, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 0 {
+	if list, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	letter := writer.DeadLetter{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
+	letter := deadletter.Message{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
 		State: f.Admit(1, envelope.PriorityNormal), Body: []byte(`{"request":{}}`)}
 	for range 2 { // burying twice is burying once
-		if err := writer.Bury(t.Context(), f.JS, letter); err != nil {
+		if err := deadletter.Publish(t.Context(), f.JS, letter); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS))
+	list, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS))
 	if err != nil || len(list) != 1 || list[0].Cause.Code != envelope.CodeLost || list[0].Ref != letter.State.Ref() {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	d, err := reader.DeadLetterAt(t.Context(), reader.Direct(f.JS), list[0].Seq)
+	d, err := deadletter.DeadLetterAt(t.Context(), reader.Direct(f.JS), list[0].Seq)
 	if err != nil || d.State.ID != letter.State.ID {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -122,7 +122,7 @@ func TestDeadLetters(t *testing.T) {
 	odd.Attempt, odd.Body = 2, []byte("{\xff")
 	odd.State.Attempts = slices.Clone(odd.State.Attempts)
 	odd.State.Attempts[0].Owner.Reply = "inbox.\xff"
-	if err := writer.Bury(t.Context(), f.JS, odd); err != nil {
+	if err := deadletter.Publish(t.Context(), f.JS, odd); err != nil {
 		t.Errorf("what is no text cannot be buried: %v", err)
 	}
 	large := letter
@@ -132,17 +132,17 @@ func TestDeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	large.Attempt, large.Body = 3, body
-	if err := writer.Bury(t.Context(), f.JS, large); err != nil {
+	if err := deadletter.Publish(t.Context(), f.JS, large); err != nil {
 		t.Errorf("what is large cannot be buried: %v", err)
 	}
-	if list, err = reader.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 3 {
+	if list, err = deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 3 {
 		t.Fatalf("%d letters, %v", len(list), err)
 	}
 	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` ||
 		body.InputRef != "ref" || len(body.Earlier) != 0 {
 		t.Errorf("kept %.100s, %v", list[2].Body, err)
 	}
-	if _, err := reader.DeadLetterAt(t.Context(), reader.Direct(f.JS), 99); err == nil {
+	if _, err := deadletter.DeadLetterAt(t.Context(), reader.Direct(f.JS), 99); err == nil {
 		t.Error("found a dead letter that is not there")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -24,7 +24,7 @@ type Asker interface {
 
 // ownRights is what the token of an [Asker] says that it may read by itself; true where none says anything.
 func ownRights(a Asker) bool {
-	in, ok := a.(*bus.Inbox)
+	in, ok := a.(*rpc.Inbox)
 	if !ok || in.Token == nil {
 		return true
 	}
@@ -53,7 +53,7 @@ func Through(asker Asker) Archive { return through{asker} }
 
 type through struct{ asker Asker }
 
-func (t through) ask(ctx context.Context, q question.Stored) (page question.StoredPage, err error) {
+func (t through) ask(ctx context.Context, q envelope.StreamReadRequest) (page envelope.StreamReadResponse, err error) {
 	refusal, err := t.asker.Ask(ctx, subjects.OpStored, q, &page)
 	if refusal != nil {
 		return page, errors.New(refusal.String())
@@ -62,7 +62,7 @@ func (t through) ask(ctx context.Context, q question.Stored) (page question.Stor
 }
 
 func (t through) State(ctx context.Context, stream string) (State, error) {
-	page, err := t.ask(ctx, question.Stored{Stream: stream, Only: question.OnlyState})
+	page, err := t.ask(ctx, envelope.StreamReadRequest{Stream: stream, Only: envelope.OnlyState})
 	if err != nil {
 		return State{}, fmt.Errorf("read %s: %w", stream, err)
 	}
@@ -85,7 +85,7 @@ func (t through) Messages(ctx context.Context, stream string, from Place,
 func (t through) read(ctx context.Context, stream string, from Place, quiet time.Duration,
 	yield func(Message, error) bool) error {
 	follow := quiet == 0
-	q := question.Stored{Stream: stream, After: from.After, Since: from.Since, Tenant: from.Tenant}
+	q := envelope.StreamReadRequest{Stream: stream, After: from.After, Since: from.Since, Tenant: from.Tenant}
 	var part []byte // of a message that does not fit into an answer
 	for {
 		page, err := t.patient(ctx, q, quiet)
@@ -116,7 +116,8 @@ func (t through) read(ctx context.Context, stream string, from Place, quiet time
 }
 
 // patient asks until somebody answers, for so long.
-func (t through) patient(ctx context.Context, q question.Stored, quiet time.Duration) (page question.StoredPage,
+func (t through) patient(ctx context.Context, q envelope.StreamReadRequest,
+	quiet time.Duration) (page envelope.StreamReadResponse,
 	err error) {
 	if quiet > 0 {
 		var cancel context.CancelFunc
@@ -125,7 +126,7 @@ func (t through) patient(ctx context.Context, q question.Stored, quiet time.Dura
 	}
 	err = timer.Backoff{Pause: pollPause, Try: answerTime}.Until(ctx, func(ctx context.Context) (bool, error) {
 		page, err = t.ask(ctx, q)
-		away := errors.Is(err, context.DeadlineExceeded) || quiet == 0 && errors.Is(err, bus.ErrNobody)
+		away := errors.Is(err, context.DeadlineExceeded) || quiet == 0 && errors.Is(err, rpc.ErrNoDispatcher)
 		return !away, err
 	})
 	return page, err
@@ -136,7 +137,7 @@ const answerTime = 5 * time.Second
 
 func (t through) Await(ctx context.Context) error {
 	for {
-		page, err := t.patient(ctx, question.Stored{Only: question.OnlyRecorded}, bus.QuietTime)
+		page, err := t.patient(ctx, envelope.StreamReadRequest{Only: envelope.OnlyRecorded}, bus.ReadTimeout)
 		if err != nil || page.Recorded {
 			return err
 		}
@@ -145,6 +146,6 @@ func (t through) Await(ctx context.Context) error {
 
 func (t through) Now(ctx context.Context) (time.Time, error) {
 	sent := time.Now()
-	page, err := t.ask(ctx, question.Stored{Only: question.OnlyState, Stream: subjects.AuditStream})
+	page, err := t.ask(ctx, envelope.StreamReadRequest{Only: envelope.OnlyState, Stream: subjects.AuditStream})
 	return page.Now.Add(time.Since(sent) / 2), err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -25,7 +25,7 @@ func TestThroughPages(t *testing.T) {
 	for i, size := range []int{900_000, 10, 400_000, 400_000, 700_000, 1} {
 		body := fmt.Sprintf(`"%d%s"`, i, strings.Repeat("x", size))
 		want = append(want, body)
-		err := writer.Bury(t.Context(), f.JS, writer.DeadLetter{
+		err := deadletter.Publish(t.Context(), f.JS, deadletter.Message{
 			Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: jsontext.Value(body),
 			State: call.State{Facts: call.Facts{Tenant: "t", Tool: "x", ID: fmt.Sprint("id", i)}},
 		})
@@ -35,7 +35,7 @@ func TestThroughPages(t *testing.T) {
 	}
 	delete(archives, "copies") // nobody may read the dead letters so
 	for way, from := range archives {
-		letters, err := reader.DeadLetters(t.Context(), from)
+		letters, err := deadletter.DeadLetters(t.Context(), from)
 		if err != nil || len(letters) != len(want) {
 			t.Fatalf("%s: %d letters, %v", way, len(letters), err)
 		}
@@ -44,10 +44,10 @@ func TestThroughPages(t *testing.T) {
 				t.Errorf("%s: letter %d has %d bytes, want %d", way, i, len(d.Body), len(want[i]))
 			}
 		}
-		if d, err := reader.DeadLetterAt(t.Context(), from, 5); err != nil || string(d.Body) != want[4] {
+		if d, err := deadletter.DeadLetterAt(t.Context(), from, 5); err != nil || string(d.Body) != want[4] {
 			t.Errorf("%s: %v", way, err)
 		}
-		if _, err := reader.DeadLetterAt(t.Context(), from, 7); err == nil {
+		if _, err := deadletter.DeadLetterAt(t.Context(), from, 7); err == nil {
 			t.Errorf("%s: there is a seventh", way)
 		}
 	}

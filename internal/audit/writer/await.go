@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -17,7 +18,7 @@ import (
 
 // Await waits until the record holds every admission and decision that the call log holds now.
 func Await(ctx context.Context, js jetstream.JetStream) error {
-	n, err := kv.Partitions(ctx, js)
+	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)
 	}
@@ -40,7 +41,7 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 		switch {
 		case err == nil:
 			_, err := kv.DecodeEvent(msg.Subject, msg.Header)
-			if err == nil || form.Unreadable(err) { // what is no event does not come on record
+			if err == nil || format.Unreadable(err) { // what is no event does not come on record
 				end = max(end, msg.Sequence)
 			}
 		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):

@@ -13,7 +13,6 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/ack"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
@@ -82,7 +81,7 @@ func (c *chain) append(ctx context.Context, msgs []sealed) (stored int, err erro
 // store stores messages together, and returns the position of the last one.
 func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
 	if len(msgs) == 1 {
-		stored, err := ack.Publish(ctx, c.js, msgs[0].Msg, c.answer)
+		stored, err := bus.Publish(ctx, c.js, msgs[0].Msg, c.answer)
 		if err != nil {
 			return 0, fmt.Errorf("audit segment: %w", err)
 		}
@@ -144,7 +143,7 @@ func (t tail) whole() bool {
 }
 
 // resume reads where the chain ends, and goes on from there. An error is that there was no answer, or that a newer
-// build has gone on with the chain (a [form.Error]).
+// build has gone on with the chain (a [format.Error]).
 func (c *chain) resume(ctx context.Context) (tail, error) {
 	t, err := c.tail(ctx)
 	if err != nil {
@@ -186,9 +185,9 @@ const firstSpan = 1000
 func (c *chain) search(ctx context.Context, newest uint64) (t tail, err error) {
 	for span := uint64(firstSpan); ; span *= 10 {
 		t = tail{}
-		from := bus.After(newest - min(span, newest))
+		from := bus.StartAfter(newest - min(span, newest))
 		from.FilterSubjects = []string{c.all}
-		for msg, err := range bus.Messages(ctx, c.js, c.stream, from, bus.QuietTime) {
+		for msg, err := range bus.Messages(ctx, c.js, c.stream, from, bus.ReadTimeout) {
 			if err == nil {
 				err = t.add(msg.Seq, msg.Data())
 			}

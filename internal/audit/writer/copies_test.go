@@ -16,7 +16,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -94,7 +93,7 @@ func TestRecordWhileAnotherWriteIsUnderWay(t *testing.T) {
 		}
 		others.Wait()
 		for _, err := range failed {
-			if jscode.Is(err, jscode.UnderWay) {
+			if bus.HasErrorCode(err, bus.CodeUnderWay) {
 				underWay++
 			}
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -22,7 +22,7 @@ import (
 type Coverage struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
-	notices form.Notices
+	notices format.Notices
 	wanted  chan struct{} // somebody waits, for the first time
 	once    sync.Once
 
@@ -43,7 +43,7 @@ func NewCoverage(js jetstream.JetStream, partitions int, log *slog.Logger) *Cove
 }
 
 // Wait returns when the record is known to hold the event that was stored in a partition at seq at that time. An error
-// is the cause of the end of ctx, or that a newer build goes on with the record (a [form.Error]).
+// is the cause of the end of ctx, or that a newer build goes on with the record (a [format.Error]).
 func (c *Coverage) Wait(ctx context.Context, part subjects.Part, seq uint64, at time.Time) error {
 	c.once.Do(func() { close(c.wanted) })
 	c.wait(1)
@@ -117,7 +117,7 @@ func (c *Coverage) follow(ctx context.Context, status <-chan nats.Status) error 
 	if err != nil {
 		return err
 	}
-	from := bus.After(stream.CachedInfo().State.LastSeq)
+	from := bus.StartAfter(stream.CachedInfo().State.LastSeq)
 	for part := range subjects.Part(len(c.parts)) {
 		from.FilterSubjects = append(from.FilterSubjects, part.AuditLog())
 	}
@@ -192,7 +192,7 @@ func (c *Coverage) take(data []byte) (more bool) {
 	defer c.mu.Unlock()
 	c.came = true
 	switch {
-	case form.Newer(err):
+	case format.Newer(err):
 		c.notices.Tell(c.log, "strict calls are left to executors of a newer build", err)
 		c.unreadable = err
 	case !ok || s.Source != audit.FromLog || s.K != s.N || int(s.Part) >= len(c.parts) || c.parts[s.Part] == s.Through:

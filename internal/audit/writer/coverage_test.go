@@ -36,7 +36,7 @@ func recordNext(b *bustest.Bus) audit.Position {
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	p.Observe(b.T.Context(), bus.Observed{Kind: e.Kind, Attempt: e.Attempt, State: e.State, Seq: seq, Time: e.Time})
+	p.Observe(b.T.Context(), kv.FollowedEvent{Kind: e.Kind, Attempt: e.Attempt, State: e.State, Seq: seq, Time: e.Time})
 	f := p.next()
 	if err := p.flush(b.T.Context(), f); err != nil {
 		b.T.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -49,10 +49,10 @@ func former(ctx context.Context, js jetstream.JetStream,
 	case err != nil && !errors.Is(err, nats.ErrBadHeaderMsg):
 		return f, 0, false, fmt.Errorf("audit: %w", err)
 	case err == nil && msg.Subject == at && json.Unmarshal(msg.Data, &f) == nil:
-		return f, msg.Sequence, true, form.Record.Check(f.Form)
+		return f, msg.Sequence, true, format.Record.Check(f.Form)
 	}
 	for msg, err := range bus.Messages(ctx, js, subjects.AuditStream,
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{all}}, bus.QuietTime) {
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{all}}, bus.ReadTimeout) {
 		if err != nil {
 			return f, 0, false, fmt.Errorf("audit: %w", err)
 		}
@@ -81,7 +81,7 @@ func (f fence) raise(ctx context.Context, js jetstream.JetStream, part subjects.
 	ctx, cancel := context.WithTimeout(ctx, ackTime)
 	defer cancel()
 	all, at := part.FormerLog()
-	f.Form = form.Record.Written()
+	f.Form = format.Record.Written()
 	data, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("audit fence: %w", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
@@ -65,7 +66,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if letters, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(letters) != 0 {
+	if letters, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(letters) != 0 {
 		t.Errorf("%d dead letters, %v", len(letters), err)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -25,11 +26,11 @@ func TestProjectorBehindANewerBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := writer.NewProjector(t.Context(), f.JS, 0, slog.New(slog.DiscardHandler),
-		func() uint64 { return 0 }); !form.Newer(err) {
+		func() uint64 { return 0 }); !format.Newer(err) {
 		t.Errorf("a projector goes on: %v", err)
 	}
 	for r, err := range reader.Replay(t.Context(), reader.Direct(f.JS), reader.Filter{}) {
-		if !form.Newer(err) {
+		if !format.Newer(err) {
 			t.Errorf("replay goes on with %+v, %v", r, err)
 		}
 	}
@@ -81,10 +82,10 @@ func TestNewerDeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reader.DeadLetterAt(t.Context(), reader.Direct(f.JS), ack.Sequence); !form.Newer(err) {
+	if _, err := deadletter.DeadLetterAt(t.Context(), reader.Direct(f.JS), ack.Sequence); !format.Newer(err) {
 		t.Errorf("shown: %v", err)
 	}
-	if list, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS)); !form.Newer(err) {
+	if list, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); !format.Newer(err) {
 		t.Errorf("listed as %+v, %v", list, err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -33,9 +33,9 @@ type Projector struct {
 
 	mu      sync.Mutex
 	pending []audit.Record
-	waiting bus.Backlog // of what is pending
-	hurried bool        // a flush waits for no more records
-	awaited uint64      // newest request that a call waits for to be on record
+	waiting kv.Lag // of what is pending
+	hurried bool   // a flush waits for no more records
+	awaited uint64 // newest request that a call waits for to be on record
 	more    chan struct{}
 	enough  chan struct{}  // a flush has waited enough
 	seen    uint64         // up to which the call log was observed
@@ -70,7 +70,7 @@ const (
 )
 
 // Observe takes the next event of the call log.
-func (p *Projector) Observe(ctx context.Context, o bus.Observed) {
+func (p *Projector) Observe(ctx context.Context, o kv.FollowedEvent) {
 	r, ok := audit.Project(o.Kind, o.Attempt, o.State, o.Seq, o.Time)
 	if !ok {
 		p.pass(o.Seq)
@@ -161,7 +161,7 @@ func (p *Projector) recorded(newest uint64) bool {
 }
 
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
-// ([bus.ErrLostTail]) or to be continued by a newer build (a [form.Error])
+// ([bus.ErrLostTail]) or to be continued by a newer build (a [format.Error])
 func (p *Projector) Run(ctx context.Context) error {
 	nc := p.chain.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED)
@@ -272,7 +272,7 @@ func (p *Projector) findEnd(ctx context.Context) error {
 	final := false
 	err := rhythm().Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
-		if final = err == nil || errors.Is(err, bus.ErrLostTail) || form.Unreadable(err); !final {
+		if final = err == nil || errors.Is(err, kv.ErrStreamRolledBack) || format.Unreadable(err); !final {
 			p.log.Warn("end of the audit record not found yet", "err", err)
 		}
 		return final, err
@@ -288,7 +288,7 @@ var errOvertaken = errors.New("the record has gone on")
 
 // overtaken reports whether err says that another projector was there first.
 func overtaken(err error) bool {
-	return jscode.Is(err, jscode.WrongLast) || errors.Is(err, errOvertaken)
+	return bus.HasErrorCode(err, bus.CodeWrongLast) || errors.Is(err, errOvertaken)
 }
 
 // flush is what goes on record together.

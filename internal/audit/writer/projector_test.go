@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -59,7 +60,7 @@ func (f *fixture) project(ctx context.Context) {
 			f.T.Error(err)
 		}
 	})
-	if err := bus.NewFollower(f.JS, 0).Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+	if err := kv.NewFollower(f.JS, 0).Run(ctx, from, func(o kv.FollowedEvent) { p.Observe(ctx, o) }); err != nil {
 		f.T.Error(err)
 	}
 	wg.Wait()

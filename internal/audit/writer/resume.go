@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -75,7 +76,7 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if done.Seq < p.done.Seq { // what is missing has to be read again
-		return 0, fmt.Errorf("%w: the record ends at %d of the log, and had %d", bus.ErrLostTail, done.Seq, p.done.Seq)
+		return 0, fmt.Errorf("%w: the record ends at %d of the log, and had %d", kv.ErrStreamRolledBack, done.Seq, p.done.Seq)
 	}
 	p.settled(done, p.upTo(done.Seq))
 	p.begun = b
@@ -166,7 +167,7 @@ func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint
 	from := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &after, HeadersOnly: true,
 	}
-	for msg, err := range bus.Messages(ctx, p.chain.js, p.part.Stream(), from, bus.QuietTime) {
+	for msg, err := range bus.Messages(ctx, p.chain.js, p.part.Stream(), from, bus.ReadTimeout) {
 		if err != nil {
 			return 0, fmt.Errorf("audit: %w", err)
 		}

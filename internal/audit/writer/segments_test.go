@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -43,9 +44,9 @@ func observed(b *bustest.Bus) *Projector {
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	follower := bus.NewFollower(b.JS, 0)
+	follower := kv.NewFollower(b.JS, 0)
 	bustest.Run(b.T, func(ctx context.Context) {
-		if err := follower.Run(ctx, from, func(o bus.Observed) { p.Observe(ctx, o) }); err != nil {
+		if err := follower.Run(ctx, from, func(o kv.FollowedEvent) { p.Observe(ctx, o) }); err != nil {
 			b.T.Error(err)
 		}
 	})
@@ -60,7 +61,7 @@ func chained(b *bustest.Bus) (all []audit.Sealed) {
 	b.T.Helper()
 	prev, through := "", audit.Position{}
 	for msg, err := range bus.Messages(b.T.Context(), b.JS, subjects.AuditStream,
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Part(0).AuditLog()}}, bus.QuietTime) {
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Part(0).AuditLog()}}, bus.ReadTimeout) {
 		if err != nil {
 			b.T.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func onRecord(b *bustest.Bus) map[uint64]int {
 func recorded(t *testing.T, js jetstream.JetStream) (all []audit.Record) {
 	t.Helper()
 	for m, err := range bus.Messages(t.Context(), js, subjects.AuditStream, jetstream.OrderedConsumerConfig{},
-		bus.QuietTime) {
+		bus.ReadTimeout) {
 		if err != nil {
 			t.Fatal(err)
 		}

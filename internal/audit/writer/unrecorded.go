@@ -7,13 +7,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Unrecorded returns the oldest event that is not on record yet; nil when all are.
 func Unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
-	n, err := kv.Partitions(ctx, js)
+	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return nil, err
 	}

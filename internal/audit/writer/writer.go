@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -108,7 +108,7 @@ func (w *writer) store(ctx context.Context, lines []*audit.Lines, all []*entry) 
 		if err == nil {
 			return true, nil
 		}
-		if jscode.Answered(err) && !jscode.Is(err, jscode.WrongLast, jscode.UnderWay, jscode.InProcess) {
+		if bus.IsAnswered(err) && !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay, bus.CodeInProcess) {
 			return true, fmt.Errorf("%w: %w", audit.ErrRefused, err)
 		}
 		if _, lost := w.chain.resume(ctx); lost == nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -133,7 +132,7 @@ func (b *Bearer) Renew(ctx context.Context, asker Asker) error {
 	if b.adopted() {
 		return nil
 	}
-	var answer question.TokenAnswer
+	var answer envelope.TokenResponse
 	refusal, err := asker.Ask(ctx, subjects.OpTokenRenew, struct{}{}, &answer)
 	switch {
 	case err != nil:

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // office is whoever renews tokens.
@@ -57,7 +56,7 @@ func (o *office) Ask(_ context.Context, _ string, _, answer any) (*envelope.Erro
 	case o.refuses != nil:
 		return o.refuses, nil
 	}
-	answer.(*question.TokenAnswer).Token = o.token(time.Minute)
+	answer.(*envelope.TokenResponse).Token = o.token(time.Minute)
 	return nil, nil
 }
 

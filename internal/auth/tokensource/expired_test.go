@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // absent are dispatchers that answer from a time on.
@@ -26,7 +25,7 @@ func (a *absent) Ask(_ context.Context, _ string, _, answer any) (*envelope.Erro
 	if time.Now().Before(a.until) {
 		return nil, errors.New("nobody answers")
 	}
-	*answer.(*question.TokenAnswer) = question.TokenAnswer{Token: a.mint()}
+	*answer.(*envelope.TokenResponse) = envelope.TokenResponse{Token: a.mint()}
 	return nil, nil
 }
 

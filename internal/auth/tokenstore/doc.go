@@ -1,6 +1,7 @@
-// Package tokenstore keeps what a deployment knows of tokens, and is its porter. A [Store] holds the keys that tokens
-// are signed with, and what was revoked, in a bucket that all dispatchers follow: what one of them revokes, none
-// believes any more a moment later. The [Callout] tells the server who a new connection is and what that may do; an
-// [Evictor] closes connections whose token was revoked, and [Connections] bounds those of each credential. Start
-// reading at store.go.
+// Package tokenstore keeps signing keys, issued and revoked tokens in bucket "control"; it issues, narrows, revokes and
+// rotates.
+//
+// All dispatchers follow the bucket: a token that one of them revokes, none of them accepts a moment later. A [Store]
+// that cannot prove that it has read the newest entries accepts no token. [Service] answers the requests for tokens of
+// the service "toolbus". Start reading at store.go.
 package tokenstore

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/nearest"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // maxNearest is the largest number of names that an answer suggests.
@@ -26,8 +25,9 @@ func (s *Store) end(ctx context.Context, family, by string) (families int, err e
 	return families, err
 }
 
-// nearest returns the names of listed credentials that are most like the one that q names, see [question.RevokeAnswer].
-func (s *Store) nearest(ctx context.Context, q question.Revoke) (names []string, err error) {
+// nearest returns the names of listed credentials that are most like the one that q names, see
+// [envelope.RevokeResponse].
+func (s *Store) nearest(ctx context.Context, q envelope.RevokeRequest) (names []string, err error) {
 	issued, err := s.Issued(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Store) nearest(ctx context.Context, q question.Revoke) (names []string,
 	}
 	known = slices.DeleteFunc(known, func(n string) bool { return slices.Contains(names, n) })
 	for word := q.Family + q.Actor; len(names) < maxNearest; {
-		name, ok := nearest.Of(word, known)
+		name, ok := envelope.Nearest(word, known)
 		if !ok {
 			break
 		}

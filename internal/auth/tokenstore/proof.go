@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -103,7 +103,7 @@ func (s *Store) last(ctx context.Context, filter string) (seq uint64, err error)
 	if err := json.Unmarshal(msg.Data, &a); err != nil {
 		return 0, err
 	}
-	if a.Error != nil && jscode.Of(a.Error) != jscode.NotFound {
+	if a.Error != nil && bus.ErrorCode(a.Error) != bus.CodeNotFound {
 		return 0, a.Error
 	}
 	return a.Message.Seq, nil

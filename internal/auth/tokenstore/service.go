@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Service answers questions about tokens. Whoever calls it has checked whose the question is: the methods get that
@@ -59,8 +58,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func answered(token string, p auth.Principal) question.TokenAnswer {
-	a := question.TokenAnswer{Token: token, Family: p.Family, Expires: p.Expires.UTC()}
+func answered(token string, p auth.Principal) envelope.TokenResponse {
+	a := envelope.TokenResponse{Token: token, Family: p.Family, Expires: p.Expires.UTC()}
 	if !p.RenewUntil.IsZero() {
 		a.RenewUntil = p.RenewUntil.UTC()
 	}
@@ -81,7 +80,7 @@ func unreached(err error) *envelope.Error {
 }
 
 // Renew exchanges a token, which may have expired, for a new one of the same family and with the same rights and life.
-func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a question.TokenAnswer, _ *envelope.Error) {
+func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.TokenResponse, _ *envelope.Error) {
 	p, err := by.Renewed(s.Store.Now().Truncate(time.Second))
 	if err != nil {
 		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("have a credential issued anew")
@@ -113,8 +112,8 @@ func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Er
 
 // Narrow makes less of a token: a family of its own, which is revoked with that of by.
 func (s *Service) Narrow(
-	ctx context.Context, by *auth.Principal, q question.Narrow,
-) (a question.TokenAnswer, _ *envelope.Error) {
+	ctx context.Context, by *auth.Principal, q envelope.NarrowRequest,
+) (a envelope.TokenResponse, _ *envelope.Error) {
 	less := auth.Less{Actor: q.Actor, Scopes: q.Scopes, Run: q.Run, Lane: q.Lane}
 	var refusal *envelope.Error
 	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
@@ -136,7 +135,7 @@ func (s *Service) Narrow(
 
 func (s *Service) mint(
 	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
-) (a question.TokenAnswer, _ *envelope.Error) {
+) (a envelope.TokenResponse, _ *envelope.Error) {
 	token, err := s.Store.Mint(p)
 	if err != nil {
 		return a, unmade(err)
@@ -156,8 +155,8 @@ func (s *Service) mint(
 
 // Issue makes the first token of a credential.
 func (s *Service) Issue(
-	ctx context.Context, by *auth.Principal, q question.Issue,
-) (a question.TokenAnswer, refusal *envelope.Error) {
+	ctx context.Context, by *auth.Principal, q envelope.IssueRequest,
+) (a envelope.TokenResponse, refusal *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}
@@ -180,7 +179,7 @@ func (s *Service) Issue(
 }
 
 // asked is the principal that a question is for, if it can be one.
-func (s *Service) asked(q question.Issue) (p auth.Principal, refusal *envelope.Error) {
+func (s *Service) asked(q envelope.IssueRequest) (p auth.Principal, refusal *envelope.Error) {
 	life, refusal := seconds("life_s", q.LifeS, auth.MaxLife)
 	if refusal != nil {
 		return p, refusal
@@ -216,8 +215,8 @@ func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope
 // Revoke ends a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation also if no
 // such credential is listed: narrowed tokens, and tokens that were minted offline, are not listed.
 func (s *Service) Revoke(
-	ctx context.Context, by *auth.Principal, q question.Revoke,
-) (a question.RevokeAnswer, _ *envelope.Error) {
+	ctx context.Context, by *auth.Principal, q envelope.RevokeRequest,
+) (a envelope.RevokeResponse, _ *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}
@@ -249,8 +248,8 @@ const maxListed = 64
 
 // List says which credentials were issued and have not ended.
 func (s *Service) List(
-	ctx context.Context, by *auth.Principal, q question.TokenList,
-) (a question.Credentials, _ *envelope.Error) {
+	ctx context.Context, by *auth.Principal, q envelope.CredentialsResponse,
+) (a envelope.CredentialsRequest, _ *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}
@@ -282,8 +281,8 @@ func (s *Service) List(
 
 // Rotate makes a new key that tokens are signed with.
 func (s *Service) Rotate(
-	ctx context.Context, by *auth.Principal, q question.Rotate,
-) (a question.Rotation, _ *envelope.Error) {
+	ctx context.Context, by *auth.Principal, q envelope.RotateRequest,
+) (a envelope.RotateResponse, _ *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}

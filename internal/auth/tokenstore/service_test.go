@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // counter is a service, and what it has put on record.
@@ -54,7 +53,7 @@ func code(e *envelope.Error) envelope.Code {
 // A credential's life: issued, listed, renewed, narrowed, revoked; all of it is on record, without any token.
 func TestServiceOfTokens(t *testing.T) {
 	c, ctx := newCounter(t), t.Context()
-	issued, refusal := c.Issue(ctx, &c.operator, question.Issue{
+	issued, refusal := c.Issue(ctx, &c.operator, envelope.IssueRequest{
 		Tenant: "acme", Actor: "agent://a", Role: "agent", Scopes: []string{"pay", "read"}, RenewS: 3600,
 	})
 	c.is("issue", refusal, "")
@@ -73,20 +72,21 @@ func TestServiceOfTokens(t *testing.T) {
 	if renewed.Family != p.Family || !renewed.Expires.After(c.now) {
 		t.Errorf("%+v", renewed)
 	}
-	narrowed, refusal := late.Narrow(ctx, expired, question.Narrow{Scopes: []string{"read"}, Actor: "agent://a/sub"})
+	narrowed, refusal := late.Narrow(ctx, expired, envelope.NarrowRequest{Scopes: []string{"read"},
+		Actor: "agent://a/sub"})
 	c.is("narrow", refusal, "")
-	_, refusal = late.Narrow(ctx, expired, question.Narrow{Scopes: []string{"admin"}})
+	_, refusal = late.Narrow(ctx, expired, envelope.NarrowRequest{Scopes: []string{"admin"}})
 	c.is("widen", refusal, envelope.CodeForbidden)
-	list, refusal := late.List(ctx, &c.operator, question.TokenList{Tenant: "acme"})
+	list, refusal := late.List(ctx, &c.operator, envelope.CredentialsResponse{Tenant: "acme"})
 	c.is("list", refusal, "")
 	if len(list.Credentials) != 1 || list.Credentials[0].Family != p.Family || list.More {
 		t.Errorf("%+v", list)
 	}
-	_, refusal = late.Revoke(ctx, &c.operator, question.Revoke{Family: p.Family})
+	_, refusal = late.Revoke(ctx, &c.operator, envelope.RevokeRequest{Family: p.Family})
 	c.is("revoke", refusal, "")
 	c.hears(late.Store, renewed.Token, auth.ErrRevoked)
 	c.hears(late.Store, narrowed.Token, auth.ErrRevoked)
-	_, refusal = late.Rotate(ctx, &c.operator, question.Rotate{})
+	_, refusal = late.Rotate(ctx, &c.operator, envelope.RotateRequest{})
 	c.is("rotate", refusal, "")
 	var events []audit.Event
 	for _, r := range c.records {
@@ -104,13 +104,13 @@ func TestServiceIsForOperators(t *testing.T) {
 	c, ctx := newCounter(t), t.Context()
 	agent := c.person("agent://a")
 	for _, by := range []*auth.Principal{nil, &agent} {
-		_, refusal := c.Issue(ctx, by, question.Issue{})
+		_, refusal := c.Issue(ctx, by, envelope.IssueRequest{})
 		c.is("issue", refusal, envelope.CodeForbidden)
-		_, refusal = c.Revoke(ctx, by, question.Revoke{})
+		_, refusal = c.Revoke(ctx, by, envelope.RevokeRequest{})
 		c.is("revoke", refusal, envelope.CodeForbidden)
-		_, refusal = c.List(ctx, by, question.TokenList{})
+		_, refusal = c.List(ctx, by, envelope.CredentialsResponse{})
 		c.is("list", refusal, envelope.CodeForbidden)
-		_, refusal = c.Rotate(ctx, by, question.Rotate{})
+		_, refusal = c.Rotate(ctx, by, envelope.RotateRequest{})
 		c.is("rotate", refusal, envelope.CodeForbidden)
 	}
 	if len(c.records) > 0 {
@@ -121,18 +121,19 @@ func TestServiceIsForOperators(t *testing.T) {
 // What cannot be asked is refused, and what cannot be put on record is not done.
 func TestServiceRefuses(t *testing.T) {
 	c, ctx := newCounter(t), t.Context()
-	good := question.Issue{Tenant: "acme", Actor: "agent://a", Role: "agent"}
-	for name, spoil := range map[string]func(*question.Issue){
-		"role": func(q *question.Issue) { q.Role = "king" }, "life": func(q *question.Issue) { q.LifeS = 24*3600 + 1 },
-		"past":  func(q *question.Issue) { q.LifeS = -1 },
-		"renew": func(q *question.Issue) { q.RenewS = int64(tokenstore.MaxRenewal/time.Second) + 1 },
+	good := envelope.IssueRequest{Tenant: "acme", Actor: "agent://a", Role: "agent"}
+	for name, spoil := range map[string]func(*envelope.IssueRequest){
+		"role":  func(q *envelope.IssueRequest) { q.Role = "king" },
+		"life":  func(q *envelope.IssueRequest) { q.LifeS = 24*3600 + 1 },
+		"past":  func(q *envelope.IssueRequest) { q.LifeS = -1 },
+		"renew": func(q *envelope.IssueRequest) { q.RenewS = int64(tokenstore.MaxRenewal/time.Second) + 1 },
 	} {
 		q := good
 		spoil(&q)
 		_, refusal := c.Issue(ctx, &c.operator, q)
 		c.is(name, refusal, envelope.CodeMalformed)
 	}
-	for name, q := range map[string]question.Revoke{
+	for name, q := range map[string]envelope.RevokeRequest{
 		"nothing": {}, "both": {Family: "f", Tenant: "t", Actor: "a"}, "a wildcard": {Family: "*"}, "half": {Tenant: "t"},
 	} {
 		_, refusal := c.Revoke(ctx, &c.operator, q)
@@ -154,7 +155,7 @@ func TestServiceRefuses(t *testing.T) {
 func TestLifeOfTokens(t *testing.T) {
 	c, ctx := newCounter(t), t.Context()
 	for life, want := range map[int64]time.Duration{0: 15 * time.Minute, 86400: 24 * time.Hour, 60: time.Minute} {
-		a, refusal := c.Issue(ctx, &c.operator, question.Issue{
+		a, refusal := c.Issue(ctx, &c.operator, envelope.IssueRequest{
 			Tenant: "acme", Actor: "agent://a", Role: "agent", LifeS: life, RenewS: 48 * 3600,
 		})
 		c.is("issue", refusal, "")
@@ -164,7 +165,7 @@ func TestLifeOfTokens(t *testing.T) {
 		}
 		renewed, refusal := c.Renew(ctx, p)
 		c.is("renew", refusal, "")
-		for _, of := range []question.TokenAnswer{a, renewed} {
+		for _, of := range []envelope.TokenResponse{a, renewed} {
 			if got := of.Expires.Sub(c.now.Truncate(time.Second)); got != want {
 				t.Errorf("the token lives for %s, want %s", got, want)
 			}
@@ -215,20 +216,20 @@ func TestRevocationOfNothingListed(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name     string
-		q        question.Revoke
+		q        envelope.RevokeRequest
 		families int
 		nearest  []string
 	}{
-		{"a misspelt family", question.Revoke{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0,
+		{"a misspelt family", envelope.RevokeRequest{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0,
 			[]string{listed.Family}},
-		{"another family", question.Revoke{Family: "none"}, 0, nil},
-		{"a misspelt actor", question.Revoke{Tenant: "acme", Actor: "agent://biling"}, 0, []string{"agent://billing"}},
-		{"another tenant", question.Revoke{Tenant: "amce", Actor: "agent://billing"}, 0,
+		{"another family", envelope.RevokeRequest{Family: "none"}, 0, nil},
+		{"a misspelt actor", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://biling"}, 0, []string{"agent://billing"}},
+		{"another tenant", envelope.RevokeRequest{Tenant: "amce", Actor: "agent://billing"}, 0,
 			[]string{"agent://billing in tenant acme"}},
-		{"an actor of unlisted tokens", question.Revoke{Tenant: "acme", Actor: "agent://ghost"}, 0, nil},
-		{"a family", question.Revoke{Family: listed.Family}, 1, nil},
-		{"the family again", question.Revoke{Family: listed.Family}, 1, nil},
-		{"the actor", question.Revoke{Tenant: "acme", Actor: "agent://billing"}, 1, nil},
+		{"an actor of unlisted tokens", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://ghost"}, 0, nil},
+		{"a family", envelope.RevokeRequest{Family: listed.Family}, 1, nil},
+		{"the family again", envelope.RevokeRequest{Family: listed.Family}, 1, nil},
+		{"the actor", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://billing"}, 1, nil},
 	} {
 		a, refusal := c.Revoke(ctx, &c.operator, test.q)
 		c.is(test.name, refusal, "")

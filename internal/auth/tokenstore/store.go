@@ -17,13 +17,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/form"
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -53,7 +52,7 @@ type Options struct {
 type Store struct {
 	Options
 	js      jetstream.JetStream
-	keys    *accounts.Keys
+	keys    *deployment.Keys
 	public  string // of the key that private keys are sealed with
 	checker *auth.Checker
 
@@ -76,7 +75,7 @@ type signingKey struct {
 }
 
 // Open binds to the bucket. The first one puts the first key there. Nothing is believed before [Store.Run] has read it.
-func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Options) (*Store, error) {
+func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o Options) (*Store, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	public, err := keys.XKey.PublicKey()
 	if err != nil {
@@ -91,7 +90,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Op
 	}
 	err = timer.Backoff{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		err = s.first(ctx)
-		return !jscode.Is(err, jscode.WrongLast, jscode.UnderWay), err // then another one is faster
+		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err // then another one is faster
 	})
 	if err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
@@ -101,6 +100,9 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *accounts.Keys, o Op
 
 // Checker returns what makes identities of tokens; it hears of revocations while [Store.Run] goes on.
 func (s *Store) Checker() *auth.Checker { return s.checker }
+
+// Changed holds a value when more, or less, is revoked than before. It has one reader.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 // Ready is closed when the store has been read.
 func (s *Store) Ready() <-chan struct{} { return s.synced }
@@ -123,14 +125,14 @@ func (s *Store) first(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject := subjects.SigningKey(accounts.KeyID(key.Public))
+	subject := subjects.SigningKey(deployment.KeyID(key.Public))
 	return s.put(ctx, subject, key, 0, jetstream.WithExpectLastSequencePerSubject(0))
 }
 
 func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k signingKey, err error) {
 	k.Public, k.Since = private.Public().(ed25519.PublicKey), since.UTC()
 	k.Sealed, err = s.keys.XKey.Seal(private.Seed(), s.public)
-	return accounts.KeyID(k.Public), k, err
+	return deployment.KeyID(k.Public), k, err
 }
 
 // forget leaves an entry without a body, which says that it is gone.
@@ -143,7 +145,7 @@ func (s *Store) forget(ctx context.Context, subject string) error {
 
 // put writes an entry, which is gone after life; 0 is never.
 func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
-	data, err := bus.Stamp(form.Authority, v)
+	data, err := format.Marshal(format.Authority, v)
 	if err != nil {
 		return err
 	}
@@ -194,12 +196,12 @@ func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Be
 // as any: so nobody has to be there when keys are exchanged. With distrust they are gone at once, because
 // somebody else has one of them: then every credential has to be issued anew. While one rotation is under way another
 // is not begun: it returns that one.
-func (s *Store) Rotate(ctx context.Context, distrust bool) (r question.Rotation, err error) {
+func (s *Store) Rotate(ctx context.Context, distrust bool) (r envelope.RotateResponse, err error) {
 	now := s.Now()
 	former := s.snapshot()
 	for kid, k := range former {
 		if k.Since.After(now) && !distrust {
-			return question.Rotation{KeyID: kid, Since: k.Since, Until: k.Since.Add(auth.MaxLife + slack)}, nil
+			return envelope.RotateResponse{KeyID: kid, Since: k.Since, Until: k.Since.Add(auth.MaxLife + slack)}, nil
 		}
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -250,7 +252,7 @@ func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token s
 	if token, err = s.Mint(p); err != nil {
 		return "", err
 	}
-	c := question.CredentialIssued{
+	c := envelope.CredentialInfo{
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Scopes: p.Scopes, Pool: p.Pool, Run: p.Run, Lane: p.Lane,
 		Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
 	}
@@ -306,24 +308,24 @@ func (s *Store) afterBar(p auth.Principal) time.Time {
 
 // listed returns the entry of an issued family that has not ended. ok is false for other families: those of narrowed
 // tokens, and those that were minted offline.
-func (s *Store) listed(ctx context.Context, family string) (c question.CredentialIssued, ok bool, err error) {
+func (s *Store) listed(ctx context.Context, family string) (c envelope.CredentialInfo, ok bool, err error) {
 	err = s.read(ctx, []string{subjects.Issued(family)}, func(msg jetstream.Msg) {
-		ok = bus.Unstamp(form.Authority, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
+		ok = format.Unmarshal(format.Authority, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
 	})
 	return c, ok, err
 }
 
 // Issued returns the credentials that were issued and may still be used, the newest first.
-func (s *Store) Issued(ctx context.Context) (all []question.CredentialIssued, err error) {
+func (s *Store) Issued(ctx context.Context) (all []envelope.CredentialInfo, err error) {
 	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
-		var c question.CredentialIssued
-		if err := bus.Unstamp(form.Authority, msg.Data(), &c); err != nil {
+		var c envelope.CredentialInfo
+		if err := format.Unmarshal(format.Authority, msg.Data(), &c); err != nil {
 			s.Logger.Warn("entry left out", "subject", msg.Subject(), "err", err)
 			return
 		}
 		c.Revoked = s.checker.Revoked.Family(c.Family)
 		all = append(all, c)
 	})
-	slices.SortFunc(all, func(a, b question.CredentialIssued) int { return b.Issued.Compare(a.Issued) })
+	slices.SortFunc(all, func(a, b envelope.CredentialInfo) int { return b.Issued.Compare(a.Issued) })
 	return all, err
 }

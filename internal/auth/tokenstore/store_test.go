@@ -9,27 +9,27 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // offices are the stores of several dispatchers on one bus. Their clock is set by the test.
 type offices struct {
 	*bustest.Bus
-	keys *accounts.Keys
+	keys *deployment.Keys
 	now  time.Time
 }
 
 func newOffices(t *testing.T) *offices {
 	t.Helper()
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestStoreIsShared(t *testing.T) {
 
 // Dispatchers may start for the first time at the same moment.
 func TestFirstKeyOfManyAtOnce(t *testing.T) {
-	keys, err := accounts.NewKeys("test")
+	keys, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestIssuedAfterABar(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, actor := range []string{"agent://a", "agent://a/sub"} {
-			a, refusal := office.Issue(t.Context(), boss, question.Issue{
+			a, refusal := office.Issue(t.Context(), boss, envelope.IssueRequest{
 				Tenant: "acme", Actor: actor, Role: "agent", RenewS: 3600,
 			})
 			if refusal != nil {
@@ -296,7 +296,7 @@ func TestIssuedAfterABar(t *testing.T) {
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
-			narrowed, refusal := office.Narrow(t.Context(), p, question.Narrow{})
+			narrowed, refusal := office.Narrow(t.Context(), p, envelope.NarrowRequest{})
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -459,9 +459,9 @@ func TestPrivateKeysAreSealed(t *testing.T) {
 	}
 }
 
-func newKeys(t *testing.T) *accounts.Keys {
+func newKeys(t *testing.T) *deployment.Keys {
 	t.Helper()
-	k, err := accounts.NewKeys("test")
+	k, err := deployment.NewKeys("test")
 	if err != nil {
 		t.Fatal(err)
 	}

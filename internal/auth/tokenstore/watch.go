@@ -10,10 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/accounts"
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -142,12 +141,13 @@ func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	case isKey && gone:
 		delete(v.keys, kid)
 	case isKey:
-		if err = bus.Unstamp(form.Authority, msg.Data(), &key); err == nil && len(key.Public) == ed25519.PublicKeySize &&
-			accounts.KeyID(key.Public) == kid {
+		if err = format.Unmarshal(format.Authority, msg.Data(),
+			&key); err == nil && len(key.Public) == ed25519.PublicKeySize &&
+			deployment.KeyID(key.Public) == kid {
 			v.keys[kid] = key
 		}
 	case !gone && subjects.IsBarred(msg.Subject()):
-		if err = bus.Unstamp(form.Authority, msg.Data(), &bar); err == nil {
+		if err = format.Unmarshal(format.Authority, msg.Data(), &bar); err == nil {
 			v.barred[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, meta.Timestamp)
 		}
 	}

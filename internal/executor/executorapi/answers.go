@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 )
@@ -66,7 +66,7 @@ func (d *Desk) late(ctx context.Context, from asker, q late) (nothing, error) {
 // dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is
 // what the log says, since a letter may be replayed in the name of whoever has asked.
 func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
-	letter, err := writer.ParseDeadLetter(body, 0)
+	letter, err := deadletter.Parse(body, 0)
 	if err != nil {
 		return nil, malformed(err)
 	}
@@ -83,7 +83,7 @@ func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, er
 		return nil, err
 	}
 	letter.State, letter.Body, letter.Ref = s, asked.Body, "" // the reference is not stored
-	if err := writer.BuryOnce(ctx, d.JS, letter); err != nil {
+	if err := deadletter.PublishOnce(ctx, d.JS, letter); err != nil {
 		return nil, fmt.Errorf("a letter that %s has written: %w", from.instance, err)
 	}
 	return &nats.Msg{}, nil

@@ -11,21 +11,20 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Client asks dispatchers for one executor. Its methods are safe for concurrent use.
 type Client struct {
-	Inbox    *bus.Inbox // of the executor: see [bus.Control.Inbox]
+	Inbox    *rpc.Inbox // of the executor: see [bus.Control.Inbox]
 	Pool     string
 	Instance string           // of the executor, within its pool
 	NewNonce func() string    // which names a record
@@ -63,9 +62,9 @@ func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, er
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	c.heard.Store(true)
-	if msg.Header.Get(subjects.HeaderKind) == question.KindRefusal {
-		refused := question.Refused{Refusal: new(envelope.Error)}
-		if err := bus.Unstamp(form.Desk, msg.Data, &refused); err != nil {
+	if msg.Header.Get(subjects.HeaderKind) == envelope.KindRefusal {
+		refused := envelope.ServiceRefusal{Refusal: new(envelope.Error)}
+		if err := format.Unmarshal(format.Desk, msg.Data, &refused); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}
 		return nil, fmt.Errorf("%s: %w", op, &refusal{refused.Refusal})
@@ -90,7 +89,7 @@ func final(err error) bool {
 
 // put asks once, and decodes the answer.
 func (c *Client) put(ctx context.Context, op string, q, answer any) error {
-	body, err := bus.Stamp(form.Desk, q)
+	body, err := format.Marshal(format.Desk, q)
 	if err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (c *Client) put(ctx context.Context, op string, q, answer any) error {
 	if err != nil {
 		return err
 	}
-	return bus.Unstamp(form.Desk, msg.Data, answer)
+	return format.Unmarshal(format.Desk, msg.Data, answer)
 }
 
 // How long after an answer that did not come the question is asked again, and from when on it is said that it waits.
@@ -118,7 +117,7 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 			err = before
 		}
 		before = err
-		answered = err == nil || final(err) || form.Unreadable(err)
+		answered = err == nil || final(err) || format.Unreadable(err)
 		switch {
 		case answered:
 			c.waiting.Store(false)
@@ -188,7 +187,7 @@ const buryTime = 10 * time.Second
 
 // Dead has a call kept that is given up, with what became of its work message since.
 func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error {
-	data, err := writer.NewLetter(s, m, deliveries, cause, c.Now()).Fit(c.Inbox.NC.MaxPayload())
+	data, err := deadletter.New(s, m, deliveries, cause, c.Now()).Fit(c.Inbox.NC.MaxPayload())
 	if err != nil {
 		return err
 	}
@@ -215,9 +214,9 @@ func (c *Client) Wait(ctx context.Context, part subjects.Part, seq uint64, at ti
 	var is covered
 	err := timer.Backoff{Pause: askAgain}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := c.put(ctx, subjects.OpCovered, q, &is)
-		return is.Covered || final(err) || form.Unreadable(err), err
+		return is.Covered || final(err) || format.Unreadable(err), err
 	})
-	if err == nil && is.Covered || final(err) || form.Unreadable(err) {
+	if err == nil && is.Covered || final(err) || format.Unreadable(err) {
 		return err
 	}
 	return context.Cause(ctx)

@@ -18,12 +18,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -55,7 +58,7 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 	if err != nil {
 		f.T.Fatal(err)
 	}
-	pools, err := kv.OpenPools(f.T.Context(), js, time.Second)
+	pools, err := heartbeat.OpenStore(f.T.Context(), js, time.Second)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -91,7 +94,7 @@ func nonces(name string) func() string {
 // client is an executor of a pool.
 func (f *fixture) client(pool string) *executorapi.Client {
 	f.T.Helper()
-	inbox, err := (&bus.Control{NC: f.Srv.Connect(f.T)}).Inbox(pool, "e")
+	inbox, err := (&rpc.Control{NC: f.Srv.Connect(f.T)}).Inbox(pool, "e")
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func TestDeadLetterOnce(t *testing.T) {
 		}
 		stop()
 	}
-	letters, err := reader.DeadLetters(t.Context(), reader.Direct(f.JS))
+	letters, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS))
 	if err != nil || len(letters) != 1 || letters[0].Deliveries != 9 || string(letters[0].Body) != string(m.Body) {
 		t.Errorf("kept: %+v, %v", letters, err)
 	}

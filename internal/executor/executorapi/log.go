@@ -9,9 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -68,7 +67,7 @@ func (c *Client) At(ctx context.Context, p subjects.Part, seq uint64) (kv.Stored
 }
 
 func (c *Client) logged(ctx context.Context, q logged) (kv.Stored, error) {
-	body, err := bus.Stamp(form.Desk, q)
+	body, err := format.Marshal(format.Desk, q)
 	if err != nil {
 		return kv.Stored{}, err
 	}

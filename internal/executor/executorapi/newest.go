@@ -9,9 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -32,7 +31,7 @@ func (c *Client) Newest(ctx context.Context, subject string) (*streaming.Message
 }
 
 func (c *Client) newest(ctx context.Context, q newest) (*streaming.Message, error) {
-	body, err := bus.Stamp(form.Desk, q)
+	body, err := format.Marshal(format.Desk, q)
 	if err != nil {
 		return nil, err
 	}

@@ -15,11 +15,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/dropped"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -30,7 +29,7 @@ type Desk struct {
 	JS       jetstream.JetStream
 	CallLog  *kv.Log
 	Clock    *bus.Clock
-	Pools    *kv.Pools
+	Pools    *heartbeat.Store
 	Journal  *writer.Journal
 	Coverage *writer.Coverage
 	Payloads *streaming.Payloads
@@ -43,7 +42,7 @@ type Desk struct {
 	OlderBuilds bool
 	Log         *slog.Logger
 
-	drops   dropped.Messages
+	drops   flow.Dropped
 	subs    []*nats.Subscription
 	quick   *flow.Lane[job]
 	waiting *flow.Lane[job] // questions that may wait for as long as coveredTime
@@ -238,15 +237,15 @@ func refused(err error) (*nats.Msg, error) {
 	if !ok {
 		r = &refusal{envelope.NewError(envelope.CodeUnavailable, "").WithCause(err.Error())}
 	}
-	data, err := bus.Stamp(form.Desk, question.Refused{Refusal: r.says})
-	return &nats.Msg{Data: data, Header: nats.Header{subjects.HeaderKind: {question.KindRefusal}}}, err
+	data, err := format.Marshal(format.Desk, envelope.ServiceRefusal{Refusal: r.says})
+	return &nats.Msg{Data: data, Header: nats.Header{subjects.HeaderKind: {envelope.KindRefusal}}}, err
 }
 
 // asking returns the handler that decodes a question for handle.
 func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) handler {
 	return func(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
 		var q Q
-		if err := bus.Unstamp(form.Desk, body, &q); err != nil {
+		if err := format.Unmarshal(format.Desk, body, &q); err != nil {
 			return nil, malformed(err)
 		}
 		return handle(ctx, from, q)
@@ -255,7 +254,7 @@ func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) ha
 
 // malformed is what is said of a question that cannot be read. One of a newer build may find a newer dispatcher.
 func malformed(err error) error {
-	if form.Unreadable(err) {
+	if format.Unreadable(err) {
 		return err
 	}
 	return &refusal{envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())}
@@ -268,7 +267,7 @@ func answering[Q, A any](handle func(context.Context, asker, Q) (A, error)) hand
 		if err != nil {
 			return nil, err
 		}
-		data, err := bus.Stamp(form.Desk, a)
+		data, err := format.Marshal(format.Desk, a)
 		return &nats.Msg{Data: data}, err
 	})
 }

@@ -3,31 +3,31 @@ package workqueue
 import (
 	"slices"
 
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/kv"
 )
 
 // PullsBehind says whether what goes behind is pulled here. It is not where dispatchers are of an older build, nor
 // where the server does not answer, as it does not where permissions are of an older build.
-func (w *Workers) PullsBehind() kv.Pulls {
+func (w *Workers) PullsBehind() heartbeat.Pulls {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.behindPulled()
 }
 
 // behindPulled is PullsBehind. Callers hold w.mu.
-func (w *Workers) behindPulled() kv.Pulls {
+func (w *Workers) behindPulled() heartbeat.Pulls {
 	if !w.behind {
-		return kv.PullsAhead
+		return heartbeat.PullsAhead
 	}
-	pulls := kv.PullsAll
+	pulls := heartbeat.PullsAll
 	for _, s := range w.sources {
 		switch {
 		case !s.behind || s.heard:
 		case s.silent:
-			return kv.PullsAhead
+			return heartbeat.PullsAhead
 		default:
-			pulls = kv.PullsUntold
+			pulls = heartbeat.PullsUntold
 		}
 	}
 	return pulls
@@ -49,7 +49,7 @@ func (w *Workers) answers(s *source, heard bool) {
 		return
 	}
 	timer.Notify(w.changed)
-	if now == kv.PullsAhead && w.Log != nil {
+	if now == heartbeat.PullsAhead && w.Log != nil {
 		w.Log.Warn("the server does not answer for calls of actors that have many open, which go ahead with all others now; "+
 			"unless it is away, give this process the permissions of its build", "consumer", s.stream+" > "+s.name)
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -112,14 +112,14 @@ func TestOlderDispatchersLetNothingGoBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.PullsBehind() != kv.PullsAhead {
+	if w.PullsBehind() != heartbeat.PullsAhead {
 		t.Error("it would pull what nobody hands out")
 	}
 	if w, err = workqueue.New(t.Context(), workqueue.Watch(f.JS, "default", 1), "default", 1, 4, time.Minute,
 		nil); err != nil {
 		t.Fatal(err)
 	}
-	if w.PullsBehind() != kv.PullsUntold {
+	if w.PullsBehind() != heartbeat.PullsUntold {
 		t.Error("where there are no consumers yet, it would never pull what goes behind")
 	}
 }

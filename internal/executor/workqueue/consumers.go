@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/internal/jscode"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -106,7 +106,7 @@ func (k *Keeper) ensure(ctx context.Context, p subjects.Part, queue string) (jet
 // delete it either.
 func unmade(err error, stream, consumer string) error {
 	err = fmt.Errorf("consumer %s of stream %s: %w", consumer, stream, err)
-	if !jscode.Is(err, jscode.ConsumerCreate, jscode.ConsumerStore) {
+	if !bus.HasErrorCode(err, bus.CodeConsumerCreate, bus.CodeConsumerStore) {
 		return err
 	}
 	return fmt.Errorf("%w; if its files are damaged, remove the folder streams/%s/obs/%s of the account in the "+

@@ -14,8 +14,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -46,7 +46,7 @@ func TestWorkOfANewerBuild(t *testing.T) {
 	s := f.Admit(2, envelope.PriorityNormal)
 	e := call.Event{Kind: call.Requested, Attempt: 1, Nonce: "qid00003", State: s}
 	e.State.ID = "id00003"
-	newer := f.Raw(kv.EventSubject(e), strconv.Itoa(form.EventNow+1)+kv.EncodeEvent(e)[1:])
+	newer := f.Raw(kv.EventSubject(e), strconv.Itoa(format.EventNow+1)+kv.EncodeEvent(e)[1:])
 	handled := make(chan uint64, 10)
 	w, err := workqueue.New(t.Context(), workqueue.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
 		func(_ context.Context, w *workqueue.Message) {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/form"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -66,7 +66,7 @@ func (w *Message) TakeOver(rest func()) {
 type Workers struct {
 	// Log is told of what cannot be read; set it before Run. Nil discards.
 	Log       *slog.Logger
-	notices   form.Notices
+	notices   format.Notices
 	slots     int
 	lease     time.Duration
 	patience  time.Duration // how long a message in hand waits for a slot
@@ -391,7 +391,7 @@ func (w *Workers) open(msg *nats.Msg) (*Message, bool) {
 	}
 	e, err := kv.DecodeEvent(msg.Subject, msg.Header)
 	switch {
-	case form.Unreadable(err):
+	case format.Unreadable(err):
 		w.notices.Tell(w.Log, "work handed to other executors", err)
 		_ = msg.NakWithDelay(unreadableDelay) // as [Message.HandBack]
 		return nil, false

@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/form"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -18,7 +18,7 @@ func (b *Bus) Newer(s call.State) uint64 {
 	if len(left) > 0 {
 		b.T.Fatal("no room")
 	}
-	return b.Raw(kv.EventSubject(e), strconv.Itoa(form.EventNow+1)+kv.EncodeEvent(e)[1:])
+	return b.Raw(kv.EventSubject(e), strconv.Itoa(format.EventNow+1)+kv.EncodeEvent(e)[1:])
 }
 
 // Raw puts a message into the call log with this header for its event.

@@ -10,24 +10,23 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/question"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Describing answers for tools with one function that takes and returns any object.
-func Describing(tools ...string) bus.Endpoint {
-	return bus.Endpoint{Op: subjects.OpDescribe,
+func Describing(tools ...string) rpc.Endpoint {
+	return rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			schema := jsontext.Value(`{"type":"object"}`)
-			d := question.Description{NowUnixMS: time.Now().UnixMilli()}
+			d := envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli()}
 			for _, id := range tools {
-				d.Tools = append(d.Tools, question.Tool{
+				d.Tools = append(d.Tools, envelope.ToolInfo{
 					ToolID: id, Version: "1.0.0", TimeoutDefaultMS: 30_000,
-					Functions: map[string]question.Function{"run": {Request: schema, Response: schema}},
+					Functions: map[string]envelope.FunctionInfo{"run": {Request: schema, Response: schema}},
 				})
 			}
 			return d, nil
@@ -59,10 +58,10 @@ func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 		}
 	})
 	operator := nats.UserInfo("operator", "secret")
-	endpoints := []bus.Endpoint{Describing("echo"), Stocked("d1", nil)}
+	endpoints := []rpc.Endpoint{Describing("echo"), Stocked("d1", nil)}
 	ctx, log := context.WithoutCancel(t.Context()), slog.New(slog.DiscardHandler)
 	nc := srv.Connect(t, operator)
-	svc, err := bus.Serve(ctx, nc, log, "0.0.1", endpoints)
+	svc, err := rpc.Serve(ctx, nc, log, "0.0.1", endpoints)
 	if err == nil {
 		err = nc.Flush() // the server knows of it
 	}
@@ -74,17 +73,17 @@ func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 }
 
 // Stocked answers as a dispatcher that has loaded tools.
-func Stocked(instance string, tools map[string]string) bus.Endpoint {
+func Stocked(instance string, tools map[string]string) rpc.Endpoint {
 	handle := func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-		return question.Inventory{Instance: instance, Tools: tools}, nil
+		return envelope.Inventory{Instance: instance, Tools: tools}, nil
 	}
-	return bus.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
+	return rpc.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
 }
 
 // Serve offers endpoints until the test ends.
-func (b *Bus) Serve(endpoints ...bus.Endpoint) {
+func (b *Bus) Serve(endpoints ...rpc.Endpoint) {
 	b.T.Helper()
-	svc, err := bus.Serve(context.WithoutCancel(b.T.Context()), b.NC, slog.New(slog.DiscardHandler), "0.0.1", endpoints)
+	svc, err := rpc.Serve(context.WithoutCancel(b.T.Context()), b.NC, slog.New(slog.DiscardHandler), "0.0.1", endpoints)
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -16,17 +16,17 @@ type components map[string]jsontext.Value
 
 // add adds a schema under a name with all that it refers to, and returns what stands for it.
 func (c components) add(name string, of []byte) (jsontext.Value, error) {
-	text, err := schema.Alone(of)
+	text, err := jsonschema.Alone(of)
 	if err != nil {
 		return nil, err
 	}
-	whole, err := schema.Decode(text)
+	whole, err := jsonschema.Decode(text)
 	if err != nil {
 		return nil, err
 	}
-	schema.Modernize(whole) // a document has one dialect
+	jsonschema.Modernize(whole) // a document has one dialect
 	referred := false
-	schema.Repoint(whole, func(to string) string {
+	jsonschema.Repoint(whole, func(to string) string {
 		referred = true
 		if within, ok := strings.CutPrefix(to, "/$defs/"); ok {
 			def, rest, deeper := strings.Cut(within, "/")
@@ -37,7 +37,7 @@ func (c components) add(name string, of []byte) (jsontext.Value, error) {
 		}
 		return component(name) + to
 	})
-	schema.Walk(whole, func(_ string, members map[string]any) { delete(members, "$id") })
+	jsonschema.Walk(whole, func(_ string, members map[string]any) { delete(members, "$id") })
 	top, ok := whole.(map[string]any)
 	if !ok || !referred {
 		return encoded(whole)
@@ -55,7 +55,7 @@ func (c components) add(name string, of []byte) (jsontext.Value, error) {
 	return encoded(map[string]any{"$ref": component(name)})
 }
 
-func encoded(v any) (jsontext.Value, error) { return schema.Encode(v) }
+func encoded(v any) (jsontext.Value, error) { return jsonschema.Encode(v) }
 
 // nameOf returns the name that a token of a JSON pointer stands for, as it is written in a reference.
 func nameOf(token string) string {

@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 //go:embed contracts.md
@@ -55,7 +55,7 @@ func fenced(page *bytes.Buffer, name string, text []byte) {
 }
 
 // shown is a schema as it stands in its file, or with all that it refers to where that is in others.
-func shown(s *schema.Schema) []byte {
+func shown(s *jsonschema.Schema) []byte {
 	if bytes.Equal(s.Raw(), s.Whole()) {
 		return s.Raw()
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -46,7 +46,7 @@ func MCP(r *tool.Registry) ([]byte, error) {
 func JSONSchema(r *tool.Registry) ([]byte, error) {
 	all := map[string]jsontext.Value{}
 	for f := range functions(r) {
-		for what, s := range map[string]*schema.Schema{"request": f.Request, "response": f.Response} {
+		for what, s := range map[string]*jsonschema.Schema{"request": f.Request, "response": f.Response} {
 			placed, err := f.placed(what, s)
 			if err != nil {
 				return nil, err
@@ -69,11 +69,11 @@ type function struct {
 
 // functions iterates over the functions of all tools, sorted by tool id and function name.
 func functions(r *tool.Registry) func(yield func(function) bool) {
-	names := question.Names(described(r), mcp.SearchTool)
+	names := envelope.FunctionNames(described(r), mcp.SearchTool)
 	return func(yield func(function) bool) {
 		for _, m := range r.List() {
 			for _, fn := range slices.Sorted(maps.Keys(m.Functions)) {
-				f := function{m.Functions[fn], m, m.ToolID, names[question.FunctionID{Tool: m.ToolID, Fn: fn}]}
+				f := function{m.Functions[fn], m, m.ToolID, names[envelope.FunctionID{Tool: m.ToolID, Fn: fn}]}
 				if len(m.Functions) > 1 {
 					f.path += "." + fn
 				}
@@ -86,9 +86,9 @@ func functions(r *tool.Registry) func(yield func(function) bool) {
 }
 
 // described returns the descriptions that dispatchers send to callers.
-func described(r *tool.Registry) (all []question.Tool) {
+func described(r *tool.Registry) (all []envelope.ToolInfo) {
 	for _, id := range r.IDs() {
-		of, _ := r.Describe(question.Describe{Tool: id})
+		of, _ := r.Describe(envelope.DescribeRequest{Tool: id})
 		all = append(all, of...)
 	}
 	return all
@@ -109,7 +109,7 @@ func (f function) request() (jsontext.Value, error) {
 }
 
 // placed is a schema for a place within a document with others.
-func (f function) placed(what string, s *schema.Schema) (jsontext.Value, error) {
+func (f function) placed(what string, s *jsonschema.Schema) (jsontext.Value, error) {
 	return s.Within("toolbus://" + subjects.Token(f.tool.ToolID) + "." + subjects.Token(f.Name) + "." + what + "/")
 }
 

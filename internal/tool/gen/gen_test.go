@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	santhosh "github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/gen"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 var update = flag.Bool("update", false, "write what is generated where it is kept")
@@ -91,12 +91,12 @@ func TestMCPSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tool := range doc.Tools {
-		if !question.ValidName(tool.Name) {
+		if !envelope.IsFunctionName(tool.Name) {
 			t.Errorf("%q is not a name that each client takes", tool.Name)
 		}
 		for _, of := range []any{tool.InputSchema, tool.OutputSchema} {
-			c := jsonschema.NewCompiler()
-			c.UseRegexpEngine(func(string) (jsonschema.Regexp, error) { return nil, nil }) // see TestOpenAPI
+			c := santhosh.NewCompiler()
+			c.UseRegexpEngine(func(string) (santhosh.Regexp, error) { return nil, nil }) // see TestOpenAPI
 			if err := c.AddResource("test:schema", of); err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestJSONSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := schema.Compile("all", whole, nil)
+	s, err := jsonschema.Compile("all", whole, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // played is a server that plays a part of this binary.
@@ -42,7 +42,7 @@ func manifest(t testing.TB, s client.Server, e mcp.Endpoint) *tool.Manifest {
 		ToolID: "test." + e.Tool, Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: mcp.Transport, Endpoint: e, Dir: filepath.Join(dir, "test_2e"+e.Tool),
 		Capability: tool.Capabilities{Streaming: true},
-		Limits: question.Limits{
+		Limits: envelope.ToolLimits{
 			TimeoutDefaultMS: 60_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 1 << 20, StderrBytes: 8 << 10,
 		},

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // TestCut cuts a result to every size: what is left is I-JSON of that size at most, with the beginning of the content

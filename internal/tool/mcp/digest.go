@@ -8,9 +8,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
-	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Definition returns what the digest of a tool is over: its name, description, both schemas and annotations, as
@@ -45,7 +45,7 @@ func Definition(t client.Tool) (jsontext.Value, error) {
 // spelled returns a definition with a text for each number that no float64 holds exactly, such as the bounds of int64:
 // the digest tells two such numbers apart, and canonical JSON does not have them.
 func spelled(raw jsontext.Value) (jsontext.Value, error) {
-	v, err := schema.Decode(raw)
+	v, err := jsonschema.Decode(raw)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
@@ -99,7 +98,7 @@ func (s *site) work(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToo
 	case "fail":
 		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "no such file"}}}, nil
 	}
-	key, _ := req.Params.Meta[mcpmeta.IdempotencyKey].(string)
+	key, _ := req.Params.Meta[envelope.MetaIdempotencyKey].(string)
 	return &sdk.CallToolResult{
 		Content: []sdk.Content{}, StructuredContent: map[string]any{"text": in.Text, "key": key},
 	}, nil

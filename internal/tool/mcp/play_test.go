@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
@@ -109,7 +108,7 @@ func behave([]string) int {
 		}
 		res, found, err := tooltest.BehaveLookup(ctx, inv)
 		if err == nil && !found {
-			return &sdk.CallToolResult{Meta: sdk.Meta{mcpmeta.Absent: true}, Content: []sdk.Content{}}, nil
+			return &sdk.CallToolResult{Meta: sdk.Meta{envelope.MetaAbsent: true}, Content: []sdk.Content{}}, nil
 		}
 		return answer(res, err)
 	})
@@ -118,7 +117,7 @@ func behave([]string) int {
 
 // invocation is what the server is told of a call.
 func invocation(req *sdk.CallToolRequest) tool.Invocation {
-	raw, err := json.Marshal(req.Params.Meta[mcpmeta.Invocation])
+	raw, err := json.Marshal(req.Params.Meta[envelope.MetaInvocation])
 	if err != nil {
 		panic(err)
 	}
@@ -154,15 +153,15 @@ func invocation(req *sdk.CallToolRequest) tool.Invocation {
 func answer(res tool.Result, err error) (*sdk.CallToolResult, error) {
 	said, isSaid := errors.AsType[*tool.Error](err)
 	if isSaid {
-		meta := sdk.Meta{mcpmeta.Code: said.Code}
+		meta := sdk.Meta{envelope.MetaCode: said.Code}
 		if said.Effect != "" {
-			meta[mcpmeta.Effect] = said.Effect
+			meta[envelope.MetaEffect] = said.Effect
 		}
 		if said.RetryAfter > 0 {
-			meta[mcpmeta.RetryAfterMS] = said.RetryAfter.Milliseconds()
+			meta[envelope.MetaRetryAfterMS] = said.RetryAfter.Milliseconds()
 		}
 		if said.Details != nil {
-			meta[mcpmeta.Details] = said.Details
+			meta[envelope.MetaDetails] = said.Details
 		}
 		content := []sdk.Content{&sdk.TextContent{Text: said.Message}}
 		return &sdk.CallToolResult{Meta: meta, IsError: true, Content: content}, nil
@@ -172,7 +171,7 @@ func answer(res tool.Result, err error) (*sdk.CallToolResult, error) {
 	}
 	r := &sdk.CallToolResult{Meta: sdk.Meta{}, Content: []sdk.Content{&sdk.TextContent{Text: string(res.Output)}}}
 	if res.SideEffects != nil {
-		r.Meta[mcpmeta.SideEffects], r.Meta[mcpmeta.Warnings] = res.SideEffects, res.Warnings
+		r.Meta[envelope.MetaSideEffects], r.Meta[envelope.MetaWarnings] = res.SideEffects, res.Warnings
 	}
 	return r, nil
 }
@@ -182,7 +181,7 @@ type notifier struct{ req *sdk.CallToolRequest }
 
 func (n notifier) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	return n.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
-		Meta:          sdk.Meta{mcpmeta.Chunk: map[string]any{"kind": kind, "data": data}},
+		Meta:          sdk.Meta{envelope.MetaChunk: map[string]any{"kind": kind, "data": data}},
 		ProgressToken: n.req.Params.GetProgressToken(),
 	})
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -204,7 +203,7 @@ func read(params jsontext.Value) (c chunk, ok bool) {
 	if json.Unmarshal(params, &p) != nil {
 		return c, false
 	}
-	if own, has := p.Meta[mcpmeta.Chunk]; has {
+	if own, has := p.Meta[envelope.MetaChunk]; has {
 		return readChunk(own)
 	}
 	p.Meta = nil

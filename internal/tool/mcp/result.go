@@ -10,8 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -35,7 +34,7 @@ func judge(m *tool.Manifest, e Endpoint, op op, a client.Answer, passed int64) (
 		f, warnings := fault(m, e, a)
 		return statement{result: tool.Result{Warnings: warnings}}, f
 	}
-	absent := isTrue(a.Meta[mcpmeta.Absent])
+	absent := isTrue(a.Meta[envelope.MetaAbsent])
 	if op == opLookup && (absent || isEmpty(a)) {
 		return statement{absent: true}, nil
 	}
@@ -85,7 +84,7 @@ func resultOf(a client.Answer) (r tool.Result, err error) {
 	if r.Output, err = output(a); err != nil {
 		return r, err
 	}
-	for name, into := range map[string]any{mcpmeta.SideEffects: &r.SideEffects, mcpmeta.Warnings: &r.Warnings} {
+	for name, into := range map[string]any{envelope.MetaSideEffects: &r.SideEffects, envelope.MetaWarnings: &r.Warnings} {
 		if raw := a.Meta[name]; raw != nil {
 			if err := json.Unmarshal(raw, into); err != nil {
 				return r, fmt.Errorf("%s of its _meta is no list of what it should be", name)
@@ -118,15 +117,15 @@ func fault(m *tool.Manifest, e Endpoint, a client.Answer) (*tool.Error, []string
 	}
 	var warnings []string
 	f.Result, warnings = failed(a)
-	told(a.Meta[mcpmeta.Details], &f.Details)
+	told(a.Meta[envelope.MetaDetails], &f.Details)
 	var effect envelope.Effect
-	told(a.Meta[mcpmeta.Effect], &effect)
+	told(a.Meta[envelope.MetaEffect], &effect)
 	switch effect {
 	case envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown:
 		f.Effect = effect
 	}
 	var after int64
-	told(a.Meta[mcpmeta.RetryAfterMS], &after)
+	told(a.Meta[envelope.MetaRetryAfterMS], &after)
 	f.RetryAfter = time.Duration(min(max(after, 0), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
 	if f.Details.Kind() != '{' {
 		f.Details = nil
@@ -140,7 +139,7 @@ func told(raw jsontext.Value, into any) { _ = json.Unmarshal(raw, into) }
 // codeOf finds the name of the error: the one that the server says, or that of its text. A server that is another
 // Toolbus says codes, which are no names.
 func codeOf(m *tool.Manifest, e Endpoint, a client.Answer, text string) (code string, ok bool) {
-	told(a.Meta[mcpmeta.Code], &code)
+	told(a.Meta[envelope.MetaCode], &code)
 	if (&tool.Error{Code: code}).Check() == nil {
 		return code, true
 	}

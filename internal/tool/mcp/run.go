@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -74,7 +73,7 @@ func (p *pool) ask(
 		return statement{}, l.unheard(unsent(ctx, err))
 	}
 	if due, ok := ctx.Deadline(); ok { // what is left after the server was started
-		request.Meta[mcpmeta.DeadlineMS] = max(1, time.Until(due).Milliseconds())
+		request.Meta[envelope.MetaDeadlineMS] = max(1, time.Until(due).Milliseconds())
 	}
 	r := newRelay(m, sink)
 	answer, err := r.call(ctx, l.conn, request)
@@ -151,8 +150,8 @@ func frame(output int64) int64 { return 3*output + 64<<10 }
 // meta is what a server is told beside the arguments.
 func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 	of := map[string]any{
-		mcpmeta.CallID: inv.CallID, mcpmeta.Attempt: inv.Attempt, mcpmeta.IdempotencyKey: inv.IdempotencyKey,
-		mcpmeta.ToolVersion: inv.ToolVersion,
+		envelope.MetaCallID: inv.CallID, envelope.MetaAttempt: inv.Attempt, envelope.MetaIdempotencyKey: inv.IdempotencyKey,
+		envelope.MetaToolVersion: inv.ToolVersion,
 	}
 	if e.Invocation {
 		told := invocation{
@@ -163,7 +162,7 @@ func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 		if op == opLookup {
 			told.Input = inv.Input
 		}
-		of[mcpmeta.Invocation] = told
+		of[envelope.MetaInvocation] = told
 	}
 	return of
 }

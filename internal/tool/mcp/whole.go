@@ -11,8 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -25,9 +24,9 @@ func wholeOf(a client.Answer, most int64) (r tool.Result) {
 		r.Output = with(r.Output, "content", jsontext.Value("[]"))
 	}
 	aside := tool.Result{Output: r.Output}
-	told(a.Meta[mcpmeta.SideEffects], &aside.SideEffects)
+	told(a.Meta[envelope.MetaSideEffects], &aside.SideEffects)
 	var more []string
-	told(a.Meta[mcpmeta.Warnings], &more)
+	told(a.Meta[envelope.MetaWarnings], &more)
 	aside.Warnings = append(slices.Clone(r.Warnings), more...)
 	if err := aside.Check(); err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("side effects and warnings of the server were left out: %v", err))
@@ -54,10 +53,10 @@ func kept(a client.Answer, most int64) (jsontext.Value, []string) {
 	}
 	switch {
 	case exact != nil && meta >= 0 && members[meta].Value.Kind() == '{':
-		members[meta].Value = with(members[meta].Value, mcpmeta.Exact, exact)
+		members[meta].Value = with(members[meta].Value, envelope.MetaExact, exact)
 	case exact != nil:
 		members = slices.DeleteFunc(members, func(m ijson.Member) bool { return m.Is("_meta") })
-		members = append(members, member("_meta", ijson.Object(member(mcpmeta.Exact, exact))))
+		members = append(members, member("_meta", ijson.Object(member(envelope.MetaExact, exact))))
 	case meta >= 0 && string(members[meta].Value) == "{}" && len(a.Meta) > 0: // it held nothing but members of the bus
 		members = slices.Delete(members, meta, meta+1)
 	}
@@ -83,7 +82,7 @@ func with(object jsontext.Value, name string, value jsontext.Value) jsontext.Val
 func foreign(meta jsontext.Value) jsontext.Value {
 	members := ijson.Members(meta)
 	others := slices.DeleteFunc(slices.Clone(members), func(m ijson.Member) bool {
-		return bytes.HasPrefix(m.Plain(), []byte(mcpmeta.Prefix))
+		return bytes.HasPrefix(m.Plain(), []byte(envelope.MetaPrefix))
 	})
 	if len(others) == len(members) {
 		return meta
@@ -122,11 +121,12 @@ func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 	}
 	for _, pointer := range slices.Sorted(maps.Keys(texts)) {
 		if len(warnings) >= 2*maxSaid {
-			warnings = append(warnings, mcpmeta.Inexact+"further values; _meta has them all")
+			warnings = append(warnings, envelope.MetaInexact+"further values; _meta has them all")
 			break
 		}
 		was := ijson.Clip(texts[pointer], maxWas)
-		warnings = append(warnings, fmt.Sprintf(mcpmeta.Inexact+"%s: the server sent %s", ijson.Clip(pointer, maxWas), was))
+		warnings = append(warnings, fmt.Sprintf(envelope.MetaInexact+"%s: the server sent %s", ijson.Clip(pointer,
+			maxWas), was))
 	}
 	return exact, warnings
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +26,7 @@ func manifest() *tool.Manifest {
 	return &tool.Manifest{
 		ToolID: "test.native", Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: native.Transport, Endpoint: native.Endpoint{Native: "behave"},
-		Limits: question.Limits{TimeoutMaxMS: 60_000, Concurrency: 2, OutputBytes: 1000},
+		Limits: envelope.ToolLimits{TimeoutMaxMS: 60_000, Concurrency: 2, OutputBytes: 1000},
 	}
 }
 

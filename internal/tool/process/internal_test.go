@@ -13,11 +13,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 const goodOutput = `{"type":"output","output":{"a":1},"side_effects":[{"kind":"write"}],"warnings":["w"]}` + "\n"
@@ -162,7 +162,7 @@ func TestSurvivorsJudged(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	m := &tool.Manifest{
 		Transport: Transport, Dir: t.TempDir(), Endpoint: Endpoint{Command: []string{"sh"}},
-		Limits: question.Limits{OutputBytes: 1, StderrBytes: 1},
+		Limits: envelope.ToolLimits{OutputBytes: 1, StderrBytes: 1},
 	}
 	_, err := (&Adapter{}).Execute(t.Context(), m, tool.Invocation{Input: jsontext.Value(`{`)}, &tooltest.Recorder{})
 	var start *tool.StartError

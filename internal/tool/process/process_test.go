@@ -27,7 +27,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // manifest is that of a tool that plays a part of this binary.
@@ -40,7 +39,7 @@ func manifest(part string, args ...string) *tool.Manifest {
 		ToolID: "test." + part, Semver: "1.2.3", Status: tool.StatusActive, Class: call.Idempotent,
 		Transport: process.Transport,
 		Endpoint:  process.Endpoint{Command: append([]string{self, "play", part}, args...)},
-		Limits: question.Limits{
+		Limits: envelope.ToolLimits{
 			TimeoutDefaultMS: 60_000, TimeoutMaxMS: 60_000, MemoryMB: 512, Concurrency: 8,
 			OutputBytes: 4 << 20, StderrBytes: 8 << 10,
 		},
@@ -600,7 +599,7 @@ func ExampleNew() {
 	m := &tool.Manifest{
 		ToolID: "hello", Transport: process.Transport, Dir: "/",
 		Endpoint: process.Endpoint{Command: []string{"echo", `{"type":"output","output":"hello"}`}},
-		Limits:   question.Limits{TimeoutMaxMS: 60_000, OutputBytes: 1 << 20, StderrBytes: 1 << 10},
+		Limits:   envelope.ToolLimits{TimeoutMaxMS: 60_000, OutputBytes: 1 << 20, StderrBytes: 1 << 10},
 	}
 	result, err := adapter.Execute(context.Background(), m, tool.Invocation{Input: jsontext.Value(`{}`)},
 		&tooltest.Recorder{})

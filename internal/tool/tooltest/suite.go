@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/question"
 )
 
 // Fixture is what the suite runs against.
@@ -77,7 +76,7 @@ func prepared(m *tool.Manifest) *tool.Manifest {
 	c := *m
 	c.Class = call.Idempotent
 	c.Capability.Lookup, c.Capability.DryRun, c.Capability.Streaming = true, true, true
-	c.Limits = question.Limits{
+	c.Limits = envelope.ToolLimits{
 		TimeoutDefaultMS: patience.Milliseconds(), TimeoutMaxMS: patience.Milliseconds(), MemoryMB: 512, Concurrency: 50,
 		OutputBytes: 2 << 20, StderrBytes: 16 << 10,
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -34,7 +34,7 @@ type Change struct {
 
 	manifest *tool.Manifest
 	now      client.Tool
-	server   question.Server
+	server   envelope.ServerInfo
 	release  string
 }
 
@@ -107,7 +107,7 @@ func (o Options) compare(ctx context.Context, name string, s client.Server, of [
 
 func (o Options) list(
 	ctx context.Context, s client.Server,
-) (listed []client.Tool, of question.Server, release string, err error) {
+) (listed []client.Tool, of envelope.ServerInfo, release string, err error) {
 	conn, err := o.dial(ctx, s)
 	if err != nil {
 		return nil, of, "", err

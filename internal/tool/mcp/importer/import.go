@@ -10,14 +10,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/mcpconfig"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/clientconfig"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -101,7 +100,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 	called, release, protocol := conn.About()
 	r = Report{Server: name, About: oneLine(called + " " + release), Protocol: protocol}
 	if r.Server == "" {
-		if r.Server, err = mcpconfig.ServerName(called); err != nil {
+		if r.Server, err = clientconfig.ServerName(called); err != nil {
 			return r, err
 		}
 		if s, err = o.placed(r.Server, given); err != nil {
@@ -112,7 +111,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 		return r, err
 	}
 	w := writer{
-		o: o, server: question.Server{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
+		o: o, server: envelope.ServerInfo{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
 		version: version(release),
 	}
 	return r, locked(o.Dir, func() error {
@@ -154,7 +153,7 @@ func list(ctx context.Context, conn *client.Conn) ([]client.Tool, error) {
 // writer writes the tools of one server.
 type writer struct {
 	o              Options
-	server         question.Server
+	server         envelope.ServerInfo
 	about, version string
 
 	known map[string]*tool.Manifest // tools that were imported from the server before, by its name of them
@@ -167,12 +166,12 @@ type writer struct {
 // takes nothing but its own name.
 func (w *writer) look() error {
 	w.known, w.seen = map[string]*tool.Manifest{}, map[string]bool{}
-	w.ids, w.names = map[string]bool{}, map[string]bool{mcpmeta.SearchTool: true}
+	w.ids, w.names = map[string]bool{}, map[string]bool{envelope.MCPSearchTool: true}
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil {
 		return err
 	}
-	var all []question.Tool
+	var all []envelope.ToolInfo
 	for _, entry := range entries {
 		m, err := loadOne(filepath.Join(w.o.Dir, entry.Name()), w.o.Transports...)
 		if err != nil {
@@ -183,13 +182,13 @@ func (w *writer) look() error {
 		if ours && e.Server == w.server.Name && w.known[e.Tool] == nil {
 			w.known[e.Tool] = m
 		}
-		of := question.Tool{ToolID: m.ToolID, Name: m.Name, Functions: map[string]question.Function{}}
+		of := envelope.ToolInfo{ToolID: m.ToolID, Name: m.Name, Functions: map[string]envelope.FunctionInfo{}}
 		for name := range m.Functions {
-			of.Functions[name] = question.Function{}
+			of.Functions[name] = envelope.FunctionInfo{}
 		}
 		all = append(all, of)
 	}
-	for _, name := range question.Names(all, mcpmeta.SearchTool) {
+	for _, name := range envelope.FunctionNames(all, envelope.MCPSearchTool) {
 		w.names[name] = true
 	}
 	return nil

@@ -16,13 +16,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/mcpmeta"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
-	"github.com/seed-018f16cc/toolbus/question"
-	"github.com/seed-018f16cc/toolbus/schema"
 )
 
 // Files of the folder of a tool.
@@ -31,7 +30,7 @@ const (
 	requestFile  = "schema/request.json"
 	responseFile = "schema/response.json"
 	outputFile   = "schema/output.json" // the server's own schema of what is structured
-	listedFile   = "listed.json"        // a question.Listed
+	listedFile   = "listed.json"        // a envelope.Listed
 )
 
 // fn is the name of the only function of a tool.
@@ -55,16 +54,16 @@ func idOf(server, name string, taken func(id string) bool) string {
 	}
 	id := "mcp::" + server + "::" + strings.Map(valid, strings.ToLower(name))
 	if len(id) > maxID || taken(id) {
-		id = question.Digested(id, maxID, "-", server, name)
+		id = envelope.ShortenName(id, maxID, "-", server, name)
 	}
 	return id
 }
 
 // mcpNameOf returns the name in MCP of a new tool of a server, which keeps the case that the server gives it.
 func mcpNameOf(server, name string, taken map[string]bool) string {
-	short := question.PlainName(server + "_" + name)
-	if len(short) > question.MaxName || taken[short] {
-		short = question.Digested(short, question.MaxName, "_", server, name)
+	short := envelope.PlainFunctionName(server + "_" + name)
+	if len(short) > envelope.MaxFunctionName || taken[short] {
+		short = envelope.ShortenName(short, envelope.MaxFunctionName, "_", server, name)
 	}
 	return short
 }
@@ -110,7 +109,7 @@ func version(of string) string {
 type source struct {
 	id      string
 	name    string // in MCP
-	server  question.Server
+	server  envelope.ServerInfo
 	about   string // what the server calls itself, with its version
 	version string
 	owner   string
@@ -199,7 +198,7 @@ func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []
 	if err != nil {
 		return nil, nil, err
 	}
-	raw, err := json.Marshal(question.Listed{Server: server, Tool: tool})
+	raw, err := json.Marshal(envelope.Listed{Server: server, Tool: tool})
 	return []byte(visible(string(pretty(raw)))), notes, err
 }
 
@@ -237,7 +236,7 @@ func visible(text string) string {
 
 // described is how a tool of a server is described.
 func described(server string, t client.Tool) string {
-	return cmp.Or(strings.TrimSpace(t.Description), mcpmeta.Undescribed(server, t.Name))
+	return cmp.Or(strings.TrimSpace(t.Description), envelope.MCPUndescribed(server, t.Name))
 }
 
 func (s source) manifest(digest string) yaml.MapSlice {
@@ -298,7 +297,7 @@ func responseSchema(t client.Tool) ([]byte, error) {
 		required = append(required, "structuredContent")
 	}
 	raw, err := json.Marshal(map[string]any{
-		"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": mcpmeta.Result, "type": "object",
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": envelope.MCPResult, "type": "object",
 		"required": required, "properties": properties,
 	}, json.Deterministic(true))
 	return pretty(raw), err
@@ -307,14 +306,14 @@ func responseSchema(t client.Tool) ([]byte, error) {
 // bare returns a schema without the address that it may claim: here it has that of its file. One of draft-04 is in the
 // words of 2020-12: draft-04 does not know the address of a part of another document.
 func bare(of jsontext.Value) ([]byte, error) {
-	v, err := schema.Decode(of)
+	v, err := jsonschema.Decode(of)
 	if err != nil {
 		return nil, err
 	}
 	if members, ok := v.(map[string]any); ok {
 		delete(members, "$id")
 		if dialect, _ := members["$schema"].(string); strings.Contains(dialect, "draft-04") {
-			schema.Modernize(v)
+			jsonschema.Modernize(v)
 		}
 	}
 	return pretty(compact(v)), nil

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus/internal/ijson"
-	"github.com/seed-018f16cc/toolbus/schema"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // shared is a schema of a server in two forms: one that MCP clients are shown, and one that the bus holds values
@@ -49,7 +49,7 @@ func share(what string, raw jsontext.Value) (s shared, err error) {
 	if s.shown, err = standing(raw); err != nil {
 		return s, fmt.Errorf("its %s cannot be shown to clients: %w", what, err)
 	}
-	v, err := schema.Decode(s.shown)
+	v, err := jsonschema.Decode(s.shown)
 	if err != nil {
 		return s, fmt.Errorf("its %s is not JSON: %w", what, err)
 	}
@@ -74,12 +74,12 @@ func share(what string, raw jsontext.Value) (s shared, err error) {
 		return s, err
 	}
 	if dialect != "" || broken {
-		shown, _ := schema.Decode(s.shown) // it was read before
+		shown, _ := jsonschema.Decode(s.shown) // it was read before
 		members, _ := shown.(map[string]any)
 		if dialect != "" {
 			members["$schema"] = dialect
 		}
-		schema.Walk(shown, func(_ string, members map[string]any) { dropPatterns(members, malformed, nil) })
+		jsonschema.Walk(shown, func(_ string, members map[string]any) { dropPatterns(members, malformed, nil) })
 		s.shown = compact(shown)
 	}
 	return s, nil
@@ -96,7 +96,7 @@ func (s *shared) compile(what string, v any) (dialect string, err error) {
 			top["$schema"] = dialect
 		}
 		text := compact(v)
-		if _, failed := schema.Compile(what, text, nil); failed == nil {
+		if _, failed := jsonschema.Compile(what, text, nil); failed == nil {
 			s.checked = text
 			return dialect, nil
 		} else if err == nil {
@@ -111,12 +111,12 @@ func (s *shared) compile(what string, v any) (dialect string, err error) {
 
 // standing returns a schema as it is, if it refers to nothing by address, or else with a pointer for each reference.
 func standing(raw jsontext.Value) (jsontext.Value, error) {
-	v, err := schema.Decode(raw)
+	v, err := jsonschema.Decode(raw)
 	if err != nil {
 		return nil, err
 	}
 	plain := true
-	schema.Walk(v, func(at string, members map[string]any) {
+	jsonschema.Walk(v, func(at string, members map[string]any) {
 		_, addressed := members["$id"].(string)
 		plain = plain && !(addressed && at != "")
 		for _, keyword := range []string{"$ref", "$dynamicRef", "$recursiveRef"} {
@@ -124,7 +124,7 @@ func standing(raw jsontext.Value) (jsontext.Value, error) {
 			plain = plain && (!isText || strings.HasPrefix(ref, "#"))
 		}
 	})
-	alone, err := schema.Alone(raw)
+	alone, err := jsonschema.Alone(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ var (
 // relax takes out of a schema what the bus cannot check, and notes it. It reports whether the server has written a
 // pattern that no client can read either.
 func (s *shared) relax(what string, v any) (broken bool) {
-	schema.Walk(v, func(at string, members map[string]any) {
+	jsonschema.Walk(v, func(at string, members map[string]any) {
 		note := func(keyword, why string) {
 			s.notes = append(s.notes, fmt.Sprintf("%s%s/%s is not checked: %s", what, at, keyword, why))
 		}
@@ -155,7 +155,7 @@ func (s *shared) relax(what string, v any) (broken bool) {
 			note(keyword, "the pattern uses what RE2 does not have")
 		})
 		for _, keyword := range slices.Sorted(maps.Keys(members)) {
-			if schema.Holds(keyword) || representable(members[keyword]) {
+			if jsonschema.Holds(keyword) || representable(members[keyword]) {
 				continue
 			}
 			delete(members, keyword) // of others, nothing is checked
@@ -238,7 +238,7 @@ func compact(v any) jsontext.Value {
 
 // object returns the schema of arguments, which are objects in MCP, as clients are shown it.
 func object(shown jsontext.Value) (jsontext.Value, error) {
-	v, err := schema.Decode(shown)
+	v, err := jsonschema.Decode(shown)
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
-	"github.com/seed-018f16cc/toolbus/question"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -46,7 +46,7 @@ func TestImportOdd(t *testing.T) {
 	s := newShop(t, odd)
 	got := map[string]importer.Tool{}
 	for _, one := range s.imports().Tools {
-		if got[one.Name] = one; one.State != importer.Added || !question.ValidName(one.Shown) {
+		if got[one.Name] = one; one.State != importer.Added || !envelope.IsFunctionName(one.Shown) {
 			t.Errorf("%s is %s under the name %q: %s", one.Name, one.State, one.Shown, one.Why)
 		}
 	}

@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+)
+
+// rewrite is what to do about limits.
+const rewrite = "write the configuration of the servers again, from the deployment's keys: `toolbus keys init` says how"
+
+// Configuration checks the limits in the configuration file of a server. A running server does not report those of
+// accounts and of its log. The files that the configuration names have to be there.
+func Configuration(file string) []Check {
+	name := filepath.Base(file)
+	l, err := natsserver.ReadLimits(file)
+	if err != nil {
+		return []Check{envelope.Failed("configuration", name+": "+err.Error(),
+			"run doctor where the server runs, as its user")}
+	}
+	return []Check{accountLimits(l, name), slowClients(l, name), serverLog(l, name)}
+}
+
+// accountLimits checks that accounts for tokens leave connections to dispatchers.
+func accountLimits(l natsserver.Limits, name string) Check {
+	all, unbounded := 0, []string(nil)
+	for _, of := range []string{auth.Agents, auth.Exec, auth.Auditors} {
+		if l.Accounts[of] <= 0 {
+			unbounded = append(unbounded, of)
+		}
+		all += l.Accounts[of]
+	}
+	left := l.Connections - all
+	switch {
+	case len(unbounded) > 0:
+		return envelope.Failed("account limits", name+" does not limit the connections of "+strings.Join(unbounded, ", "),
+			rewrite)
+	case left < auth.Reserved:
+		return envelope.Failed("account limits", fmt.Sprintf("%s: of %d connections the accounts for tokens may have %d; "+
+			"dispatchers need %d", name, l.Connections, all, auth.Reserved), rewrite)
+	}
+	return envelope.Well("account limits", fmt.Sprintf("%s leaves %d connections to dispatchers", name, left))
+}
+
+func slowClients(l natsserver.Limits, name string) Check {
+	if l.Pending > deployment.MaxPending || l.WriteDeadline > deployment.WriteDeadline {
+		return envelope.Failed("slow clients", fmt.Sprintf("%s lets a client that does not read take up more than "+
+			"%d MiB, or for longer than %s", name, deployment.MaxPending>>20, deployment.WriteDeadline), rewrite)
+	}
+	return envelope.Well("slow clients", fmt.Sprintf("%s: one that does not read takes up %d MiB", name, l.Pending>>20))
+}
+
+func serverLog(l natsserver.Limits, name string) Check {
+	switch {
+	case l.Log == "":
+		return envelope.Well("server log", name+" logs to standard error: what reads it there must bound it")
+	case l.LogBytes <= 0 || l.LogFiles <= 0:
+		return envelope.Failed("server log", name+" does not limit its log: by messages that are refused a client can fill "+
+			"the disk", "set logfile_size_limit and logfile_max_num")
+	}
+	return envelope.Well("server log", fmt.Sprintf("%s: at most %d files of %d MiB", name, l.LogFiles, l.LogBytes>>20))
+}

@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Check is one finding about a deployment.
+type Check = envelope.Check
+
+// The results of a check.
+const (
+	CheckOK      = envelope.CheckOK
+	CheckWarning = envelope.CheckWarning
+	CheckFailed  = envelope.CheckFailed
+)
+
+// Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
+func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect ...nats.Option) []Check {
+	of := subjects.Owner{
+		Tenant: cmp.Or(o.Tenant, toolbus.DefaultTenant), Actor: cmp.Or(o.Actor, toolbus.DefaultActor),
+	}
+	if o.Token != nil {
+		connect = append(connect, nats.TokenHandler(o.Token))
+	}
+	p, unreadable := whose(o.Token)
+	hears, below := of.Inbox(), []string(nil)
+	if p != nil && p.Bound() {
+		hears, below = p.Inbox(), p.Below()
+	}
+	nc, err := bus.DialCaller(url, "toolbus-doctor", append([]nats.Option{
+		nats.CustomInboxPrefix(hears),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what is not allowed is a finding
+	}, connect...)...)
+	if err != nil {
+		return []Check{envelope.Failed("server", err.Error(), bus.ConnectFix(err))}
+	}
+	defer nc.Close()
+	checks := []Check{envelope.Well("server", fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(),
+		bus.Redacted(nc.ConnectedUrl())))}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return append(checks, envelope.Failed("jetstream", err.Error(), "enable JetStream on the server"))
+	}
+	c, err := toolbus.NewClient(nc, o)
+	if err != nil {
+		return append(checks, envelope.Failed("dispatchers", err.Error(), ""))
+	}
+	defer func() { _ = c.Close() }()
+	inbox, err := rpc.NewInbox(nc, c.Tenant, c.Actor, below...)
+	if err != nil {
+		return append(checks, envelope.Failed("answers", err.Error(), ""))
+	}
+	defer func() { _ = inbox.Close() }() // gone with the connection otherwise
+	if no := inbox.Unheard(); no != nil {
+		return append(checks, envelope.Failed("answers", no.Message+": "+no.Cause, no.Fix))
+	}
+	inbox.Token = o.Token
+	if unreadable != nil {
+		return append(checks, envelope.Failed("rights", unreadable.Error(), "name the file with your token by --credentials"))
+	}
+	checks = append(checks, rights(ctx, nc, p))
+	d, said := diagnoseDispatchers(ctx, c, inbox)
+	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
+	if err := bus.CheckLevel(ctx, js); bus.Barred(err) {
+		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
+	} else if err != nil {
+		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // which says what to do
+	}
+	found, err := inside()
+	if err != nil {
+		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), asOperator)}
+	}
+	return append(append(checks, found...), said...)
+}
+
+// whose returns whom a token is of, as it says itself; nil without one.
+func whose(token func() string) (*auth.Principal, error) {
+	if token == nil || token() == "" {
+		return nil, nil
+	}
+	p, err := auth.Inspect(token())
+	return &p, err
+}
+
+// poolsOf returns the tools of each pool.
+func poolsOf(d envelope.DescribeResponse) map[string][]string {
+	pools := map[string][]string{}
+	for _, t := range d.Tools {
+		pools[t.Pool] = append(pools[t.Pool], t.ToolID)
+	}
+	return pools
+}
+
+// asked is what a dispatcher sees, which this user, because of cause, does not.
+func asked(ctx context.Context, inbox *rpc.Inbox, cause error) ([]Check, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var seen envelope.Health
+	refusal, err := inbox.Ask(ctx, subjects.OpHealth, struct{}{}, &seen)
+	switch {
+	case refusal != nil:
+		return nil, errors.New(refusal.Message)
+	case err != nil:
+		return nil, fmt.Errorf("this user may not ask about JetStream (%w), and no dispatcher says: %w", cause, err)
+	}
+	return seen.Checks, nil
+}
+
+// askTime bounds each question to dispatchers.
+const askTime = 5 * time.Second
+
+// asOperator is what to do where doctor itself may not look.
+const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Without tokens\", calls " +
+	"it operator"
+
+// waiting is the finding that tools wait for approval, and why.
+func waiting(why string, ids []string) Check {
+	named := strings.Join(ids[:min(len(ids), maxDifferences)], " ")
+	if len(ids) > maxDifferences {
+		named += " …"
+	}
+	return envelope.Doubtful("approvals", why+named,
+		"see the changes with `toolbus tools approve`, and take them over with `toolbus tools approve "+named+"`")
+}
+
+// diagnoseDispatchers looks at what dispatchers say.
+func diagnoseDispatchers(ctx context.Context, c *toolbus.Client, inbox *rpc.Inbox) (d envelope.DescribeResponse,
+	_ []Check) {
+	d, err := c.Describe(ctx)
+	switch {
+	case errors.Is(err, rpc.ErrNoDispatcher):
+		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`")}
+	case errors.Is(err, nats.ErrPermissionViolation):
+		no := inbox.NotAllowed(err)
+		return d, []Check{envelope.Failed("dispatchers", no.Message+": "+no.Cause, no.Fix)}
+	case err != nil:
+		return d, []Check{envelope.Failed("dispatchers", err.Error(),
+			"one is there and does not answer: look at its log, or start another")}
+	}
+	tools, offset := d.Tools, c.BusTime().Sub(c.Now())
+	clock := envelope.Well("clock", fmt.Sprintf("bus time is %s from here", offset.Round(time.Millisecond)))
+	if offset.Abs() > time.Second {
+		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line "+
+			"up: check NTP"
+	}
+	checks := []Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock,
+		diagnoseTools(ctx, inbox)}
+	if ids := envelope.Changed(tools); len(ids) > 0 {
+		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))
+	}
+	if ids := envelope.Differing(tools); len(ids) > 0 {
+		checks = append(checks, waiting("changed for some executors, which do not call them; their servers are not of one "+
+			"version everywhere: ", ids))
+	}
+	if d.SilentMS > 0 { // it could not write to its disk, and answers reads alone until it is started again
+		silence := (time.Duration(d.SilentMS) * time.Millisecond).Round(time.Second)
+		checks = append(checks, envelope.Failed("call log",
+			fmt.Sprintf("the server has taken no write for %s: nothing is admitted or decided", silence),
+			"see what the server logs: is its disk full? Make room and restart it"))
+	}
+	return d, checks
+}

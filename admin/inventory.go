@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// How long dispatchers are waited for: the first one, and more after each.
+const (
+	firstInventory = 2 * time.Second
+	nextInventory  = 300 * time.Millisecond
+)
+
+// inventories asks all dispatchers what they have loaded.
+func inventories(ctx context.Context, inbox *rpc.Inbox) (all []envelope.Inventory, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	err = inbox.AskAll(ctx, subjects.OpInventory, firstInventory, nextInventory, func(body []byte) {
+		var one envelope.Inventory
+		if format.Unmarshal(format.Answer, body, &one) == nil {
+			all = append(all, one)
+		}
+	})
+	return all, err
+}
+
+// diagnoseTools compares what the dispatchers have loaded: a call of a tool in which they differ ends as the one
+// does that it happens to meet.
+func diagnoseTools(ctx context.Context, inbox *rpc.Inbox) Check {
+	all, err := inventories(ctx, inbox)
+	if err != nil || len(all) == 0 {
+		return envelope.Doubtful("tools", "no dispatcher says which tools it has loaded",
+			"run doctor of the version that the dispatchers are of")
+	}
+	slices.SortFunc(all, func(a, b envelope.Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
+	if differ := differences(all); len(differ) > 0 {
+		says := fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; "))
+		return envelope.Failed("tools", says,
+			"start all dispatchers with the same tools: until then calls of these end now one way and now the other")
+	}
+	says := fmt.Sprintf("dispatchers: %d, each with the same %d tools", len(all), len(all[0].Tools))
+	return envelope.Well("tools", says)
+}
+
+// maxDifferences is how many tools doctor names.
+const maxDifferences = 10
+
+// differences says of each tool that is not the same everywhere what it is where.
+func differences(all []envelope.Inventory) (says []string) {
+	ids := map[string]bool{}
+	for _, i := range all {
+		for id := range i.Tools {
+			ids[id] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		has := map[string][]string{} // instances by what they have
+		for _, i := range all {
+			if have := loaded(i, id); have != "" {
+				has[have] = append(has[have], i.Instance)
+			}
+		}
+		switch {
+		case len(has) < 2:
+		case len(says) == maxDifferences:
+			return append(says, "and more")
+		default:
+			var parts []string
+			for _, have := range slices.Sorted(maps.Keys(has)) {
+				parts = append(parts, have+" at "+strings.Join(has[have], ", "))
+			}
+			says = append(says, id+" is "+strings.Join(parts, " and "))
+		}
+	}
+	return says
+}
+
+// loaded is what the dispatcher has of a tool; "" where it had no room to say so.
+func loaded(i envelope.Inventory, id string) string {
+	if have, ok := i.Tools[id]; ok {
+		return have
+	}
+	if i.More && id > slices.Max(slices.Collect(maps.Keys(i.Tools))) {
+		return ""
+	}
+	return "missing"
+}

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// keyName is what the server shows of the connections of [WithKeys].
+const keyName = "toolbus-doctor"
+
+// WithKeys checks a deployment with its secrets: servers and streams directly, as administrators of the server may, and
+// the rest as an operator whose token is good for a minute. profile is the one that the deployment should be of, where
+// its keys do not say so.
+func WithKeys(ctx context.Context, url string, keys *deployment.Keys, profile string, connect ...nats.Option) []Check {
+	sys, err := dialAs(url, keys.System, connect)
+	if err != nil {
+		return []Check{envelope.Failed("server", "as the account SYS: "+err.Error(), bus.ConnectFix(err))}
+	}
+	defer sys.Close()
+	nc, err := dialAs(url, keys.Dispatcher, connect)
+	if err != nil {
+		return []Check{envelope.Failed("server", "as the account TB: "+err.Error(), bus.ConnectFix(err))}
+	}
+	defer nc.Close()
+	want := health.Want{Profile: keys.Profile}
+	if profile != "" {
+		want.Profile = profile
+	}
+	checks := append([]Check{inTB(ctx, nc)}, health.Servers(ctx, sys, want)...)
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = bus.CheckLevel(ctx, js)
+	}
+	if err != nil {
+		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // which says what to do
+	}
+	checks = append(checks, health.Placed(ctx, js, want)...)
+	token, p, err := operatorToken(ctx, js, keys)
+	if err != nil {
+		return append(checks, envelope.Failed("tokens", err.Error(), "start a dispatcher with --secrets-dir"))
+	}
+	o := toolbus.ClientOptions{Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return token }}
+	return append(checks, Diagnose(ctx, url, o, connect...)...)
+}
+
+func dialAs(url string, key nkeys.KeyPair, connect []nats.Option) (*nats.Conn, error) {
+	public, err := key.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return bus.Dial(url, keyName, append(append([]nats.Option{}, connect...), nats.Nkey(public, key.Sign))...)
+}
+
+// inTB looks whether the key of dispatchers leads to where everything durable is, and may do everything there.
+func inTB(ctx context.Context, nc *nats.Conn) Check {
+	info, ok := aboutSelf(ctx, nc)
+	switch {
+	case !ok:
+		return envelope.Failed("rights of dispatchers", "missing: publish "+subjectSelf,
+			"give their user no permissions in the servers' configuration: it may do everything in its account")
+	case info.Account != auth.TB:
+		return envelope.Failed("rights of dispatchers", "their key leads to the account "+info.Account,
+			"write the configuration of the servers again with `toolbus keys servers`, and restart them")
+	case info.Permissions != nil:
+		return envelope.Failed("rights of dispatchers", fmt.Sprintf("missing: they may publish %v, and hear %v, alone",
+			info.Permissions.Publish, info.Permissions.Subscribe),
+			"give their user no permissions in the servers' configuration: it may do everything in its account")
+	}
+	return envelope.Well("rights of dispatchers", "everything in the account "+auth.TB)
+}
+
+// operatorToken mints a token for doctor itself with the key that the deployment signs with now.
+func operatorToken(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys) (
+	string, auth.Principal, error) {
+	now := time.Now()
+	p := auth.Principal{
+		Tenant: toolbus.DefaultTenant, Actor: "operator://doctor", Role: auth.Operator, ID: auth.NewID(),
+		Family: auth.NewID(), Issued: now, Expires: now.Add(time.Minute),
+	}
+	stream, err := js.Stream(ctx, subjects.ControlStream)
+	if err != nil {
+		return "", p, fmt.Errorf("no key to sign tokens with: %w", err)
+	}
+	if info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subjects.KeysAll)); err != nil ||
+		len(info.State.Subjects) == 0 {
+		return "", p, errors.Join(errors.New("there is no key yet to sign tokens with"), err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	defer func() { stop(); <-done }()
+	store, err := tokenstore.Open(ctx, js, keys, tokenstore.Options{Now: time.Now})
+	if err != nil {
+		close(done)
+		return "", p, err
+	}
+	go func() { defer close(done); store.Run(ctx) }()
+	select {
+	case <-store.Ready():
+	case <-time.After(askTime):
+		return "", p, errors.New("the keys that tokens are signed with could not be read")
+	case <-ctx.Done():
+		return "", p, ctx.Err()
+	}
+	token, err := store.Mint(p)
+	return token, p, err
+}

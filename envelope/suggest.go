@@ -1,0 +1,54 @@
+package envelope
+
+import "strings"
+
+// maxLength is the longest word, in bytes, that is compared with others: names are shorter.
+const maxLength = 64
+
+// Nearest returns the name that is most like word: at most a third of its letters, and one, are other ones,
+// whatever their case; or word is one of the parts that dots separate in the name. It reports false where
+// no name is like it.
+func Nearest(word string, names []string) (name string, ok bool) {
+	word = strings.ToLower(word)
+	if len(word) > maxLength {
+		return "", false
+	}
+	closest := len(word)/3 + 2
+	for _, n := range names {
+		if d := distance(word, strings.ToLower(n), closest); d < closest {
+			name, ok, closest = n, true, d
+		}
+	}
+	return name, ok
+}
+
+// distance is how far a name is from word, or most if it is that far or further.
+func distance(word, name string, most int) int {
+	if word != "" && (strings.HasSuffix(name, "."+word) || strings.HasPrefix(name, word+".")) {
+		return min(1, most)
+	}
+	if max(len(word), len(name))-min(len(word), len(name)) >= most {
+		return most
+	}
+	return edits(word, name)
+}
+
+// edits counts the insertions, deletions and replacements of bytes between a and b.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

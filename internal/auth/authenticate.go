@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// AuthenticateRequest returns the principal of a question, as [Identify] does, if it may ask it over the connection
+// that it came over.
+func AuthenticateRequest(tokens *Checker, now time.Time, op string, from call.Sender, c call.Credential) (
+	*Principal, *envelope.Error) {
+	p, refusal := AuthenticateCall(tokens, now, from.Tenant, from.Actor, c.Token)
+	if p == nil || refusal != nil {
+		return p, refusal
+	}
+	if refusal := overConnection(op, p, c.User); refusal != nil {
+		return nil, refusal
+	}
+	return p, AuthorizeOperation(op, p.Role)
+}
+
+// AuthenticateRenewal is [Asks] for the renewal of a token, which may have expired.
+func AuthenticateRenewal(tokens *Checker, now time.Time, from call.Sender, c call.Credential) (
+	*Principal, *envelope.Error) {
+	p, refusal := AuthenticateRequest(tokens, now, subjects.OpTokenRenew, from, c)
+	if refusal == nil || refusal.Code != envelope.CodeExpired {
+		return p, refusal
+	}
+	expired, err := tokens.Check(c.Token, now)
+	if !errors.Is(err, ErrExpired) || !isOf(expired, from.Tenant, from.Actor) {
+		return nil, refusal
+	}
+	return expired, overConnection(subjects.OpTokenRenew, expired, c.User)
+}
+
+// overConnection refuses a question that came over a connection of another user. A door may bring the questions of all
+// actors of its tenant, but for new tokens: it would keep the rights of a token that passed through it once.
+func overConnection(op string, p *Principal, user string) *envelope.Error {
+	own := op == subjects.OpTokenRenew || op == subjects.OpTokenNarrow
+	switch {
+	case user == p.User() || !own && p.Speaker(user):
+		return nil
+	case own && p.Speaker(user):
+		return envelope.NewError(envelope.CodeIdentity, "a door neither renews nor narrows the tokens of its callers").
+			WithFix("renew or narrow the token over a connection of its own, or issue one for longer: " +
+				"`toolbus credentials issue --life 24h`")
+	}
+	return envelope.NewError(envelope.CodeIdentity, "the message came over a connection that another token has opened")
+}
+
+// isOf reports whether the subject of a message has the tenant and the actor of its token.
+func isOf(p *Principal, tenant, actor string) bool {
+	return subjects.Token(p.Tenant) == tenant && subjects.Token(p.Actor) == actor
+}
+
+// AuthenticateCall returns who is behind a message, whose subject has those tokens. Without a checker it is whoever
+// the subject says: nil, and no refusal. The server lets nobody but that actor, and doors of its tenant, publish on
+// that subject.
+func AuthenticateCall(tokens *Checker, now time.Time, tenant, actor, token string) (
+	*Principal, *envelope.Error) {
+	switch {
+	case tokens == nil:
+		return nil, nil
+	case token == "":
+		return nil, envelope.NewError(envelope.CodeToken, "the message carries no token")
+	}
+	p, err := tokens.Check(token, now)
+	switch {
+	case errors.Is(err, ErrNotReady):
+		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).
+			WithEffect(envelope.EffectUnknown) // no log is read for a stranger
+	case errors.Is(err, ErrExpired):
+		return nil, envelope.NewError(envelope.CodeExpired, "")
+	case errors.Is(err, ErrRevoked):
+		return nil, envelope.NewError(envelope.CodeRevoked, "")
+	case err != nil:
+		return nil, envelope.NewError(envelope.CodeToken, err.Error())
+	case !isOf(p, tenant, actor):
+		return nil, envelope.NewError(envelope.CodeIdentity,
+			fmt.Sprintf("the token is of %q in tenant %q", p.Actor, p.Tenant))
+	}
+	return p, nil
+}
+
+// AuthorizeOperation refuses a question that is not for a role.
+func AuthorizeOperation(op string, r Role) *envelope.Error {
+	may := r == Agent || r == Operator
+	switch op {
+	case subjects.OpTokenRenew:
+		may = true
+	case subjects.OpTokenNarrow, subjects.OpDescribe:
+		may = r != Executor
+	case subjects.OpStored:
+		may = r == Auditor || r == Operator
+	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
+		subjects.OpTokenList, subjects.OpKeyRotate:
+		may = r == Operator
+	}
+	if may {
+		return nil
+	}
+	return ForbiddenForRole(r, "the question "+op)
+}
+
+// ForbiddenForRole refuses what is not for a role.
+func ForbiddenForRole(r Role, what string) *envelope.Error {
+	return envelope.NewError(envelope.CodeForbidden, fmt.Sprintf("%s: not for the role %s", what, r)).
+		WithFix("use a token of a role that may")
+}

@@ -1,0 +1,306 @@
+package callout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+)
+
+// Bounds of the connections of one root family, on all servers together: of a token and of all that were narrowed
+// from it.
+const (
+	// FamilyConnections are the connections at once. Dispatchers close the newest of more, and refuse others while the
+	// last lists of the servers show that there are so many. Otherwise they refuse those above twice as many: the
+	// connections of a server that has crashed count until the next list.
+	FamilyConnections = 256
+	// keptForOthers are connections of the account AGENTS that only doors and operators get.
+	keptForOthers = 50
+
+	// lookTime is how often the servers list their connections, and one with many of them less often.
+	lookTime = time.Second
+	lookMany = 2000
+	// admitted is how long a connection counts that no server lists, from when it was let in.
+	admitted = time.Second
+)
+
+// shutOutSubject is where dispatchers tell each other of a family that floods. It is in the account SYS, in which
+// nobody else is.
+const shutOutSubject = "toolbus.shutout"
+
+// place is where a connection is: the server, and what that calls it.
+type place struct {
+	server string
+	cid    uint64
+}
+
+// open is a connection.
+type open struct {
+	root       string // family; "" of dispatchers
+	agent      bool   // in AGENTS, and neither a door nor an operator
+	asks       bool   // in AGENTS
+	executor   bool
+	dispatcher bool
+	since      time.Time
+	at         time.Time // of counts
+	counts     counts
+}
+
+// opened returns the connection of a user in an account.
+func opened(root, account string, r auth.Role, since time.Time) *open {
+	asks := account == auth.Agents
+	return &open{
+		root: root, agent: asks && r != auth.Door && r != auth.Operator, asks: asks,
+		executor: r == auth.Executor, since: since,
+	}
+}
+
+// Connections bounds the connections of each credential, and closes those that have too many messages refused. Each
+// dispatcher has one. It knows the connections that it has let in itself from the moment on, and those that others
+// have from the next list of the servers, about a second later. What was let in too much until then is closed. While
+// no server lists its connections, those that were let in count until they end.
+type Connections struct {
+	kick *Disconnector
+	now  func() time.Time
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	open   map[place]*open
+	roots  map[string]int       // connections
+	agents int                  // connections
+	debts  map[string]*debt     // of families, those whose connections have ended included
+	heard  heard                // by dispatchers
+	full   map[string]bool      // families that had all their connections when servers last listed them
+	looked time.Time            // when debts were last reduced
+	out    map[string]time.Time // families that are shut out, until when
+}
+
+// NewConnections returns one that knows of no connection, over a connection to the account SYS.
+func NewConnections(nc *nats.Conn, now func() time.Time, log *slog.Logger) *Connections {
+	return &Connections{
+		kick: NewDisconnector(nc), now: now, log: log, open: map[place]*open{}, roots: map[string]int{},
+		debts: map[string]*debt{}, out: map[string]time.Time{}, looked: now(),
+	}
+}
+
+// Admit counts a connection that is about to be let in to an account with a token of p, or says why it must not be.
+func (c *Connections) Admit(p auth.Principal, account, server string, cid uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, root := c.now(), p.Root()
+	o := opened(root, account, p.Role, now)
+	switch {
+	case now.Before(c.out[root]):
+		return fmt.Errorf("family %s is shut out until %s: servers refused or dropped too much of what it sent", root,
+			c.out[root].Format(time.RFC3339))
+	case c.roots[root] >= 2*FamilyConnections, c.full[root] && c.roots[root] >= FamilyConnections:
+		return fmt.Errorf("family %s has the %d connections that it may have", root, FamilyConnections)
+	case o.agent && c.agents >= auth.AgentConnections-keptForOthers:
+		return errors.New("there are too many agents")
+	}
+	c.add(place{server, cid}, o)
+	return nil
+}
+
+func (c *Connections) add(at place, o *open) {
+	c.remove(at)
+	c.open[at] = o
+	if o.dispatcher {
+		return
+	}
+	c.roots[o.root]++
+	if o.agent {
+		c.agents++
+	}
+}
+
+func (c *Connections) remove(at place) {
+	o := c.open[at]
+	if o == nil {
+		return
+	}
+	delete(c.open, at)
+	if o.dispatcher {
+		return
+	}
+	if c.roots[o.root]--; c.roots[o.root] == 0 {
+		delete(c.roots, o.root)
+	}
+	if o.agent {
+		c.agents--
+	}
+}
+
+// Run counts until ctx ends.
+func (c *Connections) Run(ctx context.Context) {
+	nc := c.kick.nc
+	back := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(back)
+	for _, err := range []error{c.hear("$SYS.ACCOUNT.*.DISCONNECT", c.ended), c.hear(shutOutSubject, c.shut)} {
+		if err != nil { // it is closed
+			return
+		}
+	}
+	failing := false
+	for {
+		err := c.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !failing {
+			c.log.Warn("the servers do not list their connections: some may be too many", "err", err)
+		}
+		failing = err != nil
+		c.mu.Lock()
+		pause := lookTime * time.Duration(max(1, len(c.open)/lookMany))
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-back:
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Connections) hear(subject string, take func([]byte)) error {
+	_, err := c.kick.nc.Subscribe(subject, func(msg *nats.Msg) { take(msg.Data) }) // ends with the connection
+	return err
+}
+
+// look counts anew what the servers list, and closes what is too much.
+func (c *Connections) look(ctx context.Context) error {
+	begun, answered := c.now(), map[string]bool{}
+	err := c.kick.each(ctx, func(server string, all []connection) error {
+		answered[server] = true
+		c.counted(server, all, begun)
+		return nil
+	})
+	var closed []place
+	if len(answered) > 0 {
+		c.forget(func(at place) bool { return !answered[at.server] }, begun)
+		closed = c.tooMany()
+	}
+	for root, of := range c.flooding() {
+		err = errors.Join(err, c.kick.nc.Publish(shutOutSubject, []byte(root)))
+		closed = append(closed, of...)
+	}
+	for _, at := range closed {
+		err = errors.Join(err, c.kick.close(ctx, at.server, at.cid))
+	}
+	return err
+}
+
+// counted takes over what a server lists.
+func (c *Connections) counted(server string, all []connection, asked time.Time) {
+	listed := map[uint64]bool{}
+	c.mu.Lock()
+	for _, l := range all {
+		listed[l.CID] = true
+		c.update(place{server, l.CID}, l)
+	}
+	c.mu.Unlock()
+	c.forget(func(at place) bool { return at.server == server && !listed[at.cid] }, asked)
+}
+
+// update takes over what a server says of one connection.
+func (c *Connections) update(at place, l connection) {
+	u, ok := auth.ParseUser(l.User)
+	dispatcher := l.Account == auth.TB
+	if !ok && !dispatcher {
+		return
+	}
+	o := c.open[at]
+	switch {
+	case o != nil:
+	case dispatcher:
+		o = &open{dispatcher: true, since: l.Start}
+		c.add(at, o)
+	default: // another dispatcher has accepted it, perhaps long ago
+		o = opened(auth.RootOf(u.Family), l.Account, u.Role, l.Start)
+		c.add(at, o)
+	}
+	c.traffic(o, l)
+}
+
+// ended takes over the last that a server says of a connection.
+func (c *Connections) ended(event []byte) {
+	type count struct {
+		Msgs  int64 `json:"msgs"`
+		Bytes int64 `json:"bytes"`
+	}
+	var e struct {
+		Server struct {
+			ID string `json:"id"`
+		} `json:"server"`
+		Client struct {
+			CID     uint64    `json:"id"`
+			User    string    `json:"user"`
+			Account string    `json:"acc"`
+			Start   time.Time `json:"start"`
+		} `json:"client"`
+		Sent     count `json:"sent"`     // by the client
+		Received count `json:"received"` // by the client
+	}
+	if err := json.Unmarshal(event, &e); err != nil {
+		c.log.Warn("a server says of an ended connection what cannot be read", "err", err)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := place{e.Server.ID, e.Client.CID}
+	c.update(at, connection{
+		CID: e.Client.CID, User: e.Client.User, Account: e.Client.Account, Start: e.Client.Start,
+		counts: counts{e.Sent.Msgs, e.Received.Msgs, e.Sent.Bytes, e.Received.Bytes},
+	})
+	c.remove(at)
+}
+
+// forget takes out connections that no server lists, if they were let in some time before it was asked.
+func (c *Connections) forget(gone func(place) bool, asked time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at, o := range c.open {
+		if gone(at) && o.since.Before(asked.Add(-admitted)) {
+			c.heard.partial = c.heard.partial || o.dispatcher
+			c.remove(at)
+		}
+	}
+}
+
+// tooMany returns the newest connections of each family that has more than it may, and notes which families are full.
+func (c *Connections) tooMany() (all []place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.full = map[string]bool{}
+	for root, n := range c.roots {
+		if n < FamilyConnections {
+			continue
+		}
+		c.full[root] = true
+		of := c.of(root)
+		slices.SortFunc(of, func(a, b place) int { // so that all dispatchers choose the same
+			return cmp.Or(c.open[b].since.Compare(c.open[a].since), cmp.Compare(b.cid, a.cid))
+		})
+		all = append(all, of[:n-FamilyConnections]...)
+	}
+	return all
+}
+
+func (c *Connections) of(root string) (all []place) {
+	for at, o := range c.open {
+		if o.root == root {
+			all = append(all, at)
+		}
+	}
+	return all
+}

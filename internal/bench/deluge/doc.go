@@ -1,2 +1,0 @@
-// Package deluge is an actor that floods a bus, with all kinds of messages.
-package deluge

@@ -1,0 +1,168 @@
+package flood
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// What a flood is.
+const (
+	messages      = 50_000
+	rate          = 5_000 // a second
+	oversized     = 2_000
+	oversizedRate = 500
+	oversize      = envelope.MaxEnvelope + 1
+	slowCalls     = 4_000
+	inputs        = 6 // large ones, at once
+	inputSize     = 50_000_000
+	rounds        = 3               // of them
+	pause         = time.Second / 2 // from when it is ready
+)
+
+// Actor is whose flood it is, in the default tenant.
+const Actor = "flooder"
+
+// The kinds that are most at once.
+const (
+	burst     = "burst"          // of malformed messages
+	bulk      = "oversize-burst" // of oversize ones
+	rush      = "calls-burst"    // of calls that are run
+	slow      = "calls-slow"     // of calls that take long
+	calls     = "calls"
+	questions = "questions"
+	large     = "large"
+)
+
+// Kinds are those of floods.
+func Kinds() []string {
+	return []string{"malformed", "denied", "oversize", questions, large, calls, burst, bulk, rush, slow}
+}
+
+// Flood is what is sent.
+type Flood struct {
+	Kind, URL   string
+	Credentials string // file with a token of Actor; "" where none is asked for
+	Tool, Fn    string // that takes Input
+	SlowFn      string // that takes it, and long
+	Input       []byte // of those that are denied
+	Ready       func() // called shortly before it begins
+}
+
+// Send sends all of it, as fast as the kind says.
+func (f Flood) Send(ctx context.Context) error {
+	c, err := toolbus.Connect(ctx, f.URL, toolbus.Options{
+		Name: "bench-flooder", Tenant: toolbus.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if f.Kind == large {
+		return f.calls(ctx, c)
+	}
+	msg, err := f.message()
+	if err != nil {
+		return err
+	}
+	n, each := messages, time.Second/rate
+	if strings.HasPrefix(f.Kind, "oversize") {
+		n, each = oversized, time.Second/oversizedRate
+	}
+	if slices.Contains([]string{burst, bulk, rush, slow}, f.Kind) {
+		each = 0
+	}
+	if f.Kind == slow {
+		n, f.Fn = slowCalls, f.SlowFn
+	}
+	f.Ready()
+	timer.Sleep(ctx, pause)
+	began := time.Now()
+	for i := range n {
+		if slices.Contains([]string{calls, rush, slow}, f.Kind) {
+			msg.Data = f.request("*", uuid.NewString())
+		}
+		if err := c.NC.PublishMsg(msg); err != nil {
+			return err
+		}
+		if each > 0 && !timer.Sleep(ctx, time.Until(began.Add(time.Duration(i)*each))) {
+			return nil
+		}
+	}
+	return c.NC.FlushTimeout(time.Minute)
+}
+
+// message is what is sent again and again.
+func (f Flood) message() (*nats.Msg, error) {
+	const tenant = toolbus.DefaultTenant
+	msg := &nats.Msg{
+		Subject: subjects.Call(tenant, Actor, f.Tool), Reply: subjects.Answers(tenant, Actor) + "word", Data: []byte("x"),
+		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}, subjects.HeaderAnswer: {"word"}},
+	}
+	if f.Credentials != "" {
+		held, err := tokensource.Read(f.Credentials, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		msg.Header.Set(subjects.HeaderToken, held.Token())
+	}
+	switch f.Kind {
+	case "denied":
+		msg.Data = f.request("9.x", "key-0123456789abcdef")
+	case "oversize", bulk:
+		msg.Data = []byte(`{"input":"` + strings.Repeat("x", oversize) + `"}`)
+	case questions:
+		msg.Subject, msg.Data = subjects.Service(subjects.OpDescribe, tenant, Actor), []byte(`{"form":2}`)
+	}
+	return msg, nil
+}
+
+// request is a call of a version of the tool.
+func (f Flood) request(version, key string) []byte {
+	const timeout = time.Minute
+	return fmt.Appendf(nil, `{"call_id":%q,"tool_id":%q,"tool_version":%q,"fn":%q,"input":%s,`+
+		`"context":{"actor_id":%q,"trace_id":%q,"timezone":"UTC","env":"dev"},`+
+		`"constraints":{"timeout_ms":%d,"deadline_unix_ms":%d,"idempotency_key":%q}}`,
+		uuid.NewString(), f.Tool, version, f.Fn, f.Input, Actor, uuid.NewString(),
+		timeout.Milliseconds(), time.Now().Add(timeout).UnixMilli(), key)
+}
+
+// calls makes calls with large inputs, so many at once.
+func (f Flood) calls(ctx context.Context, conn *toolbus.Conn) error {
+	c, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f.Ready()
+	timer.Sleep(ctx, pause)
+	for n := range rounds {
+		var g errgroup.Group
+		for i := range inputs {
+			in := fmt.Appendf(nil, `{"n":%d,"s":"%s"}`, n*inputs+i, strings.Repeat("x", inputSize))
+			g.Go(func() error {
+				_, err := c.Call(ctx, toolbus.Call{
+					Tool: f.Tool, Fn: f.Fn, Input: in, Key: uuid.NewString(), Timeout: time.Minute,
+				})
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
+)
+
+// Options say what is measured.
+type Options struct {
+	URL      string // of the server of NATS
+	Dir      string // for files
+	Rounds   int
+	Duration time.Duration // of a round of one side
+	AtOnce   int           // calls
+	// Start starts a process of the toolbus command.
+	Start func(name string, args ...string) (*process.Process, error)
+}
+
+// Report is what was measured. Times are medians, in milliseconds, of one caller that makes one call after the other.
+type Report struct {
+	Direct, Proxy, Bus, Through float64
+	// Resident is the memory of each process while so many calls wait at once, in MB.
+	Resident map[string]float64
+}
+
+// Added is what door and adapter add to what the server and the bus take by themselves.
+func (r Report) Added() float64 { return r.Through - r.Direct - r.Bus }
+
+// Measure measures.
+func Measure(ctx context.Context, o Options) (r Report, err error) {
+	return r, errors.Join(o.compare(ctx, &r), o.crowd(ctx, &r))
+}
+
+// world is all that takes part.
+type world struct {
+	options Options
+	bus     *toolbus.Client
+	direct  *sdk.ClientSession
+	proxied *sdk.ClientSession
+	through *sdk.ClientSession
+	stops   []func() error // the last one first
+}
+
+func (w *world) stop() (err error) {
+	for _, stop := range slices.Backward(w.stops) {
+		err = errors.Join(err, stop())
+	}
+	return err
+}
+
+func (w *world) later(stop func() error) { w.stops = append(w.stops, stop) }
+
+func (w *world) start(ctx context.Context) error {
+	upstream, stop, err := serve((&server{}).handler())
+	if err != nil {
+		return err
+	}
+	w.later(stop)
+	between, err := proxy(upstream)
+	if err != nil {
+		return err
+	}
+	proxied, stop, err := serve(between)
+	if err != nil {
+		return err
+	}
+	w.later(stop)
+	if err := w.startBus(ctx, upstream); err != nil {
+		return err
+	}
+	door := mcp.New(ctx, w.bus, mcp.Options{TaskAfter: -1})
+	entry, stop, err := serve(door.Handler())
+	if err != nil {
+		return err
+	}
+	w.later(stop)
+	for session, at := range map[**sdk.ClientSession]string{
+		&w.direct: upstream, &w.proxied: proxied, &w.through: entry,
+	} {
+		if *session, err = connect(ctx, at); err != nil {
+			return err
+		}
+		w.later((*session).Close)
+	}
+	return nil
+}
+
+func connect(ctx context.Context, at string) (*sdk.ClientSession, error) {
+	client := sdk.NewClient(&sdk.Implementation{Name: "bench", Version: "1.0.0"}, nil)
+	return client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: at, DisableStandaloneSSE: true}, nil)
+}
+
+// startBus starts a dispatcher and an executor with the tools of the server, and one that is a function.
+func (w *world) startBus(ctx context.Context, upstream string) error {
+	if err := manifests(w.options.Dir, upstream); err != nil {
+		return err
+	}
+	type text struct {
+		Text string `json:"text"`
+	}
+	tools := toolbus.NewTools()
+	if err := errors.Join(tools.AddFolder(w.options.Dir), toolbus.Add(tools,
+		toolbus.Tool{ID: "own.echo", Class: toolbus.Pure},
+		func(_ context.Context, _ *toolbus.Run, in text) (text, error) { return in, nil })); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	parts, ctx := errgroup.WithContext(ctx)
+	w.later(func() error { cancel(); return parts.Wait() })
+	if err := w.run(ctx, parts, tools); err != nil {
+		return err
+	}
+	conn, err := toolbus.Connect(ctx, w.options.URL, toolbus.Options{})
+	if err != nil {
+		return err
+	}
+	w.later(func() error { conn.Close(); return nil })
+	w.bus, err = conn.Client(toolbus.ClientOptions{})
+	return err
+}
+
+// run runs both parts, and returns when they are ready.
+func (w *world) run(ctx context.Context, parts *errgroup.Group, tools *toolbus.Tools) error {
+	ready := make(chan struct{}, 2)
+	conn, err := toolbus.Connect(ctx, w.options.URL, toolbus.Options{})
+	if err != nil {
+		return err
+	}
+	w.later(func() error { conn.Close(); return nil })
+	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { ready <- struct{}{} }})
+	if err != nil {
+		return err
+	}
+	e, err := conn.Executor(tools, toolbus.ExecutorOptions{
+		Environ: os.Environ(), Ready: func(string) { ready <- struct{}{} },
+	})
+	if err != nil {
+		return err
+	}
+	parts.Go(func() error { return d.Run(ctx) })
+	for _, next := range []func() error{func() error { return e.Run(ctx) }, nil} {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if next != nil {
+			parts.Go(next)
+		}
+	}
+	return nil
+}
+
+// compare has one caller call each of them in turn.
+func (o Options) compare(ctx context.Context, r *Report) (err error) {
+	w := &world{options: o}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	sides := []struct {
+		of   *float64
+		call func(ctx context.Context, text string) error
+	}{
+		{&r.Direct, on(w.direct, "echo")}, {&r.Proxy, on(w.proxied, "echo")},
+		{&r.Bus, w.own}, {&r.Through, on(w.through, "mcp.echo")},
+	}
+	took := make([][]float64, len(sides))
+	for round := range o.Rounds + 1 { // the first one warms up
+		for i, side := range sides {
+			for n, end := 0, time.Now().Add(o.Duration); time.Now().Before(end); n++ {
+				began := time.Now()
+				if err := side.call(ctx, strconv.Itoa(round)+"."+strconv.Itoa(n)); err != nil {
+					return err
+				}
+				if round > 0 {
+					took[i] = append(took[i], time.Since(began).Seconds()*1000)
+				}
+			}
+		}
+	}
+	for i, side := range sides {
+		slices.Sort(took[i])
+		*side.of = took[i][len(took[i])/2]
+	}
+	return nil
+}
+
+func arguments(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
+
+// on calls a tool over a session.
+func on(s *sdk.ClientSession, tool string) func(context.Context, string) error {
+	return func(ctx context.Context, text string) error {
+		r, err := s.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments(text)})
+		if err == nil && (r.IsError || r.StructuredContent == nil) {
+			text, _ := json.Marshal(r) // it was JSON
+			err = fmt.Errorf("%s has answered %s", tool, text)
+		}
+		return err
+	}
+}
+
+// own calls the tool that is a function.
+func (w *world) own(ctx context.Context, text string) error {
+	r, err := w.bus.Call(ctx, toolbus.Call{Tool: "own.echo", Input: []byte(arguments(text)), Key: "own-echo-call-" + text})
+	if err == nil && r.Error != nil {
+		err = errors.New(r.Error.String())
+	}
+	return err
+}

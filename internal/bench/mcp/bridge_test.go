@@ -1,0 +1,29 @@
+package mcp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+)
+
+// Every side is called, and answers.
+func TestCompare(t *testing.T) {
+	var r Report
+	o := Options{URL: natstest.Start(t).URL, Dir: t.TempDir(), Rounds: 1, Duration: 20 * time.Millisecond}
+	if err := o.compare(t.Context(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Direct <= 0 || r.Proxy <= 0 || r.Bus <= 0 || r.Through <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The slots that an actor with many open calls does not get, an eighth of them, are beside those that it needs.
+func TestSlots(t *testing.T) {
+	for calls := 1; calls <= 2000; calls++ {
+		if n := slots(calls); n-n/8 < calls || calls > 8 && n > calls*8/7+1 {
+			t.Errorf("%d slots for %d calls", n, calls)
+		}
+	}
+}

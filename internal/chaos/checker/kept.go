@@ -1,0 +1,116 @@
+package checker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// Kept is what auditors have.
+type Kept struct {
+	Audit    []Record  // every record, in the order of each chain
+	Segments []Segment // every segment, likewise
+}
+
+// Record is an entry of the record with its place and id.
+type Record struct {
+	Seq uint64 // of its segment in the stream
+	ID  string // of what is no event of the call log
+	audit.Record
+}
+
+// Segment is a segment with its place, and when it was stored.
+type Segment struct {
+	Seq  uint64
+	Time time.Time
+	audit.Sealed
+}
+
+// Add adds what a message of the record holds. One of a build before segments is a record with this id.
+func (k *Kept) Add(data []byte, seq uint64, at time.Time, id string) error {
+	s, ok, err := audit.Open(data)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		r, ok, err := audit.Decode(data)
+		if ok {
+			k.Audit = append(k.Audit, Record{seq, id, r})
+		}
+		return err
+	}
+	k.Segments = append(k.Segments, Segment{seq, at, s})
+	for line := range s.Lines() {
+		r, ok, err := audit.Decode(line)
+		if err != nil || !ok {
+			return fmt.Errorf("no record: %.200s: %w", line, err)
+		}
+		k.Audit = append(k.Audit, Record{seq, r.EventID, r})
+	}
+	return nil
+}
+
+// chain names the one that a segment is of.
+func (s Segment) chain() string { return fmt.Sprint(s.Source, " ", s.Part, s.Writer) }
+
+// segments: each holds what it was sealed with, and follows on the one before of its chain.
+func segments(x *index) (found []Violation) {
+	last := map[string]Segment{}
+	for _, s := range x.Segments {
+		wrong := func(format string, args ...any) {
+			says := fmt.Sprintf("segment %d of chain %s: ", s.Seq, s.chain()) + fmt.Sprintf(format, args...)
+			found = append(found, Violation{Says: says})
+		}
+		if err := s.Whole(); err != nil {
+			wrong("%v", err)
+		}
+		before, second := last[s.chain()]
+		if s.Prev != before.Hash {
+			wrong("it follows on %q, and segment %d is %q", s.Prev, before.Seq, before.Hash)
+		}
+		// A process gives a flush of its own up when nobody waits for it any more.
+		ended := !second || before.K == before.N || s.Source != audit.FromLog && s.K == 1
+		switch {
+		case ended && s.K != 1, !ended && s.K != before.K+1:
+			wrong("it is %d of %d, after %d of %d", s.K, s.N, before.K, before.N)
+		case !ended && (s.After != before.After || s.Through != before.Through):
+			wrong("it goes on with a flush to %d, and is of one to %d", before.Through.Seq, s.Through.Seq)
+		case ended && second && s.Source == audit.FromLog && s.After != before.Through:
+			wrong("it begins after %d, and the flush before ended at %d", s.After.Seq, before.Through.Seq)
+		}
+		last[s.chain()] = s
+	}
+	return found
+}
+
+// covered: a strict attempt starts after its request has come on record.
+func covered(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		for _, e := range l.events {
+			a, _ := e.State.Attempt(e.Attempt)
+			if e.Kind != call.Requested || !a.Strict {
+				continue
+			}
+			starts := x.startsOf(l.ref, e.Attempt)
+			if len(starts) == 0 {
+				continue
+			}
+			on := slices.IndexFunc(x.Segments, func(s Segment) bool { return s.holds(e) })
+			for _, start := range starts {
+				if on < 0 || x.Segments[on].Time.After(time.Unix(0, start.Time)) {
+					found = append(found, l.broken("%+v: its request was not on record", start))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// holds reports whether an event is on record once the segment is. All before the last one of a flush are not enough.
+func (s Segment) holds(e call.Entry) bool {
+	return s.Source == audit.FromLog && s.Part == e.State.Part && s.K == s.N &&
+		s.Through.Seq >= e.State.Seq && !s.Through.Time.Before(e.Time)
+}

@@ -1,0 +1,378 @@
+package checker
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// sorted returns the logs in a stable order.
+func (x *index) sorted() []*log {
+	var logs []*log
+	for _, ref := range slices.Sorted(maps.Keys(x.logs)) {
+		logs = append(logs, x.logs[ref])
+	}
+	return logs
+}
+
+// effects: P3.
+func checkEffects(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		done := x.done[l.ref]
+		if l.last.Class == call.SideEffectful && len(done) > 1 {
+			found = append(found, l.broken("%d effects: %+v", len(done), done))
+		}
+		successes := 0
+		for _, a := range l.last.Attempts {
+			if a.Decision != nil && a.Decision.Status == envelope.Success {
+				successes++
+			}
+		}
+		if successes > 1 {
+			found = append(found, l.broken("%d attempts succeeded", successes))
+		}
+	}
+	return found
+}
+
+// fences: no two runs of a call share one, or a tool could not tell an old run from a new one,
+// and their chunks would mix.
+func fences(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		runs := map[uint64]int{}
+		for _, e := range x.starts[l.ref] {
+			if pid, ok := runs[e.Fence]; ok && pid != e.PID {
+				found = append(found, l.broken("two runs of attempt %d have the fence %d: processes %d and %d", e.Attempt, e.Fence,
+					pid, e.PID))
+			}
+			runs[e.Fence] = e.PID
+		}
+	}
+	return found
+}
+
+// keys: P3. A tool that is asked by its key whether it had its effect answers for whoever has that key.
+func keys(x *index) (found []Violation) {
+	for _, e := range x.Effects {
+		l := x.logs[refOf(e)]
+		if l == nil {
+			found = append(found, Violation{CallID: e.CallID, Says: fmt.Sprintf("%+v: its key is that of no call", e)})
+			continue
+		}
+		if a, ok := l.last.Attempt(e.Attempt); ok && a.Owner.CallID != e.CallID {
+			found = append(found, l.broken("%+v: its key is that of call %s", e, a.Owner.CallID))
+		}
+	}
+	return found
+}
+
+// recorded: P4.
+func recorded(x *index) (found []Violation) {
+	for _, e := range x.Effects {
+		ref := refOf(e)
+		l := x.logs[ref]
+		if l == nil {
+			found = append(found, Violation{Ref: ref, CallID: e.CallID, Says: fmt.Sprintf("%+v, and there is no log", e)})
+			continue
+		}
+		if !l.allowed(e) {
+			found = append(found, l.broken("%+v: its request or claim is not in the log, or came later", e))
+		}
+	}
+	return found
+}
+
+// allowed says whether the log let this run begin.
+func (l *log) allowed(e effects.Line) bool {
+	for _, event := range l.events {
+		switch {
+		case event.Attempt != e.Attempt || event.Time.After(time.Unix(0, e.Time)):
+		case event.Kind == call.Claimed && event.State.Seq == e.Fence:
+			return true
+		case event.Kind == call.Requested && event.State.Seq == e.Fence && l.last.Class != call.SideEffectful:
+			return true
+		}
+	}
+	return false
+}
+
+// honesty: P7.
+func honesty(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		for _, a := range l.last.Attempts {
+			if a.Decision == nil || l.last.Class == call.Pure {
+				continue
+			}
+			if says := x.honest(l, a); says != "" {
+				found = append(found, l.broken("attempt %d: %s", a.N, says))
+			}
+		}
+	}
+	return append(found, x.harmless()...)
+}
+
+// harmless: a refusal says that there was no effect only where the key had none.
+func (x *index) harmless() (found []Violation) {
+	for _, a := range x.Asks {
+		l := x.logs[a.Ref]
+		for _, r := range a.Answers {
+			other := l == nil || l.last.Class == call.Pure || !a.same(l)
+			if other || !turnedDown(r) || effect(r) != envelope.EffectNone {
+				continue
+			}
+			for _, e := range x.done[a.Ref] {
+				if time.Unix(0, e.Time).Before(a.Sent) {
+					found = append(found, a.broken("its refusal (%s) says effect none, and there is %+v", code(r), e))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// unstarted: callers make a side-effectful call again where an outcome says that no executor started it.
+func unstarted(x *index) (found []Violation) {
+	for _, a := range x.Asks {
+		for _, r := range a.Answers {
+			n := r.Provenance.Attempt
+			if !r.Provenance.NotStarted || n == 0 {
+				continue
+			}
+			if l := x.logs[a.Ref]; l != nil {
+				if attempt, _ := l.last.Attempt(n); attempt.Claim != nil {
+					found = append(found, a.broken("attempt %d is said not to have been started, and was claimed", n))
+				}
+			}
+			if starts := x.startsOf(a.Ref, n); len(starts) > 0 {
+				found = append(found, a.broken("attempt %d is said not to have been started, and there is %+v", n, starts))
+			}
+		}
+	}
+	return found
+}
+
+func (x *index) honest(l *log, a call.Attempt) string {
+	d, done := a.Decision, x.doneOf(l.ref, a.N)
+	switch {
+	case d.Effect == envelope.EffectNone && len(done) > 0:
+		return fmt.Sprintf("the effect is said to be none, and there is %+v", done)
+	case d.Effect == envelope.EffectApplied && len(done) == 0:
+		return "the effect is said to be applied, and there is none"
+	case l.last.Class == call.SideEffectful && a.Claim == nil && len(x.startsOf(l.ref, a.N)) > 0:
+		return "it was never claimed, and was started"
+	case d.Status != envelope.Success:
+		return ""
+	}
+	stored, err := l.outcome(a.N)
+	if err != nil {
+		return err.Error()
+	}
+	if stored.Provenance.OutputRef != nil {
+		return "" // its reader has compared it with its digest
+	}
+	var out effects.Output
+	if err := json.Unmarshal(stored.Output, &out); err != nil {
+		return fmt.Sprintf("the output %s is none of a tool's", stored.Output)
+	}
+	for _, e := range done {
+		if out.Run == fmt.Sprintf("%d/%d", e.Fence, e.PID) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("the output is that of run %s, which had no effect", out.Run)
+}
+
+// graves: a call that is given up is kept among the dead letters before that is said.
+func graves(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		for _, a := range l.last.Attempts {
+			if a.Decision != nil && a.Decision.Code == envelope.CodeLost && !slices.Contains(x.Dead, Grave{l.ref, a.N}) {
+				found = append(found, l.broken("attempt %d was given up, and there is no dead letter", a.N))
+			}
+		}
+	}
+	return found
+}
+
+// shapes: the state machine of a call, event by event.
+func shapes(x *index) (found []Violation) {
+	for _, l := range x.sorted() {
+		var before call.State
+		for _, e := range l.events {
+			if says := follows(before, e); says != "" {
+				found = append(found, l.broken("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says))
+			}
+			before = e.State
+		}
+	}
+	return found
+}
+
+// follows says why e may not come after the state before; "" means that it may.
+func follows(before call.State, e call.Entry) string {
+	if !before.Empty() && before.Facts != e.State.Facts {
+		return "the facts of the call have changed"
+	}
+	if e.Kind == call.Requested {
+		return admits(before, e)
+	}
+	if before.Empty() || before.Last().N != e.Attempt {
+		return "it is of an attempt that is not the last"
+	}
+	was, is := before.Last(), e.State.Last()
+	if len(e.State.Attempts) != len(before.Attempts) || !sameAttempts(before.Attempts[:e.Attempt-1], e.State.Attempts) {
+		return "earlier attempts have changed"
+	}
+	if !was.Open() {
+		return "the attempt was decided"
+	}
+	return steps(was, is, e, before.Class)
+}
+
+// sameAttempts says whether the attempts that were are the first of those that are. A newer build may have
+// given them the members that it has more; what an older one makes of them has to hold these, too.
+func sameAttempts(were, are []call.Attempt) bool {
+	for i, was := range were {
+		if was.More == "" {
+			was.More = are[i].More
+		}
+		if !reflect.DeepEqual(was, are[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func admits(before call.State, e call.Entry) string {
+	n := len(before.Attempts) + 1
+	switch {
+	case e.Attempt != n || len(e.State.Attempts) != n:
+		return fmt.Sprintf("attempt %d is next", n)
+	case before.Empty():
+		return ""
+	case before.Last().Open():
+		return "the attempt before it is open"
+	case before.Final():
+		return "the call was over"
+	case !sameAttempts(before.Attempts, e.State.Attempts):
+		return "earlier attempts have changed"
+	}
+	return ""
+}
+
+// steps says what is wrong with a step within an attempt.
+func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
+	joined := len(is.Joined) >= len(was.Joined) && slices.Equal(is.Joined[:len(was.Joined)], was.Joined)
+	same := is
+	same.Joined, same.Claim, same.Decision = was.Joined, was.Claim, was.Decision
+	switch {
+	case !sameAttempts([]call.Attempt{was}, []call.Attempt{same}):
+		return "the admission has changed"
+	case !joined || e.Kind != call.Joined && len(is.Joined) != len(was.Joined):
+		return "the joiners have changed"
+	case e.Kind != call.Claimed && !reflect.DeepEqual(is.Claim, was.Claim):
+		return "the claim has changed"
+	case e.Kind != call.Decided && is.Decision != nil:
+		return "it carries a decision"
+	case e.Kind == call.Claimed && was.Claim != nil && class == call.SideEffectful:
+		return "a side-effectful call was claimed twice"
+	case e.Kind == call.Claimed && (is.Claim == nil || is.Claim.Fence != e.State.Seq):
+		return "its fence is not its sequence"
+	case e.Kind == call.Decided && (is.Decision == nil || is.Decision.Seq != e.State.Seq):
+		return "its decision is not its own"
+	}
+	return ""
+}
+
+// audits: the projection holds exactly what the log says, each partition in its order.
+func audits(x *index) (found []Violation) {
+	projected := map[Place][]Record{}
+	last := map[subjects.Part]uint64{}
+	for _, r := range x.Audit {
+		if r.LogSeq == 0 || r.Event == audit.LateResult {
+			continue
+		}
+		if r.LogSeq <= last[r.LogPart] {
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID,
+				Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last[r.LogPart])})
+		}
+		last[r.LogPart] = r.LogSeq
+		at := Place{r.LogPart, r.LogSeq}
+		projected[at] = append(projected[at], r)
+	}
+	for _, e := range x.Log {
+		want, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)
+		have := projected[PlaceOf(e.State)]
+		delete(projected, PlaceOf(e.State))
+		if says := reflects(want, ok, have); says != "" {
+			found = append(found, Violation{Ref: e.State.Ref(),
+				Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})
+		}
+	}
+	for at, records := range projected {
+		found = append(found, Violation{Ref: records[0].Ref,
+			Says: fmt.Sprintf("%s is of event %d, which the log does not hold", records[0].Event, at.Seq)})
+	}
+	return append(found, x.terminals()...)
+}
+
+func reflects(want audit.Record, ok bool, have []Record) string {
+	switch {
+	case !ok && len(have) > 0:
+		return "auditors are not told of it, and there is a record"
+	case !ok:
+		return ""
+	case len(have) != 1:
+		return fmt.Sprintf("%d records", len(have))
+	case !sameRecord(want, have[0].Record):
+		return fmt.Sprintf("its record is %+v", have[0].Record)
+	}
+	return ""
+}
+
+// sameRecord compares records as they are stored, but for what each has of its own.
+func sameRecord(a, b audit.Record) bool {
+	a.Form, b.Form, a.Salt, b.Salt = 0, 0, "", ""
+	rawA, errA := json.Marshal(a, json.Deterministic(true))
+	rawB, errB := json.Marshal(b, json.Deterministic(true))
+	return errA == nil && errB == nil && string(rawA) == string(rawB)
+}
+
+// terminals reads AUDIT by itself: requested first, then one end of every attempt.
+func (x *index) terminals() (found []Violation) {
+	requested, ended := map[string]bool{}, map[string]int{}
+	for _, r := range x.Audit {
+		if r.LogSeq == 0 || r.Event == audit.LateResult {
+			continue
+		}
+		attempt := fmt.Sprintf("%s attempt %d", r.Ref, r.Attempt)
+		switch {
+		case r.Event == audit.ToolRequested:
+			requested[attempt] = true
+			continue
+		case !requested[attempt]:
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID,
+				Says: fmt.Sprintf("%s before tool_requested", r.Event)})
+		}
+		if ended[attempt]++; ended[attempt] > 1 {
+			found = append(found, Violation{Ref: r.Ref, CallID: r.CallID,
+				Says: fmt.Sprintf("%s is a second end of %s", r.Event, attempt)})
+		}
+	}
+	for attempt := range requested {
+		if ended[attempt] == 0 {
+			found = append(found, Violation{Says: attempt + " has no end in AUDIT"})
+		}
+	}
+	return found
+}

@@ -1,0 +1,196 @@
+package evidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// settled is how long the bus may take, after all faults, to give every call its outcome, in each partition, and to
+// bring AUDIT up to date. What is not there then is missing.
+const settled = 45 * time.Second
+
+// late is how long after that something may still come that should not: a second outcome, a
+// doubled record. It is longer than any retry of those who might write it.
+const late = 3 * time.Second
+
+// Gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
+// every attempt has an outcome and its records. What has expired from the log is in kept.
+func Gather(ctx context.Context, at deploymenttest.Access, h *checker.History, kept Keepsake) error {
+	js, done, err := Direct(at)
+	if err != nil {
+		return err
+	}
+	defer done()
+	entries, err := readLog(ctx, js, nil)
+	kept.add(entries)
+	if err == nil {
+		_, err = readAudit(ctx, js, kept.log())
+	}
+	if err != nil {
+		return err
+	}
+	if !timer.Sleep(ctx, late) {
+		return ctx.Err()
+	}
+	entries, err = readLog(ctx, js, nil)
+	if err != nil {
+		return err
+	}
+	kept.add(entries)
+	h.Log = kept.log()
+	if h.Kept, err = readAudit(ctx, js, h.Log); err != nil {
+		return err
+	}
+	letters, err := deadletter.DeadLetters(ctx, reader.Direct(js))
+	for _, l := range letters {
+		h.Dead = append(h.Dead, checker.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
+	}
+	return err
+}
+
+// Direct connects to the server itself, without a proxy.
+func Direct(at deploymenttest.Access) (js jetstream.JetStream, done func(), err error) {
+	nc, err := at.Dial("chaos-checker")
+	if err != nil {
+		return nil, nil, err
+	}
+	if js, err = jetstream.New(nc); err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return js, nc.Close, nil
+}
+
+// readLog reads events until none is left to come: all that is stored and an outcome for every attempt or,
+// for a copy in between, what came after the one before. What does not come in time is left out.
+func readLog(ctx context.Context, js jetstream.JetStream, kept Keepsake) ([]call.Entry, error) {
+	n, err := bus.Partitions(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	var all []call.Entry
+	for p := range subjects.Part(n) {
+		entries, err := readPart(ctx, js, p, kept.end(p)+1, kept != nil)
+		if all = append(all, entries...); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, from uint64,
+	between bool) ([]call.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
+	var entries []call.Entry
+	open, logs := map[string]bool{}, map[string]call.State{}
+	err := read(ctx, js, part.Stream(), from, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		e, err := kv.DecodeEvent(msg.Subject(), msg.Headers())
+		if err != nil {
+			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
+		}
+		if logs[e.State.Ref()].Allows(e) != nil {
+			return false, fmt.Errorf("%s at %d: not one step from the event before it", msg.Subject(), meta.Sequence.Stream)
+		}
+		s := call.Fold(e, meta.Sequence.Stream)
+		logs[s.Ref()] = s
+		entries = append(entries, call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data(),
+			Time: meta.Timestamp})
+		if id := fmt.Sprint(s.Ref(), e.Attempt); e.Kind == call.Decided {
+			delete(open, id)
+		} else if a, ok := s.Attempt(e.Attempt); ok && a.Open() {
+			open[id] = true
+		}
+		return meta.NumPending == 0 && (between || len(open) == 0), nil
+	})
+	return entries, err
+}
+
+// readAudit reads the record until the projection of the log is whole, and all refusals.
+func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (checker.Kept, error) {
+	ctx, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
+	want := 0
+	for _, e := range log {
+		if _, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
+			want++
+		}
+	}
+	var kept checker.Kept
+	if want == 0 {
+		return kept, nil
+	}
+	err := read(ctx, js, subjects.DeniedStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		return meta.NumPending == 0, kept.Add(msg.Data(), meta.Sequence.Stream, meta.Timestamp, "")
+	})
+	if err != nil {
+		return kept, err
+	}
+	err = read(ctx, js, subjects.AuditStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		before := len(kept.Audit)
+		if err := kept.Add(msg.Data(), meta.Sequence.Stream, meta.Timestamp, msg.Headers().Get(nats.MsgIdHdr)); err != nil {
+			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
+		}
+		for _, r := range kept.Audit[before:] {
+			if r.LogSeq != 0 && r.Event != audit.LateResult {
+				want--
+			}
+		}
+		return meta.NumPending == 0 && want <= 0, nil
+	})
+	return kept, err
+}
+
+// read hands over the messages of a stream in order, from a position on, until take says that it is done, or ctx ends.
+func read(ctx context.Context, js jetstream.JetStream, stream string, from uint64,
+	take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
+	s, err := js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	if at := s.CachedInfo().State; at.Msgs == 0 || at.LastSeq < from {
+		return nil
+	}
+	cons, err := js.OrderedConsumer(ctx, stream,
+		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	it, err := cons.Messages()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	defer it.Stop()
+	for {
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil // the checker says what is missing
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read %s: %w", stream, err)
+		}
+		if done, err := take(msg, meta); done || err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package mcpcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
+)
+
+// Approve returns the command that shows what MCP servers have changed of their tools, and takes it over.
+func Approve(env cli.Env) *cobra.Command {
+	o := importer.Options{Environ: env.Environ, Version: cli.Version(), Transports: app.Transports()}
+	all := false
+	cmd := &cobra.Command{
+		Use:   "approve [TOOL...]",
+		Short: "Show what MCP servers have changed of their tools, and take it over",
+		Long: `Asks the servers of imported tools what these are now, and shows where that differs from what was approved.
+Tools that are named, or all with --all, are taken over: schemas, descriptions that nobody has edited, and the digest,
+under a higher version. Their effect class becomes stricter where the server says so, and never less strict. Without
+names nothing is written, and the exit code is 1 where something waits.`,
+		Example: "  toolbus tools approve\n  toolbus tools approve mcp::memory::read_graph",
+		RunE: func(cmd *cobra.Command, ids []string) (err error) {
+			if all && len(ids) > 0 {
+				return cli.Usagef("--all is for all tools: leave %q out", ids[0])
+			}
+			if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+				return err
+			}
+			changes, err := importer.Compare(cmd.Context(), o, ids)
+			if err != nil {
+				return err
+			}
+			if asJSON, err := cmd.Flags().GetBool("json"); err == nil && asJSON {
+				err = cli.WriteJSON(env.Stdout, changes)
+				return errors.Join(err, settle(io.Discard, changes, all || len(ids) > 0))
+			}
+			return settle(env.Stdout, changes, all || len(ids) > 0)
+		},
+	}
+	cmd.Flags().StringVar(&o.Dir, "tools", "tools", "folder of tools")
+	cmd.Flags().BoolVar(&all, "all", false, "take over all that has changed")
+	return cmd
+}
+
+// settle shows the changes, and takes them over if they are approved.
+func settle(out io.Writer, changes []importer.Change, approved bool) error {
+	waiting, unknown := 0, 0
+	for _, c := range changes {
+		switch c.State {
+		case importer.LeftOut:
+			unknown++
+			fmt.Fprintf(out, "%s: unknown: %s\n", c.ID, cli.EscapeText(c.Why))
+		case importer.Changed:
+			fmt.Fprintf(out, "%s: changed at server %s\n", c.ID, c.Server)
+			for _, line := range c.Lines {
+				fmt.Fprintln(out, "  "+cli.EscapeText(line))
+			}
+			if !approved {
+				waiting++
+				continue
+			}
+			if err := c.Approve(); err != nil {
+				return fmt.Errorf("%s: %w", c.ID, err)
+			}
+			fmt.Fprintf(out, "%s: approved; executors and dispatchers see it when they start\n", c.ID)
+		}
+	}
+	switch {
+	case unknown > 0:
+		return fmt.Errorf("of %d of %d tools it is not known what they are now", unknown, len(changes))
+	case waiting > 0:
+		return fmt.Errorf("%d of %d tools wait for `toolbus tools approve`", waiting, len(changes))
+	}
+	_, err := fmt.Fprintf(out, "%d tools are what was approved\n", len(changes))
+	return err
+}

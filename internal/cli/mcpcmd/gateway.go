@@ -1,0 +1,209 @@
+package mcpcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+// Path is where MCP clients find the door.
+const Path = "/mcp"
+
+// listener is the flags of a door for clients over HTTP.
+type listener struct {
+	address, ready, url string
+	door                mcp.Options
+}
+
+// Gateway returns the command that serves clients over HTTP.
+func Gateway(env cli.Env, connect Connect) *cobra.Command {
+	cmd := cli.Family(&cobra.Command{Use: "gateway", Short: "Serve clients over HTTP", GroupID: "run"})
+	cmd.AddCommand(overHTTP(env, connect))
+	return cmd
+}
+
+func overHTTP(env cli.Env, connect Connect) *cobra.Command {
+	l := &listener{}
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve MCP clients over HTTP",
+		Args:  cli.NoArgs,
+		Long: `Serves MCP clients over streamable HTTP, at the path ` + Path + `, in protocol 2026-07-28 and those before
+it. Any number of doors may run side by side: what there is of a call is on the bus.
+
+Where the bus asks for tokens, the credentials of the command line are of the role door, and each request brings the
+token of whoever calls: Authorization: Bearer TOKEN. Where it does not, everybody calls as --actor in --tenant.
+
+It listens on this machine alone unless told otherwise. It speaks no TLS: beyond this machine, put a proxy before it
+that does.`,
+		Example: `  toolbus gateway mcp
+  toolbus gateway mcp --listen 127.0.0.1:8080 --credentials door.token --server nats://bus:4222`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Stopped(cmd.Context(), l.serve(cmd.Context(), env, connect))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&l.address, "listen", "127.0.0.1:4281", "address and port to listen on; port 0 picks a free one")
+	f.StringVar(&l.ready, "ready-file", "", "file to write the URL of the door to once it serves")
+	showFlags(cmd, &l.door)
+	f.Int64Var(&l.door.MaxBody, "max-body", mcp.DefaultBody, "bytes of a request")
+	f.IntVar(
+		&l.door.MaxRequests,
+		"max-requests",
+		mcp.DefaultRequests,
+		"requests at once, streams included, and calls on their way",
+	)
+	f.IntVar(&l.door.MaxSessions, "max-sessions", mcp.DefaultSessions, "sessions at once, of clients that have such")
+	f.IntVar(&l.door.MaxConnections, "max-connections", mcp.DefaultConnections,
+		"connections at once, idle ones included; one address has half of them at most")
+	f.StringVar(&l.url, "public-url", "",
+		"`URL` that clients reach the door by, for its OAuth metadata (default http:// with the host that a request names)")
+	f.StringArrayVar(&l.door.AuthorizationServers, "authorization-server", nil,
+		"`URL` of an OAuth authorization server that issues tokens of this bus, for the metadata; more than once for more")
+	return cmd
+}
+
+// showFlags adds the flags that all doors have.
+func showFlags(cmd *cobra.Command, o *mcp.Options) {
+	f := cmd.Flags()
+	f.IntVar(&o.PageSize, "page-size", mcp.DefaultPage, "tools on a page of a list")
+	f.IntVar(&o.SearchAbove, "search-above", mcp.DefaultSearchAbove,
+		"number of tools above which there is one more, "+mcp.SearchTool+", that finds others by words; -1 is never")
+	f.DurationVar(&o.TaskAfter, "task-after", mcp.DefaultTaskAfter,
+		"how long a call may take before clients that know tasks are given one to ask for later; -1s is never")
+}
+
+// check refuses flags that no door can have. bounds are those that it has beside what all doors have.
+func check(o *mcp.Options, bounds ...int64) error {
+	switch {
+	case o.PageSize < 1 || slices.ContainsFunc(bounds, func(n int64) bool { return n < 1 }):
+		return cli.Usagef("sizes and numbers of a door are 1 or more")
+	case o.SearchAbove == 0 || o.TaskAfter == 0:
+		return cli.Usagef("--search-above and --task-after are more than 0, or negative for never")
+	}
+	return nil
+}
+
+// check refuses flags that no door over HTTP can have.
+func (l *listener) check() (err error) {
+	o := &l.door
+	if err := check(o, o.MaxBody, int64(o.MaxRequests), int64(o.MaxSessions), int64(o.MaxConnections)); err != nil {
+		return err
+	}
+	if l.url != "" {
+		if o.URL, err = mcp.CheckURL(l.url); err != nil {
+			return cli.Usagef("--public-url: %v", err)
+		}
+	}
+	for _, server := range o.AuthorizationServers {
+		if _, err := mcp.CheckURL(server); err != nil {
+			return cli.Usagef("--authorization-server: %v", err)
+		}
+	}
+	return nil
+}
+
+func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	conn, client, err := connect(ctx, auth.Door)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer func() { _ = client.Close() }() // the connection ends next
+	l.door.Version = cli.Version()
+	if client.Token != nil {
+		if says, err := auth.Inspect(client.Token()); err != nil || says.Role != auth.Door {
+			return cli.Usagef("the credentials are of the role %s, and a door needs some of the role door: "+
+				"`toolbus credentials issue --role door --actor door://NAME`", says.Role)
+		}
+		l.door.Guest = conn.Client
+	} else if len(l.door.AuthorizationServers) > 0 {
+		return cli.Usagef("--authorization-server: this bus asks for no tokens, so the door protects nothing")
+	}
+	at, err := net.Listen("tcp", l.address)
+	if err != nil {
+		return err
+	}
+	door := mcp.New(context.WithoutCancel(ctx), client, l.door) // until it is closed
+	defer door.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	watched := make(chan struct{})
+	go func() { defer close(watched); door.Watch(ctx) }()
+	defer func() { stop(); <-watched }()
+	url := "http://" + at.Addr().String() + Path
+	if err := cli.WriteReady(l.ready, url); err != nil {
+		return err
+	}
+	l.warn(env, client, at)
+	fmt.Fprintf(env.Stdout, "MCP clients are served at %s\n", url)
+	return serve(ctx, at, door)
+}
+
+// warn says what the door leaves open.
+func (l *listener) warn(env cli.Env, client *toolbus.Client, at net.Listener) {
+	if client.Token == nil {
+		fmt.Fprintf(
+			env.Stderr,
+			"warning: the bus asks for no tokens, so whoever reaches the door calls as %s in tenant %s\n",
+			client.Actor,
+			client.Tenant,
+		)
+	}
+	if tcp, ok := at.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		fmt.Fprintln(
+			env.Stderr,
+			"warning: the door listens beyond this machine, and speaks no TLS: put a proxy before it",
+		)
+	}
+}
+
+// How long clients have for their headers, and between two requests, and requests to end when the door stops.
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	stopTime   = 10 * time.Second
+)
+
+// serve serves clients until ctx ends.
+func serve(ctx context.Context, at net.Listener, door *mcp.Door) error {
+	routes := http.NewServeMux()
+	routes.Handle(Path, door.Handler())
+	for _, pattern := range []string{mcp.MetadataPath, mcp.MetadataPath + "/"} {
+		routes.Handle(pattern, door.Metadata(Path))
+	}
+	s := &http.Server{
+		Handler: routes, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10,
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(door.Bound(at)) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Shutdown(stopping) }() // which takes no more requests
+	door.Drain(stopping)
+	door.Close() // and with it the streams of those that only listen
+	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return s.Close()
+}

@@ -1,0 +1,93 @@
+package mcpcmd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/toolbustest"
+)
+
+// A door that is told to stop answers the calls that it has in hand, and does not wait for clients that only listen.
+func TestStop(t *testing.T) {
+	tools, held, hold := toolbus.NewTools(), make(chan struct{}, 2), make(chan struct{})
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
+		func(context.Context, *toolbus.Run, struct{}) (string, error) {
+			held <- struct{}{}
+			<-hold
+			return "done", nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+	bus := toolbustest.Start(t, tools)
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	door := mcp.New(t.Context(), bus.Client, mcp.Options{})
+	go func() { served <- serve(ctx, at, door) }()
+	answered := make(chan string, 2)
+	for _, protocol := range []string{"2026-07-28", "2025-11-25"} {
+		client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+		c, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
+			Endpoint: "http://" + at.Addr().String() + Path, MaxRetries: 1, // of listening, before a session is lost
+		}, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }() // the door may have gone
+		go func() {
+			res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "hold", Arguments: struct{}{}})
+			if err != nil {
+				answered <- err.Error()
+				return
+			}
+			answered <- res.Content[0].(*sdk.TextContent).Text
+		}()
+		<-held
+	}
+	stop()
+	began := time.Now()
+	close(hold)
+	for range 2 {
+		if answer := <-answered; answer != "done" {
+			t.Error(answer)
+		}
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > stopTime/2 {
+		t.Errorf("it took %s to stop", took)
+	}
+}
+
+// What no door can have is refused before it connects.
+func TestBounds(t *testing.T) {
+	never := func(context.Context, auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
+		t.Error("it connects")
+		return nil, nil, errors.ErrUnsupported
+	}
+	for _, wrong := range []string{
+		"--max-body=0", "--max-body=-1", "--max-requests=0", "--max-sessions=0", "--page-size=0", "--task-after=0",
+		"--search-above=0", "--max-connections=0", "--public-url=example.com", "--authorization-server=http://example.com",
+	} {
+		cmd := Gateway(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, never)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"mcp", wrong})
+		if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, cli.ErrUsage) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}

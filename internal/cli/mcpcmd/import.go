@@ -1,0 +1,206 @@
+package mcpcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
+)
+
+// importing is the command line of import-mcp.
+type importing struct {
+	env     cli.Env
+	options importer.Options
+	name    string
+	choice  choice // the configuration of a client
+	vars    []string
+	headers []string
+}
+
+// Import returns the command that makes tools of what an MCP server offers.
+func Import(env cli.Env) *cobra.Command {
+	i := &importing{env: env}
+	cmd := &cobra.Command{
+		Use:   "import-mcp COMMAND [ARGUMENT...] | URL",
+		Short: "Make tools of what an MCP server offers",
+		Long: `Starts or reaches an MCP server, and writes a folder with a manifest for each of its tools into the folder of
+tools, and where the server is into servers.json there, which executors alone read. Flags stand before the command.
+
+Each tool has the effect class that the server's annotations propose, which are to be checked by whoever imports it,
+and the digest of its definition: a tool that its server defines otherwise later is not called before
+"toolbus tools approve" has taken that over. A tool that is there already stays as it is.
+
+The server gets no variables but PATH, LANG, HOME and those of --env: NAME=VALUE, or NAME for that of the executor.
+In VALUE, arguments, headers and the URL, ${env:NAME} and ${file:PATH} are those of the executor, which finds them when
+it starts. --client and --config read the servers from the configuration of an MCP client instead. Values of variables
+and headers there go to files below .secrets in the folder of tools. Tools that the client does not show are not
+imported, and a timeout there is that of the tools.`,
+		Example: `  toolbus tools import-mcp npx -y @modelcontextprotocol/server-memory
+  toolbus tools import-mcp --name docs --header 'Authorization=Bearer ${env:DOCS_TOKEN}' https://mcp.example.com/mcp
+  toolbus tools import-mcp --client claude-code --scope local
+  toolbus tools import-mcp --config ~/.config/agent/mcp.json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return i.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // what follows the command is its own
+	f.StringVar(&i.options.Dir, "tools", "tools", "folder of tools to write to")
+	f.StringVar(
+		&i.name,
+		"name",
+		"",
+		"of the server: the beginning of the ids of its tools; by default as it calls itself",
+	)
+	i.choice.flags(cmd)
+	f.StringArrayVar(&i.vars, "env", nil, "variable of the server, NAME=VALUE or NAME; may be repeated")
+	f.StringArrayVar(&i.headers, "header", nil, "header of every request to a URL, NAME=VALUE; may be repeated")
+	f.StringVar(&i.options.Owner, "owner", "@local", "who answers for the tools")
+	f.StringVar(&i.options.Pool, "pool", "", "pool of executors that run the tools; by default that of all tools")
+	return cmd
+}
+
+func (i *importing) run(cmd *cobra.Command, args []string) error {
+	if err := i.check(args); err != nil {
+		return err
+	}
+	var err error
+	if i.options.Dir, err = filepath.Abs(i.options.Dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(i.options.Dir, 0o755); err != nil {
+		return err
+	}
+	i.options.Environ, i.options.Version = i.env.Environ, cli.Version()
+	i.options.Transports = app.Transports()
+	if i.choice.named() {
+		return i.all(cmd)
+	}
+	server, err := i.server(args)
+	if err != nil {
+		return err
+	}
+	report, err := importer.Import(cmd.Context(), i.name, server, i.options)
+	if err != nil {
+		return fmt.Errorf("import %s: %w", strings.Join(args, " "), err)
+	}
+	return i.show(cmd, []importer.Report{report})
+}
+
+func (i *importing) check(args []string) error {
+	switch {
+	case !i.choice.named() && len(args) == 0:
+		return cli.Usagef("expected a command, a URL, --client with a name, or --config with a file")
+	case i.choice.named() && len(args) > 0:
+		return cli.Usagef("--client and --config name all servers: leave %q out", args[0])
+	case i.choice.named() && len(i.name)+len(i.vars)+len(i.headers) > 0:
+		return cli.Usagef("--name, --env and --header are for one server; --client and --config name all")
+	case i.options.Pool != "" && !tool.ValidPool(i.options.Pool):
+		return cli.Usagef("--pool %q is no name of a pool: lower-case letters, digits and -", i.options.Pool)
+	case strings.TrimSpace(i.options.Owner) == "":
+		return cli.Usagef("--owner is empty")
+	}
+	return nil
+}
+
+// server is the one of the command line.
+func (i *importing) server(args []string) (s client.Server, err error) {
+	if strings.HasPrefix(args[0], "http://") || strings.HasPrefix(args[0], "https://") {
+		if len(args) > 1 || len(i.vars) > 0 {
+			return s, cli.Usagef("a URL takes no arguments and no --env")
+		}
+		s.URL = args[0]
+		s.Headers, err = pairs("--header", i.headers, false)
+		return s, err
+	}
+	if len(i.headers) > 0 {
+		return s, cli.Usagef("--header is for a URL")
+	}
+	if s.Env, err = pairs("--env", i.vars, true); err != nil {
+		return s, err
+	}
+	where, err := os.Getwd()
+	if err != nil {
+		return s, err
+	}
+	s.Command, s.Args, s.CWD = args[0], args[1:], where
+	return s, nil
+}
+
+// pairs reads NAME=VALUE; a NAME alone refers to the executor's.
+func pairs(flag string, given []string, alone bool) (map[string]string, error) {
+	all := map[string]string{}
+	for _, one := range given {
+		name, value, has := strings.Cut(one, "=")
+		if name == "" || !has && !alone {
+			return nil, cli.Usagef("%s %q is not NAME=VALUE", flag, one)
+		}
+		if !has {
+			value = "${env:" + name + "}"
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// show says what became of the tools.
+func (i *importing) show(cmd *cobra.Command, all []importer.Report) error {
+	left := 0
+	for _, r := range all {
+		left += r.LeftOut()
+	}
+	if asJSON, err := cmd.Flags().GetBool("json"); err == nil && asJSON {
+		return errors.Join(cli.WriteJSON(i.env.Stdout, all), leftOut(left))
+	}
+	for _, r := range all {
+		if err := describe(i.env.Stdout, r); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(i.env.Stdout, "in %s; executors and dispatchers see it when they start\n%d left out\n",
+		i.options.Dir, left)
+	return errors.Join(err, leftOut(left))
+}
+
+// leftOut is the error of an import that has left out tools.
+func leftOut(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d tools were left out, each for the reason beside it: agents do not have them through the bus", n)
+}
+
+func describe(out io.Writer, r importer.Report) error {
+	fmt.Fprintf(out, "%s: %s, MCP %s\n", r.Server, cli.EscapeText(r.About), cli.EscapeText(r.Protocol))
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	for _, t := range r.Tools {
+		id, why := t.ID, t.Why
+		switch t.State {
+		case importer.Changed:
+			why = "`toolbus tools approve " + t.ID + "` shows what has changed"
+		case importer.LeftOut, importer.Off:
+			id = fmt.Sprintf("%.64q", t.Name)
+		case importer.Same:
+			why = ""
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", id, t.State, t.Class, cli.EscapeText(why))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, t := range r.Tools {
+		for _, note := range t.Notes {
+			fmt.Fprintf(out, "  %s: %s\n", t.ID, cli.EscapeText(note))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package mcpcmd
+
+import (
+	"context"
+	"io"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+)
+
+// Connect connects to the bus that the command line names, as whoever it names, in a role.
+type Connect func(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error)
+
+// Serve returns the command that serves one MCP client over standard input and output.
+func Serve(env cli.Env, stdin io.Reader, connect Connect) *cobra.Command {
+	cmd := cli.Family(&cobra.Command{
+		Use:     "mcp",
+		Short:   "Let an MCP client call the tools of the bus",
+		GroupID: "use",
+		Long: `Serves one MCP client over standard input and output, for agents that start their servers: its tools are those
+of the bus, and every call has one outcome by its deadline, is safe to ask for again, and is on record. It calls as
+whoever the credentials of the command line are of. Nothing but messages goes to standard output.`,
+		Example: `  toolbus mcp
+  toolbus mcp --credentials ~/agent.token --server nats://bus:4222`,
+	})
+	o := mcp.Options{Version: cli.Version()}
+	showFlags(cmd, &o)
+	cmd.AddCommand(install(env), uninstall(env))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := check(&o); err != nil {
+			return err
+		}
+		cli.Collect(env.Environ, leanPercent, cli.MemoryLimit)
+		ctx, stop := context.WithCancel(cmd.Context())
+		defer stop()
+		conn, client, err := connect(ctx, auth.Agent)
+		if err != nil {
+			turnAway(ctx, stdin, env.Stdout, err)
+			return err
+		}
+		defer conn.Close()
+		defer func() { _ = client.Close() }() // the connection ends next
+		signal.Ignore(syscall.SIGPIPE)        // a client that does not read is one that has gone, and its calls are cancelled
+		door := mcp.New(context.WithoutCancel(ctx), client, o)
+		defer door.Close()
+		watched := make(chan struct{})
+		go func() { defer close(watched); door.Watch(ctx) }()
+		defer func() { stop(); <-watched }()
+		return cli.Stopped(ctx, door.Serve(ctx, stdin, env.Stdout))
+	}
+	return cmd
+}
+
+// leanPercent is the GOGC of a process of which every agent has one: its few calls leave time for collecting.
+const leanPercent = 50
+
+// firstTime is the time in which the requests of a client are answered that is not served.
+const firstTime = time.Second
+
+// turnAway tells the client why it is not served.
+func turnAway(ctx context.Context, in io.Reader, out io.Writer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	defer cancel()
+	mcp.TurnAway(ctx, in, out, "toolbus: "+err.Error())
+}

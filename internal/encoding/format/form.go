@@ -1,0 +1,116 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// Kind is a kind of thing that carries a form number.
+type Kind struct {
+	Name  string
+	reads int // the newest form that this build reads
+	write int // the form that this build writes
+}
+
+// first is the oldest form that is read: those of Toolbus 0.1 count as the one before.
+const first = 2
+
+// The forms of events. They differ in nothing but the number, which follows from the kind of fingerprint that the log
+// has (package envelope): a build that does not know the newer kind would take every input for another.
+const (
+	EventFormer = first
+	EventNow    = first + 1 + ahead
+)
+
+// The kinds of things with a form. A form is read one release before it is written: raise the first
+// number in one release, and the second in the next.
+var (
+	Event     = Kind{"event of the call log", EventNow, EventNow - behind}   // package kv
+	Beat      = Kind{"heartbeat", first, first}                              // package kv
+	Frame     = Kind{"frame of chunks", first, first}                        // package streaming
+	Question  = Kind{"question to the service", first, first}                // package bus
+	Answer    = Kind{"answer of the service", first, first}                  // package bus
+	Record    = Kind{"audit record", first + 1, first + 1}                   // packages audit and record
+	Segment   = Kind{"audit segment", first, first}                          // packages audit and record
+	Letter    = Kind{"dead letter", first, first}                            // package writer
+	Control   = Kind{"control message", first, first}                        // package bus: kills, leaves, who runs what
+	Desk      = Kind{"question of an executor, or its answer", first, first} // package executorapi
+	Streams   = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
+	Authority = Kind{"entry of the control bucket", first, first}            // package tokenstore
+)
+
+// Written returns the form that this build writes.
+func (k Kind) Written() int { return k.write }
+
+// Check returns an [*Error] unless this build reads form n of k.
+func (k Kind) Check(n int) error {
+	if n < first || n > k.reads {
+		return &Error{Kind: k, Form: n}
+	}
+	return nil
+}
+
+// Error says that something is of a form that this build does not read. Whoever meets it stops there:
+// it neither acknowledges the thing nor takes it for something else, and leaves it to a build that reads it.
+type Error struct {
+	Kind Kind
+	Form int    // 0 where the thing carries no number
+	Says string // what in it is not known, where the number alone is
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.Says != "":
+		return fmt.Sprintf("%s of form %d says %s, which this build does not know: a newer build wrote it; update this "+
+			"process", e.Kind.Name, e.Form, e.Says)
+	case e.Form < first:
+		return fmt.Sprintf("%s without a form that this build reads: Toolbus 0.1 wrote it; stop its processes, and give "+
+			"this build streams of its own "+
+			"(another account, or delete the old ones)", e.Kind.Name)
+	}
+	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process",
+		e.Kind.Name, e.Form, e.Kind.reads)
+}
+
+// Unreadable reports whether err says that a build of another age, older or newer, wrote something.
+func Unreadable(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}
+
+// Newer reports whether err says that a newer build than this one wrote something.
+func Newer(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Form >= first
+}
+
+// Notices tells of each form that cannot be read once. The zero value is ready; it is safe for concurrent use.
+type Notices struct {
+	mu   sync.Mutex
+	told map[[2]string]bool
+}
+
+// maxNotices bounds what is remembered: a form is whatever number somebody has written.
+const maxNotices = 100
+
+// Tell logs that what err is about was left alone, unless it has said so of the same kind and form before.
+// A nil logger discards.
+func (n *Notices) Tell(log *slog.Logger, msg string, err error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || log == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	what := [2]string{e.Kind.Name, fmt.Sprint(e.Form, e.Says)}
+	if n.told[what] || len(n.told) >= maxNotices {
+		return
+	}
+	if n.told == nil {
+		n.told = map[[2]string]bool{}
+	}
+	n.told[what] = true
+	log.Error(msg, "err", err)
+}

@@ -1,0 +1,129 @@
+package heartbeat_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+)
+
+// Whoever watches knows since when nobody has lived, however long heartbeats are gone; and is certain only of times
+// since it watches, after an executor may have believed to live, and before it looked.
+func TestAttendance(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	pools := open(t, js, lease)
+	a := heartbeat.NewAbsenceMonitor(pools, time.Now, "default")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { a.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+
+	if since := a.Absent("other"); !since.IsZero() {
+		t.Errorf("of a pool that nobody watched it is known that it is empty since %s", since)
+	}
+	deserted := func(ago time.Duration) bool { return a.Deserted(t.Context(), "default", time.Now().Add(-ago)) }
+	waitFor(t, "the pools to be watched", func() bool {
+		return !a.Absent("default").IsZero() && !a.Absent("other").IsZero()
+	})
+	waitFor(t, "certainty that nobody has lived", func() bool { return deserted(lease) })
+	if a.Deserted(t.Context(), "default", began) {
+		t.Error("it is certain of a time before it watched")
+	}
+	if a.Deserted(t.Context(), "default", time.Now()) {
+		t.Error("it is certain of what executors that start now take for new")
+	}
+	since := a.Absent("default")
+	if since.Before(began.Add(-100*time.Millisecond)) || since.After(time.Now().Add(-lease)) {
+		t.Errorf("nobody has lived since %s, and it watches since %s", since, began)
+	}
+
+	sent := time.Now()
+	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the heartbeat to be seen", func() bool {
+		return a.Absent("default").After(sent.Add(-100 * time.Millisecond))
+	})
+	if a.Deserted(t.Context(), "default", sent.Add(lease/2)) {
+		t.Error("it is certain that nobody lives who has just beaten")
+	}
+	waitFor(t, "certainty that the executor is gone", func() bool { return deserted(lease / 2) })
+	since = a.Absent("default")
+	if since.Before(sent.Add(-100*time.Millisecond)) || since.After(sent.Add(lease)) {
+		t.Errorf("nobody has lived since %s, and the last heartbeat was at %s", since, sent)
+	}
+	if a.Deserted(t.Context(), "default", sent) {
+		t.Error("it forgets who has lived")
+	}
+}
+
+// Whether what goes behind is pulled is what the newest heartbeat says. One that does not know yet changes nothing.
+func TestAttendancePullsBehind(t *testing.T) {
+	t.Parallel()
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools := open(t, js, time.Minute)
+	a := heartbeat.NewAbsenceMonitor(pools, time.Now, "default")
+	for _, step := range []struct {
+		says func() heartbeat.Pulls // nil: as builds do that know nothing of it
+		want bool
+	}{
+		{nil, false},
+		{says(heartbeat.PullsUntold), false},
+		{says(heartbeat.PullsAll), true},
+		{says(heartbeat.PullsUntold), true},
+		{says(heartbeat.PullsAhead), false},
+		{says(heartbeat.PullsAll), true},
+		{nil, false},
+	} {
+		pools.PullsBehind = step.says
+		if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
+			t.Fatal(err)
+		}
+		if a.Look(t.Context()); a.PullsBehind("default") != step.want {
+			t.Errorf("after %+v it is not %t", step, step.want)
+		}
+	}
+	if a.PullsBehind("other") {
+		t.Error("nothing is known of another pool")
+	}
+}
+
+func says(p heartbeat.Pulls) func() heartbeat.Pulls { return func() heartbeat.Pulls { return p } }
+
+// After an interruption, in which nobody could beat, absence counts from its end.
+func TestAttendanceAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	const lease = time.Second
+	srv := natstest.Start(t)
+	js := srv.JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a := heartbeat.NewAbsenceMonitor(open(t, js, lease), time.Now, "default")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { a.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	waitFor(t, "certainty", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease)) })
+	certain := time.Now().Add(-lease)
+	srv.Stop()
+	srv.Restart()
+	back := time.Now()
+	waitFor(t, "the pool to be looked at again", func() bool { return a.Absent("default").After(back.Add(-lease)) })
+	if a.Deserted(t.Context(), "default", certain) {
+		t.Error("it is certain of what was before the interruption")
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !formahead
-
-package form
-
-// ahead is how many forms of events this build is ahead of the release; test/mixed builds one that is.
-const ahead = 0

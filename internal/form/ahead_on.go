@@ -1,6 +1,0 @@
-//go:build formahead
-
-package form
-
-// ahead makes this build write, and read, events of the next form, as a later release will.
-const ahead = 1

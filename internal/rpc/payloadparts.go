@@ -1,0 +1,191 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Bounds of the parts of payloads that one dispatcher takes in, or reads for others, at a time. A client of ours sends
+// four parts of a payload at once, of half a MiB each.
+const (
+	maxPartsBytes       = 32 << 20 // that wait or are being stored
+	maxTenantPartsBytes = 24 << 20
+	maxActorPartsBytes  = 16 << 20
+	maxParts            = 1024 // that wait, or are being stored or read
+	maxTenantParts      = 512
+	maxActorParts       = 256
+	partsInTransfer     = 16 // that are being stored or read
+	tenantInTransfer    = 12
+	actorInTransfer     = 4
+	partTurn            = 512 << 10 // bytes of a turn
+)
+
+func forParts() flow.QueueLimits {
+	return flow.QueueLimits{
+		Actor:   flow.Load{Items: maxActorParts, Bytes: maxActorPartsBytes, Slots: actorInTransfer},
+		Tenant:  flow.Load{Items: maxTenantParts, Bytes: maxTenantPartsBytes, Slots: tenantInTransfer},
+		All:     flow.Load{Items: maxParts, Bytes: maxPartsBytes, Slots: partsInTransfer},
+		Quantum: partTurn, Least: actorInTransfer,
+	}
+}
+
+// PartsOptions are what [TakeParts] needs. All are required.
+type PartsOptions struct {
+	NC  *nats.Conn
+	Log *slog.Logger
+	// Store stores a part under a subject, and returns its sequence in the stream. The answer to the sender is a
+	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again. Nothing
+	// may refer to body once it returns.
+	Store func(ctx context.Context, subject string, body []byte) (uint64, error)
+	// Greedy returns the time for which an actor, or its tenant, is to store nothing; tenant and actor are tokens.
+	Greedy func(tenant, actor string) time.Duration
+}
+
+// Parts takes in the parts of payloads that clients store, in turns, and stores them if the sender has room. It answers
+// as JetStream does. The headers of a part are dropped: a stored header would say what its sender likes.
+type Parts struct {
+	PartsOptions
+	sub  *nats.Subscription
+	desk *intake[*arrivedPart]
+}
+
+// arrivedPart is a part with its memory, which is given back when the part is stored.
+type arrivedPart struct {
+	subject, reply string
+	body           []byte
+	free           func()
+}
+
+// drop forgets the body.
+func (a *arrivedPart) drop() {
+	a.free()
+	a.body, a.free = nil, func() {}
+}
+
+// partTime bounds the storing of a part. A sender without an answer sends the part again.
+const partTime = 5 * time.Second
+
+// TakeParts listens for parts until Stop, shared with the other dispatchers.
+func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
+	p := &Parts{PartsOptions: o}
+	p.desk = newIntake(o.Log, "parts of payloads", forParts(),
+		func(a *arrivedPart, _ func()) { p.store(ctx, a) },
+		func(a *arrivedPart, full *flow.QueueFullError) { p.answer(a, 0, p.crowded(a.subject, full)) })
+	sub, err := o.NC.QueueSubscribe(subjects.PartsHeard, dispatcherQueue, func(m *nats.Msg) {
+		p.put(&arrivedPart{m.Subject, m.Reply, m.Data, func() {}})
+	})
+	if err == nil {
+		err = sub.SetPendingLimits(maxPending, maxPendingBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for parts of payloads: %w", err)
+	}
+	p.sub = sub
+	return p, nil
+}
+
+// put puts a part where its sender waits.
+func (p *Parts) put(a *arrivedPart) {
+	p.desk.put(sender(a.subject), a, len(a.body), a.drop)
+}
+
+// Fate is [Intake.Fate] for parts.
+func (p *Parts) Fate(subject []byte, size int) FilterAction {
+	if !bytes.HasPrefix(subject, []byte("tb.part.")) {
+		return FilterPass
+	}
+	switch fate := p.desk.fate(subject, size); {
+	case fate != FilterTake:
+		return fate
+	case p.greedy(string(subject)) > 0:
+		return FilterTakeHead
+	}
+	return FilterBorrow
+}
+
+func (p *Parts) greedy(subject string) time.Duration {
+	of := sender(subject)
+	return p.Greedy(of.Tenant, of.Actor)
+}
+
+// Take takes in a part. It never waits, and keeps what it is given.
+func (p *Parts) Take(m FilteredMessage) {
+	a := &arrivedPart{m.Subject, m.Reply, m.Body, m.Free}
+	if m.Trimmed {
+		p.desk.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
+		return
+	}
+	p.put(a)
+}
+
+// Stop takes no more parts and waits for those in progress.
+func (p *Parts) Stop() {
+	_ = p.sub.Unsubscribe() // it is gone with the connection otherwise
+	p.desk.stop(drained)
+}
+
+func (p *Parts) store(ctx context.Context, a *arrivedPart) {
+	defer a.drop()
+	part, err := subjects.ParsePayload(a.subject)
+	if err != nil {
+		p.answer(a, 0, refusedPart(bus.CodeOtherStream, "the subject is not that of a part of a payload"))
+		return
+	}
+	if p.greedy(a.subject) > 0 {
+		p.answer(a, 0, p.crowded(a.subject, nil))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	sequence, err := p.Store(ctx, part.Subject(), a.body)
+	switch refused, ok := errors.AsType[*jetstream.APIError](err); {
+	case ok:
+		p.answer(a, 0, refused)
+	case err == nil:
+		p.answer(a, sequence, nil)
+	}
+}
+
+// crowded is the error for a sender that has filled the store, or sends more at once than there is room for.
+func (p *Parts) crowded(subject string, full *flow.QueueFullError) *jetstream.APIError {
+	if pause := p.greedy(subject); pause > 0 || full == nil {
+		return refusedPart(bus.CodeStoreFailed,
+			fmt.Sprintf("you have filled the payload store: store nothing for %s", pause.Round(time.Second)))
+	}
+	return refusedPart(bus.CodeTooManyRequests, full.Error())
+}
+
+func refusedPart(code jetstream.ErrorCode, why string) *jetstream.APIError {
+	return &jetstream.APIError{Code: 503, ErrorCode: code, Description: why}
+}
+
+// acknowledged is JetStream's acknowledgement.
+type acknowledged struct {
+	Error    *jetstream.APIError `json:"error,omitzero"`
+	Stream   string              `json:"stream"`
+	Sequence uint64              `json:"seq"`
+}
+
+// answer answers as the stream does. No byte of it is of the sender's choice, since the answer may go to any subject of
+// the sender's account.
+func (p *Parts) answer(a *arrivedPart, sequence uint64, refused *jetstream.APIError) {
+	if subjects.Elsewhere(a.reply) {
+		return
+	}
+	data, err := json.Marshal(acknowledged{Error: refused, Stream: subjects.PayloadsStream, Sequence: sequence})
+	if err == nil {
+		_ = p.NC.Publish(a.reply, data) // the sender sends the part again
+	}
+}

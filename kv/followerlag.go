@@ -1,0 +1,125 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+)
+
+// look asks the server whether it has an event that has not been observed, and takes a new consumer where it had
+// the last time, too, and nothing came since. An error means that there is no log any more: its server came again
+// without what it had stored.
+func (f *Follower) look(ctx context.Context, see func(jetstream.Msg)) error {
+	read := f.position()
+	more, err := f.more(ctx, f.stream, read)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return errLogGone
+	case err != nil: // nothing is admitted either
+		f.serving.away()
+	case f.stands(read, more):
+		f.listenAgain(ctx, read, see)
+	default:
+		f.still = still{}
+	}
+	return nil
+}
+
+// more asks whether there is an event after read.
+func (f *Follower) more(ctx context.Context, stream jetstream.Stream, read uint64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookBehind)
+	defer cancel()
+	_, err := stream.GetMsg(ctx, read+1, jetstream.WithGetMsgSubject(f.part.All()))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, nil
+	case err != nil && !errors.Is(err, nats.ErrBadHeaderMsg): // which is there
+		return false, err
+	}
+	return true, nil
+}
+
+// stands notes what the server said of what comes after read, and reports whether more should have come
+// meanwhile, and has not. What was announced to come and is not there any more has been lost.
+func (f *Follower) stands(read uint64, more bool) bool {
+	now := time.Now()
+	f.serving.heard(now)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.read != read:
+		return false
+	case !more:
+		f.waiting = Lag{}
+		return false
+	}
+	f.waiting.Known(read+1, f.serving.at(now))
+	return !f.busy
+}
+
+// still says for how many looks in a row a follower has stood at a place with more to come.
+type still struct {
+	at    uint64
+	looks int
+}
+
+// A follower that stands still for so many looks takes another consumer, which then has one look more.
+const (
+	standsStill = 2
+	justTaken   = -1
+)
+
+// listenAgain takes another consumer if it is time. Where there cannot be one, the next look tries again.
+func (f *Follower) listenAgain(ctx context.Context, read uint64, see func(jetstream.Msg)) {
+	if f.still.at != read {
+		f.still = still{at: read}
+	}
+	if f.still.looks++; f.still.looks < standsStill {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBehind)
+	defer cancel()
+	if f.consume(ctx, see) == nil {
+		f.still.looks = justTaken
+	}
+}
+
+// Served returns for how long the server has served as far as this follower knows, at a local time: the clock on
+// which it measures how far anything is behind, see [Follower.Behind].
+func (f *Follower) Served(now time.Time) time.Duration { return f.serving.at(now) }
+
+// Behind returns for how long, at a local time, the server has served since this follower knows of events that it
+// has not observed; 0 when it knows of none. How old events are by the clock of the server does not count, nor
+// does the time that the server was away: nothing could be admitted then.
+func (f *Follower) Behind(now time.Time) time.Duration {
+	served := f.serving.at(now)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return served - f.waiting.Since(served)
+}
+
+// catchUpEvery is how often CatchUp looks how far the follower is.
+const catchUpEvery = 10 * time.Millisecond
+
+// CatchUp returns when everything has been observed that is in the log now, or ctx ends.
+func (f *Follower) CatchUp(ctx context.Context) error {
+	stream, err := f.js.Stream(ctx, f.part.Stream())
+	if err != nil {
+		return fmt.Errorf("follow the call log: %w", err)
+	}
+	for end := stream.CachedInfo().State.LastSeq; f.position() < end; {
+		if more, err := f.more(ctx, stream, f.position()); err == nil && !more { // the last ones have expired
+			return nil
+		}
+		if !timer.Sleep(ctx, catchUpEvery) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
