@@ -22,7 +22,8 @@ func TestLetInNoMore(t *testing.T) {
 	revoked := errors.New("it was revoked")
 	conn.end(revoked)
 	r, err := c.Call(t.Context(), Call{Tool: "hi"})
-	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeToken || r.Error.Message != revoked.Error() {
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeToken || r.Error.Message != revoked.Error() ||
+		r.Key == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	e, err := conn.Executor(NewTools(), ExecutorOptions{})
