@@ -115,7 +115,7 @@ func (c *Conn) agree(h executorapi.Hello) error {
 		return fmt.Errorf("%d servers hold the call log, and not %d: say so, or name another bus", h.Replicas, o.Replicas)
 	}
 	if c.Lease > 0 && c.Lease != h.Lease() {
-		c.Logger.Warn("the lease is that of the dispatchers", "told", c.Lease, "lease", h.Lease())
+		c.Logger.Warn("using the lease of the dispatchers", "configured", c.Lease, "lease", h.Lease())
 	}
 	c.Lease, c.Fsync, c.tokens = h.Lease(), h.Fsync, h.Identity
 	if c.Fsync && c.KV.Group == 0 {

@@ -34,7 +34,7 @@ func (d *Dispatcher) safely(what string, f func()) (returned bool) {
 }
 
 func (d *Dispatcher) panicked(what string, p any) {
-	d.Logger.Error("panic", "in", what, "panic", p, "stack", string(debug.Stack()))
+	d.Logger.Error("panic", "operation", what, "panic", p, "stack", string(debug.Stack()))
 }
 
 // load returns the stored outcome of attempt n. Where an executor stored one that cannot be read, and it can be told

@@ -64,7 +64,7 @@ func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal 
 	in, req := r.in, r.req
 	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.From.Tenant, req))
 	if err != nil {
-		d.Logger.Warn("denial not told: the call log cannot be read", "call", req.CallID, "err", err)
+		d.Logger.Warn("denial not delivered: the call log cannot be read", "call", req.CallID, "err", err)
 		return
 	}
 	if _, bound := last.State.AttemptOf(req.CallID); bound {
@@ -128,7 +128,7 @@ func (d *Dispatcher) turnDown(
 	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
 	switch {
 	case err != nil: // not known to be bound or not: no answer; the caller asks again
-		d.Logger.Warn("refusal not told: the call log cannot be read", "call", l.id, "err", err)
+		d.Logger.Warn("refusal not delivered: the call log cannot be read", "call", l.id, "err", err)
 		return s, false
 	case last.State.Seq != s.Seq:
 		return l.found(s.Seq, last.State), true

@@ -199,7 +199,7 @@ func (e *Executor) acknowledge(j *job, err error) {
 		e.notices.Tell(e.Logger, "work handed to executors of a newer build", err)
 		e.handBack(j, missingDelay)
 	default:
-		e.Logger.Warn("work handed back", "call", j.state.ID, "attempt", j.attempt, "err", err)
+		e.Logger.Warn("nak", "call", j.state.ID, "attempt", j.attempt, "err", err)
 		e.handBack(j, min(time.Duration(max(1, j.message.Deliveries))*retryDelay, retryMost))
 	}
 }

@@ -113,7 +113,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	switch {
 	case over:
 	case tm == nil:
-		e.Logger.Warn("work handed back: its tool is not here, but in its pool",
+		e.Logger.Warn("nak: this executor does not have the tool, but its pool does",
 			"tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
 		return nil, func() { m.Lease.Decline(missingDelay) }
 	case e.load(j.tool()).runs >= tm.Limits.Concurrency:

@@ -40,7 +40,7 @@ func (e Endpoint) unharmed(
 ) (answer any, refusal *envelope.Error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.Error("panic", "in", "a question: "+e.Op, "panic", p, "stack", string(debug.Stack()))
+			log.Error("panic", "operation", "request "+e.Op, "panic", p, "stack", string(debug.Stack()))
 			refusal = envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this question; its log says where")
 		}
 	}()

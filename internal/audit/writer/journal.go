@@ -109,7 +109,7 @@ func (j *Journal) closeCounts(ctx context.Context) {
 				continue
 			}
 			if err := j.close(ctx, over); err != nil {
-				j.log.Warn("number of refusals not recorded", "counts", len(over), "err", err)
+				j.log.Warn("number of refusals not recorded", "count", len(over), "err", err)
 			}
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Store) Run(ctx context.Context) {
 	proofs.Go(func() { s.proveAll(ctx) })
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.Warn("keys and revocations are not heard of", "err", err)
+			s.Logger.Warn("keys and revocations not received", "err", err)
 			timer.Sleep(ctx, watchPause)
 		}
 	}

@@ -212,7 +212,7 @@ func (d *Desk) answer(j job) {
 func (d *Desk) unharmed(ctx context.Context, j job) (answer *nats.Msg, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.Log.Error("panic", "in", "a question of an executor: "+j.op, "panic", p, "stack", string(debug.Stack()))
+			d.Log.Error("panic", "operation", "executor request "+j.op, "panic", p, "stack", string(debug.Stack()))
 			err = refuse(envelope.CodeInternal, "the dispatcher failed at this question; its log says where")
 		}
 	}()

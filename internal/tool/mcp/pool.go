@@ -130,7 +130,7 @@ func (p *pool) postpone(err error) {
 	}
 	p.streak++
 	p.again = time.Now().Add(pause)
-	p.log.Warn("MCP server failed", "err", err, "again_in", pause)
+	p.log.Warn("MCP server failed", "err", err, "retry_in", pause)
 }
 
 // open connects, for whoever waits for it: it goes on when the call that needed it first has ended.
