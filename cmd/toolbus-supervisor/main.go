@@ -11,6 +11,10 @@ import (
 
 func main() {
 	supervisor.RunIfSupervisor()
-	fmt.Fprintln(os.Stderr, "toolbus-supervisor is started by an executor, not by hand")
+	if len(os.Args) == 2 && (os.Args[1] == "--help" || os.Args[1] == "-h") {
+		fmt.Print(supervisor.Help)
+		return
+	}
+	fmt.Fprintln(os.Stderr, "toolbus-supervisor is started by an executor, not by hand: start executor or toolbus instead")
 	os.Exit(2)
 }

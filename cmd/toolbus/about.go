@@ -60,10 +60,10 @@ func refused(g *global, err error) error {
 func resultCmd(g *global) *cobra.Command {
 	return about(g, &cobra.Command{
 		Use: "result REF", Short: "Show the outcome of a call",
-		Long: `Shows the outcome of a call, and exits as the call did: 0, 10, 11 or 12. A call that has no outcome yet is said
-to be open, and the exit code is 13.`,
+		Long: `Shows the outcome of a call. REF is the reference that "call" printed to standard error. Exit codes: 0
+success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call has no outcome yet.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
-	}, "the outcome for this call id (default: the newest attempt)",
+	}, "`ID` of the call whose outcome is wanted (default: the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Result(ctx, q)
 			switch {
@@ -114,9 +114,10 @@ func cancelCmd(g *global) *cobra.Command {
 		Use: "cancel REF", Short: "Cancel a call",
 		Example: `  toolbus cancel text_2esearch.0kd3…  # the reference that call printed
   toolbus cancel text_2esearch.0kd3… --call-id 3f0c…  # leave a call that you only joined`,
-		Long: `Cancels a call: a queued one never starts, a running one is killed. The answer says which it was. The exit code
-is 14 when it was too late: the call had its outcome already.`,
-	}, "cancel on behalf of this call id (default: the newest attempt's owner)",
+		Long: `Cancels a call. A waiting call never starts; the executor kills a running one. The output says which of
+them it was. The exit code is 14 if the call had its outcome already. With --call-id of a call that only joined
+another one, that caller stops waiting and the call continues.`,
+	}, "`ID` of the call to cancel (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
@@ -128,10 +129,10 @@ is 14 when it was too late: the call had its outcome already.`,
 
 func whyCmd(g *global) *cobra.Command {
 	return about(g, &cobra.Command{
-		Use: "why REF", Short: "Say in one sentence what a call waits for, or why it ended as it did",
+		Use: "why REF", Short: "Explain in one sentence what a call waits for, or why it ended as it did",
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
 	},
-		"explain the attempt of this call id (default: the newest)",
+		"`ID` of the call to explain (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {

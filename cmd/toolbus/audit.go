@@ -17,15 +17,19 @@ import (
 )
 
 func auditCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{Use: "audit", Short: "Read the audit record", GroupID: "operate"})
+	cmd := cli.Family(&cobra.Command{
+		Use: "audit", Short: "Read the audit log", GroupID: "operate",
+		Example: "  toolbus audit replay --since 1h\n  toolbus audit tail",
+	})
 	f := &auditFlags{}
 	replay := &cobra.Command{
-		Use: "replay", Short: "Replay the audit record, filtered", Args: cli.NoArgs,
-		Long: `Prints the records that fit, in the order of time; with --follow then all that come, in the order in which
-they come on record. The header says which zone the times are of: the local one on a terminal, and UTC elsewhere. A call
-is shown by the beginning of its call id, which --call takes; --json shows all of a record as it is stored, in UTC, with
-the reference of its call. Nothing is printed where no record fits. The exit code is 1 when the record was behind the
-calls, so that some may be missing.`,
+		Use: "replay", Short: "Print audit records", Args: cli.NoArgs,
+		Long: `Prints the records that match all flags, ordered by time; with --follow then new records as they are
+written. The header names the time zone: the local one on a terminal, otherwise UTC. A call is shown by the first 8
+characters of its call id, which --call takes. --json prints records as they are stored, with the reference of the
+call.
+
+The exit code is 1 if the audit log is behind the calls, so that records may be missing.`,
 		Example: `  toolbus audit replay --since 1h --tool fs.write
   toolbus audit replay --call <reference or call id> --json
   toolbus audit replay --status terminal_error --last 20
@@ -33,11 +37,13 @@ calls, so that some may be missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd.Context(), g) },
 	}
 	f.flags(g, replay)
-	replay.Flags().StringVar(&f.since, "since", "", "from this time on: RFC 3339, or how long ago (1h)")
-	replay.Flags().BoolVarP(&f.Follow, "follow", "f", false, "go on with new records")
+	replay.Flags().StringVar(&f.since, "since", "",
+		"start at this `TIME`: RFC 3339, or a duration before now, such as 1h")
+	replay.Flags().BoolVarP(&f.Follow, "follow", "f", false,
+		"then print new records as they are written")
 	t := &auditFlags{Filter: reader.Filter{FromNow: true, Follow: true}}
 	tail := &cobra.Command{
-		Use: "tail", Short: "Follow the audit record from now on", Args: cli.NoArgs,
+		Use: "tail", Short: "Print new audit records as they are written", Args: cli.NoArgs,
 		Example: `  toolbus audit tail --tool fs.write --last 10
   toolbus audit tail --tenant acme --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.replay(cmd.Context(), g) },
@@ -57,17 +63,27 @@ type auditFlags struct {
 
 func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.until, "until", "", "up to this time: RFC 3339, or how long ago")
-	fl.StringVar(&f.Tool, "tool", "", "only this tool")
+	fl.StringVar(&f.until, "until", "",
+		"end at this `TIME`: RFC 3339, or a duration before now, such as 30m")
+	fl.StringVar(&f.Tool, "tool", "",
+		"only this `TOOL`")
 	cli.OldFlag(fl, "for-actor", g.flags.Lookup("actor"))
-	fl.StringVar(&f.Call, "call", "", "only this call: its reference, its call id, or its first 8 characters or more")
-	fl.StringVar(&f.Run, "run", "", "only calls of this run (run_id of the context)")
-	fl.StringVar(&f.Role, "role", "", "only calls in this role (role_id)")
-	fl.StringVar(&f.Lane, "lane", "", "only calls in this lane (lane_id)")
-	fl.StringVar(&f.event, "event", "", "only this event, for example tool_denied")
-	fl.StringVar(&f.status, "status", "", "only records with this status, for example terminal_error")
-	fl.StringVar(&f.code, "code", "", "only records with this error code, for example R-TIMEOUT-001")
-	fl.IntVar(&f.last, "last", 0, "only the newest so many of those that fit; tail shows them before it goes on")
+	fl.StringVar(&f.Call, "call", "",
+		"only this `CALL`: its reference, its call id, or the first 8 characters or more of that")
+	fl.StringVar(&f.Run, "run", "",
+		"only calls of the run with this `ID` (context.run_id)")
+	fl.StringVar(&f.Role, "role", "",
+		"only calls in the role with this `ID` (context.role_id)")
+	fl.StringVar(&f.Lane, "lane", "",
+		"only calls in the lane with this `ID` (context.lane_id)")
+	fl.StringVar(&f.event, "event", "",
+		"only this `EVENT`, for example tool_denied")
+	fl.StringVar(&f.status, "status", "",
+		"only records with this `STATUS`, for example terminal_error")
+	fl.StringVar(&f.code, "code", "",
+		"only records with this error `CODE`, for example R-TIMEOUT-001")
+	fl.IntVar(&f.last, "last", 0,
+		"only the newest `N` records that match; tail prints them first")
 	completeFlag(cmd, "event", values(audit.Events()))
 	completeFlag(cmd, "status", values(envelope.Statuses()))
 	completeFlag(cmd, "code", values(codes()))
@@ -154,7 +170,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	n, err := printRecords(g, out, lines)
 	err = cmp.Or(out.Flush(), err)
 	if err == nil && n == 0 && !g.json {
-		fmt.Fprintln(g.env.stderr, "no record fits")
+		fmt.Fprintln(g.env.stderr, "no record matches")
 	}
 	return cmp.Or(err, behind)
 }
@@ -163,8 +179,8 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 const auditBuffer = 64 << 10
 
 // errBehind says that what is printed may lack its end.
-var errBehind = errors.New("the record is behind the calls, so the newest may be missing; is a dispatcher running? " +
-	"`toolbus doctor` looks")
+var errBehind = errors.New("the audit log is behind the calls: the newest records may be missing. " +
+	"Check with `toolbus doctor` that a dispatcher runs, and try again")
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.

@@ -63,7 +63,7 @@ func TestAuditInTimeOrder(t *testing.T) {
 func TestAuditWithoutRecords(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	code, stdout, stderr := s.do("audit", "replay")
-	if code != 0 || stdout != "" || !strings.Contains(stderr, "no record fits") {
+	if code != 0 || stdout != "" || !strings.Contains(stderr, "no record matches") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 	if code, stdout, stderr := s.do("audit", "replay", "--json"); code != 0 || stdout+stderr != "" {

@@ -17,7 +17,7 @@ func benchCmd(g *global) *cobra.Command {
 	var o bench.Options
 	var cpu, mem string
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure Toolbus beside the leanest pipeline and its own floor", GroupID: "operate",
+		Use: "bench", Short: "Measure throughput and latency against two baselines", GroupID: "operate",
 		Args: cli.NoArgs, Long: `Runs three pipelines on the same server, in alternating rounds:
 
   raw      the leanest hand-rolled pipeline for the same durability, without any of the promises
@@ -59,8 +59,10 @@ Needs no running bus.`,
 	}
 	benchFlags(cmd, &o)
 	f := cmd.Flags()
-	f.StringVar(&cpu, "cpuprofile", "", "write a CPU profile of this process to a file")
-	f.StringVar(&mem, "memprofile", "", "write an allocation profile of this process to a file")
+	f.StringVar(&cpu, "cpuprofile", "",
+		"write a CPU profile of this process to `FILE`")
+	f.StringVar(&mem, "memprofile", "",
+		"write an allocation profile of this process to `FILE`")
 	cmd.AddCommand(benchNodeCmd(g))
 	return cmd
 }
@@ -75,13 +77,19 @@ func met(r *bench.Report) error {
 
 func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f := cmd.Flags()
-	f.IntSliceVar(&o.Callers, "callers", []int{1, 16, 128}, "callers of the closed loop")
-	f.IntSliceVar(&o.Sizes, "size", []int{256, 64 << 10}, "bytes of input")
-	f.DurationVar(&o.Duration, "duration", 5*time.Second, "length of one round")
-	f.IntVar(&o.Rounds, "rounds", 3, "rounds of each side per row")
-	f.IntVar(&o.Rate, "rate", 200, "calls per second of the open loop; 0 leaves it out")
+	f.IntSliceVar(&o.Callers, "callers", []int{1, 16, 128},
+		"callers that each wait for an outcome before the next call")
+	f.IntSliceVar(&o.Sizes, "size", []int{256, 64 << 10},
+		"sizes of input, in bytes")
+	f.DurationVar(&o.Duration, "duration", 5*time.Second,
+		"length of one round")
+	f.IntVar(&o.Rounds, "rounds", 3,
+		"rounds of each pipeline per row")
+	f.IntVar(&o.Rate, "rate", 200,
+		"calls per second at a fixed rate; 0 measures none")
 	f.StringVar(&o.Mode, "server-mode", bench.Both, "where the NATS server runs: embedded, process or both")
-	f.StringVar(&o.Sync, "sync", bench.Both, "when the server syncs writes to disk: always, interval or both")
+	f.StringVar(&o.Sync, "sync", bench.Both,
+		"when the server writes to disk: always (before it acknowledges), interval or both")
 	f.StringVar(&o.Scenario, "scenario", bench.Matrix,
 		"matrix, drain, tools, idle, stream, flood, large, identity, mcp or all")
 	f.BoolVar(&o.Quick, "quick", false, "a small matrix that takes less than a minute")
@@ -89,8 +97,10 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 	f.IntVar(&o.Slots, "slots", 256, "slots of the executor, and workers of raw and floor")
 	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the call log (a drain has one)")
 	f.StringVar(&o.Side, "side", bench.All, "measure only one side, to profile it: raw, floor, toolbus or all")
-	f.BoolVar(&o.Identity, "identity", false, "with accounts and tokens (flood, large)")
-	f.StringVar(&o.Dir, "dir", "", "where to put the servers' files (default the temporary directory)")
+	f.BoolVar(&o.Identity, "identity", false,
+		"use accounts and tokens (scenarios flood, large)")
+	f.StringVar(&o.Dir, "dir", "",
+		"`DIR` for the files of the servers (default: the temporary directory)")
 }
 
 // benchNodeCmd is what a drain runs as processes of their own.

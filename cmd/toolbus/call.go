@@ -126,21 +126,20 @@ func callCmd(g *global) *cobra.Command {
 	f := &callFlags{}
 	cmd := &cobra.Command{
 		Use: "call TOOL [FN]", Short: "Call a tool and wait for its outcome", GroupID: "use",
-		Long: `Calls a function of a tool and prints its outcome: the output for a person, the whole response
-envelope with --json. FN may be left out where the tool has one function.
+		Long: `Calls a function of a tool and prints its outcome: the output, or with --json the complete response.
+Leave FN out if the tool has one function.
 
-The exit code is that of the outcome: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request. A
-server that is away is waited for until the timeout; then the answer is a retryable_error, too, with
-"final": false. With --json --stream standard output is one stream of lines of JSON: the chunks, which have a
-"kind", then the outcome, which has a "status".
+The exit code is that of the outcome: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request. If the
+server cannot be reached before the deadline, the outcome is a retryable_error with "final": false. With --json
+--stream, standard output has one JSON value on each line: the chunks, which have a "kind", then the outcome, which
+has a "status".
 
-Each invocation takes a fresh idempotency key, and is a call of its own. --key K uses yours; --key auto
-computes a stable one from tool, function, version range and input. Calls with one key and input are one
-call, which runs once: for 24 h the second one prints the outcome of the first one, if that was a success.
-The key is printed to standard error when the outcome is a retryable_error: with it the same call may be
-made again.
+Each invocation uses a fresh idempotency key and is a call of its own. --key K uses yours; --key auto derives a stable
+key from tool, function, version range and input. Calls with one key and input are one call, which runs once: for 24 h
+the second one prints the outcome of the first one, if that was a success. After a retryable_error the key is printed
+to standard error: call again with it.
 
-What asks about the call later takes its reference, which is printed to standard error.`,
+The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
@@ -151,24 +150,30 @@ What asks about the call later takes its reference, which is printed to standard
 	}
 	fl := cmd.Flags()
 	f.given = fl.Changed
-	fl.StringVarP(&f.input, "input", "i", "{}", "input: JSON, @FILE, or - for standard input")
-	fl.StringVar(&f.version, "version", "*", "semver range of the tool")
+	fl.StringVarP(&f.input, "input", "i", "{}",
+		"input: `JSON`, @FILE, or - for standard input")
+	fl.StringVar(&f.version, "version", "*",
+		"range of versions of the tool, for example ^1.2")
 	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours, auto for the stable one")
-	fl.StringVar(&f.scope, "key-scope", "actor", "who shares the key: actor, session or global")
+	fl.StringVar(&f.scope, "key-scope", "actor",
+		"callers that share the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
 	fl.StringVar(&f.run, "run", "", "`ID` of the run that the call is part of (context.run_id); default: the token's")
 	fl.StringVar(&f.lane, "lane", "", "`ID` of the lane of that run (context.lane_id); default: the token's")
 	fl.StringVar(&f.role, "role-id", "", "`ID` of the role that the agent plays (context.role_id), for the record")
-	fl.StringVar(&f.priority, "priority", "normal", "low, normal or high")
+	fl.StringVar(&f.priority, "priority", "normal",
+		"priority in the queue of the pool: low, normal or high")
 	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id and key "+
 		"gives the same outcome, so it is asked once, whatever --attempts says")
-	fl.DurationVar(&f.timeout, "timeout", 0, "give up after this long (default: the tool's own)")
+	fl.DurationVar(&f.timeout, "timeout", 0,
+		"deadline of the call, from now; it has its outcome by then (default: the tool's own)")
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again "+
 		"are void")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "ask the tool what it would do")
+	fl.BoolVar(&f.dryRun, "dry-run", false,
+		"ask the tool for its plan; nothing is changed")
 	completeFlag(cmd, "key-scope", values(keyScopes))
 	completeFlag(cmd, "priority", values(priorities))
-	fl.IntVar(&f.attempts, "attempts", 3, "how often to try when the outcome is a retryable_error; a call of "+
+	fl.IntVar(&f.attempts, "attempts", 3, "attempts if the outcome is a retryable_error; a call of "+
 		"a side-effectful tool is tried again only if no executor started it")
 	return cmd
 }

@@ -16,14 +16,15 @@ import (
 func chaosCmd(g *global) *cobra.Command {
 	var o chaos.Options
 	cmd := &cobra.Command{
-		Use: "chaos", Short: "Try to break a bus of its own, and check every promise", GroupID: "operate", Args: cli.NoArgs,
-		Long: `Starts a NATS server (or three that replicate each other's streams), two dispatchers, three executors and two
-doors for MCP clients as processes of their own, with wrong clocks, behind proxies that lose, delay and double messages.
-Makes calls of every kind while it kills, freezes and restarts the processes, then checks what callers, tools, the call
-log and AUDIT recorded against each other. It exits with 0 only if no promise was broken.
+		Use: "chaos", Short: "Inject faults into a bus of its own and check every promise", GroupID: "operate",
+		Args: cli.NoArgs,
+		Long: `Starts one NATS server (or three), two dispatchers, three executors and two MCP gateways as processes of
+its own. They have wrong clocks and connect through proxies that lose, delay and duplicate messages. It makes calls
+of every kind while it kills, freezes and restarts the processes. Then it compares the records of callers, tools,
+call log and audit log.
 
-The seed fixes what is asked and which trouble is made when, not how processes are scheduled: a
-violation may need several runs of its seed to come again. Keep what was recorded with --keep.`,
+The exit code is 0 only if no promise was broken. The seed fixes the calls and the faults, but not how the machine
+schedules processes: a violation may need several runs of its seed. Keep the evidence with --keep.`,
 		Example: `  toolbus chaos --seed 7 --duration 1m
   toolbus chaos --duration 1h --rate 8 --keep ./chaos`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,23 +38,34 @@ violation may need several runs of its seed to come again. Keep what was recorde
 		},
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.Seed, "seed", 1, "of the calls and of the trouble")
-	f.DurationVar(&o.Duration, "duration", time.Minute, "how long trouble is made")
-	f.IntVar(&o.Calls, "calls", 0, "stop asking after so many keys (default: as many as fit)")
-	f.Float64Var(&o.Rate, "rate", 10, "keys to ask for a second, each several times")
-	f.Float64Var(&o.Steady, "steady", 0, "further calls a second, of a tool that is part of its executor")
-	f.StringVar(&o.Dir, "keep", "", "folder to keep logs and the recorded history in")
+	f.Uint64Var(&o.Seed, "seed", 1,
+		"seed of the calls and the faults")
+	f.DurationVar(&o.Duration, "duration", time.Minute,
+		"time during which faults are injected")
+	f.IntVar(&o.Calls, "calls", 0,
+		"stop after `N` idempotency keys (default: no limit)")
+	f.Float64Var(&o.Rate, "rate", 10,
+		"new idempotency keys per second; each is called several times")
+	f.Float64Var(&o.Steady, "steady", 0,
+		"further calls per second, of a tool inside the executor process")
+	f.StringVar(&o.Dir, "keep", "",
+		"`DIR` to keep logs and recorded history in")
 	o.SyncAlways = true
-	cli.SyncFlag(cmd, &o.SyncAlways, "when the server syncs writes to disk: before it acknowledges them, or later")
+	cli.SyncFlag(cmd, &o.SyncAlways, "when the server writes to disk: before it acknowledges, or every two minutes")
 	cli.OldSyncFlag(f, "sync-always")
 	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2 (default: by the seed)")
-	f.BoolVar(&o.Strict, "strict", false, "let calls start only once their requests are on record")
-	f.BoolVar(&o.NoFaults, "no-faults", false, "make no trouble, to see that the calls end well without it")
-	f.BoolVar(&o.Identity, "identity", false, "with accounts and short-lived tokens: make trouble of credentials, too")
-	f.IntVar(&o.Servers, "servers", 1, "NATS servers, 1 or 3: three are killed and frozen by a plan of their own")
-	f.StringVar(&o.Fault, "fault", "", "with --servers 3, make only this trouble: "+strings.Join(chaos.Pieces(), ", "))
+	f.BoolVar(&o.Strict, "strict", false,
+		"run dispatchers with --audit strict")
+	f.BoolVar(&o.NoFaults, "no-faults", false,
+		"inject no faults, to see that the calls end well without them")
+	f.BoolVar(&o.Identity, "identity", false,
+		"use accounts and short-lived tokens, and inject faults into credentials, too")
+	f.IntVar(&o.Servers, "servers", 1,
+		"NATS servers, 1 or 3; three are killed and frozen, too")
+	f.StringVar(&o.Fault, "fault", "", "with --servers 3, inject only this fault: "+strings.Join(chaos.Pieces(), ", "))
 	f.StringVar(&o.OldBinary, "old-binary", "",
-		"another build of this program, as old or older: dispatchers and executors are replaced by it and back, one by one")
+		"`FILE` with an older build of toolbus: dispatchers and executors switch between the two builds, one "+
+			"by one")
 	cli.OldFlag(f, "calm", f.Lookup("no-faults"))
 	cli.OldFlag(f, "only", f.Lookup("fault"))
 	cli.OldFlag(f, "beside", f.Lookup("old-binary"))

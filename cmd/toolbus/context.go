@@ -22,11 +22,11 @@ type bookmark struct {
 
 func contextCmd(g *global) *cobra.Command {
 	cmd := cli.Family(&cobra.Command{
-		Use: "context", Short: "Keep how to reach buses, by name", GroupID: "use",
-		Long: `A context is a file with a server, a credentials file, TLS files and a tenant. A command uses the one
-that --context or TOOLBUS_CONTEXT names, or else the one in use. Flags win over the environment,
-and both over a context; where the command line or TOOLBUS_URL names a server, the context in use
-plays no part.`,
+		Use: "context", Short: "Save servers and credentials under names", GroupID: "use",
+		Long: `A context is a file with a server, a credentials file, TLS files and a tenant. A command uses the
+context of --context, else of TOOLBUS_CONTEXT, else the one of "context use". Flags take precedence over the
+environment, and both over a context. If --server or TOOLBUS_URL names a server, the context of "context use" is
+ignored.`,
 		Example: `  toolbus context add prod --server tls://bus:4222 --tls-ca ca.pem --credentials ~/prod.token --tenant acme
   toolbus context use prod
   toolbus --context prod tools list`,
@@ -38,7 +38,7 @@ plays no part.`,
 func contextAddCmd(g *global) *cobra.Command {
 	var replace bool
 	cmd := &cobra.Command{
-		Use: "add NAME --server URL", Short: "Keep a server, credentials, TLS files and a tenant under a name",
+		Use: "add NAME --server URL", Short: "Save a server, credentials, TLS files and a tenant under a name",
 		Args:              cli.Args(1, 1, "a name"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  toolbus context add local --server nats://127.0.0.1:4280\n" +
@@ -63,13 +63,14 @@ func contextAddCmd(g *global) *cobra.Command {
 			return g.say(g.bookmark(args[0], a), "added; use it with `toolbus context use "+args[0]+"`")
 		},
 	}
-	cmd.Flags().BoolVar(&replace, "replace", false, "replace one of that name")
+	cmd.Flags().BoolVar(&replace, "replace", false,
+		"replace the context of that name")
 	return cmd
 }
 
 func contextUseCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Use a context where none is named", Args: cli.Args(1, 1, "a name"),
+		Use: "use NAME", Short: "Use a context if --context and TOOLBUS_CONTEXT are not set", Args: cli.Args(1, 1, "a name"),
 		Example: "  toolbus context use prod", ValidArgsFunction: g.completeContexts(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := g.contexts().Use(args[0]); err != nil {
@@ -141,7 +142,7 @@ func security(a cli.Access) string {
 
 func contextShowCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "show [NAME]", Short: "Show a context, or the one in use", Args: cli.Args(0, 1, "at most one name"),
+		Use: "show [NAME]", Short: "Show a context (default: the one in use)", Args: cli.Args(0, 1, "at most one name"),
 		Example: "  toolbus context show\n  toolbus context show prod --json", ValidArgsFunction: g.completeContexts(1),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			name := ""
@@ -176,7 +177,7 @@ func showContext(out io.Writer, b bookmark) error {
 
 func contextRemoveCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Forget a context; the files that it names stay", Args: cli.Args(1, 1, "a name"),
+		Use: "remove NAME", Short: "Remove a context, but not the files that it names", Args: cli.Args(1, 1, "a name"),
 		Example: "  toolbus context remove prod", ValidArgsFunction: g.completeContexts(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			wasUsed, err := g.contexts().Remove(args[0])

@@ -29,8 +29,9 @@ import (
 func credentialsCmd(g *global) *cobra.Command {
 	cmd := cli.Family(&cobra.Command{
 		Use: "credentials", Short: "Issue, show, renew, narrow, revoke and list credentials", GroupID: "operate",
-		Long: `A credential is a file with a token, which says who its holder is and what it may do. Tokens live for
-minutes and are renewed by whoever uses the file, for as long as they were issued for.`,
+		Example: "  toolbus credentials whoami\n  toolbus credentials issue --actor agent://billing --out billing.token",
+		Long: `A credential is a file with a token, which names its actor, its role and its rights. A token is valid
+for 15 minutes by default. The program that uses the file renews it until the end of the time that the operator set.`,
 	})
 	cmd.AddCommand(issueCmd(g), inspectCmd(g), whoamiCmd(g), renewCmd(g), narrowCmd(g), revokeCmd(g),
 		listCredentialsCmd(g), rotateCmd(g))
@@ -44,8 +45,10 @@ type handed struct {
 }
 
 func (h *handed) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&h.out, "out", "o", "", "write it into this file, which nobody else may read; else print it")
-	cmd.Flags().BoolVar(&h.force, "force", false, "replace the file if it is there")
+	cmd.Flags().StringVarP(&h.out, "out", "o", "",
+		"write the token to `FILE`, which only you may read (default: print it)")
+	cmd.Flags().BoolVar(&h.force, "force", false,
+		"replace the file if it exists")
 }
 
 // hand gives the token to whoever asked.
@@ -90,16 +93,16 @@ func writeSecret(name, text string, force bool) error {
 func issueCmd(g *global) *cobra.Command {
 	q, h, lasts, life, keys := envelope.IssueRequest{}, handed{}, time.Duration(0), time.Duration(0), ""
 	cmd := &cobra.Command{
-		Use: "issue --actor ACTOR", Short: "Issue a credential", Args: cli.NoArgs,
-		Long: `Issues a credential for an actor of a tenant: of the role agent, unless --role says otherwise. It takes the
-credentials of an operator, or with --secrets-dir the secrets of the deployment, and then no running bus.
+		Use: "issue --actor ACTOR", Short: "Issue a credential: a file with a token", Args: cli.NoArgs,
+		Long: `Issues a credential for --actor in --tenant, of the role --role. It needs the credentials of an
+operator, or --secrets-dir and then no running bus.
 
-The program that uses the file renews the token in it, every 15 minutes, for as long as --for says. A client that
-cannot renew one, such as an MCP client that shows its token to "toolbus gateway mcp", gets a token of up to 24 hours
-by --life; it is revoked like any other.
+The program that uses the file renews its token every 15 minutes, as long as --for says. A client that cannot renew
+one, such as an MCP client of "toolbus gateway mcp", needs a token of up to 24 hours: use --life. Every credential
+can be revoked.
 
-A scope is checked by the tools whose manifest requires it; it opens and closes no other tool. An actor is named by
-its whole name: agent://billing and billing are two.`,
+A call may claim the scopes of its token; a tool whose manifest requires a scope refuses calls without it. Give the
+complete name of the actor: agent://billing and billing are two actors.`,
 		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
   toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
   toolbus credentials issue --actor agent://desktop --life 24h --out desktop.token
@@ -135,14 +138,22 @@ its whole name: agent://billing and billing are two.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.Role, "role", string(auth.Agent), "agent, door, auditor, executor or operator")
-	f.StringArrayVar(&q.Scopes, "scope", nil, "scope that its calls may claim; more than once for more; * is all")
-	f.StringVar(&q.Run, "run", "", "only for this run")
-	f.StringVar(&q.Lane, "lane", "", "only for this lane")
-	f.StringVar(&q.Pool, "pool", "", "pool, of an executor")
-	f.DurationVar(&lasts, "for", 30*24*time.Hour, "for how long it may be renewed, at most 2160h; 0 is never")
-	f.DurationVar(&life, "life", auth.Life, "life of each token, 1s to 24h: of a client that cannot renew one")
-	f.StringVar(&keys, "secrets-dir", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	f.StringVar(&q.Role, "role", string(auth.Agent),
+		"role: agent, door (an MCP gateway), auditor, executor or operator")
+	f.StringArrayVar(&q.Scopes, "scope", nil,
+		"`SCOPE` that calls may claim; repeat it for more; * is all")
+	f.StringVar(&q.Run, "run", "",
+		"valid only for calls of the run with this `ID`")
+	f.StringVar(&q.Lane, "lane", "",
+		"valid only for calls of the lane with this `ID`")
+	f.StringVar(&q.Pool, "pool", "",
+		"pool that an executor takes calls from; for --role executor")
+	f.DurationVar(&lasts, "for", 30*24*time.Hour,
+		"time during which the token can be renewed, at most 2160h; 0: never")
+	f.DurationVar(&life, "life", auth.Life,
+		"time during which each token is valid without renewal, 1s to 24h")
+	f.StringVar(&keys, "secrets-dir", "",
+		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"; then no bus is needed")
 	cli.OldFlag(f, "keys", f.Lookup("secrets-dir"))
 	completeFlag(cmd, "role", values(auth.Roles()))
 	h.flags(cmd)
@@ -233,10 +244,10 @@ type shownToken struct {
 
 func inspectCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect FILE", Short: "Say what a credential says, without asking anybody",
+		Use: "inspect FILE", Short: "Show the claims of a credential without verifying it",
 		Args: cli.Args(1, 1, "a file, or -"),
-		Long: `Shows what the token in a file says of its holder. Whether it is to be believed is for dispatchers to say:
-nothing is verified, and the token itself is not shown.`,
+		Long: `Shows the claims of the token in a file, but not the token. It asks no dispatcher and does not verify
+the signature: use "credentials whoami" to learn whether the bus accepts the token.`,
 		Example: "  toolbus credentials inspect billing.token\n  toolbus credentials inspect - <billing.token --json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := g.inspected(args[0])
@@ -309,9 +320,9 @@ func ago(t time.Time) string {
 func narrowCmd(g *global) *cobra.Command {
 	q, h, part, lasts := envelope.NarrowRequest{}, handed{}, "", time.Duration(0)
 	cmd := &cobra.Command{
-		Use: "narrow", Short: "Make a token with less rights out of your own", Args: cli.NoArgs,
-		Long: `Makes a token for a part of what you do, out of the credentials of the command line. It may claim the scopes
-that are named, and no others; it ends with yours at the latest, and is revoked with it.`,
+		Use: "narrow", Short: "Derive a token with fewer rights from your own", Args: cli.NoArgs,
+		Long: `Derives a token from the credentials of the command line. The new token may claim only the scopes that
+you name, ends with yours at the latest, and is revoked with yours.`,
 		Example: `  toolbus credentials narrow --part researcher --scope read --for 1h --out researcher.token
   toolbus credentials narrow --run run-7 --credentials billing.token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -329,20 +340,23 @@ that are named, and no others; it ends with yours at the latest, and is revoked 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&part, "part", "", "for a part of your actor: its name, a slash, and this")
-	f.StringArrayVar(&q.Scopes, "scope", nil, "scope that its calls may claim; more than once for more")
-	f.StringVar(&q.Run, "run", "", "only for this run")
-	f.StringVar(&q.Lane, "lane", "", "only for this lane")
-	f.DurationVar(&lasts, "for", 0, "how long it is good; by default as long as yours")
+	f.StringVar(&part, "part", "",
+		"`NAME` of a part of your actor: the token is for ACTOR/NAME")
+	f.StringArrayVar(&q.Scopes, "scope", nil,
+		"`SCOPE` that calls may claim, one of yours; repeat it for more")
+	f.StringVar(&q.Run, "run", "", "valid only for calls of the run with this `ID`")
+	f.StringVar(&q.Lane, "lane", "", "valid only for calls of the lane with this `ID`")
+	f.DurationVar(&lasts, "for", 0,
+		"time during which the token is valid (default: as long as yours)")
 	h.flags(cmd)
 	return cmd
 }
 
 func listCredentialsCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the credentials that were issued and have not ended", Args: cli.NoArgs,
-		Long: `Lists families of tokens, the newest first, of all tenants, or of the tenant and the actor that flags name.
-What was narrowed from them, or made with --secrets-dir, is not listed.`,
+		Use: "list", Short: "List issued credentials that are neither expired nor revoked", Args: cli.NoArgs,
+		Long: `Lists families of tokens, the newest first, of all tenants, or of --tenant and --actor. Families that
+were narrowed, or made with --secrets-dir, are not listed.`,
 		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := envelope.CredentialsResponse{}
@@ -400,11 +414,12 @@ func orDash(s string) string {
 func rotateCmd(g *global) *cobra.Command {
 	q := envelope.RotateRequest{}
 	cmd := &cobra.Command{
-		Use: "rotate-keys", Short: "Exchange the key that tokens are signed with", Args: cli.NoArgs,
-		Long: `Makes a new key, which is used once all dispatchers know it. Nobody notices: what the former key has signed
-counts as expired after a quarter of an hour, and is renewed as any expired token. With --distrust the former keys are
-worth nothing at once, because somebody else may have one: yours is signed anew, and every other credential has to be
-issued anew by you.`,
+		Use: "rotate-keys", Short: "Replace the key that signs tokens", Args: cli.NoArgs,
+		Long: `Makes a new signing key. Dispatchers use it when all of them know it. Tokens of the former key count as
+expired after 15 minutes, and programs renew them as usual: calls do not fail.
+
+With --distrust, tokens of former keys are invalid at once: use it if somebody may have a copy of a key. The command
+replaces the token of its own credentials file. Then issue every other credential again.`,
 		Example: "  toolbus credentials rotate-keys\n  toolbus credentials rotate-keys --distrust",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
@@ -423,7 +438,8 @@ issued anew by you.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&q.Distrust, "distrust", false, "believe nothing any more that the former keys have signed")
+	cmd.Flags().BoolVar(&q.Distrust, "distrust", false,
+		"reject every token that former keys have signed, at once")
 	return cmd
 }
 

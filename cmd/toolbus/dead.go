@@ -23,16 +23,19 @@ import (
 )
 
 func deadCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{Use: "dead", Short: "See and replay calls that could not be run", GroupID: "operate"})
+	cmd := cli.Family(&cobra.Command{
+		Use: "dead", Short: "Show and replay dead letters: calls that executors gave up", GroupID: "operate",
+		Example: "  toolbus dead list\n  toolbus dead replay 3",
+	})
 	seqArg := cli.Args(1, 1, "the number of a dead letter")
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the dead letters of all tenants, or of one", Args: cli.NoArgs,
-		Long: `Lists the dead letters, and below each its replays with what became of them: requests on record for the same
-tool and input in the same trace, such as "dead replay" makes.`,
+		Long: `Lists the dead letters of all tenants, or of --tenant, and below each its replays with their outcomes. A
+replay is a recorded request for the same tool and input in the same trace, such as "dead replay" makes.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
 	}, &cobra.Command{
-		Use: "show N", Short: "Show one: what was asked, why it was given up, its history; --json shows all", Args: seqArg,
+		Use: "show N", Short: "Show the request of a dead letter, why executors gave it up, and its history", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withDead(cmd.Context(), g, args[0], func(from reader.Archive, d deadletter.Message) error {
@@ -46,11 +49,11 @@ tool and input in the same trace, such as "dead replay" makes.`,
 func replayCmd(g *global, seqArg cobra.PositionalArgs) *cobra.Command {
 	again := false
 	cmd := &cobra.Command{
-		Use: "replay N", Short: "Call again for what one asked for, as the actor who asked", Args: seqArg,
-		Long: `Has a dispatcher call again for what a dead letter asked for, as the actor who asked, in that tenant. The key
-of the call is made from the letter. A second replay shows the outcome of the first one for as long as that is kept;
---again makes another call, whose effect may be a second one. The record names you and the actor. Chunks are not
-shown.`,
+		Use: "replay N", Short: "Call again with the input of a dead letter, as its actor", Args: seqArg,
+		Long: `Makes a dispatcher call the tool again with the input of a dead letter, as its actor and in its tenant.
+The idempotency key is made from the letter: a second replay prints the stored outcome of the first. --again makes
+another call, which can have a second effect. The audit record names you and the actor. Chunks are not printed. The
+exit code is that of the outcome, as for "call".`,
 		Example: "  toolbus dead replay 3\n  toolbus dead replay 3 --again",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(args[0])
@@ -64,7 +67,8 @@ shown.`,
 			return replayDead(cmd.Context(), g, seq, word)
 		},
 	}
-	cmd.Flags().BoolVar(&again, "again", false, "make another call, also if the letter was replayed before")
+	cmd.Flags().BoolVar(&again, "again", false,
+		"make another call, even if the letter was replayed before; it can have a second effect")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 func demoCmd(g *global) *cobra.Command {
 	o := demo.Options{Environ: g.env.environ}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "See calls succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run",
+		Use: "demo", Short: "Show calls that succeed, join, fail and survive a crash, on a bus of its own", GroupID: "run",
 		Args: cli.NoArgs,
 		Long: `Starts a bus in a temporary folder, a dispatcher, two executors as processes of their own and a small
 web site, makes eight calls that go well and badly, and prints what became of each, with the audit
@@ -32,7 +32,8 @@ nor a network, but the shipped tools, built: make build.`,
 			return runDemo(cmd.Context(), g, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Tools, "tools", "tools", "folder of the shipped tools")
+	cmd.Flags().StringVar(&o.Tools, "tools", "tools",
+		"`DIR` with the shipped tools, built by \"make build\"")
 	cmd.AddCommand(demoToolCmd(g))
 	return cmd
 }

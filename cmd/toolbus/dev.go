@@ -31,16 +31,17 @@ type development struct {
 func devCmd(g *global) *cobra.Command {
 	d := &development{global: g}
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run a whole bus in this process: NATS, a dispatcher, an executor, your tools", GroupID: "run",
+		Use: "dev", Short: "Run a whole bus for development in one process", GroupID: "run",
 		Args: cli.NoArgs,
-		Long: `Runs an embedded NATS server with file storage (synced before every acknowledgement), one dispatcher
-and one executor. All state lives under --data-dir and survives a restart. Stop it with Ctrl-C: calls in
-hand have ten seconds to end, and it says so; a second one ends it at once.
+		Long: `Runs an embedded NATS server, one dispatcher and one executor with the tools of --tools. The server
+writes to disk before it acknowledges; streams, keys and credentials are below --data-dir and survive a restart.
 
-Its server lets in nobody without a token. The commands of this user on this machine find it, and get the tokens
-that they need by themselves, for any --actor and --tenant; a program of yours shows what is in
-credentials/agent below --data-dir, which is kept good as long as the bus runs. With --open it asks for none, and
-whoever reaches the port may do everything.`,
+The commands of this user on this machine find the bus and get tokens for every --actor and --tenant. A program of
+yours shows the token in credentials/agent below --data-dir, which is renewed while the bus runs. With --open the
+bus checks no tokens: any process that reaches the port may call any tool as any actor.
+
+After Ctrl-C running calls have 10 s to end; a second Ctrl-C ends the process at once. Exit codes: 0 stopped by a
+signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		Example: `  toolbus dev
   toolbus dev --data-dir ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,10 +55,13 @@ whoever reaches the port may do everything.`,
 	}
 	home := filepath.Join(cmp.Or(g.env.state, filepath.Join(g.env.home, ".local", "state")), "toolbus")
 	f := cmd.Flags()
-	f.StringVar(&d.state, "data-dir", home, "folder for streams, keys and credentials; made if it is missing")
+	f.StringVar(&d.state, "data-dir", home,
+		"`DIR` for streams, keys and credentials; created if it is missing")
 	cli.OldFlag(f, "state", f.Lookup("data-dir"))
-	f.IntVar(&d.port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
-	f.BoolVar(&d.open, "open", false, "ask for no tokens: whoever reaches the port may do everything, in any name")
+	f.IntVar(&d.port, "port", 4280,
+		"TCP port on 127.0.0.1; 0 picks a free one")
+	f.BoolVar(&d.open, "open", false,
+		"check no tokens: any process that reaches the port may call any tool as any actor")
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
 	d.pool.Flags(cmd)
@@ -67,7 +71,7 @@ whoever reaches the port may do everything.`,
 
 func checkState(dir string) error {
 	if dir == "" {
-		return usagef("--data-dir is empty: it is a directory for everything that is kept")
+		return usagef("--data-dir is empty: name a folder for streams, keys and credentials")
 	}
 	return nil
 }
@@ -172,7 +176,7 @@ func (d *development) greet(url string, tools *toolbus.Tools) {
 		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
 	}
 	if d.open {
-		fmt.Fprintln(d.env.stderr, "warning: with --open whoever reaches that port may do everything, in any name")
+		fmt.Fprintln(d.env.stderr, "warning: with --open any process that reaches the port may call any tool as any actor")
 		return
 	}
 	fmt.Fprintf(d.env.stdout, "programs: export TOOLBUS_CREDENTIALS=%s\n", d.bus.Credential(auth.Agent))

@@ -16,7 +16,8 @@ import (
 
 func keysCmd(g *global) *cobra.Command {
 	cmd := cli.Family(&cobra.Command{
-		Use: "keys", Short: "Make the secrets of a deployment, and the configurations of its servers", GroupID: "operate",
+		Use: "keys", Short: "Create the secrets and server configurations of a deployment", GroupID: "operate",
+		Example: "  toolbus keys init ./deployment --profile single",
 	})
 	cmd.AddCommand(keysInitCmd(g), keysServersCmd(g))
 	return cmd
@@ -25,22 +26,27 @@ func keysCmd(g *global) *cobra.Command {
 func keysInitCmd(g *global) *cobra.Command {
 	plan := deployment.Plan{}
 	cmd := &cobra.Command{
-		Use: "init DIR", Short: "Make those of a new deployment in a folder", Args: cli.Args(1, 1, "a folder"),
-		Long: `Writes into DIR: keys/, the secrets, which dispatchers need and nobody else may read; operator.token, the
-credential of its first operator, who issues all others; a
-configuration for each NATS server, in which nothing is secret; and, where servers are reached from other
-machines, tls/ with a certificate authority of the deployment's own and certificates for each server and for
-clients. What is there is never replaced.
+		Use: "init DIR", Short: "Create the secrets and server configurations of a new deployment",
+		Args: cli.Args(1, 1, "a folder"),
+		Long: `Writes into DIR:
 
-The profiles: single is one server; standard three, each write on two of them; durable is standard, and every
-write is on disk before it is acknowledged.`,
+  keys/           the secrets, for --secrets-dir of dispatchers; only their user may read them
+  operator.token  the credential of the first operator, who issues all others
+  NAME.conf       a configuration for each NATS server, without secrets
+  tls/            a certificate authority, and certificates for each server and for clients, if a --host is not on
+                  loopback or --tls is given
+
+It replaces no file. Profiles: single is one server; standard is three servers, each write is on two of them;
+durable is standard, and each write is on disk before it is acknowledged.`,
 		Example: `  toolbus keys init ./deployment --profile single
   toolbus keys init ./deployment --profile durable --host nats-1.example:4222 --host nats-2.example:4222 \
     --host nats-3.example:4222 --etc /etc/toolbus --store-dir /var/lib/toolbus`,
 		RunE: func(_ *cobra.Command, args []string) error { return g.initKeys(plan, args[0]) },
 	}
-	cmd.Flags().StringVar(&plan.Profile, "profile", "single", "single, standard or durable")
-	cmd.Flags().StringVar(&plan.Deployment, "name", "toolbus", "name of the deployment, for which its tokens are good")
+	cmd.Flags().StringVar(&plan.Profile, "profile", "single",
+		"single, standard or durable")
+	cmd.Flags().StringVar(&plan.Deployment, "name", "toolbus",
+		"name of the deployment; its tokens are valid only there")
 	placeFlags(cmd, &plan)
 	return cmd
 }
@@ -49,22 +55,25 @@ write is on disk before it is acknowledged.`,
 func placeFlags(cmd *cobra.Command, plan *deployment.Plan) {
 	f := cmd.Flags()
 	f.StringSliceVar(&plan.Hosts, "host", nil,
-		"where each server listens for clients, as host:port; the servers reach each other 2000 ports above it; "+
-			"by default 127.0.0.1 from port 4222 on")
-	f.BoolVar(&plan.Encrypted, "tls", false, "encrypt on loopback, too; beyond it everything is")
-	f.StringVar(&plan.Etc, "etc", "", "folder that these files will be in where the servers run; by default DIR")
-	f.StringVar(&plan.Store, "store-dir", "", "folder for streams and logs where the servers run; by default DIR/store")
+		"`HOST:PORT` where a server listens for clients; repeat it for each server. Servers reach each other "+
+			"2000 ports above it (default: 127.0.0.1, from port 4222 on)")
+	f.BoolVar(&plan.Encrypted, "tls", false,
+		"encrypt connections on loopback, too; others always are")
+	f.StringVar(&plan.Etc, "etc", "",
+		"`DIR` that these files will have on the servers' machines (default: the argument DIR)")
+	f.StringVar(&plan.Store, "store-dir", "",
+		"`DIR` for streams and logs on the servers' machines (default: store below the argument DIR)")
 	cli.OldFlag(f, "store", f.Lookup("store-dir"))
 }
 
 func keysServersCmd(g *global) *cobra.Command {
 	plan := deployment.Plan{}
 	cmd := &cobra.Command{
-		Use: "servers DIR", Short: "Write the configurations of a deployment's servers again",
+		Use: "servers DIR", Short: "Write the server configurations again, after an upgrade",
 		Args: cli.Args(1, 1, "a folder"),
-		Long: `Replaces the configuration of each NATS server in DIR, which keys init has made, by one of this build. Give the
-flags that keys init was given. Secrets, certificates and credentials stay as they are. Restart the servers with the
-new configurations one by one.`,
+		Long: `Replaces the configuration of each NATS server in DIR, a folder of "toolbus keys init", by one of this
+build. Give the flags that "keys init" was given. Secrets, certificates and credentials do not change. Then restart
+the servers with the new configurations, one by one.`,
 		Example: `  toolbus keys servers ./deployment`,
 		RunE:    func(_ *cobra.Command, args []string) error { return g.rewriteServers(plan, args[0]) },
 	}
@@ -119,7 +128,7 @@ func (g *global) initKeys(plan deployment.Plan, dir string) error {
 	}
 	files, err := plan.Write(dir)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w\nname another folder, or remove it: tokens of the old deployment are of no use then", err)
+		return fmt.Errorf("%w\nname another folder, or remove this one: then tokens of the old deployment are invalid", err)
 	}
 	if err == nil {
 		err = makeStore()

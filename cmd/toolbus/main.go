@@ -178,20 +178,20 @@ func unusual(tenant string) string {
 func newRoot(g *global) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolbus",
-		Short: "Run the tool calls of agents: one outcome each, by its deadline, safe to retry, on record",
-		Long: `Toolbus runs the tool calls of AI agents over NATS JetStream. Every call ends in exactly one of
-success, retryable_error, terminal_error or invalid_request before its deadline.
+		Short: "Run the tool calls of AI agents: one outcome each, by its deadline, safe to retry, recorded",
+		Long: `Toolbus runs the tool calls of AI agents over NATS JetStream. Every call ends in exactly one of success,
+retryable_error, terminal_error or invalid_request before its deadline.
 
 Exit codes:
-  0    it did what was asked; of call, result and dead replay: success
-  1    it did not: no server, no dispatcher, a check that failed, a promise broken, a target missed
-  2    the command line or the input cannot be read; nothing was sent
-  10   retryable_error, also where the bus gave no answer ("final": false)
+  0    done; of call, result and dead replay: success
+  1    failed: no server, no dispatcher, a failed check, a broken promise, a missed target
+  2    wrong command line or input; nothing was sent
+  10   retryable_error, also if the bus did not answer ("final": false)
   11   terminal_error
   12   invalid_request
   13   result: the call has no outcome yet
-  14   cancel: too late, the call had its outcome
-  130  interrupted; dev, dispatcher, executor, nats and following the audit record end with 0 then`,
+  14   cancel: too late, the call has its outcome
+  130  interrupted; dev, dispatcher, executor, nats and a followed audit log exit with 0 instead`,
 		Example: `  toolbus dev                                     # a whole bus in one process
   toolbus tools list
   toolbus call text.search --input '{"pattern":"TOOL"}' --stream
@@ -200,6 +200,7 @@ Exit codes:
 		Version: cli.Version(),
 	}
 	cli.Family(root)
+	cli.WrapHelp(root)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return cmp.Or(cli.CheckOldFlags(cmd.Flags()), g.check())
 	}
@@ -209,13 +210,13 @@ Exit codes:
 	g.reach.Flags(f)
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
 	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,
-		"tenant to act in; audit and dead show all tenants unless one is named")
-	f.StringVar(&g.actor, "actor", toolbus.DefaultActor, "actor to act as; audit shows all actors unless one is named")
+		"tenant to act in; audit and dead show all tenants unless you name one")
+	f.StringVar(&g.actor, "actor", toolbus.DefaultActor, "actor to act as; audit shows all actors unless you name one")
 	completeFlag(root, "context", g.completeContexts(math.MaxInt))
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
 		&cobra.Group{ID: "use", Title: "Call tools:"},
-		&cobra.Group{ID: "operate", Title: "Look after it:"},
+		&cobra.Group{ID: "operate", Title: "Operate a bus:"},
 	)
 	root.AddCommand(commands(g)...)
 	root.InitDefaultHelpCmd()
@@ -288,7 +289,7 @@ func subcommand(cmd *cobra.Command) *cobra.Command {
 
 func versionCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", GroupID: "operate", Args: cli.NoArgs,
+		Use: "version", Short: "Print the version", Example: "  toolbus version --json", GroupID: "operate", Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return g.say(map[string]string{"version": cli.Version()}, "toolbus "+cli.Version())
 		},

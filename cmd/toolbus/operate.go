@@ -25,22 +25,25 @@ func doctorCmd(g *global) *cobra.Command {
 	var keys, profile string
 	var files []string
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check a deployment and say what to do about it", GroupID: "operate", Args: cli.NoArgs,
-		Long: `Looks at the server, the streams, executors, dispatchers and clocks, and at the rights of the connection. The
-exit code is 1 when a check fails.
+		Use: "doctor", Short: "Check a deployment and print how to fix it", GroupID: "operate", Args: cli.NoArgs,
+		Long: `Checks the server, the streams, executors, dispatchers, clocks and the rights of the connection. The
+exit code is 1 if a check fails.
 
-Of a deployment with tokens it compares servers, accounts and streams with the profile that its keys were made
-with. With the token of an operator it asks a dispatcher about them; with --secrets-dir it looks for itself, and at
-dispatchers with a token for an operator that it makes for a minute.
+For a deployment with tokens it compares servers, accounts and streams with the profile of the deployment. With the
+token of an operator it asks a dispatcher. With --secrets-dir it connects with rights of its own, and asks
+dispatchers with an operator's token that is valid for a minute.
 
-With --config it asks no server: it checks the limits in the configuration files of servers, those of accounts and
-logs, too, which a running server does not report.`,
+With --config it connects to no server: it checks the limits in configuration files, including those that a running
+server does not report.`,
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
 			"  toolbus doctor --server nats://bus:4222 --secrets-dir ./deployment/keys\n" +
 			"  toolbus doctor --config /etc/toolbus/nats-1.conf",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("secrets-dir") && keys == "" || cmd.Flags().Changed("profile") && keys == "" {
-				return usagef("--secrets-dir names the folder of the deployment's secrets, and --profile goes with it")
+			switch f := cmd.Flags(); {
+			case f.Changed("secrets-dir") && keys == "":
+				return usagef("--secrets-dir is empty: name a folder, or leave the flag out")
+			case f.Changed("profile") && keys == "":
+				return usagef("--profile needs --secrets-dir: name the folder of the deployment's secrets with it")
 			}
 			var checks []admin.Check
 			for _, file := range files {
@@ -57,11 +60,13 @@ logs, too, which a running server does not report.`,
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}
-	cmd.Flags().StringVar(&keys, "secrets-dir", "", "folder of the deployment's secrets, of `toolbus keys init`")
+	cmd.Flags().StringVar(&keys, "secrets-dir", "",
+		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"")
 	cli.OldFlag(cmd.Flags(), "keys", cmd.Flags().Lookup("secrets-dir"))
-	cmd.Flags().StringSliceVar(&files, "config", nil, "configuration file of a server to check, instead of a running one")
+	cmd.Flags().StringSliceVar(&files, "config", nil,
+		"configuration `FILE` of a server to check, instead of a running one; repeat it for more")
 	cmd.Flags().StringVar(&profile, "profile", "",
-		"with --secrets-dir: the profile that it should be of, by default the one that it was made with")
+		"with --secrets-dir: expected profile, single, standard or durable (default: that of the deployment)")
 	return cmd
 }
 

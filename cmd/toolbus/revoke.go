@@ -16,15 +16,16 @@ import (
 
 func revokeCmd(g *global) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "revoke [FAMILY|FILE]", Short: "End a credential, or all of an actor",
+		Use: "revoke [FAMILY|FILE]", Short: "Revoke a credential, or all credentials of an actor",
 		Args: cli.Args(0, 1, "a family, or a file"),
-		Long: `Ends a family of tokens, which "list" and "inspect" show, or the family of a credentials file; with --actor
-all families of an actor of the tenant and of its sub-actors (ACTOR/...). Families narrowed from them end with them.
-Within a second the bus admits nothing that is done with their tokens, and closes their connections.
+		Long: `Revokes the family of tokens FAMILY, as "credentials list" and "inspect" show it, or the family of a
+credentials file. With --actor it revokes all families of an actor of --tenant and of its parts (ACTOR/...).
+Families narrowed from them are revoked, too. Within a second dispatchers refuse calls with their tokens and close
+their connections.
 
-The revocation is stored in any case, because tokens made with --secrets-dir and narrowed tokens are not listed. If no
-listed family matches, the exit code is 1, and the nearest listed names are printed: check the spelling before you rely
-on it. The family of a file exists, so it needs no list.`,
+The revocation is stored in any case, because tokens made with --secrets-dir and narrowed tokens are not listed. If
+no listed family matches, the exit code is 1, and the nearest listed names are printed: check the spelling before
+you rely on it. The family of a file exists, so it is not compared with the list.`,
 		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
   toolbus credentials revoke billing.token
   toolbus credentials revoke --actor agent://billing --tenant acme`,

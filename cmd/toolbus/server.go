@@ -26,6 +26,8 @@ func natsCmd(g *global) *cobra.Command {
 	var o natsserver.Options
 	cmd := &cobra.Command{
 		Use: "nats", Short: "Run only the embedded NATS server", GroupID: "run", Args: cli.NoArgs,
+		Long: `Runs the NATS server of "toolbus dev" alone, on 127.0.0.1 and without tokens. Use it to try dispatchers and
+executors as processes of their own; in production run nats-server with a configuration of "toolbus keys init".`,
 		Example: "  toolbus nats --data-dir ./nats --port 4280 --sync always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmp.Or(g.isServer(cmd), checkState(o.StoreDir)); err != nil {
@@ -47,12 +49,15 @@ func natsCmd(g *global) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.StoreDir, "data-dir", "nats", "folder for the streams; made if it is missing")
+	f.StringVar(&o.StoreDir, "data-dir", "nats",
+		"`DIR` for the streams; created if it is missing")
 	cli.OldFlag(f, "state", f.Lookup("data-dir"))
-	f.IntVar(&o.Port, "port", 4280, "port to listen on at 127.0.0.1; 0 picks a free one")
-	cli.SyncFlag(cmd, &o.SyncAlways, "when writes are synced to disk: before they are acknowledged, or every two minutes")
+	f.IntVar(&o.Port, "port", 4280,
+		"TCP port on 127.0.0.1; 0 picks a free one")
+	cli.SyncFlag(cmd, &o.SyncAlways, "when the server writes to disk: before it acknowledges, or every two minutes")
 	cli.OldSyncFlag(f, "sync-always")
-	f.StringVar(&readyFile, "ready-file", "", "file to write the URL to once it serves")
+	f.StringVar(&readyFile, "ready-file", "",
+		"`FILE` that the process writes its URL to when it serves")
 	f.StringVar(&o.Cluster.Name, "cluster-as", "", "name of this server in a cluster with those of --route")
 	f.IntVar(&o.Cluster.Port, "cluster-port", 0, "port for the servers of the cluster")
 	f.StringSliceVar(&o.Cluster.Routes, "route", nil, "where the servers of the cluster listen for each other")

@@ -19,7 +19,8 @@ import (
 
 func toolsCmd(g *global) *cobra.Command {
 	cmd := cli.Family(&cobra.Command{
-		Use: "tools", Short: "See which tools there are, and make tools of MCP servers", GroupID: "use",
+		Use: "tools", Short: "List and show tools, and import tools of MCP servers", GroupID: "use",
+		Example: "  toolbus tools list\n  toolbus tools show text.search",
 	})
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List the tools of the bus", Args: cli.NoArgs,

@@ -22,13 +22,12 @@ func renewCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "renew [FILE]", Short: "Exchange the token of a credentials file for a new one now",
 		Args: cli.Args(0, 1, "at most one file"), ValidArgsFunction: completeFiles,
-		Long: `Exchanges the token in a credentials file, that of --credentials unless another one is named, for a new one of
-the same family, with the same rights and the same life, and replaces the file. Programs that use the file do so by
-themselves; this is for a file that only others read. A token that has expired is renewed, too, until the time that
-"inspect" shows.
+		Long: `Replaces the token in a credentials file (default: --credentials) by a new one with the same rights. A
+program that uses the file does so itself: use this command for a file that a program only reads. It also renews an
+expired token, until the time that "credentials inspect" shows.
 
-The exit code is 0 if the file has the new token, 10 or 11 if the bus does not renew it, and 1 if no dispatcher
-answers or the file cannot be replaced.`,
+Exit codes: 0 the file has the new token; 10 or 11 the bus refused, with the reason; 1 no dispatcher answered, or
+the file cannot be written.`,
 		Example: "  toolbus credentials renew billing.token\n  toolbus credentials renew --credentials billing.token --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := g.holder(cmd.Context(), args)
@@ -128,12 +127,12 @@ func whoamiCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "whoami [FILE]", Short: "Show who you are to the bus, and whether it accepts your token",
 		Args: cli.Args(0, 1, "at most one file"), ValidArgsFunction: completeFiles,
-		Long: `Connects with the credentials of the command line, or of a file, and shows the claims of the token: tenant,
-actor, role, scopes, run, lane, family, and until when it is good and may be renewed. On a bus of "toolbus dev" that is
-the agent that "call" calls as. A token that has expired is renewed first, as by any other command.
+		Long: `Connects with the credentials of the command line, or of FILE, and shows the claims of the token:
+tenant, actor, role, scopes, run, lane, family, and until when it is valid and can be renewed. On a bus of "toolbus
+dev" it shows the actor of "toolbus call". It renews an expired token first, as every command does.
 
-The exit code is 0 if the bus accepts the token, or asks for none; 10 or 11 if it does not, with the reason; and 1 if
-no server or no dispatcher is there to say so.`,
+Exit codes: 0 the bus accepts the token, or needs none; 10 or 11 it refuses, with the reason; 1 no server or
+dispatcher answered.`,
 		Example: "  toolbus credentials whoami\n  toolbus credentials whoami billing.token --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := g.holder(cmd.Context(), args)

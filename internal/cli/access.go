@@ -92,13 +92,21 @@ type flags interface {
 // Flags adds the flags to f.
 func (r *Reach) Flags(f flags) {
 	f.StringVar(&r.Given.Server, "server", "",
-		"NATS URL of the bus (default $TOOLBUS_URL, then that of the context, then "+toolbus.DefaultURL+")")
-	f.StringVar(&r.Named, "context", "", "context with server, credentials, TLS and tenant (default $TOOLBUS_CONTEXT, "+
-		"then the one in use; see `toolbus context`)")
-	f.StringVar(&r.Given.Credentials, "credentials", "", "file with your token (default $TOOLBUS_CREDENTIALS)")
-	f.StringVar(&r.Given.CA, "tls-ca", "", "file with the certificates of the authorities that the server's may be of")
-	f.StringVar(&r.Given.Cert, "tls-cert", "", "file with the certificate to show the server")
-	f.StringVar(&r.Given.Key, "tls-key", "", "file with its key")
+		"`URL` of the NATS server, or several with commas between them (default: $TOOLBUS_URL, then the "+
+			"context, then "+
+			toolbus.DefaultURL+")")
+	f.StringVar(&r.Named, "context", "",
+		"`NAME` of a saved server, credentials, TLS files and tenant, see \"toolbus context\" (default: "+
+			"$TOOLBUS_CONTEXT, then the context in use)")
+	f.StringVar(&r.Given.Credentials, "credentials", "",
+		"`FILE` with your token (default: $TOOLBUS_CREDENTIALS, then the context)")
+	f.StringVar(&r.Given.CA, "tls-ca", "",
+		"`FILE` with the CA certificates that may have signed the certificate of the server, in PEM "+
+			"(default: those of the machine)")
+	f.StringVar(&r.Given.Cert, "tls-cert", "",
+		"`FILE` with the client certificate, in PEM; needs --tls-key")
+	f.StringVar(&r.Given.Key, "tls-key", "",
+		"`FILE` with the key of the client certificate, in PEM")
 }
 
 // Check refuses flags that are empty, as an unset variable of a shell leaves them: they are not meant to be the

@@ -64,15 +64,22 @@ type Node struct {
 // Flags adds the flags to cmd.
 func (n *Node) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&n.Tools, "tools", "tools", "folder of tool manifests")
-	f.DurationVar(&n.lease, "lease", bus.DefaultLease, "how long an executor may be silent before its work is taken over")
+	f.StringVar(&n.Tools, "tools", "tools",
+		"`DIR` with one folder for each tool, each with a tool.yaml")
+	f.DurationVar(&n.lease, "lease", bus.DefaultLease,
+		"time without a sign of life after which other executors take over the calls of an executor; 100ms "+
+			"or more")
 	f.Int64Var(&n.memory, "payload-memory", flow.DefaultMemory>>20,
-		"MiB of memory that large inputs may take at once; calls wait for it, and an input that needs more is refused")
-	f.StringVar(&n.readyFile, "ready-file", "", "file to write the bus URL to once it serves")
-	f.StringVar(&n.otlp, "otlp-endpoint", "", "URL of a collector to send traces to over OTLP/HTTP, for example "+
-		"http://127.0.0.1:4318/v1/traces (default: send none)")
+		"memory for inputs above 256 KiB, in `MiB`; calls wait for it, and an input that needs more is "+
+			"refused")
+	f.StringVar(&n.readyFile, "ready-file", "",
+		"`FILE` that the process writes the bus URL to when it serves")
+	f.StringVar(&n.otlp, "otlp-endpoint", "",
+		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces "+
+			"(default: send no traces)")
 	OldFlag(f, "otlp", f.Lookup("otlp-endpoint"))
-	f.BoolVarP(&n.Verbose, "verbose", "v", false, "log every event, not only problems")
+	f.BoolVarP(&n.Verbose, "verbose", "v", false,
+		"log every call, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
 	_ = f.MarkHidden("clock-skew") // exists
 }
@@ -80,12 +87,13 @@ func (n *Node) Flags(cmd *cobra.Command) {
 // ServerFlags adds the flags that say what the server does, to a process that does not start it.
 func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	SyncFlag(cmd, &n.Fsync, "how the NATS servers sync: always if they run with sync_interval: always; then "+
-		"side-effectful tools may be called, and writes that wait share a sync")
+	SyncFlag(cmd, &n.Fsync, "when the NATS servers write to disk. always: before they acknowledge, because their "+
+		"configuration has sync_interval: always. Then calls of side-effectful tools are admitted")
 	OldSyncFlag(f, "fsync")
-	f.IntVar(&n.replicas, "replicas", 1, "servers that hold each stream; 3 in a cluster of three")
+	f.IntVar(&n.replicas, "replicas", 1,
+		"NATS servers that store each stream; 3 in a cluster of three")
 	f.IntVar(&n.partitions, "partitions", 0,
-		"partitions of the call log, fixed when it is made: each syncs for itself; by default what there is, or else 1")
+		"streams of the call log, 1 to 8. The first dispatcher fixes the number (default: keep it, or 1)")
 	f.IntVar(&n.batch, "batch", 0, "with --sync always: how many events must wait to be written together")
 	_ = f.MarkHidden("batch") // exists
 	OldFlag(f, "group", f.Lookup("batch"))
@@ -94,20 +102,29 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 // KeysFlag adds the flag for the secrets of the deployment.
 func (n *Node) KeysFlag(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&n.keys, "secrets-dir", "", "folder of the deployment's secrets, written by \"toolbus keys init\": "+
-		"the dispatcher then authenticates connections; without it any client may call any tool as any actor")
+	f.StringVar(&n.keys, "secrets-dir", "",
+		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\". Without it the "+
+			"dispatcher authenticates nobody: any client may call any tool as any actor")
 	OldFlag(f, "keys", f.Lookup("secrets-dir"))
 }
 
 // RecordFlags adds the flags that say how long the record is kept, to a process with a dispatcher.
 func (n *Node) RecordFlags(cmd *cobra.Command) {
 	f, r := cmd.Flags(), &n.retention
-	f.DurationVar(&r.AuditAge, "audit-age", 0, "how long the record of calls is kept; by default as it is, else 720h")
-	f.Int64Var(&r.AuditBytes, "audit-bytes", 0, "room of the record of calls; by default as it is, else 4 GiB")
-	f.StringVar((*string)(&r.AuditFull), "audit-full", "", "what happens when that is used up: forget (the oldest goes) "+
-		"or refuse (calls are refused with R-CAP-AUDIT); by default as it is, else forget")
-	f.DurationVar(&r.DeniedAge, "denied-age", 0, "how long that of refusals is kept; by default as it is, else 720h")
-	f.Int64Var(&r.DeniedBytes, "denied-bytes", 0, "room of the record of refusals; by default as it is, else 512 MiB")
+	f.DurationVar(&r.AuditAge, "audit-age", 0,
+		"how long audit records of calls are kept (default: keep the setting of the stream; 720h for a new "+
+			"one)")
+	f.Int64Var(&r.AuditBytes, "audit-bytes", 0,
+		"size of the audit records of calls, in bytes (default: keep the setting of the stream; 4 GiB for a "+
+			"new one)")
+	f.StringVar((*string)(&r.AuditFull), "audit-full", "",
+		"what happens at that size. forget: the oldest records are deleted; refuse: calls are refused with "+
+			"R-CAP-AUDIT (default: keep the setting of the stream; forget for a new one)")
+	f.DurationVar(&r.DeniedAge, "denied-age", 0,
+		"how long records of refusals are kept (default: keep the setting of the stream; 720h for a new one)")
+	f.Int64Var(&r.DeniedBytes, "denied-bytes", 0,
+		"size of the records of refusals, in bytes (default: keep the setting of the stream; 512 MiB for a "+
+			"new one)")
 }
 
 const (
@@ -202,8 +219,10 @@ type Pool struct {
 
 // Flags adds the flags to cmd.
 func (p *Pool) Flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.Name, "pool", tool.DefaultPool, "pool to work for")
-	cmd.Flags().IntVar(&p.Slots, "slots", toolbus.DefaultSlots, "calls that run at once")
+	cmd.Flags().StringVar(&p.Name, "pool", tool.DefaultPool,
+		"pool that the executor takes calls from; a manifest names the pool of its tool")
+	cmd.Flags().IntVar(&p.Slots, "slots", toolbus.DefaultSlots,
+		"calls that run at the same time")
 }
 
 // Check refuses flags that no executor can work with. The error is an [ErrUsage].
@@ -251,20 +270,21 @@ const (
 // Flags adds the flags to cmd.
 func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.audit, "audit", auditLags,
-		"lag: the record may be some seconds behind what runs; strict: a call starts only once its request is on record, "+
-			"some milliseconds later, which takes executors that know this")
+		"lag: audit records are written up to some seconds after the call; strict: a call starts only when "+
+			"its request is recorded, some milliseconds later")
 	cmd.Flags().DurationVar(&a.absence, "pool-absence", dispatcher.DefaultPoolAbsence,
-		"how long no executor of a pool may be alive before calls that wait for it end with S-TOOL-UNAVAILABLE, also ahead "+
-			"of their deadline; a restart of the executors should be shorter")
+		"time without a live executor in a pool after which its waiting calls end with S-TOOL-UNAVAILABLE. "+
+			"Choose it longer than a restart of the executors")
 	cmd.Flags().IntVar(&a.perActor, "open-per-actor", dispatcher.DefaultOpenPerActor,
-		"how many calls of one actor may be open; further ones are refused with R-CAP-OPEN")
-	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant, "the same, of one tenant")
+		"open calls of one actor; further calls are refused with R-CAP-OPEN")
+	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant,
+		"open calls of one tenant; further calls are refused with R-CAP-OPEN")
 	cmd.Flags().IntVar(&a.ahead, "overflow-after", dispatcher.DefaultAheadPerActor,
-		"how many open calls of one actor executors are handed before those of actors that have more open; less than seven "+
-			"eighths of the slots of an executor")
+		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
+			"actors come first. Choose less than 7/8 of the slots of an executor")
 	OldFlag(cmd.Flags(), "ahead-per-actor", cmd.Flags().Lookup("overflow-after"))
 	cmd.Flags().BoolVar(&a.older, "older-builds", false,
-		"work with executors of the build before this one (f16d274), for the time of an upgrade")
+		"serve executors of build f16d274, too, during an upgrade")
 }
 
 // Check refuses a time in which executors that are well need not have been heard of, and numbers and words that mean

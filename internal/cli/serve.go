@@ -17,10 +17,12 @@ import (
 func Dispatcher(env Env, access func() (Access, error)) *cobra.Command {
 	n, a := &Node{}, &Admission{}
 	cmd := &cobra.Command{
-		Use: "dispatcher", Short: "Run a dispatcher against a NATS server", Args: NoArgs,
-		Long: `Runs a dispatcher: it admits calls, keeps their deadlines, answers questions about them and
-projects the audit record. Any number may run side by side. SIGTERM stops the intake, answers what
-is in hand and ends.`,
+		Use: "dispatcher", Short: "Run a dispatcher: it admits calls and decides their outcomes", Args: NoArgs,
+		Long: `Runs a dispatcher. It admits calls, ends them at their deadlines, answers requests about them and writes
+the audit records. Run two or more for one bus.
+
+After SIGTERM or SIGINT it takes no more requests, answers those that it has taken (5 s at most) and exits with 0.
+Exit codes: 0 stopped by a signal; 1 failed, for example because it reached no server; 2 wrong command line.`,
 		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --sync always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, access))
@@ -42,7 +44,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 		o := a.Options()
 		o.Ready = func(instance string) {
 			if n.keys == "" {
-				fmt.Fprintln(env.Stderr, "warning: without --secrets-dir whoever reaches the server may do everything, in any name")
+				fmt.Fprintln(env.Stderr, "warning: without --secrets-dir any client of the server may call any tool as any actor")
 			}
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))
@@ -128,10 +130,13 @@ func (n *Node) WhileReady(
 func Executor(env Env, access func() (Access, error)) *cobra.Command {
 	n, p := &Node{}, &Pool{}
 	cmd := &cobra.Command{
-		Use: "executor", Short: "Run an executor against a NATS server", Args: NoArgs,
-		Long: `Runs an executor: it pulls admitted calls of its pool, as many as it has free slots, and runs
-their tools. Any number may run side by side. SIGTERM stops the pulls; calls in hand finish or,
-after ten seconds, are handed back.`,
+		Use: "executor", Short: "Run an executor: it runs the tools of a pool", Args: NoArgs,
+		Long: `Runs an executor. It takes admitted calls of one pool and runs their tools, at most --slots at the same
+time. Run as many for one bus as the calls need.
+
+After SIGTERM or SIGINT it takes no more calls. Running calls have 10 s to end; then it kills them, and another
+executor takes over those that may run again. Exit codes: 0 stopped by a signal; 1 failed, for example because it
+reached no server; 2 wrong command line.`,
 		Example: "  executor --server nats://bus:4222 --tools /etc/toolbus/tools --sync always --pool default --slots 32",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Stopped(cmd.Context(), execute(cmd.Context(), env, n, p, access))
@@ -196,6 +201,7 @@ func Run(
 	reach := &Reach{Env: env}
 	cmd := command(env, reach.Find)
 	reach.Flags(cmd.Flags())
+	WrapHelp(cmd)
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		return cmp.Or(CheckOldFlags(cmd.Flags()), reach.Check(cmd.Flags().Changed))

@@ -19,11 +19,13 @@ func Approve(env cli.Env) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "approve [TOOL...]",
-		Short: "Show what MCP servers have changed of their tools, and take it over",
-		Long: `Asks the servers of imported tools what these are now, and shows where that differs from what was approved.
-Tools that are named, or all with --all, are taken over: schemas, descriptions that nobody has edited, and the digest,
-under a higher version. Their effect class becomes stricter where the server says so, and never less strict. Without
-names nothing is written, and the exit code is 1 where something waits.`,
+		Short: "Show and approve changes that MCP servers made to imported tools",
+		Long: `Asks the MCP servers for the current definitions of imported tools, and prints the differences from the
+approved ones. With names of tools, or --all, it approves them: it writes schemas, descriptions that nobody has
+edited, and the digest to the manifests, under a higher version. An effect class becomes stricter if the server says
+so, but never less strict.
+
+Without names it writes nothing. The exit code is then 1 if changes wait for approval.`,
 		Example: "  toolbus tools approve\n  toolbus tools approve mcp::memory::read_graph",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
 			if all && len(ids) > 0 {

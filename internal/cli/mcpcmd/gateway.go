@@ -28,7 +28,9 @@ type listener struct {
 
 // Gateway returns the command that serves clients over HTTP.
 func Gateway(env cli.Env, connect Connect) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{Use: "gateway", Short: "Serve clients over HTTP", GroupID: "run"})
+	cmd := cli.Family(&cobra.Command{
+		Use: "gateway", Short: "Serve clients over HTTP", GroupID: "run", Example: "  toolbus gateway mcp",
+	})
 	cmd.AddCommand(overHTTP(env, connect))
 	return cmd
 }
@@ -39,14 +41,13 @@ func overHTTP(env cli.Env, connect Connect) *cobra.Command {
 		Use:   "mcp",
 		Short: "Serve MCP clients over HTTP",
 		Args:  cli.NoArgs,
-		Long: `Serves MCP clients over streamable HTTP, at the path ` + Path + `, in protocol 2026-07-28 and those before
-it. Any number of doors may run side by side: what there is of a call is on the bus.
+		Long: `Serves MCP clients over streamable HTTP, at the path ` + Path + `, with protocol 2026-07-28 and earlier
+ones. Run any number for one bus: the state of calls is on the bus.
 
-Where the bus asks for tokens, the credentials of the command line are of the role door, and each request brings the
-token of whoever calls: Authorization: Bearer TOKEN. Where it does not, everybody calls as --actor in --tenant.
+If the bus checks tokens, give the gateway credentials with the role door. Each HTTP request then needs the token of its
+caller: Authorization: Bearer TOKEN. Otherwise it calls as --actor in --tenant for everybody.
 
-It listens on this machine alone unless told otherwise. It speaks no TLS: beyond this machine, put a proxy before it
-that does.`,
+It listens only on this machine by default, and without TLS: put a TLS proxy in front of it for other machines.`,
 		Example: `  toolbus gateway mcp
   toolbus gateway mcp --listen 127.0.0.1:8080 --credentials door.token --server nats://bus:4222`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

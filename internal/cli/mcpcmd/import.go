@@ -33,19 +33,21 @@ func Import(env cli.Env) *cobra.Command {
 	i := &importing{env: env}
 	cmd := &cobra.Command{
 		Use:   "import-mcp COMMAND [ARGUMENT...] | URL",
-		Short: "Make tools of what an MCP server offers",
-		Long: `Starts or reaches an MCP server, and writes a folder with a manifest for each of its tools into the folder of
-tools, and where the server is into servers.json there, which executors alone read. Flags stand before the command.
+		Short: "Import the tools of an MCP server",
+		Long: `Starts or connects to an MCP server. For each of its tools it writes a folder with a manifest into
+--tools, and the command or URL of the server into servers.json there. Executors start the server from that file.
+Write flags before COMMAND.
 
-Each tool has the effect class that the server's annotations propose, which are to be checked by whoever imports it,
-and the digest of its definition: a tool that its server defines otherwise later is not called before
-"toolbus tools approve" has taken that over. A tool that is there already stays as it is.
+Each manifest has the effect class of the server's annotations: check it. It also has the digest of the definition:
+if the server changes the tool later, executors refuse to call it until you approve the change with "toolbus tools
+approve". The command does not change tools that exist.
 
-The server gets no variables but PATH, LANG, HOME and those of --env: NAME=VALUE, or NAME for that of the executor.
-In VALUE, arguments, headers and the URL, ${env:NAME} and ${file:PATH} are those of the executor, which finds them when
-it starts. --client and --config read the servers from the configuration of an MCP client instead. Values of variables
-and headers there go to files below .secrets in the folder of tools. Tools that the client does not show are not
-imported, and a timeout there is that of the tools.`,
+The server gets only the variables PATH, LANG, HOME and those of --env: NAME=VALUE, or NAME for the executor's
+value. In VALUE, arguments, headers and the URL, the executor replaces ${env:NAME} and ${file:PATH} when it starts.
+
+--client and --config read the servers from the configuration of an MCP client instead. Values of variables and
+headers there are written to files below .secrets in --tools. Tools that the client hides are not imported. A
+timeout there applies to the tools.`,
 		Example: `  toolbus tools import-mcp npx -y @modelcontextprotocol/server-memory
   toolbus tools import-mcp --name docs --header 'Authorization=Bearer ${env:DOCS_TOKEN}' https://mcp.example.com/mcp
   toolbus tools import-mcp --client claude-code --scope local

@@ -31,7 +31,7 @@ func install(env cli.Env) *cobra.Command {
 	i := &installing{env: env}
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Put the tools of the bus in the place of an MCP client's own servers",
+		Short: "Replace the servers of an MCP client by the bus",
 		Args:  cli.NoArgs,
 		Long: `Prints the entry by which an MCP client starts "toolbus mcp", and which of the client's servers it replaces.
 With --write it is written into the client's configuration. Import the servers first, with "toolbus tools import-mcp".

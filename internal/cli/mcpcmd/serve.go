@@ -24,9 +24,9 @@ func Serve(env cli.Env, stdin io.Reader, connect Connect) *cobra.Command {
 		Use:     "mcp",
 		Short:   "Let an MCP client call the tools of the bus",
 		GroupID: "use",
-		Long: `Serves one MCP client over standard input and output, for agents that start their servers: its tools are those
-of the bus, and every call has one outcome by its deadline, is safe to ask for again, and is on record. It calls as
-whoever the credentials of the command line are of. Nothing but messages goes to standard output.`,
+		Long: `Serves one MCP client over standard input and output: let the agent start it as an MCP server. It offers
+the tools of the bus. Every call has one outcome by its deadline, can be repeated safely, and is recorded. It calls
+as the actor of the credentials of the command line. It writes only messages to standard output.`,
 		Example: `  toolbus mcp
   toolbus mcp --credentials ~/agent.token --server nats://bus:4222`,
 	})

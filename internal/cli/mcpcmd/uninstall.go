@@ -13,7 +13,7 @@ func uninstall(env cli.Env) *cobra.Command {
 	c, force := &choice{}, false
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Put an MCP client's own servers back",
+		Short: "Restore the servers of an MCP client",
 		Args:  cli.NoArgs,
 		Long: `Puts the servers back that "toolbus mcp install --write" has replaced. A configuration that was not changed
 since is restored byte for byte. If it was changed, the entry of the bus is removed, the replaced servers are put back,

@@ -25,10 +25,10 @@ type command struct {
 func Command(env cli.Env) *cobra.Command {
 	family := cli.Family(&cobra.Command{
 		Use:     "gen",
-		Short:   "Write what tools are in the formats of others",
+		Short:   "Generate OpenAPI, JSON Schema, MCP or Markdown from manifests",
 		GroupID: "use",
-		Long: `Writes what the manifests of a folder of tools say in a format that others read. The same tools always give the
-same bytes, so that what is kept can be compared with --check, as in CI. Needs no running bus.`,
+		Long: `Generates a document from the manifests of a folder of tools. The same tools give the same bytes: keep
+the document and compare it with --check in CI. It needs no running bus.`,
 		Example: `  toolbus gen openapi > openapi.json
   toolbus gen contracts --tools ./tools --out docs/contracts.md
   toolbus gen mcp --tools ./tools --check mcp.json`,
@@ -39,10 +39,10 @@ same bytes, so that what is kept can be compared with --check, as in CI. Needs n
 			Use: f.Name, Short: f.Short, Args: cli.NoArgs, Example: "  toolbus gen " + f.Name + " --tools ./tools",
 			RunE: func(*cobra.Command, []string) error { return c.run() },
 		}
-		cmd.Flags().StringVar(&c.tools, "tools", "tools", "folder of tools")
-		cmd.Flags().StringVarP(&c.out, "out", "o", "", "file to write; by default standard output")
+		cmd.Flags().StringVar(&c.tools, "tools", "tools", "`DIR` with one folder for each tool")
+		cmd.Flags().StringVarP(&c.out, "out", "o", "", "`FILE` to write (default: standard output)")
 		cmd.Flags().
-			StringVar(&c.check, "check", "", "write nothing, and fail unless this file is what would be written")
+			StringVar(&c.check, "check", "", "`FILE` to compare with: write nothing, and exit with 1 if it differs")
 		cmd.MarkFlagsMutuallyExclusive("out", "check")
 		family.AddCommand(cmd)
 	}
