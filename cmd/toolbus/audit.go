@@ -114,9 +114,9 @@ func (f *auditFlags) filter(g *global, now time.Time) (filter reader.Filter, err
 	}
 	switch {
 	case !filter.Since.IsZero() && !filter.Until.IsZero() && filter.Until.Before(filter.Since):
-		return filter, usagef("--until %s is before --since %s", f.until, f.since)
+		return filter, usagef("--until %s is before --since %s: exchange them", f.until, f.since)
 	case f.lastGiven() && f.last < 1:
-		return filter, usagef("--last %d: show one record at least", f.last)
+		return filter, usagef("--last is %d: use 1 or more", f.last)
 	case g.given("actor"):
 		filter.Actor = g.actor
 	}
@@ -135,7 +135,7 @@ func pointInTime(s string, now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, usagef("%q is neither a time (2026-11-20T15:04:05Z) nor how long ago (90m)", s)
+		return t, usagef("%q is not a time: use RFC 3339 (2026-11-20T15:04:05Z) or a duration before now (90m)", s)
 	}
 	return t, nil
 }

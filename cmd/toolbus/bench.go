@@ -41,7 +41,7 @@ Needs no running bus.`,
 				return usagef("%v", err)
 			}
 			if o.Duration <= 0 || o.Rounds < 1 || o.Slots < 1 || o.Drain < 1 || o.Rate < 0 {
-				return usagef("--duration, --rounds, --slots and --drain are more than 0, --rate is 0 or more")
+				return usagef("use more than 0 for --duration, --rounds, --slots and --drain, and 0 or more for --rate")
 			}
 			self, err := os.Executable()
 			if err != nil {

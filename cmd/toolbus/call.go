@@ -377,15 +377,15 @@ func chunkPrinter(g *global) func(envelope.Chunk) error {
 func (f *callFlags) check() error {
 	switch {
 	case f.callID != "" && uuid.Validate(f.callID) != nil:
-		return usagef("--call-id %q is not a UUID", f.callID)
+		return usagef("--call-id %q is not a UUID: leave the flag out for a fresh one", f.callID)
 	case !slices.Contains(priorities, envelope.Priority(f.priority)):
 		return usagef("--priority is low, normal or high, not %q", f.priority)
 	case !slices.Contains(keyScopes, envelope.KeyScope(f.scope)):
 		return usagef("--key-scope is actor, session or global, not %q", f.scope)
 	case envelope.KeyScope(f.scope) == envelope.ScopeSession && f.session == "":
-		return usagef("--key-scope session needs --session ID: whoever names the same session shares the key")
+		return usagef("--key-scope session needs --session ID: callers with the same session share the key")
 	case f.timeout < 0:
-		return usagef("--timeout must not be negative")
+		return usagef("--timeout is negative: use a duration such as 20s, or leave the flag out")
 	case f.attempts < 1:
 		return usagef("--attempts is 1 or more, not %d", f.attempts)
 	}

@@ -52,7 +52,7 @@ func contextAddCmd(g *global) *cobra.Command {
 				a.Tenant = g.tenant
 			}
 			if a.Server == "" {
-				return usagef("a context has a server: name it by --server")
+				return usagef("a context needs a server: name it with --server")
 			}
 			if err := a.Into(new(toolbus.Options)); err != nil {
 				return err

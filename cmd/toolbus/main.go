@@ -238,7 +238,7 @@ func strict(cmd *cobra.Command) {
 	case "help":
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if about, rest, err := cmd.Root().Find(args); err != nil || about == cmd.Root() && len(rest) > 0 {
-				return usagef("there is no command %q; `toolbus --help` lists them", strings.Join(args, " "))
+				return usagef("unknown command %q: `toolbus --help` lists the commands", strings.Join(args, " "))
 			}
 			return nil
 		}

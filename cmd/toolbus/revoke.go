@@ -89,11 +89,11 @@ func (g *global) revocation(args []string) (q envelope.RevokeRequest, file strin
 	case len(args) == 0:
 		return q, "", usagef("name a family, a credentials file, or an actor with --actor")
 	case g.given("actor"):
-		return q, "", usagef("name a family or an actor, and not both")
+		return q, "", usagef("leave the family or --actor out: revoke takes one of them")
 	case auth.ValidID(args[0]) && !exists(args[0]):
 		return envelope.RevokeRequest{Family: args[0]}, "", nil
 	case args[0] != "-" && !exists(args[0]):
-		return q, "", usagef("%q is neither a file nor a family: families are of small letters and digits", args[0])
+		return q, "", usagef("%q is neither a file nor a family: `toolbus credentials list` shows families", args[0])
 	}
 	p, err := g.inspected(args[0])
 	return envelope.RevokeRequest{Family: p.Family}, args[0], err

@@ -73,7 +73,7 @@ executors as processes of their own; in production run nats-server with a config
 // while no server has it.
 func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Server, stop func(), err error) {
 	if o.Port < 0 || o.Port > 65535 {
-		return nil, nil, usagef("--port is 0 to 65535, not %d", o.Port)
+		return nil, nil, usagef("--port is %d: use 0 to 65535", o.Port)
 	}
 	port, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
 	if err != nil {
@@ -94,7 +94,7 @@ func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Se
 	return srv, func() { srv.Stop(); release() }, nil
 }
 
-var errHeld = errors.New("another server uses it; name another directory with --data-dir")
+var errHeld = errors.New("another server uses it: stop that, or name another folder with --data-dir")
 
 // hold keeps other servers out of the store: two would spoil each other's files. The system lets go
 // of it when the process ends in any way.

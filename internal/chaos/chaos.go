@@ -77,19 +77,19 @@ func Run(ctx context.Context, o Options) (Report, error) {
 func (o Options) Check() error {
 	switch {
 	case o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 || o.Steady < 0:
-		return errors.New("--duration and --rate are more than 0, --calls and --steady are 0 or more")
+		return errors.New("use more than 0 for --duration and --rate, and 0 or more for --calls and --steady")
 	case o.Steady > 0 && o.OldBinary != "":
-		return errors.New("--steady is not for --old-binary: an older build has no such executor")
+		return errors.New("leave --steady out with --old-binary: an older build has no such executor")
 	case o.Partitions < 0 || o.Partitions > 2:
-		return errors.New("--partitions is 1 or 2")
+		return errors.New("--partitions: use 1 or 2")
 	case o.Servers != 1 && o.Servers != 3:
-		return errors.New("--servers is 1 or 3")
+		return errors.New("--servers: use 1 or 3")
 	case o.Strict && o.OldBinary != "":
-		return errors.New("--strict is not for --old-binary: executors of an older build need not wait for the record")
+		return errors.New("leave --strict out with --old-binary: executors of an older build may not wait for the record")
 	case o.Fault != "" && o.Servers == 1:
-		return errors.New("--fault is for --servers 3")
+		return errors.New("--fault needs --servers 3")
 	case o.Fault != "" && !slices.Contains(Pieces(), o.Fault):
-		return fmt.Errorf("--fault is one of %s", strings.Join(Pieces(), ", "))
+		return fmt.Errorf("--fault: use one of %s", strings.Join(Pieces(), ", "))
 	}
 	return nil
 }

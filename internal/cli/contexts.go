@@ -28,7 +28,7 @@ var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func checkName(name string) error {
 	if !contextName.MatchString(name) {
-		return Usagef("%q is no name of a context: use letters, digits, dots, - and _, at most 64", name)
+		return Usagef("the context name %q is invalid: use at most 64 letters, digits, dots, - and _", name)
 	}
 	return nil
 }
@@ -74,9 +74,9 @@ func (c Contexts) Read(name string) (a Access, err error) {
 func (c Contexts) missing(name string) error {
 	names, _ := c.Names() // none are as good as unreadable ones
 	if len(names) == 0 {
-		return Usagef("there is no context %q, nor any other; make it with `toolbus context add %s --server URL`", name, name)
+		return Usagef("the context %q does not exist: create it with `toolbus context add %s --server URL`", name, name)
 	}
-	return Usagef("there is no context %q; there are: %s", name, strings.Join(names, ", "))
+	return Usagef("the context %q does not exist: use one of %s", name, strings.Join(names, ", "))
 }
 
 // Write keeps a context. One of that name is replaced only if that is wanted.

@@ -15,9 +15,9 @@ func Family(cmd *cobra.Command) *cobra.Command {
 		}
 		like := cmd.SuggestionsFor(args[0])
 		if len(like) == 0 {
-			return Usagef("there is no command %q; `%s --help` lists them", args[0], cmd.CommandPath())
+			return Usagef("unknown command %q: `%s --help` lists the commands", args[0], cmd.CommandPath())
 		}
-		return Usagef("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
+		return Usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.SuggestionsMinimumDistance = 2

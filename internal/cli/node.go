@@ -136,19 +136,20 @@ const (
 func (n *Node) Check() error {
 	switch {
 	case n.Tools == "":
-		return Usagef("--tools is empty: it is a folder of tool manifests")
+		return Usagef("--tools is empty: name a folder of tool manifests")
 	case n.lease < bus.MinLease:
-		return Usagef("--lease is %s: it is %s or more", n.lease, bus.MinLease)
+		return Usagef("--lease is %s: use %s or more", n.lease, bus.MinLease)
 	case n.memory < 1 || n.memory > maxMemory:
-		return Usagef("--payload-memory is %d: it is 1 MiB to %d", n.memory, maxMemory)
+		return Usagef("--payload-memory is %d: use 1 to %d MiB", n.memory, maxMemory)
 	case n.replicas < 0 || n.replicas > maxReplicas:
-		return Usagef("--replicas is %d: a stream has 1 to %d, and 3 is usual", n.replicas, maxReplicas)
+		return Usagef("--replicas is %d: use 1 to %d, and 3 in a cluster of three servers", n.replicas, maxReplicas)
 	case n.partitions < 0 || n.partitions > subjects.MaxPartitions:
-		return Usagef("--partitions is %d: it is 1 to %d, and four are many", n.partitions, subjects.MaxPartitions)
+		return Usagef("--partitions is %d: use 1 to %d, or leave the flag out to keep the number of the call log",
+			n.partitions, subjects.MaxPartitions)
 	case n.retention.Check() != nil:
 		return Usagef("%v", n.retention.Check())
 	case n.otlp != "" && !httpURL(n.otlp):
-		return Usagef("--otlp-endpoint %q is no http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
+		return Usagef("--otlp-endpoint %q: use an http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
 	}
 	return nil
 }
@@ -229,10 +230,10 @@ func (p *Pool) Flags(cmd *cobra.Command) {
 func (p *Pool) Check() error {
 	switch {
 	case !tool.ValidPool(p.Name):
-		return Usagef("--pool %q is no name that a manifest can give: lower-case letters, digits and -, at most 32 bytes",
+		return Usagef("--pool %q: use a name of at most 32 lower-case letters, digits and -, as manifests do",
 			p.Name)
 	case p.Slots < workqueue.MinSlots:
-		return Usagef("--slots is %d or more, and not %d; to run fewer calls of a tool at once, set its concurrency_max",
+		return Usagef("--slots: use %d or more, not %d; to run fewer calls of a tool at once, set its concurrency_max",
 			workqueue.MinSlots, p.Slots)
 	}
 	return nil
@@ -293,14 +294,14 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 func (a *Admission) Check(n *Node) error {
 	switch {
 	case a.absence < n.lease:
-		return Usagef("--pool-absence is %s: it is no shorter than --lease, %s, in which an executor may be silent",
+		return Usagef("--pool-absence is %s: use the lease or more, %s; an executor may be silent for that time",
 			a.absence, n.lease)
 	case a.perActor < 1 || a.perTenant < 1:
-		return Usagef("--open-per-actor is %d, --open-per-tenant %d: they are 1 or more", a.perActor, a.perTenant)
+		return Usagef("--open-per-actor is %d, --open-per-tenant %d: use 1 or more for both", a.perActor, a.perTenant)
 	case a.ahead < 1:
-		return Usagef("--overflow-after is %d: it is 1 or more", a.ahead)
+		return Usagef("--overflow-after is %d: use 1 or more", a.ahead)
 	case a.audit != auditLags && a.audit != auditStrict:
-		return Usagef("--audit is %s or %s, and not %q", auditLags, auditStrict, a.audit)
+		return Usagef("--audit: use %s or %s, not %q", auditLags, auditStrict, a.audit)
 	}
 	return nil
 }

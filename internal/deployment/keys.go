@@ -122,6 +122,9 @@ func write(file string, text []byte) error {
 // [fs.ErrNotExist] where nothing was written.
 func Load(dir string) (*Keys, error) {
 	name, err := read(filepath.Join(dir, fileDeployment))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w\nname the folder of secrets that `toolbus keys init DIR` wrote: DIR/keys", err)
+	}
 	if err != nil {
 		return nil, err
 	}

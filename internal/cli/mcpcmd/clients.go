@@ -34,14 +34,14 @@ func (c *choice) find(env cli.Env) (l clientconfig.Location, p clientconfig.Plac
 	}
 	switch {
 	case c.client != "" && c.file != "":
-		return l, p, cli.Usagef("name a client or a configuration, and not both")
+		return l, p, cli.Usagef("leave --client or --config out: the command takes one of them")
 	case c.client != "":
 		if l, err = clientconfig.Locate(c.client, clientconfig.Scope(c.scope), p); err != nil {
 			return l, p, cli.Usagef("%v", err)
 		}
 		return l, p, nil
 	case c.scope != string(clientconfig.User):
-		return l, p, cli.Usagef("--scope is for --client")
+		return l, p, cli.Usagef("leave --scope out: it goes with --client")
 	case c.file != "":
 		l, err = clientconfig.At(c.file, p)
 	}

@@ -89,9 +89,9 @@ func showFlags(cmd *cobra.Command, o *mcp.Options) {
 func check(o *mcp.Options, bounds ...int64) error {
 	switch {
 	case o.PageSize < 1 || slices.ContainsFunc(bounds, func(n int64) bool { return n < 1 }):
-		return cli.Usagef("sizes and numbers of a door are 1 or more")
+		return cli.Usagef("use 1 or more for --page-size and for every --max flag")
 	case o.SearchAbove == 0 || o.TaskAfter == 0:
-		return cli.Usagef("--search-above and --task-after are more than 0, or negative for never")
+		return cli.Usagef("use more than 0 for --search-above and --task-after, or a negative value for never")
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 		}
 		l.door.Guest = conn.Client
 	} else if len(l.door.AuthorizationServers) > 0 {
-		return cli.Usagef("--authorization-server: this bus asks for no tokens, so the door protects nothing")
+		return cli.Usagef("leave --authorization-server out: this bus checks no tokens")
 	}
 	at, err := net.Listen("tcp", l.address)
 	if err != nil {

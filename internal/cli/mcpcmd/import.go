@@ -107,9 +107,9 @@ func (i *importing) check(args []string) error {
 	case i.choice.named() && len(i.name)+len(i.vars)+len(i.headers) > 0:
 		return cli.Usagef("--name, --env and --header are for one server; --client and --config name all")
 	case i.options.Pool != "" && !tool.ValidPool(i.options.Pool):
-		return cli.Usagef("--pool %q is no name of a pool: lower-case letters, digits and -", i.options.Pool)
+		return cli.Usagef("--pool %q: use lower-case letters, digits and -", i.options.Pool)
 	case strings.TrimSpace(i.options.Owner) == "":
-		return cli.Usagef("--owner is empty")
+		return cli.Usagef("--owner is empty: name who answers for the tools, such as @team")
 	}
 	return nil
 }
@@ -118,14 +118,14 @@ func (i *importing) check(args []string) error {
 func (i *importing) server(args []string) (s client.Server, err error) {
 	if strings.HasPrefix(args[0], "http://") || strings.HasPrefix(args[0], "https://") {
 		if len(args) > 1 || len(i.vars) > 0 {
-			return s, cli.Usagef("a URL takes no arguments and no --env")
+			return s, cli.Usagef("leave arguments and --env out: they are for a COMMAND, not for a URL")
 		}
 		s.URL = args[0]
 		s.Headers, err = pairs("--header", i.headers, false)
 		return s, err
 	}
 	if len(i.headers) > 0 {
-		return s, cli.Usagef("--header is for a URL")
+		return s, cli.Usagef("leave --header out: it is for a URL, not for a COMMAND")
 	}
 	if s.Env, err = pairs("--env", i.vars, true); err != nil {
 		return s, err
