@@ -92,7 +92,7 @@ func TestEffectNoneIsNoLeave(t *testing.T) {
 		t.Run(string(class), func(t *testing.T) {
 			var ran atomic.Int32
 			busy := &toolbus.ToolError{Name: "busy", Class: envelope.ClassUpstream, Message: "busy", Fix: "wait"}
-			tools := toolbus.NewTools()
+			tools := toolbus.NewToolset()
 			err := toolbus.Add(tools, toolbus.Tool{ID: "write", Class: class, Errors: []*toolbus.ToolError{busy}},
 				func(context.Context, *toolbus.Run, struct{}) (string, error) {
 					ran.Add(1)

@@ -19,10 +19,10 @@ func TestAuditOfTenants(t *testing.T) {
 	}
 	for _, tenant := range []string{"acme", "other"} {
 		for _, subject := range []string{
-			subjects.Part(1).Audit(tenant), subjects.Gate("p", tenant), subjects.Denied("p", tenant),
+			subjects.Partition(1).Audit(tenant), subjects.Gate("p", tenant), subjects.Denied("p", tenant),
 		} {
 			record := audit.Record{Event: audit.ToolDenied, Timestamp: time.Now().UTC(), Tenant: tenant}
-			lines, err := audit.Cut([]audit.Record{record}, audit.MaxSegment)
+			lines, err := audit.SplitSegments([]audit.Record{record}, audit.MaxSegment)
 			if err != nil {
 				t.Fatal(err)
 			}

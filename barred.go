@@ -21,7 +21,7 @@ func (c *Client) excluded(req *envelope.Request, deadline time.Time, why error, 
 
 // exclusion is the reason why the server does not accept a connection, in terms of the taxonomy.
 func exclusion(why error) *envelope.Error {
-	if refused, ok := errors.AsType[*tokensource.Refused](why); ok {
+	if refused, ok := errors.AsType[*tokensource.RenewalError](why); ok {
 		return refused.Refusal
 	}
 	return envelope.NewError(envelope.CodeToken, why.Error())

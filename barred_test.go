@@ -26,7 +26,7 @@ func TestLetInNoMore(t *testing.T) {
 		r.Key == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	e, err := conn.Executor(NewTools(), ExecutorOptions{})
+	e, err := conn.Executor(NewToolset(), ExecutorOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func (c *Client) begin(e *errand) {
 	r, err := c.ready(e)
 	if r == nil && err == nil {
 		attempt := c.once
-		if e.call.Accepted == nil && e.call.Chunk == nil {
+		if e.call.OnAccepted == nil && e.call.OnChunk == nil {
 			attempt = c.first
 		}
 		switch r, err = attempt(e, e.req); {
@@ -331,16 +331,16 @@ func (s *show) end() *envelope.Request {
 
 // of returns the call with its functions under the show's control.
 func (s *show) of(call Call) Call {
-	if call.Accepted != nil || call.Chunk != nil {
+	if call.OnAccepted != nil || call.OnChunk != nil {
 		s.panicked = make(chan *Panic, 1)
 	}
-	if accepted := call.Accepted; accepted != nil {
-		call.Accepted = func(a envelope.Accepted) {
+	if accepted := call.OnAccepted; accepted != nil {
+		call.OnAccepted = func(a envelope.Accepted) {
 			_ = s.let(func() error { accepted(a); return nil })
 		}
 	}
-	if chunk := call.Chunk; chunk != nil {
-		call.Chunk = func(part envelope.Chunk) error {
+	if chunk := call.OnChunk; chunk != nil {
+		call.OnChunk = func(part envelope.Chunk) error {
 			return s.let(func() error { return chunk(part) })
 		}
 	}

@@ -88,12 +88,12 @@ func TestDeadlineOfContext(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("echo"))
 	var asked atomic.Int64
-	f.listening(func(_ *call.Incoming, req envelope.Request, _ *rpc.Replies) {
+	f.listening(func(_ *call.IncomingRequest, req envelope.Request, _ *rpc.Replies) {
 		asked.Store(req.Constraints.TimeoutMS)
 	})
 	for name, call := range map[string]toolbus.Call{ // the tool's own is 30 s
-		"plain": {}, "timeout": {Timeout: 20 * time.Second}, "accepted": {Accepted: func(envelope.Accepted) {}},
-		"chunks": {Chunk: func(envelope.Chunk) error { return nil }},
+		"plain": {}, "timeout": {Timeout: 20 * time.Second}, "accepted": {OnAccepted: func(envelope.Accepted) {}},
+		"chunks": {OnChunk: func(envelope.Chunk) error { return nil }},
 	} {
 		call.Tool = "echo"
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -122,7 +122,7 @@ func TestDeadlineOfContext(t *testing.T) {
 	for _, accepted := range []func(envelope.Accepted){nil, func(envelope.Accepted) {}} {
 		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
 		time.AfterFunc(100*time.Millisecond, cancel)
-		call := toolbus.Call{Tool: "echo", Timeout: 20 * time.Second, Accepted: accepted}
+		call := toolbus.Call{Tool: "echo", Timeout: 20 * time.Second, OnAccepted: accepted}
 		if r, err := c.Call(ctx, call); !errors.Is(err, context.Canceled) {
 			t.Errorf("a context with a deadline that was cancelled: %+v, %v", r, err)
 		}
@@ -157,7 +157,7 @@ func TestManyWhileServerIsMute(t *testing.T) {
 	for i := range 200 {
 		call := toolbus.Call{Tool: "echo", Timeout: time.Duration(300+i) * time.Millisecond}
 		if i%4 == 0 {
-			call.Accepted = func(envelope.Accepted) {}
+			call.OnAccepted = func(envelope.Accepted) {}
 		}
 		wg.Go(func() {
 			began := time.Now()
@@ -177,14 +177,14 @@ func TestCloseWithCalls(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("echo"))
 	asked := make(chan struct{}, 8)
-	f.listening(func(*call.Incoming, envelope.Request, *rpc.Replies) { asked <- struct{}{} })
+	f.listening(func(*call.IncomingRequest, envelope.Request, *rpc.Replies) { asked <- struct{}{} })
 	var wg sync.WaitGroup
 	for _, accepted := range []func(envelope.Accepted){nil, func(envelope.Accepted) {}} {
 		wg.Go(func() {
 			watch := timer.StartStallMeter()
 			defer watch.End()
 			began := time.Now()
-			r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Timeout: time.Second, Accepted: accepted})
+			r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Timeout: time.Second, OnAccepted: accepted})
 			if took := time.Since(began); err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout ||
 				r.Provenance.Final || took < time.Second || took > 1100*time.Millisecond+watch.Late() {
 				t.Errorf("after %s: %+v, %v", took, r, err)

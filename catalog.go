@@ -37,8 +37,8 @@ type described struct {
 
 type function struct {
 	name              string
-	pool, digest      string     // of the build that it is of
-	class             call.Class // of its tool
+	pool, digest      string           // of the build that it is of
+	class             call.EffectClass // of its tool
 	request, response *jsonschema.Schema
 }
 
@@ -214,7 +214,7 @@ func compile(info envelope.ToolInfo) (*described, error) {
 		if err != nil {
 			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
 		}
-		d.fns[name] = &function{name: name, pool: info.Pool, digest: info.Digest, class: call.Class(info.Determinism),
+		d.fns[name] = &function{name: name, pool: info.Pool, digest: info.Digest, class: call.EffectClass(info.Determinism),
 			request: request, response: response}
 	}
 	return d, nil

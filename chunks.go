@@ -95,7 +95,7 @@ func (c *Client) follow(ctx context.Context, e *errand, req *envelope.Request, r
 	go func() { // finish or stop waits for it
 		err := errStopped // unless the caller's function ends this goroutine
 		defer func() { s.done <- err }()
-		err = deliver(ctx, s.reader, e.call.Chunk)
+		err = deliver(ctx, s.reader, e.call.OnChunk)
 	}()
 	return s, nil
 }
@@ -273,22 +273,22 @@ func (c *Client) streamed(e *errand, r *envelope.Response, err error) (*envelope
 // for it. Chunks that come afterwards end with it, and nobody is told it.
 var errStopped = errors.New("the caller does not wait any more")
 
-// Part is an element of a streamed call: a chunk, or at the end the outcome.
-type Part struct {
+// StreamItem is an element of a streamed call: a chunk, or at the end the outcome.
+type StreamItem struct {
 	Chunk    *envelope.Chunk
 	Response *envelope.Response
 }
 
 // Stream makes a call and yields its chunks as they come, then its outcome. Ending the loop
 // early leaves the call running; cancel it if it is not wanted any more.
-func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[Part, error] {
-	return func(yield func(Part, error) bool) {
+func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, error] {
+	return func(yield func(StreamItem, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		parts := make(chan Part)
-		call.Chunk = func(chunk envelope.Chunk) error {
+		parts := make(chan StreamItem)
+		call.OnChunk = func(chunk envelope.Chunk) error {
 			select {
-			case parts <- Part{Chunk: &chunk}:
+			case parts <- StreamItem{Chunk: &chunk}:
 				return nil
 			case <-ctx.Done():
 				return errStopped
@@ -317,7 +317,7 @@ func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[Part, error] {
 				if e.is != nil {
 					panic(e.is)
 				}
-				yield(Part{Response: e.resp}, e.err)
+				yield(StreamItem{Response: e.resp}, e.err)
 				return
 			}
 		}

@@ -32,7 +32,7 @@ type streamed struct {
 // opened is the call as its dispatcher took it in.
 type opened struct {
 	req     envelope.Request
-	in      *call.Incoming
+	in      *call.IncomingRequest
 	replies *rpc.Replies
 }
 
@@ -46,7 +46,7 @@ func streamOne(t *testing.T, stored bool) *streamed {
 			}
 			return envelope.ChunksResponse{Header: frame("", "0-0"), Body: []byte("d7\n"), Fence: 1}, nil
 		}})
-	s.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
+	s.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 		select {
 		case s.opened <- opened{req, in, replies}:
 		default: // a copy
@@ -174,7 +174,7 @@ func TestJoinersBelieveTheProofThatTheyAreTold(t *testing.T) {
 // call returns the chunks of a call and its status; first is called at the first chunk.
 func (s *streamed) call(first func()) (got []string) {
 	r, err := s.client.Call(s.T.Context(), toolbus.Call{Tool: "count", Timeout: 20 * time.Second,
-		Chunk: func(chunk envelope.Chunk) error {
+		OnChunk: func(chunk envelope.Chunk) error {
 			if got = append(got, string(chunk.Data)); first != nil {
 				first()
 				first = nil

@@ -189,16 +189,16 @@ type Call struct {
 	// Context has the trace, session, role, run and lane of the call, and more. Empty members are filled in: ActorID,
 	// Scopes, Env and Timezone from the client, TraceID with a fresh UUID, RunID and LaneID from the client's token if
 	// that is bound to a run or a lane ([Client.Bound]). RoleID is recorded as it is; tokens name no role of an agent.
-	Context envelope.Context
+	Context envelope.RequestContext
 	// Accepted, if not nil, is told when the call has become durable. Call returns after this
 	// function does, and Chunk: one that blocks keeps the answer from being in time.
-	Accepted func(envelope.Accepted)
+	OnAccepted func(envelope.Accepted)
 	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
 	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
 	// begin anew with index 0: what came before is void. A success without all of its chunks is an
 	// error, unless it is a stored one (replayed): then a warning says that they have expired. An
 	// error of this function ends the chunks, not the call; Call returns it when that has ended.
-	Chunk func(envelope.Chunk) error
+	OnChunk func(envelope.Chunk) error
 }
 
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is the

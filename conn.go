@@ -98,7 +98,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		Connect:  append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.NATS...),
 		Topology: bus.TopologyOptions{Replicas: o.Replicas, Partitions: o.Partitions, Retention: o.Retention},
 	}
-	options.Instance = cmp.Or(o.Instance, app.NewInstance())
+	options.Instance = cmp.Or(o.Instance, app.NewInstanceID())
 	held, err := app.Hold(o.Credentials, &options)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 		}
 	}
 	nc, err := held.Dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), options)
-	if refused, ok := errors.AsType[*tokensource.Refused](err); ok {
+	if refused, ok := errors.AsType[*tokensource.RenewalError](err); ok {
 		return nil, &Refusal{refused.Refusal.WithEffect(envelope.EffectNone)}
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *Conn) Renew(ctx context.Context) error {
 		return errors.New("the connection has no credentials to renew")
 	}
 	err := c.options.Held.Renew(ctx)
-	if refused, ok := errors.AsType[*tokensource.Refused](err); ok {
+	if refused, ok := errors.AsType[*tokensource.RenewalError](err); ok {
 		return &Refusal{refused.Refusal}
 	}
 	return err

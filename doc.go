@@ -32,10 +32,10 @@
 //
 // [Conn.Executor] runs tools, and [Conn.Dispatcher] admits calls of them; each Run goes on until its context ends, and
 // returns when the calls in hand have ended. Dispatchers learn of tools when they are made, so that a new tool needs
-// new ones; one process may be both, with the same [Tools].
+// new ones; one process may be both, with the same [Toolset].
 //
-// The same functions are a program of their own with [Main], which any executor runs by its manifest, such as that
-// of `toolbus dev`: [Tools.AddFolder] adds folders of such programs, in any language. In a test, package toolbustest
+// The same functions are a program of their own with [ToolMain], which any executor runs by its manifest, such as that
+// of `toolbus dev`: [Toolset.AddFolder] adds folders of such programs, in any language. In a test, package toolbustest
 // has a whole bus with the tools ready in an instant.
 //
 // # Memory

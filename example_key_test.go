@@ -15,7 +15,7 @@ func ExampleKeyOf() {
 		Name: "closed", Class: "R-UPSTREAM", Message: "the shop is closed", Fix: "call again", Effect: toolbus.EffectNone,
 	}
 	var asked atomic.Int32
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	about := toolbus.Tool{ID: "order", Class: toolbus.SideEffectful, Errors: []*toolbus.ToolError{errClosed}}
 	err := toolbus.Add(tools, about, func(context.Context, *toolbus.Run, struct{}) (string, error) {
 		if asked.Add(1) == 1 {

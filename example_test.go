@@ -42,7 +42,7 @@ func Example() {
 	}
 	defer conn.Close() // ends what runs, in order
 
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	err = toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet)
 	if err != nil {
 		log.Fatal(err)
@@ -124,7 +124,7 @@ func ExampleClient_Result() {
 	defer stop()
 	var ref string
 	_, err := client.Call(context.Background(), toolbus.Call{
-		Tool: "greet", Input: []byte(`{"name":"Grace"}`), Accepted: func(a toolbus.Accepted) { ref = a.Ref },
+		Tool: "greet", Input: []byte(`{"name":"Grace"}`), OnAccepted: func(a toolbus.Accepted) { ref = a.Ref },
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -147,7 +147,7 @@ func ExampleClient_Result() {
 
 // A call that is cancelled ends at once, and its tool with it.
 func ExampleClient_Cancel() {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	err := toolbus.Add(tools, toolbus.Tool{ID: "hang", Class: toolbus.Pure},
 		func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
 			<-ctx.Done()
@@ -158,7 +158,7 @@ func ExampleClient_Cancel() {
 	}
 	client, stop := exampleClient(tools)
 	defer stop()
-	resp, err := client.Call(context.Background(), toolbus.Call{Tool: "hang", Accepted: func(a toolbus.Accepted) {
+	resp, err := client.Call(context.Background(), toolbus.Call{Tool: "hang", OnAccepted: func(a toolbus.Accepted) {
 		if _, err := client.Cancel(context.Background(), toolbus.CallQuery{Ref: a.Ref}); err != nil {
 			log.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func ExampleInvoke() {
 		Name: "nobody", Class: "P-PRECOND", HTTPStatus: 404,
 		Message: "there is nobody of that name", Fix: "ask for somebody else",
 	}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	about := toolbus.Tool{ID: "find", Class: toolbus.Pure, Errors: []*toolbus.ToolError{errNobody}}
 	err := toolbus.Add(tools, about, func(_ context.Context, _ *toolbus.Run, who Person) (string, error) {
 		if who.Name != "Ada" {
@@ -236,7 +236,7 @@ func ExampleInvoke() {
 
 // A tool may have several functions; all else that is said of it is the same for them.
 func ExampleAdd() {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	about := toolbus.Tool{
 		ID: "arithmetic", Version: "1.2.0", Class: toolbus.Pure, Description: "Reckons.",
 		Timeout: time.Second, Concurrency: 4,
@@ -280,7 +280,7 @@ func ExampleAdd() {
 
 // Mistakes are said all at once, where they are made.
 func ExampleAdd_mistakes() {
-	err := toolbus.Add(toolbus.NewTools(), toolbus.Tool{ID: "greet", Version: "one", Pool: "my pool"}, Greet)
+	err := toolbus.Add(toolbus.NewToolset(), toolbus.Tool{ID: "greet", Version: "one", Pool: "my pool"}, Greet)
 	fmt.Println(err)
 	// Output:
 	// tool "greet", function "run":
@@ -296,7 +296,7 @@ func ExampleAddWithLookup() {
 	type letter struct {
 		Text string `json:"text"`
 	}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	send := func(_ context.Context, run *toolbus.Run, in letter) (string, error) {
 		sent[run.IdempotencyKey] = in.Text
 		run.SideEffect(toolbus.SideEffect{Kind: "letter.send", Target: "post://office", Bytes: int64(len(in.Text))})
@@ -333,12 +333,12 @@ func ExampleAddWithLookup() {
 // The program main() { toolbus.Main(tools) } is the same tool as a program, which `toolbus dev` runs from a folder. It
 // writes that folder itself.
 func ExampleMain() {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure, Streaming: true}, Greet); err != nil {
 		log.Fatal(err)
 	}
 	defer exampleArgs("./greet", "--manifest", "tools")()
-	toolbus.Main(tools)
+	toolbus.ToolMain(tools)
 	manifest, err := os.ReadFile("tools/greet/tool.yaml")
 	if err != nil {
 		log.Fatal(err)
@@ -366,10 +366,10 @@ func ExampleMain() {
 
 // An executor runs Go functions beside programs from folders. It ends with its context, when the calls in hand have.
 func ExampleExecutor_Run() {
-	toolbus.RunIfSupervisor() // first in main: the programs need it
+	toolbus.SupervisorMain() // first in main: the programs need it
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet); err != nil {
 		log.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func ExampleServe() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet); err != nil {
 		log.Fatal(err)
 	}

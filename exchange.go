@@ -83,7 +83,7 @@ func (c *Client) open(e *errand, req *envelope.Request, to chan flight.Word) (*e
 	if err := c.message(x); err != nil {
 		return nil, err
 	}
-	if e.call.Accepted == nil {
+	if e.call.OnAccepted == nil {
 		x.msg.Header[subjects.HeaderPatient] = x.values[1:2:2]
 	}
 	x.msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
@@ -148,7 +148,7 @@ func (c *Client) once(e *errand, req *envelope.Request) (*envelope.Response, err
 	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
 	var stream *chunkStream // nil where the caller wants none
 	bounded := e.ctx
-	if e.call.Chunk != nil {
+	if e.call.OnChunk != nil {
 		var cancel context.CancelFunc
 		bounded, cancel = e.graced()
 		defer cancel()
@@ -182,8 +182,8 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 func (e *errand) wait(x *exchange, stream *chunkStream) *envelope.Response {
 	told, cancelled := false, e.ctx.Done()
 	accepted := func(a *envelope.Accepted) {
-		if !told && e.call.Accepted != nil {
-			e.call.Accepted(*a)
+		if !told && e.call.OnAccepted != nil {
+			e.call.OnAccepted(*a)
 		}
 		if told = true; stream != nil {
 			stream.accepted(a)
@@ -240,7 +240,7 @@ func (c *Client) silence(
 	req *envelope.Request, deadline time.Time, e *envelope.Error, notStarted bool,
 ) *envelope.Response {
 	if why := c.crowded(); why != nil {
-		e = e.WithCause(why.Error()).WithFix("call again with the same key once there is room: " + bus.ConnectFix(why))
+		e = e.WithCause(why.Error()).WithFix("call again with the same key once there is room: " + bus.ConnectHint(why))
 	}
 	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, NotStarted: notStarted}
 	return envelope.Failure(req.CallID, e, p,

@@ -18,7 +18,7 @@ import (
 type (
 	Accepted    = envelope.Accepted
 	Chunk       = envelope.Chunk
-	Context     = envelope.Context
+	Context     = envelope.RequestContext
 	Response    = envelope.Response
 	RetryPolicy = envelope.RetryPolicy
 	Status      = envelope.Status
@@ -91,7 +91,7 @@ func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[audit.Recor
 }
 
 // Archive returns where operators read the record and the dead letters of all tenants, and auditors those of theirs.
-func (c *Client) Archive(ctx context.Context) (reader.Archive, error) {
+func (c *Client) Archive(ctx context.Context) (reader.Source, error) {
 	js, err := jetstream.New(c.nc)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)

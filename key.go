@@ -26,8 +26,8 @@ func StableKey(call Call) (string, error) {
 
 // KeyOf returns the idempotency key of the call that err is about, if err comes from [Client.Call], [Client.Stream] or
 // [Invoke], and "" otherwise. The same call with this key asks for the outcome of a call that may go on, as after
-// [context.Canceled] or an error of [Call.Chunk]. It is also "" for an error about a call with a stable key that leaves
-// out Fn: the same call has the same key.
+// [context.Canceled] or an error of [Call.OnChunk]. It is also "" for an error about a call with a stable key that
+// leaves out Fn: the same call has the same key.
 func KeyOf(err error) string {
 	type keyed interface {
 		error

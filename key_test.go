@@ -50,7 +50,7 @@ func TestEqualCallsHaveEffects(t *testing.T) {
 	}{"fresh keys": {false, "A"}, "stable keys": {true, "B"}} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "note.txt")
-			tools := toolbus.NewTools()
+			tools := toolbus.NewToolset()
 			must(t, tools, toolbus.Tool{ID: "write", Class: toolbus.Idempotent},
 				func(_ context.Context, _ *toolbus.Run, text string) (string, error) {
 					return text, os.WriteFile(file, []byte(text), 0o600)
@@ -77,7 +77,7 @@ func TestEqualCallsHaveEffects(t *testing.T) {
 
 // TestConcurrentEqualCalls holds that two equal calls are two: each returns only once both have started.
 func TestConcurrentEqualCalls(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure})
 	b := toolbustest.Start(t, tools)
 	one, other := called(t, b, toolbus.Call{Tool: "hold"}), called(t, b, toolbus.Call{Tool: "hold"})
@@ -110,7 +110,7 @@ func TestCrashBetweenSendAndAnswer(t *testing.T) {
 		"fresh key":  {runs: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tools := toolbus.NewTools()
+			tools := toolbus.NewToolset()
 			started, release := make(chan struct{}, 3), make(chan struct{})
 			must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
 				func(_ context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
@@ -122,12 +122,12 @@ func TestCrashBetweenSendAndAnswer(t *testing.T) {
 			o := toolbus.ClientOptions{StableKeys: c.stable}
 			call := toolbus.Call{Tool: "pay", Key: c.key, Timeout: time.Minute}
 			ctx, crash := context.WithCancel(t.Context())
-			call.Accepted = func(toolbus.Accepted) { crash() }
+			call.OnAccepted = func(toolbus.Accepted) { crash() }
 			if r, err := client(t, b.URL, o).Call(ctx, call); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			<-started
-			call.Accepted = func(toolbus.Accepted) { close(release) }
+			call.OnAccepted = func(toolbus.Accepted) { close(release) }
 			succeeds(t, client(t, b.URL, o), call)
 			if runs := 1 + len(started); runs != c.runs {
 				t.Errorf("the tool ran %d times, want %d", runs, c.runs)
@@ -138,7 +138,7 @@ func TestCrashBetweenSendAndAnswer(t *testing.T) {
 
 // TestStableKey holds that the client computes the key that the function returns.
 func TestStableKey(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	must(t, tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure},
 		func(context.Context, *toolbus.Run, struct{}) (string, error) { return "hello", nil })
 	b := toolbustest.Start(t, tools)

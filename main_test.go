@@ -21,9 +21,9 @@ import (
 const asProgram = "TOOLBUS_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
-	toolbus.RunIfSupervisor()
+	toolbus.SupervisorMain()
 	if os.Getenv(asProgram) != "" {
-		toolbus.Main(shop())
+		toolbus.ToolMain(shop())
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -42,8 +42,8 @@ type receipt struct {
 const oddText = "Orders.\n\n  \"Really\": - yes\n"
 
 // shop is one tool with all that a program can do.
-func shop() *toolbus.Tools {
-	tools := toolbus.NewTools()
+func shop() *toolbus.Toolset {
+	tools := toolbus.NewToolset()
 	about := toolbus.Tool{
 		ID: "shop.order", Version: "2.0.0", Class: toolbus.SideEffectful, Title: "Order: a #thing", Description: oddText,
 		Streaming: true, DryRun: true, Errors: []*toolbus.ToolError{errNotFound, errBusy}, Tags: []string{"yes", "no"},
@@ -100,11 +100,11 @@ func installed(t *testing.T) string {
 
 // The same function does the same, whether it runs in the executor or as a program.
 func TestMainIsTheSameTool(t *testing.T) {
-	folder := toolbus.NewTools()
+	folder := toolbus.NewToolset()
 	if err := folder.AddFolder(installed(t)); err != nil {
 		t.Fatal(err)
 	}
-	for name, tools := range map[string]*toolbus.Tools{"native": shop(), "program": folder} {
+	for name, tools := range map[string]*toolbus.Toolset{"native": shop(), "program": folder} {
 		t.Run(name, func(t *testing.T) {
 			b := toolbustest.Start(t, tools)
 			info, err := b.Tool(t.Context(), "shop.order")
@@ -116,7 +116,7 @@ func TestMainIsTheSameTool(t *testing.T) {
 			call := func(item string, dry bool) *envelope.Response {
 				resp, err := b.Call(t.Context(), toolbus.Call{
 					Tool: "shop.order", Input: fmt.Appendf(nil, `{"item":%q}`, item), DryRun: dry, Retry: once,
-					Chunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Kind)+string(c.Data)); return nil },
+					OnChunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Kind)+string(c.Data)); return nil },
 				})
 				if err != nil {
 					t.Fatal(err)

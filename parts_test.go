@@ -18,7 +18,7 @@ type held struct {
 	started, release, ended chan struct{}
 }
 
-func hold(t *testing.T, tools *toolbus.Tools, about toolbus.Tool) *held {
+func hold(t *testing.T, tools *toolbus.Toolset, about toolbus.Tool) *held {
 	t.Helper()
 	h := &held{make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)}
 	must(t, tools, about, func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
@@ -50,7 +50,7 @@ func called(t *testing.T, b *toolbustest.Bus, call toolbus.Call) <-chan *envelop
 
 // second is a bus whose dispatcher knows the tools, with an executor for a pool of their own.
 func second(
-	t *testing.T, tools *toolbus.Tools, o toolbus.ExecutorOptions,
+	t *testing.T, tools *toolbus.Toolset, o toolbus.ExecutorOptions,
 ) (*toolbustest.Bus, *toolbus.Conn, *toolbus.Executor) {
 	t.Helper()
 	b := toolbustest.Start(t, tools)
@@ -71,7 +71,7 @@ func second(
 func TestRunReturnsWhenDrained(t *testing.T) {
 	for name, close := range map[string]bool{"by its context": false, "by its connection": true} {
 		t.Run(name, func(t *testing.T) {
-			tools, ready := toolbus.NewTools(), make(chan struct{}, 1)
+			tools, ready := toolbus.NewToolset(), make(chan struct{}, 1)
 			h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure, Pool: "second"})
 			b, conn, e := second(t, tools, toolbus.ExecutorOptions{Ready: func(string) { ready <- struct{}{} }})
 			ctx, stop := context.WithCancel(t.Context())
@@ -119,7 +119,7 @@ func TestRunReturnsWhenDrained(t *testing.T) {
 
 // A call that does not end in time is ended, and left to another executor.
 func TestDrainIsBounded(t *testing.T) {
-	tools, ready := toolbus.NewTools(), make(chan struct{}, 1)
+	tools, ready := toolbus.NewToolset(), make(chan struct{}, 1)
 	h := hold(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure, Pool: "second"})
 	o := toolbus.ExecutorOptions{Drain: 10 * time.Millisecond, Ready: func(string) { ready <- struct{}{} }}
 	b, _, e := second(t, tools, o)
@@ -141,7 +141,7 @@ func TestDrainIsBounded(t *testing.T) {
 
 // Told to stop before it serves, it has not failed; what it was told to serve, it says.
 func TestRunThatNeverServes(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	must(t, tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure}, hello)
 	b := toolbustest.Start(t, tools)
 	ctx, stop := context.WithCancel(t.Context())
@@ -195,12 +195,12 @@ func TestClientMakesNothing(t *testing.T) {
 }
 
 func TestExecutorWithoutSupervisor(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := tools.AddFolder("testdata/tools"); err != nil {
 		t.Fatal(err)
 	}
 	_, err := new(toolbus.Conn).Executor(tools, toolbus.ExecutorOptions{Supervisor: "/no/such/program"})
-	if err == nil || !strings.Contains(err.Error(), "call toolbus.RunIfSupervisor first in main") {
+	if err == nil || !strings.Contains(err.Error(), "call toolbus.SupervisorMain first in main") {
 		t.Error(err)
 	}
 }
@@ -219,7 +219,7 @@ func TestConnectSaysWhatToDo(t *testing.T) {
 
 // Both parts serve, also where nobody wants to be told of it.
 func TestServeUntold(t *testing.T) {
-	tools, ready := toolbus.NewTools(), make(chan string, 2)
+	tools, ready := toolbus.NewToolset(), make(chan string, 2)
 	must(t, tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure}, hello)
 	b := toolbustest.Start(t, tools)
 	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(name string) { ready <- name }})
@@ -243,7 +243,7 @@ func TestServeUntold(t *testing.T) {
 
 // What no process can work with is said when it is made: no tool could name the pool, and no executor would be alive.
 func TestOptionsThatCannotBe(t *testing.T) {
-	if e, err := new(toolbus.Conn).Executor(toolbus.NewTools(), toolbus.ExecutorOptions{Pool: "No Pool"}); err == nil {
+	if e, err := new(toolbus.Conn).Executor(toolbus.NewToolset(), toolbus.ExecutorOptions{Pool: "No Pool"}); err == nil {
 		t.Errorf("it is %+v", e)
 	}
 	srv := natstest.Start(t)
@@ -258,7 +258,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 
 // A closed client says so at once, whatever it is asked.
 func TestClosedClient(t *testing.T) {
-	c, err := toolbustest.Start(t, toolbus.NewTools()).Conn.Client(toolbus.ClientOptions{})
+	c, err := toolbustest.Start(t, toolbus.NewToolset()).Conn.Client(toolbus.ClientOptions{})
 	if err == nil {
 		err = c.Close()
 	}

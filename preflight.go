@@ -169,7 +169,7 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 		Input: call.Input, Context: call.Context, DryRun: call.DryRun, Provenance: call.Provenance,
 		Constraints: envelope.Constraints{
 			TimeoutMS: call.Timeout.Milliseconds(), IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope,
-			Priority: call.Priority, PreferStreaming: call.Chunk != nil, RetryPolicy: call.Retry,
+			Priority: call.Priority, PreferStreaming: call.OnChunk != nil, RetryPolicy: call.Retry,
 			CacheKey: call.CacheKey, Budget: call.Budget, MemoryMBLimit: call.MemoryMBLimit, NetAllowlist: call.NetAllowlist,
 		},
 	}

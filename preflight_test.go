@@ -38,11 +38,11 @@ func TestNotSent(t *testing.T) {
 		"large": {toolbus.Call{Input: large}, envelope.CodeLimit, nil},
 		"key UTF-8": {toolbus.Call{Key: "0123456789abcdef\xff"}, envelope.CodeMalformed,
 			[]string{"/constraints/idempotency_key"}},
-		"scope UTF-8": {toolbus.Call{Context: envelope.Context{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed,
+		"scope UTF-8": {toolbus.Call{Context: envelope.RequestContext{Scopes: []string{"a", "\xff"}}}, envelope.CodeMalformed,
 			[]string{"/context/scopes/1"}},
 		"function": {toolbus.Call{Fn: "\xff"}, envelope.CodeMalformed, []string{"/fn"}},
 		"tool":     {toolbus.Call{Tool: "echo\xff"}, envelope.CodeMalformed, []string{"/tool_id"}},
-		"message": {toolbus.Call{Context: envelope.Context{Evidence: []string{strings.Repeat("x", 2<<20)}}},
+		"message": {toolbus.Call{Context: envelope.RequestContext{Evidence: []string{strings.Repeat("x", 2<<20)}}},
 			envelope.CodeLimit, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

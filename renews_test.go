@@ -44,7 +44,7 @@ func TestCallOutlivesAToken(t *testing.T) {
 	f := setup(t)
 	f.Serve(bustest.Describing("count"))
 	var asked atomic.Int32
-	f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
+	f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 		answer := envelope.Failure(req.CallID, envelope.NewError(envelope.CodeExpired, ""),
 			envelope.Provenance{AuditEventID: "gate.1", NotStarted: true}, envelope.Metrics{})
 		if asked.Add(1) > 1 {

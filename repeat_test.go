@@ -20,7 +20,7 @@ import (
 // success.
 func TestKeyAfterRetryableError(t *testing.T) {
 	var runs, effects atomic.Int32
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	about := toolbus.Tool{ID: "write", Class: toolbus.SideEffectful, Errors: []*toolbus.ToolError{errBusy}}
 	must(t, tools, about, func(context.Context, *toolbus.Run, struct{}) (string, error) {
 		if runs.Add(1) == 1 {
@@ -54,7 +54,7 @@ func TestKeyAfterRetryableError(t *testing.T) {
 // TestKeyAfterLostAnswer repeats a call by its key after the bus gave no answer by the deadline.
 func TestKeyAfterLostAnswer(t *testing.T) {
 	var effects atomic.Int32
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
 		func(context.Context, *toolbus.Run, struct{}) (string, error) { effects.Add(1); return "paid", nil })
 	b := toolbustest.Start(t, tools)
@@ -86,7 +86,7 @@ func TestKeyAfterLostAnswer(t *testing.T) {
 // the tool does not run again.
 func TestKeyAfterUnknownEffect(t *testing.T) {
 	var runs atomic.Int32
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
 		func(ctx context.Context, _ *toolbus.Run, how string) (string, error) {
 			if runs.Add(1); how == "panics" {
@@ -127,7 +127,7 @@ func TestKeyAfterUnknownEffect(t *testing.T) {
 func TestKeyOfErrors(t *testing.T) {
 	var runs atomic.Int32
 	release := make(chan struct{})
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	must(t, tools, toolbus.Tool{ID: "count", Class: toolbus.SideEffectful, Streaming: true},
 		func(_ context.Context, run *toolbus.Run, _ struct{}) (int32, error) {
 			n := runs.Add(1)
@@ -144,8 +144,8 @@ func TestKeyOfErrors(t *testing.T) {
 		call toolbus.Call
 		want error
 	}{
-		{t.Context(), toolbus.Call{Chunk: func(toolbus.Chunk) error { return failed }}, failed},
-		{ctx, toolbus.Call{Accepted: func(toolbus.Accepted) { cancel() }}, context.Canceled},
+		{t.Context(), toolbus.Call{OnChunk: func(toolbus.Chunk) error { return failed }}, failed},
+		{ctx, toolbus.Call{OnAccepted: func(toolbus.Accepted) { cancel() }}, context.Canceled},
 	} {
 		c.call.Tool = "count"
 		r, err := b.Call(c.ctx, c.call)

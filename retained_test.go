@@ -16,7 +16,7 @@ import (
 func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 	const retained, most = 200, 10
 	runs := make(chan struct{}, 2*retained)
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	must(t, tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful, AcceptRerun: true},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { runs <- struct{}{}; return in, nil })
 	url := natstest.Start(t).URL
@@ -65,7 +65,7 @@ func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 	}
 	stop()
 	name := subjects.Worker("default", subjects.Queue("", false))
-	stream := subjects.Part(0).Stream()
+	stream := subjects.Partition(0).Stream()
 	if err := dispatching.JS.DeleteConsumer(t.Context(), stream, name); err != nil {
 		t.Fatal(err)
 	}

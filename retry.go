@@ -50,7 +50,7 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 // repeatable reports whether a call of fn with the outcome r may be made again without being asked: fn is pure or
 // idempotent, or no executor started the call. What is not known of a tool does not count for it.
 func repeatable(fn *function, r *envelope.Response) bool {
-	return r.Provenance.NotStarted || fn != nil && !otherBuild(fn, r) && fn.class.Repeatable()
+	return r.Provenance.NotStarted || fn != nil && !otherBuild(fn, r) && fn.class.MayRunAgain()
 }
 
 // otherBuild reports whether r is the outcome of another build of the tool than the one that fn describes.

@@ -29,7 +29,7 @@ var once = &envelope.RetryPolicy{MaxAttempts: 1}
 
 // must adds a function.
 func must[In, Out any](
-	t testing.TB, tools *toolbus.Tools, about toolbus.Tool, f func(context.Context, *toolbus.Run, In) (Out, error),
+	t testing.TB, tools *toolbus.Toolset, about toolbus.Tool, f func(context.Context, *toolbus.Run, In) (Out, error),
 ) {
 	t.Helper()
 	if err := toolbus.Add(tools, about, f); err != nil {
@@ -38,7 +38,7 @@ func must[In, Out any](
 }
 
 func TestErrorsOfTools(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	undeclared := &toolbus.ToolError{Name: "undeclared", Message: "of a new build"}
 	must(t, tools, toolbus.Tool{ID: "fail", Class: toolbus.Pure, Errors: []*toolbus.ToolError{errNotFound, errBusy}},
 		func(_ context.Context, run *toolbus.Run, how string) (string, error) {
@@ -114,7 +114,7 @@ func TestZeroRun(t *testing.T) {
 
 // What a run is told, and what it tells.
 func TestRun(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	runs := make(chan *toolbus.Run, 10)
 	about := toolbus.Tool{
 		ID: "count.up", Version: "1.2.3", Class: toolbus.Idempotent, Streaming: true, DryRun: true, Fn: "to",
@@ -142,8 +142,8 @@ func TestRun(t *testing.T) {
 	b := toolbustest.Start(t, tools)
 	var chunks []string
 	resp, err := b.Call(t.Context(), toolbus.Call{
-		Tool: "count.up", Fn: "to", Input: []byte(`{"n":2.0}`), Context: envelope.Context{RoleID: "tester"},
-		Chunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Kind)+" "+string(c.Data)); return nil },
+		Tool: "count.up", Fn: "to", Input: []byte(`{"n":2.0}`), Context: envelope.RequestContext{RoleID: "tester"},
+		OnChunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Kind)+" "+string(c.Data)); return nil },
 	})
 	if err != nil || resp.Status != envelope.Success || string(resp.Output) != `{"n":2}` ||
 		!slices.Equal(resp.Warnings, []string{"2 are few"}) || len(resp.SideEffects) != 1 ||

@@ -49,17 +49,17 @@ func (f *fixture) serve(endpoints ...rpc.Endpoint) *toolbus.Client {
 }
 
 // listening takes in all requests until the test ends.
-func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request, replies *rpc.Replies)) {
+func (f *fixture) listening(handle func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies)) {
 	f.T.Helper()
 	replies := rpc.NewReplies(f.NC, slog.New(slog.DiscardHandler))
 	intake, err := rpc.Listen(f.T.Context(), f.NC, slog.New(slog.DiscardHandler),
-		func(_ context.Context, in *call.Incoming) {
+		func(_ context.Context, in *call.IncomingRequest) {
 			var req envelope.Request
 			if err := json.Unmarshal(in.Body, &req); err != nil {
 				f.T.Error(err)
 			}
 			handle(in, req, replies)
-		}, func(context.Context, *call.Incoming, *flow.QueueFullError) {})
+		}, func(context.Context, *call.IncomingRequest, *flow.QueueFullError) {})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (f *fixture) listening(handle func(in *call.Incoming, req envelope.Request,
 func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 	f.T.Helper()
 	var asked atomic.Int32
-	f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
+	f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 		asked.Add(1)
 		answer := outcome
 		answer.CallID = req.CallID
@@ -111,7 +111,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d requests were taken in", n)
 	}
-	for _, name := range []string{subjects.AuditStream, subjects.Part(0).Stream(), subjects.PayloadsStream} {
+	for _, name := range []string{subjects.AuditStream, subjects.Partition(0).Stream(), subjects.PayloadsStream} {
 		stream, err := f.JS.Stream(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAnswersGoToInboxesOnly(t *testing.T) {
 func TestCopyRefused(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("count"))
-	f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
+	f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
 		replies.Accepted(in.Inbox(),
 			&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
@@ -139,7 +139,7 @@ func TestCopyRefused(t *testing.T) {
 			&envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
 	})
 	for range 50 {
-		if r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Accepted: func(envelope.Accepted) {}}); err != nil ||
+		if r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", OnAccepted: func(envelope.Accepted) {}}); err != nil ||
 			r.Status != envelope.Success {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -266,7 +266,7 @@ func TestChunksNotReadAtFirst(t *testing.T) {
 		Chunks: &envelope.Chunks{Count: 1, Digest: hex.EncodeToString(sum[:])},
 	}})
 	var chunks []string
-	r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Chunk: func(chunk envelope.Chunk) error {
+	r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", OnChunk: func(chunk envelope.Chunk) error {
 		chunks = append(chunks, string(chunk.Data))
 		return nil
 	}})
@@ -297,7 +297,7 @@ func TestChunksOfStoredOutcome(t *testing.T) {
 						Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},
 					}})
 				r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Timeout: time.Minute,
-					Chunk: func(envelope.Chunk) error { return nil }})
+					OnChunk: func(envelope.Chunk) error { return nil }})
 				switch {
 				case err != nil:
 					t.Fatal(err)
@@ -320,13 +320,17 @@ func TestPanicOfCaller(t *testing.T) {
 	exits := func(envelope.Chunk) error { runtime.Goexit(); return nil }
 	type told = func(envelope.Accepted)
 	for name, made := range map[string]func(c *toolbus.Client, accepted told){
-		"chunk":  func(c *toolbus.Client, _ told) { _, _ = c.Call(t.Context(), toolbus.Call{Tool: "count", Chunk: chunk}) },
-		"goexit": func(c *toolbus.Client, _ told) { _, _ = c.Call(t.Context(), toolbus.Call{Tool: "count", Chunk: exits}) },
+		"chunk": func(c *toolbus.Client, _ told) {
+			_, _ = c.Call(t.Context(), toolbus.Call{Tool: "count", OnChunk: chunk})
+		},
+		"goexit": func(c *toolbus.Client, _ told) {
+			_, _ = c.Call(t.Context(), toolbus.Call{Tool: "count", OnChunk: exits})
+		},
 		"accepted": func(c *toolbus.Client, accepted told) {
-			_, _ = c.Call(t.Context(), toolbus.Call{Tool: "count", Accepted: accepted})
+			_, _ = c.Call(t.Context(), toolbus.Call{Tool: "count", OnAccepted: accepted})
 		},
 		"stream": func(c *toolbus.Client, accepted told) {
-			for range c.Stream(t.Context(), toolbus.Call{Tool: "count", Accepted: accepted}) {
+			for range c.Stream(t.Context(), toolbus.Call{Tool: "count", OnAccepted: accepted}) {
 			}
 		},
 	} {
@@ -338,7 +342,7 @@ func TestPanicOfCaller(t *testing.T) {
 						streaming.HeaderChunks: {"0-0"}}, Body: []byte("d7\n")}, nil
 				}})
 			called := make(chan struct{})
-			f.listening(func(in *call.Incoming, req envelope.Request, replies *rpc.Replies) {
+			f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 				if !in.Patient { // a caller that has its outcome first is not told that it was accepted
 					replies.Accepted(in.Inbox(),
 						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})

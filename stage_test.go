@@ -23,7 +23,7 @@ func exampleServer() (url string, stop func()) {
 }
 
 // exampleDispatcher runs a server with a dispatcher that knows tools.
-func exampleDispatcher(tools *toolbus.Tools) (url string, stop func()) {
+func exampleDispatcher(tools *toolbus.Toolset) (url string, stop func()) {
 	url, end := exampleServer()
 	conn, err := toolbus.Connect(context.Background(), url, toolbus.Options{})
 	if err != nil {
@@ -39,7 +39,7 @@ func exampleDispatcher(tools *toolbus.Tools) (url string, stop func()) {
 }
 
 // exampleBus runs a bus with tools.
-func exampleBus(tools *toolbus.Tools) (conn *toolbus.Conn, stop func()) {
+func exampleBus(tools *toolbus.Toolset) (conn *toolbus.Conn, stop func()) {
 	url, end := exampleServer()
 	conn, err := toolbus.Connect(context.Background(), url, toolbus.Options{Fsync: true})
 	if err != nil {
@@ -64,7 +64,7 @@ func exampleBus(tools *toolbus.Tools) (conn *toolbus.Conn, stop func()) {
 }
 
 // exampleClient runs a bus with tools, and returns a client of it.
-func exampleClient(tools *toolbus.Tools) (client *toolbus.Client, stop func()) {
+func exampleClient(tools *toolbus.Toolset) (client *toolbus.Client, stop func()) {
 	conn, end := exampleBus(tools)
 	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://example"})
 	if err != nil {
@@ -74,8 +74,8 @@ func exampleClient(tools *toolbus.Tools) (client *toolbus.Client, stop func()) {
 }
 
 // greeter is a tool that streams.
-func greeter() *toolbus.Tools {
-	tools := toolbus.NewTools()
+func greeter() *toolbus.Toolset {
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure, Streaming: true}, Greet); err != nil {
 		log.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func hello(_ context.Context, _ *toolbus.Run, who person) (string, error) {
 
 // All that is wrong with a tool is said at once, and again to whoever did not look.
 func TestAddSaysAllThatIsWrong(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Pure}, hello); err != nil {
 		t.Fatal(err)
 	}

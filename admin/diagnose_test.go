@@ -54,7 +54,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%s says no fix", c.Name)
 		}
 	}
-	if failed["server"] || failed[subjects.Part(0).Stream()] || !failed["executors"] || !failed["dispatchers"] {
+	if failed["server"] || failed[subjects.Partition(0).Stream()] || !failed["executors"] || !failed["dispatchers"] {
 		t.Errorf("failed: %v", failed)
 	}
 	if checks := admin.Diagnose(t.Context(), "nats://127.0.0.1:1", toolbus.ClientOptions{}); len(checks) != 1 ||

@@ -48,7 +48,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what is not allowed is a finding
 	}, connect...)...)
 	if err != nil {
-		return []Check{envelope.Failed("server", err.Error(), bus.ConnectFix(err))}
+		return []Check{envelope.Failed("server", err.Error(), bus.ConnectHint(err))}
 	}
 	defer nc.Close()
 	checks := []Check{envelope.Well("server", fmt.Sprintf("nats-server %s at %s", nc.ConnectedServerVersion(),
@@ -77,7 +77,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	checks = append(checks, rights(ctx, nc, p))
 	d, said := diagnoseDispatchers(ctx, c, inbox)
 	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
-	if err := bus.CheckLevel(ctx, js); bus.Barred(err) {
+	if err := bus.CheckLevel(ctx, js); bus.IsPermissionDenied(err) {
 		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
 	} else if err != nil {
 		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // which says what to do

@@ -29,12 +29,12 @@ const keyName = "toolbus-doctor"
 func WithKeys(ctx context.Context, url string, keys *deployment.Keys, profile string, connect ...nats.Option) []Check {
 	sys, err := dialAs(url, keys.System, connect)
 	if err != nil {
-		return []Check{envelope.Failed("server", "as the account SYS: "+err.Error(), bus.ConnectFix(err))}
+		return []Check{envelope.Failed("server", "as the account SYS: "+err.Error(), bus.ConnectHint(err))}
 	}
 	defer sys.Close()
 	nc, err := dialAs(url, keys.Dispatcher, connect)
 	if err != nil {
-		return []Check{envelope.Failed("server", "as the account TB: "+err.Error(), bus.ConnectFix(err))}
+		return []Check{envelope.Failed("server", "as the account TB: "+err.Error(), bus.ConnectHint(err))}
 	}
 	defer nc.Close()
 	want := health.Want{Profile: keys.Profile}

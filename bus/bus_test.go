@@ -23,13 +23,13 @@ func TestTopology(t *testing.T) {
 	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{CallsBytes: 1 << 20}); err != nil {
 		t.Errorf("another size: %v", err)
 	}
-	for _, name := range []string{subjects.Part(0).Stream(), subjects.AuditStream, subjects.ChunksStream,
+	for _, name := range []string{subjects.Partition(0).Stream(), subjects.AuditStream, subjects.ChunksStream,
 		subjects.DeadStream, subjects.PayloadsStream, subjects.PoolsStream} {
 		if _, err := f.JS.Stream(t.Context(), name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	stream, err := f.JS.Stream(t.Context(), subjects.Part(0).Stream())
+	stream, err := f.JS.Stream(t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestOlderLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	batches := func() *jetstream.StreamConfig {
-		stream, err := js.Stream(t.Context(), subjects.Part(0).Stream())
+		stream, err := js.Stream(t.Context(), subjects.Partition(0).Stream())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestFullPools(t *testing.T) {
 func TestStockKV(t *testing.T) {
 	f := bustest.Start(t)
 	s := f.Admit(1, envelope.PriorityNormal)
-	bucket, err := f.JS.KeyValue(t.Context(), subjects.Part(0).Bucket())
+	bucket, err := f.JS.KeyValue(t.Context(), subjects.Partition(0).Bucket())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,9 +33,9 @@ func (r Reading) Stepped(local time.Time) time.Duration {
 
 // NewClock measures the bus clock against local, which is time.Now unless a test skews it.
 func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Time) (*Clock, error) {
-	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
+	stream, err := js.Stream(ctx, subjects.Partition(0).Stream())
 	if err != nil {
-		return nil, fmt.Errorf("bus clock: %w", Missing(err))
+		return nil, fmt.Errorf("bus clock: %w", MissingStreamError(err))
 	}
 	return NewClockOf(ctx, func(ctx context.Context) (time.Time, error) {
 		info, err := stream.Info(ctx)

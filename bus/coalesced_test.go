@@ -497,7 +497,7 @@ func TestDialers(t *testing.T) {
 		}
 		nc.Close()
 	}
-	if _, err := bus.Dial("nats://127.0.0.1:1", "x"); !bus.Unreachable(err) {
+	if _, err := bus.Dial("nats://127.0.0.1:1", "x"); !bus.IsUnreachable(err) {
 		t.Error(err)
 	}
 }

@@ -200,9 +200,9 @@ func Redacted(servers string) string {
 
 var errServer = errors.New("the server does not do")
 
-// Unreachable reports whether an error of [Dial] says that no server is there, or that none answers: that may
+// IsUnreachable reports whether an error of [Dial] says that no server is there, or that none answers: that may
 // pass by itself.
-func Unreachable(err error) bool {
+func IsUnreachable(err error) bool {
 	// What the system says of a file looks like an error of a network.
 	return isAs[net.Error](err) && !isAs[*fs.PathError](err) || errors.Is(err, nats.ErrNoServers) ||
 		errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
@@ -215,8 +215,8 @@ func unauthorized(err error) bool {
 	}, func(of error) bool { return errors.Is(err, of) })
 }
 
-// ConnectFix says what to do about an error of [Dial].
-func ConnectFix(err error) string {
+// ConnectHint says what to do about an error of [Dial].
+func ConnectHint(err error) string {
 	switch {
 	case isAs[*tls.CertificateVerificationError](err):
 		return "name the certificate of the authority that the server's is of by --tls-ca, and the server as that calls it"
@@ -234,7 +234,7 @@ func ConnectFix(err error) string {
 	case unauthorized(err):
 		return "name the file with your token by --credentials, or put a user and a password that the server knows into " +
 			"the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
-	case Unreachable(err):
+	case IsUnreachable(err):
 		return "start a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL"
 	}
 	return "check the URL in --server or TOOLBUS_URL"
@@ -253,9 +253,9 @@ func older(have, want string) bool {
 	return err != nil || bad != nil || slices.Compare(h[:], w[:]) < 0
 }
 
-// Watched makes a connection log what happens to it; the client library would say some of it on
+// LogConnection makes a connection log what happens to it; the client library would say some of it on
 // standard error, and nothing of the rest.
-func Watched(log *slog.Logger) []nats.Option {
+func LogConnection(log *slog.Logger) []nats.Option {
 	lost := false // handlers are called one after the other
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {

@@ -21,12 +21,12 @@ func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
 	if n >= subjects.MaxPartitions {
 		return n, nil
 	}
-	next := subjects.Part(n).Stream()
+	next := subjects.Partition(n).Stream()
 	switch _, err := js.Stream(ctx, next); {
 	case err == nil:
 		return 0, fmt.Errorf("call log: the stream %s is there, and %s says that there are %d partitions: give it back the "+
 			"metadata %q that the others have",
-			next, subjects.Part(0).Stream(), n, subjects.MetaPartitions)
+			next, subjects.Partition(0).Stream(), n, subjects.MetaPartitions)
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		return 0, fmt.Errorf("call log: %w", err)
 	}
@@ -36,7 +36,7 @@ func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
 // PartitionsBefore returns how many partitions a call log had whose first one may be gone: 1 where nothing
 // is left of it.
 func PartitionsBefore(ctx context.Context, js jetstream.JetStream) (int, error) {
-	for p := range subjects.Part(2) {
+	for p := range subjects.Partition(2) {
 		n, err := said(ctx, js, p)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
@@ -47,7 +47,7 @@ func PartitionsBefore(ctx context.Context, js jetstream.JetStream) (int, error) 
 }
 
 // said returns what a partition says: 1 where it says nothing.
-func said(ctx context.Context, js jetstream.JetStream, p subjects.Part) (int, error) {
+func said(ctx context.Context, js jetstream.JetStream, p subjects.Partition) (int, error) {
 	stream, err := js.Stream(ctx, p.Stream())
 	if err != nil {
 		return 0, err

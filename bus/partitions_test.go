@@ -21,7 +21,7 @@ func partitions(t *testing.T, js jetstream.JetStream) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for p := range subjects.Part(n) {
+	for p := range subjects.Partition(n) {
 		if _, err := js.Stream(t.Context(), p.Stream()); err != nil {
 			t.Errorf("partition %d: %v", p, err)
 		}
@@ -52,7 +52,7 @@ func TestPartitionsAreFixed(t *testing.T) {
 			t.Errorf("%d partitions are taken", n)
 		}
 	}
-	stream, err := js.Stream(t.Context(), subjects.Part(2).Stream())
+	stream, err := js.Stream(t.Context(), subjects.Partition(2).Stream())
 	if err != nil || stream.CachedInfo().Config.MaxBytes != 1<<20 {
 		t.Errorf("the third partition has not a third of the bytes: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestPartitionsAreCompleted(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	for p := subjects.Part(1); p < 3; p++ {
+	for p := subjects.Partition(1); p < 3; p++ {
 		if err := js.DeleteStream(t.Context(), p.Stream()); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Partitions: 2}); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), subjects.Part(0).Stream())
+	stream, err := js.Stream(t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestPartitionsAreNotForgotten(t *testing.T) {
 	if !said {
 		t.Error("a diagnosis does not say so")
 	}
-	if err := js.DeleteStream(t.Context(), subjects.Part(0).Stream()); err != nil {
+	if err := js.DeleteStream(t.Context(), subjects.Partition(0).Stream()); err != nil {
 		t.Fatal(err)
 	}
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
@@ -145,7 +145,7 @@ func TestPartitionsThatAreNone(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), subjects.Part(0).Stream())
+	stream, err := js.Stream(t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}

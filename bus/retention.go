@@ -14,18 +14,19 @@ import (
 type Retention struct {
 	AuditAge    time.Duration // of what has to do with calls, default 30 days
 	AuditBytes  int64         // default 4 GiB
-	AuditFull   WhenFull      // default Forget
+	AuditFull   FullPolicy    // default Forget
 	DeniedAge   time.Duration // of refusals, default 30 days
 	DeniedBytes int64         // default 512 MiB
 }
 
-// WhenFull says what happens when the record of calls has as many bytes as it may have.
-type WhenFull string
+// FullPolicy says what happens when the record of calls has as many bytes as it may have.
+type FullPolicy string
 
 // What may happen then.
 const (
-	Forget WhenFull = "forget" // the oldest goes
-	Refuse WhenFull = "refuse" // calls are refused with R-CAP-AUDIT until the oldest is too old, or there is more room
+	DropOldest FullPolicy = "forget" // the oldest goes
+	// Refuse: calls are refused with R-CAP-AUDIT until the oldest is too old, or there is more room.
+	Refuse FullPolicy = "refuse"
 )
 
 // minRetention is the shortest age of the record, and minRecord the least room for it, in bytes.
@@ -47,10 +48,10 @@ func (r Retention) Check() error {
 		}
 	}
 	switch r.AuditFull {
-	case "", Forget, Refuse:
+	case "", DropOldest, Refuse:
 		return nil
 	}
-	return fmt.Errorf("%q is not what can happen when AUDIT is full: that is %s or %s", r.AuditFull, Forget, Refuse)
+	return fmt.Errorf("%q is not what can happen when AUDIT is full: that is %s or %s", r.AuditFull, DropOldest, Refuse)
 }
 
 // apply gives a stream what is set for it, and reports whether that changes it.
@@ -63,7 +64,7 @@ func (r Retention) apply(c *jetstream.StreamConfig) (changed bool) {
 		switch r.AuditFull {
 		case Refuse:
 			c.Discard = jetstream.DiscardNew
-		case Forget:
+		case DropOldest:
 			c.Discard = jetstream.DiscardOld
 		}
 	case subjects.DeniedStream:

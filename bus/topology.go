@@ -61,7 +61,7 @@ const month = 30 * 24 * time.Hour
 const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
 
 // callLog is one partition of the call log, with the reason of each unusual setting.
-func callLog(p subjects.Part, o TopologyOptions) jetstream.StreamConfig {
+func callLog(p subjects.Partition, o TopologyOptions) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:               p.Stream(),
 		Description:        "Toolbus call log: one log per idempotency id",
@@ -89,7 +89,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
 	all := make([]jetstream.StreamConfig, 0, o.Partitions+7)
 	for p := range o.Partitions {
-		all = append(all, callLog(subjects.Part(p), o))
+		all = append(all, callLog(subjects.Partition(p), o))
 	}
 	all = append(all, []jetstream.StreamConfig{
 		{
@@ -173,7 +173,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 		if c.Metadata == nil {
 			c.Metadata = map[string]string{}
 		}
-		c.Metadata[subjects.MetaForm] = strconv.Itoa(format.Streams.Written())
+		c.Metadata[subjects.MetaForm] = strconv.Itoa(format.Streams.Current())
 	}
 	return all
 }
@@ -397,8 +397,8 @@ func Compatible(have, want jetstream.StreamConfig) error {
 	return errors.Join(bad...)
 }
 
-// Missing says what to do about a stream that is not there.
-func Missing(err error) error {
+// MissingStreamError says what to do about a stream that is not there.
+func MissingStreamError(err error) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}

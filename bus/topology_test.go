@@ -180,7 +180,7 @@ func TestRetention(t *testing.T) {
 			jetstream.DiscardOld},
 		{given, given, jetstream.DiscardNew},
 		{Retention{}, given, jetstream.DiscardNew},
-		{Retention{AuditFull: Forget}, given, jetstream.DiscardOld},
+		{Retention{AuditFull: DropOldest}, given, jetstream.DiscardOld},
 	} {
 		if err := Ensure(t.Context(), js, TopologyOptions{Retention: step.given}); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ func TestWatched(t *testing.T) {
 	const token = "s3cr3t"
 	srv := natstest.Start(t, func(o *server.Options) { o.Authorization = token })
 	logged := make(lines, 100)
-	options := append(Watched(slog.New(slog.NewTextHandler(logged, nil))), nats.MaxReconnects(-1))
+	options := append(LogConnection(slog.New(slog.NewTextHandler(logged, nil))), nats.MaxReconnects(-1))
 	nc, err := nats.Connect(strings.Replace(srv.URL, "://", "://"+token+"@", 1), options...)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func writeErrorTable(w io.Writer) error {
 	return b.Flush()
 }
 
-func again(r Row) string {
+func again(r CodeInfo) string {
 	switch {
 	case r.AutoRetry:
 		return fmt.Sprintf("yes, after %d ms", r.RetryAfterMS)
@@ -39,7 +39,7 @@ func again(r Row) string {
 	return "no"
 }
 
-func mcp(r Row) string {
+func mcp(r CodeInfo) string {
 	if r.MCP == 0 {
 		return "`isError`"
 	}

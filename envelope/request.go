@@ -11,16 +11,17 @@ type Request struct {
 	ToolVersion string         `json:"tool_version"`
 	Fn          string         `json:"fn"`
 	Input       jsontext.Value `json:"input"`
-	Context     Context        `json:"context"`
+	Context     RequestContext `json:"context"`
 	Constraints Constraints    `json:"constraints"`
 	Provenance  jsontext.Value `json:"provenance,omitzero"`
 	DryRun      bool           `json:"dry_run,omitzero"`
 }
 
-// Context says who asks, on whose behalf and in which trace. Extra holds what else the caller says, as it said it:
-// Toolbus only passes it on, down to the tool, and nothing vouches for it. It counts towards MaxHead, MaxHeadValues
-// and the depth of the whole, and no two requests differ by it: it is part of neither [Fingerprint] nor [CallKeyID].
-type Context struct {
+// RequestContext says who asks, on whose behalf and in which trace. Extra holds what else the caller says, as it said
+// it: Toolbus only passes it on, down to the tool, and nothing vouches for it. It counts towards MaxHead,
+// MaxHeadValues and the depth of the whole, and no two requests differ by it: it is part of neither [Fingerprint] nor
+// [CallKeyID].
+type RequestContext struct {
 	ActorID      string            `json:"actor_id"`
 	Scopes       []string          `json:"scopes,omitzero"`
 	TraceID      string            `json:"trace_id"`

@@ -1,8 +1,8 @@
 package envelope
 
-// Row is one line of the taxonomy: all that is known of a code. Everything else that speaks of
+// CodeInfo is one line of the taxonomy: all that is known of a code. Everything else that speaks of
 // errors (documentation, bindings, doors) is derived from it.
-type Row struct {
+type CodeInfo struct {
 	Code   Code
 	Status Status
 	// AutoRetry says that a client may ask again on its own. A retryable code without it is

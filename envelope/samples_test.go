@@ -17,7 +17,7 @@ const sampleCall = "0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d"
 func minimalRequest() *Request {
 	return &Request{
 		CallID: sampleCall, ToolID: "search.web", ToolVersion: "1.x", Fn: "query", Input: jsontext.Value(`{"query":"tea"}`),
-		Context: Context{ActorID: "agent://uicp/primary", TraceID: "6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11",
+		Context: RequestContext{ActorID: "agent://uicp/primary", TraceID: "6f1c7b1e-8a8e-4c57-9d0c-2f4f9f0f6a11",
 			Timezone: "UTC", Env: "prod"},
 		Constraints: Constraints{TimeoutMS: 15000, DeadlineUnixMS: 1734378895123, IdempotencyKey: "sha256-9f86d081884c7d65"},
 	}
@@ -28,7 +28,7 @@ func fullRequest() *Request {
 	confidence := 0.97
 	q.ToolID = "mcp::github::issues.create"
 	q.Input = jsontext.Value(`{"title":"Größe 😀","n":[1,-2.5,1e-7,true,null],"deep":{"a":{"b":[]}}}`)
-	q.Context = Context{
+	q.Context = RequestContext{
 		ActorID: "agent://uicp/primary", Scopes: []string{"read:web", "write:issues"}, TraceID: q.Context.TraceID,
 		ParentSpanID: "a2fb4a1d1a96d312", Locale: "en-US", Timezone: "UTC", Clock: "monotonic", Env: "prod",
 		SessionID: "s-1", RoleID: "researcher", RunID: "run-7", LaneID: "lane-a",

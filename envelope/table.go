@@ -2,8 +2,8 @@ package envelope
 
 // table returns the taxonomy of the codes that Toolbus itself uses, by class. A test proves that
 // every constant of taxonomy.go has exactly one row, and every row all its fields.
-func table() []Row {
-	return []Row{
+func table() []CodeInfo {
+	return []CodeInfo{
 		{
 			CodeMalformed, InvalidRequest, false, 0, EffectNone, "The request cannot be read",
 			"send one I-JSON or msgpack envelope with the content type that it has",
@@ -218,8 +218,8 @@ func table() []Row {
 
 // defaults returns the rows of the classes: what holds for a code that Toolbus does not know,
 // so for the subcodes of tools.
-func defaults() map[Class]Row {
-	return map[Class]Row{
+func defaults() map[ErrorClass]CodeInfo {
+	return map[ErrorClass]CodeInfo{
 		ClassRequest: {
 			"", InvalidRequest, false, 0, EffectUnknown, "The tool refused the request",
 			"correct the input as the message says", "the input is not what the tool can work on",

@@ -166,7 +166,7 @@ func TestFixOfAppliedEffects(t *testing.T) {
 
 func TestToolErrorCode(t *testing.T) {
 	for _, c := range []struct {
-		class Class
+		class ErrorClass
 		name  string
 		want  Code
 	}{

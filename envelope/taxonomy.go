@@ -9,20 +9,20 @@ import (
 // Code names an error precisely; its prefix is its class.
 type Code string
 
-// Class is the stable prefix of a Code; it decides whether running again can help.
-type Class string
+// ErrorClass is the stable prefix of a Code; it decides whether running again can help.
+type ErrorClass string
 
 // The nine classes of the taxonomy.
 const (
-	ClassRequest      Class = "I-REQ"
-	ClassAuth         Class = "A-AUTH"
-	ClassPrecondition Class = "P-PRECOND"
-	ClassTimeout      Class = "R-TIMEOUT"
-	ClassUpstream     Class = "R-UPSTREAM"
-	ClassCapacity     Class = "R-CAP"
-	ClassTool         Class = "S-TOOL"
-	ClassContract     Class = "C-CONTRACT"
-	ClassData         Class = "D-DATA"
+	ClassRequest      ErrorClass = "I-REQ"
+	ClassAuth         ErrorClass = "A-AUTH"
+	ClassPrecondition ErrorClass = "P-PRECOND"
+	ClassTimeout      ErrorClass = "R-TIMEOUT"
+	ClassUpstream     ErrorClass = "R-UPSTREAM"
+	ClassCapacity     ErrorClass = "R-CAP"
+	ClassTool         ErrorClass = "S-TOOL"
+	ClassContract     ErrorClass = "C-CONTRACT"
+	ClassData         ErrorClass = "D-DATA"
 )
 
 // The codes that Toolbus itself uses. A tool may add subcodes to a class, never redefine it.
@@ -73,7 +73,7 @@ const (
 )
 
 // Class returns the class of c, or "" when c has no known class.
-func (c Code) Class() Class {
+func (c Code) Class() ErrorClass {
 	for _, class := range classes {
 		if strings.HasPrefix(string(c), string(class)+"-") {
 			return class
@@ -83,13 +83,13 @@ func (c Code) Class() Class {
 }
 
 // classes holds the known classes. None is a prefix of another one.
-var classes = [...]Class{
+var classes = [...]ErrorClass{
 	ClassRequest, ClassAuth, ClassPrecondition,
 	ClassTimeout, ClassUpstream, ClassCapacity, ClassTool, ClassContract, ClassData,
 }
 
 // Classes returns the known classes.
-func Classes() []Class { return slices.Clone(classes[:]) }
+func Classes() []ErrorClass { return slices.Clone(classes[:]) }
 
 // The table by code, and what holds for a class. Neither changes.
 var (
@@ -97,8 +97,8 @@ var (
 	classRows = defaults()
 )
 
-func byCode(rows []Row) map[Code]Row {
-	m := make(map[Code]Row, len(rows))
+func byCode(rows []CodeInfo) map[Code]CodeInfo {
+	m := make(map[Code]CodeInfo, len(rows))
 	for _, r := range rows {
 		m[r.Code] = r
 	}
@@ -106,11 +106,11 @@ func byCode(rows []Row) map[Code]Row {
 }
 
 // Codes returns the taxonomy of Toolbus's own codes, in the order of the documentation.
-func Codes() []Row { return table() }
+func Codes() []CodeInfo { return table() }
 
 // Lookup returns the row of c. It is total: a code that Toolbus does not know has the row of its
 // class, and one without a known class that of a tool fault.
-func Lookup(c Code) Row {
+func Lookup(c Code) CodeInfo {
 	if r, ok := rows[c]; ok {
 		return r
 	}
@@ -131,7 +131,7 @@ func (c Code) AutoRetry() bool { return Lookup(c).AutoRetry }
 // ToolErrorCode returns the code on the wire of a tool's own error: fetch_failed of class
 // R-UPSTREAM is R-UPSTREAM-FETCH_FAILED. What is not a letter or digit becomes "_". A tool cannot
 // produce a code that is Toolbus's own: such a name gets the prefix TOOL_.
-func ToolErrorCode(class Class, name string) Code {
+func ToolErrorCode(class ErrorClass, name string) Code {
 	if _, known := classRows[class]; !known {
 		class = ClassTool
 	}

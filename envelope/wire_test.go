@@ -163,7 +163,7 @@ func TestTypesMatchSchemas(t *testing.T) {
 	}
 	request, failure := doc(RequestSchema()), doc(ErrorSchema())
 	compare("request", request, reflect.TypeFor[Request]())
-	compare("context", part(request, "context"), reflect.TypeFor[Context]())
+	compare("context", part(request, "context"), reflect.TypeFor[RequestContext]())
 	compare("constraints", part(request, "constraints"), reflect.TypeFor[Constraints]())
 	compare("retry_policy", part(request, "constraints", "retry_policy"), reflect.TypeFor[RetryPolicy]())
 	compare("response", doc(ResponseSchema()), reflect.TypeFor[Response]())

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// serving is a clock that goes only while a server serves, by the local monotonic clock: what happened while the
+// serverUptime is a clock that goes only while a server serves, by the local monotonic clock: what happened while the
 // server or the connection was away, or this process was stopped, took no time on it. It is safe for concurrent use.
-type serving struct {
+type serverUptime struct {
 	mu    sync.Mutex
 	total time.Duration // until last
 	last  time.Time     // when the server was last heard; zero while it is away
@@ -18,14 +18,14 @@ type serving struct {
 const unheard = 2 * lookBehind
 
 // at returns the serving time at a local time.
-func (s *serving) at(now time.Time) time.Duration {
+func (s *serverUptime) at(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.until(now)
 }
 
 // until is at, for callers that hold s.mu.
-func (s *serving) until(now time.Time) time.Duration {
+func (s *serverUptime) until(now time.Time) time.Duration {
 	if s.last.IsZero() {
 		return s.total
 	}
@@ -33,7 +33,7 @@ func (s *serving) until(now time.Time) time.Duration {
 }
 
 // heard says that the server has just answered, or sent something by itself.
-func (s *serving) heard(now time.Time) {
+func (s *serverUptime) heard(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total, s.last = s.until(now), now
@@ -41,7 +41,7 @@ func (s *serving) heard(now time.Time) {
 
 // away says that the server does not answer. How long it had not been there is not known: what it was believed to
 // serve since it was last heard is not counted.
-func (s *serving) away() {
+func (s *serverUptime) away() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Time{}
@@ -51,7 +51,7 @@ func (s *serving) away() {
 // log. The zero value is ready to use; callers keep it to one goroutine at a time.
 type Lag struct{ marks []mark }
 
-// mark is what was known at a time of a [serving] clock.
+// mark is what was known at a time of a [serverUptime] clock.
 type mark struct {
 	end   uint64 // there is something up to here
 	since time.Duration

@@ -9,7 +9,7 @@ import (
 
 // The clock of a server goes only while it serves, and not for long without having been heard.
 func TestServing(t *testing.T) {
-	var s serving
+	var s serverUptime
 	now := time.Now()
 	want := func(d time.Duration) {
 		t.Helper()

@@ -16,7 +16,7 @@ import (
 // The enumerations of an event. They are written by number, counted from 1 in this order: a value may be added at
 // an end, in the next form, and none may ever move.
 var (
-	classes    = []call.Class{call.Pure, call.Idempotent, call.SideEffectful}
+	classes    = []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful}
 	priorities = []envelope.Priority{envelope.PriorityNormal, envelope.PriorityHigh, envelope.PriorityLow}
 	contents   = []string{envelope.ContentJSON, envelope.ContentMsgpack}
 	statuses   = []envelope.Status{envelope.Success, envelope.RetryableError, envelope.TerminalError,
@@ -53,7 +53,7 @@ func enum[T ~string](c *coder, v *T, table []T) {
 	case err != nil || n < 1 || strconv.Itoa(n) != field:
 		c.bad = true
 	case n > len(table):
-		c.unknown = &format.Error{Kind: format.Event, Form: format.Event.Written(), Says: fmt.Sprintf("%T %d", *v, n)}
+		c.unknown = &format.Error{Kind: format.Event, Form: format.Event.Current(), Says: fmt.Sprintf("%T %d", *v, n)}
 	default:
 		*v = table[n-1]
 	}

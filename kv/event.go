@@ -46,7 +46,7 @@ func EncodeEvent(e call.Event) string {
 	c := eventCoder{now: e}
 	c.out = make([]byte, 0, 512+384*len(e.State.Attempts))
 	c.out = append(strconv.AppendInt(c.out, formOf(e.State.Fingerprint), 10), ';')
-	c.facts(&e.State.Facts)
+	c.facts(&e.State.Pinned)
 	for i := range e.State.Attempts {
 		a := e.State.Attempts[i]
 		c.attempt(&a, i+1)
@@ -99,7 +99,7 @@ func readEvent(key subjects.Event, records string) (call.Event, error) {
 	e.Kind, e.Attempt = call.Kind(key.Kind), key.Attempt
 	e.State.ID, e.State.Part = key.Key.ID, key.Key.Part
 	if c.bad = !c.next(factsRecord); !c.bad {
-		c.facts(&e.State.Facts)
+		c.facts(&e.State.Pinned)
 	}
 	for c.next(attemptRecord) {
 		e.State.Attempts = append(e.State.Attempts, call.Attempt{})
@@ -147,7 +147,7 @@ func keyed[T ~string](c *eventCoder, v *T, kind call.Kind, byKey string) {
 	}
 }
 
-func (c *eventCoder) facts(f *call.Facts) {
+func (c *eventCoder) facts(f *call.Pinned) {
 	if !c.reading {
 		c.begin(factsRecord)
 	}
@@ -227,7 +227,7 @@ func (c *eventCoder) queue(a *call.Attempt, n int) {
 	var q envelope.Priority
 	if !c.reading && !byKey {
 		q = a.Priority
-		if a.Behind {
+		if a.Overflow {
 			q = envelope.Priority(a.Queue())
 		}
 	}
@@ -239,7 +239,7 @@ func (c *eventCoder) queue(a *call.Attempt, n int) {
 		q = envelope.Priority(c.key.Queue)
 	}
 	prio, behind := subjects.ParseQueue(string(q))
-	a.Priority, a.Behind = envelope.Priority(prio), behind
+	a.Priority, a.Overflow = envelope.Priority(prio), behind
 }
 
 func (c *eventCoder) owner(o *call.Owner) {

@@ -125,7 +125,7 @@ func TestEventForm(t *testing.T) {
 func TestQueueOfEvent(t *testing.T) {
 	t.Parallel()
 	e := typicalEvent(call.Requested)
-	e.State.Attempts[0].Behind = true
+	e.State.Attempts[0].Overflow = true
 	plain := kv.EncodeEvent(typicalEvent(call.Requested))
 	if got := kv.EncodeEvent(e); got != plain || !strings.HasSuffix(kv.EventSubject(e), ".normal-behind.default") {
 		t.Errorf("%s is written as %s", kv.EventSubject(e), got)
@@ -283,7 +283,7 @@ func typicalEvent(kind call.Kind) call.Event {
 			ContentType: "application/json", Trace: "5d415971-e1b7-430a-8b5c-87d7bb21d42b",
 		},
 	}
-	e := call.Event{Kind: kind, Attempt: 1, State: call.State{Facts: call.Facts{
+	e := call.Event{Kind: kind, Attempt: 1, State: call.State{Pinned: call.Pinned{
 		Tenant: "default", Tool: "bench.echo0", ID: "tvvkpo628dl23u4k9tut9d554b2032h7", Fn: "echo", Version: "1.0.0",
 		Digest: "sha256:" + hash, Class: call.Pure, Pool: "default", Fingerprint: "sha256:" + hash, ArgsHash: hash,
 		KeepSeconds: 86400,

@@ -64,7 +64,7 @@ func fold(
 		e, err := DecodeEvent(msg.Subject, msg.Header)
 		passed := err != nil && Passed(msg.Subject, passes)
 		switch {
-		case format.Unreadable(err) && !passed:
+		case format.IsUnsupported(err) && !passed:
 			return folded{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 		case passed && !errors.Is(err, call.ErrForeign):
 			log.spoil(msg.Subject)

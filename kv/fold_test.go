@@ -80,7 +80,7 @@ func TestStrangersEventsCountNothing(t *testing.T) {
 			continue
 		}
 		_, err = f.log.Write(t.Context(), success(s, "c-claimer", nil), body)
-		moved, ok := errors.AsType[*call.Moved](err)
+		moved, ok := errors.AsType[*call.ConflictError](err)
 		if !ok {
 			t.Errorf("%s: the claimer's write: %v", name, err)
 			continue
@@ -155,7 +155,7 @@ func TestRequestExpired(t *testing.T) {
 // what is written next. Other messages, and other attempts, leave no mark.
 func TestUndecodedEventsMarkTheirAttempt(t *testing.T) {
 	f := setup(t, kv.LogOptions{Passes: func(instance string) bool { return instance != "d-1" }}, bus.TopologyOptions{})
-	for class, lookup := range map[call.Class]call.Lookup{
+	for class, lookup := range map[call.EffectClass]call.Lookup{
 		call.Pure: "", call.Idempotent: "", call.SideEffectful: call.LookupNo,
 	} {
 		for i, text := range []string{"99;f|x", "3;f|garbage", "garbage", ""} {

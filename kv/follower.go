@@ -45,9 +45,9 @@ type Follower struct {
 	Log    *slog.Logger // is told of what is passed over; nil discards
 
 	js      jetstream.JetStream
-	part    subjects.Part
+	part    subjects.Partition
 	stream  jetstream.Stream
-	serving serving
+	serving serverUptime
 
 	running jetstream.ConsumeContext // brings the events; Run's own
 	still   still                    // Run's own, too
@@ -77,7 +77,7 @@ type place struct {
 }
 
 // NewFollower returns a follower of a partition of the call log.
-func NewFollower(js jetstream.JetStream, part subjects.Part) *Follower {
+func NewFollower(js jetstream.JetStream, part subjects.Partition) *Follower {
 	return &Follower{js: js, part: part, logs: openLogs{}, closed: closedLogs{}, doubts: make(chan place, 1),
 		refused: make(chan *Unreadable, 1)}
 }
@@ -85,7 +85,7 @@ func NewFollower(js jetstream.JetStream, part subjects.Part) *Follower {
 // Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows
 // stands by behind a build that reads it.
 type Unreadable struct {
-	Part subjects.Part
+	Part subjects.Partition
 	Seq  uint64
 	Err  error // a [format.Error]
 }
@@ -226,7 +226,7 @@ func (f *Follower) watch(ctx context.Context, see func(jetstream.Msg)) (err erro
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err = f.look(ctx, see); err == nil {
+			if err = f.checkServerPosition(ctx, see); err == nil {
 				doubt, err = f.check(ctx, doubt)
 			}
 		case <-status:
@@ -253,9 +253,9 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		return
 	}
 	e, err := DecodeEvent(msg.Subject(), msg.Headers())
-	if format.Unreadable(err) && Passed(msg.Subject(), f.Passes) {
+	if format.IsUnsupported(err) && Passed(msg.Subject(), f.Passes) {
 		f.notices.Tell(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
-	} else if format.Unreadable(err) { // nothing behind it is observed either
+	} else if format.IsUnsupported(err) { // nothing behind it is observed either
 		f.over = true
 		f.refused <- &Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err} // there is room for the only one
 		return

@@ -165,7 +165,7 @@ func TestBehindWhatDoesNotCome(t *testing.T) {
 func (f *followerFixture) consumedFrom(seq uint64) {
 	f.T.Helper()
 	for {
-		stream, err := f.JS.Stream(f.T.Context(), subjects.Part(0).Stream())
+		stream, err := f.JS.Stream(f.T.Context(), subjects.Partition(0).Stream())
 		if err != nil {
 			f.T.Fatal(err)
 		}

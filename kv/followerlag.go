@@ -12,10 +12,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// look asks the server whether it has an event that has not been observed, and takes a new consumer where it had
-// the last time, too, and nothing came since. An error means that there is no log any more: its server came again
-// without what it had stored.
-func (f *Follower) look(ctx context.Context, see func(jetstream.Msg)) error {
+// checkServerPosition asks the server whether it has an event that has not been observed, and takes a new consumer
+// where it had the last time, too, and nothing came since. An error means that there is no log any more: its server
+// came again without what it had stored.
+func (f *Follower) checkServerPosition(ctx context.Context, see func(jetstream.Msg)) error {
 	read := f.position()
 	more, err := f.more(ctx, f.stream, read)
 	switch {

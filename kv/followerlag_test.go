@@ -14,7 +14,7 @@ import (
 // deafen lets nobody who reads the call log now get any more events, though all looks well to them.
 func (f *followerFixture) deafen() (consumers []string) {
 	f.T.Helper()
-	stream, err := f.JS.Stream(f.T.Context(), subjects.Part(0).Stream())
+	stream, err := f.JS.Stream(f.T.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestDeafFollowerListensAgain(t *testing.T) {
 		}
 	}
 	for _, name := range deaf {
-		if _, err := f.JS.ResumeConsumer(t.Context(), subjects.Part(0).Stream(), name); err != nil {
+		if _, err := f.JS.ResumeConsumer(t.Context(), subjects.Partition(0).Stream(), name); err != nil {
 			t.Fatal(err)
 		}
 	}

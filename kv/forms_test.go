@@ -27,7 +27,7 @@ func TestFollowerStopsAtANewerEvent(t *testing.T) {
 	if !ok || u.Seq != at || !format.Newer(err) || len(seen) != 1 || seen[0] != s.Seq {
 		t.Fatalf("%v after %d", err, seen)
 	}
-	stream, err := f.JS.Stream(t.Context(), subjects.Part(0).Stream())
+	stream, err := f.JS.Stream(t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestNewerEventInTheLogOfAKey(t *testing.T) {
 		t.Errorf("%+v, %v", last.State, err)
 	}
 	r := call.Decide(s, 1, s.Last().Admitted,
-		call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d.1", Now: s.Last().Deadline})
+		call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d.1", Now: s.Last().Deadline})
 	if _, err := f.Log.Write(t.Context(), r.Event, nil); !format.Newer(err) || !errors.Is(err, call.ErrUnsure) {
 		t.Errorf("a write behind it: %v", err)
 	}
@@ -56,7 +56,7 @@ func TestNewerEventInTheLogOfAKey(t *testing.T) {
 func TestStreamsOfOtherBuilds(t *testing.T) {
 	f := setupFollower(t)
 	for metadata, says := range map[string]string{"": "Toolbus 0.1", "3": "update this process"} {
-		stream, err := f.JS.Stream(t.Context(), subjects.Part(0).Stream())
+		stream, err := f.JS.Stream(t.Context(), subjects.Partition(0).Stream())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestStreamsOfOtherBuilds(t *testing.T) {
 		if _, err := f.JS.UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
-		if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); !format.Unreadable(err) ||
+		if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); !format.IsUnsupported(err) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", metadata, err)
 		}
@@ -87,7 +87,7 @@ func TestOldExecutor(t *testing.T) {
 		if _, err := f.JS.Publish(t.Context(), subjects.PoolSubject("default", "e1"), []byte(body)); err != nil {
 			t.Fatal(err)
 		}
-		if err := pools.Old(t.Context()); format.Unreadable(err) != old || old && !strings.Contains(err.Error(), "e1") {
+		if err := pools.Old(t.Context()); format.IsUnsupported(err) != old || old && !strings.Contains(err.Error(), "e1") {
 			t.Errorf("%q: %v", body, err)
 		}
 	}

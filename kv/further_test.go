@@ -14,10 +14,10 @@ import (
 func (f *followerFixture) unbound(id string) call.State {
 	f.T.Helper()
 	now := call.At(time.Now())
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "A", Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Now: now,
 		Deadline: now + 60_000, Nonce: "d-1.1",
-		Facts: call.Facts{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.Idempotent, Pool: "default",
+		Facts: call.Pinned{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.Idempotent, Pool: "default",
 			Fingerprint: "fp"},
 	})
 	return f.write(v.Event)
@@ -44,8 +44,9 @@ func TestClaimsOfFurtherAttemptsAreNotObserved(t *testing.T) {
 	ended := f.unbound("ended")
 	done := f.write(succeeded(ended, "claimer.9"))
 	running := f.unbound("running")
-	second := call.Pickup{Attempt: 1, Admitted: running.Seq, Deliveries: 2, By: "default/claimer", Nonce: "claimer.1",
-		Now: call.At(time.Now())}
+	second := call.WorkDelivery{Attempt: 1, Admitted: running.Seq, Deliveries: 2, By: "default/claimer",
+		Nonce: "claimer.1",
+		Now:   call.At(time.Now())}
 	_, e := call.Take(running, second)
 	claimed := f.write(e)
 	want := []uint64{ended.Seq, done.Seq, running.Seq, claimed.Seq}
@@ -54,7 +55,7 @@ func TestClaimsOfFurtherAttemptsAreNotObserved(t *testing.T) {
 		f.put(further(ended, n+2))
 	}
 	late := f.reread(claimed)
-	want = append(want, f.put(succeeded(call.State{Facts: claimed.Facts, Attempts: claimed.Attempts, Seq: late.Seq},
+	want = append(want, f.put(succeeded(call.State{Pinned: claimed.Pinned, Attempts: claimed.Attempts, Seq: late.Seq},
 		"claimer.2")))
 	f.put(further(running, 2))
 	after := f.unbound("after")

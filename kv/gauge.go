@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Gauge watches how full the call log is. Admission stops when a partition is at the high-water mark, so that
+// FillLevel watches how full the call log is. Admission stops when a partition is at the high-water mark, so that
 // decisions always find room. Its methods are safe for concurrent use.
-type Gauge struct {
+type FillLevel struct {
 	js   jetstream.JetStream
 	full []atomic.Bool // by partition
 }
@@ -24,19 +24,19 @@ const (
 )
 
 // Gauge returns one of this log; Run must be called for it to watch.
-func (l *Log) Gauge() *Gauge { return &Gauge{l.js, make([]atomic.Bool, l.Partitions())} }
+func (l *Log) Gauge() *FillLevel { return &FillLevel{l.js, make([]atomic.Bool, l.Partitions())} }
 
 // Run watches until ctx ends.
-func (g *Gauge) Run(ctx context.Context) {
+func (g *FillLevel) Run(ctx context.Context) {
 	for ok := true; ok; ok = timer.Sleep(ctx, gaugeInterval) {
 		for p := range g.full {
-			g.measure(ctx, subjects.Part(p))
+			g.measure(ctx, subjects.Partition(p))
 		}
 	}
 }
 
 // measure reads how full a partition is. One that cannot be read is as full as it was.
-func (g *Gauge) measure(ctx context.Context, p subjects.Part) {
+func (g *FillLevel) measure(ctx context.Context, p subjects.Partition) {
 	ctx, cancel := context.WithTimeout(ctx, gaugeInterval)
 	defer cancel()
 	stream, err := g.js.Stream(ctx, p.Stream())
@@ -47,8 +47,8 @@ func (g *Gauge) measure(ctx context.Context, p subjects.Part) {
 	g.full[p].Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
 }
 
-// StoreFull reports whether a partition is at the high-water mark.
-func (g *Gauge) StoreFull() bool {
+// LogFull reports whether a partition is at the high-water mark.
+func (g *FillLevel) LogFull() bool {
 	for p := range g.full {
 		if g.full[p].Load() {
 			return true

@@ -42,7 +42,7 @@ type LogOptions struct {
 	Expiry call.Expiry   // default call.DefaultExpiry
 	Answer time.Duration // how long to wait for one answer of the server; default 2 s
 	// Group is how many events must wait at the same time to be written together; 0 writes each as
-	// it comes. It is for servers that sync every write, see [DefaultGroup]. Replicas share syncs by
+	// it comes. It is for servers that sync every write, see [DefaultBatch]. Replicas share syncs by
 	// themselves, so that a log with replicas does without.
 	Group int
 	// Passes reports whether an event that this build cannot read is passed over, because of the instance that wrote it:
@@ -58,18 +58,18 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	}
 	all := streams{passes: o.Passes}
 	for p := range n {
-		stream, err := js.Stream(ctx, subjects.Part(p).Stream())
+		stream, err := js.Stream(ctx, subjects.Partition(p).Stream())
 		if err != nil {
 			return nil, fmt.Errorf("call log, partition %d: %w", p, err)
 		}
 		all.parts = append(all.parts, stream)
 	}
-	return AskLog(js, n, all.replicas(), all, o), nil
+	return NewRemoteLog(js, n, all.replicas(), all, o), nil
 }
 
-// AskLog returns a log of so many partitions and replicas for a process that may write to it, but does not read it
-// itself: reader asks somebody else.
-func AskLog(js jetstream.JetStream, partitions, replicas int, reader Reader, o LogOptions) *Log {
+// NewRemoteLog returns a log of so many partitions and replicas for a process that may write to it, but does not read
+// it itself: reader asks somebody else.
+func NewRemoteLog(js jetstream.JetStream, partitions, replicas int, reader Reader, o LogOptions) *Log {
 	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
 	l := &Log{
 		js: js, reader: reader, copies: replicas, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing},
@@ -90,14 +90,14 @@ func (l *Log) Replicas() int { return l.copies }
 func (l *Log) Partitions() int { return len(l.parts) }
 
 // part returns the partition of the log of id.
-func (l *Log) part(id string) (subjects.Part, part) {
+func (l *Log) part(id string) (subjects.Partition, part) {
 	p := subjects.PartOf(id, len(l.parts))
 	return p, l.parts[p]
 }
 
 // Write appends e if the log has not moved since the state that e was derived from, and returns
 // the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
-// the log. Otherwise the error is a [call.Moved] with the log as it is, [call.ErrFull] or
+// the log. Otherwise the error is a [call.ConflictError] with the log as it is, [call.ErrFull] or
 // [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended or e.Until passed
 // first, or a build of another age has written to the log meanwhile (a [format.Error], too).
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
@@ -130,7 +130,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
-		if format.Unreadable(err) { // whoever reads it goes on; it does not get any better here
+		if format.IsUnsupported(err) { // whoever reads it goes on; it does not get any better here
 			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
 		}
 		if errors.Is(failed, errDuplicate) {
@@ -226,7 +226,7 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 	case last.State.Wrote(e):
 		return last.State, true, nil
 	case last.State.Seq != e.State.Seq:
-		return call.State{}, true, &call.Moved{State: last.State}
+		return call.State{}, true, &call.ConflictError{State: last.State}
 	}
 	return call.State{}, false, nil
 }
@@ -243,7 +243,7 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 }
 
 // Last returns the last event of the log as it is stored, with the errors of Read.
-func (l *Log) Last(ctx context.Context, tool, id string) (Stored, error) {
+func (l *Log) Last(ctx context.Context, tool, id string) (StoredEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
 	p, _ := l.part(id)
@@ -251,7 +251,7 @@ func (l *Log) Last(ctx context.Context, tool, id string) (Stored, error) {
 }
 
 // Get returns the event at seq of a partition; the zero Entry when it has expired.
-func (l *Log) Get(ctx context.Context, p subjects.Part, seq uint64) (call.Entry, error) {
+func (l *Log) Get(ctx context.Context, p subjects.Partition, seq uint64) (call.Entry, error) {
 	s, err := l.At(ctx, p, seq)
 	if err != nil || s.RawStreamMsg == nil {
 		return call.Entry{}, err
@@ -260,9 +260,9 @@ func (l *Log) Get(ctx context.Context, p subjects.Part, seq uint64) (call.Entry,
 }
 
 // At returns the event at seq of a partition as it is stored; the zero Stored when it has expired.
-func (l *Log) At(ctx context.Context, p subjects.Part, seq uint64) (Stored, error) {
+func (l *Log) At(ctx context.Context, p subjects.Partition, seq uint64) (StoredEvent, error) {
 	if p < 0 || int(p) >= len(l.parts) {
-		return Stored{}, fmt.Errorf("read call log: there is no partition %d", p)
+		return StoredEvent{}, fmt.Errorf("read call log: there is no partition %d", p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()

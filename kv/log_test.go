@@ -78,9 +78,9 @@ func setup(t *testing.T, o kv.LogOptions, topology bus.TopologyOptions) *fixture
 func admission(t *testing.T, s call.State, id, callID string, timeout time.Duration) call.Event {
 	t.Helper()
 	now := time.Now()
-	v := call.Admit(s, call.Ask{
+	v := call.Admit(s, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
-		Facts: call.Facts{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful,
+		Facts: call.Pinned{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful,
 			Pool: "default", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "q-" + callID,
 	})
@@ -92,8 +92,9 @@ func admission(t *testing.T, s call.State, id, callID string, timeout time.Durat
 
 func claim(t *testing.T, s call.State, by string) call.Event {
 	t.Helper()
-	step, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: by, Nonce: "c-" + by,
-		Now: call.At(time.Now()), Gone: func(string) bool { return false }})
+	step, e := call.Take(s, call.WorkDelivery{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: by,
+		Nonce: "c-" + by,
+		Now:   call.At(time.Now()), Gone: func(string) bool { return false }})
 	if step != call.TakeClaim {
 		t.Fatalf("take: %v", step)
 	}
@@ -102,7 +103,7 @@ func claim(t *testing.T, s call.State, by string) call.Event {
 
 func timeout(s call.State, nonce string) call.Event {
 	return call.Decide(s, 1, s.Last().Admitted,
-		call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: nonce, Now: call.At(time.Now())}).Event
+		call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: nonce, Now: call.At(time.Now())}).Event
 }
 
 var body = []byte(`{"response":{"ok":true}}`)
@@ -163,7 +164,7 @@ func TestOneWinner(t *testing.T) {
 					e = claim(t, s, fmt.Sprint("e", n))
 				}
 				_, err := f.log.Write(t.Context(), e, body)
-				var moved *call.Moved
+				var moved *call.ConflictError
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -214,7 +215,7 @@ func TestUncertainAnswers(t *testing.T) {
 			if s.Last().Decision.Nonce != "g" {
 				t.Errorf("decision %+v", s.Last().Decision)
 			}
-			stream, err := f.js.Stream(t.Context(), subjects.Part(0).Stream())
+			stream, err := f.js.Stream(t.Context(), subjects.Partition(0).Stream())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -408,7 +409,7 @@ func TestLogInPartitions(t *testing.T) {
 	if n := f.log.Partitions(); n != 3 {
 		t.Fatalf("%d partitions", n)
 	}
-	used := map[subjects.Part]int{}
+	used := map[subjects.Partition]int{}
 	for n := range 30 {
 		id := fmt.Sprintf("id%02d", n)
 		s, err := f.log.Write(t.Context(), admission(t, call.State{}, id, "A", time.Minute), nil)

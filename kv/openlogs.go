@@ -150,9 +150,9 @@ func (f *Follower) before(ctx context.Context, e call.Event, seq uint64) *call.S
 	tries := timer.Backoff{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}
 	err := tries.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		s, err = Before(ctx, f.stream, key, seq, f.Passes)
-		return err == nil || format.Unreadable(err) || errors.Is(err, ErrOverlong), err
+		return err == nil || format.IsUnsupported(err) || errors.Is(err, ErrOverlong), err
 	})
-	if err != nil && !format.Unreadable(err) {
+	if err != nil && !format.IsUnsupported(err) {
 		return nil
 	}
 	return &s

@@ -20,10 +20,10 @@ import (
 func (f *followerFixture) bound(id string) call.State {
 	f.T.Helper()
 	now := call.At(time.Now())
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "A", Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Now: now,
 		Deadline: now + 60_000, Nonce: "d-1.1",
-		Facts: call.Facts{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.SideEffectful, Pool: "default",
+		Facts: call.Pinned{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.SideEffectful, Pool: "default",
 			Fingerprint: "fp", Lookup: call.LookupNo},
 	})
 	return f.write(v.Event)
@@ -40,7 +40,7 @@ func (f *followerFixture) write(e call.Event) call.State {
 
 func (f *followerFixture) claim(s call.State) call.State {
 	f.T.Helper()
-	_, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: "default/claimer",
+	_, e := call.Take(s, call.WorkDelivery{Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 1, By: "default/claimer",
 		Nonce: "claimer.1", Now: call.At(time.Now())})
 	return f.write(e)
 }

@@ -14,7 +14,7 @@ import (
 func TestEventSize(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		class            call.Class
+		class            call.EffectClass
 		attempts, atMost int
 	}{
 		{"pure call, decided", call.Pure, 1, 480},
@@ -33,7 +33,7 @@ func TestEventSize(t *testing.T) {
 }
 
 // grown is the last event of a log with so many attempts, all but the last of which failed.
-func grown(class call.Class, attempts int) call.Event {
+func grown(class call.EffectClass, attempts int) call.Event {
 	e := typicalEvent(call.Decided)
 	if e.State.Class = class; class == call.SideEffectful {
 		e.State.Lookup = call.LookupNo

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Stored is an event as it is stored. The zero value is that there is none.
-type Stored struct {
+// StoredEvent is an event as it is stored. The zero value is that there is none.
+type StoredEvent struct {
 	*jetstream.RawStreamMsg
 	// End is where the log ends: behind the event, where the last message of the log is none of ours.
 	End uint64
@@ -21,7 +21,7 @@ type Stored struct {
 
 // Entry reads the event, of a partition. Where a log holds no event, but something else, the entry is empty but for
 // where the log ends.
-func (s Stored) Entry(p subjects.Part) (last call.Entry, err error) {
+func (s StoredEvent) Entry(p subjects.Partition) (last call.Entry, err error) {
 	if s.RawStreamMsg != nil {
 		last, err = entry(s.RawStreamMsg)
 	}
@@ -34,9 +34,9 @@ func (s Stored) Entry(p subjects.Part) (last call.Entry, err error) {
 // Reader reads what is stored of the call log. An error is never that there is nothing.
 type Reader interface {
 	// Last returns the last event of a log.
-	Last(ctx context.Context, key subjects.Key) (Stored, error)
+	Last(ctx context.Context, key subjects.Key) (StoredEvent, error)
 	// At returns the event at a position of a partition.
-	At(ctx context.Context, p subjects.Part, seq uint64) (Stored, error)
+	At(ctx context.Context, p subjects.Partition, seq uint64) (StoredEvent, error)
 }
 
 // streams are the partitions of the log, and read them themselves.
@@ -51,41 +51,41 @@ func (s streams) replicas() int { return s.parts[0].CachedInfo().Config.Replicas
 // claim or a decision, the events before it decide whether the log allows it. Where the last message does not count,
 // such as the marker of an operator's `nats kv del`, the newest event before it does, and the next write follows the
 // message.
-func (s streams) Last(ctx context.Context, key subjects.Key) (Stored, error) {
+func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error) {
 	stream := s.parts[key.Part]
 	msg, err := stream.GetLastMsgForSubject(ctx, key.Filter())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Stored{}, nil
+		return StoredEvent{}, nil
 	}
 	if err != nil {
-		return Stored{}, fmt.Errorf("read call log: %w", err)
+		return StoredEvent{}, fmt.Errorf("read call log: %w", err)
 	}
 	e, err := DecodeEvent(msg.Subject, msg.Header)
 	switch {
-	case format.Unreadable(err) && !Passed(msg.Subject, s.passes):
-		return Stored{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
+	case format.IsUnsupported(err) && !Passed(msg.Subject, s.passes):
+		return StoredEvent{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	case err == nil && (e.Kind == call.Requested || e.Kind == call.Joined):
-		return Stored{msg, msg.Sequence}, nil
+		return StoredEvent{msg, msg.Sequence}, nil
 	}
 	good := err == nil
 	log, err := fold(ctx, stream, key, msg.Sequence, s.passes, good)
 	switch {
 	case err != nil:
-		return Stored{}, err
+		return StoredEvent{}, err
 	case good && !log.state.Bound():
-		return Stored{msg, msg.Sequence}, nil
+		return StoredEvent{msg, msg.Sequence}, nil
 	}
-	return Stored{log.last, msg.Sequence}, nil
+	return StoredEvent{log.last, msg.Sequence}, nil
 }
 
 // At implements [Reader].
-func (s streams) At(ctx context.Context, p subjects.Part, seq uint64) (Stored, error) {
+func (s streams) At(ctx context.Context, p subjects.Partition, seq uint64) (StoredEvent, error) {
 	msg, err := s.parts[p].GetMsg(ctx, seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Stored{}, nil
+		return StoredEvent{}, nil
 	}
 	if err != nil {
-		return Stored{}, fmt.Errorf("read call log at %d: %w", seq, err)
+		return StoredEvent{}, fmt.Errorf("read call log at %d: %w", seq, err)
 	}
-	return Stored{msg, msg.Sequence}, nil
+	return StoredEvent{msg, msg.Sequence}, nil
 }

@@ -109,7 +109,7 @@ func (f Frame) Header() map[string][]string {
 		return map[string][]string{}
 	}
 	return map[string][]string{
-		HeaderForm:   {strconv.Itoa(format.Frame.Written())},
+		HeaderForm:   {strconv.Itoa(format.Frame.Current())},
 		HeaderChunks: {f.indexes()},
 		HeaderAfter:  {strconv.FormatUint(f.after, 10)},
 	}

@@ -18,7 +18,7 @@ func TestPayloadsHaveOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []subjects.Shelf{
+	for _, other := range []subjects.PayloadOwner{
 		subjects.Owner{Tenant: "acme", Actor: "agent://you"}.On(mine.Pool),
 		subjects.Owner{Tenant: "other", Actor: mine.Actor}.On(mine.Pool), mine.On("other"),
 	} {

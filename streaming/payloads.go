@@ -48,7 +48,7 @@ func (k known) Fault() *envelope.Error { return envelope.NewError(k.code, "") }
 const partSize = 512 << 10
 
 // Payloads keeps large payloads under their owner and their SHA-256, cut into parts of partSize, as
-// [subjects.Shelf.Payload] names them. It is asked for by subject alone, so that permissions can say whose a
+// [subjects.PayloadOwner.Payload] names them. It is asked for by subject alone, so that permissions can say whose a
 // connection may store and read.
 //
 // The stream keeps one message per subject and drops it some time after it was last put. So putting the same content
@@ -71,17 +71,17 @@ func NewPayloads(store *Store, maxBytes int64) *Payloads {
 
 // Put stores data and returns its reference. It tries until ctx ends, also while the store is full: what
 // is uncertain is simply put again.
-func (p *Payloads) Put(ctx context.Context, of subjects.Shelf, data []byte) (envelope.PayloadRef, error) {
+func (p *Payloads) Put(ctx context.Context, of subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, of, data, true)
 }
 
 // PutNow is Put for callers that do better than to wait for room: a full store is ErrFull at once.
-func (p *Payloads) PutNow(ctx context.Context, of subjects.Shelf, data []byte) (envelope.PayloadRef, error) {
+func (p *Payloads) PutNow(ctx context.Context, of subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, of, data, false)
 }
 
 func (p *Payloads) put(
-	ctx context.Context, of subjects.Shelf, data []byte, patient bool,
+	ctx context.Context, of subjects.PayloadOwner, data []byte, patient bool,
 ) (envelope.PayloadRef, error) {
 	if int64(len(data)) > p.maxBytes {
 		return envelope.PayloadRef{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.maxBytes)
@@ -111,8 +111,9 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, pat
 	})
 }
 
-// PutPart stores one part, under a subject of [subjects.Shelf.Payload], with one try. It returns the sequence of the
-// part in the stream. A refusal, by the server or of a part that is too large, is a [jetstream.APIError] in the error.
+// PutPart stores one part, under a subject of [subjects.PayloadOwner.Payload], with one try. It returns the sequence
+// of the part in the stream. A refusal, by the server or of a part that is too large, is a [jetstream.APIError] in the
+// error.
 func (p *Payloads) PutPart(ctx context.Context, subject string, data []byte) (uint64, error) {
 	if len(data) > partSize {
 		return 0, &jetstream.APIError{
@@ -124,7 +125,7 @@ func (p *Payloads) PutPart(ctx context.Context, subject string, data []byte) (ui
 
 // Get returns the payload of an owner that ref names, verified. What it came in, as many bytes again, is garbage by
 // then.
-func (p *Payloads) Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
+func (p *Payloads) Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error) {
 	return Collect(ctx, ref, p.maxBytes, func(ctx context.Context, part int64) ([]byte, error) {
 		return p.Part(ctx, of, ref.SHA256, part)
 	})
@@ -197,7 +198,8 @@ func collect(
 
 // Part returns one part of a payload of an owner as it is stored. The hash, in hex, is the caller's to check. It tries
 // until ctx ends; a part that is not stored is [ErrMissing].
-func (p *Payloads) Part(ctx context.Context, of subjects.Shelf, sha256 string, part int64) (body []byte, err error) {
+func (p *Payloads) Part(ctx context.Context, of subjects.PayloadOwner, sha256 string, part int64) (body []byte,
+	err error) {
 	subject := of.Payload(sha256, part)
 	err = untilDone(ctx, func(ctx context.Context) error {
 		m, err := p.Newest(ctx, subject, true)
@@ -212,7 +214,7 @@ func (p *Payloads) Part(ctx context.Context, of subjects.Shelf, sha256 string, p
 	return body, err
 }
 
-// Newest reads the part with a subject of [subjects.Shelf.Payload] with one try; nil if it is not stored. With
+// Newest reads the part with a subject of [subjects.PayloadOwner.Payload] with one try; nil if it is not stored. With
 // unowned it also looks where builds before owners have stored it.
 func (p *Payloads) Newest(ctx context.Context, subject string, unowned bool) (*Message, error) {
 	m, err := p.store.newest(ctx, subject)

@@ -73,7 +73,7 @@ func (s *Store) append(ctx context.Context, subject string, f Frame, by author, 
 	msg := &nats.Msg{
 		Subject: subject,
 		Header: nats.Header{
-			HeaderForm:     {strconv.Itoa(format.Frame.Written())},
+			HeaderForm:     {strconv.Itoa(format.Frame.Current())},
 			HeaderChunks:   {f.indexes()},
 			HeaderNonce:    {by.nonce},
 			headerExpected: {strconv.FormatUint(prev, 10)},

@@ -14,7 +14,7 @@ import (
 type Key struct {
 	Tool string // tool id, plain
 	ID   string
-	Part Part // see [PartOf]; references do without
+	Part Partition // see [PartOf]; references do without
 	// digest is the tool token of a parsed key whose tool id is not in it.
 	digest string
 }
@@ -217,7 +217,7 @@ func Queues() (all []string) {
 	return all
 }
 
-// Worker returns the durable name of the consumer behind [Part.WorkFilter], the same in each partition.
+// Worker returns the durable name of the consumer behind [Partition.WorkFilter], the same in each partition.
 func Worker(pool, queue string) string { return "exec_" + Token(pool) + "_" + word(queue) }
 
 // PoolSubject returns the subject of an executor's heartbeat in the pools bucket.

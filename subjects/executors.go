@@ -8,7 +8,7 @@ const (
 	answers   = "ans"
 )
 
-// Operations that executors ask dispatchers for, the op of [Desk].
+// Operations that executors ask dispatchers for, the op of [ExecutorRequest].
 const (
 	OpHello   = "hello"   // bus time, and what the bus is like
 	OpWork    = "work"    // the consumers of its pool
@@ -20,13 +20,15 @@ const (
 	OpNewest  = "newest"  // a part of a payload, or the last frame of chunks, of its pool
 )
 
-// Desk returns the subject on which an executor of a pool asks dispatchers.
-func Desk(op, pool, instance string) string { return tokens(exePrefix+word(op)+".", pool, instance) }
+// ExecutorRequest returns the subject on which an executor of a pool asks dispatchers.
+func ExecutorRequest(op, pool, instance string) string {
+	return tokens(exePrefix+word(op)+".", pool, instance)
+}
 
 // DeskWildcard returns the subscription for an operation, whoever asks.
 func DeskWildcard(op string) string { return exePrefix + word(op) + ".*.*" }
 
-// ParseDesk returns which executor asks on a subject of [Desk] for op.
+// ParseDesk returns which executor asks on a subject of [ExecutorRequest] for op.
 func ParseDesk(op, subject string) (pool, instance string, err error) {
 	err = parse(subject, exePrefix+word(op)+".", &pool, &instance)
 	return pool, instance, err
@@ -41,9 +43,9 @@ func DeskAnswers(pool, instance string) string {
 // DeskAnswersAll covers the answers to all executors.
 const DeskAnswersAll = exePrefix + answers + ".*.*.*"
 
-// DeskAnswer returns the subject of the answer to a question that an executor has asked on a subject of [Desk] under a
-// word. ok is false for any other subject, and for a word that is not one token of letters, digits, - and _ of at most
-// 100 bytes.
+// DeskAnswer returns the subject of the answer to a question that an executor has asked on a subject of
+// [ExecutorRequest] under a word. ok is false for any other subject, and for a word that is not one token of letters,
+// digits, - and _ of at most 100 bytes.
 func DeskAnswer(subject, word string) (to string, ok bool) {
 	t := strings.Split(subject, ".")
 	if len(t) != 5 || !strings.HasPrefix(subject, exePrefix) || strings.Contains(word, ".") || !answerWord(word) {
@@ -55,12 +57,12 @@ func DeskAnswer(subject, word string) (to string, ok bool) {
 // HeardWildcard is where dispatchers hear what executors answer to a kill or a seek.
 const HeardWildcard = exePrefix + heard + ".*.*.*"
 
-// Heard returns the subject on which an executor answers a kill or a seek, which names the word.
-func Heard(pool, instance, word string) string {
+// ExecutorReply returns the subject on which an executor answers a kill or a seek, which names the word.
+func ExecutorReply(pool, instance, word string) string {
 	return tokens(exePrefix+heard+".", pool, instance, word)
 }
 
-// ParseHeard is the inverse of [Heard].
+// ParseHeard is the inverse of [ExecutorReply].
 func ParseHeard(subject string) (pool, instance, word string, err error) {
 	err = parse(subject, exePrefix+heard+".", &pool, &instance, &word)
 	return pool, instance, word, err

@@ -1,7 +1,7 @@
 package subjects
 
 // Streams and the subjects they hold. The pools bucket is a KV bucket, as the partitions of the call
-// log are (see [Part]), created as a stream so that its settings can be chosen.
+// log are (see [Partition]), created as a stream so that its settings can be chosen.
 const (
 	PoolsStream = "KV_pools"
 	PoolsAll    = poolsPrefix + ">"

@@ -17,18 +17,18 @@ func (o Owner) Inbox() string { return tokens(inboxPrefix, o.Tenant, o.Actor) }
 // InboxOf returns that prefix for a connection of an executor or a dispatcher.
 func InboxOf(instance string) string { return tokens(inboxPrefix, instance) }
 
-// Shelf is where large inputs and outputs lie: of an owner, for the executors of a pool or from them.
-type Shelf struct {
+// PayloadOwner is where large inputs and outputs lie: of an owner, for the executors of a pool or from them.
+type PayloadOwner struct {
 	Owner
 	Pool string
 }
 
 // On returns the owner's shelf for a pool.
-func (o Owner) On(pool string) Shelf { return Shelf{o, pool} }
+func (o Owner) On(pool string) PayloadOwner { return PayloadOwner{o, pool} }
 
 // Payload returns the subject of a part of a claim-checked payload, whose SHA-256 is in hex. Its owner and its pool are
 // in it, so that permissions say who may store and read it.
-func (s Shelf) Payload(sha256 string, part int64) string {
+func (s PayloadOwner) Payload(sha256 string, part int64) string {
 	return part64(tokens(payloadPrefix, s.Tenant, s.Actor)+"."+sha256, part) + "." + Token(s.Pool)
 }
 
@@ -50,8 +50,9 @@ const (
 	PartsHeard = partPrefix + "*.*.*.*.*"
 )
 
-// ParsePayload parses a subject of [Shelf.Payload], or the one of [PartsHeard] that stands for it. It accepts nothing
-// else: each token is one that [Token] makes, the SHA-256 is 64 lower-case hex digits, and the part a decimal number.
+// ParsePayload parses a subject of [PayloadOwner.Payload], or the one of [PartsHeard] that stands for it. It accepts
+// nothing else: each token is one that [Token] makes, the SHA-256 is 64 lower-case hex digits, and the part a decimal
+// number.
 func ParsePayload(subject string) (p PayloadPart, err error) {
 	rest, ok := strings.CutPrefix(subject, payloadPrefix)
 	if !ok {
@@ -74,7 +75,7 @@ func ParsePayload(subject string) (p PayloadPart, err error) {
 	return PayloadPart{Tenant: t[0], Actor: t[1], SHA256: t[2], Part: part, Pool: t[4]}, nil
 }
 
-// Subject returns the subject of [Shelf.Payload] that the part is stored under.
+// Subject returns the subject of [PayloadOwner.Payload] that the part is stored under.
 func (p PayloadPart) Subject() string {
 	return part64(payloadPrefix+p.Tenant+"."+p.Actor+"."+p.SHA256, p.Part) + "." + p.Pool
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Part is a partition of the call log: a stream, which is a KV bucket, with its own order of events
+// Partition is a partition of the call log: a stream, which is a KV bucket, with its own order of events
 // and its own syncs. An id is always in the same one, so that everything about a call is. Part 0 is
 // there in every deployment.
-type Part int
+type Partition int
 
 // MetaPartitions is the entry in the metadata of every partition that says how many there are; a log of
 // one has none. It is fixed when the streams are made.
@@ -24,62 +24,62 @@ const MetaForm = "toolbus.form"
 const MaxPartitions = 8
 
 // PartOf returns in which of so many partitions the log of an id is. 0 partitions are one.
-func PartOf(id string, partitions int) Part {
+func PartOf(id string, partitions int) Partition {
 	if partitions <= 1 {
 		return 0
 	}
 	h := fnv.New32a()
 	h.Write([]byte(id)) // never fails
-	return Part(h.Sum32() % uint32(partitions))
+	return Partition(h.Sum32() % uint32(partitions))
 }
 
 // Bucket returns the name of the part's bucket: "calls", "calls_1", "calls_2", …
-func (p Part) Bucket() string { return p.name("calls", "_") }
+func (p Partition) Bucket() string { return p.name("calls", "_") }
 
 // Stream returns the name of the part's stream.
-func (p Part) Stream() string { return "KV_" + p.Bucket() }
+func (p Partition) Stream() string { return "KV_" + p.Bucket() }
 
 // All returns the filter of all its events.
-func (p Part) All() string { return p.prefix() + ">" }
+func (p Partition) All() string { return p.prefix() + ">" }
 
 // Audit returns the subject of the segments of a tenant that are projected from it.
-func (p Part) Audit(tenant string) string { return auditOf(p.Bucket(), tenant) }
+func (p Partition) Audit(tenant string) string { return auditOf(p.Bucket(), tenant) }
 
 // AuditLog returns the filter of all segments that are projected from it.
-func (p Part) AuditLog() string { return auditPrefix + p.Bucket() + ".*" }
+func (p Partition) AuditLog() string { return auditPrefix + p.Bucket() + ".*" }
 
 // FormerLog returns the filter of the records that builds before segments have projected from it, and a subject among
 // them for the fence that stops such a build.
-func (p Part) FormerLog() (all, fence string) {
+func (p Partition) FormerLog() (all, fence string) {
 	all = auditPrefix + p.name("log", "")
 	return all + ".>", all + ".fence"
 }
 
 // Recorded are the filters of the events that auditors are told of: admissions and decisions.
-func (p Part) Recorded() []string {
+func (p Partition) Recorded() []string {
 	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}
 }
 
 // WorkFilter returns the filter of the requests that executors of a pool pull from a [Queue].
-func (p Part) WorkFilter(pool, queue string) string {
+func (p Partition) WorkFilter(pool, queue string) string {
 	return p.prefix() + "*.*.*." + KindRequest + ".*." + word(queue) + "." + Token(pool)
 }
 
 // NextWork returns the subject on which a server hands out what the consumer [Worker] holds.
-func (p Part) NextWork(pool, queue string) string {
+func (p Partition) NextWork(pool, queue string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, queue)
 }
 
 // DirectGet returns the subject on which servers answer with messages of a stream, whichever has a copy of it.
 func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
-// Acks returns the filter of the acknowledgements of what [Part.NextWork] hands out.
-func (p Part) Acks(pool, queue string) string {
+// Acks returns the filter of the acknowledgements of what [Partition.NextWork] hands out.
+func (p Partition) Acks(pool, queue string) string {
 	return "$JS.ACK." + p.Stream() + "." + Worker(pool, queue) + ".>"
 }
 
 // Written returns the filters of the events that an executor writes: of one tool and one instance, or with "" of all.
-func (p Part) Written(tool, instance string) []string {
+func (p Partition) Written(tool, instance string) []string {
 	log, by := p.prefix()+anyOr(tool)+".*.*.", anyOr(instance)
 	return []string{log + KindClaim + "." + by, log + decisions + "." + KindOutcome + "." + by}
 }
@@ -91,16 +91,16 @@ func anyOr(name string) string {
 	return Token(name)
 }
 
-func (p Part) prefix() string { return string(p.appendPrefix(nil)) }
+func (p Partition) prefix() string { return string(p.appendPrefix(nil)) }
 
-func (p Part) appendPrefix(b []byte) []byte {
+func (p Partition) appendPrefix(b []byte) []byte {
 	return append(append(append(b, keyPrefix...), p.Bucket()...), '.')
 }
 
 const keyPrefix = "$KV."
 
 // name returns first for part 0; the others carry their number after a separator.
-func (p Part) name(first, sep string) string {
+func (p Partition) name(first, sep string) string {
 	if p == 0 {
 		return first
 	}
@@ -108,15 +108,15 @@ func (p Part) name(first, sep string) string {
 }
 
 // cutPart splits a subject of the call log into its part and the rest; ok is false for any other subject.
-func cutPart(subject string) (p Part, rest string, ok bool) {
+func cutPart(subject string) (p Partition, rest string, ok bool) {
 	name, ok := strings.CutPrefix(subject, keyPrefix)
 	bucket, rest, dot := strings.Cut(name, ".")
 	if !ok || !dot {
 		return 0, "", false
 	}
-	if number, numbered := strings.CutPrefix(bucket, Part(0).Bucket()+"_"); numbered {
+	if number, numbered := strings.CutPrefix(bucket, Partition(0).Bucket()+"_"); numbered {
 		n, ok := natural(number)
-		return Part(n), rest, ok && n < MaxPartitions
+		return Partition(n), rest, ok && n < MaxPartitions
 	}
-	return 0, rest, bucket == Part(0).Bucket()
+	return 0, rest, bucket == Partition(0).Bucket()
 }

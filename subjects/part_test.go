@@ -8,7 +8,7 @@ import (
 
 // The names of partitions are a contract as the others are; the first has those of a log that is not divided.
 func TestPartNames(t *testing.T) {
-	for p, want := range map[Part][4]string{
+	for p, want := range map[Partition][4]string{
 		0: {"KV_calls", "$KV.calls.>", "tb.audit.calls.*", "$JS.API.CONSUMER.MSG.NEXT.KV_calls.exec_p_low"},
 		1: {"KV_calls_1", "$KV.calls_1.>", "tb.audit.calls_1.*", "$JS.API.CONSUMER.MSG.NEXT.KV_calls_1.exec_p_low"},
 		7: {"KV_calls_7", "$KV.calls_7.>", "tb.audit.calls_7.*", "$JS.API.CONSUMER.MSG.NEXT.KV_calls_7.exec_p_low"},
@@ -30,10 +30,10 @@ func TestPartNames(t *testing.T) {
 
 // Where a log is must never change: it would be looked for elsewhere, and the call run again.
 func TestPartOfStaysAsItIs(t *testing.T) {
-	for id, want := range map[string][3]Part{
+	for id, want := range map[string][3]Partition{
 		id: {0, 0, 4}, "00000000000000000000000000000000": {0, 1, 5}, "a": {0, 0, 4}, "": {0, 1, 5},
 	} {
-		if got := [3]Part{PartOf(id, 1), PartOf(id, 2), PartOf(id, 8)}; got != want {
+		if got := [3]Partition{PartOf(id, 1), PartOf(id, 2), PartOf(id, 8)}; got != want {
 			t.Errorf("%q is in %d", id, got)
 		}
 	}

@@ -209,8 +209,8 @@ func auditOf(src, tenant string) string {
 // Dead returns the subject under which a call that could not be run is kept.
 func Dead(tenant, tool string) string { return tokens(deadPrefix, tenant, tool) }
 
-// Left is where dispatchers hear of joiners that do not wait any more.
-const Left = "tb.ctl.left"
+// JoinerLeft is where dispatchers hear of joiners that do not wait any more.
+const JoinerLeft = "tb.ctl.left"
 
 // Kill returns the subject that tells the executor of a call to end it.
 func Kill(id string) string { return killPrefix + Token(id) }

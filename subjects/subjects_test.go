@@ -15,8 +15,8 @@ func TestNames(t *testing.T) {
 	for got, want := range map[string]string{
 		Call("acme", "agent://a", "web.fetch"):   "tb.call.acme.agent_3a_2f_2fa.web_2efetch",
 		CallWildcard:                             "tb.call.*.*.*",
-		Part(0).Recorded()[0]:                    "$KV.calls.*.*.*.q.>",
-		Part(0).Recorded()[1]:                    "$KV.calls.*.*.*.x.>",
+		Partition(0).Recorded()[0]:               "$KV.calls.*.*.*.q.>",
+		Partition(0).Recorded()[1]:               "$KV.calls.*.*.*.x.>",
 		Service(OpResult, "acme", "a.b"):         "tb.svc.result.acme.a_2eb",
 		ServiceWildcard(OpCancel):                "tb.svc.cancel.*.*",
 		k.Ref():                                  "web_2efetch." + id,
@@ -24,12 +24,12 @@ func TestNames(t *testing.T) {
 		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
 		k.Request(2, "1.4.2", Queue("", false), "gpu pool"): "$KV.calls.web_2efetch." + id +
 			".2.q.1_2e4_2e2.normal.gpu_20pool",
-		k.Join(1):                            "$KV.calls.web_2efetch." + id + ".1.j",
-		k.Claim(1, "e-1"):                    "$KV.calls.web_2efetch." + id + ".1.c.e-1",
-		k.Outcome(1, "d-2"):                  "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
-		Answers("acme", "a.b"):               "tb.ans.acme.a_2eb.",
-		Part(0).WorkFilter("default", "low"): "$KV.calls.*.*.*.q.*.low.default",
-		Part(0).WorkFilter("default", Queue("low", true)):         "$KV.calls.*.*.*.q.*.low-behind.default",
+		k.Join(1):              "$KV.calls.web_2efetch." + id + ".1.j",
+		k.Claim(1, "e-1"):      "$KV.calls.web_2efetch." + id + ".1.c.e-1",
+		k.Outcome(1, "d-2"):    "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
+		Answers("acme", "a.b"): "tb.ans.acme.a_2eb.",
+		Partition(0).WorkFilter("default", "low"):                 "$KV.calls.*.*.*.q.*.low.default",
+		Partition(0).WorkFilter("default", Queue("low", true)):    "$KV.calls.*.*.*.q.*.low-behind.default",
 		Worker("default", Queue("", false)):                       "exec_default_normal",
 		Worker("default", Queue("", true)):                        "exec_default_normal-behind",
 		Worker("gpu pool", "high"):                                "exec_gpu_20pool_high",
@@ -40,7 +40,7 @@ func TestNames(t *testing.T) {
 		Owner{"acme", "a.b"}.On("gpu pool").Payload("00ff", 3):    "tb.payload.acme.a_2eb.00ff.3.gpu_20pool",
 		PayloadsOn("gpu pool"):                                    "tb.payload.*.*.*.*.gpu_20pool",
 		ChunkLive("acme", "a", id):                                "tb.chunk.acme.a." + id + ".>",
-		Part(1).Audit("a.b"):                                      "tb.audit.calls_1.a_2eb",
+		Partition(1).Audit("a.b"):                                 "tb.audit.calls_1.a_2eb",
 		Gate("e-1", "acme"):                                       "tb.audit.gate.e-1.acme",
 		GateOf("e-1"):                                             "tb.audit.gate.e-1.*",
 		Denied("d-1", "acme"):                                     "tb.denied.d-1.acme",
@@ -196,7 +196,7 @@ func TestInbox(t *testing.T) {
 		Answers("t", "agent://a") + "word.1": true, Answers("t", "agent://a"): false, Answers("t", "b") + "word": false,
 		Answers("u", "agent://a") + "word": false, Answers("t", "agent://a")[:10]: false, "_INBOX.x.1": false,
 		"replies.agent.7": false, "": false,
-		"$JS.ACK.x": false, "$KV.calls.x": false, asked: false, Part(0).Audit("t"): false,
+		"$JS.ACK.x": false, "$KV.calls.x": false, asked: false, Partition(0).Audit("t"): false,
 	} {
 		if Inbox(asked, reply) != want || Inbox(Service(OpWhy, "t", "agent://a"), reply) != want {
 			t.Errorf("%q: %t", reply, !want)
@@ -214,7 +214,7 @@ func BenchmarkSubjects(b *testing.B) {
 		"Request": func() string { return k.Request(1, "1.0.0", "normal", "default") },
 		"Outcome": func() string { return k.Outcome(1, "e-448a8c3") },
 		"Call":    func() string { return Call("default", "agent://local", k.Tool) },
-		"Audit":   func() string { return Part(0).Audit("default") },
+		"Audit":   func() string { return Partition(0).Audit("default") },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -10,8 +10,8 @@ import (
 )
 
 // tools are made as the program under test makes them.
-func tools() (*toolbus.Tools, error) {
-	tools := toolbus.NewTools()
+func tools() (*toolbus.Toolset, error) {
+	tools := toolbus.NewToolset()
 	err := toolbus.Add(tools, toolbus.Tool{ID: "shout", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return strings.ToUpper(in), nil })
 	return tools, err

@@ -25,7 +25,7 @@ const drain = 100 * time.Millisecond
 
 // Start runs a bus with tools until the test ends. What cannot be started fails the test; what was logged is shown if
 // the test fails.
-func Start(t testing.TB, tools *toolbus.Tools) *Bus {
+func Start(t testing.TB, tools *toolbus.Toolset) *Bus {
 	t.Helper()
 	b, err := start(t, tools)
 	if err != nil {
@@ -34,7 +34,7 @@ func Start(t testing.TB, tools *toolbus.Tools) *Bus {
 	return b
 }
 
-func start(t testing.TB, tools *toolbus.Tools) (*Bus, error) {
+func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	srv, err := natsserver.Start(natsserver.Options{StoreDir: t.TempDir(), Log: log})
 	if err != nil {

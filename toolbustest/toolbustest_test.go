@@ -19,9 +19,9 @@ type person struct {
 	Name string `json:"name"`
 }
 
-func greeter(t testing.TB) *toolbus.Tools {
+func greeter(t testing.TB) *toolbus.Toolset {
 	t.Helper()
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, who person) (string, error) { return "hello " + who.Name, nil })
 	if err != nil {
@@ -46,7 +46,7 @@ func TestStart(t *testing.T) {
 
 // A test that ends with a call in hand ends the call, and soon.
 func TestStartEndsWhatIsLeft(t *testing.T) {
-	tools, running := toolbus.NewTools(), make(chan struct{})
+	tools, running := toolbus.NewToolset(), make(chan struct{})
 	err := toolbus.Add(tools, toolbus.Tool{ID: "hang", Class: toolbus.Pure, MaxTimeout: 10 * time.Minute},
 		func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
 			close(running)

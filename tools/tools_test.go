@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	os.Exit(m.Run())
 }
 
@@ -35,7 +35,7 @@ var programs = map[string]string{
 }
 
 // install copies the tools to a folder of their own, builds them there and loads it.
-func install(t *testing.T) *tool.Registry {
+func install(t *testing.T) *tool.Set {
 	t.Helper()
 	dir := t.TempDir()
 	for folder, program := range programs {

@@ -11,6 +11,6 @@ import (
 )
 
 func main() {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	cli.Main(func(ctx context.Context) int { return cli.Run(ctx, cli.Surroundings(), cli.Executor, os.Args[1:]) })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) == 2 && (os.Args[1] == "--help" || os.Args[1] == "-h") {
 		fmt.Print(supervisor.Help)
 		return

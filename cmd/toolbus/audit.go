@@ -184,7 +184,7 @@ var errBehind = errors.New("the audit log is behind the calls: the newest record
 
 // upToDate waits until the record has caught up with the call log, so that a call that has just
 // ended is in it.
-func upToDate(ctx context.Context, from reader.Archive) error {
+func upToDate(ctx context.Context, from reader.Source) error {
 	waiting, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
 	err := from.Await(waiting)

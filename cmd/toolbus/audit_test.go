@@ -27,7 +27,7 @@ func TestAuditInTimeOrder(t *testing.T) {
 		"33333333-0000-4000-8000-000000000000",
 	}
 	for _, i := range []int{2, 0, 1} {
-		lines, err := audit.Cut([]audit.Record{{
+		lines, err := audit.SplitSegments([]audit.Record{{
 			Event: audit.ToolDenied, Timestamp: time.Now().Add(time.Duration(i-10) * time.Second), CallID: ids[i],
 			Tenant: "default", Actor: "agent://a", ToolName: "play",
 			Code: envelope.CodeSchema, Status: envelope.InvalidRequest, Effect: envelope.EffectNone,
@@ -75,7 +75,7 @@ func TestAuditWithoutRecords(t *testing.T) {
 func TestAuditTimes(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()
-	lines, err := audit.Cut([]audit.Record{{
+	lines, err := audit.SplitSegments([]audit.Record{{
 		Event: audit.ToolDenied, Timestamp: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Tenant: "default",
 	}}, audit.MaxSegment)
 	if err != nil {
@@ -151,10 +151,10 @@ func TestAuditBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner:       call.Owner{CallID: "11111111-0000-4000-8000-000000000000", Actor: "agent"},
 		Fingerprint: "fp", Nonce: "n", Priority: envelope.PriorityNormal,
-		Facts: call.Facts{
+		Facts: call.Pinned{
 			Tenant: "default", Tool: "play", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),

@@ -83,7 +83,7 @@ func storeRecords(b *testing.B, js jetstream.JetStream) {
 				Effect: envelope.EffectApplied, DecidedBy: call.ByExecutor, Fence: uint64(n + i), LogSeq: uint64(n + i + 1),
 			}
 		}
-		lines, err := audit.Cut(records, audit.MaxSegment)
+		lines, err := audit.SplitSegments(records, audit.MaxSegment)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func storeRecords(b *testing.B, js jetstream.JetStream) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err := js.Publish(b.Context(), subjects.Part(0).Audit(l.Tenant), data); err != nil {
+			if _, err := js.Publish(b.Context(), subjects.Partition(0).Audit(l.Tenant), data); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -96,7 +96,7 @@ func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), er
 }
 
 // archive connects to where the record and the dead letters are read.
-func (g *global) archive(ctx context.Context) (from reader.Archive, done func(), err error) {
+func (g *global) archive(ctx context.Context) (from reader.Source, done func(), err error) {
 	guest, err := g.connect(ctx, auth.Operator)
 	if err != nil {
 		return nil, nil, err
@@ -189,7 +189,7 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
 		return conclude(ctx, g, call, unsent(call, time.Since(began), refusal.Reason), "")
 	}
-	if (bus.Unreachable(err) || bus.NotNow(err)) && ctx.Err() == nil {
+	if (bus.IsUnreachable(err) || bus.NotNow(err)) && ctx.Err() == nil {
 		return conclude(ctx, g, call, unconnected(call, time.Since(began), err), "")
 	}
 	if err != nil {
@@ -219,7 +219,7 @@ func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client,
 		}
 		g.dial = dialTime(left, a.Server)
 		c, done, err = g.client(ctx)
-		comes := bus.Unreachable(err) || errors.Is(err, bus.ErrUnanswered) && g.reach.Env.Announced(a.Server)
+		comes := bus.IsUnreachable(err) || errors.Is(err, bus.ErrUnanswered) && g.reach.Env.Announced(a.Server)
 		if !comes || time.Until(until) <= dialPause {
 			return c, done, err
 		}
@@ -254,7 +254,7 @@ func remaining(timeout, took time.Duration) time.Duration {
 func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Response {
 	cause, _, _ := strings.Cut(err.Error(), "\n") // what to do is said by itself
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
-		WithFix("call again with the same key once a server is there; " + bus.ConnectFix(err)).
+		WithFix("call again with the same key once a server is there; " + bus.ConnectHint(err)).
 		WithCause(cause)
 	return unsent(call, took, e)
 }
@@ -269,7 +269,7 @@ func unsent(call toolbus.Call, took time.Duration, e *envelope.Error) *envelope.
 // perform makes a call and prints its reference, its outcome and, if it is to be streamed, its chunks.
 func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Call, stream bool) error {
 	var ref string
-	call.Accepted = func(a envelope.Accepted) {
+	call.OnAccepted = func(a envelope.Accepted) {
 		switch {
 		case !g.json:
 			joined := ""
@@ -283,7 +283,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 		ref = a.Ref
 	}
 	if stream {
-		call.Chunk = chunkPrinter(g)
+		call.OnChunk = chunkPrinter(g)
 	}
 	resp, err := c.Call(ctx, call)
 	if err != nil {
@@ -331,7 +331,7 @@ func hasLog(r *envelope.Response) bool {
 func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (string, error) {
 	req := envelope.Request{
 		ToolID: call.Tool, Fn: call.Fn, DryRun: call.DryRun,
-		Context:     envelope.Context{ActorID: c.Actor, SessionID: call.Context.SessionID},
+		Context:     envelope.RequestContext{ActorID: c.Actor, SessionID: call.Context.SessionID},
 		Constraints: envelope.Constraints{IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope},
 	}
 	if req.Fn == "" {
@@ -415,7 +415,7 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
 		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
 		Retry:   &envelope.RetryPolicy{MaxAttempts: f.attempts},
-		Context: envelope.Context{SessionID: f.session, RunID: f.run, LaneID: f.lane, RoleID: f.role},
+		Context: envelope.RequestContext{SessionID: f.session, RunID: f.run, LaneID: f.lane, RoleID: f.role},
 	}
 	if len(args) > 1 {
 		call.Fn = args[1]

@@ -271,7 +271,7 @@ func (g *global) inspected(file string) (auth.Principal, error) {
 		if err != nil {
 			return auth.Principal{}, err
 		}
-		return held.Says(), nil
+		return held.Principal(), nil
 	}
 	text, err := io.ReadAll(io.LimitReader(g.env.stdin, auth.MaxToken+2))
 	if err != nil {

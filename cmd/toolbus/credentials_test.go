@@ -57,7 +57,7 @@ func deployed(t *testing.T) (s shell, operator string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	err = toolbus.Add(tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "hello " + in, nil })
 	if err != nil {
@@ -235,7 +235,7 @@ func TestCredentialRenewedAtUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := held.Says(); p.Family != "b" || !p.Expires.After(now) || held.Token() == before {
+	if p := held.Principal(); p.Family != "b" || !p.Expires.After(now) || held.Token() == before {
 		t.Errorf("%+v", p)
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {

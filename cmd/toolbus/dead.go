@@ -38,7 +38,7 @@ replay is a recorded request for the same tool and input in the same trace, such
 		Use: "show N", Short: "Show the request of a dead letter, why executors gave it up, and its history", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(from reader.Archive, d deadletter.Message) error {
+			return withDead(cmd.Context(), g, args[0], func(from reader.Source, d deadletter.Message) error {
 				return showDead(cmd.Context(), g, from, d)
 			})
 		},
@@ -113,7 +113,7 @@ func listDead(ctx context.Context, g *global) error {
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, from reader.Archive, d deadletter.Message) error {
+func showDead(ctx context.Context, g *global, from reader.Source, d deadletter.Message) error {
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
@@ -124,7 +124,7 @@ func showDead(ctx context.Context, g *global, from reader.Archive, d deadletter.
 	return g.print(all[0], all[0].Write)
 }
 
-func withDead(ctx context.Context, g *global, n string, do func(reader.Archive, deadletter.Message) error) error {
+func withDead(ctx context.Context, g *global, n string, do func(reader.Source, deadletter.Message) error) error {
 	seq, err := letterNumber(n)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ type shownLetter struct {
 const againTime = 10 * time.Second
 
 // lookAtLetters looks up the replays of the letters. It says so where that takes too long to find out.
-func lookAtLetters(ctx context.Context, stderr io.Writer, from reader.Archive,
+func lookAtLetters(ctx context.Context, stderr io.Writer, from reader.Source,
 	letters []deadletter.Message) ([]shownLetter, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
 	defer cancel()

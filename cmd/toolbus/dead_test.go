@@ -22,7 +22,7 @@ func deadRequest(input string) envelope.Request {
 	return envelope.Request{
 		CallID: "00000000-0000-4000-8000-000000000001", ToolID: "play", ToolVersion: "^1", Fn: "play",
 		Input: jsontext.Value(input),
-		Context: envelope.Context{
+		Context: envelope.RequestContext{
 			ActorID: "agent://original", TraceID: "4bf92f35-77b3-4da6-a3ce-929d0e0e4736", Timezone: "Europe/Vienna",
 			Env:       "staging",
 			SessionID: "s1", RoleID: "role1", RunID: "run1", LaneID: "lane1", Scope: map[string]string{"repo": "r"},
@@ -55,7 +55,7 @@ func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string
 	err = deadletter.Publish(t.Context(), guest.JS, deadletter.Message{
 		Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: body,
 		State: call.State{
-			Facts: call.Facts{Tenant: "acme", Pool: "default", Tool: r.ToolID,
+			Pinned: call.Pinned{Tenant: "acme", Pool: "default", Tool: r.ToolID,
 				ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
 			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: r.CallID, Actor: r.Context.ActorID,
 				Trace: r.Context.TraceID}}},

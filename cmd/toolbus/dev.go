@@ -77,7 +77,7 @@ func checkState(dir string) error {
 }
 
 func (d *development) run(ctx context.Context) (err error) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := tools.AddFolder(d.node.Tools); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (d *development) announce(url string) (withdraw func()) {
 }
 
 // greet says where the bus is, and how programs are let in.
-func (d *development) greet(url string, tools *toolbus.Tools) {
+func (d *development) greet(url string, tools *toolbus.Toolset) {
 	fmt.Fprintf(d.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), url)
 	if url != toolbus.DefaultURL {
 		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)

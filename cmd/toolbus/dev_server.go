@@ -66,7 +66,7 @@ const anyPort = -1
 // devParts is what runs on the bus.
 type devParts struct {
 	Options    toolbus.Options
-	Tools      *toolbus.Tools
+	Tools      *toolbus.Toolset
 	Dispatcher toolbus.DispatcherOptions
 	Executor   toolbus.ExecutorOptions
 	Ready      func() // called once both serve

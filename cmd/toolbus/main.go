@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	of := cli.Surroundings()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: of.Environ,
@@ -269,7 +269,7 @@ func (g *global) access() (cli.Access, error) {
 		if err != nil {
 			return a, err
 		}
-		who.Tenant, who.Actor = held.Says().Tenant, held.Says().Actor
+		who.Tenant, who.Actor = held.Principal().Tenant, held.Principal().Actor
 	}
 	if who.Tenant != "" && !g.given("tenant") {
 		g.tenant = who.Tenant

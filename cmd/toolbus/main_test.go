@@ -27,7 +27,7 @@ import (
 
 // The test binary is also the tool of its bus.
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) == 2 && os.Args[1] == "tool" {
 		os.Exit(play(os.Stdin, os.Stdout))
 	}

@@ -72,7 +72,7 @@ func (g *global) enter(ctx context.Context, a cli.Access) (*toolbus.Conn, error)
 	return toolbus.Connect(ctx, a.Server, o)
 }
 
-func heldBy(file string) (*tokensource.Bearer, error) {
+func heldBy(file string) (*tokensource.Source, error) {
 	return tokensource.Read(file, slog.New(slog.DiscardHandler))
 }
 
@@ -101,7 +101,7 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 	if after.Token() == before.Token() {
 		return fmt.Errorf("the bus renewed the token, but %s could not be replaced: make its folder writable", a.Credentials)
 	}
-	p := after.Says()
+	p := after.Principal()
 	says := map[string]any{"file": a.Credentials, "family": p.Family, "expires": p.Expires.UTC(),
 		"renew_until": p.RenewUntil.UTC()}
 	return g.say(says, fmt.Sprintf("%s: family %s, renewed; expires %s, renewable until %s", a.Credentials, p.Family,
@@ -179,7 +179,7 @@ func (g *global) identified(file string) (identified, error) {
 	if err != nil {
 		return identified{}, err
 	}
-	return identified{shownToken: shown(held.Says()), Accepted: acceptedYes}, nil
+	return identified{shownToken: shown(held.Principal()), Accepted: acceptedYes}, nil
 }
 
 func (i identified) write(to io.Writer) error {

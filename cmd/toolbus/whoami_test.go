@@ -64,8 +64,8 @@ func TestRenew(t *testing.T) {
 		}
 		said := s.must(append([]string{"credentials", "renew"}, args...)...)
 		after, err := heldBy(file)
-		if err != nil || after.Token() == before.Token() || after.Says().Family != before.Says().Family ||
-			!strings.Contains(said, after.Says().Family) || after.Expired() {
+		if err != nil || after.Token() == before.Token() || after.Principal().Family != before.Principal().Family ||
+			!strings.Contains(said, after.Principal().Family) || after.Expired() {
 			t.Errorf("%v: %s, %v", args, said, err)
 		}
 		s.must("call", "hello", "--input", `"you"`, "--credentials", file)
@@ -131,7 +131,7 @@ func TestRevokeUnlisted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	family := held.Says().Family
+	family := held.Principal().Family
 	wrong := family[:len(family)-1] + "0"
 	offline := minted(t, operator, auth.Principal{Issued: time.Now(), Expires: time.Now().Add(time.Minute)})
 	for _, c := range []struct {
@@ -176,7 +176,7 @@ func TestLongLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := held.Says(); p.Expires.Sub(p.Issued) != 24*time.Hour {
+		if p := held.Principal(); p.Expires.Sub(p.Issued) != 24*time.Hour {
 			t.Errorf("%v: %s", more, p.Expires.Sub(p.Issued))
 		}
 		for _, wrong := range [][]string{{"--life", "25h"}, {"--life", "0"}, {"--for", "9000h"}, {"--for", "-1h"}} {

@@ -20,7 +20,7 @@ import (
 )
 
 // callTool answers tools/call.
-func (d *Door) callTool(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (d *Server) callTool(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
 	select {
 	case d.calls <- struct{}{}:
 		defer func() { <-d.calls }()
@@ -117,7 +117,7 @@ func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed 
 		})
 		tell, stop = p.chunk, p.stop
 	}
-	a.call.Chunk = func(c envelope.Chunk) error {
+	a.call.OnChunk = func(c envelope.Chunk) error {
 		streamed.chunk(c)
 		return tell(c)
 	}
@@ -134,7 +134,7 @@ type asked struct {
 }
 
 // ask makes a call of a request.
-func (d *Door) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*asked, error) {
+func (d *Server) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*asked, error) {
 	says, err := read(req.Params.GetMeta(), by.header)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (d *Door) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*
 	a := &asked{by: by, of: of, lasting: says.key != "" || by.stateless && by.asking.recognizable()}
 	a.call = toolbus.Call{
 		Tool: of.Tool, Fn: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
-		Context: envelope.Context{RunID: says.run, LaneID: says.lane, TraceID: says.trace, ParentSpanID: says.span},
+		Context: envelope.RequestContext{RunID: says.run, LaneID: says.lane, TraceID: says.trace, ParentSpanID: says.span},
 	}
 	run, lane := by.client.Bound()
 	to := &a.call.Context
@@ -245,7 +245,7 @@ func (a *asked) names() sdk.Meta {
 // id is what ref ends with.
 func (a *asked) id() string {
 	return envelope.CallKeyID(a.by.client.Tenant, &envelope.Request{
-		ToolID: a.of.Tool, Fn: a.of.Fn, Context: envelope.Context{ActorID: a.by.client.Actor},
+		ToolID: a.of.Tool, Fn: a.of.Fn, Context: envelope.RequestContext{ActorID: a.by.client.Actor},
 		Constraints: envelope.Constraints{IdempotencyKey: a.call.Key},
 	})
 }

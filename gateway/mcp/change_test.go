@@ -15,7 +15,7 @@ import (
 // dispatch runs a dispatcher with tools of those names until end is called.
 func dispatch(t *testing.T, conn *toolbus.Conn, names ...string) (end func()) {
 	t.Helper()
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	for _, name := range names {
 		add(t, tools, toolbus.Tool{ID: name, Class: toolbus.Pure},
 			func(_ context.Context, _ *toolbus.Run, in text) (text, error) { return in, nil })

@@ -1,5 +1,5 @@
-// Package mcp lets MCP clients call the tools of a bus: over standard input and output with [Door.Serve], over HTTP
-// with [Door.Handler], in protocol 2026-07-28 and those before it back to 2024-11-05.
+// Package mcp lets MCP clients call the tools of a bus: over standard input and output with [Server.Serve], over HTTP
+// with [Server.Handler], in protocol 2026-07-28 and those before it back to 2024-11-05.
 //
 // Clients see an imported tool as its MCP server lists it, under a name that APIs of models take, and results as that
 // server sends them; docs/mcp.md lists the differences. Start reading at door.go; definition.go and listed.go make the

@@ -31,10 +31,11 @@ type Options struct {
 	MaxBody     int64 // bytes of a request; default 4 MiB
 	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
 	MaxSessions int   // of clients that have such; default 1,000
-	// MaxConnections is the number of connections over HTTP at once, idle ones included; default 8,192. See [Door.Bound].
+	// MaxConnections is the number of connections over HTTP at once, idle ones included; default 8,192. See
+	// [Server.Bound].
 	MaxConnections int
 	// URL is the URL of the gateway as clients know it, behind a proxy for example, which the protected resource metadata
-	// and answers with the status 401 name; nil is the path of [Door.Handler] at the host that the request names.
+	// and answers with the status 401 name; nil is the path of [Server.Handler] at the host that the request names.
 	URL *url.URL
 	// AuthorizationServers are the issuers of tokens of the bus that the protected resource metadata names; default none.
 	AuthorizationServers []string
@@ -71,8 +72,8 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Door lets MCP clients call the tools of a bus. Its methods are safe for concurrent use.
-type Door struct {
+// Server lets MCP clients call the tools of a bus. Its methods are safe for concurrent use.
+type Server struct {
 	o         Options
 	own       *toolbus.Client
 	server    *sdk.Server
@@ -91,10 +92,10 @@ type Door struct {
 }
 
 // New returns a door that looks at tools as client, which stays the caller's, and is whoever calls over
-// [Door.Serve]. It is open until ctx ends; close it when it is not used any more.
-func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
+// [Server.Serve]. It is open until ctx ends; close it when it is not used any more.
+func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
-	d := &Door{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), guests: guests{
+	d := &Server{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), guests: guests{
 		tenant: client.Tenant, client: o.Guest, requests: room{most: o.MaxRequests}, calls: room{most: o.MaxRequests},
 		seats: room{most: maxGuests},
 	}}
@@ -123,7 +124,7 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Door {
 }
 
 // cacheable says how long what was listed may be used: until the door has looked again.
-func (d *Door) cacheable(c *sdk.Cacheable) {
+func (d *Server) cacheable(c *sdk.Cacheable) {
 	c.TTLMs, c.CacheScope = int(d.o.Every.Milliseconds()), "private"
 }
 
@@ -140,7 +141,7 @@ type caller struct {
 }
 
 // receive answers what is about tools; everything else the library does.
-func (d *Door) receive(next sdk.MethodHandler) sdk.MethodHandler {
+func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if extra := req.GetExtra(); extra != nil {
 			defer d.runs(extra.Header)()
@@ -189,7 +190,7 @@ func served(method string) bool {
 }
 
 // caller returns whoever sent a request.
-func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
+func (d *Server) caller(req sdk.Request, protocol string) (*caller, error) {
 	by := &caller{client: d.own, protocol: protocol}
 	extra := req.GetExtra()
 	if extra == nil {
@@ -216,7 +217,9 @@ func (d *Door) caller(req sdk.Request, protocol string) (*caller, error) {
 }
 
 // searches reports whether there are so many tools that one finds others.
-func (d *Door) searches(v *view) bool { return d.o.SearchAbove >= 0 && len(v.sorted) > d.o.SearchAbove }
+func (d *Server) searches(v *view) bool {
+	return d.o.SearchAbove >= 0 && len(v.sorted) > d.o.SearchAbove
+}
 
 // listing is the answer to tools/list. Its tools are as their servers list them, with members that the library may
 // not know.
@@ -229,7 +232,7 @@ type listing struct {
 }
 
 // list answers tools/list: the tool that finds others first, and then all others by their names.
-func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) (sdk.Result, error) {
+func (d *Server) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	v, err := d.catalogue.of(ctx, by.client)
 	if err != nil {
 		return nil, unlisted(err)
@@ -258,7 +261,7 @@ func (d *Door) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) 
 
 // greet adds the instructions of the servers that tools come from to the answer with which a client begins. Clients
 // that the bus does not answer for in time have none.
-func (d *Door) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
+func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	var into *string
 	switch r := res.(type) {
 	case *sdk.InitializeResult:
@@ -290,7 +293,7 @@ const closeTime = time.Second
 
 // Close ends what the door holds for its clients, and tells those that wait for calls. The calls go on; whoever may ask
 // for one again finds it behind any door.
-func (d *Door) Close() {
+func (d *Server) Close() {
 	d.end()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -302,7 +305,7 @@ func (d *Door) Close() {
 }
 
 // Drain waits until what was asked over HTTP is answered, or ctx ends. From then on there are no answers any more.
-func (d *Door) Drain(ctx context.Context) {
+func (d *Server) Drain(ctx context.Context) {
 	d.drains.Lock()
 	defer d.drains.Unlock()
 	for ; d.drained < cap(d.answers); d.drained++ {
@@ -316,7 +319,7 @@ func (d *Door) Drain(ctx context.Context) {
 
 // Watch tells clients when the tools have changed since it was called, or since they were listed before. It does so
 // until ctx ends.
-func (d *Door) Watch(ctx context.Context) {
+func (d *Server) Watch(ctx context.Context) {
 	tick := time.NewTicker(d.o.Every)
 	defer tick.Stop()
 	for last := d.catalogue.latest(); ; {
@@ -338,6 +341,6 @@ func (d *Door) Watch(ctx context.Context) {
 }
 
 // changed makes the library tell all clients: it does so when a tool is added to its own list, which nobody is shown.
-func (d *Door) changed() {
+func (d *Server) changed() {
 	d.server.AddTool(&sdk.Tool{Name: "changed", InputSchema: map[string]any{"type": "object"}}, nil)
 }

@@ -20,7 +20,7 @@ import (
 // each runs a test in every protocol.
 func each(
 	t *testing.T,
-	door *mcp.Door,
+	door *mcp.Server,
 	f *fixture,
 	o *sdk.ClientOptions,
 	test func(t *testing.T, s *sdk.ClientSession),

@@ -30,7 +30,7 @@ type walled struct {
 }
 
 // wall starts a bus with tools.
-func wall(t *testing.T, tools *toolbus.Tools) *walled {
+func wall(t *testing.T, tools *toolbus.Toolset) *walled {
 	t.Helper()
 	d, err := deploymenttest.Make(t.TempDir())
 	if err != nil {
@@ -139,9 +139,9 @@ func bearing(header http.Header, token string) http.Header {
 }
 
 // echoing are tools that say whose calls they are, and that wait; slept is told of each that does.
-func echoing(t *testing.T) (tools *toolbus.Tools, slept chan struct{}) {
+func echoing(t *testing.T) (tools *toolbus.Toolset, slept chan struct{}) {
 	t.Helper()
-	tools, slept = toolbus.NewTools(), make(chan struct{}, 100)
+	tools, slept = toolbus.NewToolset(), make(chan struct{}, 100)
 	add(t, tools, toolbus.Tool{ID: "whoami", Class: toolbus.Pure},
 		func(_ context.Context, run *toolbus.Run, _ struct{}) (text, error) {
 			by, err := run.Caller()

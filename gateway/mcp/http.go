@@ -31,7 +31,7 @@ const (
 )
 
 // Handler returns the handler of clients over HTTP, for one path. Close the door when it is not used any more.
-func (d *Door) Handler() http.Handler {
+func (d *Server) Handler() http.Handler {
 	o := sdk.StreamableHTTPOptions{
 		Logger: d.o.Logger, MaxRequestBodyBytes: d.o.MaxBody, SessionTimeout: sessionTime,
 		EventStore: sdk.NewMemoryEventStore(nil), PropagateRequestCancellation: true,
@@ -64,13 +64,13 @@ func (d *Door) Handler() http.Handler {
 // sessionless reports whether a request is answered by itself: it is of a protocol without sessions, or of a session
 // that another door has begun, or this one before it was started anew. Such a session goes on here as far as calls go,
 // since all that there is of a call is on the bus.
-func (d *Door) sessionless(r *http.Request) bool {
+func (d *Server) sessionless(r *http.Request) bool {
 	session := r.Header.Get(headerSessions)
 	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, d.instance+"-")
 }
 
 // bounded refuses requests beyond what the door takes at once, and gives up on clients that do not read.
-func (d *Door) bounded(next http.Handler) http.Handler {
+func (d *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &reader{ResponseWriter: w, of: http.NewResponseController(w)}
 		select {
@@ -121,7 +121,7 @@ const noToken = "this door asks for your Toolbus token with each request, as the
 	"an operator makes one with `toolbus credentials issue --actor agent://NAME`"
 
 // admitted lets in whoever has a token that the bus believes, where the bus asks for one.
-func (d *Door) admitted(next http.Handler) http.Handler {
+func (d *Server) admitted(next http.Handler) http.Handler {
 	if d.guests.client == nil {
 		return next
 	}
@@ -149,7 +149,7 @@ func (d *Door) admitted(next http.Handler) http.Handler {
 // guestKey is where the library carries a guest along with its requests.
 const guestKey = "guest"
 
-func (d *Door) guestOf(r *http.Request) (*guest, error) {
+func (d *Server) guestOf(r *http.Request) (*guest, error) {
 	credentials := r.Header.Values("Authorization")
 	if len(credentials) == 0 {
 		return nil, &barred{http.StatusUnauthorized, noToken}
@@ -162,7 +162,7 @@ func (d *Door) guestOf(r *http.Request) (*guest, error) {
 }
 
 // turnAway answers a request whose token was not accepted.
-func (d *Door) turnAway(w http.ResponseWriter, r *http.Request, err error) {
+func (d *Server) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	why := &barred{http.StatusInternalServerError, err.Error()}
 	_ = errors.As(err, &why)
 	switch why.status {
@@ -179,7 +179,7 @@ var single = []string{headerProtocol, headerSessions, "Authorization", "Content-
 	"Mcp-Name", HeaderKey}
 
 // read reads a request as a whole, and notes which one it is. What a client says in the door's own headers is void.
-func (d *Door) read(next http.Handler) http.Handler {
+func (d *Server) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range single {
 			if len(r.Header.Values(name)) > 1 {
@@ -243,7 +243,7 @@ func refutedPost(body []byte, h http.Header) []byte {
 }
 
 // body returns the body of a request, or why not.
-func (d *Door) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
+func (d *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
 	of := http.NewResponseController(w)
 	_ = of.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none
 	defer func() { _ = of.SetReadDeadline(time.Time{}) }()

@@ -22,7 +22,7 @@ import (
 )
 
 // open serves a door over HTTP until the test ends.
-func open(t testing.TB, door *mcp.Door) *httptest.Server {
+func open(t testing.TB, door *mcp.Server) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(door.Handler())
 	t.Cleanup(func() {

@@ -14,9 +14,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// TurnAway answers each request of a client over standard input with the error why: few agents show the standard error
-// of a server. It returns when the input or ctx ends. After ctx ends its goroutine may still read in.
-func TurnAway(ctx context.Context, in io.Reader, out io.Writer, why string) {
+// RejectClient answers each request of a client over standard input with the error why: few agents show the standard
+// error of a server. It returns when the input or ctx ends. After ctx ends its goroutine may still read in.
+func RejectClient(ctx context.Context, in io.Reader, out io.Writer, why string) {
 	from := readLines(in, DefaultBody, ctx.Done())
 	for {
 		select {

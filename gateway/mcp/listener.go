@@ -34,7 +34,7 @@ type listener struct {
 
 // Bound returns a listener of at most [Options].MaxConnections open connections. One more is answered with 503 and
 // closed. Close waits for these answers, a second at most.
-func (d *Door) Bound(at net.Listener) net.Listener {
+func (d *Server) Bound(at net.Listener) net.Listener {
 	return &listener{Listener: at, open: room{most: d.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
 }
 

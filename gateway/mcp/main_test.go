@@ -37,7 +37,7 @@ var errFull = &toolbus.ToolError{Name: "full", Class: "P-PRECOND", Message: "the
 func start(t testing.TB, more ...toolbus.Tool) *fixture {
 	t.Helper()
 	f := &fixture{hold: make(chan struct{}), held: make(chan string, 100), ends: make(chan error, 100)}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	add(t, tools, toolbus.Tool{ID: "echo", Class: toolbus.Pure, Title: "Echo", Description: "Says what it is told."},
 		func(_ context.Context, _ *toolbus.Run, in text) (text, error) { return in, nil })
 	add(t, tools, toolbus.Tool{ID: "send", Class: toolbus.SideEffectful, Description: "Sends a text."},
@@ -60,7 +60,7 @@ func start(t testing.TB, more ...toolbus.Tool) *fixture {
 }
 
 func add[In, Out any](
-	t testing.TB, tools *toolbus.Tools, about toolbus.Tool, f func(context.Context, *toolbus.Run, In) (Out, error),
+	t testing.TB, tools *toolbus.Toolset, about toolbus.Tool, f func(context.Context, *toolbus.Run, In) (Out, error),
 ) {
 	t.Helper()
 	if err := toolbus.Add(tools, about, f); err != nil {
@@ -89,7 +89,7 @@ func count(run *toolbus.Run, to int) (all []int, err error) {
 }
 
 // connect connects a client to a door over memory. protocol is the newest that it speaks.
-func (f *fixture) connect(t *testing.T, door *mcp.Door, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
+func (f *fixture) connect(t *testing.T, door *mcp.Server, protocol string, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	in, asks := io.Pipe()
 	hears, out := io.Pipe()

@@ -16,9 +16,9 @@ import (
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
 // Metadata returns the handler of the protected resource metadata (RFC 9728) for [MetadataPath] and the paths below.
-// endpoint is the path of [Door.Handler]. The handler asks for no token. It answers 404 for other endpoints, and if the
-// bus asks for no tokens: then nothing is protected.
-func (d *Door) Metadata(endpoint string) http.Handler {
+// endpoint is the path of [Server.Handler]. The handler asks for no token. It answers 404 for other endpoints, and if
+// the bus asks for no tokens: then nothing is protected.
+func (d *Server) Metadata(endpoint string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := d.endpoint(r, endpoint)
 		switch of := strings.TrimPrefix(r.URL.Path, MetadataPath); {
@@ -37,7 +37,7 @@ func (d *Door) Metadata(endpoint string) http.Handler {
 }
 
 // endpoint returns the URL that clients know the gateway by: [Options].URL, or the path at the host that r names.
-func (d *Door) endpoint(r *http.Request, path string) *url.URL {
+func (d *Server) endpoint(r *http.Request, path string) *url.URL {
 	if d.o.URL != nil {
 		at := *d.o.URL
 		return &at
@@ -51,7 +51,7 @@ func (d *Door) endpoint(r *http.Request, path string) *url.URL {
 
 // challenge returns the header WWW-Authenticate of an answer with the status 401. RFC 6750 §3 gives no error to a
 // request that shows no token.
-func (d *Door) challenge(r *http.Request, why string) string {
+func (d *Server) challenge(r *http.Request, why string) string {
 	at := d.endpoint(r, r.URL.Path)
 	at.Path = MetadataPath + at.Path
 	said := fmt.Sprintf("Bearer realm=%q, resource_metadata=%q", "toolbus", at)

@@ -31,7 +31,7 @@ func (w *walled) host(o mcp.Options) *httptest.Server {
 	return serveAt(w.t, mcp.New(w.t.Context(), client, o))
 }
 
-func serveAt(t *testing.T, door *mcp.Door) *httptest.Server {
+func serveAt(t *testing.T, door *mcp.Server) *httptest.Server {
 	t.Helper()
 	routes := http.NewServeMux()
 	routes.Handle("/mcp", door.Handler())

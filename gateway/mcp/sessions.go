@@ -38,7 +38,7 @@ func ownerOf(r *http.Request) string {
 }
 
 // owns notes whose a session is.
-func (d *Door) owns(owner, session string) {
+func (d *Server) owns(owner, session string) {
 	if session == "" {
 		return
 	}
@@ -53,7 +53,7 @@ func (d *Door) owns(owner, session string) {
 // owned is an answer that may begin a session. It notes the owner before the client can use the session.
 type owned struct {
 	http.ResponseWriter
-	door  *Door
+	door  *Server
 	owner string
 	begun bool
 }
@@ -87,7 +87,7 @@ func (o *owned) Flush() {
 func (o *owned) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // full reports whether there are as many sessions as there may be, or as many as are left are of that owner.
-func (d *Door) full(owner string) bool {
+func (d *Server) full(owner string) bool {
 	d.sessions.mu.Lock()
 	defer d.sessions.mu.Unlock()
 	all, own := map[string]string{}, 0
@@ -116,7 +116,7 @@ func turnOf(h http.Header) string {
 
 // began notes a request of a session. It returns false if the request has come before, and is answered just now or was
 // in the last minute. Such a request joins the call of the first one by its key.
-func (d *Door) began(r *http.Request) bool {
+func (d *Server) began(r *http.Request) bool {
 	name := turnOf(r.Header)
 	if name == "" {
 		return true
@@ -144,7 +144,7 @@ func (d *Door) began(r *http.Request) bool {
 }
 
 // passed notes that the connection of a request is done. The library may not have handed the request on.
-func (d *Door) passed(r *http.Request) {
+func (d *Server) passed(r *http.Request) {
 	d.sessions.mu.Lock()
 	defer d.sessions.mu.Unlock()
 	if t := d.sessions.asked[turnOf(r.Header)]; t != nil && !t.runs && t.ended.IsZero() {
@@ -153,7 +153,7 @@ func (d *Door) passed(r *http.Request) {
 }
 
 // runs notes that the door answers a request, until ended is called.
-func (d *Door) runs(h http.Header) (ended func()) {
+func (d *Server) runs(h http.Header) (ended func()) {
 	set := func(runs bool, at time.Time) {
 		d.sessions.mu.Lock()
 		defer d.sessions.mu.Unlock()

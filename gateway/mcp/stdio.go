@@ -31,7 +31,7 @@ var errLeft = errors.New("the client has gone")
 // socket or a terminal that no process reads any more, or if ctx ends then. If ctx ends before in does, the calls go
 // on: each is answered with the error 503, which has its key. Serve closes neither in nor out. After it returns, its
 // goroutine may still read in.
-func (d *Door) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+func (d *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	c := newConn(in, out, d.o.MaxBody)
 	session, err := d.server.Connect(context.WithoutCancel(ctx), c, nil)
 	if err != nil {

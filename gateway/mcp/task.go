@@ -75,7 +75,7 @@ type taskParams struct {
 type taskRequest = sdk.ServerRequest[*taskParams]
 
 // serveTasks makes the library hand on requests about tasks, which the door answers before it does.
-func (d *Door) serveTasks() {
+func (d *Server) serveTasks() {
 	for _, method := range []string{taskGet, taskUpdate, taskCancel} {
 		_ = sdk.AddReceivingCustomMethod(d.server, method, // none of them is a method of the library's
 			func(context.Context, *sdk.ServerSession, *taskParams) (*done, error) {
@@ -101,12 +101,12 @@ func knowsTasks(protocol string, has *sdk.ClientCapabilities) bool {
 }
 
 // becomesTask reports whether a call may be answered with a task.
-func (d *Door) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
+func (d *Server) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
 	return d.o.TaskAfter > 0 && (!a.of.streaming || a.of.results) && knowsTasks(a.by.protocol, req.ClientCapabilities())
 }
 
 // await runs a call and returns its outcome, or its task where it takes too long for one.
-func (d *Door) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
+func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
 	began := time.Now().Truncate(time.Millisecond) // as its task says it
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -165,7 +165,7 @@ func taskID(began time.Time, name, id string) string {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // named returns the call that a task is, and when it was made.
-func (d *Door) named(
+func (d *Server) named(
 	ctx context.Context,
 	by *caller,
 	name string,
@@ -199,7 +199,7 @@ const maxYear = 9999
 func noTask() error { return invalid("no such task is known to you") }
 
 // aboutTask answers a request about a task.
-func (d *Door) aboutTask(ctx context.Context, by *caller, method string, req *taskRequest) (sdk.Result, error) {
+func (d *Server) aboutTask(ctx context.Context, by *caller, method string, req *taskRequest) (sdk.Result, error) {
 	if err := mayAsk(by, req); err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ var ofServers = map[envelope.Code]advice{
 }
 
 // byClass are the words for codes that tools declare, if they say nothing better.
-var byClass = map[envelope.Class]advice{
+var byClass = map[envelope.ErrorClass]advice{
 	envelope.ClassRequest:      {"The tool refused the request", "correct the arguments as its words say"},
 	envelope.ClassAuth:         {"The tool was refused access", askAccess},
 	envelope.ClassPrecondition: {"The tool cannot do this now", "bring about what its words name, and then call again"},

@@ -34,7 +34,7 @@ func Adapters(tools []*tool.Manifest, o AdapterOptions) (map[string]tool.Adapter
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.RunIfSupervisor first in main: %w", err)
+		return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.SupervisorMain first in main: %w", err)
 	}
 	return adapters, nil
 }

@@ -37,7 +37,7 @@ type Options struct {
 	Logger        *slog.Logger  // nil discards
 	Observer      call.Trace
 	Connect       []nats.Option
-	// Instance names the process; default [NewInstance]. The server answers it below that name, or below the one of
+	// Instance names the process; default [NewInstanceID]. The server answers it below that name, or below the one of
 	// the caller whose connection it is, if Caller is one.
 	Instance string
 	Caller   subjects.Owner
@@ -45,7 +45,7 @@ type Options struct {
 	Inbox string
 
 	// Held is the connection of a process that has a token; nil of one that has none.
-	Held *Held
+	Held *TokenConn
 
 	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
 	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
@@ -70,7 +70,7 @@ type Conn struct {
 
 // Connect is [Dial] and [Open].
 func Connect(name string, o Options) (*Conn, error) {
-	o.Instance = cmp.Or(o.Instance, NewInstance())
+	o.Instance = cmp.Or(o.Instance, NewInstanceID())
 	nc, err := Dial(name, o)
 	if err != nil {
 		return nil, err
@@ -86,12 +86,12 @@ func Connect(name string, o Options) (*Conn, error) {
 // Dial connects under a name that the server shows, and logs what becomes of the connection.
 func Dial(name string, o Options) (*nats.Conn, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstance()))
+	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstanceID()))
 	if o.Caller != (subjects.Owner{}) {
 		inbox = o.Caller.Inbox()
 	}
 	inbox = cmp.Or(o.Inbox, inbox)
-	connect := append(append(bus.Watched(log), nats.CustomInboxPrefix(inbox)), o.Connect...)
+	connect := append(append(bus.LogConnection(log), nats.CustomInboxPrefix(inbox)), o.Connect...)
 	if o.Keys != nil {
 		user, err := byKey(o.Keys.Dispatcher)
 		if err != nil {
@@ -102,8 +102,8 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 	return bus.Dial(o.URL, name, connect...)
 }
 
-// NewInstance returns a name that no other process has.
-func NewInstance() string { return uuid.NewString()[:13] }
+// NewInstanceID returns a name that no other process has.
+func NewInstanceID() string { return uuid.NewString()[:13] }
 
 // Open prepares for a process on a connection. Nothing is asked of the bus yet.
 func Open(nc *nats.Conn, o Options) (*Conn, error) {
@@ -112,7 +112,7 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	o.Instance = cmp.Or(o.Instance, NewInstance())
+	o.Instance = cmp.Or(o.Instance, NewInstanceID())
 	if o.Keys != nil {
 		o.Instance = keyed + o.Instance
 	}

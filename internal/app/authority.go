@@ -38,7 +38,7 @@ func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func
 // renew exchanges a token, also one that has expired: it vouches for its holder in that alone.
 func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender) (
 	a envelope.TokenResponse, _ *envelope.Error) {
-	p, refusal := auth.AuthenticateRenewal(s.Store.Checker(), c.Clock.Now(), from, call.By(ctx))
+	p, refusal := auth.AuthenticateRenewal(s.Store.Checker(), c.Clock.Now(), from, call.CredentialFromContext(ctx))
 	if refusal != nil {
 		return a, refusal
 	}

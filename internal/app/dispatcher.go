@@ -32,7 +32,7 @@ import (
 
 // DispatcherOptions tune a dispatcher process.
 type DispatcherOptions struct {
-	Registry *tool.Registry
+	Registry *tool.Set
 	AuditLag time.Duration // see dispatcher.Options
 	Strict   bool          // see dispatcher.Options
 	// PoolAbsence is that of dispatcher.Options; at least the lease.
@@ -42,7 +42,7 @@ type DispatcherOptions struct {
 	// OlderBuilds lets the dispatcher work with executors and callers of f16d274: see toolbus.DispatcherOptions.
 	OlderBuilds bool
 
-	Tokens  *auth.Checker // see dispatcher.Options; with keys it is that of the deployment
+	Tokens  *auth.Verifier // see dispatcher.Options; with keys it is that of the deployment
 	store   *tokenstore.Store
 	journal *writer.Journal
 	Version string // of the product, for service discovery
@@ -76,7 +76,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		o.Tokens = store.Checker()
 	}
 	c.tokens = o.Tokens != nil
-	stop, err := openPorter(c, o.Registry, store, o.OlderBuilds)
+	stop, err := openCallout(c, o.Registry, store, o.OlderBuilds)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
 		if format.Newer(err) && ctx.Err() == nil {
-			standBy(ctx, c, err)
+			waitAsStandby(ctx, c, err)
 			continue
 		}
 		lost := errors.Is(err, kv.ErrStreamRolledBack)
@@ -110,7 +110,7 @@ func openDispatcher(ctx context.Context, c *Conn) (err error) {
 		return err
 	}
 	if c.Fsync && c.KV.Group == 0 {
-		c.KV.Group = kv.DefaultGroup
+		c.KV.Group = kv.DefaultBatch
 	}
 	if c.Keys != nil {
 		c.KV.Passes = passable
@@ -128,8 +128,9 @@ func absence(c *Conn, o DispatcherOptions) time.Duration {
 	return max(cmp.Or(o.PoolAbsence, dispatcher.DefaultPoolAbsence), c.Lease)
 }
 
-// standBy leaves the work to dispatchers of a newer build, as long as there is something that this one cannot read.
-func standBy(ctx context.Context, c *Conn, err error) {
+// waitAsStandby leaves the work to dispatchers of a newer build, as long as there is something that this one cannot
+// read.
+func waitAsStandby(ctx context.Context, c *Conn, err error) {
 	c.notices.Tell(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
 	if u, ok := errors.AsType[*kv.Unreadable](err); ok {
 		u.Gone(ctx, c.JS)
@@ -140,7 +141,7 @@ func standBy(ctx context.Context, c *Conn, err error) {
 
 // warnOfRetention says which tools keep outcomes for longer than the payload store keeps the large
 // outputs that such outcomes name.
-func warnOfRetention(ctx context.Context, c *Conn, r *tool.Registry) error {
+func warnOfRetention(ctx context.Context, c *Conn, r *tool.Set) error {
 	stream, err := c.JS.Stream(ctx, subjects.PayloadsStream)
 	if err != nil {
 		return fmt.Errorf("payload store: %w", err)
@@ -181,7 +182,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	store := c.Log.Gauge()
 	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
 	var d *dispatcher.Dispatcher
-	readers, err := readParts(ctx, c, func(p subjects.Part) uint64 { return d.Oldest(p) })
+	readers, err := readParts(ctx, c, func(p subjects.Partition) uint64 { return d.ReplayFrom(p) })
 	if err != nil {
 		return err
 	}
@@ -202,7 +203,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	defer bulk.close()
 	shares := newShares(c)
 	coverage := writer.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
-	executors := &executorapi.Desk{
+	executors := &executorapi.Server{
 		Payloads: bulk.payloads, Chunks: streaming.NewStore(c.JS, subjects.ChunksStream),
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
@@ -274,9 +275,9 @@ type logReader struct {
 }
 
 // readParts returns a reader of each partition. oldest says where the oldest open attempt of one is.
-func readParts(ctx context.Context, c *Conn, oldest func(subjects.Part) uint64) ([]logReader, error) {
+func readParts(ctx context.Context, c *Conn, oldest func(subjects.Partition) uint64) ([]logReader, error) {
 	var all []logReader
-	for p := range subjects.Part(c.Log.Partitions()) {
+	for p := range subjects.Partition(c.Log.Partitions()) {
 		projector, from, err := writer.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
 		if err != nil {
 			return nil, err
@@ -325,7 +326,7 @@ const handTime = 5 * time.Second
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
-	executors *executorapi.Desk, bulk *bulk, shares *shares, o DispatcherOptions) error {
+	executors *executorapi.Server, bulk *bulk, shares *shares, o DispatcherOptions) error {
 	defer executors.Stop()
 	if err := executors.Serve(background); err != nil {
 		return err
@@ -340,10 +341,10 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	if err != nil {
 		return err
 	}
-	intake, err := rpc.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *call.Incoming) {
+	intake, err := rpc.Listen(background, f.nc, c.Logger, func(ctx context.Context, in *call.IncomingRequest) {
 		in.Received = c.Clock.Now()
 		d.Handle(ctx, in)
-	}, d.Crowded)
+	}, d.RejectOverload)
 	if err != nil {
 		return err
 	}
@@ -353,7 +354,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 		return err
 	}
 	defer noParts()
-	deaf, err := c.control.OnLeft(d.Forget)
+	deaf, err := c.control.OnJoinerLeft(d.RemoveJoiner)
 	if err != nil {
 		return err
 	}
@@ -376,13 +377,13 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 
 // condition tells admission how the deployment is.
 type condition struct {
-	*kv.Gauge
+	*kv.FillLevel
 	readers []logReader
 }
 
-// AuditLag goes by the clock of this host, and only while the server serves: neither is its clock being set, nor that
-// it was away, a reason to refuse calls.
-func (h *condition) AuditLag() (lag time.Duration) {
+// AuditBehind goes by the clock of this host, and only while the server serves: neither is its clock being set, nor
+// that it was away, a reason to refuse calls.
+func (h *condition) AuditBehind() (lag time.Duration) {
 	now := time.Now()
 	for _, r := range h.readers {
 		lag = max(lag, r.projector.Lag(r.follower.Served(now)), r.follower.Behind(now))
@@ -396,7 +397,7 @@ type evidence struct {
 	*workqueue.Deliveries
 }
 
-func newEvidence(c *Conn, pools *heartbeat.Store, r *tool.Registry) evidence {
+func newEvidence(c *Conn, pools *heartbeat.Store, r *tool.Set) evidence {
 	return evidence{heartbeat.NewAbsenceMonitor(pools, c.Clock.Now, poolsOf(r)...), workqueue.NewDeliveries(c.JS)}
 }
 
@@ -410,7 +411,7 @@ func listenToBeats(c *Conn, findings *heartbeat.Findings) (deaf func(), err erro
 }
 
 // poolsOf returns the pools that tools name, each once.
-func poolsOf(r *tool.Registry) (pools []string) {
+func poolsOf(r *tool.Set) (pools []string) {
 	for _, m := range r.List() {
 		if !slices.Contains(pools, m.Pool) {
 			pools = append(pools, m.Pool)
@@ -420,7 +421,7 @@ func poolsOf(r *tool.Registry) (pools []string) {
 }
 
 // makeWork makes the consumers that the executors of all pools pull from.
-func makeWork(ctx context.Context, c *Conn, r *tool.Registry) error {
+func makeWork(ctx context.Context, c *Conn, r *tool.Set) error {
 	for _, pool := range poolsOf(r) {
 		if err := workqueue.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {
 			return err

@@ -93,7 +93,7 @@ func endpoints(
 }
 
 // withheld marks the tools that wait for approval, everywhere or for some executors.
-func withheld(d *dispatcher.Dispatcher, r *tool.Registry, tools []envelope.ToolInfo) {
+func withheld(d *dispatcher.Dispatcher, r *tool.Set, tools []envelope.ToolInfo) {
 	for i, t := range tools {
 		if m, _ := r.Get(t.ToolID, ""); m != nil {
 			tools[i].Changed, tools[i].Differs = d.Changed(m)
@@ -113,7 +113,7 @@ func deployed(ctx context.Context, c *Conn) []envelope.Check {
 	}
 	sys, err := bus.Dial(c.URL, "toolbus-health", append(append([]nats.Option{}, c.Connect...), user)...)
 	if err != nil {
-		return []envelope.Check{envelope.Failed("servers", err.Error(), bus.ConnectFix(err))}
+		return []envelope.Check{envelope.Failed("servers", err.Error(), bus.ConnectHint(err))}
 	}
 	defer sys.Close()
 	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
@@ -124,7 +124,7 @@ func deployed(ctx context.Context, c *Conn) []envelope.Check {
 func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := recorded(d, e).Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
-		p, refusal := d.Asks(ctx, e.Op, from, call.By(ctx))
+		p, refusal := d.Authenticate(ctx, e.Op, from, call.CredentialFromContext(ctx))
 		if refusal != nil {
 			return nil, refusal
 		}
@@ -139,7 +139,7 @@ func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		said, refusal := answer(ctx, from, body)
 		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound) {
-			return nil, d.Deny(ctx, from, refusal)
+			return nil, d.RecordDenied(ctx, from, refusal)
 		}
 		return said, refusal
 	}
@@ -158,7 +158,7 @@ func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page en
 				WithFix("ask for the record of your tenant, or with a token for all: scope " + auth.ScopeAudit)
 		}
 	}
-	page, err := reader.Page(ctx, c.JS, q)
+	page, err := reader.ServePage(ctx, c.JS, q)
 	if err != nil {
 		return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
 	}
@@ -169,7 +169,7 @@ func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page en
 // replay carries out the replay of a dead letter for whoever asks.
 func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Sender,
 	q envelope.ReplayRequest) (a envelope.ResultResponse, _ *envelope.Error) {
-	letter, err := deadletter.DeadLetterAt(ctx, reader.Direct(c.JS), q.Letter)
+	letter, err := deadletter.DeadLetterAt(ctx, reader.Streams(c.JS), q.Letter)
 	switch {
 	case errors.Is(err, deadletter.ErrNoLetter):
 		return a, envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("give the number of a dead letter")
@@ -187,7 +187,7 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Se
 func payload(
 	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from call.Sender, q envelope.PayloadRequest,
 ) (any, *envelope.Error) {
-	of, refusal := d.OutputShelf(ctx, from, q)
+	of, refusal := d.OutputOwner(ctx, from, q)
 	if refusal != nil {
 		return nil, refusal
 	}

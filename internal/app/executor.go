@@ -26,7 +26,7 @@ import (
 
 // ExecutorOptions tune an executor process.
 type ExecutorOptions struct {
-	Registry *tool.Registry
+	Registry *tool.Set
 	Adapters map[string]tool.Adapter
 	Pool     string        // default tool.DefaultPool
 	Slots    int           // calls at once; default DefaultSlots
@@ -66,7 +66,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Observer: c.Observer, Logger: c.Logger,
 	})
-	anew := &bus.Anew{NC: c.NC, Tell: e.Listening}
+	anew := &bus.ReconnectWatch{NC: c.NC, Tell: e.ControlReady}
 	workers, err := workqueue.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
 		func(ctx context.Context, w *workqueue.Message) {
 			anew.Check()
@@ -96,7 +96,7 @@ func openExecutor(ctx context.Context, c *Conn, pool string) (*executorapi.Clien
 	if err := c.agree(h); err != nil {
 		return nil, err
 	}
-	c.Log = kv.AskLog(c.JS, h.Partitions, h.Replicas, counter, c.KV)
+	c.Log = kv.NewRemoteLog(c.JS, h.Partitions, h.Replicas, counter, c.KV)
 	if c.Clock, err = bus.NewClockOf(ctx, counter.Time, c.local); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func openExecutor(ctx context.Context, c *Conn, pool string) (*executorapi.Clien
 
 // agree takes over what dispatchers say. What was said of the streams otherwise is an error: the executor is on
 // another bus than it was meant for.
-func (c *Conn) agree(h executorapi.Hello) error {
+func (c *Conn) agree(h executorapi.HelloResponse) error {
 	switch o := c.Topology; {
 	case o.Partitions != 0 && o.Partitions != h.Partitions:
 		return fmt.Errorf("the call log has %d partitions, not %d: leave that out, or name another bus", h.Partitions,
@@ -119,27 +119,27 @@ func (c *Conn) agree(h executorapi.Hello) error {
 	}
 	c.Lease, c.Fsync, c.tokens = h.Lease(), h.Fsync, h.Identity
 	if c.Fsync && c.KV.Group == 0 {
-		c.KV.Group = kv.DefaultGroup
+		c.KV.Group = kv.DefaultBatch
 	}
 	return nil
 }
 
-func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Workers,
+func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Puller,
 	pools *heartbeat.Store,
-	anew *bus.Anew) error {
-	deaf, err := c.control.Obey(o.Pool, c.Instance, e)
+	anew *bus.ReconnectWatch) error {
+	deaf, err := c.control.ServeControl(o.Pool, c.Instance, e)
 	if err != nil {
 		return err
 	}
 	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	e.Listening()
+	e.ControlReady()
 	sent := c.Clock.Now()
 	if err := pools.Beat(ctx, o.Pool, c.Instance); err != nil {
 		return err
 	}
-	e.Beaten(sent)
+	e.HeartbeatStored(sent)
 	// Calls in hand outlive the intake by at most Drain.
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -168,7 +168,8 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 
 // beat says every third of a lease, and when there is news to tell, that this executor and the work in its hands are
 // alive.
-func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store, anew *bus.Anew,
+func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store,
+	anew *bus.ReconnectWatch,
 	news <-chan struct{}) {
 	status := c.NC.StatusChanged(nats.CONNECTED)
 	defer c.NC.RemoveStatusListener(status)
@@ -183,13 +184,13 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 		case <-tick.C:
 		}
 		anew.Check()
-		e.Extend()
+		e.InProgress()
 		once, cancel := context.WithTimeout(ctx, c.Lease/3)
 		sent := c.Clock.Now()
 		err := pools.Beat(once, o.Pool, c.Instance)
 		switch {
 		case err == nil:
-			e.Beaten(sent)
+			e.HeartbeatStored(sent)
 		case ctx.Err() == nil:
 			c.Logger.Warn("heartbeat", "err", err)
 		}

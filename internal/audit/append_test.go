@@ -58,7 +58,7 @@ func sameAsLibrary(t *testing.T, line string) {
 	got, ok, err := Parse(line)
 	switch {
 	case ok != (failed == nil && want.Form > 1 && want.Event != "") && err == nil,
-		err != nil && failed == nil && want.Form == format.Record.Written():
+		err != nil && failed == nil && want.Form == format.Record.Current():
 		t.Fatalf("%t, %v of a line of which the library says %v: %s", ok, err, failed, line)
 	case ok && !reflect.DeepEqual(got, want):
 		t.Fatalf("got  %+v\nwant %+v\nof %s", got, want, line)

@@ -21,7 +21,7 @@ type Credential struct {
 // About returns the record of what was done with a credential of an actor.
 func (c Credential) About(e Event, tenant, actor, run, lane string, at time.Time) Record {
 	return Record{
-		Form: format.Record.Written(), Event: e, Name: "CredentialChanged", Timestamp: at.UTC(), Tenant: tenant, Actor: actor,
+		Form: format.Record.Current(), Event: e, Name: "CredentialChanged", Timestamp: at.UTC(), Tenant: tenant, Actor: actor,
 		RunID: run, LaneID: lane, Contract: ContractVersion, Credential: &c,
 	}
 }

@@ -38,7 +38,7 @@ func TestArgumentsHashOfDenied(t *testing.T) {
 		"no request": {want: envelope.ArgumentsHash(body)},
 		"no input":   {req: &envelope.Request{}, want: envelope.ArgumentsHash(body)},
 	} {
-		if got := argumentsHash(&call.Incoming{Body: body, InputRef: c.ref}, c.req); got != c.want {
+		if got := argumentsHash(&call.IncomingRequest{Body: body, InputRef: c.ref}, c.req); got != c.want {
 			t.Errorf("%s: %s instead of %s", name, got, c.want)
 		}
 	}

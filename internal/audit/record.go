@@ -51,36 +51,36 @@ const ContractVersion = "v1"
 
 // Record is one entry of the audit stream. Its field names are a contract with auditors.
 type Record struct {
-	Form          int               `json:"form"` // see internal/encoding/format
-	Event         Event             `json:"event"`
-	Name          string            `json:"event_name"` // the same as the name of a business event: ToolInvoked, …
-	Timestamp     time.Time         `json:"timestamp_utc"`
-	Tenant        string            `json:"tenant"`
-	Actor         string            `json:"actor_id"`
-	RunID         string            `json:"run_id"`
-	RoleID        string            `json:"role_id"`
-	LaneID        string            `json:"lane_id"`
-	ToolName      string            `json:"tool_name"`
-	Fn            string            `json:"fn,omitzero"`
-	ToolVersion   string            `json:"tool_version,omitzero"`
-	Digest        string            `json:"digest,omitzero"`
-	Determinism   call.Class        `json:"determinism,omitzero"`
-	Ref           string            `json:"ref,omitzero"` // <tool>.<id>, as `why` takes it
-	CallID        string            `json:"call_id,omitzero"`
-	Attempt       int               `json:"attempt,omitzero"`
-	TraceID       string            `json:"trace_id,omitzero"`
-	ArgumentsHash string            `json:"arguments_hash_sha256"`
-	OutputHash    string            `json:"output_hash_sha256,omitzero"`
-	Contract      string            `json:"contract_version"`
-	Policies      map[string]string `json:"policy_versions"`
-	Status        envelope.Status   `json:"status,omitzero"`
-	Code          envelope.Code     `json:"error_code,omitzero"`
-	Effect        envelope.Effect   `json:"effect,omitzero"`
-	DecidedBy     call.Decider      `json:"decided_by,omitzero"`
-	Fence         uint64            `json:"fence,omitzero"`
-	DryRun        bool              `json:"dry_run,omitzero"`
-	LogPart       subjects.Part     `json:"log_part,omitzero"` // partition of the call log
-	LogSeq        uint64            `json:"log_seq,omitzero"`  // position in it
+	Form          int                `json:"form"` // see internal/encoding/format
+	Event         Event              `json:"event"`
+	Name          string             `json:"event_name"` // the same as the name of a business event: ToolInvoked, …
+	Timestamp     time.Time          `json:"timestamp_utc"`
+	Tenant        string             `json:"tenant"`
+	Actor         string             `json:"actor_id"`
+	RunID         string             `json:"run_id"`
+	RoleID        string             `json:"role_id"`
+	LaneID        string             `json:"lane_id"`
+	ToolName      string             `json:"tool_name"`
+	Fn            string             `json:"fn,omitzero"`
+	ToolVersion   string             `json:"tool_version,omitzero"`
+	Digest        string             `json:"digest,omitzero"`
+	Determinism   call.EffectClass   `json:"determinism,omitzero"`
+	Ref           string             `json:"ref,omitzero"` // <tool>.<id>, as `why` takes it
+	CallID        string             `json:"call_id,omitzero"`
+	Attempt       int                `json:"attempt,omitzero"`
+	TraceID       string             `json:"trace_id,omitzero"`
+	ArgumentsHash string             `json:"arguments_hash_sha256"`
+	OutputHash    string             `json:"output_hash_sha256,omitzero"`
+	Contract      string             `json:"contract_version"`
+	Policies      map[string]string  `json:"policy_versions"`
+	Status        envelope.Status    `json:"status,omitzero"`
+	Code          envelope.Code      `json:"error_code,omitzero"`
+	Effect        envelope.Effect    `json:"effect,omitzero"`
+	DecidedBy     call.Decider       `json:"decided_by,omitzero"`
+	Fence         uint64             `json:"fence,omitzero"`
+	DryRun        bool               `json:"dry_run,omitzero"`
+	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
+	LogSeq        uint64             `json:"log_seq,omitzero"`  // position in it
 	// Count is there where the record stands for more than one refusal.
 	Count *Count `json:"count,omitzero"`
 	// Credential is there where the record is about one, and not about a call.
@@ -145,7 +145,7 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 var ErrRefused = errors.New("the audit record takes nothing")
 
 // Denied is the record of a refusal e of what came in; req is nil where it cannot be read.
-func Denied(in *call.Incoming, req *envelope.Request, e *envelope.Error, at time.Time) Record {
+func Denied(in *call.IncomingRequest, req *envelope.Request, e *envelope.Error, at time.Time) Record {
 	r := Record{
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: ContractVersion,
@@ -163,7 +163,7 @@ func Denied(in *call.Incoming, req *envelope.Request, e *envelope.Error, at time
 
 // argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as
 // it stands, and of a request without an input that can be read as it came.
-func argumentsHash(in *call.Incoming, req *envelope.Request) string {
+func argumentsHash(in *call.IncomingRequest, req *envelope.Request) string {
 	switch ref := envelope.ParsePayloadRef(in.InputRef); {
 	case ref != nil:
 		return ref.SHA256
@@ -187,7 +187,7 @@ func Allowed(s call.State, n int, who call.Owner, at time.Time) Record {
 }
 
 // Late returns the record of a result that came after its attempt was decided otherwise.
-func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
+func Late(s call.State, attempt int, said call.Completion, at time.Time) Record {
 	a, _ := s.Attempt(attempt)
 	r := about(s, a)
 	r.Event, r.Name, r.Timestamp = LateResult, "ToolLateResult", at.UTC()
@@ -196,7 +196,7 @@ func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 	if said.Error != "" {
 		r.Status = said.Error.Status()
 	}
-	if s.Harmless() {
+	if s.HasNoEffect() {
 		r.Effect = envelope.EffectNone
 	}
 	return r
@@ -204,7 +204,7 @@ func Late(s call.State, attempt int, said call.Ending, at time.Time) Record {
 
 func about(s call.State, a call.Attempt) Record {
 	return Record{
-		Form: format.Record.Written(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
+		Form: format.Record.Current(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
 		LaneID:   a.Owner.Lane,
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
@@ -230,7 +230,7 @@ var records = ijson.TableOf[Record]()
 // Append appends the record as a line of JSON, without its end. What is no text in it is replaced: one record that
 // could not be written would keep all others waiting behind it.
 func (r *Record) Append(b []byte) ([]byte, error) {
-	r.Form = format.Record.Written()
+	r.Form = format.Record.Current()
 	if out, ok := records.Append(b, r, nil); ok {
 		return out, nil
 	}

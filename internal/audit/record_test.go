@@ -18,7 +18,7 @@ var at = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func state(d *call.Decision) call.State {
 	return call.State{
-		Facts: call.Facts{
+		Pinned: call.Pinned{
 			Tenant: "t", Tool: "web.fetch", ID: "id1", Fn: "fetch", Version: "1.0.0", Digest: "sha256:d",
 			Class: call.Idempotent, ArgsHash: "aa",
 		},
@@ -74,12 +74,12 @@ func TestProject(t *testing.T) {
 
 func TestLate(t *testing.T) {
 	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1,
-		call.Ending{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)
+		call.Completion{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)
 	if r.Event != audit.LateResult || r.Status != envelope.Success || r.Effect != envelope.EffectApplied ||
 		r.OutputHash != "hash" || r.Fence != 7 {
 		t.Errorf("%+v", r)
 	}
-	if r := audit.Late(state(nil), 1, call.Ending{Error: envelope.CodeUpstream, Effect: envelope.EffectNone},
+	if r := audit.Late(state(nil), 1, call.Completion{Error: envelope.CodeUpstream, Effect: envelope.EffectNone},
 		at); r.Status != envelope.RetryableError {
 		t.Errorf("%+v", r)
 	}
@@ -118,11 +118,11 @@ func TestGolden(t *testing.T) {
 
 // A late result of a call that changes nothing changed nothing.
 func TestLateHarmless(t *testing.T) {
-	said := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied}
-	for effect, facts := range map[envelope.Effect]call.Facts{
+	said := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied}
+	for effect, facts := range map[envelope.Effect]call.Pinned{
 		envelope.EffectNone: {Class: call.SideEffectful, DryRun: true}, envelope.EffectApplied: {Class: call.Idempotent},
 	} {
-		s := call.State{Facts: facts, Attempts: []call.Attempt{{N: 1}}}
+		s := call.State{Pinned: facts, Attempts: []call.Attempt{{N: 1}}}
 		if r := audit.Late(s, 1, said, time.Now()); r.Effect != effect {
 			t.Errorf("%+v: effect %s, not %s", facts, r.Effect, effect)
 		}

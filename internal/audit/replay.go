@@ -20,7 +20,7 @@ type Replay struct {
 // Replayed returns the record of the replay of a dead letter by the request req, which is made for the actor from.
 func Replayed(from call.Sender, req *envelope.Request, at time.Time, r Replay) Record {
 	return Record{
-		Form: format.Record.Written(), Event: DeadReplayed, Name: "DeadLetterReplayed", Timestamp: at.UTC(),
+		Form: format.Record.Current(), Event: DeadReplayed, Name: "DeadLetterReplayed", Timestamp: at.UTC(),
 		Tenant: from.Tenant, Actor: from.Actor, RunID: req.Context.RunID, RoleID: req.Context.RoleID,
 		LaneID: req.Context.LaneID, ToolName: req.ToolID, Fn: req.Fn, ToolVersion: req.ToolVersion, CallID: req.CallID,
 		TraceID: req.Context.TraceID, Contract: ContractVersion, Replay: &r,

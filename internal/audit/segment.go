@@ -23,10 +23,10 @@ import (
 // Segments form chains, one for each partition of the call log and one for each process that has records of its own.
 // Each names the hash of the one before, so that none can be taken out or put in between unseen.
 type Segment struct {
-	Form   int           `json:"form"`               // see internal/encoding/format
-	Source string        `json:"source"`             // one of the sources below
-	Part   subjects.Part `json:"partition,omitzero"` // of the call log, for source log
-	Writer string        `json:"writer,omitzero"`    // the process, for the other sources
+	Form   int                `json:"form"`               // see internal/encoding/format
+	Source string             `json:"source"`             // one of the sources below
+	Part   subjects.Partition `json:"partition,omitzero"` // of the call log, for source log
+	Writer string             `json:"writer,omitzero"`    // the process, for the other sources
 	// After and Through are the positions of the call log between which the flush has put everything on record: the
 	// first is the Through of the flush before. For source log.
 	After   Position `json:"after,omitzero"`
@@ -66,24 +66,24 @@ const MaxSegment = 512 << 10
 // roomForHead is what a first line may need.
 const roomForHead = 1 << 10
 
-// Lines are records of one tenant that go into one segment, encoded.
-type Lines struct {
+// SegmentBody are records of one tenant that go into one segment, encoded.
+type SegmentBody struct {
 	Tenant string
 	Count  int
 	text   []byte
 	leaves []tlog.Hash
 }
 
-// Cut encodes records, each with a fresh salt, and puts them together by tenant, in the order in which tenants come
-// first, into as few parts as fit into segments of so many bytes. It does not change records: other goroutines may read
-// them meanwhile.
-func Cut(records []Record, most int) ([]*Lines, error) {
+// SplitSegments encodes records, each with a fresh salt, and puts them together by tenant, in the order in which
+// tenants come first, into as few parts as fit into segments of so many bytes. It does not change records: other
+// goroutines may read them meanwhile.
+func SplitSegments(records []Record, most int) ([]*SegmentBody, error) {
 	salts := make([]byte, saltSize*len(records))
 	if _, err := rand.Read(salts); err != nil {
 		return nil, fmt.Errorf("audit record: %w", err)
 	}
-	var all []*Lines
-	open := map[string]*Lines{} // the last ones of each tenant
+	var all []*SegmentBody
+	open := map[string]*SegmentBody{} // the last ones of each tenant
 	var line []byte
 	var r Record
 	for i := range records {
@@ -95,7 +95,7 @@ func Cut(records []Record, most int) ([]*Lines, error) {
 		}
 		l := open[r.Tenant]
 		if l == nil || roomForHead+len(l.text)+len(line) >= most {
-			l = &Lines{Tenant: r.Tenant}
+			l = &SegmentBody{Tenant: r.Tenant}
 			open[r.Tenant], all = l, append(all, l)
 		}
 		l.add(line)
@@ -106,16 +106,16 @@ func Cut(records []Record, most int) ([]*Lines, error) {
 // saltSize is that of salts, in bytes: nobody tries out so many.
 const saltSize = 16
 
-func (l *Lines) add(line []byte) {
+func (l *SegmentBody) add(line []byte) {
 	l.text = append(append(l.text, line...), '\n')
 	l.leaves = append(l.leaves, tlog.RecordHash(line))
 	l.Count++
 }
 
 // Seal returns the message of the segment that s describes, and the hash by which the next one of its chain names it.
-func (l *Lines) Seal(s Segment) (data []byte, hash string, err error) {
+func (l *SegmentBody) Seal(s Segment) (data []byte, hash string, err error) {
 	root := root(l.leaves)
-	s.Form, s.Count, s.Root = format.Segment.Written(), l.Count, hex.EncodeToString(root[:])
+	s.Form, s.Count, s.Root = format.Segment.Current(), l.Count, hex.EncodeToString(root[:])
 	head, err := json.Marshal(s)
 	if err != nil {
 		return nil, "", fmt.Errorf("audit segment: %w", err)
@@ -141,8 +141,8 @@ func root(leaves []tlog.Hash) tlog.Hash {
 	return tlog.NodeHash(root(leaves[:left]), root(leaves[left:]))
 }
 
-// Sealed is a segment as it was stored.
-type Sealed struct {
+// OpenedSegment is a segment as it was stored.
+type OpenedSegment struct {
 	Segment
 	Hash  string // by which the next one of its chain names it
 	lines []byte
@@ -150,7 +150,7 @@ type Sealed struct {
 
 // Open reads a message of the stream. It is not ok for one that is no segment: anybody who reaches the server may
 // write to the stream, and nothing can be removed from it. One of a newer build is a [format.Error].
-func Open(data []byte) (s Sealed, ok bool, err error) {
+func Open(data []byte) (s OpenedSegment, ok bool, err error) {
 	head, lines, cut := bytes.Cut(data, newline)
 	var number struct {
 		Form int `json:"form"`
@@ -171,7 +171,7 @@ func Open(data []byte) (s Sealed, ok bool, err error) {
 var newline = []byte{'\n'}
 
 // Lines yields the records as they are stored.
-func (s Sealed) Lines() iter.Seq[[]byte] {
+func (s OpenedSegment) Lines() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for rest := s.lines; len(rest) > 0; {
 			var line []byte
@@ -184,7 +184,7 @@ func (s Sealed) Lines() iter.Seq[[]byte] {
 }
 
 // Whole returns an error unless the segment holds the records that it was sealed with.
-func (s Sealed) Whole() error {
+func (s OpenedSegment) Whole() error {
 	var leaves []tlog.Hash
 	for line := range s.Lines() {
 		leaves = append(leaves, tlog.RecordHash(line))

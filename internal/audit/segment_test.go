@@ -24,7 +24,7 @@ func some(n, tenants int) []Record {
 	return records
 }
 
-func seal(t *testing.T, l *Lines, s Segment) ([]byte, string) {
+func seal(t *testing.T, l *SegmentBody, s Segment) ([]byte, string) {
 	t.Helper()
 	data, hash, err := l.Seal(s)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestSegments(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			records := some(c.records, c.tenants)
-			lines, err := Cut(records, c.most)
+			lines, err := SplitSegments(records, c.most)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestSegments(t *testing.T) {
 				if len(data) > c.most && l.Count > 1 {
 					t.Errorf("%d bytes", len(data))
 				}
-				want.Form, want.Count, want.Root = format.Segment.Written(), l.Count, s.Root
+				want.Form, want.Count, want.Root = format.Segment.Current(), l.Count, s.Root
 				if diff := cmp.Diff(want, s.Segment); diff != "" {
 					t.Error(diff)
 				}
@@ -88,7 +88,7 @@ func TestSegments(t *testing.T) {
 func TestCutChangesNoRecord(t *testing.T) {
 	records := some(3, 2)
 	before := slices.Clone(records)
-	if _, err := Cut(records, MaxSegment); err != nil {
+	if _, err := SplitSegments(records, MaxSegment); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, records); diff != "" {
@@ -122,7 +122,7 @@ func TestRoot(t *testing.T) {
 
 // A byte of a segment that is changed, and a line that is taken out, put in or exchanged, is found.
 func TestSegmentTampered(t *testing.T) {
-	lines, err := Cut(some(5, 1), MaxSegment)
+	lines, err := SplitSegments(some(5, 1), MaxSegment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +148,14 @@ func TestSegmentTampered(t *testing.T) {
 // Records that are the same have different hashes.
 func TestSaltsDiffer(t *testing.T) {
 	r := typicalRecord()
-	lines, err := Cut([]Record{r, r}, MaxSegment)
+	lines, err := SplitSegments([]Record{r, r}, MaxSegment)
 	if err != nil || lines[0].leaves[0] == lines[0].leaves[1] {
 		t.Errorf("%v, %v", lines[0].leaves, err)
 	}
 }
 
 func FuzzOpen(f *testing.F) {
-	lines, err := Cut(some(3, 1), MaxSegment)
+	lines, err := SplitSegments(some(3, 1), MaxSegment)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func BenchmarkSegment(b *testing.B) {
 	records := some(1000, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		lines, err := Cut(records, 1<<20)
+		lines, err := SplitSegments(records, 1<<20)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // AuthenticateRequest returns the principal of a question, as [Identify] does, if it may ask it over the connection
 // that it came over.
-func AuthenticateRequest(tokens *Checker, now time.Time, op string, from call.Sender, c call.Credential) (
+func AuthenticateRequest(tokens *Verifier, now time.Time, op string, from call.Sender, c call.Credential) (
 	*Principal, *envelope.Error) {
 	p, refusal := AuthenticateCall(tokens, now, from.Tenant, from.Actor, c.Token)
 	if p == nil || refusal != nil {
@@ -25,13 +25,13 @@ func AuthenticateRequest(tokens *Checker, now time.Time, op string, from call.Se
 }
 
 // AuthenticateRenewal is [Asks] for the renewal of a token, which may have expired.
-func AuthenticateRenewal(tokens *Checker, now time.Time, from call.Sender, c call.Credential) (
+func AuthenticateRenewal(tokens *Verifier, now time.Time, from call.Sender, c call.Credential) (
 	*Principal, *envelope.Error) {
 	p, refusal := AuthenticateRequest(tokens, now, subjects.OpTokenRenew, from, c)
 	if refusal == nil || refusal.Code != envelope.CodeExpired {
 		return p, refusal
 	}
-	expired, err := tokens.Check(c.Token, now)
+	expired, err := tokens.Verify(c.Token, now)
 	if !errors.Is(err, ErrExpired) || !isOf(expired, from.Tenant, from.Actor) {
 		return nil, refusal
 	}
@@ -61,7 +61,7 @@ func isOf(p *Principal, tenant, actor string) bool {
 // AuthenticateCall returns who is behind a message, whose subject has those tokens. Without a checker it is whoever
 // the subject says: nil, and no refusal. The server lets nobody but that actor, and doors of its tenant, publish on
 // that subject.
-func AuthenticateCall(tokens *Checker, now time.Time, tenant, actor, token string) (
+func AuthenticateCall(tokens *Verifier, now time.Time, tenant, actor, token string) (
 	*Principal, *envelope.Error) {
 	switch {
 	case tokens == nil:
@@ -69,7 +69,7 @@ func AuthenticateCall(tokens *Checker, now time.Time, tenant, actor, token strin
 	case token == "":
 		return nil, envelope.NewError(envelope.CodeToken, "the message carries no token")
 	}
-	p, err := tokens.Check(token, now)
+	p, err := tokens.Verify(token, now)
 	switch {
 	case errors.Is(err, ErrNotReady):
 		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).

@@ -154,9 +154,9 @@ func (r *Revocations) check(p *Principal) error {
 // maxCached is how many tokens are remembered at the least, if there were so many, and twice as many at the most.
 const maxCached = 4096
 
-// Checker makes an identity of a credential. It is safe for concurrent use, and remembers the tokens that it has
+// Verifier makes an identity of a credential. It is safe for concurrent use, and remembers the tokens that it has
 // verified by their hash.
-type Checker struct {
+type Verifier struct {
 	Keys    *Keyring     // all of them, whenever these were proven to be all that were revoked
 	Revoked *Revocations // what is not believed, although a key has signed it
 
@@ -164,8 +164,8 @@ type Checker struct {
 	young, old map[[sha256.Size]byte]*Principal
 }
 
-// Check returns whose a token is. Beside [ErrExpired] it says whose it was, unless it was revoked since.
-func (c *Checker) Check(token string, now time.Time) (*Principal, error) {
+// Verify returns whose a token is. Beside [ErrExpired] it says whose it was, unless it was revoked since.
+func (c *Verifier) Verify(token string, now time.Time) (*Principal, error) {
 	if len(token) > MaxToken {
 		return nil, ErrMalformed
 	}
@@ -191,7 +191,7 @@ func (c *Checker) Check(token string, now time.Time) (*Principal, error) {
 }
 
 // verify is [Keyring.Verify], where a key that is unknown may be a new one, of which this process has not heard yet.
-func (c *Checker) verify(token string, now time.Time) (Principal, error) {
+func (c *Verifier) verify(token string, now time.Time) (Principal, error) {
 	p, err := c.Keys.Verify(token, now)
 	if !errors.Is(err, ErrUnknownKey) {
 		return p, err
@@ -205,7 +205,7 @@ func (c *Checker) verify(token string, now time.Time) (Principal, error) {
 }
 
 // cached returns what is remembered of a token, if its key is still good.
-func (c *Checker) cached(hash [sha256.Size]byte, now time.Time) (*Principal, error) {
+func (c *Verifier) cached(hash [sha256.Size]byte, now time.Time) (*Principal, error) {
 	c.mu.RLock()
 	p := c.young[hash]
 	if p == nil {
@@ -222,7 +222,7 @@ func (c *Checker) cached(hash [sha256.Size]byte, now time.Time) (*Principal, err
 	return p, p.timely(now, key)
 }
 
-func (c *Checker) remember(hash [sha256.Size]byte, p *Principal) {
+func (c *Verifier) remember(hash [sha256.Size]byte, p *Principal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.young == nil || len(c.young) >= maxCached {

@@ -56,7 +56,7 @@ func ServiceExports() (all []ServiceExport) {
 		ServiceExport{Subject: subjects.ServiceWildcard(subjects.OpTokenRenew), To: Exec, Threshold: untilAnswered,
 			Share: true},
 	)
-	for p := range subjects.Part(subjects.MaxPartitions) {
+	for p := range subjects.Partition(subjects.MaxPartitions) {
 		pulls := many(Exec, "$JS.API.CONSUMER.MSG.NEXT."+p.Stream()+".*")
 		pulls.Threshold = untilPulled
 		all = append(all, pulls)

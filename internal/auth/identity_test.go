@@ -49,8 +49,8 @@ func mint(tb testing.TB, s *Signer, p Principal) string {
 	return token
 }
 
-func checker() *Checker {
-	c := &Checker{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: &Revocations{}}
+func checker() *Verifier {
+	c := &Verifier{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: &Revocations{}}
 	c.Revoked.Replace(nil, nil)
 	return c
 }
@@ -61,7 +61,7 @@ func TestTokenSaysWhoItIs(t *testing.T) {
 	token := mint(t, signer(t, "prod", "k1", 1), p)
 	c := checker()
 	for range 2 { // verified, and remembered
-		got, err := c.Check(token, t0.Add(time.Minute))
+		got, err := c.Verify(token, t0.Add(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 		"key in the header": {encode([]byte(`{"alg":"EdDSA","jwk":{}}`)) + "." + body + "." + sig, 0, ErrMalformed},
 		"long":              {strings.Repeat("a", MaxToken+1), 0, ErrMalformed},
 	} {
-		if p, err := c.Check(test.token, t0.Add(test.at)); !errors.Is(err, test.want) || (err == nil) != (p != nil) &&
+		if p, err := c.Verify(test.token, t0.Add(test.at)); !errors.Is(err, test.want) || (err == nil) != (p != nil) &&
 			!errors.Is(err, ErrExpired) {
 			t.Errorf("%s: %v, want %v", name, err, test.want)
 		}
@@ -130,10 +130,10 @@ func TestTokensThatAreNotBelieved(t *testing.T) {
 // known what was revoked.
 func TestKeysAndRevocationsAreLive(t *testing.T) {
 	token := mint(t, signer(t, "prod", "k1", 1), agent())
-	c := &Checker{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: &Revocations{}}
+	c := &Verifier{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: &Revocations{}}
 	is := func(want error) {
 		t.Helper()
-		if _, err := c.Check(token, t0); !errors.Is(err, want) {
+		if _, err := c.Verify(token, t0); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestKeysAndRevocationsAreLive(t *testing.T) {
 	c.Revoked.Replace(nil, nil)
 	c.Keys.Replace(map[string]Key{"k1": {Public: public(1), Until: t0}})
 	is(ErrExpired)
-	if p, _ := c.Check(token, t0); p == nil {
+	if p, _ := c.Verify(token, t0); p == nil {
 		t.Error("a token of a former key cannot be renewed")
 	}
 	c.Keys.Replace(map[string]Key{"k2": {Public: public(2)}})
@@ -165,7 +165,7 @@ func TestKeyOfWhomNothingWasHeard(t *testing.T) {
 		token := mint(t, signer(t, "prod", "k2", 2), agent())
 		is := func(want error) {
 			t.Helper()
-			if _, err := c.Check(token, t0); !errors.Is(err, want) {
+			if _, err := c.Verify(token, t0); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}
@@ -212,24 +212,24 @@ func TestNarrow(t *testing.T) {
 	door.Role, door.Scopes = Door, []string{ScopeAll}
 	for name, test := range map[string]struct {
 		from Principal
-		less Less
+		less Narrowing
 		ok   bool
 	}{
-		"fewer":         {p, Less{Scopes: []string{"pay"}}, true},
-		"none":          {p, Less{}, true},
-		"same":          {p, Less{Scopes: []string{"read", "pay", "pay"}}, true},
-		"other scope":   {p, Less{Scopes: []string{"admin"}}, false},
-		"all":           {p, Less{Scopes: []string{ScopeAll}}, false},
-		"of all":        {door, Less{Scopes: []string{"anything"}}, true},
-		"child":         {p, Less{Actor: "agent://a/sub"}, true},
-		"other actor":   {p, Less{Actor: "agent://b"}, false},
-		"longer name":   {p, Less{Actor: "agent://ab"}, false},
-		"a run":         {p, Less{Run: "r"}, true},
-		"other lane":    {p, Less{Lane: "slow"}, false},
-		"the lane":      {p, Less{Lane: "fast"}, true},
-		"child of door": {door, Less{Actor: "agent://a/x"}, false},
-		"the door":      {door, Less{Actor: "agent://a"}, true},
-		"bad scope":     {door, Less{Scopes: []string{"a b"}}, false},
+		"fewer":         {p, Narrowing{Scopes: []string{"pay"}}, true},
+		"none":          {p, Narrowing{}, true},
+		"same":          {p, Narrowing{Scopes: []string{"read", "pay", "pay"}}, true},
+		"other scope":   {p, Narrowing{Scopes: []string{"admin"}}, false},
+		"all":           {p, Narrowing{Scopes: []string{ScopeAll}}, false},
+		"of all":        {door, Narrowing{Scopes: []string{"anything"}}, true},
+		"child":         {p, Narrowing{Actor: "agent://a/sub"}, true},
+		"other actor":   {p, Narrowing{Actor: "agent://b"}, false},
+		"longer name":   {p, Narrowing{Actor: "agent://ab"}, false},
+		"a run":         {p, Narrowing{Run: "r"}, true},
+		"other lane":    {p, Narrowing{Lane: "slow"}, false},
+		"the lane":      {p, Narrowing{Lane: "fast"}, true},
+		"child of door": {door, Narrowing{Actor: "agent://a/x"}, false},
+		"the door":      {door, Narrowing{Actor: "agent://a"}, true},
+		"bad scope":     {door, Narrowing{Scopes: []string{"a b"}}, false},
 	} {
 		child, err := test.from.Narrow(test.less, t0)
 		if (err == nil) != test.ok {
@@ -242,14 +242,14 @@ func TestNarrow(t *testing.T) {
 	root := p.Root()
 	for range maxChain {
 		var err error
-		if p, err = p.Narrow(Less{}, t0); err != nil {
+		if p, err = p.Narrow(Narrowing{}, t0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if root == p.Family || p.Root() != root {
 		t.Errorf("the roots are %q and %q", root, p.Root())
 	}
-	if _, err := p.Narrow(Less{}, t0); err == nil {
+	if _, err := p.Narrow(Narrowing{}, t0); err == nil {
 		t.Error("narrowed without end")
 	}
 }
@@ -261,7 +261,7 @@ func TestNarrowNeverWidens(t *testing.T) {
 		p := agent()
 		p.Role = Role(pick("agent", "door", "auditor", "operator"))
 		p.Run, p.Lane = pick("", "r1", "r2"), pick("", "l1")
-		less := Less{
+		less := Narrowing{
 			Actor: pick("", p.Actor, p.Actor+"/x", "agent://b"), Run: pick("", "r1", "r2"), Lane: pick("", "l1", "l2"),
 			Life: time.Duration(rand.N(int64(48 * time.Hour))),
 		}
@@ -423,7 +423,7 @@ func TestCheckerIsBounded(t *testing.T) {
 		for i := range 4 {
 			go func() {
 				for n := range 2000 {
-					if _, err := c.Check(tokens[(n*7+i)%len(tokens)], t0); err != nil {
+					if _, err := c.Verify(tokens[(n*7+i)%len(tokens)], t0); err != nil {
 						t.Error(err)
 					}
 				}
@@ -452,7 +452,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add(strings.ToUpper(genuine))
 	f.Add(`{"payload":"","protected":"","signature":""}`)
 	f.Fuzz(func(t *testing.T, token string) {
-		p, err := checker().Check(token, t0)
+		p, err := checker().Verify(token, t0)
 		if err == nil && (p == nil || p.Check() != nil) {
 			t.Errorf("%q is nobody", token)
 		}
@@ -474,7 +474,7 @@ func BenchmarkCheck(b *testing.B) {
 				if fresh {
 					c = checker()
 				}
-				if _, err := c.Check(token, t0); err != nil {
+				if _, err := c.Verify(token, t0); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -524,10 +524,10 @@ func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := mint(t, signer(t, "prod", "k1", 1), agent())
 		r := &Revocations{Lease: time.Second}
-		c := &Checker{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: r}
+		c := &Verifier{Keys: NewKeyring("prod", map[string]Key{"k1": {Public: public(1)}}), Revoked: r}
 		is := func(want error) {
 			t.Helper()
-			if _, err := c.Check(token, t0); !errors.Is(err, want) {
+			if _, err := c.Verify(token, t0); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}

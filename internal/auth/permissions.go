@@ -123,7 +123,7 @@ func executor(p Principal, f PermissionInputs) jwt.Permissions {
 		"tb.exe.heard." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance) + ".*",
 		subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor),
 	})
-	for part := range subjects.Part(max(1, f.Partitions)) {
+	for part := range subjects.Partition(max(1, f.Partitions)) {
 		for _, queue := range subjects.Queues() {
 			publish = append(publish, part.NextWork(p.Pool, queue), part.Acks(p.Pool, queue))
 		}

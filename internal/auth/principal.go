@@ -168,20 +168,20 @@ func (p Principal) Renewed(now time.Time) (Principal, error) {
 	return p, nil
 }
 
-// Less is what a narrowed token may still do. What is left empty stays as it is, but for the scopes: none is none.
-type Less struct {
+// Narrowing is what a narrowed token may still do. What is left empty stays as it is, but for the scopes: none is none.
+type Narrowing struct {
 	Actor     string // a part of the actor: its name, a slash, and more
 	Scopes    []string
 	Run, Lane string
 	Life      time.Duration // default: as long as the one that it is made from
 }
 
-// ErrWider means that a token was asked for with more rights than the one that it is to be made from.
-var ErrWider = errors.New("a token can only be narrowed")
+// ErrScopeExceeded means that a token was asked for with more rights than the one that it is to be made from.
+var ErrScopeExceeded = errors.New("a token can only be narrowed")
 
 // Narrow returns a token with less rights and the role of p, which ends with p at the latest and is revoked with it.
 // Only an agent's token can be narrowed to a sub-actor: such a token calls tools, which no other role may.
-func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
+func (p Principal) Narrow(l Narrowing, now time.Time) (Principal, error) {
 	child := p
 	if len(p.Chain) == 0 {
 		child.Origin = p.Role
@@ -192,15 +192,15 @@ func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
 	child.Scopes = sorted(l.Scopes)
 	for _, s := range child.Scopes {
 		if !p.Has(s) {
-			return Principal{}, fmt.Errorf("%w: it has no scope %.40q", ErrWider, s)
+			return Principal{}, fmt.Errorf("%w: it has no scope %.40q", ErrScopeExceeded, s)
 		}
 	}
 	if l.Actor != "" && l.Actor != p.Actor {
 		switch {
 		case p.Role != Agent:
-			return Principal{}, fmt.Errorf("%w: only an agent's token can be narrowed to a sub-actor", ErrWider)
+			return Principal{}, fmt.Errorf("%w: only an agent's token can be narrowed to a sub-actor", ErrScopeExceeded)
 		case !IsSub(l.Actor, p.Actor):
-			return Principal{}, fmt.Errorf("%w: %.100q does not start with %.100q", ErrWider, l.Actor, p.Actor+"/")
+			return Principal{}, fmt.Errorf("%w: %.100q does not start with %.100q", ErrScopeExceeded, l.Actor, p.Actor+"/")
 		}
 		child.Actor = l.Actor
 	}
@@ -220,7 +220,7 @@ func (p Principal) Narrow(l Less, now time.Time) (Principal, error) {
 
 func one(what, has, wants string) (string, error) {
 	if has != "" && wants != "" && wants != has {
-		return "", fmt.Errorf("%w: it is for %s %.40q alone", ErrWider, what, has)
+		return "", fmt.Errorf("%w: it is for %s %.40q alone", ErrScopeExceeded, what, has)
 	}
 	if wants != "" {
 		return wants, nil

@@ -21,7 +21,7 @@ import (
 )
 
 // calls is the call log, which has one partition here.
-func calls() string { return subjects.Part(0).Stream() }
+func calls() string { return subjects.Partition(0).Stream() }
 
 // What draining may cost.
 const (
@@ -270,7 +270,7 @@ func (d *draining) leave(ctx context.Context) error {
 	accepted := false
 	_, err := d.client.Call(once, toolbus.Call{
 		Tool: toolID(0), Fn: fnEcho, Input: input(256), Key: key(d.ids.n.Add(1)), Timeout: 10 * time.Minute,
-		Accepted: func(envelope.Accepted) { accepted = true; cancel() },
+		OnAccepted: func(envelope.Accepted) { accepted = true; cancel() },
 	})
 	if accepted {
 		return nil

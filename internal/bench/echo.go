@@ -110,7 +110,7 @@ func writeTools(dir string, n int, transport string) error {
 }
 
 // registry returns n tools.
-func (o Options) registry(n int) (*tool.Registry, error) {
+func (o Options) registry(n int) (*tool.Set, error) {
 	dir := filepath.Join(o.Dir, "tools-"+strconv.Itoa(n))
 	if err := writeTools(dir, n, native.Transport); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 const tokenLife = 24 * time.Hour
 
 // token returns a fresh token; nil where nobody needs one.
-func (h *host) token(name string, p auth.Principal) (*tokensource.Bearer, error) {
+func (h *host) token(name string, p auth.Principal) (*tokensource.Source, error) {
 	if h.secrets == nil {
 		return nil, nil
 	}
@@ -42,7 +42,7 @@ func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 	}
 	o, name := app.Options{URL: h.url, Fsync: h.always, Connect: h.connect}, "bench-executor"
 	if held != nil {
-		o.Instance = auth.NewInstance(held.Says())
+		o.Instance = auth.NewInstance(held.Principal())
 		name = auth.ConnectionName(o.Instance)
 	}
 	nc, err := app.DialHolding(ctx, name, o, held)
@@ -62,7 +62,7 @@ func owner() subjects.Owner {
 }
 
 // agent returns a fresh token of the caller.
-func (h *host) agent(name string) (*tokensource.Bearer, error) {
+func (h *host) agent(name string) (*tokensource.Source, error) {
 	return h.token(name, auth.Principal{
 		Actor: owner().Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll},
 	})

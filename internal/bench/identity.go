@@ -155,7 +155,7 @@ type guests struct {
 
 // open adds n connections, so many at a time, and returns how long each took.
 func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
-	held := make([]*tokensource.Bearer, (n+perToken-1)/perToken)
+	held := make([]*tokensource.Source, (n+perToken-1)/perToken)
 	for i := range held {
 		if held[i], err = g.h.agent(fmt.Sprintf("guest-%d", i)); err != nil {
 			return l, err

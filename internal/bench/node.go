@@ -78,7 +78,7 @@ func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Instance = auth.NewInstance(held.Says())
+	options.Instance = auth.NewInstance(held.Principal())
 	nc, err := app.DialHolding(ctx, auth.ConnectionName(options.Instance), options, held)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func topology(partitions int) bus.TopologyOptions {
 	return bus.TopologyOptions{CallsBytes: callsBytes, Partitions: partitions}
 }
 
-func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*product, error) {
+func startProduct(ctx context.Context, h *host, o Options, r *tool.Set) (*product, error) {
 	p := &product{tools: r.Len()}
 	running, cancel := context.WithCancel(ctx)
 	parts, running := errgroup.WithContext(running)
@@ -55,7 +55,7 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Registry) (*p
 }
 
 // start connects all, the dispatcher first: it is who lets others in.
-func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Registry, parts *errgroup.Group) error {
+func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, parts *errgroup.Group) error {
 	dispatcher, err := app.Connect("bench-dispatcher", app.Options{URL: h.url, Fsync: h.always,
 		Topology: topology(o.Partitions), Connect: h.connect, Keys: h.secrets.Keys()})
 	if err != nil {
@@ -150,7 +150,7 @@ func settled(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	for p := range subjects.Part(n) {
+	for p := range subjects.Partition(n) {
 		if err := settledIn(ctx, js, p); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func settled(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-func settledIn(ctx context.Context, js jetstream.JetStream, part subjects.Part) error {
+func settledIn(ctx context.Context, js jetstream.JetStream, part subjects.Partition) error {
 	done, since := uint64(0), time.Now()
 	for {
 		last, err := lastSeq(ctx, js, part.Stream())
@@ -189,7 +189,7 @@ const (
 )
 
 // projection returns how far in a partition of the log auditors have been told.
-func projection(ctx context.Context, js jetstream.JetStream, part subjects.Part) (uint64, error) {
+func projection(ctx context.Context, js jetstream.JetStream, part subjects.Partition) (uint64, error) {
 	msg, err := lastMsg(ctx, js, subjects.AuditStream, part.AuditLog())
 	if err != nil || msg == nil {
 		return 0, err

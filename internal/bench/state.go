@@ -32,7 +32,7 @@ func (p *product) state(ctx context.Context) (State, error) {
 		return State{}, err
 	}
 	written := map[string][]int{}
-	for part := range subjects.Part(parts) {
+	for part := range subjects.Partition(parts) {
 		if err := p.headers(ctx, part, written); err != nil {
 			return State{}, fmt.Errorf("state of the events: %w", err)
 		}
@@ -45,7 +45,7 @@ func (p *product) state(ctx context.Context) (State, error) {
 }
 
 // headers notes the size of the state in every event of a partition by its kind.
-func (p *product) headers(ctx context.Context, part subjects.Part, written map[string][]int) error {
+func (p *product) headers(ctx context.Context, part subjects.Partition, written map[string][]int) error {
 	stream, err := p.js.Stream(ctx, part.Stream())
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func (f *firsts) call(ctx context.Context, p *product, n uint64) error {
 	var first time.Duration
 	resp, err := p.client.Call(ctx, toolbus.Call{
 		Tool: toolID(0), Fn: fnStream, Input: input(256), Key: key(n),
-		Chunk: func(c envelope.Chunk) error {
+		OnChunk: func(c envelope.Chunk) error {
 			if first == 0 {
 				first = time.Since(start)
 			}

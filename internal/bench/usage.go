@@ -45,7 +45,7 @@ type meter struct {
 // streams are those to which the product writes for a call.
 func streams(partitions int) []string {
 	all := []string{subjects.AuditStream}
-	for p := range subjects.Part(max(1, partitions)) {
+	for p := range subjects.Partition(max(1, partitions)) {
 		all = append(all, p.Stream())
 	}
 	return all

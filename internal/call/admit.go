@@ -6,10 +6,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Ask is a request as admission sees it. The facts count only when it opens the log.
-type Ask struct {
+// AdmitRequest is a request as admission sees it. The facts count only when it opens the log.
+type AdmitRequest struct {
 	Owner       Owner
-	Facts       Facts
+	Facts       Pinned
 	Fingerprint string
 	Deadline    UnixMS
 	Priority    envelope.Priority
@@ -20,22 +20,22 @@ type Ask struct {
 	Strict      bool // see [Attempt]
 }
 
-// Admission is what Admit decided.
-type Admission int
+// AdmitAction is what Admit decided.
+type AdmitAction int
 
 // What can become of a request.
 const (
-	Write  Admission = iota + 1 // write Event, then it is accepted
-	Await                       // bound to an attempt that is in flight
-	Join                        // write a Joined event for it, then as Await
-	Replay                      // bound to, or answered by, a decided attempt
-	Refuse                      // answer Code; nothing is written
+	Write  AdmitAction = iota + 1 // write Event, then it is accepted
+	Await                         // bound to an attempt that is in flight
+	Join                          // write a Joined event for it, then as Await
+	Replay                        // bound to, or answered by, a decided attempt
+	Refuse                        // answer Code; nothing is written
 )
 
-// Verdict is the answer of Admit: the admission, the attempt it speaks of, and the event to
+// AdmitResult is the answer of Admit: the admission, the attempt it speaks of, and the event to
 // write or the code to refuse with.
-type Verdict struct {
-	Do      Admission
+type AdmitResult struct {
+	Do      AdmitAction
 	Attempt int
 	Event   Event
 	Code    envelope.Code
@@ -44,33 +44,33 @@ type Verdict struct {
 // Admit says what becomes of a request for the call whose log is s The rules, in
 // order: another fingerprint is refused; a call id keeps the attempt it is bound to; an open
 // attempt is joined; a final outcome is replayed; a retryable one opens the next attempt.
-func Admit(s State, ask Ask) Verdict {
+func Admit(s State, ask AdmitRequest) AdmitResult {
 	if s.Empty() {
 		return open(s, ask, ask.Facts)
 	}
 	if s.Fingerprint != ask.Fingerprint {
-		return Verdict{Do: Refuse, Code: envelope.CodeKeyReused}
+		return AdmitResult{Do: Refuse, Code: envelope.CodeKeyReused}
 	}
 	if a, bound := s.AttemptOf(ask.Owner.CallID); bound {
 		if a.Open() {
-			return Verdict{Do: Await, Attempt: a.N}
+			return AdmitResult{Do: Await, Attempt: a.N}
 		}
-		return Verdict{Do: Replay, Attempt: a.N}
+		return AdmitResult{Do: Replay, Attempt: a.N}
 	}
 	last := s.Last()
 	switch {
 	case last.Open() && (len(last.Joined) >= MaxJoined || s.room() < joinSize(ask.Owner.CallID)):
-		return Verdict{Do: Refuse, Code: envelope.CodeJoiners}
+		return AdmitResult{Do: Refuse, Code: envelope.CodeJoiners}
 	case last.Open():
-		return Verdict{Do: Join, Attempt: last.N}
+		return AdmitResult{Do: Join, Attempt: last.N}
 	case s.Final():
-		return Verdict{Do: Replay, Attempt: last.N}
+		return AdmitResult{Do: Replay, Attempt: last.N}
 	case s.taken() >= MaxAttempts:
-		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
+		return AdmitResult{Do: Refuse, Code: envelope.CodeAttempts}
 	}
-	v := open(s, ask, s.Facts)
+	v := open(s, ask, s.Pinned)
 	if v.Event.State.size() > maxOpenBytes {
-		return Verdict{Do: Refuse, Code: envelope.CodeAttempts}
+		return AdmitResult{Do: Refuse, Code: envelope.CodeAttempts}
 	}
 	return v
 }
@@ -86,15 +86,15 @@ func (s State) taken() (n int) {
 	return n
 }
 
-func open(s State, ask Ask, facts Facts) Verdict {
+func open(s State, ask AdmitRequest, facts Pinned) AdmitResult {
 	n := len(s.Attempts) + 1
 	next := s
-	next.Facts = facts
+	next.Pinned = facts
 	next.Attempts = append(append([]Attempt(nil), s.Attempts...), Attempt{
 		N: n, Owner: ask.Owner, Nonce: ask.Nonce, At: ask.Now, Deadline: ask.Deadline, Priority: ask.Priority,
-		Behind: ask.Behind, Strict: ask.Strict, InVain: ask.InVain,
+		Overflow: ask.Behind, Strict: ask.Strict, InVain: ask.InVain,
 	})
-	return Verdict{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
+	return AdmitResult{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }
 
 // JoinAll returns the event that binds callIDs to the open attempt n of s, and those that found no

@@ -17,65 +17,66 @@ func TestAdmit(t *testing.T) {
 	const class = call.Idempotent
 	for name, c := range map[string]struct {
 		log  func(*journal)
-		ask  func(*call.Ask)
-		want call.Verdict // without the event
+		ask  func(*call.AdmitRequest)
+		want call.AdmitResult // without the event
 	}{
-		"a new key":             {func(*journal) {}, nil, call.Verdict{Do: call.Write, Attempt: 1}},
-		"the owner again, open": {func(j *journal) { j.admit(class, "B") }, nil, call.Verdict{Do: call.Await, Attempt: 1}},
+		"a new key": {func(*journal) {}, nil, call.AdmitResult{Do: call.Write, Attempt: 1}},
+		"the owner again, open": {func(j *journal) { j.admit(class, "B") }, nil, call.AdmitResult{Do: call.Await,
+			Attempt: 1}},
 		"a joiner again, open": {func(j *journal) { j.admit(class, "A"); j.admit(class, "B") }, nil,
-			call.Verdict{Do: call.Await, Attempt: 1}},
+			call.AdmitResult{Do: call.Await, Attempt: 1}},
 		"the owner again, decided": {func(j *journal) { j.admit(class, "B"); j.fail() }, nil,
-			call.Verdict{Do: call.Replay, Attempt: 1}},
+			call.AdmitResult{Do: call.Replay, Attempt: 1}},
 		"the owner of the first attempt, when the second is open": {
 			func(j *journal) { j.admit(class, "B"); j.fail(); j.admit(class, "A") }, nil,
-			call.Verdict{Do: call.Replay, Attempt: 1},
+			call.AdmitResult{Do: call.Replay, Attempt: 1},
 		},
 		"the owner of the first attempt, when the second succeeded": {
 			func(j *journal) { j.admit(class, "B"); j.fail(); j.admit(class, "A"); j.succeed() }, nil,
-			call.Verdict{Do: call.Replay, Attempt: 1},
+			call.AdmitResult{Do: call.Replay, Attempt: 1},
 		},
-		"another caller, open": {func(j *journal) { j.admit(class, "A") }, nil, call.Verdict{Do: call.Join, Attempt: 1}},
+		"another caller, open": {func(j *journal) { j.admit(class, "A") }, nil, call.AdmitResult{Do: call.Join, Attempt: 1}},
 		"another caller, claimed": {func(j *journal) { j.admit(class, "A"); j.claim("c1") }, nil,
-			call.Verdict{Do: call.Join, Attempt: 1}},
+			call.AdmitResult{Do: call.Join, Attempt: 1}},
 		"another caller, success": {func(j *journal) { j.admit(class, "A"); j.succeed() }, nil,
-			call.Verdict{Do: call.Replay, Attempt: 1}},
+			call.AdmitResult{Do: call.Replay, Attempt: 1}},
 		"another caller, retryable": {func(j *journal) { j.admit(class, "A"); j.fail() }, nil,
-			call.Verdict{Do: call.Write, Attempt: 2}},
+			call.AdmitResult{Do: call.Write, Attempt: 2}},
 		"another caller, terminal": {
-			func(j *journal) { j.admit(class, "A"); j.decide(call.Ending{Cause: call.Poisoned}) }, nil,
-			call.Verdict{Do: call.Replay, Attempt: 1},
+			func(j *journal) { j.admit(class, "A"); j.decide(call.Completion{Cause: call.Poisoned}) }, nil,
+			call.AdmitResult{Do: call.Replay, Attempt: 1},
 		},
 		"another input, open": {
-			func(j *journal) { j.admit(class, "A") }, func(a *call.Ask) { a.Fingerprint = "other" },
-			call.Verdict{Do: call.Refuse, Code: envelope.CodeKeyReused},
+			func(j *journal) { j.admit(class, "A") }, func(a *call.AdmitRequest) { a.Fingerprint = "other" },
+			call.AdmitResult{Do: call.Refuse, Code: envelope.CodeKeyReused},
 		},
 		"another input from the owner itself, decided": {
-			func(j *journal) { j.admit(class, "B"); j.succeed() }, func(a *call.Ask) { a.Fingerprint = "other" },
-			call.Verdict{Do: call.Refuse, Code: envelope.CodeKeyReused},
+			func(j *journal) { j.admit(class, "B"); j.succeed() }, func(a *call.AdmitRequest) { a.Fingerprint = "other" },
+			call.AdmitResult{Do: call.Refuse, Code: envelope.CodeKeyReused},
 		},
 		"no attempts left": {func(j *journal) {
 			for n := range call.MaxAttempts {
 				j.admit(class, fmt.Sprint("A", n))
 				j.fail()
 			}
-		}, nil, call.Verdict{Do: call.Refuse, Code: envelope.CodeAttempts}},
+		}, nil, call.AdmitResult{Do: call.Refuse, Code: envelope.CodeAttempts}},
 		"no room to join": {func(j *journal) {
 			j.admit(class, "A")
 			j.joinMany(call.MaxJoined)
-		}, nil, call.Verdict{Do: call.Refuse, Code: envelope.CodeJoiners}},
+		}, nil, call.AdmitResult{Do: call.Refuse, Code: envelope.CodeJoiners}},
 		"no room to join the second attempt": {func(j *journal) {
 			j.admit(class, "A")
 			j.joinMany(call.MaxJoined)
 			j.fail()
 			j.admit(class, "C")
 			j.joinMany(call.MaxJoined)
-		}, func(a *call.Ask) { a.Owner.CallID = uuid.NewString() },
-			call.Verdict{Do: call.Refuse, Code: envelope.CodeJoiners}},
+		}, func(a *call.AdmitRequest) { a.Owner.CallID = uuid.NewString() },
+			call.AdmitResult{Do: call.Refuse, Code: envelope.CodeJoiners}},
 		"no room for another attempt": {func(j *journal) {
 			j.admit(class, "A")
 			j.state.Tenant = strings.Repeat("x", 60<<10)
 			j.fail()
-		}, nil, call.Verdict{Do: call.Refuse, Code: envelope.CodeAttempts}},
+		}, nil, call.AdmitResult{Do: call.Refuse, Code: envelope.CodeAttempts}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +124,7 @@ func TestAdmittedEvent(t *testing.T) {
 		v.Event.State.Seq != j.state.Seq {
 		t.Errorf("event %+v", v.Event)
 	}
-	if diff := cmp.Diff(first.Facts, v.Event.State.Facts); diff != "" {
+	if diff := cmp.Diff(first.Pinned, v.Event.State.Pinned); diff != "" {
 		t.Errorf("a retry has other facts than the first attempt: %s", diff)
 	}
 	want := call.Attempt{N: 2, Owner: b.Owner, Nonce: "q-B", At: start + 100, Deadline: start + 900,

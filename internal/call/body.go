@@ -165,10 +165,10 @@ var (
 	ErrUnsure = errors.New("outcome of the write is unknown")
 )
 
-// Moved is the error of a write whose expectation no longer holds. State is the log as found.
-type Moved struct{ State State }
+// ConflictError is the error of a write whose expectation no longer holds. State is the log as found.
+type ConflictError struct{ State State }
 
-func (m *Moved) Error() string { return fmt.Sprintf("call log moved to %d", m.State.Seq) }
+func (m *ConflictError) Error() string { return fmt.Sprintf("call log moved to %d", m.State.Seq) }
 
 // Expiry bounds how long events are kept. The zero value is not useful; see DefaultExpiry.
 type Expiry struct {
@@ -182,7 +182,7 @@ var DefaultExpiry = Expiry{Grace: 10 * time.Minute, Margin: time.Hour}
 // TTL returns how long e is kept, in whole seconds, at least one. The event that opens the log
 // lives until its deadline plus grace. Every other one outlives all that came before it, and the
 // retention of the call: the last event is the state, so if a later one went first, a decided
-// attempt would look open, or as if it had never been. Of a log that is [Facts.Bound] the requests live
+// attempt would look open, or as if it had never been. Of a log that is [Pinned.Bound] the requests live
 // through the retention of the outcomes, too: they tell the claims and decisions that count from others.
 func (x Expiry) TTL(e Event) time.Duration {
 	a, ok := e.State.Attempt(e.Attempt)

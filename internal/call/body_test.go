@@ -179,7 +179,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestMoved(t *testing.T) {
 	t.Parallel()
-	if got := (&call.Moved{State: call.State{Seq: 7}}).Error(); got != "call log moved to 7" {
+	if got := (&call.ConflictError{State: call.State{Seq: 7}}).Error(); got != "call log moved to 7" {
 		t.Error(got)
 	}
 }

@@ -22,8 +22,8 @@ var ErrForeign = errors.New("an event that the log does not allow")
 // Allows returns [ErrForeign] unless e may be the next event of the log s. The zero State allows what [Event.Check]
 // does.
 //
-// Executors write claims and decisions, and each of these carries the whole state. If the log is [Facts.Bound], such an
-// event must differ from s in that claim or decision alone. So the first claim of an attempt and its first decision
+// Executors write claims and decisions, and each of these carries the whole state. If the log is [Pinned.Bound], such
+// an event must differ from s in that claim or decision alone. So the first claim of an attempt and its first decision
 // stand, and no executor becomes the claimer by writing that it is. Such an event cannot bind a log. Dispatchers alone
 // can write requests and joins: these are taken as they are. Every reader of a log applies this rule to each of its
 // events in order, so all readers find the same state.
@@ -55,14 +55,14 @@ func (s State) Allows(e Event) error {
 // same compares two states in the members that this build knows. A newer build may add others to what it writes again.
 // [Attempt.Undecoded] is what a reader makes of the log, and not compared.
 func (s State) same(o State) bool {
-	s.Facts.More, o.Facts.More = "", ""
-	return s.Facts == o.Facts && slices.EqualFunc(s.Attempts, o.Attempts, Attempt.same)
+	s.Pinned.More, o.Pinned.More = "", ""
+	return s.Pinned == o.Pinned && slices.EqualFunc(s.Attempts, o.Attempts, Attempt.same)
 }
 
 func (a Attempt) same(o Attempt) bool {
 	return a.N == o.N && a.Owner == o.Owner && slices.Equal(a.Joined, o.Joined) && a.Nonce == o.Nonce &&
 		a.Admitted == o.Admitted && a.At == o.At && a.Deadline == o.Deadline && a.Priority == o.Priority &&
-		a.Behind == o.Behind && a.InVain == o.InVain && a.Strict == o.Strict &&
+		a.Overflow == o.Overflow && a.InVain == o.InVain && a.Strict == o.Strict &&
 		alike(a.Claim, o.Claim, func(c *Claim) { c.More = "" }) &&
 		alike(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
 }
@@ -113,7 +113,7 @@ func mayDecide(s State, a Attempt) bool {
 		return !success && d.Effect != envelope.EffectApplied && (a.Claim == nil || !s.Bound() || d.gaveUp())
 	case ByExecutor:
 		switch {
-		case s.Repeatable(): // any executor of the pool may have been handed it
+		case s.MayRunAgain(): // any executor of the pool may have been handed it
 			return true
 		case a.Claim == nil: // nothing that had a right to ran
 			return !success && d.Effect != envelope.EffectApplied

@@ -82,9 +82,9 @@ func TestOneStep(t *testing.T) {
 	}
 	changed := 0
 	// before is changed, rather than e, which Check would refuse for some members alone.
-	each(reflect.TypeFor[call.Facts](), func(i int, name string) {
+	each(reflect.TypeFor[call.Pinned](), func(i int, name string) {
 		s := j.state
-		change(reflect.ValueOf(&s.Facts).Elem().Field(i))
+		change(reflect.ValueOf(&s.Pinned).Elem().Field(i))
 		if s.Lookup == "" {
 			s.Lookup = call.LookupYes
 		}
@@ -186,7 +186,7 @@ func TestConfirmedWithoutLookup(t *testing.T) {
 	} {
 		s := claimed(t, lookup).state
 		r := call.Decide(s, 1, s.Last().Admitted,
-			call.Ending{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "other.1", Output: "o"})
+			call.Completion{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "other.1", Output: "o"})
 		hash := r.Event.State.Last().Decision.OutputHash
 		if err := s.Allows(r.Event); r.Code != want || err != nil || want != "" && hash != "" {
 			t.Errorf("lookup %q: %+v, %v", lookup, r, err)

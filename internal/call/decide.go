@@ -2,8 +2,8 @@ package call
 
 import "github.com/seed-018f16cc/toolbus/envelope"
 
-// Ending is why an attempt should end, before the log was asked.
-type Ending struct {
+// Completion is why an attempt should end, before the log was asked.
+type Completion struct {
 	Cause  Cause
 	By     Decider
 	Nonce  string
@@ -36,8 +36,8 @@ const (
 	Deserted                    // nobody of its pool has lived for long: there is nobody to wait for
 )
 
-// Ruling is the answer of Decide.
-type Ruling struct {
+// DecideResult is the answer of Decide.
+type DecideResult struct {
 	// Do is true when Event is to be written. Otherwise the attempt has its outcome already
 	// (adopt the one in the state), or it does not exist in this log any more (Gone), or it is not
 	// deserted, because somebody may have taken it (Taken).
@@ -54,20 +54,20 @@ type Ruling struct {
 // It is the one function that all deciders ask. The effect is derived from the folded phase,
 // never guessed: what was not claimed and needs a claim did not happen; what the decider runs
 // itself is what the tool said; everything else is unknown.
-func Decide(s State, n int, admitted uint64, end Ending) Ruling {
+func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	a, ok := s.Attempt(n)
 	if !ok || a.Admitted != admitted {
-		return Ruling{Gone: true}
+		return DecideResult{Gone: true}
 	}
 	if !a.Open() {
-		return Ruling{}
+		return DecideResult{}
 	}
 	if end.Cause == Confirmed && s.Lookup == LookupNo { // the tool that was admitted cannot confirm anything
 		end.Cause, end.Output = ClaimLost, ""
 	}
 	untaken := untaken(s, a, end)
-	if end.Cause == Deserted && !untaken && (a.Touched() || !s.Harmless()) {
-		return Ruling{Taken: true}
+	if end.Cause == Deserted && !untaken && (a.Touched() || !s.HasNoEffect()) {
+		return DecideResult{Taken: true}
 	}
 	code, effect := judge(s, a, end)
 	d := Decision{
@@ -81,7 +81,7 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 		d.OutputHash = ""
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
-	return Ruling{
+	return DecideResult{
 		Do: true, Code: code, Effect: effect,
 		Event: Event{Kind: Decided, Attempt: n, Nonce: end.Nonce, State: next},
 	}
@@ -89,20 +89,20 @@ func Decide(s State, n int, admitted uint64, end Ending) Ruling {
 
 // untaken reports whether no executor can have started attempt a: where a claim is needed the log proves it,
 // otherwise end has to know.
-func untaken(s State, a Attempt, end Ending) bool {
+func untaken(s State, a Attempt, end Completion) bool {
 	if a.Touched() || end.Cause != TimedOut && end.Cause != Deserted {
 		return false
 	}
-	return !s.Repeatable() || end.Untaken || a.storedLate(end)
+	return !s.MayRunAgain() || end.Untaken || a.storedLate(end)
 }
 
 // storedLate reports whether the request event came into the log too late for anybody to start it: the server
 // may have kept it waiting.
-func (a Attempt) storedLate(end Ending) bool { return end.Stored != 0 && end.Stored >= a.Deadline }
+func (a Attempt) storedLate(end Completion) bool { return end.Stored != 0 && end.Stored >= a.Deadline }
 
-func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
+func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) {
 	effect := phaseEffect(s, a, end)
-	safe := (s.Repeatable() || effect == envelope.EffectNone) && !a.guessed(end)
+	safe := (s.MayRunAgain() || effect == envelope.EffectNone) && !a.guessed(end)
 	switch end.Cause {
 	case Confirmed:
 		return "", effect
@@ -120,33 +120,33 @@ func judge(s State, a Attempt, end Ending) (envelope.Code, envelope.Effect) {
 	case Poisoned:
 		return envelope.CodeLost, effect
 	}
-	if end.Cause == ToolEnded && !s.Repeatable() && !a.claimedBy(end.Claim) {
+	if end.Cause == ToolEnded && !s.MayRunAgain() && !a.claimedBy(end.Claim) {
 		return envelope.CodeToolUnknownState, effect // it ran what it had no right to run
 	}
 	return toolCode(s, a, end.Error, safe), effect
 }
 
 // guessed reports whether an event of an executor that cannot be decoded is all that says how attempt a ended.
-func (a Attempt) guessed(end Ending) bool {
+func (a Attempt) guessed(end Completion) bool {
 	return a.Undecoded && (end.Cause == TimedOut || end.Cause == Cancelled || end.Cause == Poisoned)
 }
 
 // phaseEffect derives the effect from where the log says the attempt is. The word of a tool
 // counts for its own run only: "none" says nothing where another run may have been.
-func phaseEffect(s State, a Attempt, end Ending) envelope.Effect {
+func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	said := end.Cause == ToolEnded || end.Cause == Unrunnable
 	switch {
 	case a.guessed(end):
 		return envelope.EffectUnknown
-	case s.Harmless(), untaken(s, a, end):
+	case s.HasNoEffect(), untaken(s, a, end):
 		return envelope.EffectNone
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
-	case said && s.Repeatable() && (!a.Touched() || end.Effect != envelope.EffectNone):
+	case said && s.MayRunAgain() && (!a.Touched() || end.Effect != envelope.EffectNone):
 		return end.Effect // untouched, there was no other run
-	case said && !s.Repeatable() && a.claimedBy(end.Claim):
+	case said && !s.MayRunAgain() && a.claimedBy(end.Claim):
 		return end.Effect
-	case !a.Touched() && !s.Repeatable() && end.Cause != ToolEnded:
+	case !a.Touched() && !s.MayRunAgain() && end.Cause != ToolEnded:
 		return envelope.EffectNone
 	}
 	return envelope.EffectUnknown

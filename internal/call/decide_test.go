@@ -10,28 +10,28 @@ import (
 )
 
 // The endings of a tool in the tests.
-func tool(code envelope.Code, effect envelope.Effect) call.Ending {
-	return call.Ending{Cause: call.ToolEnded, Error: code, Effect: effect}
+func tool(code envelope.Code, effect envelope.Effect) call.Completion {
+	return call.Completion{Cause: call.ToolEnded, Error: code, Effect: effect}
 }
 
 func TestDecideJudges(t *testing.T) {
 	t.Parallel()
 	const (
 		pure, idem, side = call.Pure, call.Idempotent, call.SideEffectful
-		future           = call.Class("of a later version")
-		dry              = call.Class("dry") // run of a side-effectful tool
+		future           = call.EffectClass("of a later version")
+		dry              = call.EffectClass("dry") // run of a side-effectful tool
 		none, applied    = envelope.EffectNone, envelope.EffectApplied
 		unknown          = envelope.EffectUnknown
 		open, mine       = "", "mine" // who claimed, besides "other"
 	)
-	cause := func(c call.Cause) call.Ending { return call.Ending{Cause: c} }
-	broken := func(code envelope.Code) call.Ending {
-		return call.Ending{Cause: call.Unrunnable, Error: code, Effect: none}
+	cause := func(c call.Cause) call.Completion { return call.Completion{Cause: c} }
+	broken := func(code envelope.Code) call.Completion {
+		return call.Completion{Cause: call.Unrunnable, Error: code, Effect: none}
 	}
 	for name, c := range map[string]struct {
-		class  call.Class
+		class  call.EffectClass
 		claim  string
-		end    call.Ending
+		end    call.Completion
 		code   envelope.Code
 		effect envelope.Effect
 	}{
@@ -129,7 +129,7 @@ func TestDecideJudges(t *testing.T) {
 				d.Status != c.code.Status() {
 				t.Errorf("decision %+v", d)
 			}
-			if d.Status == envelope.RetryableError && !j.state.Repeatable() && d.Effect != none {
+			if d.Status == envelope.RetryableError && !j.state.MayRunAgain() && d.Effect != none {
 				t.Error("a call that must not run twice may be asked again with its effect unknown")
 			}
 		})
@@ -178,17 +178,17 @@ func TestDecideAdoptsOrIsGone(t *testing.T) {
 	j.fail()
 	j.admit(call.Pure, "B")
 	second := j.state.Last().Admitted
-	end := call.Ending{Cause: call.TimedOut, Nonce: "late"}
+	end := call.Completion{Cause: call.TimedOut, Nonce: "late"}
 	for name, c := range map[string]struct {
 		state    call.State
 		n        int
 		admitted uint64
-		want     call.Ruling
+		want     call.DecideResult
 	}{
-		"decided":           {j.state, 1, first, call.Ruling{}},
-		"another admission": {j.state, 1, second, call.Ruling{Gone: true}},
-		"no such attempt":   {j.state, 3, second, call.Ruling{Gone: true}},
-		"an empty log":      {call.State{}, 1, first, call.Ruling{Gone: true}},
+		"decided":           {j.state, 1, first, call.DecideResult{}},
+		"another admission": {j.state, 1, second, call.DecideResult{Gone: true}},
+		"no such attempt":   {j.state, 3, second, call.DecideResult{Gone: true}},
+		"an empty log":      {call.State{}, 1, first, call.DecideResult{Gone: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +205,7 @@ func TestDecisionEvent(t *testing.T) {
 	before := j.admit(call.SideEffectful, "A")
 	j.claim("mine")
 	fence := j.state.Last().Claim.Fence
-	end := call.Ending{
+	end := call.Completion{
 		Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: start + 5, Claim: "mine", Fence: fence,
 		Effect: envelope.EffectApplied, Output: "hash",
 	}
@@ -230,7 +230,7 @@ func TestDecideKeepsHash(t *testing.T) {
 	}{"the tool's error": {"P-PRECOND-TOOL_ERROR", "hash"}, "an output without a claim": {"", ""}} {
 		j := newJournal(t)
 		s := j.admit(call.SideEffectful, "A")
-		end := call.Ending{
+		end := call.Completion{
 			Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: start + 5, Error: c.said,
 			Effect: envelope.EffectUnknown, Output: "hash",
 		}

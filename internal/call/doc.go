@@ -23,5 +23,5 @@
 // A [Trace] has hooks that a process runs at each [TracePoint] of a call; the tables of points in trace.go, read from
 // top to bottom, are the life of a call. Hooks run in the goroutine of the call, as those of net/http/httptrace do:
 // they change nothing, and the time they take is added to the call. Telemetry makes traces of them, and tests stop
-// processes there. An [Incoming] is a request with its sender, as it came from the bus.
+// processes there. An [IncomingRequest] is a request with its sender, as it came from the bus.
 package call

@@ -18,13 +18,13 @@ func Explain(s State, n int, now time.Time) string {
 	switch {
 	case a.Open() && left <= 0:
 		return fmt.Sprintf("%s is past its deadline by %s and waits for a guardian to time it out.", who, -left)
-	case a.Open() && a.Undecoded && a.Claim == nil && !s.Repeatable():
+	case a.Open() && a.Undecoded && a.Claim == nil && !s.MayRunAgain():
 		return fmt.Sprintf("%s %s; no executor starts it any more, and it ends at its deadline, in %s.", who, undecoded,
 			left)
 	case a.Open() && a.Claim != nil:
 		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By,
 			a.Claim.Count, left)
-	case a.Open() && !s.Repeatable():
+	case a.Open() && !s.MayRunAgain():
 		return fmt.Sprintf("%s waits for a free slot in pool %s with %s and has %s until its deadline.", who,
 			s.Pool, a.urgency(), left)
 	case a.Open():
@@ -44,7 +44,7 @@ func name(s State, a Attempt) string {
 
 // urgency says in which queue an attempt waits.
 func (a Attempt) urgency() string {
-	if a.Behind {
+	if a.Overflow {
 		return string(a.Priority) + " priority, behind the calls of actors with few open,"
 	}
 	return string(a.Priority) + " priority"
@@ -98,15 +98,15 @@ func Unserved(s State, a Attempt) (message, fix string) {
 	return "", ""
 }
 
-// Sighting is what the executors of a pool say of an attempt when they are asked.
-type Sighting struct {
+// RunLocation is what the executors of a pool say of an attempt when they are asked.
+type RunLocation struct {
 	Alive int       // how many live; negative where that is not known
 	By    string    // the one that runs the attempt; "" when none says that it does
 	Since time.Time // in bus time, with By
 }
 
 // Explain is as [Explain], and tells a call that waits from one that runs, where the log alone does not.
-func (v Sighting) Explain(s State, n int, now time.Time) string {
+func (v RunLocation) Explain(s State, n int, now time.Time) string {
 	a, ok := s.Attempt(n)
 	switch {
 	case !ok || !a.Open() || left(a, now) <= 0:

@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 		"retryable": {
 			func(j *journal) {
 				j.admit(side, "A")
-				j.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
+				j.decide(call.Completion{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
 			}, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
 				"the canceller, effect none: the owner of the call cancelled it; the same key may be asked again and runs as the " +
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 		"retried": {
 			func(j *journal) {
 				j.admit(side, "A")
-				j.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
+				j.decide(call.Completion{Cause: call.Cancelled, By: call.ByCanceller, Now: start + 500})
 				j.admit(side, "B")
 			}, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
@@ -70,7 +70,7 @@ func TestExplain(t *testing.T) {
 			func(j *journal) {
 				j.admit(side, "A")
 				j.claim("c")
-				j.decide(call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Now: start + 15_000})
+				j.decide(call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Now: start + 15_000})
 			}, time.Minute, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the " +
 				"deadline, effect unknown: a side-effectful tool was cut off while it ran; the same key returns this outcome and " +

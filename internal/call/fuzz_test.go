@@ -47,12 +47,12 @@ func interrogate(s call.State, e call.Event) {
 	}
 	for n := range 3 {
 		at, _ := s.Attempt(n)
-		p := call.Pickup{Attempt: n, Admitted: at.Admitted, Deliveries: 1, Nonce: "c",
+		p := call.WorkDelivery{Attempt: n, Admitted: at.Admitted, Deliveries: 1, Nonce: "c",
 			Gone: func(string) bool { return true }}
 		call.Take(s, p)
 		call.Fence(s, p)
 		for c := call.ToolEnded; c <= call.Deserted; c++ {
-			call.Decide(s, n, at.Admitted, call.Ending{Cause: c, Claim: "c", Error: envelope.CodeToolFault})
+			call.Decide(s, n, at.Admitted, call.Completion{Cause: c, Claim: "c", Error: envelope.CodeToolFault})
 		}
 		call.Explain(s, n, start.Time())
 		_, _, _ = call.Entry{State: s, Kind: e.Kind, Attempt: e.Attempt, Body: []byte(`{"response":1}`)}.Outcome(n)

@@ -31,22 +31,22 @@ func (j *journal) add(e call.Event) call.State {
 	return j.state
 }
 
-func facts(class call.Class) call.Facts {
-	return call.Facts{
+func facts(class call.EffectClass) call.Pinned {
+	return call.Pinned{
 		Tenant: "acme", Tool: "web.fetch", ID: "id", Fn: "fetch", Version: "1.0.0", Class: class, Pool: "default",
 		Fingerprint: "fp", ArgsHash: "args", KeepSeconds: 3600,
 	}
 }
 
-func ask(class call.Class, callID string) call.Ask {
-	return call.Ask{
+func ask(class call.EffectClass, callID string) call.AdmitRequest {
+	return call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "agent", Reply: "_INBOX." + callID}, Facts: facts(class), Fingerprint: "fp",
 		Deadline: start + 15_000, Priority: envelope.PriorityNormal, Now: start, Nonce: "q-" + callID,
 	}
 }
 
 // admit writes what Admit says for callID.
-func (j *journal) admit(class call.Class, callID string) call.State {
+func (j *journal) admit(class call.EffectClass, callID string) call.State {
 	j.t.Helper()
 	a := ask(class, callID)
 	a.Facts.DryRun = j.dry
@@ -66,9 +66,9 @@ func (j *journal) admit(class call.Class, callID string) call.State {
 }
 
 // pickup is a first delivery of the newest attempt.
-func (j *journal) pickup(nonce string) call.Pickup {
+func (j *journal) pickup(nonce string) call.WorkDelivery {
 	a := j.state.Last()
-	return call.Pickup{
+	return call.WorkDelivery{
 		Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: start + 1, By: "default/e-" + nonce, Nonce: nonce,
 		Gone: func(string) bool { return true },
 	}
@@ -87,7 +87,7 @@ func (j *journal) claim(nonce string) call.State {
 }
 
 // decide ends the newest attempt.
-func (j *journal) decide(end call.Ending) call.State {
+func (j *journal) decide(end call.Completion) call.State {
 	j.t.Helper()
 	a := j.state.Last()
 	if end.Nonce == "" {
@@ -103,12 +103,12 @@ func (j *journal) decide(end call.Ending) call.State {
 // fail ends the newest attempt with a retryable error and effect none.
 func (j *journal) fail() call.State {
 	j.t.Helper()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream,
+	end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream,
 		Effect: envelope.EffectNone}
 	if a := j.state.Last(); a.Claim != nil {
 		end.Claim = a.Claim.Nonce
-	} else if !j.state.Class.Repeatable() {
-		end = call.Ending{Cause: call.Cancelled, By: call.ByCanceller}
+	} else if !j.state.Class.MayRunAgain() {
+		end = call.Completion{Cause: call.Cancelled, By: call.ByCanceller}
 	}
 	return j.decide(end)
 }
@@ -116,7 +116,7 @@ func (j *journal) fail() call.State {
 // succeed ends the newest attempt with success.
 func (j *journal) succeed() call.State {
 	j.t.Helper()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Effect: envelope.EffectApplied, Output: "hash",
+	end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Effect: envelope.EffectApplied, Output: "hash",
 		Now: start + 20}
 	if a := j.state.Last(); a.Claim != nil {
 		end.Claim, end.Fence = a.Claim.Nonce, a.Claim.Fence

@@ -18,8 +18,8 @@ type Credential struct {
 	Reply       string // subject of the answer
 }
 
-// Incoming is a call as it came from the bus.
-type Incoming struct {
+// IncomingRequest is a call as it came from the bus.
+type IncomingRequest struct {
 	Subject     string
 	From        Sender
 	Tool        string // the name in the subject; "" as the names of a Sender
@@ -38,13 +38,13 @@ type Incoming struct {
 }
 
 // OnlyWaits calls Waits.
-func (in *Incoming) OnlyWaits() {
+func (in *IncomingRequest) OnlyWaits() {
 	if in.Waits != nil {
 		in.Waits()
 	}
 }
 
 // Inbox returns where the sender waits.
-func (in *Incoming) Inbox() Inbox {
-	return Inbox{Reply: in.Reply, ContentType: in.ContentType}
+func (in *IncomingRequest) Inbox() ReplyAddress {
+	return ReplyAddress{Reply: in.Reply, ContentType: in.ContentType}
 }

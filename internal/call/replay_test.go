@@ -18,7 +18,7 @@ func TestRandomLogs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {
 		g := &grower{journal: newJournal(t), rand: rand.New(rand.NewPCG(seed, 0)),
-			class: []call.Class{call.Pure, call.Idempotent, call.SideEffectful}[seed%3]}
+			class: []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful}[seed%3]}
 		if g.class == call.SideEffectful {
 			g.lookup = []call.Lookup{"", call.LookupYes, call.LookupNo}[seed/3%3]
 		}
@@ -36,7 +36,7 @@ func TestRandomLogs(t *testing.T) {
 type grower struct {
 	*journal
 	rand   *rand.Rand
-	class  call.Class
+	class  call.EffectClass
 	lookup call.Lookup
 	names  int
 }
@@ -95,7 +95,7 @@ func (g *grower) pick(nonce string) {
 		return
 	}
 	a := g.state.Attempts[g.rand.IntN(len(g.state.Attempts))]
-	p := call.Pickup{
+	p := call.WorkDelivery{
 		Attempt: a.N, Admitted: a.Admitted, Deliveries: 1 + g.rand.IntN(2), Now: start + call.UnixMS(g.rand.IntN(16_000)),
 		By: "default/" + nonce, Nonce: nonce, Gone: func(string) bool { return g.rand.IntN(2) == 0 },
 	}
@@ -116,7 +116,7 @@ func (g *grower) end(nonce string) {
 	a := g.state.Attempts[g.rand.IntN(len(g.state.Attempts))]
 	codes := []envelope.Code{"", envelope.CodeUpstream, envelope.CodeToolFault, envelope.CodeOutput}
 	effects := []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
-	end := call.Ending{
+	end := call.Completion{
 		Cause: call.Cause(1 + g.rand.IntN(int(call.Unrunnable))), By: call.ByExecutor, Nonce: nonce,
 		Error: codes[g.rand.IntN(len(codes))], Effect: effects[g.rand.IntN(len(effects))],
 	}
@@ -172,7 +172,7 @@ func (g *grower) replay() call.State {
 	for i, e := range g.events {
 		if s.Seq = g.seqs[i]; e.Kind == call.Requested {
 			a := e.State.Attempts[e.Attempt-1]
-			s.Facts = e.State.Facts
+			s.Pinned = e.State.Pinned
 			s.Attempts = append(s.Attempts, call.Attempt{
 				N: e.Attempt, Owner: a.Owner, Nonce: e.Nonce, Admitted: s.Seq, At: a.At, Deadline: a.Deadline, Priority: a.Priority,
 			})

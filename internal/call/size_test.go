@@ -22,7 +22,7 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 			t.Parallel()
 			owner := Owner{CallID: id, Actor: text, Reply: text, ContentType: text, Trace: text, Parent: text, Run: text,
 				Role: text, Lane: text, Scopes: text}
-			s := State{Facts: Facts{Tenant: text, Tool: text, ID: text, Fn: text, Version: text, Digest: text, Pool: text,
+			s := State{Pinned: Pinned{Tenant: text, Tool: text, ID: text, Fn: text, Version: text, Digest: text, Pool: text,
 				Fingerprint: text, ArgsHash: text}}
 			for n := range MaxAttempts {
 				a := Attempt{
@@ -72,8 +72,9 @@ func TestLargestState(t *testing.T) {
 	wide := strings.Repeat("ü", envelope.MaxID)
 	ids := make([]string, 2*MaxJoined)
 	for n := range MaxAttempts {
-		v := Admit(s, Ask{Owner: Owner{CallID: fmt.Sprintf("%036d", n), Actor: wide, Run: wide, Role: wide, Lane: wide},
-			Facts: Facts{Class: Idempotent}})
+		v := Admit(s, AdmitRequest{Owner: Owner{CallID: fmt.Sprintf("%036d", n), Actor: wide, Run: wide,
+			Role: wide, Lane: wide},
+			Facts: Pinned{Class: Idempotent}})
 		if v.Do != Write {
 			t.Fatalf("attempt %d: %+v", n+1, v)
 		}
@@ -86,9 +87,10 @@ func TestLargestState(t *testing.T) {
 			t.Errorf("attempt %d: only %d of %d are left over", n+1, len(left), len(ids))
 		}
 		written(e)
-		_, e = Take(s, Pickup{Attempt: n + 1, Admitted: s.Last().Admitted, Deliveries: 2, Now: -1, By: wide, Nonce: wide})
+		_, e = Take(s, WorkDelivery{Attempt: n + 1, Admitted: s.Last().Admitted, Deliveries: 2, Now: -1, By: wide,
+			Nonce: wide})
 		written(e)
-		r := Decide(s, n+1, s.Last().Admitted, Ending{Cause: Cancelled, Nonce: wide, Output: strings.Repeat("0", 64)})
+		r := Decide(s, n+1, s.Last().Admitted, Completion{Cause: Cancelled, Nonce: wide, Output: strings.Repeat("0", 64)})
 		written(r.Event)
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Class is the effect class of a tool: what may be done with its calls after a crash.
-type Class string
+// EffectClass is the effect class of a tool: what may be done with its calls after a crash.
+type EffectClass string
 
 // The effect classes. Pure and Idempotent calls may run again; SideEffectful ones never do once
 // they were claimed.
 const (
-	Pure          Class = "pure"
-	Idempotent    Class = "idempotent"
-	SideEffectful Class = "side_effectful"
+	Pure          EffectClass = "pure"
+	Idempotent    EffectClass = "idempotent"
+	SideEffectful EffectClass = "side_effectful"
 )
 
-// Repeatable reports whether a call of this class may run again after it was started. A class
+// MayRunAgain reports whether a call of this class may run again after it was started. A class
 // that this build does not know may not.
-func (c Class) Repeatable() bool { return c == Pure || c == Idempotent }
+func (c EffectClass) MayRunAgain() bool { return c == Pure || c == Idempotent }
 
 // UnixMS is a point in bus time, in milliseconds since 1970.
 type UnixMS int64
@@ -57,26 +57,26 @@ type State struct {
 	// Seq is the sequence of the log's last event, and so the expectation of the next write.
 	Seq uint64 `json:"-"`
 	// Part is the partition that the log is in. Positions are those of their partition.
-	Part subjects.Part `json:"-"`
-	Facts
+	Part subjects.Partition `json:"-"`
+	Pinned
 	Attempts []Attempt `json:"attempts"`
 }
 
-// Facts are fixed by the first attempt, so that a retry runs the same build.
-type Facts struct {
-	Tenant      string `json:"tenant"`
-	Tool        string `json:"tool"`
-	ID          string `json:"id"`
-	Fn          string `json:"fn"`
-	Version     string `json:"version"`
-	Digest      string `json:"digest,omitzero"`
-	Class       Class  `json:"class"`
-	Pool        string `json:"pool"`
-	Fingerprint string `json:"fp"`
-	ArgsHash    string `json:"args"`
-	KeepSeconds int64  `json:"keep"` // retention of outcomes
-	DryRun      bool   `json:"dry,omitzero"`
-	// Lookup says whether the tool declares a lookup, of a call that is not [Facts.Repeatable]. It is empty of other
+// Pinned are fixed by the first attempt, so that a retry runs the same build.
+type Pinned struct {
+	Tenant      string      `json:"tenant"`
+	Tool        string      `json:"tool"`
+	ID          string      `json:"id"`
+	Fn          string      `json:"fn"`
+	Version     string      `json:"version"`
+	Digest      string      `json:"digest,omitzero"`
+	Class       EffectClass `json:"class"`
+	Pool        string      `json:"pool"`
+	Fingerprint string      `json:"fp"`
+	ArgsHash    string      `json:"args"`
+	KeepSeconds int64       `json:"keep"` // retention of outcomes
+	DryRun      bool        `json:"dry,omitzero"`
+	// Lookup says whether the tool declares a lookup, of a call that is not [Pinned.MayRunAgain]. It is empty of other
 	// calls, and of those that a dispatcher admitted that knows the rule of [State.Allows] not or does without it.
 	Lookup Lookup `json:"lookup,omitzero"`
 	// Reserved, and empty as yet: the environment, and the digests of the tool's artifact and of the policy
@@ -97,14 +97,14 @@ const (
 )
 
 // Bound reports whether the log of the call is bound to the rule of [State.Allows].
-func (f Facts) Bound() bool { return f.Lookup != "" }
+func (f Pinned) Bound() bool { return f.Lookup != "" }
 
-// Harmless reports whether a run of the call changes nothing: one of a pure tool, or a dry run of another
+// HasNoEffect reports whether a run of the call changes nothing: one of a pure tool, or a dry run of another
 // that has them.
-func (f Facts) Harmless() bool { return f.Class == Pure || f.DryRun }
+func (f Pinned) HasNoEffect() bool { return f.Class == Pure || f.DryRun }
 
-// Repeatable reports whether the call may run again after it was started.
-func (f Facts) Repeatable() bool { return f.Harmless() || f.Class.Repeatable() }
+// MayRunAgain reports whether the call may run again after it was started.
+func (f Pinned) MayRunAgain() bool { return f.HasNoEffect() || f.Class.MayRunAgain() }
 
 // Attempt is one run of the call, from its admission to its one outcome.
 type Attempt struct {
@@ -116,7 +116,7 @@ type Attempt struct {
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
-	Behind   bool              `json:"behind,omitzero"` // its actor had many open: others of the priority go ahead
+	Overflow bool              `json:"behind,omitzero"` // its actor had many open: others of the priority go ahead
 	InVain   string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see settle.InVain
 	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
 	// Undecoded says that an executor wrote a claim or a decision of the attempt that cannot be decoded, while the
@@ -124,7 +124,7 @@ type Attempt struct {
 	Undecoded bool      `json:"undecoded,omitzero"`
 	Claim     *Claim    `json:"claim,omitzero"`
 	Decision  *Decision `json:"end,omitzero"`
-	More      string    `json:"more,omitzero"` // as [Facts.More]
+	More      string    `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // AttemptKey names an attempt: the id of its call, and its number.
@@ -133,14 +133,14 @@ type AttemptKey struct {
 	N  int
 }
 
-// Inbox is where one caller waits, and in which content type it wants its answers.
-type Inbox struct {
+// ReplyAddress is where one caller waits, and in which content type it wants its answers.
+type ReplyAddress struct {
 	Reply       string
 	ContentType string
 }
 
 // Inbox returns where the owner waits.
-func (o Owner) Inbox() Inbox { return Inbox{o.Reply, o.ContentType} }
+func (o Owner) Inbox() ReplyAddress { return ReplyAddress{o.Reply, o.ContentType} }
 
 // Owner is the caller whose request opened the attempt. Reply is where it waits.
 type Owner struct {
@@ -165,7 +165,7 @@ type Claim struct {
 	Fence uint64 `json:"fence,omitzero"`
 	Count int    `json:"count"` // claims of this attempt so far
 	At    UnixMS `json:"at,omitzero"`
-	More  string `json:"more,omitzero"` // as [Facts.More]
+	More  string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decision is the outcome of an attempt, without its body.
@@ -181,7 +181,7 @@ type Decision struct {
 	OutputHash string          `json:"out,omitzero"`
 	// Untaken says that no executor had taken the attempt, or could have: it uses up nothing of the key.
 	Untaken bool   `json:"untaken,omitzero"`
-	More    string `json:"more,omitzero"` // as [Facts.More]
+	More    string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider says which part decided.
@@ -245,7 +245,7 @@ func (s State) Ref() string { return subjects.Key{Tool: s.Tool, ID: s.ID}.Ref() 
 // would change nothing: such a call may be decided while its work is handed out.
 func (s State) NotStarted(n int) bool {
 	a, ok := s.Attempt(n)
-	return ok && !s.Harmless() && a.Decision != nil && a.Decision.Untaken
+	return ok && !s.HasNoEffect() && a.Decision != nil && a.Decision.Untaken
 }
 
 // Untouched reports whether the log proves that no executor started a run of any attempt. That holds for the empty log.
@@ -301,7 +301,7 @@ func (s State) Undecoded(n int) State {
 func (a Attempt) claimedBy(nonce string) bool { return a.Claim != nil && a.Claim.Nonce == nonce }
 
 // Queue returns the name of the queue that the attempt waits in, see [subjects.Queue].
-func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Behind) }
+func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Overflow) }
 
 // Due returns the attempt's deadline in bus time.
 func (a Attempt) Due() time.Time { return a.Deadline.Time() }

@@ -24,9 +24,9 @@ func TestEmpty(t *testing.T) {
 
 func TestClass(t *testing.T) {
 	t.Parallel()
-	for class, want := range map[call.Class]bool{call.Pure: true, call.Idempotent: true, call.SideEffectful: false,
+	for class, want := range map[call.EffectClass]bool{call.Pure: true, call.Idempotent: true, call.SideEffectful: false,
 		"": false, "new": false} {
-		if got := class.Repeatable(); got != want {
+		if got := class.MayRunAgain(); got != want {
 			t.Errorf("%q: %t", class, got)
 		}
 	}
@@ -100,7 +100,7 @@ func TestFoldOfStrangers(t *testing.T) {
 
 func TestRef(t *testing.T) {
 	t.Parallel()
-	s := call.State{Facts: facts(call.Pure)}
+	s := call.State{Pinned: facts(call.Pure)}
 	if got := s.Ref(); got != "web_2efetch.id" {
 		t.Error(got)
 	}
@@ -121,7 +121,7 @@ func TestWrote(t *testing.T) {
 	j.admit(call.Idempotent, "A")
 	j.admit(call.Idempotent, "B")
 	j.claim("c")
-	j.decide(call.Ending{Cause: call.TimedOut, Nonce: "o"})
+	j.decide(call.Completion{Cause: call.TimedOut, Nonce: "o"})
 	j.admit(call.Idempotent, "C")
 	done := j.state
 	for i, e := range j.events {

@@ -15,52 +15,58 @@ func TestTake(t *testing.T) {
 	t.Parallel()
 	const (
 		pure, idem, side = call.Pure, call.Idempotent, call.SideEffectful
-		future           = call.Class("of a later version")
+		future           = call.EffectClass("of a later version")
 	)
-	admitted := func(class call.Class) func(*journal) { return func(j *journal) { j.admit(class, "A") } }
-	claimed := func(class call.Class) func(*journal) {
+	admitted := func(class call.EffectClass) func(*journal) { return func(j *journal) { j.admit(class, "A") } }
+	claimed := func(class call.EffectClass) func(*journal) {
 		return func(j *journal) { j.admit(class, "A"); j.claim("other") }
 	}
 	dry := func(then func(*journal)) func(*journal) { return func(j *journal) { j.dry = true; then(j) } }
-	second := func(p *call.Pickup) { p.Deliveries = 2 }
-	late := func(p *call.Pickup) { p.Now = start + 15_000 }
+	second := func(p *call.WorkDelivery) { p.Deliveries = 2 }
+	late := func(p *call.WorkDelivery) { p.Now = start + 15_000 }
 	for name, c := range map[string]struct {
 		log    func(*journal)
-		pickup func(*call.Pickup)
-		want   call.Step
+		pickup func(*call.WorkDelivery)
+		want   call.NextStep
 	}{
-		"no such attempt":                  {admitted(pure), func(p *call.Pickup) { p.Attempt = 2 }, call.Drop},
-		"the attempt of another admission": {admitted(pure), func(p *call.Pickup) { p.Admitted++ }, call.Drop},
+		"no such attempt":                  {admitted(pure), func(p *call.WorkDelivery) { p.Attempt = 2 }, call.Drop},
+		"the attempt of another admission": {admitted(pure), func(p *call.WorkDelivery) { p.Admitted++ }, call.Drop},
 		"decided":                          {func(j *journal) { j.admit(pure, "A"); j.succeed() }, nil, call.Adopt},
 		"decided and past its deadline":    {func(j *journal) { j.admit(pure, "A"); j.succeed() }, late, call.Adopt},
 		"past its deadline":                {admitted(pure), late, call.Expire},
-		"one millisecond before it": {admitted(side), func(p *call.Pickup) { p.Now = start + 14_999 },
+		"one millisecond before it": {admitted(side), func(p *call.WorkDelivery) { p.Now = start + 14_999 },
 			call.TakeClaim},
-		"claimed by a live one, past it": {claimed(side), func(p *call.Pickup) { late(p); p.Gone = alive },
+		"claimed by a live one, past it": {claimed(side), func(p *call.WorkDelivery) { late(p); p.Gone = alive },
 			call.Expire},
-		"claimed by us, past it": {claimed(side), func(p *call.Pickup) { late(p); p.Nonce = "other" },
+		"claimed by us, past it": {claimed(side), func(p *call.WorkDelivery) { late(p); p.Nonce = "other" },
 			call.Expire},
-		"pure, first delivery":                {admitted(pure), nil, call.Run},
-		"idempotent, first delivery":          {admitted(idem), nil, call.Run},
-		"idempotent, first delivery, and old": {admitted(idem), func(p *call.Pickup) { p.Now = start + 9_999 }, call.Run},
-		"side-effectful, first delivery":      {admitted(side), nil, call.TakeClaim},
-		"unknown class, first delivery":       {admitted(future), nil, call.TakeClaim},
-		"dry run, first delivery":             {dry(admitted(side)), nil, call.Run},
-		"dry run, second delivery":            {dry(admitted(side)), second, call.TakeClaim},
-		"dry run, the claimer is gone":        {dry(claimed(side)), nil, call.TakeClaim},
-		"pure, second delivery":               {admitted(pure), second, call.TakeClaim},
-		"idempotent, second delivery":         {admitted(idem), second, call.TakeClaim},
-		"side-effectful, second delivery":     {admitted(side), second, call.TakeClaim},
-		"side-effectful, claimed by us": {claimed(side), func(p *call.Pickup) { p.Nonce, p.Gone = "other", alive },
+		"pure, first delivery":       {admitted(pure), nil, call.Run},
+		"idempotent, first delivery": {admitted(idem), nil, call.Run},
+		"idempotent, first delivery, and old": {admitted(idem), func(p *call.WorkDelivery) {
+			p.Now = start +
+				9_999
+		}, call.Run},
+		"side-effectful, first delivery":  {admitted(side), nil, call.TakeClaim},
+		"unknown class, first delivery":   {admitted(future), nil, call.TakeClaim},
+		"dry run, first delivery":         {dry(admitted(side)), nil, call.Run},
+		"dry run, second delivery":        {dry(admitted(side)), second, call.TakeClaim},
+		"dry run, the claimer is gone":    {dry(claimed(side)), nil, call.TakeClaim},
+		"pure, second delivery":           {admitted(pure), second, call.TakeClaim},
+		"idempotent, second delivery":     {admitted(idem), second, call.TakeClaim},
+		"side-effectful, second delivery": {admitted(side), second, call.TakeClaim},
+		"side-effectful, claimed by us": {claimed(side), func(p *call.WorkDelivery) { p.Nonce, p.Gone = "other", alive },
 			call.Run},
-		"idempotent, claimed by us": {claimed(idem), func(p *call.Pickup) { p.Nonce, p.Gone = "other", alive },
+		"idempotent, claimed by us": {claimed(idem), func(p *call.WorkDelivery) { p.Nonce, p.Gone = "other", alive },
 			call.Run},
-		"idempotent, claimed by a live one":     {claimed(idem), func(p *call.Pickup) { p.Gone = alive }, call.WaitClaim},
-		"side-effectful, claimed by a live one": {claimed(side), func(p *call.Pickup) { p.Gone = alive }, call.WaitClaim},
-		"idempotent, the claimer is gone":       {claimed(idem), nil, call.TakeClaim},
-		"idempotent, first seen claimed":        {claimed(idem), func(p *call.Pickup) { p.Deliveries = 1 }, call.TakeClaim},
-		"side-effectful, the claimer is gone":   {claimed(side), nil, call.AskTool},
-		"unknown class, the claimer is gone":    {claimed(future), nil, call.AskTool},
+		"idempotent, claimed by a live one": {claimed(idem), func(p *call.WorkDelivery) { p.Gone = alive },
+			call.WaitClaim},
+		"side-effectful, claimed by a live one": {claimed(side), func(p *call.WorkDelivery) { p.Gone = alive },
+			call.WaitClaim},
+		"idempotent, the claimer is gone": {claimed(idem), nil, call.TakeClaim},
+		"idempotent, first seen claimed": {claimed(idem), func(p *call.WorkDelivery) { p.Deliveries = 1 },
+			call.TakeClaim},
+		"side-effectful, the claimer is gone": {claimed(side), nil, call.AskTool},
+		"unknown class, the claimer is gone":  {claimed(future), nil, call.AskTool},
 		"idempotent, claimed for the last time": {func(j *journal) {
 			j.admit(idem, "A")
 			for n := range call.MaxClaims {
@@ -72,7 +78,7 @@ func TestTake(t *testing.T) {
 			for n := range call.MaxClaims {
 				j.claim(fmt.Sprint("c", n))
 			}
-		}, func(p *call.Pickup) { p.Gone = alive }, call.WaitClaim},
+		}, func(p *call.WorkDelivery) { p.Gone = alive }, call.WaitClaim},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,12 +21,14 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 	t.Parallel()
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
 	const late, cancelled = envelope.CodeTimeoutUnknown, envelope.CodeCancelledUnknown
-	cause := func(c call.Cause) call.Ending { return call.Ending{Cause: c, By: call.ByDeadline, Nonce: "d-1.1"} }
-	sure := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Untaken: true, Stored: start + 16_000}
-	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+	cause := func(c call.Cause) call.Completion {
+		return call.Completion{Cause: c, By: call.ByDeadline, Nonce: "d-1.1"}
+	}
+	sure := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Untaken: true, Stored: start + 16_000}
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 		for _, claimed := range []bool{false, true} {
 			for name, c := range map[string]struct {
-				end    call.Ending
+				end    call.Completion
 				code   envelope.Code
 				effect envelope.Effect
 			}{
@@ -55,7 +57,7 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 			}
 			j.undecoded()
 			a := j.state.Last()
-			if r := call.Decide(j.state, 1, a.Admitted, call.Ending{Cause: call.Deserted, Untaken: true}); !r.Taken {
+			if r := call.Decide(j.state, 1, a.Admitted, call.Completion{Cause: call.Deserted, Untaken: true}); !r.Taken {
 				t.Errorf("%s, claimed %t: deserted: %+v", class, claimed, r)
 			}
 		}
@@ -65,7 +67,7 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 // The result of a run counts after such an event, but its error speaks for that run alone.
 func TestUndecodedAndRun(t *testing.T) {
 	t.Parallel()
-	for _, class := range []call.Class{call.Pure, call.Idempotent} {
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent} {
 		j := newJournal(t)
 		j.admit(class, "A")
 		j.undecoded()
@@ -91,7 +93,7 @@ func TestUndecodedAndRun(t *testing.T) {
 // No executor starts a side-effectful attempt that may have run. Others may run again.
 func TestUndecodedIsTaken(t *testing.T) {
 	t.Parallel()
-	for class, want := range map[call.Class]call.Step{
+	for class, want := range map[call.EffectClass]call.NextStep{
 		call.Pure: call.TakeClaim, call.Idempotent: call.TakeClaim, call.SideEffectful: call.WaitClaim,
 	} {
 		j := newJournal(t)
@@ -143,7 +145,7 @@ func TestUndecodedIsExplained(t *testing.T) {
 	if s := call.Explain(j.state, 1, at); !strings.Contains(s, because) || !strings.Contains(s, "deadline, in 14s") {
 		t.Error(s)
 	}
-	j.decide(call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d-1.1", Now: start + 15_000})
+	j.decide(call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d-1.1", Now: start + 15_000})
 	if s := call.Explain(j.state, 1, at.Add(time.Minute)); !strings.Contains(s, because) {
 		t.Error(s)
 	}

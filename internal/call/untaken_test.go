@@ -15,14 +15,14 @@ func TestUntaken(t *testing.T) {
 	const due = start + 15_000
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
 	const unserved, late = envelope.CodeUnavailable, envelope.CodeTimeout
-	timedOut, deserted := call.Ending{Cause: call.TimedOut}, call.Ending{Cause: call.Deserted}
-	sure := func(e call.Ending) call.Ending { e.Untaken = true; return e }
-	stored := func(e call.Ending, at call.UnixMS) call.Ending { e.Stored = at; return e }
+	timedOut, deserted := call.Completion{Cause: call.TimedOut}, call.Completion{Cause: call.Deserted}
+	sure := func(e call.Completion) call.Completion { e.Untaken = true; return e }
+	stored := func(e call.Completion, at call.UnixMS) call.Completion { e.Stored = at; return e }
 	for name, c := range map[string]struct {
-		class   call.Class
+		class   call.EffectClass
 		dry     bool
 		claimed bool
-		end     call.Ending
+		end     call.Completion
 		code    envelope.Code // "" where nothing may be decided
 		effect  envelope.Effect
 		untaken bool
@@ -48,7 +48,7 @@ func TestUntaken(t *testing.T) {
 		"side-effectful, deserted":              {side, false, false, deserted, unserved, none, true},
 		"side-effectful, deserted, and claimed": {side, false, true, deserted, "", "", false},
 		"dry run, timed out":                    {side, true, false, timedOut, late, none, false},
-		"cancelled in the queue": {side, false, false, call.Ending{Cause: call.Cancelled},
+		"cancelled in the queue": {side, false, false, call.Completion{Cause: call.Cancelled},
 			envelope.CodeCancelled, none, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestUntaken(t *testing.T) {
 func TestUntakenAttemptsDoNotCount(t *testing.T) {
 	t.Parallel()
 	j := newJournal(t)
-	wide := func(n int) call.Ask { // as large as the library and a dispatcher with traces make it
+	wide := func(n int) call.AdmitRequest { // as large as the library and a dispatcher with traces make it
 		a := ask(call.SideEffectful, fmt.Sprintf("11111111-1111-4111-8111-1111111111%02d", n))
 		a.Owner = call.Owner{
 			CallID: a.Owner.CallID, Actor: "agent", ContentType: "application/json",
@@ -84,7 +84,7 @@ func TestUntakenAttemptsDoNotCount(t *testing.T) {
 		a.Nonce = "3f2c9a51e07d8.1z"
 		return a
 	}
-	untaken := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "3f2c9a51e07d8.1z", Now: start + 15_000}
+	untaken := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "3f2c9a51e07d8.1z", Now: start + 15_000}
 	const many = 60
 	for n := range many {
 		j.add(call.Admit(j.state, wide(n)).Event)
@@ -108,7 +108,7 @@ func TestUntakenAttemptsLieBetweenFaults(t *testing.T) {
 	j.admit(call.Idempotent, "A")
 	j.decide(fault)
 	j.admit(call.Idempotent, "B")
-	j.decide(call.Ending{Cause: call.TimedOut, Untaken: true})
+	j.decide(call.Completion{Cause: call.TimedOut, Untaken: true})
 	j.admit(call.Idempotent, "C")
 	j.decide(fault)
 	if d := j.state.Last().Decision; d.Code != envelope.CodeToolFaultAgain {

@@ -286,14 +286,14 @@ func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Requ
 	c := toolbus.Call{
 		Tool: req.ToolID, Fn: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
 		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID,
-		Retry:    &envelope.RetryPolicy{MaxAttempts: 1},
-		Accepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
+		Retry:      &envelope.RetryPolicy{MaxAttempts: 1},
+		OnAccepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
 	}
 	if req.ToolID == executor.Spec().ID {
-		c.Accepted = nil // as most callers
+		c.OnAccepted = nil // as most callers
 	}
 	if a.stream {
-		c.Chunk = func(chunk envelope.Chunk) error {
+		c.OnChunk = func(chunk envelope.Chunk) error {
 			seen.Chunks = append(seen.Chunks, chunk)
 			return nil
 		}

@@ -47,7 +47,7 @@ const before = time.Second
 // silence returns the longest time between two events of one partition that began with the trouble or in it.
 // The log is in order.
 func silence(log []call.Entry, x happening) (longest checker.Span) {
-	last := map[subjects.Part]time.Time{}
+	last := map[subjects.Partition]time.Time{}
 	for _, e := range log {
 		part := e.State.Part
 		from, known := last[part]

@@ -108,7 +108,7 @@ func (h *havoc) insist(ctx context.Context, name string, o order) {
 }
 
 func killLeader(ctx context.Context, h *havoc, d *dice) {
-	part, lasts := subjects.Part(d.IntN(d.partitions)), d.within(2*time.Second)
+	part, lasts := subjects.Partition(d.IntN(d.partitions)), d.within(2*time.Second)
 	if leader := h.watch.leader(part.Stream()); leader != "" {
 		h.insist(ctx, leader, order{what: Kill, wait: lasts})
 	}
@@ -123,7 +123,7 @@ func restartAll(ctx context.Context, h *havoc, d *dice) {
 
 func freezeServer(ctx context.Context, h *havoc, d *dice) {
 	name, executor := h.cluster.servers[d.IntN(len(h.cluster.servers))].name, d.executor()
-	if leader := h.watch.leader(subjects.Part(0).Stream()); leader != "" && d.IntN(2) == 0 {
+	if leader := h.watch.leader(subjects.Partition(0).Stream()); leader != "" && d.IntN(2) == 0 {
 		name = leader
 	}
 	var both sync.WaitGroup

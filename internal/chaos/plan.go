@@ -121,7 +121,7 @@ var scenes = []struct {
 	{"poison", 1, func(d *drawer, p *play) {
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = 40 * time.Second
-		if p.spec.Class.Repeatable() { // the others are never run again
+		if p.spec.Class.MayRunAgain() { // the others are never run again
 			p.input.Fail, p.input.Times = effects.Poison, 9
 		}
 	}},
@@ -274,7 +274,7 @@ func (d *drawer) asks(n int, p *play) []ask {
 func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 	return &envelope.Request{
 		ToolID: p.spec.ID, ToolVersion: "*", Fn: effects.Fn, Input: input,
-		Context:     envelope.Context{ActorID: actorOf(caller), Env: "dev", Timezone: "UTC"},
+		Context:     envelope.RequestContext{ActorID: actorOf(caller), Env: "dev", Timezone: "UTC"},
 		Constraints: envelope.Constraints{IdempotencyKey: p.key, IdempotencyScope: p.scope, Priority: p.prio},
 	}
 }

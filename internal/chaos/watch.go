@@ -40,7 +40,7 @@ func newWatch(c *cluster, partitions int) (*watch, error) {
 	if c.deployment != nil {
 		w.streams = append(w.streams, subjects.ControlStream)
 	}
-	for p := range subjects.Part(partitions) {
+	for p := range subjects.Partition(partitions) {
 		w.streams = append(w.streams, p.Stream())
 	}
 	for _, s := range c.servers {

@@ -44,7 +44,7 @@ func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	if err != nil {
 		return err
 	}
-	says := held.Says()
+	says := held.Principal()
 	if r == auth.Agent && (o.Tenant != says.Tenant || o.Actor != says.Actor) {
 		return Usagef("the credentials are of %s in tenant %s: leave --actor and --tenant out, or name credentials of %s in "+
 			"tenant %s", says.Actor, says.Tenant, o.Actor, o.Tenant)

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) == 2 && os.Args[1] == "stubborn" {
 		stubborn()
 		return
@@ -113,7 +113,7 @@ func dispatch(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := conn.Dispatcher(toolbus.NewTools(), toolbus.DispatcherOptions{})
+	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

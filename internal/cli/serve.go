@@ -40,7 +40,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
 		return err
 	}
-	part := func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error) {
+	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
 		o := a.Options()
 		o.Ready = func(instance string) {
 			if n.keys == "" {
@@ -66,9 +66,9 @@ type runner interface {
 // serve runs the part of the bus that makePart makes.
 func (n *Node) serve(
 	ctx context.Context, env Env, service string, access func() (Access, error),
-	makePart func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error),
+	makePart func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error),
 ) error {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := tools.AddFolder(n.Tools); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 	if err := cmp.Or(n.Check(), p.Check()); err != nil {
 		return err
 	}
-	part := func(c *toolbus.Conn, t *toolbus.Tools, url string, ready func() bool) (runner, error) {
+	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
 		o := p.Options(env.Environ)
 		o.Ready = func(instance string) {
 			if ready() {

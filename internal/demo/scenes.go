@@ -76,7 +76,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 	began := time.Now()
 	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: cleanTool, Input: input(map[string]any{"text": text}),
-		Chunk: func(c envelope.Chunk) error {
+		OnChunk: func(c envelope.Chunk) error {
 			switch {
 			case reports+paragraphs == 0:
 				first = time.Since(began)
@@ -117,7 +117,7 @@ func joined(ctx context.Context, s *stage) (t told, err error) {
 	}
 	s.memory.duplicate = call
 	accepted := make(chan struct{})
-	call.Accepted = func(envelope.Accepted) { close(accepted) }
+	call.OnAccepted = func(envelope.Accepted) { close(accepted) }
 	var first *envelope.Response
 	var failed error
 	var wg sync.WaitGroup
@@ -127,7 +127,7 @@ func joined(ctx context.Context, s *stage) (t told, err error) {
 	case <-ctx.Done():
 	}
 	var joined bool
-	call.Accepted = func(a envelope.Accepted) { joined = a.Joined }
+	call.OnAccepted = func(a envelope.Accepted) { joined = a.Joined }
 	second, err := s.callers[bob].Call(ctx, call)
 	wg.Wait()
 	if err := errors.Join(failed, err); err != nil {
@@ -194,9 +194,9 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 	began := time.Now()
 	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout,
-		Key:   "demo-deadline-" + s.site.base,
-		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
-		Chunk: func(c envelope.Chunk) error { return json.Unmarshal(c.Data, &at) },
+		Key:     "demo-deadline-" + s.site.base,
+		Retry:   &envelope.RetryPolicy{MaxAttempts: 1},
+		OnChunk: func(c envelope.Chunk) error { return json.Unmarshal(c.Data, &at) },
 	})
 	if err != nil {
 		return t, err
@@ -220,8 +220,8 @@ func takenOver(ctx context.Context, s *stage) (t told, err error) {
 	var fences []uint64
 	r, err := s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}), Key: "demo-takeover-" + s.site.base,
-		Accepted: func(a envelope.Accepted) { s.memory.moved = a.Ref },
-		Chunk: func(c envelope.Chunk) error {
+		OnAccepted: func(a envelope.Accepted) { s.memory.moved = a.Ref },
+		OnChunk: func(c envelope.Chunk) error {
 			var at started
 			if err := json.Unmarshal(c.Data, &at); err != nil {
 				return err
@@ -265,8 +265,8 @@ func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	wg.Go(func() {
 		r, failed = s.callers[ada].Call(ctx, toolbus.Call{
 			Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 60_000}), Key: "demo-cancel-" + s.site.base,
-			Accepted: func(a envelope.Accepted) { ref = a.Ref },
-			Chunk: func(c envelope.Chunk) error {
+			OnAccepted: func(a envelope.Accepted) { ref = a.Ref },
+			OnChunk: func(c envelope.Chunk) error {
 				defer close(running)
 				return json.Unmarshal(c.Data, &at)
 			},

@@ -95,7 +95,7 @@ func (s *stage) serveBus(context.Context) error {
 
 // dispatch runs the dispatcher in this process.
 func (s *stage) dispatch(ctx context.Context) error {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := tools.AddFolder(s.toolsDir()); err != nil {
 		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
 	}

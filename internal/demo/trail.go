@@ -17,7 +17,7 @@ func (s *stage) trail(ctx context.Context) ([]audit.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var records []audit.Record
-	for r, err := range reader.Replay(ctx, reader.Direct(s.guest.JS),
+	for r, err := range reader.Replay(ctx, reader.Streams(s.guest.JS),
 		reader.Filter{Call: s.memory.moved, Follow: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("audit record: %w", err)

@@ -29,7 +29,7 @@ type acceptances struct {
 // acceptance is held back until due, or until its call is decided.
 type acceptance struct {
 	due      time.Time
-	to       call.Inbox
+	to       call.ReplyAddress
 	key      subjects.Key
 	admitted uint64
 	message  envelope.Accepted // its Ref is filled in when it is sent: most never are
@@ -37,7 +37,7 @@ type acceptance struct {
 
 // accept tells a caller that its call is durable: at once, or, where the caller is patient, if
 // the outcome is not there soon. due is when it will have an answer.
-func (d *Dispatcher) accept(ctx context.Context, a *asker, s call.State, attempt call.Attempt, due call.UnixMS) {
+func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attempt call.Attempt, due call.UnixMS) {
 	d.Observer.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
 		due: time.Now().Add(patience), to: a.in.Inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part},

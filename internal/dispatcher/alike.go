@@ -16,10 +16,10 @@ var errOtherLog = errors.New("the log has expired, and was opened by another bui
 
 // alike makes the fingerprint that a asks with of the kind that its log has, or is to get: those of two kinds are
 // never equal.
-func (d *Dispatcher) alike(ctx context.Context, s call.State, a *asker) (err error) {
+func (d *Dispatcher) alike(ctx context.Context, s call.State, a *caller) (err error) {
 	former := envelope.IsFormer(s.Fingerprint)
 	if s.Empty() {
-		former = format.Event.Written() == format.EventFormer
+		former = format.Event.Current() == format.EventFormer
 	}
 	switch {
 	case a.now == "" && !s.Empty() && former != envelope.IsFormer(a.ask.Fingerprint):
@@ -41,7 +41,7 @@ func (d *Dispatcher) alike(ctx context.Context, s call.State, a *asker) (err err
 
 // former returns the fingerprint of the former kind. Only the input says it, so a large one is read once more, as long
 // as there are logs with it.
-func (d *Dispatcher) former(ctx context.Context, a *asker) (_ string, err error) {
+func (d *Dispatcher) former(ctx context.Context, a *caller) (_ string, err error) {
 	switch {
 	case a.former != "":
 	case a.large != nil:
@@ -54,7 +54,7 @@ func (d *Dispatcher) former(ctx context.Context, a *asker) (_ string, err error)
 
 // formerOfLarge is former for an input in the payload store, which has passed all checks, so that its hash suffices.
 // The others that wait for the log have mostly the same input: what is found out is remembered for them.
-func (d *Dispatcher) formerOfLarge(ctx context.Context, a *asker) (string, error) {
+func (d *Dispatcher) formerOfLarge(ctx context.Context, a *caller) (string, error) {
 	key, ref := "former:"+a.large.key, a.large.ref
 	if p := d.inputs.known.Get(key, d.Now()); p != nil {
 		return p.fingerprint, nil

@@ -24,7 +24,7 @@ func (w *world) opened(former bool) {
 	first := w.log.Entries()[0]
 	s := first.State
 	s.Seq, s.Attempts[0].Admitted = 0, 0
-	if opens := format.Event.Written() == format.EventFormer; envelope.IsFormer(s.Fingerprint) != opens {
+	if opens := format.Event.Current() == format.EventFormer; envelope.IsFormer(s.Fingerprint) != opens {
 		w.t.Errorf("logs are opened with %s", s.Fingerprint)
 	}
 	req, fault := envelope.DecodeRequest("", in.Body)

@@ -36,7 +36,7 @@ func elsewhere(p *auth.Principal) *envelope.Error {
 
 // outside refuses a request that would be told of an attempt which its bound token does not cover: a key is shared by
 // all calls of an actor, or of more, and so by calls of other runs.
-func outside(p *auth.Principal, s call.State, v call.Verdict) *envelope.Error {
+func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Error {
 	if v.Do != call.Join && v.Do != call.Await && v.Do != call.Replay {
 		return nil
 	}

@@ -177,7 +177,7 @@ func TestWhereBoundTokensAreAnswered(t *testing.T) {
 				in.Token, in.Reply = mint(w, s, p), reply
 				w.d.Handle(t.Context(), in)
 				synctest.Wait()
-				_, refusal := w.d.Asks(t.Context(), "result", from("agent"),
+				_, refusal := w.d.Authenticate(t.Context(), "result", from("agent"),
 					call.Credential{Token: in.Token, User: p.User(), Reply: reply})
 				want := 0
 				if !may {

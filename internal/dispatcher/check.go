@@ -17,10 +17,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// asker is a checked request on its way into the log.
-type asker struct {
+// caller is a checked request on its way into the log.
+type caller struct {
 	request
-	ask    call.Ask
+	ask    call.AdmitRequest
 	now    string         // its fingerprint of the kind that is made now; "" if it is only told what is in its log
 	former string         // that of the former kind, once it was asked for
 	large  *large         // where its input is not in the request
@@ -31,7 +31,7 @@ type asker struct {
 }
 
 // legible makes the names of the subject fit to be put on record, and reports whether they were.
-func legible(in *call.Incoming) bool {
+func legible(in *call.IncomingRequest) bool {
 	all := true
 	for _, name := range []*string{&in.From.Tenant, &in.From.Actor, &in.Tool} {
 		if !utf8.ValidString(*name) {
@@ -69,29 +69,29 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	if c.principal != nil {
 		owner.Scopes = call.NoteScopes(slices.Concat(req.Context.Scopes, m.Security.RequiredScopes)...)
 	}
-	facts := call.Facts{
+	facts := call.Pinned{
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,
 		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
 	}
-	if !facts.Repeatable() && !d.OlderBuilds {
+	if !facts.MayRunAgain() && !d.OlderBuilds {
 		facts.Lookup = call.LookupNo
 		if m.Capability.Lookup {
 			facts.Lookup = call.LookupYes
 		}
 	}
-	ask := call.Ask{
+	ask := call.AdmitRequest{
 		Owner: owner, Facts: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
 		Priority: cmp.Or(req.Constraints.Priority, envelope.PriorityNormal), Now: call.At(in.Received), Nonce: d.NewNonce(),
 		Strict: d.Strict,
-		InVain: outcome.InVain(req, c.deadline, wished(in, req)),
+		InVain: outcome.IgnoredFields(req, c.deadline, wished(in, req)),
 	}
-	c.asker = &asker{request: c.request, ask: ask, now: fingerprint, large: c.large, stored: stored}
+	c.asker = &caller{request: c.request, ask: ask, now: fingerprint, large: c.large, stored: stored}
 	return nil
 }
 
 // wished is when the caller wants to have its answer, in bus time.
-func wished(in *call.Incoming, req *envelope.Request) time.Time {
+func wished(in *call.IncomingRequest, req *envelope.Request) time.Time {
 	due := in.Received.Add(time.Duration(req.Constraints.TimeoutMS) * time.Millisecond)
 	if abs := req.Constraints.DeadlineUnixMS; abs > 0 && time.UnixMilli(abs).Before(due) {
 		due = time.UnixMilli(abs)

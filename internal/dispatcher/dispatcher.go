@@ -33,19 +33,19 @@ type Catalog interface {
 
 // Replier answers callers. Answers are best effort: callers ask again.
 type Replier interface {
-	Accepted(to call.Inbox, a *envelope.Accepted)
-	Outcome(to call.Inbox, r *envelope.Response)
+	Accepted(to call.ReplyAddress, a *envelope.Accepted)
+	Outcome(to call.ReplyAddress, r *envelope.Response)
 }
 
 // Payloads fetches inputs that are too large to travel inline.
 type Payloads interface {
-	Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error)
+	Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error)
 }
 
-// Health says whether the deployment can take more.
-type Health interface {
-	AuditLag() time.Duration // how far the audit projection is behind
-	StoreFull() bool         // the call log is above its high-water mark
+// Capacity says whether the deployment can take more.
+type Capacity interface {
+	AuditBehind() time.Duration // how far the audit projection is behind
+	LogFull() bool              // the call log is above its high-water mark
 }
 
 // Recorder records what the call log does not hold of callers: refusals and denials, before they are answered, and
@@ -53,7 +53,7 @@ type Health interface {
 // somebody makes room.
 type Recorder interface {
 	// Denied returns the id of the record; where that is of many refusals, counted says which of them this is.
-	Denied(ctx context.Context, in *call.Incoming, req *envelope.Request, e *envelope.Error) (id string,
+	Denied(ctx context.Context, in *call.IncomingRequest, req *envelope.Request, e *envelope.Error) (id string,
 		counted uint64, err error)
 	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
 	// told its outcome.
@@ -67,9 +67,9 @@ type Recorder interface {
 type Control interface {
 	// Kill tells executors that an attempt was cancelled; running is true when one of its pool says that it ran it.
 	Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool)
-	// Find asks which executor of a pool runs an attempt; ok is false where none says in time that it does.
-	Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool)
-	Left(l envelope.JoinerLeft) // lets every dispatcher Forget; best effort
+	// Locate asks which executor of a pool runs an attempt; ok is false where none says in time that it does.
+	Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool)
+	JoinerLeft(l envelope.JoinerLeft) // lets every dispatcher Forget; best effort
 }
 
 // Pools knows how many executors of a pool live.
@@ -95,18 +95,18 @@ type Options struct {
 	CallLog  Log
 	Replies  Replier
 	Payloads Payloads
-	Health   Health
+	Health   Capacity
 	Records  Recorder
 	Control  Control
 	Pools    Pools
-	Tokens   *auth.Checker // nil: whoever the subject says is believed to be that
+	Tokens   *auth.Verifier // nil: whoever the subject says is believed to be that
 	// OlderBuilds says that builds up to f16d274 share the bus: bound tokens are answered anywhere below the prefix of
 	// their actor, and calls are admitted without the rule of [call.State.Allows].
 	OlderBuilds bool
 	// Strange says which instances are of executors, where the server lets each write under its own alone: what one of
 	// them stored and cannot be read keeps nobody waiting. Nil is none.
 	Strange  func(instance string) bool
-	Evidence Evidence // nil: nothing is known, and nothing ended early for want of executors
+	Evidence PoolEvidence // nil: nothing is known, and nothing ended early for want of executors
 	// Definitions says which tools are refused until they are approved; nil refuses none.
 	Definitions Definitions
 	Now         func() time.Time // bus time
@@ -141,11 +141,11 @@ type Dispatcher struct {
 	Options
 	notices format.Notices
 	mu      sync.Mutex
-	lines   map[lineKey]*line
-	guards  []*guard // by partition
+	lines   map[logKey]*keyQueue
+	guards  []*deadlineWatch // by partition
 	opened  flow.Counters
 	// tellings are outcomes on their way to callers that wait here.
-	tellings    chan telling
+	tellings    chan notification
 	sharings    chan sharing // on their way to the record
 	sharers     atomic.Int64 // callers in these
 	acceptances acceptances
@@ -166,8 +166,8 @@ func New(o Options) *Dispatcher {
 	replies := &answers{Replier: o.Replies}
 	o.Replies = replies
 	d := &Dispatcher{
-		Options: o, answers: replies, lines: map[lineKey]*line{},
-		tellings: make(chan telling, 256), sharings: make(chan sharing, maxSharings),
+		Options: o, answers: replies, lines: map[logKey]*keyQueue{},
+		tellings: make(chan notification, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: timer.NewQueue[envelope.JoinerLeft](),
 		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
@@ -180,7 +180,7 @@ func New(o Options) *Dispatcher {
 // Handle sees one request through admission: it is checked, stage by stage, written to the log of its key, and
 // answered. The outcome of an accepted call is delivered later, by whoever decides it. A request that panics it is
 // answered, too.
-func (d *Dispatcher) Handle(ctx context.Context, in *call.Incoming) {
+func (d *Dispatcher) Handle(ctx context.Context, in *call.IncomingRequest) {
 	d.handle(ctx, &candidate{request: request{in: in}})
 }
 

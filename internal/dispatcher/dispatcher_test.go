@@ -40,8 +40,8 @@ type world struct {
 	gateErr   error
 	running   bool // what executors answer to a kill
 	executors int
-	evidence  dispatcher.Evidence // of dispatchers that start now
-	finds     *pool               // runs what executors are asked for; nil: none says so
+	evidence  dispatcher.PoolEvidence // of dispatchers that start now
+	finds     *pool                   // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
 
@@ -62,7 +62,7 @@ type world struct {
 }
 
 // start runs a dispatcher in the present synctest bubble, following the log.
-func start(t *testing.T, class call.Class) *world {
+func start(t *testing.T, class call.EffectClass) *world {
 	schema, err := jsonschema.Compile("in", []byte(`{"type":"object","required":["n"],"additionalProperties":false,
 		"properties":{"n":{"type":"integer"}}}`), nil)
 	if err != nil {
@@ -132,16 +132,16 @@ func (c counting) Read(ctx context.Context, tool, id string) (call.Entry, error)
 type catalog struct{ w *world }
 
 func (c catalog) Get(id, want string) (*tool.Manifest, *envelope.Error) {
-	return tool.NewRegistry(c.w.manifest).Get(id, want)
+	return tool.NewSet(c.w.manifest).Get(id, want)
 }
 
 func (c catalog) Named(token string) (string, bool) {
-	return tool.NewRegistry(c.w.manifest).Named(token)
+	return tool.NewSet(c.w.manifest).Named(token)
 }
 
 type payloads struct{ w *world }
 
-func (p payloads) Get(ctx context.Context, _ subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, _ subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error) {
 	p.w.fetching.Add(1)
 	p.w.fetched.Add(1)
 	defer p.w.fetching.Add(-1)
@@ -165,23 +165,23 @@ type damaged struct{}
 func (damaged) Error() string          { return "damaged" }
 func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeChecksum, "") }
 
-func (w *world) AuditLag() time.Duration { return w.lag }
-func (w *world) StoreFull() bool         { return w.full }
+func (w *world) AuditBehind() time.Duration { return w.lag }
+func (w *world) LogFull() bool              { return w.full }
 
-func (w *world) Accepted(to call.Inbox, a *envelope.Accepted) {
+func (w *world) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.accepted[to.Reply] = append(w.accepted[to.Reply], a)
 }
 
-func (w *world) Outcome(to call.Inbox, r *envelope.Response) {
+func (w *world) Outcome(to call.ReplyAddress, r *envelope.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)
 }
 
 func (w *world) Denied(
-	_ context.Context, _ *call.Incoming, _ *envelope.Request, e *envelope.Error,
+	_ context.Context, _ *call.IncomingRequest, _ *envelope.Request, e *envelope.Error,
 ) (string, uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,18 +218,18 @@ func (w *world) refusals() []envelope.Code {
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
 
-func (w *world) Left(l envelope.JoinerLeft) { w.d.Forget(l) }
+func (w *world) JoinerLeft(l envelope.JoinerLeft) { w.d.RemoveJoiner(l) }
 
 func (w *world) Kill(context.Context, string, string, int, time.Time) bool {
 	w.kills++
 	return w.running
 }
 
-func (w *world) Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
+func (w *world) Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
 	if w.finds == nil {
 		return "", since, false
 	}
-	return w.finds.Find(ctx, pool, id, attempt)
+	return w.finds.Locate(ctx, pool, id, attempt)
 }
 
 // uuid makes a call id out of a number.
@@ -239,19 +239,19 @@ func uuid(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000",
 func from(actor string) call.Sender { return call.Sender{Tenant: "t", Actor: actor} }
 
 // request is a valid request; edit changes its JSON before it is sent.
-func (w *world) request(n int, edit ...string) *call.Incoming {
+func (w *world) request(n int, edit ...string) *call.IncomingRequest {
 	body := fmt.Sprintf(`{"call_id":%q,"tool_id":"echo","tool_version":"1.x","fn":"say","input":{"n":1},`+
 		`"context":{"actor_id":"agent","trace_id":%q,"timezone":"UTC","env":"dev"},`+
 		`"constraints":{"timeout_ms":10000,"deadline_unix_ms":%d,"idempotency_key":"key-0123456789abcdef"}}`,
 		uuid(n), uuid(n), time.Now().Add(10*time.Second).UnixMilli())
-	return &call.Incoming{
+	return &call.IncomingRequest{
 		Subject: "tb.call.t.agent.echo", From: from("agent"), Tool: "echo",
 		Body:  []byte(strings.NewReplacer(edit...).Replace(body)),
 		Reply: fmt.Sprint("inbox", n), Received: time.Now(),
 	}
 }
 
-func (w *world) ask(n int, edit ...string) *call.Incoming {
+func (w *world) ask(n int, edit ...string) *call.IncomingRequest {
 	in := w.request(n, edit...)
 	w.d.Handle(w.t.Context(), in)
 	synctest.Wait()
@@ -299,20 +299,20 @@ func (w *world) decide(code envelope.Code) {
 	if code != "" {
 		d = outcome.Draft{Error: envelope.NewError(code, "")}
 	}
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprint("x", a.N),
+	end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprint("x", a.N),
 		Now: call.At(time.Now()), Error: code, Effect: envelope.EffectNone}
-	if _, err := outcome.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
+	if _, err := outcome.Resolve(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
 }
 
 // endsAs ends the newest attempt with an error, for a cause.
-func (w *world) endsAs(end call.Ending) {
+func (w *world) endsAs(end call.Completion) {
 	w.t.Helper()
 	a := w.state().Last()
 	d := outcome.Draft{Error: envelope.NewError(end.Error, "")}
-	if _, err := outcome.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
+	if _, err := outcome.Resolve(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()

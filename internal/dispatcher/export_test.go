@@ -15,7 +15,7 @@ func (d *Dispatcher) Watching() (open int) {
 	return open
 }
 
-func (g *guard) size() int {
+func (g *deadlineWatch) size() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.byKey)

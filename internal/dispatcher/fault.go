@@ -40,7 +40,7 @@ func (d *Dispatcher) panicked(what string, p any) {
 // load returns the stored outcome of attempt n. Where an executor stored one that cannot be read, and it can be told
 // that it did, that is the end of the attempt: executors are replaced after dispatchers, so no good one stores what
 // these do not read. All dispatchers say the same of it, and nothing else is ever said.
-func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (outcome.Outcome, error) {
+func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (outcome.Stored, error) {
 	o, err := outcome.Load(ctx, d.CallLog, s, n)
 	if errors.Is(err, outcome.ErrUnreadable) && d.Strange != nil && d.Strange(call.Instance(o.Attempt.Decision.Nonce)) {
 		o.Response = spoiled(o)
@@ -50,7 +50,7 @@ func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (outcome.Out
 }
 
 // spoiled is what is told of an attempt that an executor ended by what cannot be read.
-func spoiled(o outcome.Outcome) *envelope.Response {
+func spoiled(o outcome.Stored) *envelope.Response {
 	s, a := o.State, o.Attempt
 	e := envelope.NewError(envelope.CodeToolUnknownState, "the executor stored an outcome that cannot be read")
 	p := envelope.Provenance{
@@ -69,7 +69,7 @@ func unreadable(message string) *envelope.Error {
 
 // tellUnreadable tells a caller what the log says of the outcome of attempt n, which itself cannot be read. That
 // is no outcome: another dispatcher may be able to read it.
-func (d *Dispatcher) tellUnreadable(to call.Inbox, callID string, s call.State, n int) {
+func (d *Dispatcher) tellUnreadable(to call.ReplyAddress, callID string, s call.State, n int) {
 	a, _ := s.Attempt(n)
 	if a.Decision == nil {
 		return

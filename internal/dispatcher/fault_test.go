@@ -170,7 +170,7 @@ func (g garbled) Read(ctx context.Context, tool, id string) (call.Entry, error) 
 	return spoil(e), err
 }
 
-func (g garbled) Get(ctx context.Context, p subjects.Part, seq uint64) (call.Entry, error) {
+func (g garbled) Get(ctx context.Context, p subjects.Partition, seq uint64) (call.Entry, error) {
 	e, err := g.Log.Get(ctx, p, seq)
 	return spoil(e), err
 }
@@ -222,7 +222,7 @@ func TestUnreadableOutcome(t *testing.T) {
 // An outcome that cannot be read, which an executor stored under its own name, ends the attempt: every caller is told
 // so, finally, also one that asks for a further attempt.
 func TestUnreadableOutcomeOfAnExecutor(t *testing.T) {
-	for _, class := range []call.Class{call.Idempotent, call.Pure} {
+	for _, class := range []call.EffectClass{call.Idempotent, call.Pure} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.garbled = true
 			w.run("d2")

@@ -77,8 +77,8 @@ func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 		if d.guard(0).size() != 0 || d.guard(1).size() != calls || d.Watching() != calls {
 			t.Errorf("%d of the one and %d of the other partition are watched", d.guard(0).size(), d.guard(1).size())
 		}
-		if d.Oldest(0) != 0 || d.Oldest(1) != 1 {
-			t.Errorf("the oldest are at %d and %d", d.Oldest(0), d.Oldest(1))
+		if d.ReplayFrom(0) != 0 || d.ReplayFrom(1) != 1 {
+			t.Errorf("the oldest are at %d and %d", d.ReplayFrom(0), d.ReplayFrom(1))
 		}
 		cancel()
 		<-done

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-func bubble(t *testing.T, class call.Class, test func(t *testing.T, w *world)) {
+func bubble(t *testing.T, class call.EffectClass, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, class)) })
 }
@@ -36,11 +36,11 @@ func TestAdmit(t *testing.T) {
 		if a.CallID != uuid(1) || a.Ref != w.state().Ref() || a.Attempt != 1 || a.ToolVersion != "1.2.3" {
 			t.Errorf("accepted %+v", a)
 		}
-		if open, from := w.d.Watching(), w.d.Oldest(0); open != 1 || from != 1 {
+		if open, from := w.d.Watching(), w.d.ReplayFrom(0); open != 1 || from != 1 {
 			t.Errorf("watching %d from %d", open, from)
 		}
 		w.decide("")
-		if open, from := w.d.Watching(), w.d.Oldest(0); open != 0 || from != 0 {
+		if open, from := w.d.Watching(), w.d.ReplayFrom(0); open != 0 || from != 0 {
 			t.Errorf("watching %d from %d", open, from)
 		}
 	})
@@ -335,7 +335,7 @@ func TestAttemptsAreCapped(t *testing.T) {
 
 // The admitting dispatcher ends the call at its deadline and tells the owner.
 func TestDeadline(t *testing.T) {
-	for class, want := range map[call.Class]envelope.Effect{
+	for class, want := range map[call.EffectClass]envelope.Effect{
 		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown, call.SideEffectful: envelope.EffectNone,
 	} {
 		bubble(t, class, func(t *testing.T, w *world) {
@@ -393,7 +393,7 @@ func TestAskedBeforeFollowed(t *testing.T) {
 		late := w.dispatcher("late", true)
 		late.Handle(t.Context(), w.request(2, "key-0123456789abcdef", "key-other-0123456789"))
 		late.Observe(t.Context(), call.Requested, 1, first)
-		if open, from := late.Watching(), late.Oldest(0); open != 2 || from != first.Seq {
+		if open, from := late.Watching(), late.ReplayFrom(0); open != 2 || from != first.Seq {
 			t.Errorf("%d attempts are watched, a guardian would read from %d, want %d", open, from, first.Seq)
 		}
 	})

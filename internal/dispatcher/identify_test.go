@@ -20,7 +20,7 @@ func guarded(w *world) *auth.Signer {
 	w.t.Helper()
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 	keys := map[string]auth.Key{"k": {Public: key.Public().(ed25519.PublicKey)}}
-	w.d.Tokens = &auth.Checker{Keys: auth.NewKeyring("test", keys), Revoked: &auth.Revocations{}}
+	w.d.Tokens = &auth.Verifier{Keys: auth.NewKeyring("test", keys), Revoked: &auth.Revocations{}}
 	w.d.Tokens.Revoked.Replace(nil, nil)
 	s, err := auth.NewSigner("test", "k", key)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestWhoseConnection(t *testing.T) {
 		} {
 			for _, op := range []string{subjects.OpResult, subjects.OpTokenRenew, subjects.OpTokenNarrow} {
 				may := want && (op == subjects.OpResult || user == p.User())
-				_, refusal := w.d.Asks(t.Context(), op, from("agent"), call.Credential{
+				_, refusal := w.d.Authenticate(t.Context(), op, from("agent"), call.Credential{
 					Token: mint(w, s, p), User: user, Reply: p.Answers() + "word"})
 				if (refusal == nil) != may || refusal != nil && refusal.Code != envelope.CodeIdentity {
 					t.Errorf("%s over the connection of %q: %v", op, user, refusal)
@@ -171,7 +171,7 @@ func TestWhoMayAsk(t *testing.T) {
 					p.Pool = "default"
 				}
 				before := len(w.refusals())
-				_, refusal := w.d.Asks(t.Context(), op, from("agent"), call.Credential{
+				_, refusal := w.d.Authenticate(t.Context(), op, from("agent"), call.Credential{
 					Token: mint(w, s, p), User: p.User(), Reply: p.Answers() + "word",
 				})
 				may := slices.Contains(strings.Fields(roles), string(role))

@@ -198,7 +198,7 @@ func (d *Dispatcher) release(c *candidate) {
 
 // read gets an input out of the payload store.
 func (d *Dispatcher) read(
-	ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef,
+	ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef,
 ) (jsontext.Value, *envelope.Error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()

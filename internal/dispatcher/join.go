@@ -21,7 +21,7 @@ const (
 
 // join binds everyone waiting to the open attempt with one event, after giving others the
 // chance to arrive. Callers that cannot be bound because the log moved are placed anew.
-func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []*asker) {
+func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joining []*caller) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.failed(ctx, p, requests(joining)...)
@@ -53,7 +53,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	}
 	d.Observer.Emit(ctx, call.TraceBeforeJoin, &s, n)
 	after, err := d.CallLog.Write(ctx, event, nil)
-	var moved *call.Moved
+	var moved *call.ConflictError
 	switch {
 	case errors.As(err, &moved):
 		l.found(s.Seq, moved.State)
@@ -76,7 +76,7 @@ func (d *Dispatcher) join(ctx context.Context, l *line, s call.State, joining []
 	l.again(left)
 }
 
-func requests(as []*asker) []request {
+func requests(as []*caller) []request {
 	all := make([]request, len(as))
 	for i, a := range as {
 		all[i] = a.request
@@ -85,7 +85,7 @@ func requests(as []*asker) []request {
 }
 
 // owners returns the owners of those that join: all but the ones that are left.
-func owners(joining, left []*asker) []call.Owner {
+func owners(joining, left []*caller) []call.Owner {
 	var all []call.Owner
 	for _, a := range joining {
 		if !slices.Contains(left, a) {
@@ -98,17 +98,17 @@ func owners(joining, left []*asker) []call.Owner {
 // turnAllDown refuses those for whose join there is no room. A request that finds that the log
 // has moved is placed anew.
 func (d *Dispatcher) turnAllDown(
-	ctx context.Context, l *line, s call.State, joining []*asker, refusal *envelope.Error,
+	ctx context.Context, l *keyQueue, s call.State, joining []*caller, refusal *envelope.Error,
 ) {
 	for _, a := range joining {
 		if _, again := d.turnDown(ctx, l, s, a, refusal); again {
-			l.again([]*asker{a})
+			l.again([]*caller{a})
 		}
 	}
 }
 
 // mayJoin says whether every one of them may be bound to the open attempt n of s.
-func mayJoin(s call.State, n int, joining []*asker) bool {
+func mayJoin(s call.State, n int, joining []*caller) bool {
 	for _, a := range joining {
 		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
 			return false
@@ -119,7 +119,7 @@ func mayJoin(s call.State, n int, joining []*asker) bool {
 
 // joinEvent makes one event for all that are joining attempt n of s; left are those that found no
 // room any more.
-func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Event, left []*asker) {
+func joinEvent(s call.State, n int, joining []*caller, nonce string) (e call.Event, left []*caller) {
 	ids := make([]string, len(joining))
 	for i, a := range joining {
 		ids[i] = a.ask.Owner.CallID
@@ -133,14 +133,14 @@ func joinEvent(s call.State, n int, joining []*asker, nonce string) (e call.Even
 	return e, left
 }
 
-func (l *line) again(as []*asker) {
+func (l *keyQueue) again(as []*caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.arrive(append(as, l.leaveAll()...)...)
 }
 
 // late takes the requests that arrived during the linger.
-func (l *line) late() []*asker {
+func (l *keyQueue) late() []*caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leaveAll()

@@ -50,7 +50,8 @@ func TestNoRoomToJoin(t *testing.T) {
 
 // A refusal says what is known of the effect of the call, of which others may have had an attempt.
 func TestEffectOfARefusal(t *testing.T) {
-	for class, unknown := range map[call.Class]bool{call.Pure: false, call.Idempotent: true, call.SideEffectful: true} {
+	for class, unknown := range map[call.EffectClass]bool{call.Pure: false, call.Idempotent: true,
+		call.SideEffectful: true} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			want := envelope.EffectNone
 			if unknown {

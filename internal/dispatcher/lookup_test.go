@@ -11,7 +11,7 @@ import (
 // does any while builds share the bus that do not know the rule.
 func TestRequestSaysLookup(t *testing.T) {
 	for _, c := range []struct {
-		class         call.Class
+		class         call.EffectClass
 		lookup, older bool
 		want          call.Lookup
 	}{

@@ -59,7 +59,8 @@ func TestReadmissionIsGuarded(t *testing.T) {
 		other := w.dispatcher("d2", true)
 		w.ask(1)
 		w.log.LoseTail(0)
-		w.log.Write(t.Context(), call.Event{Kind: call.Joined, State: call.State{Facts: call.Facts{Tool: "x", ID: "y"}}}, nil)
+		w.log.Write(t.Context(), call.Event{Kind: call.Joined, State: call.State{Pinned: call.Pinned{Tool: "x",
+			ID: "y"}}}, nil)
 		pass(5 * time.Second)
 		other.Handle(t.Context(), w.request(2)) // it does not run: only w.d keeps deadlines
 		synctest.Wait()
@@ -82,7 +83,7 @@ func TestOnlyClaimLeft(t *testing.T) {
 			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				w.ask(1)
 				s := w.state()
-				_, claim := call.Take(s, call.Pickup{
+				_, claim := call.Take(s, call.WorkDelivery{
 					Attempt: 1, Admitted: s.Last().Admitted, Deliveries: 2, Now: call.At(time.Now()), By: "e", Nonce: "n",
 				})
 				after, err := w.log.Write(t.Context(), claim, nil)

@@ -14,7 +14,8 @@ import (
 
 // open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
 // moved, so that the request has to be looked at again.
-func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, v call.Verdict) (call.State, bool) {
+func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *caller,
+	v call.AdmitResult) (call.State, bool) {
 	if a.stored == nil {
 		return s, false // its log has expired since it was read
 	}
@@ -26,7 +27,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 	if refusal != nil {
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
-	if v.Event.State.Last().Behind != a.ask.Behind {
+	if v.Event.State.Last().Overflow != a.ask.Behind {
 		v = call.Admit(s, a.ask) // only now it is known
 	}
 	earlier, current, err := d.earlier(ctx, s)
@@ -49,7 +50,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 		return after, again
 	}
 	ctx, parent, end := d.Observer.Begin(ctx, call.TraceEvent{
-		At: call.TraceAdmit, State: call.State{Facts: a.ask.Facts}, Attempt: v.Event.Attempt, Request: a.req,
+		At: call.TraceAdmit, State: call.State{Pinned: a.ask.Facts}, Attempt: v.Event.Attempt, Request: a.req,
 	})
 	var last call.TraceEvent
 	defer func() { end(last) }()
@@ -67,7 +68,7 @@ func (d *Dispatcher) open(ctx context.Context, l *line, s call.State, a *asker, 
 // write writes the admission of a with the outcomes of earlier attempts, and reports whether the request has to be
 // looked at again, and whether it is admitted, as far as known.
 func (d *Dispatcher) write(
-	ctx context.Context, l *line, s call.State, a *asker, v call.Verdict, earlier []call.Outcome,
+	ctx context.Context, l *keyQueue, s call.State, a *caller, v call.AdmitResult, earlier []call.Outcome,
 ) (_ call.State, again, admitted bool) {
 	body, err := call.RequestBody{Request: a.stored, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
 	if err != nil {
@@ -101,9 +102,9 @@ func (d *Dispatcher) write(
 
 // notWritten deals with an admission that the log has not taken, or not for sure.
 func (d *Dispatcher) notWritten(
-	ctx context.Context, l *line, s call.State, a *asker, err error,
+	ctx context.Context, l *keyQueue, s call.State, a *caller, err error,
 ) (_ call.State, again bool) {
-	var moved *call.Moved
+	var moved *call.ConflictError
 	switch {
 	case errors.As(err, &moved):
 		return l.found(s.Seq, moved.State), true

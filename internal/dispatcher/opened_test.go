@@ -72,7 +72,7 @@ func TestCrowded(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		in := w.request(1)
 		in.Body = nil
-		w.d.Crowded(t.Context(), in, &flow.QueueFullError{Of: "actor", Wait: 1500 * time.Millisecond})
+		w.d.RejectOverload(t.Context(), in, &flow.QueueFullError{Of: "actor", Wait: 1500 * time.Millisecond})
 		r := w.outcome(1)
 		if r.Error.Code != envelope.CodeQueue || r.Provenance.Final || r.Error.Details.RetryAfterMS != 1500 ||
 			r.Error.Details.Effect != envelope.EffectUnknown || r.CallID != envelope.NoCallID || r.Check() != nil {
@@ -158,7 +158,7 @@ func (w *world) goneBehind(n int) bool {
 	w.t.Helper()
 	for _, e := range w.log.Entries() {
 		if a := e.State.Last(); e.Kind == call.Requested && a.Owner.CallID == uuid(n) {
-			return a.Behind
+			return a.Overflow
 		}
 	}
 	w.t.Fatalf("call %d was not admitted", n)

@@ -18,7 +18,7 @@ func (w *world) told(n int) []*envelope.Response {
 
 // A joiner with a shorter deadline than its attempt is told so, and has an answer at its own; the call goes on.
 func TestJoinerWithAShorterDeadline(t *testing.T) {
-	for class, effect := range map[call.Class]envelope.Effect{
+	for class, effect := range map[call.EffectClass]envelope.Effect{
 		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown,
 	} {
 		bubble(t, class, func(t *testing.T, w *world) {

@@ -47,9 +47,9 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	d.Replies.Outcome(in.Inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
-// Crowded refuses a request that was not read, since too much of its sender waits. Others must not wait for that.
-// Nothing is known of its call: another copy may be admitted.
-func (d *Dispatcher) Crowded(ctx context.Context, in *call.Incoming, full *flow.QueueFullError) {
+// RejectOverload refuses a request that was not read, since too much of its sender waits. Others must not wait for
+// that. Nothing is known of its call: another copy may be admitted.
+func (d *Dispatcher) RejectOverload(ctx context.Context, in *call.IncomingRequest, full *flow.QueueFullError) {
 	legible(in)
 	in.ContentType = envelope.MediaType(in.ContentType)
 	e := envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
@@ -79,9 +79,9 @@ func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal 
 }
 
 // recalled is a denied request that is to be told what became of its call, and nothing else.
-func recalled(r request, s call.State) *asker {
-	return &asker{request: r, known: s, ask: call.Ask{
-		Owner: call.Owner{CallID: r.req.CallID, Actor: r.in.From.Actor}, Facts: s.Facts, Fingerprint: s.Fingerprint,
+func recalled(r request, s call.State) *caller {
+	return &caller{request: r, known: s, ask: call.AdmitRequest{
+		Owner: call.Owner{CallID: r.req.CallID, Actor: r.in.From.Actor}, Facts: s.Pinned, Fingerprint: s.Fingerprint,
 		Deadline: call.At(wished(r.in, r.req)),
 	}}
 }
@@ -103,7 +103,7 @@ func otherInput(s call.State, r request) bool {
 // join one: the attempts that it has had may have had one.
 func effectSoFar(s call.State) envelope.Effect {
 	effect := envelope.EffectNone
-	if s.Harmless() {
+	if s.HasNoEffect() {
 		return effect
 	}
 	for _, a := range s.Attempts {
@@ -123,7 +123,7 @@ func effectSoFar(s call.State) envelope.Effect {
 // this dispatcher hears, is all there is: what is bound to an attempt is never refused. It
 // reports whether the log had moved, so that the request has to be looked at again.
 func (d *Dispatcher) turnDown(
-	ctx context.Context, l *line, s call.State, a *asker, refusal *envelope.Error,
+	ctx context.Context, l *keyQueue, s call.State, a *caller, refusal *envelope.Error,
 ) (_ call.State, again bool) {
 	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
 	switch {
@@ -139,12 +139,12 @@ func (d *Dispatcher) turnDown(
 }
 
 // effect is what is known of the effect of a's call when a is refused. Another input under its key is another call.
-func (a *asker) effect(s call.State, code envelope.Code) envelope.Effect {
+func (a *caller) effect(s call.State, code envelope.Code) envelope.Effect {
 	effect := effectSoFar(s)
 	switch {
 	case code == envelope.CodeKeyReused:
 		return envelope.EffectNone
-	case a.unsure && effect == envelope.EffectNone && !a.ask.Facts.Harmless():
+	case a.unsure && effect == envelope.EffectNone && !a.ask.Facts.HasNoEffect():
 		return envelope.EffectUnknown
 	}
 	return effect
@@ -167,15 +167,15 @@ func tooLate() *envelope.Error {
 }
 
 // late reports whether the deadline of a request has passed by this dispatcher's clock.
-func (d *Dispatcher) late(a *asker) bool { return !a.ask.Deadline.Time().After(d.Now()) }
+func (d *Dispatcher) late(a *caller) bool { return !a.ask.Deadline.Time().After(d.Now()) }
 
 // room says whether the deployment can take one more attempt; repeats of what it has taken
 // already are not asked.
 func (d *Dispatcher) room() *envelope.Error {
 	switch {
-	case d.Health.AuditLag() > d.AuditLag:
+	case d.Health.AuditBehind() > d.AuditLag:
 		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second)
-	case d.Health.StoreFull():
+	case d.Health.LogFull():
 		return storeFull()
 	}
 	return nil

@@ -80,7 +80,7 @@ func (s slow) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 // A log that answers no write keeps nobody waiting for longer than the caller has, and uses up nothing of the key.
 // What was not answered may still be stored later, so only of a call without effects is it known that there was none.
 func TestLateWrite(t *testing.T) {
-	for class, effect := range map[call.Class]envelope.Effect{
+	for class, effect := range map[call.EffectClass]envelope.Effect{
 		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown,
 	} {
 		bubble(t, class, func(t *testing.T, w *world) {
@@ -123,10 +123,10 @@ func TestLateAnswerOfAWrite(t *testing.T) {
 func (w *world) ended() {
 	w.t.Helper()
 	a := w.state().Last()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "x", Now: call.At(time.Now()),
+	end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "x", Now: call.At(time.Now()),
 		Effect: envelope.EffectApplied}
 	d := outcome.Draft{Output: []byte(`{"n":1}`)}
-	if _, err := outcome.Decide(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
+	if _, err := outcome.Resolve(w.t.Context(), w.log, w.state(), a.N, a.Admitted, end, d, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()

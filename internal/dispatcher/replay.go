@@ -64,7 +64,7 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l Letter, again stri
 
 // replayed returns the request of a letter as a new one: with a call id, a key and a deadline of its own, and an answer
 // that only this dispatcher waits for.
-func (d *Dispatcher) replayed(l Letter, again string) (*call.Incoming, *envelope.Request, error) {
+func (d *Dispatcher) replayed(l Letter, again string) (*call.IncomingRequest, *envelope.Request, error) {
 	body, err := call.DecodeRequestBody(l.Body)
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +83,7 @@ func (d *Dispatcher) replayed(l Letter, again string) (*call.Incoming, *envelope
 		return nil, nil, err
 	}
 	from := call.Sender{Tenant: l.State.Tenant, Actor: req.Context.ActorID}
-	return &call.Incoming{
+	return &call.IncomingRequest{
 		Subject: subjects.Call(from.Tenant, from.Actor, req.ToolID), From: from, Tool: req.ToolID,
 		ContentType: envelope.ContentJSON, Body: data, InputRef: body.InputRef, Received: d.Now(),
 		Reply: subjects.Answers(from.Tenant, from.Actor) + uuid.NewString(),
@@ -91,7 +91,7 @@ func (d *Dispatcher) replayed(l Letter, again string) (*call.Incoming, *envelope
 }
 
 // carryOut makes the call of a replay, and returns its acceptance, its refusal, or the outcome that it found.
-func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *call.Incoming, req *envelope.Request,
+func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *call.IncomingRequest, req *envelope.Request,
 	ref string) (none envelope.ResultResponse, _ *envelope.Error) {
 	note := audit.Replayed(in.From, req, d.Now(), audit.Replay{
 		By: by, Letter: l.Seq, Ref: l.State.Ref(), Attempt: l.Attempt,
@@ -132,20 +132,20 @@ func (r *answers) await(reply string) <-chan envelope.ResultResponse {
 func (r *answers) drop(reply string) { r.replays.Delete(reply) }
 
 // Accepted implements [Replier].
-func (r *answers) Accepted(to call.Inbox, a *envelope.Accepted) {
+func (r *answers) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
 	if !r.take(to, envelope.ResultResponse{Accepted: a}) {
 		r.Replier.Accepted(to, a)
 	}
 }
 
 // Outcome implements [Replier].
-func (r *answers) Outcome(to call.Inbox, o *envelope.Response) {
+func (r *answers) Outcome(to call.ReplyAddress, o *envelope.Response) {
 	if !r.take(to, envelope.ResultResponse{Response: o}) {
 		r.Replier.Outcome(to, o)
 	}
 }
 
-func (r *answers) take(to call.Inbox, a envelope.ResultResponse) bool {
+func (r *answers) take(to call.ReplyAddress, a envelope.ResultResponse) bool {
 	c, waits := r.replays.LoadAndDelete(to.Reply)
 	if waits {
 		c.(chan envelope.ResultResponse) <- a // it has room for one, and gets one

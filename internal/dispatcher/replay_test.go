@@ -20,7 +20,7 @@ func buried(t *testing.T, w *world, edit ...string) dispatcher.Letter {
 		t.Fatal(err)
 	}
 	return dispatcher.Letter{Seq: 3, Attempt: 2, Body: body, State: call.State{
-		Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "dead", ArgsHash: "hash"}}}
+		Pinned: call.Pinned{Tenant: "t", Tool: "echo", ID: "dead", ArgsHash: "hash"}}}
 }
 
 func replay(t *testing.T, w *world, l dispatcher.Letter, again string) envelope.ResultResponse {

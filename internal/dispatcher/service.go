@@ -32,12 +32,12 @@ func (d *Dispatcher) last(ctx context.Context, from call.Sender, q envelope.Call
 	})
 }
 
-// OutputShelf says where the large output lies that a call had. It may be read by whoever was told the outcome, which a
+// OutputOwner says where the large output lies that a call had. It may be read by whoever was told the outcome, which a
 // key shared by a session or a tenant tells to others than its owner, and which the log does not know of all of them.
 // So it goes by what the outcome says: nobody else knows the hash, but for those who have the output.
-func (d *Dispatcher) OutputShelf(
+func (d *Dispatcher) OutputOwner(
 	ctx context.Context, from call.Sender, q envelope.PayloadRequest,
-) (of subjects.Shelf, _ *envelope.Error) {
+) (of subjects.PayloadOwner, _ *envelope.Error) {
 	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
 		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
 			return a.Decision != nil && a.Decision.OutputHash == q.SHA256 && covered(ctx, a)
@@ -163,13 +163,13 @@ func (d *Dispatcher) Cancel(
 	s := last.State
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
 		if q.CallID != a.Owner.CallID { // the owner waits, whichever actor knows its call id
-			d.Control.Left(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
+			d.Control.JoinerLeft(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		}
 		return envelope.CancelResponse{Phase: "detached"}, nil
 	}
-	o, err := outcome.Decide(ctx, d.CallLog, s, a.N, a.Admitted, call.Ending{
+	o, err := outcome.Resolve(ctx, d.CallLog, s, a.N, a.Admitted, call.Completion{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, outcome.Draft{}.Unapplied(a), nil)
+	}, outcome.Draft{}.WithIgnoredWarnings(a), nil)
 	if err != nil {
 		return none, unsettled(err)
 	}
@@ -196,7 +196,7 @@ func unheard(a call.Attempt, now time.Time) bool {
 
 func unsettled(err error) *envelope.Error {
 	switch {
-	case errors.Is(err, outcome.ErrGone):
+	case errors.Is(err, outcome.ErrAttemptGone):
 		return envelope.NewError(envelope.CodeNotFound, "the call is not retained any more")
 	case errors.Is(err, call.ErrFull):
 		return storeFull()
@@ -220,13 +220,13 @@ func (d *Dispatcher) Why(
 }
 
 // sighting asks the executors of the pool about an attempt.
-func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt) (v call.Sighting) {
+func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt) (v call.RunLocation) {
 	var err error
 	if v.Alive, err = d.Pools.Alive(ctx, s.Pool); err != nil {
 		v.Alive = -1
 	}
 	if a.Claim == nil {
-		v.By, v.Since, _ = d.Control.Find(ctx, s.Pool, s.ID, a.N)
+		v.By, v.Since, _ = d.Control.Locate(ctx, s.Pool, s.ID, a.N)
 	}
 	return v
 }

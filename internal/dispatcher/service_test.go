@@ -94,7 +94,7 @@ func (l unreadable) Read(ctx context.Context, tool, id string) (call.Entry, erro
 	return l.Log.Read(ctx, tool, id)
 }
 
-func (unreadable) Get(context.Context, subjects.Part, uint64) (call.Entry, error) {
+func (unreadable) Get(context.Context, subjects.Partition, uint64) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
 
@@ -126,7 +126,7 @@ func TestUnreadableIsNotUnknown(t *testing.T) {
 func (w *world) claim() {
 	w.t.Helper()
 	a := w.state().Last()
-	_, e := call.Take(w.state(), call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 2, By: "default/e1",
+	_, e := call.Take(w.state(), call.WorkDelivery{Attempt: a.N, Admitted: a.Admitted, Deliveries: 2, By: "default/e1",
 		Nonce: "c", Now: call.At(time.Now())})
 	if _, err := w.log.Write(w.t.Context(), e, nil); err != nil {
 		w.t.Fatal(err)
@@ -256,8 +256,8 @@ func TestJoinerCancels(t *testing.T) {
 		w.ask(1)
 		w.ask(2)
 		pass(10 * time.Millisecond)
-		w.d.Forget(envelope.JoinerLeft{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
-		w.d.Forget(envelope.JoinerLeft{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
+		w.d.RemoveJoiner(envelope.JoinerLeft{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
+		w.d.RemoveJoiner(envelope.JoinerLeft{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
 		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(2))
 		if refusal != nil || c.Phase != "detached" || !w.state().Last().Open() {
 			t.Fatalf("%+v, %v", c, refusal)

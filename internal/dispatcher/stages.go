@@ -59,7 +59,7 @@ const (
 
 // request is one that came in, as far as it could be read.
 type request struct {
-	in  *call.Incoming
+	in  *call.IncomingRequest
 	req *envelope.Request
 	// principal is who its token says it is from, where tokens are asked for. A replay has one from the beginning.
 	principal *auth.Principal
@@ -75,7 +75,7 @@ type candidate struct {
 	large    *large // where the input is not in the request
 	accepted bool   // the input is valid
 	deadline time.Time
-	asker    *asker // at the end
+	asker    *caller // at the end
 }
 
 // check puts a request through the stages, and returns the one that refused it.

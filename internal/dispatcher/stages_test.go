@@ -14,26 +14,26 @@ import (
 type fault struct {
 	stage string // that refuses it
 	edit  []string
-	spoil func(*world, *call.Incoming)
+	spoil func(*world, *call.IncomingRequest)
 }
 
 // A request with several faults is refused for the one that comes first in the order of the stages.
 func TestOrderOfStages(t *testing.T) {
-	nothing := func(*world, *call.Incoming) {}
+	nothing := func(*world, *call.IncomingRequest) {}
 	faults := []fault{
 		{"receive", []string{`{"call_id"`, `{call_id`}, nothing},
 		{"identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
-		{"registered", nil, func(w *world, _ *call.Incoming) { w.manifest.ToolID = "other" }},
-		{"enabled", nil, func(w *world, _ *call.Incoming) { w.manifest.Status = tool.StatusDisabled }},
-		{"approved", nil, func(w *world, _ *call.Incoming) { w.manifest.Endpoint, w.changed = defined{"d1"}, "d1" }},
+		{"registered", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.ToolID = "other" }},
+		{"enabled", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.Status = tool.StatusDisabled }},
+		{"approved", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.Endpoint, w.changed = defined{"d1"}, "d1" }},
 		{"function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
-		{"input", nil, func(_ *world, in *call.Incoming) { in.InputRef = "nonsense" }},
+		{"input", nil, func(_ *world, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
 		{"schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
 		{"version", []string{`"1.x"`, `"2.x"`}, nothing},
 		{"dry run", []string{`abcdef"}`, `abcdef"},"dry_run":true`}, nothing},
-		{"durability", nil, func(w *world, _ *call.Incoming) { w.manifest.AcceptRerun = false }},
+		{"durability", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.AcceptRerun = false }},
 		{"deadline", []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, nothing},
-		{"admission", nil, func(w *world, _ *call.Incoming) { w.full = true }},
+		{"admission", nil, func(w *world, _ *call.IncomingRequest) { w.full = true }},
 	}
 	for i := range faults {
 		bubble(t, call.SideEffectful, func(t *testing.T, w *world) {

@@ -19,7 +19,7 @@ func TestNotStarted(t *testing.T) {
 		pass(5*time.Second + 50*time.Millisecond)
 	}
 	for name, c := range map[string]struct {
-		class call.Class
+		class call.EffectClass
 		does  func(*world)
 		want  bool
 	}{
@@ -29,7 +29,7 @@ func TestNotStarted(t *testing.T) {
 			w.ask(1)
 		}, true},
 		"too many of its sender": {effectful, func(w *world) {
-			w.d.Crowded(w.t.Context(), w.request(1), &flow.QueueFullError{Of: "actor", Wait: time.Second})
+			w.d.RejectOverload(w.t.Context(), w.request(1), &flow.QueueFullError{Of: "actor", Wait: time.Second})
 		}, true},
 		"too late": {effectful, func(w *world) {
 			in := w.request(1)
@@ -122,6 +122,6 @@ func TestNotStartedOfUnproven(t *testing.T) {
 func (w *world) claimedEnds(code envelope.Code) {
 	w.t.Helper()
 	a := w.state().Last()
-	w.endsAs(call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: a.Claim.Nonce + ".x", Claim: a.Claim.Nonce,
+	w.endsAs(call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: a.Claim.Nonce + ".x", Claim: a.Claim.Nonce,
 		Now: call.At(time.Now()), Error: code, Effect: envelope.EffectNone})
 }

@@ -31,24 +31,24 @@ func (p *pool) set(change func(*pool)) {
 	change(p)
 }
 
-func (p *pool) Absent(string) time.Time {
+func (p *pool) AbsentSince(string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.absent
 }
 
-func (p *pool) PullsBehind(string) bool {
+func (p *pool) PullsOverflow(string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.behind
 }
 
-func (p *pool) Deserted(_ context.Context, _ string, at time.Time) bool {
-	since := p.Absent("")
+func (p *pool) WasAbsentAt(_ context.Context, _ string, at time.Time) bool {
+	since := p.AbsentSince("")
 	return !since.IsZero() && since.Before(at)
 }
 
-func (p *pool) Delivered(ctx context.Context, _ subjects.Part, _, _ string) (uint64, error) {
+func (p *pool) Delivered(ctx context.Context, _ subjects.Partition, _, _ string) (uint64, error) {
 	p.mu.Lock()
 	silent, delivered := p.silent, p.delivered
 	p.mu.Unlock()
@@ -59,14 +59,14 @@ func (p *pool) Delivered(ctx context.Context, _ subjects.Part, _, _ string) (uin
 	return delivered, nil
 }
 
-func (p *pool) Find(context.Context, string, string, int) (string, time.Time, bool) {
+func (p *pool) Locate(context.Context, string, string, int) (string, time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.runner, p.since, p.runner != ""
 }
 
 // staffed lets a dispatcher run that knows of a pool.
-func staffed(t *testing.T, class call.Class, f func(*testing.T, *world, *pool)) {
+func staffed(t *testing.T, class call.EffectClass, f func(*testing.T, *world, *pool)) {
 	t.Helper()
 	bubble(t, class, func(t *testing.T, w *world) {
 		w.stop()
@@ -85,7 +85,7 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 	handedOut := func(p *pool) { p.delivered = 9 }
 	absent := func(d time.Duration) func(*pool) { return func(p *pool) { p.absent = time.Now().Add(d) } }
 	for name, c := range map[string]struct {
-		class  call.Class
+		class  call.EffectClass
 		pool   func(*pool)
 		code   envelope.Code
 		effect envelope.Effect
@@ -121,7 +121,7 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 
 // What the server stores after its deadline uses up nothing of its key, of whatever class the tool is.
 func TestStoredAfterItsDeadline(t *testing.T) {
-	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 		bubble(t, class, func(t *testing.T, w *world) {
 			w.log.Before(func(e call.Event) error {
 				if e.Kind == call.Requested && e.State.Seq == w.state().Seq { // it is not refused at once
@@ -152,7 +152,7 @@ func TestStoredAfterItsDeadline(t *testing.T) {
 // taken it.
 func TestDeserted(t *testing.T) {
 	for name, c := range map[string]struct {
-		class call.Class
+		class call.EffectClass
 		gone  time.Duration // how long before the call was asked for, if positive
 		claim bool
 		early bool
@@ -272,4 +272,4 @@ func (w *world) askFor(n int, timeout time.Duration) {
 		due(10*time.Second), due(timeout))
 }
 
-var _ dispatcher.Evidence = (*pool)(nil)
+var _ dispatcher.PoolEvidence = (*pool)(nil)

@@ -35,7 +35,7 @@ func TestToolIsNotHere(t *testing.T) {
 // run would do the real thing.
 func TestOtherBuild(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+		for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 			if class == w.manifest.Class {
 				continue
 			}

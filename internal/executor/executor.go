@@ -29,10 +29,10 @@ type Catalog interface {
 
 // Lease is the hold on one work message. None of its methods proves ownership.
 type Lease interface {
-	Extend()                      // say that the work is alive
-	Ack()                         // the attempt is decided: done
-	HandBack(after time.Duration) // give it to somebody else, not before after
-	Decline(after time.Duration)  // HandBack of work that nothing was done with
+	InProgress()                      // say that the work is alive
+	Ack()                             // the attempt is decided: done
+	NakWithDelay(after time.Duration) // give it to somebody else, not before after
+	NakUnstarted(after time.Duration) // HandBack of work that nothing was done with
 	// TakeOver calls rest in another goroutine, instead of the one that Handle was called in: the tool does not return
 	// there. The message is handled when rest returns. TakeOver does not block.
 	TakeOver(rest func())
@@ -40,7 +40,7 @@ type Lease interface {
 
 // Replier delivers an outcome to where a caller waits; it is best effort, callers ask again.
 type Replier interface {
-	Outcome(to call.Inbox, r *envelope.Response)
+	Outcome(to call.ReplyAddress, r *envelope.Response)
 }
 
 // Stream takes the chunks of one run. Close waits until all are stored.
@@ -56,27 +56,27 @@ type Streams interface {
 
 // Payloads holds what is too large to travel inline.
 type Payloads interface {
-	Put(ctx context.Context, of subjects.Shelf, data []byte) (envelope.PayloadRef, error)
-	Get(ctx context.Context, of subjects.Shelf, ref envelope.PayloadRef) ([]byte, error)
+	Put(ctx context.Context, of subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error)
+	Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error)
 }
 
-// Peers knows which executors live.
-type Peers interface {
-	Gone(ctx context.Context, instance string) bool
+// Liveness knows which executors live.
+type Liveness interface {
+	Expired(ctx context.Context, instance string) bool
 }
 
-// Records keeps what the call log does not: dead letters, and results that came too late.
-type Records interface {
+// RecordSink keeps what the call log does not: dead letters, and results that came too late.
+type RecordSink interface {
 	// Dead keeps a call that is given up: s is what became of it since its work message m was written.
 	Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error
-	LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error
+	LateResult(ctx context.Context, s call.State, attempt int, said call.Completion) error
 }
 
 // Coverage knows up to where the audit record holds the call log.
 type Coverage interface {
 	// Wait returns when the record is known to hold the event that was stored at seq at that time. An error is the
 	// cause of the end of ctx, or that the record cannot be read.
-	Wait(ctx context.Context, part subjects.Part, seq uint64, at time.Time) error
+	Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error
 }
 
 // Options are what an Executor is made of; all but Observer and Logger are required.
@@ -88,8 +88,8 @@ type Options struct {
 	Replies  Replier
 	Streams  Streams
 	Payloads Payloads
-	Peers    Peers
-	Records  Records
+	Peers    Liveness
+	Records  RecordSink
 	Coverage Coverage
 	Now      func() time.Time // bus time
 	NewNonce func() string
@@ -183,7 +183,7 @@ func (e *Executor) conclude(j *job, again bool, do func() error) {
 
 func (e *Executor) acknowledge(j *job, err error) {
 	switch {
-	case err == nil, errors.Is(err, outcome.ErrGone), errors.Is(err, outcome.ErrUnreadable):
+	case err == nil, errors.Is(err, outcome.ErrAttemptGone), errors.Is(err, outcome.ErrUnreadable):
 		if errors.Is(err, outcome.ErrUnreadable) { // the attempt has ended, and dispatchers tell its callers how
 			e.Logger.Error("the outcome that another stored cannot be read", "call", j.state.ID, "attempt", j.attempt,
 				"err", err)
@@ -192,7 +192,7 @@ func (e *Executor) acknowledge(j *job, err error) {
 		j.message.Lease.Ack()
 	case errors.Is(err, errUncovered):
 		e.step(call.TraceNak, j)
-		j.message.Lease.Decline(retryDelay)
+		j.message.Lease.NakUnstarted(retryDelay)
 	case errors.Is(err, errWait):
 		e.handBack(j, e.Lease/4)
 	case format.Newer(err):
@@ -206,14 +206,14 @@ func (e *Executor) acknowledge(j *job, err error) {
 
 func (e *Executor) handBack(j *job, after time.Duration) {
 	e.step(call.TraceNak, j)
-	j.message.Lease.HandBack(after)
+	j.message.Lease.NakWithDelay(after)
 }
 
 // errWait says that another executor runs the attempt.
 var errWait = errors.New("claimed by a live executor")
 
 // follow does what take found out.
-func (e *Executor) follow(j *job, step call.Step) error {
+func (e *Executor) follow(j *job, step call.NextStep) error {
 	switch step {
 	case call.Run:
 		return e.run(j)
@@ -221,7 +221,7 @@ func (e *Executor) follow(j *job, step call.Step) error {
 		return e.deliver(j)
 	case call.Expire:
 		// Handed to nobody before, it was started by nobody; what comes later finds it past its deadline, too.
-		end := call.Ending{Cause: call.TimedOut, Untaken: j.pickup.Deliveries <= 1, Stored: call.At(j.enqueued)}
+		end := call.Completion{Cause: call.TimedOut, Untaken: j.pickup.Deliveries <= 1, Stored: call.At(j.enqueued)}
 		return e.finish(j, end, outcome.Draft{})
 	case call.WaitClaim:
 		return errWait
@@ -230,14 +230,14 @@ func (e *Executor) follow(j *job, step call.Step) error {
 	case call.DeadLetter:
 		return e.bury(j)
 	}
-	return outcome.ErrGone // Drop
+	return outcome.ErrAttemptGone // Drop
 }
 
 // take finds the next step, writing the claim where the step needs one. The state in a message
 // delivered for the first time is as good as a read: what is written next proves it. Where it may
 // not be the first time (a server that was killed forgets its counts), the message is treated as
 // a second delivery: it claims before it runs, so that every run has a fence of its own.
-func (e *Executor) take(j *job) (call.Step, error) {
+func (e *Executor) take(j *job) (call.NextStep, error) {
 	if err := e.lookUp(j); err != nil {
 		return 0, err
 	}
@@ -256,7 +256,7 @@ func (e *Executor) take(j *job) (call.Step, error) {
 		}
 		e.step(call.TraceBeforeClaim, j)
 		after, err := e.CallLog.Write(j.ctx, claim, nil)
-		var moved *call.Moved
+		var moved *call.ConflictError
 		switch {
 		case err == nil:
 			j.state, j.claim = after, j.pickup.Nonce
@@ -272,7 +272,7 @@ func (e *Executor) take(j *job) (call.Step, error) {
 // lookUp reads the log of a message that may not be delivered for the first time, or that is said to be cancelled. That
 // somebody says so alone does not make it a second delivery.
 func (e *Executor) lookUp(j *job) error {
-	again := j.pickup.Deliveries > 1 || e.inDoubt(j)
+	again := j.pickup.Deliveries > 1 || e.mayHaveStarted(j)
 	if !again && !e.heard(j) && !j.killed.Load() {
 		return nil
 	}
@@ -308,12 +308,12 @@ func (e *Executor) under(ctx context.Context) hand {
 }
 
 // finish decides the attempt and delivers what stands.
-func (e *Executor) finish(j *job, end call.Ending, d outcome.Draft) error {
+func (e *Executor) finish(j *job, end call.Completion, d outcome.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.step(call.TraceBeforeDecide, j)
 	ctx := j.hand.longer
 	a, _ := j.state.Attempt(j.attempt)
-	o, err := e.decide(ctx, j, end, d.Unapplied(a))
+	o, err := e.decide(ctx, j, end, d.WithIgnoredWarnings(a))
 	unreadable := errors.Is(err, outcome.ErrUnreadable)
 	if err != nil && !unreadable {
 		return err
@@ -334,7 +334,7 @@ func (e *Executor) finish(j *job, end call.Ending, d outcome.Draft) error {
 }
 
 // logOutcome is for whoever wants every event logged. Where another was there first, it says what that one decided.
-func (e *Executor) logOutcome(ctx context.Context, j *job, o outcome.Outcome) {
+func (e *Executor) logOutcome(ctx context.Context, j *job, o outcome.Stored) {
 	if e.Logger.Enabled(ctx, slog.LevelInfo) {
 		d := o.Attempt.Decision
 		e.Logger.InfoContext(ctx, "ended", "tool", j.state.Tool, "version", j.state.Version, "call", j.state.ID,
@@ -345,22 +345,22 @@ func (e *Executor) logOutcome(ctx context.Context, j *job, o outcome.Outcome) {
 
 // late reports whether a run has more to say than its attempt, as another has decided it: that it ended
 // otherwise or, where it was ended, what the tool said of its effect on its way out.
-func late(s call.State, end call.Ending, d *call.Decision) bool {
+func late(s call.State, end call.Completion, d *call.Decision) bool {
 	switch end.Cause {
 	case call.ToolEnded:
 		return end.Error != d.Code || end.Output != d.OutputHash
 	case call.TimedOut, call.Cancelled:
-		return !s.Harmless() && end.Effect != envelope.EffectUnknown && end.Effect != d.Effect
+		return !s.HasNoEffect() && end.Effect != envelope.EffectUnknown && end.Effect != d.Effect
 	}
 	return false
 }
 
 // decide decides the attempt. A full log keeps it waiting, with the result in hand: run again, the
 // tool might not be able to give it once more.
-func (e *Executor) decide(ctx context.Context, j *job, end call.Ending, d outcome.Draft) (outcome.Outcome, error) {
-	var o outcome.Outcome
+func (e *Executor) decide(ctx context.Context, j *job, end call.Completion, d outcome.Draft) (outcome.Stored, error) {
+	var o outcome.Stored
 	err := timer.Backoff{Pause: retryDelay}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		o, err = outcome.Decide(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+		o, err = outcome.Resolve(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
 		if done = !errors.Is(err, call.ErrFull); !done {
 			e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)
 		}
@@ -379,7 +379,7 @@ func (e *Executor) deliver(j *job) error {
 	return nil
 }
 
-func (e *Executor) reply(j *job, o outcome.Outcome) {
+func (e *Executor) reply(j *job, o outcome.Stored) {
 	e.step(call.TraceBeforeReply, j)
 	e.Replies.Outcome(o.Attempt.Owner.Inbox(), o.For(o.Attempt.Owner.CallID, false))
 }
@@ -389,7 +389,7 @@ func (e *Executor) reply(j *job, o outcome.Outcome) {
 func (e *Executor) confirm(j *job) error {
 	m, adapter, fault := e.find(j)
 	if fault != nil || !m.Capability.Lookup || j.state.Lookup == call.LookupNo {
-		return e.finish(j, call.Ending{Cause: call.ClaimLost}, outcome.Draft{Error: fault})
+		return e.finish(j, call.Completion{Cause: call.ClaimLost}, outcome.Draft{Error: fault})
 	}
 	ctx := e.untilDue(j, &j.run)
 	inv, err := e.invocation(ctx, j, m)
@@ -411,7 +411,7 @@ func (e *Executor) confirmed(j *job, m *tool.Manifest, res tool.Result, found bo
 	case err != nil && j.ctx.Err() != nil:
 		return errDrained // another executor can ask
 	case err != nil || !found:
-		return e.finish(j, call.Ending{Cause: call.ClaimLost}, outcome.Draft{})
+		return e.finish(j, call.Completion{Cause: call.ClaimLost}, outcome.Draft{})
 	}
 	end, draft := e.outcome(j.run, j, m, res, nil)
 	draft.Timed = false // what is known of the run is in the log
@@ -424,13 +424,13 @@ func (e *Executor) confirmed(j *job, m *tool.Manifest, res tool.Result, found bo
 // bury keeps a poison call among the dead letters, then decides it lost. Letter and outcome name the same effect.
 func (e *Executor) bury(j *job) error {
 	cause := envelope.NewError(envelope.CodeLost, "")
-	if r := call.Decide(j.state, j.attempt, j.pickup.Admitted, call.Ending{Cause: call.Poisoned}); r.Do {
+	if r := call.Decide(j.state, j.attempt, j.pickup.Admitted, call.Completion{Cause: call.Poisoned}); r.Do {
 		cause.WithEffect(r.Effect)
 	}
 	if err := e.Records.Dead(j.ctx, j.state, j.message.Entry, j.message.Deliveries, cause); err != nil {
 		return err
 	}
-	return e.finish(j, call.Ending{Cause: call.Poisoned}, outcome.Draft{Error: cause})
+	return e.finish(j, call.Completion{Cause: call.Poisoned}, outcome.Draft{Error: cause})
 }
 
 // step tells whoever observes that j takes a step.

@@ -55,7 +55,7 @@ type world struct {
 	unread       error         // of the record
 }
 
-func newWorld(t *testing.T, class call.Class) *world {
+func newWorld(t *testing.T, class call.EffectClass) *world {
 	w := &world{t: t, log: &calltest.Log{}, gone: map[string]bool{}, payloads: map[string][]byte{}}
 	any, err := jsonschema.Compile("any", []byte(`{"type":"object"}`), nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *world) executor(instance string) *executor.Executor {
 		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease, Coverage: w,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
-	ex.Listening()
+	ex.ControlReady()
 	ctx, stop := context.WithCancel(context.Background())
 	var confirms sync.WaitGroup
 	confirms.Go(func() { ex.Confirm(ctx) })
@@ -95,7 +95,7 @@ func (w *world) cancel() {
 	w.t.Helper()
 	s := w.state()
 	a := s.Last()
-	r := call.Decide(s, a.N, a.Admitted, call.Ending{
+	r := call.Decide(s, a.N, a.Admitted, call.Completion{
 		Cause: call.Cancelled, By: call.ByCanceller, Nonce: fmt.Sprint("k", a.N), Now: call.At(time.Now()),
 	})
 	if _, err := w.log.Write(w.t.Context(), r.Event, outcomeBody(w.t, r.Code)); err != nil {
@@ -107,13 +107,13 @@ type catalog struct{ w *world }
 
 func (c catalog) Get(id, version string) (*tool.Manifest, *envelope.Error) {
 	if c.w.manifest == nil {
-		return tool.NewRegistry().Get(id, version)
+		return tool.NewSet().Get(id, version)
 	}
-	return tool.NewRegistry(c.w.manifest).Get(id, version)
+	return tool.NewSet(c.w.manifest).Get(id, version)
 }
 
 // Wait is what an executor knows of the record: it holds a request once covered is closed.
-func (w *world) Wait(ctx context.Context, _ subjects.Part, seq uint64, at time.Time) error {
+func (w *world) Wait(ctx context.Context, _ subjects.Partition, seq uint64, at time.Time) error {
 	if m := w.state().Last(); seq != m.Admitted || at.IsZero() {
 		w.t.Errorf("waits for %d of %s, and not for %d", seq, at, m.Admitted)
 	}
@@ -125,9 +125,9 @@ func (w *world) Wait(ctx context.Context, _ subjects.Part, seq uint64, at time.T
 	}
 }
 
-func (w *world) Validate(*tool.Manifest) error         { return nil }
-func (w *world) Gone(_ context.Context, i string) bool { return w.gone[i] }
-func (w *world) Outcome(_ call.Inbox, r *envelope.Response) {
+func (w *world) Validate(*tool.Manifest) error            { return nil }
+func (w *world) Expired(_ context.Context, i string) bool { return w.gone[i] }
+func (w *world) Outcome(_ call.ReplyAddress, r *envelope.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.replies = append(w.replies, r)
@@ -174,7 +174,7 @@ func (s *stream) Close(context.Context) (envelope.Chunks, error) {
 
 type payloads struct{ w *world }
 
-func (p payloads) Put(ctx context.Context, _ subjects.Shelf, data []byte) (envelope.PayloadRef, error) {
+func (p payloads) Put(ctx context.Context, _ subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error) {
 	if p.w.full { // as streaming.Payloads, which tries until ctx ends
 		<-ctx.Done()
 		return envelope.PayloadRef{}, ctx.Err()
@@ -184,7 +184,7 @@ func (p payloads) Put(ctx context.Context, _ subjects.Shelf, data []byte) (envel
 	return ref, nil
 }
 
-func (p payloads) Get(ctx context.Context, _ subjects.Shelf, ref envelope.PayloadRef) ([]byte, error) {
+func (p payloads) Get(ctx context.Context, _ subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error) {
 	if p.w.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -205,7 +205,7 @@ func (w *world) Dead(_ context.Context, s call.State, _ call.Entry, _ int, cause
 	return w.unkept
 }
 
-func (w *world) LateResult(_ context.Context, _ call.State, _ int, said call.Ending) error {
+func (w *world) LateResult(_ context.Context, _ call.State, _ int, said call.Completion) error {
 	w.late = append(w.late, said.Error)
 	return w.unkept
 }
@@ -219,16 +219,16 @@ type holding struct {
 	over            chan struct{} // gets a word when another goroutine has handled the message
 }
 
-func (h *holding) Extend()              { h.mu.Lock(); defer h.mu.Unlock(); h.extended++ }
+func (h *holding) InProgress()          { h.mu.Lock(); defer h.mu.Unlock(); h.extended++ }
 func (h *holding) Ack()                 { h.mu.Lock(); defer h.mu.Unlock(); h.acked++ }
 func (h *holding) TakeOver(rest func()) { go func() { rest(); h.over <- struct{}{} }() }
-func (h *holding) Decline(d time.Duration) {
-	h.HandBack(d)
+func (h *holding) NakUnstarted(d time.Duration) {
+	h.NakWithDelay(d)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.declined++
 }
-func (h *holding) HandBack(d time.Duration) {
+func (h *holding) NakWithDelay(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handedBack = append(h.handedBack, d)
@@ -245,9 +245,9 @@ func (w *world) admitAs(id, callID string, timeout time.Duration) executor.Messa
 	w.t.Helper()
 	last, _ := w.log.Read(w.t.Context(), "echo", id)
 	now := time.Now()
-	v := call.Admit(last.State, call.Ask{
+	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
-		Facts: call.Facts{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
+		Facts: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
 			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
 	})

@@ -17,7 +17,7 @@ import (
 // A call that panics its executor outside of its tool takes nobody with it. It is handed back, and ends as one whose
 // executor has died.
 func TestPanicOutsideOfTheTool(t *testing.T) {
-	for class, want := range map[call.Class]envelope.Code{
+	for class, want := range map[call.EffectClass]envelope.Code{
 		call.Idempotent: envelope.CodeLost, call.SideEffectful: envelope.CodeToolUnknownState,
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ const callA, callB = "aaaaaaaa-0000-4000-8000-000000000000", "bbbbbbbb-0000-4000
 
 // each runs the test for every effect class, under fake time.
 func each(t *testing.T, test func(t *testing.T, w *world)) {
-	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 		t.Run(string(class), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, class)) })
 		})
@@ -60,7 +60,7 @@ func TestSuccess(t *testing.T) {
 		if len(w.replies) != 1 || w.replies[0].CallID != callA || w.replies[0].Provenance.AuditEventID == "" {
 			t.Errorf("replies %+v", w.replies)
 		}
-		writes := map[call.Class]int{call.Pure: 2, call.Idempotent: 2, call.SideEffectful: 3}[w.manifest.Class]
+		writes := map[call.EffectClass]int{call.Pure: 2, call.Idempotent: 2, call.SideEffectful: 3}[w.manifest.Class]
 		if n := len(w.log.Entries()); n != writes {
 			t.Errorf("%d durable writes, want %d", n, writes)
 		}
@@ -111,7 +111,7 @@ func TestDeadlineIsHandedOn(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
-	want := map[call.Class]call.Decision{
+	want := map[call.EffectClass]call.Decision{
 		call.Pure:       {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},
 		call.Idempotent: {Code: envelope.CodeTimeout, Effect: envelope.EffectUnknown, Status: envelope.RetryableError},
 		call.SideEffectful: {Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown,
@@ -185,7 +185,7 @@ func TestClaimerGone(t *testing.T) {
 // claimed returns the second delivery of an attempt that instance has claimed.
 func (w *world) claimed(instance string) executor.Message {
 	m := w.admit(callA, time.Minute)
-	_, claim := call.Take(w.state(), call.Pickup{
+	_, claim := call.Take(w.state(), call.WorkDelivery{
 		Attempt: 1, Admitted: m.Entry.State.Seq, Deliveries: 2, By: instance, Nonce: "claim-of-" + instance,
 		Now: call.At(time.Now()), Gone: func(string) bool { return false },
 	})
@@ -248,20 +248,20 @@ func TestLookup(t *testing.T) {
 
 // Five claims without an outcome are a poison call: kept in DEAD, then decided lost. Both say the same of its effect.
 func TestPoison(t *testing.T) {
-	for class, effect := range map[call.Class]envelope.Effect{
+	for class, effect := range map[call.EffectClass]envelope.Effect{
 		call.Idempotent: envelope.EffectUnknown, call.Pure: envelope.EffectNone,
 	} {
 		t.Run(string(class), func(t *testing.T) { poison(t, class, effect) })
 	}
 }
 
-func poison(t *testing.T, class call.Class, effect envelope.Effect) {
+func poison(t *testing.T, class call.EffectClass, effect envelope.Effect) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, class)
 		m := w.admit(callA, time.Hour)
 		w.gone["default/dead"] = true
 		for i := range call.MaxClaims {
-			step, claim := call.Take(w.state(), call.Pickup{
+			step, claim := call.Take(w.state(), call.WorkDelivery{
 				Attempt: 1, Admitted: m.Entry.State.Seq, Deliveries: 2, By: "default/dead", Nonce: string(rune('a' + i)),
 				Now: call.At(time.Now()), Gone: func(string) bool { return true },
 			})
@@ -301,7 +301,7 @@ func TestLateResult(t *testing.T) {
 		m := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			s := w.state()
-			r := call.Decide(s, 1, m.Entry.State.Seq, call.Ending{Cause: call.TimedOut, By: call.ByDeadline,
+			r := call.Decide(s, 1, m.Entry.State.Seq, call.Completion{Cause: call.TimedOut, By: call.ByDeadline,
 				Nonce: "guardian", Now: call.At(time.Now())})
 			if _, err := w.log.Write(t.Context(), r.Event, outcomeBody(t, r.Code)); err != nil {
 				t.Error(err)
@@ -326,7 +326,7 @@ func TestAnothersUnreadableOutcome(t *testing.T) {
 		m := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			s := w.state()
-			r := call.Decide(s, 1, m.Entry.State.Seq, call.Ending{Cause: call.ClaimLost, By: call.ByExecutor,
+			r := call.Decide(s, 1, m.Entry.State.Seq, call.Completion{Cause: call.ClaimLost, By: call.ByExecutor,
 				Nonce: "other.1", Now: call.At(time.Now())})
 			if _, err := w.log.Write(t.Context(), r.Event, []byte("garbage")); err != nil {
 				t.Error(err)
@@ -412,7 +412,7 @@ func TestOldMessage(t *testing.T) {
 
 func TestToolErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		class call.Class
+		class call.EffectClass
 		err   error
 		want  envelope.Code
 	}{
@@ -567,7 +567,7 @@ func TestForgottenDelivery(t *testing.T) {
 		w.log.Before(nil)
 		w.log.Lost(nil)
 		other := w.executor("default/e2")
-		other.Listening()
+		other.ControlReady()
 		w.gone["default/e1"] = true
 		first := m
 		first.Lease = &holding{over: make(chan struct{}, 2)}
@@ -629,7 +629,7 @@ func TestReadmittedDuringRun(t *testing.T) {
 			w.log.LoseTail(0)
 			for n := range 3 { // so that the new admission has another position than the old claim
 				other := call.Event{Kind: call.Joined, State: call.State{
-					Facts: call.Facts{Tool: "echo", ID: fmt.Sprint("other", n)},
+					Pinned: call.Pinned{Tool: "echo", ID: fmt.Sprint("other", n)},
 				}}
 				if _, err := w.log.Write(t.Context(), other, nil); err != nil {
 					t.Error(err)

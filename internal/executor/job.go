@@ -22,7 +22,7 @@ type job struct {
 	message    Message
 	state      call.State
 	attempt    int
-	pickup     call.Pickup
+	pickup     call.WorkDelivery
 	claim      string // nonce of our claim; "" without one
 	fence      uint64
 	work       work
@@ -92,11 +92,11 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	j = &job{
 		executor: e, ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
 		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
-		pickup: call.Pickup{
+		pickup: call.WorkDelivery{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),
 			// A claim of our own without a job in hand is one whose run ended without a decision.
-			Gone: func(instance string) bool { return instance == e.Instance || e.Peers.Gone(ctx, instance) },
+			Gone: func(instance string) bool { return instance == e.Instance || e.Peers.Expired(ctx, instance) },
 		},
 	}
 	j.started = j.enqueued
@@ -107,7 +107,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	j.hand = e.under(ctx)
 	k := j.key()
 	if e.running[k] != nil {
-		return nil, func() { m.Lease.HandBack(e.Lease) }
+		return nil, func() { m.Lease.NakWithDelay(e.Lease) }
 	}
 	tm, _ := e.Catalog.Get(j.tool(), j.state.Version)
 	switch {
@@ -115,10 +115,10 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	case tm == nil:
 		e.Logger.Warn("nak: this executor does not have the tool, but its pool does",
 			"tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
-		return nil, func() { m.Lease.Decline(missingDelay) }
+		return nil, func() { m.Lease.NakUnstarted(missingDelay) }
 	case e.load(j.tool()).runs >= tm.Limits.Concurrency:
 		again := e.load(j.tool()).later(e.Now())
-		return nil, func() { m.Lease.Decline(again) }
+		return nil, func() { m.Lease.NakUnstarted(again) }
 	}
 	e.running[k] = j
 	e.load(j.tool()).runs++
@@ -172,8 +172,8 @@ func (e *Executor) end(j *job) {
 	}
 }
 
-// Extend says for every message in hand that its work is alive. Call it every third of a lease.
-func (e *Executor) Extend() {
+// InProgress says for every message in hand that its work is alive. Call it every third of a lease.
+func (e *Executor) InProgress() {
 	e.mu.Lock()
 	leases := make([]Lease, 0, len(e.running))
 	for _, j := range e.running {
@@ -181,7 +181,7 @@ func (e *Executor) Extend() {
 	}
 	e.mu.Unlock()
 	for _, l := range leases {
-		l.Extend()
+		l.InProgress()
 	}
 }
 
@@ -195,5 +195,5 @@ func (e *Executor) unharmed(m Message) {
 	}
 	e.Logger.Error("panic", "call", m.Entry.State.ID, "attempt", m.Entry.Attempt, "panic", p,
 		"stack", string(debug.Stack()))
-	m.Lease.HandBack(retryDelay)
+	m.Lease.NakWithDelay(retryDelay)
 }

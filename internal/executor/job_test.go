@@ -172,7 +172,7 @@ func TestConcurrency(t *testing.T) {
 		if n, m := other.Lease.(*holding).declined, same.Lease.(*holding).declined; n != 1 || m != 0 {
 			t.Errorf("declined: what finds no run %d times, what runs here %d times", n, m)
 		}
-		w.ex.Extend()
+		w.ex.InProgress()
 		if h := first.Lease.(*holding); h.extended != 1 || w.ex.Running() != 1 {
 			t.Errorf("extended %d, running %d", h.extended, w.ex.Running())
 		}

@@ -21,9 +21,9 @@ const (
 	confirmPause = 50 * time.Millisecond  // between two reads of the log of the same attempt
 )
 
-// Listening says that no kill is missed from now on. Call it once kills are subscribed to, and
+// ControlReady says that no kill is missed from now on. Call it once kills are subscribed to, and
 // again after every interruption: first deliveries admitted before are looked up in the log.
-func (e *Executor) Listening() {
+func (e *Executor) ControlReady() {
 	now := e.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,9 +74,10 @@ func (e *Executor) heard(j *job) bool {
 	return e.killed[j.key()].After(now) || j.enqueued.Before(e.forgot.Add(killSlack))
 }
 
-// inDoubt reports whether the attempt, because it was admitted before this executor listened without interruption, may
-// have been cancelled or delivered before: a server that has crashed meanwhile may have forgotten its last deliveries.
-func (e *Executor) inDoubt(j *job) bool {
+// mayHaveStarted reports whether the attempt, because it was admitted before this executor listened without
+// interruption, may have been cancelled or delivered before: a server that has crashed meanwhile may have forgotten
+// its last deliveries.
+func (e *Executor) mayHaveStarted(j *job) bool {
 	now := e.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,7 +130,7 @@ func (e *Executor) verify(ctx context.Context, j *job) {
 	last, err := e.CallLog.Read(ctx, j.tool(), k.ID)
 	a, ok := last.State.Attempt(k.N)
 	switch {
-	case err != nil && !format.Unreadable(err):
+	case err != nil && !format.IsUnsupported(err):
 		if e.handles(j) {
 			e.doubt(j)
 		}

@@ -17,7 +17,7 @@ import (
 func (w *world) timeOut() {
 	w.t.Helper()
 	s := w.state()
-	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian",
+	r := call.Decide(s, 1, s.Last().Admitted, call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian",
 		Now: call.At(time.Now())})
 	if _, err := w.log.Write(w.t.Context(), r.Event, outcomeBody(w.t, r.Code)); err != nil {
 		w.t.Error(err)

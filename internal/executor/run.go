@@ -28,7 +28,7 @@ var (
 
 // verdict says how an attempt should end.
 type verdict struct {
-	end   call.Ending
+	end   call.Completion
 	draft outcome.Draft
 	// err is errDrained when the executor shut down during the run: then it decides nothing, and the next executor that
 	// gets the message decides by the log.
@@ -119,7 +119,7 @@ func interrupted(cause error, otherwise call.Cause) call.Cause {
 }
 
 func unrunnable(fault *envelope.Error) verdict {
-	end := call.Ending{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}
+	end := call.Completion{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}
 	return verdict{end: end, draft: outcome.Draft{Error: fault}}
 }
 
@@ -154,7 +154,7 @@ func (j *job) failure(err error) *envelope.Error {
 		return known.Fault()
 	}
 	m := j.manifest
-	if j.state.Harmless() {
+	if j.state.HasNoEffect() {
 		pure := *m
 		pure.Class = call.Pure
 		m = &pure
@@ -166,7 +166,7 @@ func (j *job) failure(err error) *envelope.Error {
 // the tool's own response schema first: what does not fit is the tool's fault.
 func (e *Executor) outcome(
 	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error,
-) (call.Ending, outcome.Draft) {
+) (call.Completion, outcome.Draft) {
 	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
 	if m.Digest != j.state.Digest { // on record is the one that was admitted
 		d.Warnings = append(slices.Clone(d.Warnings), "it was run by another build of the same version: "+m.Digest)
@@ -174,7 +174,7 @@ func (e *Executor) outcome(
 	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
 	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
 	d.Timed = true
-	end := call.Ending{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
+	end := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
 	if fault == nil {
 		fault = e.checkOutput(ctx, j, m, res, &d)
 	}

@@ -67,7 +67,7 @@ const recordLate = 10 * time.Second
 // diagnoseRecord looks how far the audit record is behind the call log.
 func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) envelope.Check {
 	c := envelope.Well("audit record", "up to date")
-	waiting, err := writer.Unrecorded(ctx, js)
+	waiting, err := writer.FirstUnrecorded(ctx, js)
 	switch {
 	case err != nil:
 		c.Status, c.Says, c.Fix = envelope.CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
@@ -88,7 +88,7 @@ func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.Raw
 	if !timer.Sleep(ctx, recordMoves) {
 		return false
 	}
-	oldest, err := writer.Unrecorded(ctx, js)
+	oldest, err := writer.FirstUnrecorded(ctx, js)
 	return err == nil && (oldest == nil || oldest.Subject != waiting.Subject || oldest.Sequence != waiting.Sequence)
 }
 

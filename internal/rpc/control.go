@@ -22,7 +22,7 @@ type Control struct {
 	NC      *nats.Conn
 	Log     *slog.Logger
 	notices format.Notices
-	ear     ear
+	ear     executorReplies
 	forged  flow.Dropped
 }
 
@@ -63,9 +63,9 @@ func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due ti
 	return running
 }
 
-// Find asks the executors of a pool which of them runs an attempt, and since when; ok is false where none says so in
+// Locate asks the executors of a pool which of them runs an attempt, and since when; ok is false where none says so in
 // time.
-func (c *Control) Find(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
+func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, controlAnswer)
 	defer cancel()
 	var seen sighting
@@ -79,11 +79,11 @@ func (c *Control) Find(ctx context.Context, pool, id string, attempt int) (by st
 	return seen.By, seen.Since.Time(), true
 }
 
-// Left tells all dispatchers that a joiner does not wait any more.
-func (c *Control) Left(l envelope.JoinerLeft) {
+// JoinerLeft tells all dispatchers that a joiner does not wait any more.
+func (c *Control) JoinerLeft(l envelope.JoinerLeft) {
 	data, err := format.Marshal(format.Control, l)
 	if err == nil {
-		err = c.NC.Publish(subjects.Left, data)
+		err = c.NC.Publish(subjects.JoinerLeft, data)
 	}
 	if err != nil {
 		c.Log.Warn("a joiner waits on", "call", l.ID, "err", err)
@@ -115,21 +115,21 @@ func (c *Control) request(ctx context.Context, pool, subject string, q about) (*
 	}
 }
 
-// runs is an executor, as far as it is controlled: Kill is called for an attempt that somebody says is cancelled, and
-// reports whether it is running here; Seek returns since when it is.
-type runs interface {
+// controlHandler is an executor, as far as it is controlled: Kill is called for an attempt that somebody says is
+// cancelled, and reports whether it is running here; Seek returns since when it is.
+type controlHandler interface {
 	Kill(id string, attempt int, due time.Time) (running bool)
-	Seek(id string, attempt int) (since time.Time, ok bool)
+	Locate(id string, attempt int) (since time.Time, ok bool)
 }
 
-// Obey lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They are heard
-// from the next flush of the connection on.
-func (c *Control) Obey(pool, instance string, r runs) (stop func(), err error) {
+// ServeControl lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They
+// are heard from the next flush of the connection on.
+func (c *Control) ServeControl(pool, instance string, r controlHandler) (stop func(), err error) {
 	answers := func() func(string, []byte) {
 		var allowed allowance
 		return func(word string, data []byte) {
 			if word != "" && allowed.take(time.Now()) {
-				_ = c.NC.Publish(subjects.Heard(pool, instance, word), data) // asked again otherwise, if need be
+				_ = c.NC.Publish(subjects.ExecutorReply(pool, instance, word), data) // asked again otherwise, if need be
 			}
 		}
 	}
@@ -166,14 +166,14 @@ func (a *allowance) take(now time.Time) bool {
 }
 
 // killed hears a kill. Its sender is not known, so that the executor acts on what the log says.
-func (c *Control) killed(r runs, msg *nats.Msg, answer func(word string, data []byte)) {
+func (c *Control) killed(r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k about
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
 		err = format.Unmarshal(format.Control, msg.Data, &k)
 	}
 	switch {
-	case format.Unreadable(err):
+	case format.IsUnsupported(err):
 		c.notices.Tell(c.Log, "a cancel is left to other executors", err)
 		return
 	case err != nil || k.ID != id:
@@ -187,13 +187,13 @@ func (c *Control) killed(r runs, msg *nats.Msg, answer func(word string, data []
 
 // sought answers when an attempt is asked for that runs here. A forged question harms nobody: the answer goes below the
 // subject of the executor's own answers, where dispatchers know the words that they have made.
-func sought(instance string, r runs, msg *nats.Msg, answer func(word string, data []byte)) {
+func sought(instance string, r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
 	if err != nil || format.Unmarshal(format.Control, msg.Data, &s) != nil || s.ID != id {
 		return
 	}
-	since, ok := r.Seek(s.ID, s.Attempt)
+	since, ok := r.Locate(s.ID, s.Attempt)
 	if !ok {
 		return
 	}
@@ -202,9 +202,9 @@ func sought(instance string, r runs, msg *nats.Msg, answer func(word string, dat
 	}
 }
 
-// OnLeft tells forget of joiners that leave, until stop is called.
-func (c *Control) OnLeft(forget func(envelope.JoinerLeft)) (stop func(), err error) {
-	leaves, err := c.NC.Subscribe(subjects.Left, func(msg *nats.Msg) {
+// OnJoinerLeft tells forget of joiners that leave, until stop is called.
+func (c *Control) OnJoinerLeft(forget func(envelope.JoinerLeft)) (stop func(), err error) {
+	leaves, err := c.NC.Subscribe(subjects.JoinerLeft, func(msg *nats.Msg) {
 		if l, ok := c.leave(msg.Data); ok {
 			forget(l)
 		}

@@ -18,7 +18,7 @@ func NewEndpoint[Q, A any](op string, handle func(context.Context, call.Sender, 
 		var q Q
 		if err := format.Unmarshal(format.Question, body, &q); err != nil {
 			says := ""
-			if format.Unreadable(err) {
+			if format.IsUnsupported(err) {
 				says = "this dispatcher does not read the question"
 			}
 			return nil, envelope.NewError(envelope.CodeMalformed, says).WithCause(err.Error())

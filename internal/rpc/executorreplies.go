@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// ear hears what executors answer to a dispatcher, and tells whoever waits under the word of the answer. The zero value
-// hears nothing yet; it is safe for concurrent use.
-type ear struct {
+// executorReplies hears what executors answer to a dispatcher, and tells whoever waits under the word of the answer.
+// The zero value hears nothing yet; it is safe for concurrent use.
+type executorReplies struct {
 	mu      sync.Mutex
 	inbox   string // of executors of earlier builds
 	waiting map[string]waiter
@@ -26,7 +26,7 @@ type waiter struct {
 }
 
 // open waits for an answer of a pool under a word, which it makes. Close it when done.
-func (e *ear) open(nc *nats.Conn, pool string, word *string) (<-chan *nats.Msg, error) {
+func (e *executorReplies) open(nc *nats.Conn, pool string, word *string) (<-chan *nats.Msg, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.waiting == nil {
@@ -40,14 +40,14 @@ func (e *ear) open(nc *nats.Conn, pool string, word *string) (<-chan *nats.Msg, 
 	return answer, nil
 }
 
-func (e *ear) close(word string) {
+func (e *executorReplies) close(word string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.waiting, word)
 }
 
 // listen subscribes for as long as the connection lives. Callers hold e.mu.
-func (e *ear) listen(nc *nats.Conn) error {
+func (e *executorReplies) listen(nc *nats.Conn) error {
 	inbox := nc.NewInbox() + "."
 	for _, subject := range []string{subjects.HeardWildcard, inbox + "*"} {
 		if _, err := nc.Subscribe(subject, e.hear); err != nil {
@@ -58,7 +58,7 @@ func (e *ear) listen(nc *nats.Conn) error {
 	return nil
 }
 
-func (e *ear) hear(msg *nats.Msg) {
+func (e *executorReplies) hear(msg *nats.Msg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.waiting[msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]]

@@ -14,8 +14,8 @@ import (
 // runsAll is an executor that says of every attempt that it runs it.
 type runsAll struct{}
 
-func (runsAll) Kill(string, int, time.Time) bool   { return true }
-func (runsAll) Seek(string, int) (time.Time, bool) { return time.Now(), true }
+func (runsAll) Kill(string, int, time.Time) bool     { return true }
+func (runsAll) Locate(string, int) (time.Time, bool) { return time.Now(), true }
 
 // Executors of all pools hear a kill and a seek, and those of the call's own are believed, whoever answers first.
 func TestAnswersOfAnotherPool(t *testing.T) {
@@ -30,7 +30,7 @@ func TestAnswersOfAnotherPool(t *testing.T) {
 	}
 	obey := func(pool string) (stop func()) {
 		nc := dialled(pool)
-		stop, err := (&Control{NC: nc}).Obey(pool, "1", runsAll{})
+		stop, err := (&Control{NC: nc}).ServeControl(pool, "1", runsAll{})
 		if err == nil {
 			err = nc.Flush()
 		}
@@ -46,14 +46,14 @@ func TestAnswersOfAnotherPool(t *testing.T) {
 	if c.Kill(ctx, "own", "id", 1, time.Now().Add(time.Minute)) {
 		t.Error("another pool says that a call runs, and is believed")
 	}
-	if by, _, ok := c.Find(ctx, "own", "id", 1); ok {
+	if by, _, ok := c.Locate(ctx, "own", "id", 1); ok {
 		t.Errorf("another pool is believed to run a call: %s", by)
 	}
 	defer obey("own")()
 	if !c.Kill(ctx, "own", "id", 1, time.Now().Add(time.Minute)) {
 		t.Error("its own pool is not believed")
 	}
-	if by, _, ok := c.Find(ctx, "own", "id", 1); !ok || by != "own/1" {
+	if by, _, ok := c.Locate(ctx, "own", "id", 1); !ok || by != "own/1" {
 		t.Errorf("its own pool is not believed: %q", by)
 	}
 }
@@ -65,7 +65,7 @@ func TestSeekFlood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := (&Control{NC: nc}).Obey("own", "1", runsAll{})
+	stop, err := (&Control{NC: nc}).ServeControl("own", "1", runsAll{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,10 +47,10 @@ const (
 
 // Listen subscribes to call requests, shared with the other dispatchers, and calls handle for each, in at most
 // maxHandlers goroutines at once. What is too much of its sender is given, without its body, to crowded.
-func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *call.Incoming),
-	crowded func(context.Context, *call.Incoming, *flow.QueueFullError)) (*CallListener, error) {
+func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *call.IncomingRequest),
+	crowded func(context.Context, *call.IncomingRequest, *flow.QueueFullError)) (*CallListener, error) {
 	in := &CallListener{}
-	strays := &strays{log: log}
+	strays := &replyFilter{log: log}
 	in.desk = newIntake(log, "requests", forRequests(),
 		func(a *arrived, waits func()) {
 			if request, ok := incoming(strays, a.read()); ok {
@@ -103,13 +103,13 @@ func (in *CallListener) Take(m FilteredMessage) {
 }
 
 // incoming reads a message. It reports whether it may be answered.
-func incoming(strays *strays, msg *nats.Msg) (call.Incoming, bool) {
+func incoming(strays *replyFilter, msg *nats.Msg) (call.IncomingRequest, bool) {
 	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
 	if !ok {
-		return call.Incoming{}, false
+		return call.IncomingRequest{}, false
 	}
 	tenant, actor, tool, err := subjects.ParseCall(msg.Subject)
-	return call.Incoming{
+	return call.IncomingRequest{
 		Subject: msg.Subject, From: call.Sender{Tenant: tenant, Actor: actor}, Tool: tool, Misnamed: err,
 		Body: msg.Data, Reply: reply, Token: token(msg.Header),
 		ContentType: msg.Header.Get(subjects.HeaderContentType), InputRef: msg.Header.Get(subjects.HeaderInputRef),

@@ -21,13 +21,13 @@ type Replies struct {
 func NewReplies(nc *nats.Conn, log *slog.Logger) *Replies { return &Replies{nc: nc, log: log} }
 
 // Accepted tells a caller that its call is durable.
-func (r *Replies) Accepted(to call.Inbox, a *envelope.Accepted) {
+func (r *Replies) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
 	data, err := envelope.EncodeAccepted(to.ContentType, a)
 	r.send(to, envelope.KindAccepted, data, err)
 }
 
 // Outcome tells a caller the outcome of its call.
-func (r *Replies) Outcome(to call.Inbox, resp *envelope.Response) {
+func (r *Replies) Outcome(to call.ReplyAddress, resp *envelope.Response) {
 	data, err := envelope.EncodeResponse(to.ContentType, resp)
 	if err != nil { // the request was refused because nobody knows its content type
 		to.ContentType = envelope.ContentJSON
@@ -36,7 +36,7 @@ func (r *Replies) Outcome(to call.Inbox, resp *envelope.Response) {
 	r.send(to, envelope.KindOutcome, data, err)
 }
 
-func (r *Replies) send(to call.Inbox, kind string, data []byte, err error) {
+func (r *Replies) send(to call.ReplyAddress, kind string, data []byte, err error) {
 	if to.Reply == "" {
 		return
 	}

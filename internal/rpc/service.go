@@ -54,7 +54,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	if err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
-	strays := &strays{log: log}
+	strays := &replyFilter{log: log}
 	s := &Service{svc: svc, desk: newIntake(log, "questions", forQuestions(),
 		func(q *asked, _ func()) { respond(ctx, nc, log, q) },
 		func(q *asked, full *flow.QueueFullError) { q.tell(nc, nil, crowded(full)) })}
@@ -75,7 +75,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 }
 
 // take takes in a question.
-func (s *Service) take(strays *strays, e Endpoint, r micro.Request) {
+func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
 	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
 	if !ok || !answered {
@@ -112,7 +112,7 @@ func (s *Service) Stop() error {
 func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	ctx, cancel := context.WithTimeout(ctx, questionTime)
 	defer cancel()
-	answer, refusal := q.endpoint.unharmed(call.With(ctx, q.by), log, q.from, q.body)
+	answer, refusal := q.endpoint.unharmed(call.NewContext(ctx, q.by), log, q.from, q.body)
 	q.tell(nc, answer, refusal)
 }
 

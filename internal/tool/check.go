@@ -34,7 +34,7 @@ var poolPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 func ValidPool(name string) bool { return poolPattern.MatchString(name) }
 
 // effects maps every accepted determinism to its class.
-var effects = map[string]call.Class{
+var effects = map[string]call.EffectClass{
 	"pure":                call.Pure,
 	"idempotent":          call.Idempotent,
 	"side_effectful":      call.SideEffectful,

@@ -11,7 +11,7 @@ import (
 )
 
 // Inventory says which builds of which tools are loaded, as many as an answer has room for.
-func (r *Registry) Inventory(instance string) envelope.Inventory {
+func (r *Set) Inventory(instance string) envelope.Inventory {
 	i := envelope.Inventory{Instance: instance, Tools: map[string]string{}}
 	room := maxListed
 	for _, m := range r.List() { // by id
@@ -33,7 +33,7 @@ const maxListed = 256 << 10
 
 // Describe lists tools, as many as an answer has room for, and says whether there are more; with an
 // id, that one with its schemas.
-func (r *Registry) Describe(q envelope.DescribeRequest) (list []envelope.ToolInfo, more bool) {
+func (r *Set) Describe(q envelope.DescribeRequest) (list []envelope.ToolInfo, more bool) {
 	list = []envelope.ToolInfo{}
 	if q.Tool != "" {
 		if m, _ := r.Get(q.Tool, ""); m != nil {

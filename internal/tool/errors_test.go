@@ -104,7 +104,7 @@ func TestClassify(t *testing.T) {
 		},
 	}
 	for _, test := range tests {
-		for determinism, want := range map[call.Class]place{
+		for determinism, want := range map[call.EffectClass]place{
 			call.Pure: test.pure, call.Idempotent: test.idempotent, call.SideEffectful: test.dangerous,
 		} {
 			m := &tool.Manifest{Class: determinism, Errors: map[string]tool.ErrorSpec{

@@ -40,7 +40,7 @@ const (
 // tools by itself, and is not read. Load reports everything that is wrong with all of them at
 // once, as Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of
 // one of the transports, whether or not an adapter for it is at work here.
-func Load(dir string, transports ...Transport) (*Registry, error) {
+func Load(dir string, transports ...Transport) (*Set, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("tools folder %s: %w", dir, err)
@@ -65,7 +65,7 @@ func Load(dir string, transports ...Transport) (*Registry, error) {
 
 // LoadFS is Load on a file system without symbolic links, such as an embedded one. Its process
 // tools have no folder to run in; adapters refuse them.
-func LoadFS(fsys fs.FS, transports ...Transport) (*Registry, error) {
+func LoadFS(fsys fs.FS, transports ...Transport) (*Set, error) {
 	return load(fsys, "", transports, func(name string) (fs.FS, func() error, error) {
 		sub, err := fs.Sub(fsys, name)
 		return sub, func() error { return nil }, err
@@ -75,7 +75,7 @@ func LoadFS(fsys fs.FS, transports ...Transport) (*Registry, error) {
 // opener opens the folder of one tool; what it returns beside the folder closes it.
 type opener func(name string) (fs.FS, func() error, error)
 
-func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registry, error) {
+func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Set, error) {
 	contracts := &contracts{transports, map[string]*contract{}}
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -111,7 +111,7 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Registr
 		})
 		return nil, problems
 	}
-	return NewRegistry(manifests...), nil
+	return NewSet(manifests...), nil
 }
 
 func has(files fs.FS, name string) bool {

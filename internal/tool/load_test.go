@@ -453,7 +453,7 @@ func TestNames(t *testing.T) {
 	for _, effect := range []string{"Pure", "IdempotentWrite", "NonIdempotentWrite", "ExternalSideEffects", "pure",
 		"idempotent", "side_effectful"} {
 		m := mustLoad(t, folder("web.fetch", strings.Replace(minimal, ": pure", ": "+effect, 1), nil))
-		want := map[string]call.Class{
+		want := map[string]call.EffectClass{
 			"Pure": call.Pure, "IdempotentWrite": call.Idempotent, "NonIdempotentWrite": call.SideEffectful,
 			"ExternalSideEffects": call.SideEffectful,
 		}
@@ -675,10 +675,10 @@ func TestWhatIsNoFolder(t *testing.T) {
 }
 
 // load is tool.Load with a bound.
-func load(t *testing.T, dir string) (*tool.Registry, error) {
+func load(t *testing.T, dir string) (*tool.Set, error) {
 	t.Helper()
 	type result struct {
-		registry *tool.Registry
+		registry *tool.Set
 		err      error
 	}
 	done := make(chan result, 1)

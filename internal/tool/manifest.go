@@ -24,16 +24,16 @@ const (
 // Manifest is one tool.yaml, decoded and checked. It is immutable after loading and safe for
 // concurrent use.
 type Manifest struct {
-	ToolID      string     `json:"tool_id"`
-	Name        string     `json:"name"` // in MCP, see envelope.FunctionNames; "" for the one that the id gives
-	Semver      string     `json:"semver"`
-	Digest      string     `json:"-"` // "sha256:…" over the manifest, its schemas and its program
-	Owner       string     `json:"owner"`
-	Title       string     `json:"title"`
-	Description string     `json:"description"`
-	Tags        []string   `json:"tags"`
-	Status      Status     `json:"status"`
-	Class       call.Class `json:"-"` // of its effect: what may be done with its calls after a crash
+	ToolID      string           `json:"tool_id"`
+	Name        string           `json:"name"` // in MCP, see envelope.FunctionNames; "" for the one that the id gives
+	Semver      string           `json:"semver"`
+	Digest      string           `json:"-"` // "sha256:…" over the manifest, its schemas and its program
+	Owner       string           `json:"owner"`
+	Title       string           `json:"title"`
+	Description string           `json:"description"`
+	Tags        []string         `json:"tags"`
+	Status      Status           `json:"status"`
+	Class       call.EffectClass `json:"-"` // of its effect: what may be done with its calls after a crash
 	// Listed is the tool as the MCP server lists it from which it was imported; nil for any other tool.
 	Listed     *envelope.Listed     `json:"-"`
 	Effect     string               `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
@@ -105,9 +105,9 @@ type Notes struct {
 
 // ErrorSpec maps a tool's own error name to the taxonomy.
 type ErrorSpec struct {
-	Name       string         `json:"code"` // as the tool says it, for example fetch_failed
-	Class      envelope.Class `json:"class"`
-	HTTPStatus int            `json:"http_status"`
-	Message    string         `json:"message"`
-	Fix        string         `json:"fix"`
+	Name       string              `json:"code"` // as the tool says it, for example fetch_failed
+	Class      envelope.ErrorClass `json:"class"`
+	HTTPStatus int                 `json:"http_status"`
+	Message    string              `json:"message"`
+	Fix        string              `json:"fix"`
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Registry is an immutable snapshot of manifests, safe for concurrent use.
-type Registry struct {
+// Set is an immutable snapshot of manifests, safe for concurrent use.
+type Set struct {
 	versions map[string][]*Manifest // by id, as preferred
 	sorted   []*Manifest
 }
 
-// NewRegistry returns a registry of manifests that were loaded, no two of them with the same id and version.
-func NewRegistry(manifests ...*Manifest) *Registry {
-	r := &Registry{versions: make(map[string][]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
+// NewSet returns a registry of manifests that were loaded, no two of them with the same id and version.
+func NewSet(manifests ...*Manifest) *Set {
+	r := &Set{versions: make(map[string][]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
 	slices.SortFunc(r.sorted, func(a, b *Manifest) int {
 		return cmp.Or(cmp.Compare(a.ToolID, b.ToolID), preferred(a, b))
 	})
@@ -29,7 +29,7 @@ func NewRegistry(manifests ...*Manifest) *Registry {
 // Get returns the version of a tool that a request for want gets: the newest one in the range, above all of those
 // that may be called. Where none is in the range there is a refusal, beside the version that would be the first
 // choice, by which callers may judge further; where there is no such tool there is the refusal alone.
-func (r *Registry) Get(toolID, want string) (*Manifest, *envelope.Error) {
+func (r *Set) Get(toolID, want string) (*Manifest, *envelope.Error) {
 	versions := r.versions[toolID]
 	if len(versions) == 0 {
 		return nil, envelope.NoTool(toolID, r.IDs())
@@ -38,7 +38,7 @@ func (r *Registry) Get(toolID, want string) (*Manifest, *envelope.Error) {
 }
 
 // Named returns the id of the tool that has token in subjects: that of a very long id holds only a digest of it.
-func (r *Registry) Named(token string) (toolID string, ok bool) {
+func (r *Set) Named(token string) (toolID string, ok bool) {
 	for toolID := range r.versions {
 		if subjects.Token(toolID) == token {
 			return toolID, true
@@ -48,10 +48,10 @@ func (r *Registry) Named(token string) (toolID string, ok bool) {
 }
 
 // List returns all manifests, sorted by tool id, whatever their status.
-func (r *Registry) List() []*Manifest { return slices.Clone(r.sorted) }
+func (r *Set) List() []*Manifest { return slices.Clone(r.sorted) }
 
 // IDs returns the ids of all tools, sorted.
-func (r *Registry) IDs() []string {
+func (r *Set) IDs() []string {
 	ids := make([]string, len(r.sorted))
 	for i, m := range r.sorted {
 		ids[i] = m.ToolID
@@ -60,4 +60,4 @@ func (r *Registry) IDs() []string {
 }
 
 // Len counts the manifests.
-func (r *Registry) Len() int { return len(r.sorted) }
+func (r *Set) Len() int { return len(r.sorted) }

@@ -39,7 +39,7 @@ type Invocation struct {
 }
 
 // Caller returns the context of the request: who asks, and in which trace.
-func (inv Invocation) Caller() (c envelope.Context, err error) {
+func (inv Invocation) Caller() (c envelope.RequestContext, err error) {
 	if len(inv.Context) > 0 {
 		err = json.Unmarshal(inv.Context, &c)
 	}

@@ -42,7 +42,7 @@ func TestResolveVersion(t *testing.T) {
 		{"1.4.2", strings.Repeat("1", 1000), envelope.CodeMalformed},
 	}
 	for _, test := range tests {
-		m, got := tool.NewRegistry(&tool.Manifest{ToolID: "a.b", Semver: test.have}).Get("a.b", test.want)
+		m, got := tool.NewSet(&tool.Manifest{ToolID: "a.b", Semver: test.have}).Get("a.b", test.want)
 		if m == nil || m.Semver != test.have {
 			t.Errorf("%s against %.40q: there is %v", test.have, test.want, m)
 		}
@@ -68,7 +68,7 @@ func TestVersionsOfOneTool(t *testing.T) {
 	} {
 		all = append(all, &tool.Manifest{ToolID: "a.b", Semver: semver, Status: status})
 	}
-	r := tool.NewRegistry(append(all, &tool.Manifest{ToolID: "a.c", Semver: "9.0.0"})...)
+	r := tool.NewSet(append(all, &tool.Manifest{ToolID: "a.c", Semver: "9.0.0"})...)
 	for want, version := range map[string]string{
 		"": "1.10.0", "*": "1.10.0", "1.x": "1.10.0", "~1.4": "1.4.2", "1.4.2": "1.4.2", ">=1": "1.10.0", ">=2": "3.0.0",
 		"3.x": "3.0.0", "2.0.0-rc.1": "2.0.0-rc.1", ">=2.0.0-rc": "2.0.0-rc.1",

@@ -130,14 +130,14 @@ func TestBoundClients(t *testing.T) {
 		within := toolbus.Context{RunID: h.Run, LaneID: h.Lane}
 		r, err := c.Call(t.Context(), toolbus.Call{
 			Tool: "hold", Input: []byte(`"own"`), Key: auth.NewID(), Context: within,
-			Chunk: func(c toolbus.Chunk) error { chunks = append(chunks, string(c.Data)); return nil },
+			OnChunk: func(c toolbus.Chunk) error { chunks = append(chunks, string(c.Data)); return nil },
 		})
 		if err != nil || r.Status != toolbus.Success || !slices.Equal(chunks, []string{`"first"`, `"last"`}) {
 			t.Errorf("%s: %+v, %v, chunks %q", name, r, err, chunks)
 		}
 		var own Accepted
 		r, err = c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(large), Key: auth.NewID(), Context: within,
-			Accepted: func(a Accepted) { own = a }})
+			OnAccepted: func(a Accepted) { own = a }})
 		if err != nil || r.Status != toolbus.Success || string(r.Output) != large {
 			t.Errorf("%s: a large output: %+v, %v", name, r.Error, err)
 		}

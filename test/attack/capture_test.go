@@ -20,7 +20,7 @@ type target struct {
 }
 
 // capture makes calls of every kind, and returns the messages that were sent during them. They are rewritten so that
-// they name the victim's call, without the values that are secret, see [deployment.guessed]. It checks that each
+// they name the victim's call, without the values that are secret, see [devDeployment.guessed]. It checks that each
 // receiver acted on them.
 func (d *devDeployment) capture() []target {
 	d.Helper()

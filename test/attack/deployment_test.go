@@ -148,8 +148,8 @@ func (d *devDeployment) ok(err error) {
 }
 
 // tools are those of the deployment: vault of the pool other, and the rest of the pool default.
-func (d *devDeployment) tools() *toolbus.Tools {
-	tools := toolbus.NewTools()
+func (d *devDeployment) tools() *toolbus.Toolset {
+	tools := toolbus.NewToolset()
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "echo", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return in, nil }))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "vault", Class: toolbus.Pure, Pool: "other"},
@@ -349,8 +349,8 @@ func (d *devDeployment) begin(in, key string) *held {
 		var err error
 		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
 			Tool: "hold", Input: []byte(strconv.Quote(in)), Key: key, Timeout: 2 * time.Minute,
-			Accepted: func(a Accepted) { accepted <- a },
-			Chunk: func(c toolbus.Chunk) error {
+			OnAccepted: func(a Accepted) { accepted <- a },
+			OnChunk: func(c toolbus.Chunk) error {
 				v.count.Add(1)
 				if v.chunks = append(v.chunks, string(c.Data)); len(v.chunks) <= cap(v.comes) {
 					v.comes <- struct{}{}
@@ -380,7 +380,7 @@ func (d *devDeployment) finish() {
 	}
 	key, err := subjects.ParseRef(v.Ref)
 	d.ok(err)
-	log, err := d.js.Stream(d.Context(), subjects.Part(0).Stream())
+	log, err := d.js.Stream(d.Context(), subjects.Partition(0).Stream())
 	d.ok(err)
 	if last, err := log.GetLastMsgForSubject(d.Context(), key.Filter()); err != nil || last.Subject != key.Outcome(1,
 		d.real) {

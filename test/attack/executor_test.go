@@ -30,10 +30,10 @@ func TestForgedEvents(t *testing.T) {
 		for _, reply := range replies {
 			id := auth.NewID()
 			key := subjects.Key{Tool: tool, ID: id}
-			v := call.Admit(call.State{}, call.Ask{
+			v := call.Admit(call.State{}, call.AdmitRequest{
 				Owner:       call.Owner{CallID: id, Actor: alice, Reply: word, ContentType: envelope.ContentJSON},
 				Fingerprint: "f", Priority: envelope.PriorityNormal, Nonce: "n" + id,
-				Facts: call.Facts{
+				Facts: call.Pinned{
 					Tenant: "acme", Tool: tool, ID: id, Version: "0.1.0", Class: call.Pure, Pool: p.Pool, Fingerprint: "f",
 				},
 				// As if the request had expired: claims of logs without one do not count before their deadline.
@@ -50,12 +50,12 @@ func TestForgedEvents(t *testing.T) {
 		d.ok(p.nc.Flush())
 	}
 	decided := 2 * 2 * len(replies) // claimed, and then timed out
-	log, err := d.js.Stream(t.Context(), subjects.Part(0).Stream())
+	log, err := d.js.Stream(t.Context(), subjects.Partition(0).Stream())
 	d.ok(err)
 	for end := time.Now().Add(20 * time.Second); ; { // dispatchers decide each of them when it is due
 		info, err := log.Info(t.Context())
 		d.ok(err)
-		if info.State.LastSeq >= before.streams[subjects.Part(0).Stream()].State.LastSeq+uint64(decided) {
+		if info.State.LastSeq >= before.streams[subjects.Partition(0).Stream()].State.LastSeq+uint64(decided) {
 			break
 		}
 		if time.Now().After(end) {
@@ -95,7 +95,8 @@ func (d *devDeployment) asked(p *party, op string, body []byte) *nats.Msg {
 	d.ok(err)
 	defer func() { d.ok(answers.Unsubscribe()) }()
 	d.ok(p.nc.PublishMsg(&nats.Msg{
-		Subject: subjects.Desk(op, p.Pool, p.instance), Header: nats.Header{subjects.HeaderAnswer: {word}}, Data: body,
+		Subject: subjects.ExecutorRequest(op, p.Pool, p.instance),
+		Header:  nats.Header{subjects.HeaderAnswer: {word}}, Data: body,
 	}))
 	msg, err := answers.NextMsg(5 * time.Second)
 	d.ok(err)
@@ -128,7 +129,7 @@ func TestDesk(t *testing.T) {
 	now := d.look()
 	for _, r := range table {
 		p := d.crowd[r.as]
-		body, err := format.Marshal(format.Desk, jsontext.Value("{"+r.body+"}"))
+		body, err := format.Marshal(format.ExecutorAPI, jsontext.Value("{"+r.body+"}"))
 		d.ok(err)
 		msg := d.asked(p, r.op, body)
 		told := len(msg.Data) > 0 || msg.Header.Get(subjects.HeaderEvent) != ""
@@ -136,20 +137,20 @@ func TestDesk(t *testing.T) {
 		if r.refused == "" && told && !refused || r.refused != "" && (!refused || d.refusal(msg) != r.refused) {
 			t.Errorf("%s, as %s: %v: %s", r.name, r.as, msg.Header, msg.Data)
 		}
-		now = d.unharmed(r.name, now, sent{own: []string{subjects.Desk(r.op, p.Pool, p.instance)}})
+		now = d.unharmed(r.name, now, sent{own: []string{subjects.ExecutorRequest(r.op, p.Pool, p.instance)}})
 	}
 	var asked []row
 	for _, op := range []string{subjects.OpHello, subjects.OpLog, subjects.OpDead, subjects.OpLate, subjects.OpBeat} {
 		asked = append(asked,
-			row{name: "ask " + op + " as another", as: everybody(), publish: subjects.Desk(op, "default", d.real)},
+			row{name: "ask " + op + " as another", as: everybody(), publish: subjects.ExecutorRequest(op, "default", d.real)},
 			row{name: "ask " + op + " in another pool", as: append(callers(), outsider),
-				publish: subjects.Desk(op, "default", d.crowd[outsider].instance)})
+				publish: subjects.ExecutorRequest(op, "default", d.crowd[outsider].instance)})
 	}
 	asked = append(asked,
-		row{name: "answer a kill as another", as: everybody(), publish: subjects.Heard("default", d.real, "x")},
+		row{name: "answer a kill as another", as: everybody(), publish: subjects.ExecutorReply("default", d.real, "x")},
 		row{name: "kill", as: everybody(), publish: subjects.Kill(key.ID)},
 		row{name: "seek", as: everybody(), publish: subjects.Seek(key.ID)},
-		row{name: "leave", as: everybody(), publish: subjects.Left},
+		row{name: "leave", as: everybody(), publish: subjects.JoinerLeft},
 		row{name: "answer a call", as: callers(), publish: subjects.Answers("acme", alice) + "guess.guess"},
 		row{name: "call as the victim", as: []string{bob, mallory, auditor, auditorOfAll, operator, insider, outsider},
 			publish: subjects.Call("acme", alice, "echo")},

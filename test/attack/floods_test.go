@@ -95,7 +95,7 @@ func (s *siege) neverRead(ctx context.Context) string {
 	var made toolbus.Accepted
 	r, err := client.Call(ctx, toolbus.Call{
 		Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, auth.NewID()+text)),
-		Chunk: func(toolbus.Chunk) error { return nil }, Accepted: func(a toolbus.Accepted) { made = a },
+		OnChunk: func(toolbus.Chunk) error { return nil }, OnAccepted: func(a toolbus.Accepted) { made = a },
 	})
 	if s.must(err); r.Provenance.OutputRef == nil {
 		s.Fatalf("an output of %d bytes is not with the payloads: %+v", len(text), r.Error)
@@ -246,7 +246,8 @@ func (s *siege) ask(context.Context) string {
 	s.Helper()
 	c, instance := s.rawRogue()
 	go c.listen()
-	request := rawPublish(subjects.Desk(subjects.OpLog, s.rogue.Pool, instance), subjects.InboxOf(instance)+".x", "",
+	request := rawPublish(subjects.ExecutorRequest(subjects.OpLog, s.rogue.Pool, instance),
+		subjects.InboxOf(instance)+".x", "",
 		`{"form":2,"seq":1}`)
 	batch, sent := strings.Repeat(request, 100), 0
 	for end := time.Now().Add(s.flood); time.Now().Before(end); sent += 100 {

@@ -51,7 +51,7 @@ func (d *devDeployment) followed() {
 	go func() {
 		r, err := d.paid.client.Call(d.Context(), toolbus.Call{
 			Tool: p.tool, Input: []byte(strconv.Quote(p.in)), Key: keyPrefix + p.in,
-			Accepted: func(Accepted) { joined <- struct{}{} },
+			OnAccepted: func(Accepted) { joined <- struct{}{} },
 		})
 		if err != nil {
 			d.Error(err)

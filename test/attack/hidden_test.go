@@ -70,7 +70,7 @@ func TestToolReadsItsExecutor(t *testing.T) {
 	processtest.Output(t, "go", "-C", "../..", "build", "-o", dir, "./cmd/executor", "./cmd/toolbus-supervisor")
 	srv := natstest.Start(t)
 	d := &devDeployment{T: t, url: srv.URL}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	d.ok(tools.AddFolder(filepath.Join(dir, "tools")))
 	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Logger: quiet()})
 	d.part(conn, err, spying(conn, tools))
@@ -98,7 +98,7 @@ func TestToolReadsItsExecutor(t *testing.T) {
 }
 
 // spying returns a dispatcher that admits calls of tools.
-func spying(conn *toolbus.Conn, tools *toolbus.Tools) func(context.Context, func(string)) error {
+func spying(conn *toolbus.Conn, tools *toolbus.Toolset) func(context.Context, func(string)) error {
 	return func(ctx context.Context, ready func(string)) error {
 		d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
 		if err != nil {

@@ -26,7 +26,7 @@ func TestQuestions(t *testing.T) {
 	var ended Accepted
 	for ended.Ref == "" { // an outcome may come before its acceptance
 		_, err := v.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"ended"`), Key: auth.NewID(),
-			Accepted: func(a Accepted) { done <- a }})
+			OnAccepted: func(a Accepted) { done <- a }})
 		d.ok(err)
 		select {
 		case ended = <-done:

@@ -47,12 +47,12 @@ func (d *devDeployment) hostile() []string {
 		"$JS.API.STREAM.INFO.KV_control", "$JS.ACK.KV_calls.exec_default_normal.1.1.1.1.0",
 		key.Outcome(1, d.real), key.Claim(1, d.real), key.Request(2, "0.1.0", "high", "default"),
 		subjects.PoolSubject("default", d.real), subjects.Revoked(d.crowd[alice].Family), subjects.SigningKey("00"),
-		subjects.Part(0).Audit("acme"), subjects.Denied("d", "acme"), subjects.Dead("acme", "hold"),
+		subjects.Partition(0).Audit("acme"), subjects.Denied("d", "acme"), subjects.Dead("acme", "hold"),
 		chunkOf(key), subjects.Owner{Tenant: "acme", Actor: alice}.On("default").Payload("00", 0),
 		"tb.ans." + acme + ".guess.guess", "_INBOX." + acme + ".guess", subjects.InboxOf(d.real) + ".guess",
 		subjects.Call("acme", alice, "hold"), subjects.Service("cancel", "acme", alice),
-		subjects.Desk(subjects.OpDead, "default", d.real), subjects.Heard("default", d.real, "guess"),
-		subjects.Kill(key.ID), subjects.Seek(key.ID), subjects.Left,
+		subjects.ExecutorRequest(subjects.OpDead, "default", d.real), subjects.ExecutorReply("default", d.real, "guess"),
+		subjects.Kill(key.ID), subjects.Seek(key.ID), subjects.JoinerLeft,
 		"$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.AUTH", "$SRV.PING", "_R_.guess.guess",
 	}
 }

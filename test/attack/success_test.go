@@ -73,7 +73,7 @@ func (d *devDeployment) paysBy(tool, in string, timeout time.Duration) *payment 
 	go func() {
 		r, err := d.paid.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
 			Tool: tool, Input: []byte(strconv.Quote(in)), Key: keyPrefix + in, Timeout: timeout,
-			Accepted: func(a Accepted) { accepted <- a },
+			OnAccepted: func(a Accepted) { accepted <- a },
 		})
 		if err != nil {
 			d.Error(err)
@@ -109,7 +109,7 @@ func (d *devDeployment) payer() *toolbus.Client {
 // event returns the newest event of the log as it is stored: its subject, its header as text, and where it is.
 func (p *payment) event() (subject, text string, seq uint64) {
 	p.d.Helper()
-	stream, err := p.d.js.Stream(p.d.Context(), subjects.Part(0).Stream())
+	stream, err := p.d.js.Stream(p.d.Context(), subjects.Partition(0).Stream())
 	p.d.ok(err)
 	msg, err := stream.GetLastMsgForSubject(p.d.Context(), p.key.Filter())
 	p.d.ok(err)
@@ -218,7 +218,7 @@ func TestStrangersSuccess(t *testing.T) {
 // stores publishes an event and returns when it is stored.
 func (d *devDeployment) stores(c *rawConn, subject, event, body string) {
 	d.Helper()
-	stream, err := d.js.Stream(d.Context(), subjects.Part(0).Stream())
+	stream, err := d.js.Stream(d.Context(), subjects.Partition(0).Stream())
 	d.ok(err)
 	before := stream.CachedInfo().State.LastSeq
 	d.ok(c.publish(subject, "", rawHeader("Tb-Event: "+event), body))
@@ -323,7 +323,7 @@ func (p *payment) unknown() {
 func (d *devDeployment) acknowledged() {
 	d.Helper()
 	name := subjects.Worker("default", subjects.Queue("", false))
-	cons, err := d.js.Consumer(d.Context(), subjects.Part(0).Stream(), name)
+	cons, err := d.js.Consumer(d.Context(), subjects.Partition(0).Stream(), name)
 	d.ok(err)
 	var info *jetstream.ConsumerInfo
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {

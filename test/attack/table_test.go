@@ -122,7 +122,7 @@ func (d *devDeployment) look() picture {
 	for info := range d.js.ListStreams(d.Context()).Info() {
 		p.streams[info.Config.Name] = *info
 	}
-	stream, err := d.js.Stream(d.Context(), subjects.Part(0).Stream())
+	stream, err := d.js.Stream(d.Context(), subjects.Partition(0).Stream())
 	d.ok(err)
 	for info := range stream.ListConsumers(d.Context()).Info() {
 		if info.Config.Durable != "" {

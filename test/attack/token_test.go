@@ -74,7 +74,7 @@ func (d *devDeployment) orphan(p auth.Principal) string {
 	d.Helper()
 	p.Family = ""
 	_, p = d.token(p)
-	child, err := p.Narrow(auth.Less{Scopes: p.Scopes}, time.Now())
+	child, err := p.Narrow(auth.Narrowing{Scopes: p.Scopes}, time.Now())
 	d.ok(err)
 	token, _ := d.token(child)
 	d.ok(d.store.Revoke(d.Context(), p.Family, "test"))
@@ -197,7 +197,7 @@ func TestTokensOfMessages(t *testing.T) {
 		add(asked{name: b.name + ", through a door", as: door, of: bob, token: b.token, want: want})
 	}
 	p := d.crowd[bob].Principal
-	child, err := p.Narrow(auth.Less{Scopes: p.Scopes}, time.Now())
+	child, err := p.Narrow(auth.Narrowing{Scopes: p.Scopes}, time.Now())
 	d.ok(err)
 	narrowed, _ := d.token(child)
 	p.Family = ""
@@ -251,7 +251,7 @@ func TestTokensOfMessages(t *testing.T) {
 func (d *devDeployment) bound() (table []asked) {
 	d.Helper()
 	p := d.crowd[bob].Principal
-	for name, less := range map[string]auth.Less{
+	for name, less := range map[string]auth.Narrowing{
 		"run_id": {Scopes: p.Scopes, Run: "mine"}, "lane_id": {Scopes: p.Scopes, Lane: "mine"},
 	} {
 		child, err := p.Narrow(less, time.Now())

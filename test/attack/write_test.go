@@ -36,7 +36,7 @@ func TestWrites(t *testing.T) {
 			publish: subjects.Key{Tool: "hold", ID: key.ID, Part: 1}.Outcome(1, in)},
 		{name: "write to the log what is no event", as: everybody(), publish: "$KV.calls.hold.x"},
 
-		{name: "write to the record", as: everybody(), publish: subjects.Part(0).Audit("acme")},
+		{name: "write to the record", as: everybody(), publish: subjects.Partition(0).Audit("acme")},
 		{name: "write to the record as a dispatcher", as: everybody(), publish: subjects.Gate("d", "acme")},
 		{name: "write refusals", as: everybody(), publish: subjects.Denied("d", "acme")},
 		{name: "bury a call", as: everybody(), publish: subjects.Dead("acme", "hold")},

@@ -182,8 +182,9 @@ func TestExecutorMayDoNothingElse(t *testing.T) {
 		key.Request(1, "1.0.0", "low", "default"), key.Join(1), key.Claim(1, "another"), key.Outcome(1, "another"),
 		other.Claim(1, narrow), other.Outcome(1, narrow), subjects.PoolSubject("default", "another"),
 		subjects.PoolSubject("other", narrow), subjects.Gate("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
-		part0.Audit("t"), subjects.Desk(subjects.OpLog, "other", narrow), subjects.Desk(subjects.OpLog, "default", "another"),
-		subjects.Heard("default", "another", "word"), subjects.Kill("id"), subjects.Seek("id"), subjects.Left,
+		part0.Audit("t"), subjects.ExecutorRequest(subjects.OpLog, "other", narrow),
+		subjects.ExecutorRequest(subjects.OpLog, "default", "another"),
+		subjects.ExecutorReply("default", "another", "word"), subjects.Kill("id"), subjects.Seek("id"), subjects.JoinerLeft,
 		subjects.Call("default", "agent://a", "echo"), subjects.Service(subjects.OpResult, "default", "agent://a"),
 	} {
 		if err := errors.Join(nc.Publish(subject, nil), nc.Flush()); err != nil {
@@ -215,7 +216,7 @@ func TestExecutorMayDoNothingElse(t *testing.T) {
 	}
 }
 
-const part0 = subjects.Part(0)
+const part0 = subjects.Partition(0)
 
 // With the permissions that the manual gives, everything works but large payloads: calls, chunks while a tool
 // runs, questions, cancels and the record. Nothing that is done is refused by the server.
@@ -239,7 +240,7 @@ func TestLeastPermissions(t *testing.T) {
 	c := g.agent("agent://a")
 	for _, call := range []toolbus.Call{
 		{Tool: "pay", Input: []byte(`{}`)},
-		{Tool: "count", Input: []byte(`{}`), Chunk: func(envelope.Chunk) error { return nil }},
+		{Tool: "count", Input: []byte(`{}`), OnChunk: func(envelope.Chunk) error { return nil }},
 	} {
 		if r, err := c.Call(t.Context(), call); err != nil || r.Status != envelope.Success {
 			t.Fatalf("%s: %v, %v", call.Tool, r, err)
@@ -248,7 +249,7 @@ func TestLeastPermissions(t *testing.T) {
 	accepted := make(chan envelope.Accepted, 1)
 	go func() { // its answer is looked for below
 		_, _ = c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
+			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), OnAccepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
 	<-started
@@ -268,7 +269,7 @@ func TestLeastPermissions(t *testing.T) {
 	js := g.srv.JetStream(t)
 	eventually(t, "all is on record", func() bool {
 		n := 0
-		for _, err := range reader.Replay(t.Context(), reader.Direct(js), reader.Filter{}) {
+		for _, err := range reader.Replay(t.Context(), reader.Streams(js), reader.Filter{}) {
 			if n++; err != nil {
 				t.Fatal(err)
 			}

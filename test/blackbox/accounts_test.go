@@ -108,14 +108,14 @@ func TestAccounts(t *testing.T) {
 	}
 	live := make(chan string, 10)
 	if r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Input: []byte(`{}`),
-		Chunk: func(k envelope.Chunk) error { live <- string(k.Data); return nil }}); err != nil ||
+		OnChunk: func(k envelope.Chunk) error { live <- string(k.Data); return nil }}); err != nil ||
 		r.Status != envelope.Success || <-live != "1" || <-live != "2" {
 		t.Fatalf("count: %v, %v", r, err)
 	}
 	accepted := make(chan envelope.Accepted, 1)
 	go func() { // its answer is looked for below
 		_, _ = c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), Accepted: func(a envelope.Accepted) { accepted <- a }})
+			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), OnAccepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
 	q := envelope.CallRef{Ref: a.Ref, CallID: a.CallID}

@@ -30,7 +30,7 @@ func (d *busDeployment) records(calls int) map[string][]audit.Event {
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
 	seen, ended := map[string][]audit.Event{}, 0
-	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(d.t)), reader.Filter{Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Streams(d.srv.JetStream(d.t)), reader.Filter{Follow: true}) {
 		if err != nil {
 			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
 		}
@@ -83,7 +83,7 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ask := func(actor string, asked func(envelope.Accepted)) {
 		c := d.clientOf(actor)
 		call := shared
-		call.Accepted = asked
+		call.OnAccepted = asked
 		calls.Go(func() { wantStatus(t, mustCall(t, c, call), envelope.Success, "") })
 	}
 	opened, joined := make(chan struct{}), make(chan struct{})
@@ -100,7 +100,7 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string][]string{}
-	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(t)),
+	for r, err := range reader.Replay(ctx, reader.Streams(d.srv.JetStream(t)),
 		reader.Filter{Event: audit.ToolAllowed, Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v; on record are %v", err, told)
@@ -220,7 +220,7 @@ func TestFullBucket(t *testing.T) {
 		go func() {
 			r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
 				Tool: "slow", Input: big, Key: fmt.Sprint("full-0123456789-", n), Timeout: 30 * time.Second,
-				Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Accepted: func(envelope.Accepted) { verdict <- true },
+				Retry: &envelope.RetryPolicy{MaxAttempts: 1}, OnAccepted: func(envelope.Accepted) { verdict <- true },
 			})
 			if err != nil {
 				t.Error(err)

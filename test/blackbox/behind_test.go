@@ -17,7 +17,7 @@ import (
 // story returns what is on record of a call now.
 func (d *busDeployment) story(callID string) (events []audit.Event) {
 	d.t.Helper()
-	for r, err := range reader.Replay(d.t.Context(), reader.Direct(d.srv.JetStream(d.t)), reader.Filter{Call: callID}) {
+	for r, err := range reader.Replay(d.t.Context(), reader.Streams(d.srv.JetStream(d.t)), reader.Filter{Call: callID}) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -44,10 +44,10 @@ func TestStopsWithAllOnRecord(t *testing.T) {
 func (d *busDeployment) unattended(c *app.Conn) {
 	d.t.Helper()
 	now := time.Now()
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "c", Actor: "agent"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
 		Nonce: c.NewNonce(),
-		Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "unattended", Version: "1.0.0", Class: call.Pure,
+		Facts: call.Pinned{Tenant: "t", Tool: "echo", ID: "unattended", Version: "1.0.0", Class: call.Pure,
 			Pool: "elsewhere", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})

@@ -52,7 +52,7 @@ func foreignEvent(r *rand.Rand) string {
 		Kind:    []call.Kind{call.Requested, call.Joined, call.Claimed, call.Decided, "?"}[r.IntN(5)],
 		Attempt: r.IntN(3),
 		Nonce:   "foreign",
-		State:   call.State{Facts: call.Facts{Tool: "echo", ID: "00000000000000000000000000000000", Pool: "default"}},
+		State:   call.State{Pinned: call.Pinned{Tool: "echo", ID: "00000000000000000000000000000000", Pool: "default"}},
 	}
 	for n := range r.IntN(3) {
 		e.State.Attempts = append(e.State.Attempts, call.Attempt{N: n + 1, Claim: &call.Claim{}})
@@ -90,13 +90,13 @@ func TestMalformedFlood(t *testing.T) {
 		),
 		key.Outcome(1, "e"),
 		subjects.ChunkSource{Tenant: "default", Actor: "a", ID: "b", Attempt: 1, Fence: 1}.Subject(),
-		subjects.Part(0).Audit("default"),
+		subjects.Partition(0).Audit("default"),
 		subjects.Gate("x", "default"),
 		subjects.Denied("x", "default"),
 		subjects.Dead("default", "echo"),
 		subjects.PoolSubject("default", "x"),
 		subjects.PayloadOfNobody("x", 0),
-		subjects.Left,
+		subjects.JoinerLeft,
 	}
 	answers, err := nc.SubscribeSync("tb.ans.>")
 	if err != nil {
@@ -277,7 +277,7 @@ func (d *busDeployment) saidLate(code envelope.Code) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(d.t)),
+	for r, err := range reader.Replay(ctx, reader.Streams(d.srv.JetStream(d.t)),
 		reader.Filter{Event: audit.LateResult, Follow: true}) {
 		if err != nil || r.Code != code {
 			d.t.Fatalf("it ended late with %s, want %s: %v", r.Code, code, err)
@@ -287,7 +287,7 @@ func (d *busDeployment) saidLate(code envelope.Code) {
 }
 
 // manifests loads tools that are all run by the native tool echo.
-func manifests(t *testing.T, ids []string, files fstest.MapFS) *tool.Registry {
+func manifests(t *testing.T, ids []string, files fstest.MapFS) *tool.Set {
 	t.Helper()
 	for _, id := range ids {
 		files[subjects.Token(id)+"/tool.yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil,

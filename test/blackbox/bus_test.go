@@ -33,7 +33,7 @@ import (
 type busDeployment struct {
 	t        *testing.T
 	srv      *natstest.Server
-	registry *tool.Registry
+	registry *tool.Set
 	funcs    map[string]native.Func
 	lease    time.Duration
 	kv       kv.LogOptions
@@ -46,7 +46,7 @@ type busDeployment struct {
 
 // spec is a tool of a test.
 type spec struct {
-	class     call.Class
+	class     call.EffectClass
 	streaming bool
 	lookup    bool
 	runs      int // at once in one executor; 64 if 0
@@ -175,7 +175,7 @@ func (d *busDeployment) clientOf(actor string) *toolbus.Client {
 func (d *busDeployment) events() (n uint64) {
 	d.t.Helper()
 	js := d.srv.JetStream(d.t)
-	for p := range subjects.Part(d.topology.Partitions) {
+	for p := range subjects.Partition(d.topology.Partitions) {
 		stream, err := js.Stream(d.t.Context(), p.Stream())
 		if err != nil {
 			d.t.Fatal(err)

@@ -59,7 +59,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 			defer once.Do(accepted.Done)
 			responses[i] = mustCall(t, c, toolbus.Call{
 				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 110 * time.Second,
-				Accepted: func(envelope.Accepted) { once.Do(accepted.Done) },
+				OnAccepted: func(envelope.Accepted) { once.Do(accepted.Done) },
 			})
 		})
 	}
@@ -184,7 +184,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	started := time.Now()
 	r := mustCall(t, c, toolbus.Call{
 		Tool: "echo", Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
-		Accepted: func(a envelope.Accepted) { ref = a.Ref },
+		OnAccepted: func(a envelope.Accepted) { ref = a.Ref },
 	})
 	took := time.Since(started)
 	if took > timeout+300*time.Millisecond+late() {
@@ -248,7 +248,7 @@ func TestCancelRunning(t *testing.T) {
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
 		r, err := c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "sleep", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+			toolbus.Call{Tool: "sleep", OnAccepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -278,7 +278,7 @@ func TestCancelQueued(t *testing.T) {
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
 		r, err := c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "echo", Accepted: func(a envelope.Accepted) { ref <- a.Ref }})
+			toolbus.Call{Tool: "echo", OnAccepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -323,7 +323,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
 	var ref string
 	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: big,
-		Accepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
+		OnAccepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
 	ask := func() map[string]*envelope.Response {
 		result, err := c.Result(t.Context(), envelope.CallRef{Ref: ref})
 		if err != nil {
@@ -359,7 +359,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 // An executor that dies with a claim: idempotent calls run elsewhere, side-effectful ones end
 // as unknown. It dies without a word: its connection is cut.
 func TestExecutorDies(t *testing.T) {
-	for class, want := range map[call.Class]envelope.Code{call.Idempotent: "",
+	for class, want := range map[call.EffectClass]envelope.Code{call.Idempotent: "",
 		call.SideEffectful: envelope.CodeToolUnknownState} {
 		t.Run(string(class), func(t *testing.T) {
 			started := make(chan string, 8)

@@ -47,7 +47,7 @@ func (c *cluster) leader(js jetstream.JetStream) *natstest.Server {
 func (c *cluster) info(js jetstream.JetStream) *jetstream.StreamInfo {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
-	stream, err := js.Stream(ctx, subjects.Part(0).Stream())
+	stream, err := js.Stream(ctx, subjects.Partition(0).Stream())
 	if err != nil || stream.CachedInfo().Cluster == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (c *cluster) noneRefusedByLag() {
 	js := c.srv.JetStream(c.t)
 	eventually(c.t, "the record can be read", func() bool {
 		refused = nil
-		for r, err := range reader.Replay(c.t.Context(), reader.Direct(js), reader.Filter{Event: audit.ToolDenied}) {
+		for r, err := range reader.Replay(c.t.Context(), reader.Streams(js), reader.Filter{Event: audit.ToolDenied}) {
 			if err != nil {
 				return false
 			}

@@ -59,7 +59,7 @@ func TestNoDispatcherForAWhile(t *testing.T) {
 	js := d.srv.JetStream(t)
 	eventually(t, "the other executor is handed the call again and again", func() bool {
 		n := 0
-		for p := range subjects.Part(d.topology.Partitions) {
+		for p := range subjects.Partition(d.topology.Partitions) {
 			cons, err := js.Consumer(t.Context(), p.Stream(), subjects.Worker("default", "normal"))
 			if err != nil {
 				t.Fatal(err)

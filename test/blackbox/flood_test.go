@@ -95,7 +95,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 	on := map[string]audit.Record{}
 	closed := map[string]uint64{}
-	for r, err := range reader.Replay(context.WithoutCancel(t.Context()), reader.Direct(js),
+	for r, err := range reader.Replay(context.WithoutCancel(t.Context()), reader.Streams(js),
 		reader.Filter{Event: audit.ToolDenied}) {
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func fill(t *testing.T, js jetstream.JetStream) {
 // A record that has no more room forgets its oldest segments, or, where an operator says so, none, and calls are
 // refused until there is room.
 func TestRecordAtItsLimit(t *testing.T) {
-	for full, stops := range map[bus.WhenFull]bool{bus.Forget: false, bus.Refuse: true} {
+	for full, stops := range map[bus.FullPolicy]bool{bus.DropOldest: false, bus.Refuse: true} {
 		t.Run(string(full), func(t *testing.T) {
 			var runs atomic.Int64
 			d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})

@@ -69,7 +69,7 @@ func TestOwnInboxesAndPayloads(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }() // the connection ends next
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
-	r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, Chunk: func(envelope.Chunk) error { return nil }})
+	r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, OnChunk: func(envelope.Chunk) error { return nil }})
 	wantStatus(t, r, envelope.Success, "")
 	if string(r.Output) != string(big) {
 		t.Errorf("%d bytes of %d", len(r.Output), len(big))

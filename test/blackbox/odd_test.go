@@ -119,7 +119,7 @@ func (d *busDeployment) recorded(t *testing.T, event audit.Event, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range reader.Replay(ctx, reader.Direct(d.srv.JetStream(t)), reader.Filter{Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Streams(d.srv.JetStream(t)), reader.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%d records of %s are missing: %v", n, event, err)
 		}
@@ -154,7 +154,7 @@ func TestJoinerLeaves(t *testing.T) {
 	call := toolbus.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}
 	go func() { owned <- mustCall(t, d.client(), call) }()
 	<-started
-	call.CallID, call.Accepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }
+	call.CallID, call.OnAccepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }
 	go func() { left <- mustCall(t, d.client(), call) }()
 	a := <-joined
 	told, err := d.client().Cancel(t.Context(), envelope.CallRef{Ref: a.Ref, CallID: call.CallID})

@@ -36,7 +36,7 @@ func TestLargeOutputOfAnother(t *testing.T) {
 	told := make(chan *envelope.Response, 2)
 	for _, actor := range []string{"agent://owner", "agent://joiner"} {
 		c, accepted, asked := d.clientOf(actor), make(chan envelope.Accepted, 1), shared
-		asked.Accepted = func(a envelope.Accepted) { accepted <- a }
+		asked.OnAccepted = func(a envelope.Accepted) { accepted <- a }
 		go func() {
 			r, _ := c.Call(context.WithoutCancel(t.Context()), asked)
 			told <- r
@@ -134,7 +134,7 @@ func TestInputLostBeforeTheRun(t *testing.T) {
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	accepted, told := make(chan struct{}), make(chan *envelope.Response, 1)
 	first := asked
-	first.Accepted = func(envelope.Accepted) { close(accepted) }
+	first.OnAccepted = func(envelope.Accepted) { close(accepted) }
 	go func() {
 		r, _ := d.clientOf("agent://owner").Call(context.WithoutCancel(t.Context()), first)
 		told <- r

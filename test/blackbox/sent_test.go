@@ -51,7 +51,7 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 		}
 		told[p.AuditEventID] = r.Error.Code
 	}
-	js := reader.Direct(d.srv.JetStream(t))
+	js := reader.Streams(d.srv.JetStream(t))
 	for r, err := range reader.Replay(t.Context(), js, reader.Filter{Event: audit.ToolDenied}) {
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func wrongCalls() map[string]wrongCall {
 		"two at once": {toolbus.Call{Key: "short", Priority: "urgent"}, bad,
 			[]string{"/constraints/idempotency_key", "/constraints/priority"}},
 		"call id": {toolbus.Call{CallID: "mine"}, bad, []string{"/call_id"}},
-		"evidence": {toolbus.Call{Context: envelope.Context{Evidence: many}}, bad,
+		"evidence": {toolbus.Call{Context: envelope.RequestContext{Evidence: many}}, bad,
 			[]string{"/context/evidence"}},
 		"retry policy": {toolbus.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, bad,
 			[]string{"/constraints/retry_policy/max_attempts"}},

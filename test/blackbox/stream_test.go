@@ -52,7 +52,7 @@ func TestHundredThousandChunks(t *testing.T) {
 	stalled := false
 	next, fence := int64(0), uint64(0)
 	r := mustCall(t, c, toolbus.Call{Tool: "count", Timeout: 100 * time.Second,
-		Retry: &envelope.RetryPolicy{MaxAttempts: 1}, Chunk: func(chunk envelope.Chunk) error {
+		Retry: &envelope.RetryPolicy{MaxAttempts: 1}, OnChunk: func(chunk envelope.Chunk) error {
 			if chunk.Fence != fence {
 				if chunk.Fence < fence {
 					return fmt.Errorf("fence %d after %d", chunk.Fence, fence)
@@ -155,7 +155,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 				defer close(done)
 				r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
 					Tool: "count", Timeout: 60 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
-					Chunk: func(chunk envelope.Chunk) error { seen <- chunk.Index; return nil },
+					OnChunk: func(chunk envelope.Chunk) error { seen <- chunk.Index; return nil },
 				})
 				if err != nil || r.Status != envelope.Success {
 					t.Errorf("%+v, %v", r, err)
@@ -214,8 +214,8 @@ func TestJoinerStreams(t *testing.T) {
 	read := func(accepted func(envelope.Accepted)) {
 		n := 0
 		r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
-			Tool: "count", Key: "stream-key-0123456789", Accepted: accepted,
-			Chunk: func(envelope.Chunk) error { n++; return nil },
+			Tool: "count", Key: "stream-key-0123456789", OnAccepted: accepted,
+			OnChunk: func(envelope.Chunk) error { n++; return nil },
 		})
 		if err != nil || r.Status != envelope.Success {
 			t.Errorf("%+v, %v", r, err)
@@ -249,7 +249,7 @@ func TestOtherActorStreams(t *testing.T) {
 	}()
 	<-paused
 	n := 0
-	shared.Chunk = func(envelope.Chunk) error {
+	shared.OnChunk = func(envelope.Chunk) error {
 		if n++; n == 50 { // the tool waits for this reader
 			close(resume)
 		}
@@ -268,7 +268,7 @@ func TestStoredOutcomeStreams(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	shared := toolbus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal,
-		Chunk: func(envelope.Chunk) error { return nil }}
+		OnChunk: func(envelope.Chunk) error { return nil }}
 	owner, other := d.client(), d.clientOf("agent://other")
 	wantStatus(t, mustCall(t, owner, shared), envelope.Success, "")
 	wantStored := func(c *toolbus.Client) *envelope.Response {

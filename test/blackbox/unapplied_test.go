@@ -22,7 +22,7 @@ func TestAskedForInVain(t *testing.T) {
 	ask := toolbus.Call{
 		Tool: "echo", Key: "in-vain-0123456789", Timeout: 5 * time.Minute, CacheKey: "k", Budget: []byte(`{"eur":1}`),
 		MemoryMBLimit: 64,
-		NetAllowlist:  []string{"example.org"}, Context: envelope.Context{Confidence: &confidence},
+		NetAllowlist:  []string{"example.org"}, Context: envelope.RequestContext{Confidence: &confidence},
 	}
 	want := []string{
 		"timeout-cut", "memory_mb_limit-ignored", "net_allowlist-ignored", "budget-ignored", "cache_key-ignored",

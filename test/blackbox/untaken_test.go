@@ -43,8 +43,8 @@ func once(toolID, key string, timeout time.Duration) toolbus.Call {
 // its caller too late: then what was decided is in the log.
 func wantUnserved(t *testing.T, client *toolbus.Client, c toolbus.Call) (ref string, r *envelope.Response) {
 	t.Helper()
-	told := c.Accepted
-	c.Accepted = func(a envelope.Accepted) {
+	told := c.OnAccepted
+	c.OnAccepted = func(a envelope.Accepted) {
 		if ref = a.Ref; told != nil {
 			told(a)
 		}
@@ -74,7 +74,7 @@ func wantUnserved(t *testing.T, client *toolbus.Client, c toolbus.Call) (ref str
 // A key that is asked for again and again, while nobody is there to take its calls and while the server stores
 // them too late, is still usable afterwards.
 func TestKeyOutlivesUntakenAttempts(t *testing.T) {
-	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 		t.Run(string(class), func(t *testing.T) {
 			t.Parallel()
 			var runs atomic.Int64
@@ -141,7 +141,7 @@ func (d *busDeployment) storeLate(client *toolbus.Client, ref string, n int) {
 	}
 	now := call.At(clock.Now())
 	owner := call.Owner{CallID: uuid.NewString(), Actor: last.State.Attempts[0].Owner.Actor}
-	v := call.Admit(last.State, call.Ask{
+	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: owner, Fingerprint: last.State.Fingerprint, Now: now - 2000, Deadline: now - 1000,
 		Priority: envelope.PriorityNormal, Nonce: c.NewNonce(),
 	})
@@ -177,7 +177,7 @@ func TestPoolWithoutExecutors(t *testing.T) {
 	client := d.client()
 	began := time.Now()
 	c := once("t", uuid.NewString(), time.Minute)
-	c.Accepted = func(a envelope.Accepted) {
+	c.OnAccepted = func(a envelope.Accepted) {
 		why, err := client.Why(t.Context(), envelope.CallRef{Ref: a.Ref})
 		if err != nil || !strings.Contains(why, "no executor of pool default is alive") {
 			t.Errorf("%s, %v", why, err)
@@ -262,7 +262,7 @@ func TestWhyTellsQueuedFromRunning(t *testing.T) {
 	ask := func() (ref string) {
 		asked.Go(func() {
 			c := once("t", uuid.NewString(), time.Minute)
-			c.Accepted = func(a envelope.Accepted) { refs <- a.Ref }
+			c.OnAccepted = func(a envelope.Accepted) { refs <- a.Ref }
 			if _, err := client.Call(t.Context(), c); err != nil {
 				t.Error(err)
 			}

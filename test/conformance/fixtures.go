@@ -58,8 +58,8 @@ var errIntended = &toolbus.ToolError{
 	Fix:     "do nothing",
 }
 
-func fixtures() (*toolbus.Tools, error) {
-	tools := toolbus.NewTools()
+func fixtures() (*toolbus.Toolset, error) {
+	tools := toolbus.NewToolset()
 	var all error
 	for _, f := range list() {
 		about := toolbus.Tool{

@@ -43,7 +43,7 @@ func main() {
 }
 
 // provide returns the tools.
-func provide(ctx context.Context, dir, program string) (*toolbus.Tools, *peer, error) {
+func provide(ctx context.Context, dir, program string) (*toolbus.Toolset, *peer, error) {
 	if program == "" {
 		tools, err := fixtures()
 		return tools, &peer{}, err

@@ -64,7 +64,7 @@ func (p *peer) end() {
 
 // imported returns the tools of the server, imported into dir. The suite calls them by the server's names, so the
 // manifests give them those.
-func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Tools, error) {
+func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Toolset, error) {
 	const name = "peer"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -90,6 +90,6 @@ func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Tools, error)
 	if err != nil {
 		return nil, err
 	}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	return tools, tools.AddFolder(dir)
 }

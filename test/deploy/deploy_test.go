@@ -100,7 +100,7 @@ func (d *testDeployment) leader() int {
 	if err != nil {
 		d.T.Fatal(err)
 	}
-	stream, err := js.Stream(d.T.Context(), subjects.Part(0).Stream())
+	stream, err := js.Stream(d.T.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		d.T.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func (w *work) call() bool {
 	input := fmt.Sprintf(`{"pattern":"needle %d"}`, w.calls)
 	w.mu.Unlock()
 	r, err := w.c.Call(w.t.Context(), toolbus.Call{Tool: "text.search", Input: []byte(input), Timeout: callTime,
-		Accepted: func(a envelope.Accepted) {
+		OnAccepted: func(a envelope.Accepted) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.accepted[a.CallID] = a

@@ -31,7 +31,7 @@ func TestMessagesAndTheirSenders(t *testing.T) {
 		}
 	}
 	heard := []string{
-		subjects.KillWildcard, subjects.SeekWildcard, subjects.Left, subjects.PoolsAll, subjects.HeardWildcard,
+		subjects.KillWildcard, subjects.SeekWildcard, subjects.JoinerLeft, subjects.PoolsAll, subjects.HeardWildcard,
 		subjects.DeskWildcard(subjects.OpLog), "$SYS.REQ.USER.AUTH", "$SRV.>",
 	}
 	for _, role := range []auth.Role{

@@ -33,8 +33,8 @@ type Ledger struct {
 }
 
 // Tools are the tools of the ledger.
-func (l *Ledger) Tools() (*toolbus.Tools, error) {
-	tools := toolbus.NewTools()
+func (l *Ledger) Tools() (*toolbus.Toolset, error) {
+	tools := toolbus.NewToolset()
 	return tools, toolbus.AddWithLookup(tools, toolbus.Tool{
 		ID: "ledger.pay", Class: toolbus.SideEffectful, Errors: []*toolbus.ToolError{ErrNoAccount},
 	}, l.pay, l.lookup)

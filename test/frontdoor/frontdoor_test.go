@@ -19,7 +19,8 @@ func TestPay(t *testing.T) {
 	ctx := t.Context()
 
 	var ref string
-	call := toolbus.Call{Tool: "ledger.pay", Key: "invoice-2026-0042", Accepted: func(a toolbus.Accepted) { ref = a.Ref }}
+	call := toolbus.Call{Tool: "ledger.pay", Key: "invoice-2026-0042",
+		OnAccepted: func(a toolbus.Accepted) { ref = a.Ref }}
 	for range 3 {
 		receipt, err := toolbus.Invoke[Receipt](ctx, bus.Client, call, Payment{To: "ada", Cents: 1250})
 		if err != nil || receipt.Number != 1 {

@@ -24,7 +24,7 @@ import (
 
 // This binary plays every part: it is the test, the bus, the supervisor, and a server.
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "shop" {
 		syscall.Exit(shop(os.Args[2]))
 	}
@@ -113,7 +113,7 @@ func (i *importRun) edit(folder, from, to string) {
 // bus runs a bus with the tools.
 func (i *importRun) bus() *bus {
 	i.Helper()
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := tools.AddFolder(i.options.Dir); err != nil {
 		i.Fatal(err)
 	}

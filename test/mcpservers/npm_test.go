@@ -100,7 +100,7 @@ func (r *reference) progress() {
 	var told []string
 	resp := r.asks(toolbus.Call{
 		Tool: "mcp::everything::trigger-long-running-operation", Input: jsontext.Value(`{"duration":1,"steps":4}`),
-		Chunk: func(c envelope.Chunk) error {
+		OnChunk: func(c envelope.Chunk) error {
 			told = append(told, string(c.Data))
 			return nil
 		},
@@ -117,9 +117,9 @@ func (r *reference) cancel() {
 	var ref string
 	call := toolbus.Call{
 		Tool: "mcp::everything::trigger-long-running-operation", Input: jsontext.Value(`{"duration":60,"steps":600}`),
-		Timeout:  time.Minute,
-		Accepted: func(a envelope.Accepted) { ref = a.Ref },
-		Chunk: func(envelope.Chunk) error {
+		Timeout:    time.Minute,
+		OnAccepted: func(a envelope.Accepted) { ref = a.Ref },
+		OnChunk: func(envelope.Chunk) error {
 			select {
 			case begun <- ref:
 			default:

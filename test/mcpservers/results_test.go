@@ -56,7 +56,7 @@ func TestResults(t *testing.T) {
 }
 
 // speakers are ways to call a tool at a door; each returns the result as it is sent.
-func speakers(t *testing.T, door *mcp.Door, url string) map[string]func(tool string) jsontext.Value {
+func speakers(t *testing.T, door *mcp.Server, url string) map[string]func(tool string) jsontext.Value {
 	const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientCapabilities":{}}`
 	id := 1
@@ -90,7 +90,7 @@ func speakers(t *testing.T, door *mcp.Door, url string) map[string]func(tool str
 }
 
 // lines speaks to a door over pipes.
-func lines(t *testing.T, door *mcp.Door) func(request string) string {
+func lines(t *testing.T, door *mcp.Server) func(request string) string {
 	in, ours := io.Pipe()
 	theirs, out := io.Pipe()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -226,12 +226,12 @@ func TestFailedResultIsKept(t *testing.T) {
 		ref := ""
 		call := toolbus.Call{
 			Tool: "mcp::said::" + name, Key: "the same key of " + name, KeyScope: envelope.ScopeGlobal,
-			Input:    jsontext.Value(`{}`),
-			Accepted: func(a toolbus.Accepted) { ref = a.Ref },
+			Input:      jsontext.Value(`{}`),
+			OnAccepted: func(a toolbus.Accepted) { ref = a.Ref },
 		}
 		told := map[string]*envelope.Response{"caller": b.asks(call)}
 		again := call
-		again.Accepted = nil
+		again.OnAccepted = nil
 		told["caller again"] = b.asks(again)
 		if told["other actor"], err = other.Call(t.Context(), again); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ type reply struct {
 
 // An agent costs at most 40 MB: each one has a process of its own.
 func TestAgent(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	for n := range agentTools {
 		if err := toolbus.Add(tools, toolbus.Tool{
 			ID: fmt.Sprintf("files.tool_%d", n), Class: toolbus.Pure,

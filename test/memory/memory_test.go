@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func tools() (*toolbus.Tools, error) {
-	t := toolbus.NewTools()
+func tools() (*toolbus.Toolset, error) {
+	t := toolbus.NewToolset()
 	return t, toolbus.Add(t, toolbus.Tool{ID: "length", Class: toolbus.Pure, MaxTimeout: patience},
 		func(_ context.Context, _ *toolbus.Run, in string) (int, error) { return len(in), nil })
 }

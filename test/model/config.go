@@ -5,7 +5,7 @@ import "github.com/seed-018f16cc/toolbus/internal/call"
 // Config bounds one exploration. All counts are upper bounds: the explorer tries every number of
 // crashes, redeliveries and so on up to them, at every step.
 type Config struct {
-	Class call.Class
+	Class call.EffectClass
 	// Asks are the requests on the bus, one letter per message: who sends it. A and B ask for
 	// the same call, each under its own call id, and a letter that occurs twice is a caller
 	// that asks again. X asks with the same key for another input.

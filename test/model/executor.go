@@ -64,7 +64,7 @@ func (m *machine) ask(w *world, i int, gone bool) {
 	m.emit(&next, n.but(stepNames[a.step]))
 }
 
-var stepNames = map[call.Step]string{
+var stepNames = map[call.NextStep]string{
 	call.Drop: "it belongs to no attempt", call.Adopt: "decided already", call.Expire: "past its deadline",
 	call.Run:       "it runs it",
 	call.WaitClaim: "another one runs it", call.AskTool: "it asks the tool's lookup", call.DeadLetter: "a poison call",

@@ -62,7 +62,7 @@ func needsClaimer(s call.State, _ call.Attempt) bool { return s.Lookup == call.L
 
 // unclaimed is when a run without a claim is the first one.
 func unclaimed(s call.State, a call.Attempt) bool {
-	return !s.Repeatable() && a.Open() && a.Claim == nil
+	return !s.MayRunAgain() && a.Open() && a.Claim == nil
 }
 
 func seize(_ *call.State, a *call.Attempt) {

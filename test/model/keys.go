@@ -39,10 +39,10 @@ type keys struct {
 var actors = [2]string{"A", "B"}
 
 // facts returns those of the call of an actor, under the key that both use.
-func (k *keys) facts(i int) call.Facts {
-	req := &envelope.Request{ToolID: "tool", Fn: "fn", Context: envelope.Context{ActorID: actors[i]}}
+func (k *keys) facts(i int) call.Pinned {
+	req := &envelope.Request{ToolID: "tool", Fn: "fn", Context: envelope.RequestContext{ActorID: actors[i]}}
 	req.Constraints.IdempotencyKey = "key"
-	return call.Facts{Tool: "tool", ID: envelope.CallKeyID("tenant", req), Class: call.SideEffectful}
+	return call.Pinned{Tool: "tool", ID: envelope.CallKeyID("tenant", req), Class: call.SideEffectful}
 }
 
 // key returns the key that the tool is given for a call, in its run and in a lookup.
@@ -59,7 +59,7 @@ func (k *keys) next(w pair) []move[pair] {
 		s := k.views[w.views[i]]
 		switch {
 		case s.Empty():
-			ask := call.Ask{Owner: call.Owner{CallID: actors[i]}, Deadline: at(1), Facts: k.facts(i)}
+			ask := call.AdmitRequest{Owner: call.Owner{CallID: actors[i]}, Deadline: at(1), Facts: k.facts(i)}
 			k.append(w, i, call.Admit(s, ask).Event, "asks")
 		case s.Last().Open():
 			k.step(w, i, s)
@@ -72,7 +72,7 @@ func (k *keys) next(w pair) []move[pair] {
 func (k *keys) step(w pair, i int, s call.State) {
 	switch w.runs[i] {
 	case unstarted:
-		_, e := call.Take(s, call.Pickup{Attempt: 1, Admitted: 1, Deliveries: 1, By: "first", Nonce: "first"})
+		_, e := call.Take(s, call.WorkDelivery{Attempt: 1, Admitted: 1, Deliveries: 1, By: "first", Nonce: "first"})
 		w.runs[i] = started
 		k.append(w, i, e, "is claimed by an executor")
 	case started:
@@ -84,9 +84,9 @@ func (k *keys) step(w pair, i int, s call.State) {
 			k.did(w, i, "has its effect")
 			return
 		}
-		k.decide(w, i, s, call.Ending{Cause: call.ToolEnded, Claim: "first", Effect: envelope.EffectApplied}, "ends")
+		k.decide(w, i, s, call.Completion{Cause: call.ToolEnded, Claim: "first", Effect: envelope.EffectApplied}, "ends")
 	case gone:
-		p := call.Pickup{Attempt: 1, Admitted: 1, Deliveries: 2, By: "second", Nonce: "second"}
+		p := call.WorkDelivery{Attempt: 1, Admitted: 1, Deliveries: 2, By: "second", Nonce: "second"}
 		p.Gone = func(string) bool { return true }
 		if step, _ := call.Take(s, p); step != call.AskTool {
 			panic("model: another executor does not ask the tool")
@@ -95,7 +95,7 @@ func (k *keys) step(w pair, i int, s call.State) {
 		if k.lookup(w, i) {
 			cause = call.Confirmed
 		}
-		k.decide(w, i, s, call.Ending{Cause: cause}, "is looked up by another executor")
+		k.decide(w, i, s, call.Completion{Cause: cause}, "is looked up by another executor")
 	}
 }
 
@@ -109,7 +109,7 @@ func (k *keys) lookup(w pair, i int) bool {
 	return false
 }
 
-func (k *keys) decide(w pair, i int, s call.State, end call.Ending, what string) {
+func (k *keys) decide(w pair, i int, s call.State, end call.Completion, what string) {
 	end.By, end.Nonce = call.ByExecutor, "o"
 	ruling := call.Decide(s, 1, 1, end)
 	status := ruling.Event.State.Last().Decision.Status

@@ -70,7 +70,7 @@ func (l *liar) next(w lied) []move[lied] {
 	if a.Open() {
 		l.claim(w, s, a)
 		if l.clock(w) >= a.Deadline {
-			l.decide(w, s, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "g"}, "a guardian times it out")
+			l.decide(w, s, call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "g"}, "a guardian times it out")
 		}
 	}
 	if int(w.passes) < l.Passes {
@@ -84,10 +84,10 @@ func (l *liar) next(w lied) []move[lied] {
 func (l *liar) clock(w lied) call.UnixMS { return call.UnixMS(w.now) * 1000 }
 
 func (l *liar) request(w lied) {
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "A"}, Fingerprint: "input", Now: l.clock(w), Nonce: "r",
 		Deadline: call.UnixMS(lieTimeout / time.Millisecond),
-		Facts: call.Facts{Tool: "tool", ID: "id", Class: call.SideEffectful, Fingerprint: "input", Lookup: l.Lookup,
+		Facts: call.Pinned{Tool: "tool", ID: "id", Class: call.SideEffectful, Fingerprint: "input", Lookup: l.Lookup,
 			KeepSeconds: int64(lieKeep / time.Second)},
 	})
 	l.append(w, v.Event, "a dispatcher opens it", l.ttl(v.Event))
@@ -117,19 +117,19 @@ func (l *liar) lie(w lied, s call.State) {
 
 // claim lets the rightful executor claim the call, and decide it once it has run.
 func (l *liar) claim(w lied, s call.State, a call.Attempt) {
-	p := call.Pickup{Attempt: 1, Admitted: a.Admitted, Deliveries: 1, Now: l.clock(w), By: "e1", Nonce: claimer,
+	p := call.WorkDelivery{Attempt: 1, Admitted: a.Admitted, Deliveries: 1, Now: l.clock(w), By: "e1", Nonce: claimer,
 		Gone: func(string) bool { return false }}
 	switch step, e := call.Take(s, p); {
 	case step == call.TakeClaim:
 		l.append(w, e, "an executor claims it", l.ttl(e))
 	case step == call.Run && w.effect:
-		end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "e1.o", Claim: claimer,
+		end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "e1.o", Claim: claimer,
 			Effect: envelope.EffectApplied}
 		l.decide(w, s, end, "its executor decides")
 	}
 }
 
-func (l *liar) decide(w lied, s call.State, end call.Ending, what string) {
+func (l *liar) decide(w lied, s call.State, end call.Completion, what string) {
 	end.Now = l.clock(w)
 	if ruling := call.Decide(s, 1, s.Last().Admitted, end); ruling.Do {
 		l.append(w, ruling.Event, what, l.ttl(ruling.Event))

@@ -143,7 +143,7 @@ func TestProtocol(t *testing.T) {
 
 // TestRepeats explores a key that is asked for again and again.
 func TestRepeats(t *testing.T) {
-	for _, class := range []call.Class{call.Pure, call.Idempotent, call.SideEffectful} {
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 		r := ExploreRepeats(Repeats{Class: class, Times: call.MaxAttempts + 1})
 		t.Logf("%s: %d states, %d steps deep", class, r.States, r.Depth)
 		if r.Bad != "" {
@@ -175,7 +175,7 @@ func TestLies(t *testing.T) {
 func lying(lookup call.Lookup) Lies { return Lies{Lookup: lookup, Lies: 2, Passes: 4} }
 
 // aging is the exploration of what expires when.
-func aging(class call.Class) Retention {
+func aging(class call.EffectClass) Retention {
 	return Retention{
 		Class: class, Callers: 2, Waits: []time.Duration{time.Minute}, Passes: 4,
 		Timeout: []time.Duration{time.Minute, 10 * time.Minute}, Keep: 10 * time.Minute,
@@ -184,7 +184,7 @@ func aging(class call.Class) Retention {
 
 // TestRetention explores the protocol over hours and days, while events expire.
 func TestRetention(t *testing.T) {
-	for _, class := range []call.Class{call.Idempotent, call.SideEffectful} {
+	for _, class := range []call.EffectClass{call.Idempotent, call.SideEffectful} {
 		for _, keep := range []time.Duration{10 * time.Minute, 24 * time.Hour} {
 			t.Run(string(class)+" "+keep.String(), func(t *testing.T) {
 				c := aging(class)

@@ -11,7 +11,7 @@ import (
 // Repeats bounds an exploration of one key that is asked for again and again: no races, but a store that keeps
 // requests waiting, and executors that come too late or not at all.
 type Repeats struct {
-	Class  call.Class
+	Class  call.EffectClass
 	Times  int
 	Nobody bool // there is no executor
 	Off    Rule
@@ -67,9 +67,9 @@ func (r *repeater) did(w asking, what string) {
 // store lets the server take the request, or a dispatcher refuse it.
 func (r *repeater) store(w asking) {
 	s := r.views[w.view]
-	v := call.Admit(r.counted(s), call.Ask{
+	v := call.Admit(r.counted(s), call.AdmitRequest{
 		Owner: call.Owner{CallID: strconv.Itoa(int(w.asked))}, Deadline: at(1), Nonce: fmt.Sprint("r", w.asked),
-		Facts: call.Facts{Tool: "tool", ID: "id", Class: r.Class},
+		Facts: call.Pinned{Tool: "tool", ID: "id", Class: r.Class},
 	})
 	w.waiting = false
 	switch v.Do {
@@ -108,7 +108,7 @@ func (r *repeater) attempt(w asking) {
 	a := r.views[w.view].Last()
 	switch {
 	case w.taken:
-		end := call.Ending{
+		end := call.Completion{
 			Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream, Effect: envelope.EffectNone,
 		}
 		if a.Claim != nil {
@@ -119,7 +119,7 @@ func (r *repeater) attempt(w asking) {
 		r.take(w)
 	}
 	if w.now > 0 {
-		end := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Untaken: !w.taken}
+		end := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Untaken: !w.taken}
 		if w.late {
 			end.Stored = a.Deadline
 		}
@@ -130,7 +130,7 @@ func (r *repeater) attempt(w asking) {
 func (r *repeater) take(w asking) {
 	s := r.views[w.view]
 	a := s.Last()
-	step, e := call.Take(s, call.Pickup{
+	step, e := call.Take(s, call.WorkDelivery{
 		Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: at(w.now), By: "e", Nonce: fmt.Sprint("c", a.N),
 	})
 	w.taken, w.runs = true, w.runs+1
@@ -141,7 +141,7 @@ func (r *repeater) take(w asking) {
 	r.did(w, "an executor starts it")
 }
 
-func (r *repeater) decide(w asking, end call.Ending, what string) {
+func (r *repeater) decide(w asking, end call.Completion, what string) {
 	s := r.views[w.view]
 	a := s.Last()
 	end.Nonce = fmt.Sprint("o", a.N)

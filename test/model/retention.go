@@ -11,7 +11,7 @@ import (
 // Retention bounds an exploration of what expires when: no races, but real times. Everything is
 // kept as long as call.Expiry says.
 type Retention struct {
-	Class   call.Class
+	Class   call.EffectClass
 	Callers int             // who ask, each under its own call id
 	Waits   []time.Duration // how much time may pass at once, besides until the next event expires
 	Passes  int             // how often time passes
@@ -111,10 +111,10 @@ func (k *keeper) next(t track) []track {
 func (k *keeper) ask(w shelf, s call.State, i int, timeout time.Duration) {
 	now := call.At(time.Unix(int64(w.now), 0))
 	name := string(rune('A' + i))
-	v := call.Admit(s, call.Ask{
+	v := call.Admit(s, call.AdmitRequest{
 		Owner: call.Owner{CallID: name}, Fingerprint: "input", Now: now, Nonce: fmt.Sprint("r", i),
 		Deadline: now + call.At(time.Unix(0, 0).Add(timeout)),
-		Facts: call.Facts{Tool: "tool", ID: "id", Class: k.Class, Fingerprint: "input",
+		Facts: call.Pinned{Tool: "tool", ID: "id", Class: k.Class, Fingerprint: "input",
 			KeepSeconds: int64(k.Keep / time.Second)},
 	})
 	w.asked = uint8(i + 1)
@@ -130,11 +130,12 @@ func (k *keeper) ask(w shelf, s call.State, i int, timeout time.Duration) {
 
 func (k *keeper) claim(w shelf, s call.State) {
 	a := s.Last()
-	if a.Claim != nil || k.Class.Repeatable() {
+	if a.Claim != nil || k.Class.MayRunAgain() {
 		return
 	}
 	nonce := fmt.Sprint("c", a.N)
-	p := call.Pickup{Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: call.At(time.Unix(int64(w.now), 0)), By: "e",
+	p := call.WorkDelivery{Attempt: a.N, Admitted: a.Admitted, Deliveries: 1, Now: call.At(time.Unix(int64(w.now),
+		0)), By: "e",
 		Nonce: nonce}
 	if step, e := call.Take(s, p); step == call.TakeClaim {
 		k.store(w, e, nil, "an executor claims")
@@ -143,11 +144,12 @@ func (k *keeper) claim(w shelf, s call.State) {
 
 func (k *keeper) decide(w shelf, s call.State, code string) {
 	a := s.Last()
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprintf("o%d%s", a.N, code), Effect: "none"}
+	end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: fmt.Sprintf("o%d%s", a.N, code),
+		Effect: "none"}
 	if a.Claim != nil {
 		end.Claim = a.Claim.Nonce
 		end.Nonce = a.Claim.Nonce + "." + end.Nonce // it is the claimer's
-	} else if !k.Class.Repeatable() {
+	} else if !k.Class.MayRunAgain() {
 		end.Cause, code = call.Cancelled, ""
 	}
 	end.Error = envelope.Code(code)

@@ -60,7 +60,7 @@ type admitAsk struct {
 }
 
 type admitAnswer struct {
-	do      call.Admission
+	do      call.AdmitAction
 	attempt int
 	draft   draftID
 }
@@ -71,10 +71,10 @@ func (r *rules) askAdmit(s call.State, n, since uint8, last entryID) admitAnswer
 	if r.without(Binding) {
 		id = fmt.Sprint(id, n)
 	}
-	ask := call.Ask{
+	ask := call.AdmitRequest{
 		Owner: call.Owner{CallID: id, Actor: "actor"}, Fingerprint: fp, Now: at(since),
 		Deadline: at(since) + call.UnixMS(r.due())*tick,
-		Facts:    call.Facts{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60, Lookup: r.Lookup},
+		Facts:    call.Pinned{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60, Lookup: r.Lookup},
 		Nonce:    fmt.Sprint("r", n),
 	}
 	if r.without(Fingerprint) && !s.Empty() {
@@ -143,14 +143,14 @@ type takeAsk struct {
 }
 
 type takeAnswer struct {
-	step  call.Step
+	step  call.NextStep
 	draft draftID
 	fence uint64
 }
 
 func (r *rules) askTake(q takeAsk) takeAnswer {
 	m, s := r.entries[q.msg], r.views[q.view]
-	p := call.Pickup{
+	p := call.WorkDelivery{
 		Attempt: m.Attempt, Admitted: uint64(m.seq), Deliveries: 2, Now: at(q.now),
 		By: claimant(q.name), Nonce: claimant(q.name), Gone: func(string) bool { return q.gone },
 	}
@@ -167,7 +167,7 @@ func (r *rules) askTake(q takeAsk) takeAnswer {
 }
 
 // bendTake changes what call.Take is asked, for the rules that are left out.
-func (r *rules) bendTake(s call.State, p *call.Pickup) call.State {
+func (r *rules) bendTake(s call.State, p *call.WorkDelivery) call.State {
 	if r.without(ClaimFirst) && s.Class == call.SideEffectful {
 		s.Class = call.Idempotent
 	}
@@ -184,7 +184,7 @@ func (r *rules) bendTake(s call.State, p *call.Pickup) call.State {
 
 // straight returns the claim e, which call.Take made of a bent log, for the log s.
 func (r *rules) straight(e call.Event, s call.State, m stored) call.Event {
-	e.State.Facts = s.Facts
+	e.State.Pinned = s.Pinned
 	a := &e.State.Attempts[e.Attempt-1]
 	a.At = s.Attempts[e.Attempt-1].At
 	if r.without(CountClaims) {
@@ -267,7 +267,7 @@ func (r *rules) askDecide(q decideAsk) decideAnswer {
 		return decideAnswer{gone: ruling.Gone, taken: ruling.Taken}
 	}
 	e := ruling.Event
-	e.State.Facts = s.Facts
+	e.State.Pinned = s.Pinned
 	e.State.Attempts[m.Attempt-1].Claim = s.Attempts[m.Attempt-1].Claim
 	if r.without(FreshSequence) {
 		e.State.Seq = admitted
@@ -294,8 +294,8 @@ func (r *rules) bendDecide(s call.State, n int) call.State {
 
 // ending returns what call.Decide is told; ran reports whether the tool's answer depends on the
 // input of the message.
-func ending(e Ending) (end call.Ending, ran bool) {
-	end = call.Ending{By: call.ByExecutor, Cause: call.TimedOut}
+func ending(e Ending) (end call.Completion, ran bool) {
+	end = call.Completion{By: call.ByExecutor, Cause: call.TimedOut}
 	switch e {
 	case Success:
 		end.Cause, end.Effect, ran = call.ToolEnded, envelope.EffectApplied, true

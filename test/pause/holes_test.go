@@ -41,7 +41,7 @@ type decideBlindly struct{ outcome.Log }
 
 func (l decideBlindly) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
-	var moved *call.Moved
+	var moved *call.ConflictError
 	if e.Kind != call.Decided || !errors.As(err, &moved) {
 		return s, err
 	}
@@ -125,7 +125,7 @@ type anyInput struct {
 
 func (l anyInput) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
-	var moved *call.Moved
+	var moved *call.ConflictError
 	if errors.As(err, &moved) {
 		moved.State.Fingerprint = l.fingerprint()
 	}
@@ -168,7 +168,7 @@ type lastAttempt struct{ outcome.Log }
 
 func (l lastAttempt) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
-	var moved *call.Moved
+	var moved *call.ConflictError
 	if errors.As(err, &moved) {
 		moved.State = forget(moved.State)
 	}
@@ -218,7 +218,7 @@ type asAdmitted struct{ outcome.Log }
 
 func (l asAdmitted) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	s, err := l.Log.Write(ctx, e, body)
-	var moved *call.Moved
+	var moved *call.ConflictError
 	if errors.As(err, &moved) {
 		return s, errors.New("the log has moved, and the outcome is not there")
 	}
@@ -308,7 +308,7 @@ func (l nobodys) Write(ctx context.Context, e call.Event, body []byte) (call.Sta
 	claim := *next.Last().Claim
 	claim.Nonce = "somebody's"
 	next.Attempts[len(next.Attempts)-1].Claim = &claim
-	return call.State{}, &call.Moved{State: next}
+	return call.State{}, &call.ConflictError{State: next}
 }
 
 // Every write is applied, and no acknowledgement comes. The retry is told that the log has
@@ -439,7 +439,7 @@ func TestAFirstDeliveryMayBeNone(t *testing.T) {
 		m, _ := w.message(1)
 		ran := w.hand(e1, m)
 		w.wait(running)
-		e2.Listening() // the server has crashed, and may have forgotten what it delivered
+		e2.ControlReady() // the server has crashed, and may have forgotten what it delivered
 		w.work(e2, 1)
 		running.dies <- false
 		w.end(ran, "the executor")
@@ -450,7 +450,7 @@ func TestAFirstDeliveryMayBeNone(t *testing.T) {
 // expire removes the log of the call, as its expiry would.
 func (w *world) expire() {
 	w.t.Helper()
-	stream, err := w.js.Stream(w.t.Context(), subjects.Part(0).Stream())
+	stream, err := w.js.Stream(w.t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // points are where each part stops: before and after every write, reply and acknowledgement of its own.
 // An executor that gets the work first has nothing to claim where calls may run twice; a taker
 // gets it after another one has died, and claims first.
-func points(part string, class call.Class) []string {
+func points(part string, class call.EffectClass) []string {
 	claim, rest := []string{"before-c", "after-c"},
 		[]string{"in-tool", "after-effect", "before-o", "after-o", "before-reply", "before-ack"}
 	switch part {

@@ -184,10 +184,10 @@ func (s *served) load(t *testing.T, half func(), when bool, crash func()) (acked
 // oneCall writes a call from its admission to its outcome, and tells what is acknowledged.
 func oneCall(ctx context.Context, log *kv.Log, written chan<- call.Event) {
 	now := time.Now()
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: uuid.NewString(), Actor: actor}, Fingerprint: "fp", Now: call.At(now),
 		Deadline: call.At(now.Add(time.Minute)), Nonce: uuid.NewString(),
-		Facts: call.Facts{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent,
+		Facts: call.Pinned{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent,
 			Pool: "default", Fingerprint: "fp", KeepSeconds: 3600},
 	})
 	s, err := log.Write(ctx, v.Event, []byte(`{"request":{}}`))
@@ -195,7 +195,7 @@ func oneCall(ctx context.Context, log *kv.Log, written chan<- call.Event) {
 		return
 	}
 	a := s.Last()
-	r := call.Decide(s, 1, a.Admitted, call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: uuid.NewString(),
+	r := call.Decide(s, 1, a.Admitted, call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: uuid.NewString(),
 		Now: call.At(now)})
 	if _, err = log.Write(ctx, r.Event, []byte(`{"response":{}}`)); err == nil {
 		tell(ctx, written, r.Event)

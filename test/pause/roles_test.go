@@ -22,7 +22,7 @@ import (
 // TestMain turns this binary into one of the processes that tests need: those that are stopped
 // and killed cannot be part of the test itself.
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "role" {
 		if err := play(os.Args[2], os.Args[3:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -33,7 +33,7 @@ type segments struct {
 func (s *segments) PublishMsg(
 	ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt,
 ) (*jetstream.PubAck, error) {
-	if fence, _ := strings.CutSuffix(subjects.Part(0).AuditLog(), "*"); !strings.HasPrefix(m.Subject, fence) {
+	if fence, _ := strings.CutSuffix(subjects.Partition(0).AuditLog(), "*"); !strings.HasPrefix(m.Subject, fence) {
 		return s.JetStream.PublishMsg(ctx, m, opts...)
 	}
 	s.mu.Lock()
@@ -80,9 +80,9 @@ func (w *world) projector(ctx context.Context, s *stop) (ended <-chan struct{}) 
 func (w *world) admitBeside() {
 	w.t.Helper()
 	now := time.Now()
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: callC, Actor: actor}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Nonce: "q.1",
-		Facts: call.Facts{
+		Facts: call.Pinned{
 			Tenant: "beside", Tool: "chaos.read", ID: "beside" + w.key, Version: "1.0.0", Class: call.Pure, Pool: "default",
 			Fingerprint: "fp",
 		},
@@ -94,7 +94,7 @@ func (w *world) admitBeside() {
 }
 
 // covering runs what an executor knows of the record until ctx ends.
-func (w *world) covering(ctx context.Context) (c *writer.Coverage, ended <-chan struct{}) {
+func (w *world) covering(ctx context.Context) (c *writer.Watermark, ended <-chan struct{}) {
 	c, done := writer.NewCoverage(w.js, 1, slog.New(slog.DiscardHandler)), make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
@@ -201,7 +201,7 @@ func TestStrictIsJudged(t *testing.T) {
 // blind takes everything for recorded.
 type blind struct{}
 
-func (blind) Wait(context.Context, subjects.Part, uint64, time.Time) error { return nil }
+func (blind) Wait(context.Context, subjects.Partition, uint64, time.Time) error { return nil }
 
 // kept reads the segments.
 func (w *world) kept() (all []checker.Segment) {

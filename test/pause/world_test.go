@@ -47,7 +47,7 @@ const (
 type base struct {
 	js       jetstream.JetStream
 	url      string
-	registry *tool.Registry
+	registry *tool.Set
 }
 
 func newBase(t *testing.T) *base {
@@ -177,9 +177,9 @@ func (w *world) dispatcher(name string, s *stop, log outcome.Log) *dispatcher.Di
 // alone is a dispatcher without peers.
 type alone struct{}
 
-func (alone) Left(envelope.JoinerLeft)                   {}
+func (alone) JoinerLeft(envelope.JoinerLeft)             {}
 func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
-func (alone) Find(context.Context, string, string, int) (by string, since time.Time, ok bool) {
+func (alone) Locate(context.Context, string, string, int) (by string, since time.Time, ok bool) {
 	return "", since, false
 }
 
@@ -208,7 +208,7 @@ func (w *world) executor(name string, s *stop, log outcome.Log, adapter tool.Ada
 		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
 		Coverage: w.coverage, NewNonce: w.nonce(name), Lease: lease, Observer: call.Trace{Event: s.step},
 	})
-	e.Listening()
+	e.ControlReady()
 	ctx, end := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var confirms sync.WaitGroup
 	confirms.Go(func() { e.Confirm(ctx) })
@@ -235,7 +235,7 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 	}
 	req := &envelope.Request{
 		CallID: callID, ToolID: w.tool, ToolVersion: "*", Fn: effects.Fn, Input: input,
-		Context: envelope.Context{ActorID: actor, TraceID: callID, Env: "dev", Timezone: "UTC"},
+		Context: envelope.RequestContext{ActorID: actor, TraceID: callID, Env: "dev", Timezone: "UTC"},
 		Constraints: envelope.Constraints{
 			TimeoutMS: timeout.Milliseconds(), DeadlineUnixMS: time.Now().Add(timeout).UnixMilli(), IdempotencyKey: w.key,
 		},
@@ -260,7 +260,7 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 	w.mu.Unlock()
 	go func() { // ends by itself, or dies at a stop
 		defer close(a.done)
-		d.Handle(context.WithoutCancel(w.t.Context()), &call.Incoming{
+		d.Handle(context.WithoutCancel(w.t.Context()), &call.IncomingRequest{
 			Subject: subjects.Call(tenant, actor, w.tool), From: call.Sender{Tenant: tenant, Actor: actor}, Tool: w.tool,
 			ContentType: envelope.ContentJSON, Body: body, Reply: a.reply, Received: time.Now(),
 		})
@@ -270,7 +270,7 @@ func (w *world) ask(d *dispatcher.Dispatcher, callID string, n int64, timeout ti
 
 func (w *world) ref() string {
 	id := envelope.CallKeyID(tenant, &envelope.Request{
-		ToolID: w.tool, Fn: effects.Fn, Context: envelope.Context{ActorID: actor},
+		ToolID: w.tool, Fn: effects.Fn, Context: envelope.RequestContext{ActorID: actor},
 		Constraints: envelope.Constraints{IdempotencyKey: w.key},
 	})
 	return subjects.Key{Tool: w.tool, ID: id}.Ref()
@@ -307,11 +307,11 @@ type hold struct {
 	acked chan struct{}
 }
 
-func (h *hold) Extend()                {}
-func (h *hold) Ack()                   { h.once.Do(func() { close(h.acked) }) }
-func (h *hold) HandBack(time.Duration) {}
-func (h *hold) Decline(time.Duration)  {}
-func (h *hold) TakeOver(rest func())   { go rest() }
+func (h *hold) InProgress()                {}
+func (h *hold) Ack()                       { h.once.Do(func() { close(h.acked) }) }
+func (h *hold) NakWithDelay(time.Duration) {}
+func (h *hold) NakUnstarted(time.Duration) {}
+func (h *hold) TakeOver(rest func())       { go rest() }
 
 func (h *hold) isAcked() bool {
 	select {
@@ -379,7 +379,7 @@ func (w *world) guard(s *stop, log outcome.Log) (done <-chan struct{}) {
 		defer end()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for d.Oldest(0) > 0 {
+		for d.ReplayFrom(0) > 0 {
 			select {
 			case <-tick.C:
 			case <-died:
@@ -428,7 +428,7 @@ func (w *world) entries() (entries []call.Entry) {
 	if err != nil || last.State.Empty() {
 		w.t.Fatalf("read the log: %v", err)
 	}
-	stream, err := w.js.Stream(ctx, subjects.Part(0).Stream())
+	stream, err := w.js.Stream(ctx, subjects.Partition(0).Stream())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -510,22 +510,23 @@ type (
 	}
 )
 
-func (c callers) Accepted(to call.Inbox, m *envelope.Accepted) {
+func (c callers) Accepted(to call.ReplyAddress, m *envelope.Accepted) {
 	c.w.told(to.Reply, func(a *asked) { a.Accepted = append(a.Accepted, *m) })
 }
 
-func (c callers) Outcome(to call.Inbox, r *envelope.Response) {
+func (c callers) Outcome(to call.ReplyAddress, r *envelope.Response) {
 	c.w.told(to.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
 }
 
-func (o owners) Outcome(to call.Inbox, r *envelope.Response) {
+func (o owners) Outcome(to call.ReplyAddress, r *envelope.Response) {
 	o.w.told(to.Reply, func(a *asked) { a.Answers = append(a.Answers, r) })
 }
 
-func (well) AuditLag() time.Duration { return 0 }
-func (well) StoreFull() bool         { return false }
+func (well) AuditBehind() time.Duration { return 0 }
+func (well) LogFull() bool              { return false }
 
-func (g gate) Denied(_ context.Context, _ *call.Incoming, _ *envelope.Request, e *envelope.Error) (string, uint64,
+func (g gate) Denied(_ context.Context, _ *call.IncomingRequest, _ *envelope.Request, e *envelope.Error) (string,
+	uint64,
 	error) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
@@ -548,7 +549,7 @@ func (k killer) Kill(_ context.Context, _, id string, attempt int, due time.Time
 	return running
 }
 
-func (p peers) Gone(_ context.Context, instance string) bool {
+func (p peers) Expired(_ context.Context, instance string) bool {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	return p.w.gone[instance]
@@ -564,7 +565,7 @@ func (records) Dead(context.Context, call.State, call.Entry, int, *envelope.Erro
 	return nil
 }
 
-func (r records) LateResult(_ context.Context, _ call.State, _ int, said call.Ending) error {
+func (r records) LateResult(_ context.Context, _ call.State, _ int, said call.Completion) error {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	r.w.late = append(r.w.late, said.Error)

@@ -49,7 +49,7 @@ func (c *contradictions) answer(msg *nats.Msg) {
 	copies := c.copies[req.ToolID]
 	c.mu.Unlock()
 	n := len(copies) - slices.Index(copies, req.CallID) // of copies under this call id
-	a := caller{c.replies, req, call.Inbox{Reply: msg.Reply, ContentType: envelope.ContentJSON}}
+	a := caller{c.replies, req, call.ReplyAddress{Reply: msg.Reply, ContentType: envelope.ContentJSON}}
 	switch {
 	case req.ToolID == "accepted" && n == 2: // one copy is turned away, the other is taken in
 		a.refuse(1, envelope.CodeAuditLag)
@@ -76,7 +76,7 @@ func (c *contradictions) answer(msg *nats.Msg) {
 type caller struct {
 	replies *rpc.Replies
 	req     *envelope.Request
-	inbox   call.Inbox
+	inbox   call.ReplyAddress
 }
 
 // refuse tells of a refusal, which was recorded under a number.

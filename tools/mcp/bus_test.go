@@ -36,7 +36,7 @@ func TestBus(t *testing.T) {
 		file := filepath.Join(dir, mcp.ServersFile)
 		edit(t, file, file, "${env:"+variable+":-}", value)
 	}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := tools.AddFolder(dir); err != nil {
 		t.Fatal(err)
 	}

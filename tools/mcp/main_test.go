@@ -28,7 +28,7 @@ import (
 
 // This binary plays several parts: it is the test, the supervisor, and the models that mlxctl starts.
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) > 3 && os.Args[1] == "model" {
 		syscall.Exit(model(os.Args[2], os.Args[3]))
 	}
@@ -110,7 +110,7 @@ func edit(t *testing.T, from, to, old, text string) {
 // tools are the installed tools, as an executor runs them.
 type tools struct {
 	*testing.T
-	registry *tool.Registry
+	registry *tool.Set
 	adapter  *mcp.Adapter
 }
 

@@ -13,14 +13,14 @@ import (
 
 // DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
 // stream are left out.
-func DeadLetters(ctx context.Context, from reader.Archive) ([]Message, error) {
+func DeadLetters(ctx context.Context, from reader.Source) ([]Message, error) {
 	letters := []Message{}
-	for msg, err := range from.Messages(ctx, subjects.DeadStream, reader.Place{}, bus.ReadTimeout) {
+	for msg, err := range from.Messages(ctx, subjects.DeadStream, reader.StartAt{}, bus.ReadTimeout) {
 		if err != nil {
 			return nil, err
 		}
 		d, err := Parse(msg.Data, msg.Seq)
-		if format.Unreadable(err) {
+		if format.IsUnsupported(err) {
 			return nil, err
 		}
 		if err == nil {
@@ -34,11 +34,11 @@ func DeadLetters(ctx context.Context, from reader.Archive) ([]Message, error) {
 var ErrNoLetter = errors.New("`toolbus dead list` shows the dead letters that there are")
 
 // DeadLetterAt returns the dead letter with a number, or an error that wraps [ErrNoLetter].
-func DeadLetterAt(ctx context.Context, from reader.Archive, seq uint64) (Message, error) {
+func DeadLetterAt(ctx context.Context, from reader.Source, seq uint64) (Message, error) {
 	if seq == 0 {
 		return Message{}, fmt.Errorf("dead letters are counted from 1: %w", ErrNoLetter)
 	}
-	for msg, err := range from.Messages(ctx, subjects.DeadStream, reader.Place{After: seq - 1}, bus.ReadTimeout) {
+	for msg, err := range from.Messages(ctx, subjects.DeadStream, reader.StartAt{After: seq - 1}, bus.ReadTimeout) {
 		if err != nil {
 			return Message{}, err
 		}

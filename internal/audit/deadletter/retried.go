@@ -59,7 +59,7 @@ type attempt struct {
 // Retries returns the replays of dead letters, oldest first, by the number of the letter: the calls that dispatchers
 // made for operators, and requests of the actor itself for the same in the same trace. It reads the audit record from
 // the oldest letter on.
-func Retries(ctx context.Context, from reader.Archive, letters []Message) (map[uint64][]*Retry, error) {
+func Retries(ctx context.Context, from reader.Source, letters []Message) (map[uint64][]*Retry, error) {
 	r := replays{
 		map[wanted][]Message{}, map[uint64][]*Retry{},
 		map[string]*Retry{}, map[string]*Retry{}, map[attempt]uint64{},

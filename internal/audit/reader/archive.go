@@ -13,22 +13,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Archive is where the record and the dead letters are read: the streams themselves ([Direct]), or dispatchers, which
-// read them for whoever may not ([Through]). [Open] finds out which.
-type Archive interface {
+// Source is where the record and the dead letters are read: the streams themselves ([Streams]), or dispatchers, which
+// read them for whoever may not ([ViaDispatcher]). [Open] finds out which.
+type Source interface {
 	// State says what a stream holds.
 	State(ctx context.Context, stream string) (State, error)
 	// Messages yields what a stream holds from a place on, in order up to its present end, each of which has to come
 	// within quiet after the one before was taken; or all that ever come, if quiet is 0.
-	Messages(ctx context.Context, stream string, from Place, quiet time.Duration) iter.Seq2[Message, error]
+	Messages(ctx context.Context, stream string, from StartAt, quiet time.Duration) iter.Seq2[Message, error]
 	// Await waits until the record holds every admission and decision that the call log holds now.
 	Await(ctx context.Context) error
 	// Now is bus time.
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Place is from where on a stream is read: behind a message, or from a time on; the zero value is its beginning.
-type Place struct {
+// StartAt is from where on a stream is read: behind a message, or from a time on; the zero value is its beginning.
+type StartAt struct {
 	After  uint64
 	Since  time.Time
 	Tenant string // only what is of this one; "" is all, and the dead letters are always all
@@ -46,21 +46,21 @@ type State struct {
 	First, Last, Messages uint64
 }
 
-// Direct reads the streams. Its methods are safe for concurrent use.
-func Direct(js jetstream.JetStream) Archive { return direct{js} }
+// Streams reads the streams. Its methods are safe for concurrent use.
+func Streams(js jetstream.JetStream) Source { return direct{js} }
 
 type direct struct{ js jetstream.JetStream }
 
 func (d direct) State(ctx context.Context, stream string) (State, error) {
 	s, err := d.js.Stream(ctx, stream)
 	if err != nil {
-		return State{}, fmt.Errorf("read %s: %w", stream, bus.Missing(err))
+		return State{}, fmt.Errorf("read %s: %w", stream, bus.MissingStreamError(err))
 	}
 	state := s.CachedInfo().State
 	return State{state.FirstSeq, state.LastSeq, state.Msgs}, nil
 }
 
-func (d direct) Messages(ctx context.Context, stream string, from Place,
+func (d direct) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for m, err := range bus.Messages(ctx, d.js, stream, from.config(stream), quiet, jetstream.PullMaxBytes(pullBytes)) {
@@ -75,7 +75,7 @@ func (d direct) Messages(ctx context.Context, stream string, from Place,
 	}
 }
 
-func (p Place) config(stream string) (c jetstream.OrderedConsumerConfig) {
+func (p StartAt) config(stream string) (c jetstream.OrderedConsumerConfig) {
 	switch {
 	case p.After > 0:
 		c = bus.StartAfter(p.After)

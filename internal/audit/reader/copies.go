@@ -15,9 +15,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Copies reads the record of all tenants from the servers that hold it, whichever answers: all that an auditor has to
-// be allowed is the direct read of the two streams. What only dispatchers know it asks them, as [Through] does.
-func Copies(js jetstream.JetStream, asker Asker) Archive { return copies{through{asker}, js} }
+// DirectGets reads the record of all tenants from the servers that hold it, whichever answers: all that an auditor has
+// to be allowed is the direct read of the two streams. What only dispatchers know it asks them, as [ViaDispatcher]
+// does.
+func DirectGets(js jetstream.JetStream, asker Asker) Source { return copies{through{asker}, js} }
 
 type copies struct {
 	through
@@ -57,7 +58,7 @@ func (c copies) position(ctx context.Context, stream, which string) (uint64, err
 	return strconv.ParseUint(at, 10, 64)
 }
 
-func (c copies) Messages(ctx context.Context, stream string, from Place,
+func (c copies) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(take func(Message, error) bool) {
 		more := true

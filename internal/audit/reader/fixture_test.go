@@ -27,11 +27,11 @@ func setup(t *testing.T) *fixture {
 }
 
 // archives are the ways in which the record is read: directly, and through somebody who answers as dispatchers do.
-func (f *fixture) archives() map[string]reader.Archive {
+func (f *fixture) archives() map[string]reader.Source {
 	f.T.Helper()
 	f.Serve(rpc.NewEndpoint(subjects.OpStored, func(ctx context.Context, _ call.Sender,
 		q envelope.StreamReadRequest) (envelope.StreamReadResponse, *envelope.Error) {
-		page, err := reader.Page(ctx, f.JS, q)
+		page, err := reader.ServePage(ctx, f.JS, q)
 		if err != nil {
 			return page, envelope.NewError(envelope.CodeUnavailable, err.Error())
 		}
@@ -46,8 +46,8 @@ func (f *fixture) archives() map[string]reader.Archive {
 	if err := bus.Ensure(f.T.Context(), f.JS, bus.TopologyOptions{DirectRecord: true}); err != nil {
 		f.T.Fatal(err)
 	}
-	return map[string]reader.Archive{
-		"direct": reader.Direct(f.JS), "through": reader.Through(inbox), "copies": reader.Copies(f.JS, inbox),
+	return map[string]reader.Source{
+		"direct": reader.Streams(f.JS), "through": reader.ViaDispatcher(inbox), "copies": reader.DirectGets(f.JS, inbox),
 	}
 }
 

@@ -21,7 +21,7 @@ const apart = time.Second
 
 // goBack lets reading begin with the newest messages.
 func (s *source) goBack(messages uint64) {
-	s.from = Place{After: s.state.Last - min(messages, s.state.Last), Tenant: s.from.Tenant}
+	s.from = StartAt{After: s.state.Last - min(messages, s.state.Last), Tenant: s.from.Tenant}
 }
 
 // whole reports whether nothing is in the stream before so many of the newest messages.

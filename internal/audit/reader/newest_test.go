@@ -22,7 +22,8 @@ func (f *fixture) store(subject string, n int) {
 	if n%2 == 1 {
 		event = audit.ToolDenied
 	}
-	lines, err := audit.Cut([]audit.Record{{Event: event, Timestamp: at.UTC(), Tenant: "t", Attempt: n}}, audit.MaxSegment)
+	lines, err := audit.SplitSegments([]audit.Record{{Event: event, Timestamp: at.UTC(), Tenant: "t", Attempt: n}},
+		audit.MaxSegment)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func (f *fixture) numbers(filter reader.Filter, most int) (all []int, err error)
 	f.T.Helper()
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
 	defer cancel()
-	for r, err := range reader.Replay(ctx, reader.Direct(f.JS), filter) {
+	for r, err := range reader.Replay(ctx, reader.Streams(f.JS), filter) {
 		if err != nil {
 			return all, err
 		}
@@ -54,7 +55,7 @@ func (f *fixture) numbers(filter reader.Filter, most int) (all []int, err error)
 // Records are told in the order of time, whichever stream and partition they are in, and in whatever order they came.
 func TestReplayInTimeOrder(t *testing.T) {
 	f := setup(t)
-	places := []string{subjects.Part(0).Audit("t"), subjects.Part(1).Audit("t"), subjects.Gate("p", "t"),
+	places := []string{subjects.Partition(0).Audit("t"), subjects.Partition(1).Audit("t"), subjects.Gate("p", "t"),
 		subjects.Denied("p", "t"), subjects.Denied("q", "t")}
 	const records = 60
 	var want []int
@@ -74,12 +75,12 @@ func TestReplayInTimeOrder(t *testing.T) {
 func TestNewest(t *testing.T) {
 	f := setup(t)
 	newer := []byte(`{"form":99,"source":"log","k":1,"n":1,"count":1,"root":"?"}` + "\n" + `{"form":99}` + "\n")
-	if _, err := f.JS.Publish(t.Context(), subjects.Part(0).Audit("t"), newer); err != nil {
+	if _, err := f.JS.Publish(t.Context(), subjects.Partition(0).Audit("t"), newer); err != nil {
 		t.Fatal(err)
 	}
 	const records = 700
 	for n := 1; n <= records; n++ {
-		f.store(subjects.Part(0).Audit("t"), 10*n)
+		f.store(subjects.Partition(0).Audit("t"), 10*n)
 		if n%100 == 0 {
 			f.store(subjects.Denied("p", "t"), 10*n+1)
 		}
@@ -107,7 +108,7 @@ func TestNewest(t *testing.T) {
 func TestNewestAndThenOn(t *testing.T) {
 	f := setup(t)
 	for n := range 5 {
-		f.store(subjects.Part(0).Audit("t"), 2*n)
+		f.store(subjects.Partition(0).Audit("t"), 2*n)
 	}
 	var got []int
 	next, wait, stored := 10, make(chan struct{}, 100), make(chan struct{}, 100)
@@ -124,7 +125,7 @@ func TestNewestAndThenOn(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for r, err := range reader.Replay(ctx, reader.Direct(f.JS), reader.Filter{Last: 2, Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Streams(f.JS), reader.Filter{Last: 2, Follow: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

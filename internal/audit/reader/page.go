@@ -17,8 +17,8 @@ import (
 // pageMessages and [bus.MaxChunkBytes] bound what is read for one question.
 const pageMessages = 1024
 
-// Page answers a question about the record for somebody who may not read it directly, as [Through] asks it.
-func Page(ctx context.Context, js jetstream.JetStream,
+// ServePage answers a question about the record for somebody who may not read it directly, as [ViaDispatcher] asks it.
+func ServePage(ctx context.Context, js jetstream.JetStream,
 	q envelope.StreamReadRequest) (page envelope.StreamReadResponse, err error) {
 	if q.Only == envelope.OnlyRecorded {
 		page.Recorded, err = recorded(ctx, js)
@@ -41,7 +41,7 @@ func Page(ctx context.Context, js jetstream.JetStream,
 // fill adds the messages that have room.
 func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequest,
 	page *envelope.StreamReadResponse) error {
-	from, room := Place{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
+	from, room := StartAt{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
 	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // no more than one message for nothing
 	for m, err := range bus.Messages(ctx, js, q.Stream, from.config(q.Stream), pageTime, pull) {
 		if err != nil {

@@ -23,7 +23,7 @@ type Line struct {
 // at the most, and one that came on record further behind a later one than that stays behind it. With Follow it goes
 // on with all that come, as they come. What is no record, and was put into a stream by somebody else, is left out. A
 // filter that no record can fit, and a record of a newer build, are errors; after an error nothing comes.
-func Replay(ctx context.Context, from Archive, f Filter) iter.Seq2[audit.Record, error] {
+func Replay(ctx context.Context, from Source, f Filter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
 		for l, err := range Lines(ctx, from, f) {
 			if !yield(l.Record, err) {
@@ -34,7 +34,7 @@ func Replay(ctx context.Context, from Archive, f Filter) iter.Seq2[audit.Record,
 }
 
 // Lines is [Replay] with the text of each record.
-func Lines(ctx context.Context, from Archive, f Filter) iter.Seq2[Line, error] {
+func Lines(ctx context.Context, from Source, f Filter) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		a := &auditReader{
 			readers: readers{archive: from, filter: &f, needles: f.needles()},
@@ -101,8 +101,8 @@ func (a *auditReader) open(ctx context.Context) error {
 // measure of bus time.
 const ahead = time.Minute
 
-func (a *auditReader) start() Place {
-	from := Place{Tenant: a.filter.Tenant, Since: a.filter.Since}
+func (a *auditReader) start() StartAt {
+	from := StartAt{Tenant: a.filter.Tenant, Since: a.filter.Since}
 	if !from.Since.IsZero() {
 		from.Since = from.Since.Add(-ahead)
 	}

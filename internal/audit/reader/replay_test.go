@@ -84,7 +84,7 @@ func TestFollowUntil(t *testing.T) {
 	until := time.Now()
 	bustest.Run(t, f.project)
 	var n int
-	for _, err := range reader.Replay(ctx, reader.Direct(f.JS),
+	for _, err := range reader.Replay(ctx, reader.Streams(f.JS),
 		reader.Filter{Follow: true, Until: until, Since: until.Add(-time.Hour)}) {
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestFollowUntil(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	f := setup(t)
-	if list, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 0 {
+	if list, err := deadletter.DeadLetters(t.Context(), reader.Streams(f.JS)); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	letter := deadletter.Message{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
@@ -110,11 +110,11 @@ func TestDeadLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS))
+	list, err := deadletter.DeadLetters(t.Context(), reader.Streams(f.JS))
 	if err != nil || len(list) != 1 || list[0].Cause.Code != envelope.CodeLost || list[0].Ref != letter.State.Ref() {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	d, err := deadletter.DeadLetterAt(t.Context(), reader.Direct(f.JS), list[0].Seq)
+	d, err := deadletter.DeadLetterAt(t.Context(), reader.Streams(f.JS), list[0].Seq)
 	if err != nil || d.State.ID != letter.State.ID {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -135,14 +135,14 @@ func TestDeadLetters(t *testing.T) {
 	if err := deadletter.Publish(t.Context(), f.JS, large); err != nil {
 		t.Errorf("what is large cannot be buried: %v", err)
 	}
-	if list, err = deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(list) != 3 {
+	if list, err = deadletter.DeadLetters(t.Context(), reader.Streams(f.JS)); err != nil || len(list) != 3 {
 		t.Fatalf("%d letters, %v", len(list), err)
 	}
 	if body, err := call.DecodeRequestBody(list[2].Body); err != nil || string(body.Request) != `{"n":1}` ||
 		body.InputRef != "ref" || len(body.Earlier) != 0 {
 		t.Errorf("kept %.100s, %v", list[2].Body, err)
 	}
-	if _, err := deadletter.DeadLetterAt(t.Context(), reader.Direct(f.JS), 99); err == nil {
+	if _, err := deadletter.DeadLetterAt(t.Context(), reader.Streams(f.JS), 99); err == nil {
 		t.Error("found a dead letter that is not there")
 	}
 }
@@ -150,7 +150,7 @@ func TestDeadLetters(t *testing.T) {
 // put puts a segment with records into AUDIT, as the n-th writer does.
 func (f *fixture) put(n int, records ...audit.Record) {
 	f.T.Helper()
-	lines, err := audit.Cut(records, audit.MaxSegment)
+	lines, err := audit.SplitSegments(records, audit.MaxSegment)
 	if err != nil {
 		f.T.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // source is one of the streams of the record, and where to read on in it.
 type source struct {
 	stream string
-	from   Place
+	from   StartAt
 	state  State     // when reading began; only where it begins at the end
 	first  time.Time // of the first message that was read
 }
@@ -28,7 +28,7 @@ type batch struct {
 
 // goneOn notes that a batch was taken: reading goes on behind it.
 func (b batch) goneOn() {
-	b.from = Place{After: b.seq, Tenant: b.from.Tenant}
+	b.from = StartAt{After: b.seq, Tenant: b.from.Tenant}
 	if b.first.IsZero() {
 		b.first = b.at
 	}
@@ -42,7 +42,7 @@ const (
 
 // readers are goroutines that read sources.
 type readers struct {
-	archive Archive
+	archive Source
 	filter  *Filter
 	needles [][]byte
 	quiet   time.Duration // see messages

@@ -34,22 +34,23 @@ func ownRights(a Asker) bool {
 
 // Open returns the streams where the connection of js may read them, or copies of them, and else reads through
 // dispatchers.
-func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Archive {
+func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Source {
 	switch {
 	case !ownRights(asker): // the server would log each try
-	case !bus.Barred(bus.CheckLevel(ctx, js)):
-		return Direct(js)
+	case !bus.IsPermissionDenied(bus.CheckLevel(ctx, js)):
+		return Streams(js)
 	case bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(subjects.AuditStream)):
-		from := Copies(js, asker)
+		from := DirectGets(js, asker)
 		if _, err := from.State(ctx, subjects.AuditStream); err == nil {
 			return from
 		}
 	}
-	return Through(asker)
+	return ViaDispatcher(asker)
 }
 
-// Through reads the streams through dispatchers, which answer operators, and auditors of what is of their tenants.
-func Through(asker Asker) Archive { return through{asker} }
+// ViaDispatcher reads the streams through dispatchers, which answer operators, and auditors of what is of their
+// tenants.
+func ViaDispatcher(asker Asker) Source { return through{asker} }
 
 type through struct{ asker Asker }
 
@@ -72,7 +73,7 @@ func (t through) State(ctx context.Context, stream string) (State, error) {
 // pollPause is how long nothing is asked for once nothing more is there: the record itself is late by as much.
 const pollPause = 250 * time.Millisecond
 
-func (t through) Messages(ctx context.Context, stream string, from Place,
+func (t through) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		if err := t.read(ctx, stream, from, quiet, yield); err != nil {
@@ -82,7 +83,7 @@ func (t through) Messages(ctx context.Context, stream string, from Place,
 }
 
 // read is Messages, and returns the error that ends them.
-func (t through) read(ctx context.Context, stream string, from Place, quiet time.Duration,
+func (t through) read(ctx context.Context, stream string, from StartAt, quiet time.Duration,
 	yield func(Message, error) bool) error {
 	follow := quiet == 0
 	q := envelope.StreamReadRequest{Stream: stream, After: from.After, Since: from.Since, Tenant: from.Tenant}

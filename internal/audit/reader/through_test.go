@@ -27,7 +27,7 @@ func TestThroughPages(t *testing.T) {
 		want = append(want, body)
 		err := deadletter.Publish(t.Context(), f.JS, deadletter.Message{
 			Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1, Body: jsontext.Value(body),
-			State: call.State{Facts: call.Facts{Tenant: "t", Tool: "x", ID: fmt.Sprint("id", i)}},
+			State: call.State{Pinned: call.Pinned{Tenant: "t", Tool: "x", ID: fmt.Sprint("id", i)}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -58,8 +58,8 @@ func TestThroughOnlyTheRecord(t *testing.T) {
 	f := setup(t)
 	f.Admit(1, envelope.PriorityNormal)
 	from := f.archives()["through"]
-	for _, stream := range []string{subjects.Part(0).Stream(), subjects.PoolsStream, subjects.PayloadsStream, ""} {
-		for _, err := range from.Messages(t.Context(), stream, reader.Place{}, time.Minute) {
+	for _, stream := range []string{subjects.Partition(0).Stream(), subjects.PoolsStream, subjects.PayloadsStream, ""} {
+		for _, err := range from.Messages(t.Context(), stream, reader.StartAt{}, time.Minute) {
 			if err == nil || !strings.Contains(err.Error(), "no stream of the record") {
 				t.Errorf("%s: %v", stream, err)
 			}

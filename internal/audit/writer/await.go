@@ -23,14 +23,14 @@ func Await(ctx context.Context, js jetstream.JetStream) error {
 		return fmt.Errorf("await the record: %w", err)
 	}
 	for p := range n {
-		if err := awaitPart(ctx, js, subjects.Part(p)); err != nil {
+		if err := awaitPart(ctx, js, subjects.Partition(p)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) error {
+func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Partition) error {
 	calls, err := js.Stream(ctx, part.Stream())
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)
@@ -41,7 +41,7 @@ func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Part) 
 		switch {
 		case err == nil:
 			_, err := kv.DecodeEvent(msg.Subject, msg.Header)
-			if err == nil || format.Unreadable(err) { // what is no event does not come on record
+			if err == nil || format.IsUnsupported(err) { // what is no event does not come on record
 				end = max(end, msg.Sequence)
 			}
 		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):

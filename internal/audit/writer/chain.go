@@ -43,7 +43,7 @@ const (
 )
 
 // seal makes the segments of a flush from the k-th on.
-func (c *chain) seal(all []*audit.Lines, s audit.Segment) ([]sealed, error) {
+func (c *chain) seal(all []*audit.SegmentBody, s audit.Segment) ([]sealed, error) {
 	msgs := make([]sealed, 0, len(all))
 	s.Prev, s.N = c.hash, s.K+len(all)-1
 	for _, lines := range all {
@@ -111,11 +111,11 @@ func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
 // given up before, without what others have put on its subjects.
 type tail struct {
 	end   uint64 // see chain
-	flush []audit.Sealed
+	flush []audit.OpenedSegment
 }
 
 // last returns the last segment; nil where there is none.
-func (t tail) last() *audit.Sealed {
+func (t tail) last() *audit.OpenedSegment {
 	if len(t.flush) == 0 {
 		return nil
 	}

@@ -30,7 +30,8 @@ func TestRecordOfCopies(t *testing.T) {
 	if err := bus.Ensure(ctx, js, bus.TopologyOptions{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
-	state := call.State{Facts: call.Facts{Tenant: "default", Tool: "echo"}, Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
+	state := call.State{Pinned: call.Pinned{Tenant: "default", Tool: "echo"}, Attempts: []call.Attempt{{N: 1,
+		Admitted: 7}}}
 	var all sync.WaitGroup
 	for n := range 16 {
 		journal := writer.NewJournal(js, fmt.Sprint("process", n), time.Now, func() string { return "n" }, nil)
@@ -47,7 +48,7 @@ func TestRecordOfCopies(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	told := 0
-	for _, err := range reader.Replay(ctx, reader.Direct(js), reader.Filter{Call: "joiner"}) {
+	for _, err := range reader.Replay(ctx, reader.Streams(js), reader.Filter{Call: "joiner"}) {
 		if told++; err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ const (
 // former reads up to where builds before segments have put a partition on record, and where their records end; fenced
 // says that they have been stopped.
 func former(ctx context.Context, js jetstream.JetStream,
-	part subjects.Part) (f fence, end uint64, fenced bool, err error) {
+	part subjects.Partition) (f fence, end uint64, fenced bool, err error) {
 	all, at := part.FormerLog()
 	soon, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -77,11 +77,11 @@ func (f *fence) take(msg jetstream.Msg) error {
 }
 
 // raise stops builds before segments where their records end. An error is also that they have gone on meanwhile.
-func (f fence) raise(ctx context.Context, js jetstream.JetStream, part subjects.Part, end uint64) error {
+func (f fence) raise(ctx context.Context, js jetstream.JetStream, part subjects.Partition, end uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTime)
 	defer cancel()
 	all, at := part.FormerLog()
-	f.Form = format.Record.Written()
+	f.Form = format.Record.Current()
 	data, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("audit fence: %w", err)

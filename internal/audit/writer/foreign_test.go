@@ -19,7 +19,7 @@ import (
 // removed from AUDIT, so that it would do so for good.
 func TestForeignMessagesInTheStreams(t *testing.T) {
 	f := setup(t)
-	subject := subjects.Part(0).Audit("t")
+	subject := subjects.Partition(0).Audit("t")
 	intrude := func(n int) {
 		t.Helper()
 		for range n {
@@ -53,7 +53,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 		t.Error(err)
 	}
 	records := 0
-	for _, err := range reader.Replay(t.Context(), reader.Direct(f.JS), reader.Filter{}) {
+	for _, err := range reader.Replay(t.Context(), reader.Streams(f.JS), reader.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if letters, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); err != nil || len(letters) != 0 {
+	if letters, err := deadletter.DeadLetters(t.Context(), reader.Streams(f.JS)); err != nil || len(letters) != 0 {
 		t.Errorf("%d dead letters, %v", len(letters), err)
 	}
 }

@@ -22,14 +22,14 @@ func TestProjectorBehindANewerBuild(t *testing.T) {
 	f := setup(t)
 	f.Admit(1, envelope.PriorityNormal)
 	data := []byte(`{"form":3,"source":"log","k":1,"n":1,"count":1,"root":"?"}` + "\n" + `{"form":9}` + "\n")
-	if _, err := f.JS.Publish(t.Context(), subjects.Part(0).Audit("t"), data); err != nil {
+	if _, err := f.JS.Publish(t.Context(), subjects.Partition(0).Audit("t"), data); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := writer.NewProjector(t.Context(), f.JS, 0, slog.New(slog.DiscardHandler),
 		func() uint64 { return 0 }); !format.Newer(err) {
 		t.Errorf("a projector goes on: %v", err)
 	}
-	for r, err := range reader.Replay(t.Context(), reader.Direct(f.JS), reader.Filter{}) {
+	for r, err := range reader.Replay(t.Context(), reader.Streams(f.JS), reader.Filter{}) {
 		if !format.Newer(err) {
 			t.Errorf("replay goes on with %+v, %v", r, err)
 		}
@@ -41,7 +41,7 @@ func TestProjectorAfterAnOlderBuild(t *testing.T) {
 	f := setup(t)
 	first := f.Admit(1, envelope.PriorityNormal)
 	f.Decide(first)
-	stored, err := f.JS.Stream(t.Context(), subjects.Part(0).Stream())
+	stored, err := f.JS.Stream(t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +82,10 @@ func TestNewerDeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deadletter.DeadLetterAt(t.Context(), reader.Direct(f.JS), ack.Sequence); !format.Newer(err) {
+	if _, err := deadletter.DeadLetterAt(t.Context(), reader.Streams(f.JS), ack.Sequence); !format.Newer(err) {
 		t.Errorf("shown: %v", err)
 	}
-	if list, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS)); !format.Newer(err) {
+	if list, err := deadletter.DeadLetters(t.Context(), reader.Streams(f.JS)); !format.Newer(err) {
 		t.Errorf("listed as %+v, %v", list, err)
 	}
 }

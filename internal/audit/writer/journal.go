@@ -72,7 +72,7 @@ func (j *Journal) Flush(ctx context.Context) error { return j.close(ctx, j.flood
 
 // Denied records a refusal, and returns the id of its record. In a flood that is the record which opens a count, and
 // counted is the number of the refusal in it, from 1; otherwise 0.
-func (j *Journal) Denied(ctx context.Context, in *call.Incoming, req *envelope.Request,
+func (j *Journal) Denied(ctx context.Context, in *call.IncomingRequest, req *envelope.Request,
 	e *envelope.Error) (id string, counted uint64, err error) {
 	c, counted := j.floods.take(kind{in.From, e.Code}, time.Now())
 	if counted > 1 {
@@ -156,7 +156,7 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 
 // LateResult records what a run had to say after its attempt was decided, once by this process under the same id.
 // Another process may record the same, under that id.
-func (j *Journal) LateResult(ctx context.Context, id string, s call.State, attempt int, said call.Ending) error {
+func (j *Journal) LateResult(ctx context.Context, id string, s call.State, attempt int, said call.Completion) error {
 	r := audit.Late(s, attempt, said, j.now())
 	r.EventID = "late." + id
 	if j.told.Has(r.EventID) {

@@ -21,9 +21,9 @@ func TestAllowedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "owner", Actor: "agent"},
-		Facts: call.Facts{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
+		Facts: call.Pinned{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
 	})
 	s, err := log.Write(t.Context(), v.Event, []byte(`{"request":{}}`))
 	if err != nil {

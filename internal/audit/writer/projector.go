@@ -25,7 +25,7 @@ import (
 // flush, the others read on from what it wrote, and finish it if it died between two segments. Nothing is doubled and
 // nothing forgotten.
 type Projector struct {
-	part  subjects.Part
+	part  subjects.Partition
 	log   *slog.Logger
 	open  func() uint64 // log position of the oldest open attempt; 0 when none is open
 	chain *chain        // of the partition; used by Run alone
@@ -161,7 +161,7 @@ func (p *Projector) recorded(newest uint64) bool {
 }
 
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
-// ([bus.ErrLostTail]) or to be continued by a newer build (a [format.Error])
+// ([bus.ErrStreamRolledBack]) or to be continued by a newer build (a [format.Error])
 func (p *Projector) Run(ctx context.Context) error {
 	nc := p.chain.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED)
@@ -272,7 +272,7 @@ func (p *Projector) findEnd(ctx context.Context) error {
 	final := false
 	err := rhythm().Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
-		if final = err == nil || errors.Is(err, kv.ErrStreamRolledBack) || format.Unreadable(err); !final {
+		if final = err == nil || errors.Is(err, kv.ErrStreamRolledBack) || format.IsUnsupported(err); !final {
 			p.log.Warn("end of the audit record not found yet", "err", err)
 		}
 		return final, err
@@ -341,7 +341,7 @@ func (p *Projector) flush(ctx context.Context, f *flush) error {
 	if err := p.begin(ctx); err != nil {
 		return err
 	}
-	lines, err := audit.Cut(f.records, audit.MaxSegment)
+	lines, err := audit.SplitSegments(f.records, audit.MaxSegment)
 	if err != nil {
 		return err
 	}

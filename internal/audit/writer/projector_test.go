@@ -36,7 +36,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 	}
 	f.recorded("id00002")
 	stop()
-	if err := f.JS.DeleteStream(t.Context(), subjects.Part(0).Stream()); err != nil {
+	if err := f.JS.DeleteStream(t.Context(), subjects.Partition(0).Stream()); err != nil {
 		t.Fatal(err)
 	}
 	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); err != nil {
@@ -72,7 +72,7 @@ func (f *fixture) recorded(callID string) {
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
 	defer cancel()
 	n := 0
-	for r, err := range reader.Replay(ctx, reader.Direct(f.JS), reader.Filter{Call: callID, Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Streams(f.JS), reader.Filter{Call: callID, Follow: true}) {
 		if err != nil {
 			f.T.Fatalf("%d records of %s: %v", n, callID, err)
 		}

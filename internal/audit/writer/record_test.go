@@ -34,7 +34,7 @@ func TestTwoProjectors(t *testing.T) {
 	seen := map[string]audit.Event{}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for r, err := range reader.Replay(ctx, reader.Direct(f.JS), reader.Filter{Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Streams(f.JS), reader.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v after %d records", err, len(seen))
 		}
@@ -70,7 +70,7 @@ func TestGateAfterLostAck(t *testing.T) {
 	}
 	journal := writer.NewJournal(f.JS, "process", time.Now, func() string { return "n" }, nil)
 	bustest.Run(t, journal.Run)
-	state := call.State{Facts: call.Facts{Tenant: "t", Tool: "echo"}, Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
+	state := call.State{Pinned: call.Pinned{Tenant: "t", Tool: "echo"}, Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
 	stored := make(chan error, 1)
 	go func() {
 		stored <- journal.Allowed(t.Context(), state, 1, []call.Owner{{CallID: "a"}, {CallID: "b"}, {CallID: "c"}})
@@ -86,7 +86,7 @@ func TestGateAfterLostAck(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err := range reader.Replay(t.Context(), reader.Direct(f.JS), reader.Filter{}) {
+	for _, err := range reader.Replay(t.Context(), reader.Streams(f.JS), reader.Filter{}) {
 		if n++; err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 
 // NewProjector reads from AUDIT how far projection of a partition has come. It logs what keeps it from
 // going on. open says where in the partition the oldest open attempt is.
-func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Part, log *slog.Logger,
+func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Partition, log *slog.Logger,
 	open func() uint64) (p *Projector, from uint64, err error) {
 	p = newProjector(js, part)
 	p.log, p.open = log, open
@@ -33,7 +33,7 @@ func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Par
 	return p, from, nil
 }
 
-func newProjector(js jetstream.JetStream, part subjects.Part) *Projector {
+func newProjector(js jetstream.JetStream, part subjects.Partition) *Projector {
 	return &Projector{part: part, more: make(chan struct{}, 1), enough: make(chan struct{}, 1), chain: &chain{
 		js: js, stream: subjects.AuditStream, all: part.AuditLog(), subject: part.Audit, answer: ackTime,
 	}}
@@ -55,7 +55,7 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 		if err != nil || through.Seq == 0 {
 			return 0, err
 		}
-		last = &audit.Sealed{Segment: audit.Segment{Through: through, Oldest: oldest}}
+		last = &audit.OpenedSegment{Segment: audit.Segment{Through: through, Oldest: oldest}}
 	}
 	done, b := last.Through, begun{}
 	if last.K < last.N {
@@ -105,7 +105,7 @@ func (p *Projector) unchained(ctx context.Context) (through audit.Position, olde
 }
 
 // unfinished is the flush of which these segments are stored, and others are not.
-func unfinished(flush []audit.Sealed) begun {
+func unfinished(flush []audit.OpenedSegment) begun {
 	last := flush[len(flush)-1]
 	b := begun{k: last.K, through: last.Through, has: map[place]bool{}}
 	for _, s := range flush {
@@ -119,8 +119,8 @@ func unfinished(flush []audit.Sealed) begun {
 }
 
 // match holds a position that is on record against the call log, and returns the position up to which the log is on
-// record. A log that has lost its end (see [bus.ErrLostTail]) uses positions again: then everything younger than what
-// is on record is still to come.
+// record. A log that has lost its end (see [bus.ErrStreamRolledBack]) uses positions again: then everything younger
+// than what is on record is still to come.
 func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Position, error) {
 	if done.Seq == 0 {
 		return done, nil

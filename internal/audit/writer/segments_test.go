@@ -26,9 +26,9 @@ import (
 func admit(b *bustest.Bus, n int, tenant string) {
 	b.T.Helper()
 	id := fmt.Sprintf("id%05d", n)
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: id, Actor: "agent"}, Fingerprint: "fp", Nonce: "q" + id,
-		Facts: call.Facts{Tenant: tenant, Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default",
+		Facts: call.Pinned{Tenant: tenant, Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default",
 			Fingerprint: "fp"},
 		Deadline: call.At(time.Now().Add(time.Minute)), Now: call.At(time.Now()),
 	})
@@ -57,11 +57,11 @@ func observed(b *bustest.Bus) *Projector {
 }
 
 // chained reads all segments of the partition, and holds them against what a chain has to be.
-func chained(b *bustest.Bus) (all []audit.Sealed) {
+func chained(b *bustest.Bus) (all []audit.OpenedSegment) {
 	b.T.Helper()
 	prev, through := "", audit.Position{}
 	for msg, err := range bus.Messages(b.T.Context(), b.JS, subjects.AuditStream,
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Part(0).AuditLog()}}, bus.ReadTimeout) {
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Partition(0).AuditLog()}}, bus.ReadTimeout) {
 		if err != nil {
 			b.T.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestFlushFinishedByAnother(t *testing.T) {
 				if err := dying.begin(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				lines, err := audit.Cut(f.records, audit.MaxSegment)
+				lines, err := audit.SplitSegments(f.records, audit.MaxSegment)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -212,7 +212,7 @@ func TestOlderBuildGoesOn(t *testing.T) {
 	admit(b, 0, "t")
 	admit(b, 1, "t")
 	p := observed(b)
-	log, err := b.JS.Stream(t.Context(), subjects.Part(0).Stream())
+	log, err := b.JS.Stream(t.Context(), subjects.Partition(0).Stream())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func BenchmarkFlush(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				lines, err := audit.Cut(records, audit.MaxSegment)
+				lines, err := audit.SplitSegments(records, audit.MaxSegment)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -11,14 +11,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Unrecorded returns the oldest event that is not on record yet; nil when all are.
-func Unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
+// FirstUnrecorded returns the oldest event that is not on record yet; nil when all are.
+func FirstUnrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
 	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return nil, err
 	}
 	for p := range n {
-		msg, err := unrecordedIn(ctx, js, subjects.Part(p))
+		msg, err := unrecordedIn(ctx, js, subjects.Partition(p))
 		if err != nil {
 			return nil, err
 		}
@@ -30,7 +30,7 @@ func Unrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.
 }
 
 func unrecordedIn(ctx context.Context, js jetstream.JetStream,
-	part subjects.Part) (oldest *jetstream.RawStreamMsg, err error) {
+	part subjects.Partition) (oldest *jetstream.RawStreamMsg, err error) {
 	p := newProjector(js, part)
 	if _, err := p.resume(ctx); err != nil {
 		return nil, err

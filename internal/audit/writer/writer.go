@@ -82,7 +82,7 @@ func (w *writer) flush(ctx context.Context, all []*entry) {
 	for _, e := range all {
 		records = append(records, e.records...)
 	}
-	lines, err := audit.Cut(records, audit.MaxSegment)
+	lines, err := audit.SplitSegments(records, audit.MaxSegment)
 	if err == nil {
 		err = w.store(ctx, lines, all)
 	}
@@ -94,7 +94,7 @@ func (w *writer) flush(ctx context.Context, all []*entry) {
 
 // store appends a flush to the chain. After an error it looks for what is stored of it: only the end of the chain
 // tells.
-func (w *writer) store(ctx context.Context, lines []*audit.Lines, all []*entry) error {
+func (w *writer) store(ctx context.Context, lines []*audit.SegmentBody, all []*entry) error {
 	stored := 0
 	pace := timer.Backoff{Pause: standBy / 10, MaxPause: standBy}
 	return pace.Until(ctx, func(ctx context.Context) (done bool, err error) {

@@ -271,8 +271,8 @@ func TestRefusedForBounds(t *testing.T) {
 	}
 	for range 40 {
 		if err := <-errs; !errors.Is(err, bus.ErrCrowded) || !bus.NotNow(err) || bus.Denied(err) ||
-			!strings.Contains(bus.ConnectFix(err), "close") {
-			t.Errorf("%v: %s", err, bus.ConnectFix(err))
+			!strings.Contains(bus.ConnectHint(err), "close") {
+			t.Errorf("%v: %s", err, bus.ConnectHint(err))
 		}
 	}
 	if _, err := bus.Dial(g.url, "x", nats.Token("unknown")); !bus.Denied(err) {

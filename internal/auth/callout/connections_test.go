@@ -93,7 +93,7 @@ func (g *guarded) turnedAway(n int, token string) (refused int) {
 			g.t.Cleanup(d.nc.Close)
 		case errors.Is(d.err, bus.ErrCrowded):
 			refused++
-		case !bus.Unreachable(d.err): // let in, and closed at once
+		case !bus.IsUnreachable(d.err): // let in, and closed at once
 			g.t.Error(d.err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestConnectionsOfFamily(t *testing.T) {
 	g.dispatch()
 	g.dispatch()
 	root := g.principal(auth.Agent, "agent://a", auth.NewID())
-	less, err := root.Narrow(auth.Less{}, time.Now())
+	less, err := root.Narrow(auth.Narrowing{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

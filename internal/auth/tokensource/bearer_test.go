@@ -69,7 +69,7 @@ func (o *office) file(token string) string {
 	return file
 }
 
-func (o *office) bearer(file string) *Bearer {
+func (o *office) bearer(file string) *Source {
 	o.t.Helper()
 	b, err := Read(file, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -79,7 +79,7 @@ func (o *office) bearer(file string) *Bearer {
 }
 
 // run keeps a token good for so long.
-func run(t *testing.T, b *Bearer, o *office, long time.Duration) (again int) {
+func run(t *testing.T, b *Source, o *office, long time.Duration) (again int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
@@ -152,7 +152,7 @@ func TestRefusedRenewal(t *testing.T) {
 		o := newOffice(t)
 		b := o.bearer(o.file(o.token(time.Minute)))
 		o.refuses = envelope.NewError(envelope.CodeRevoked, "")
-		var refused *Refused
+		var refused *RenewalError
 		if err := b.Renew(t.Context(), o); !errors.As(err, &refused) || !strings.Contains(err.Error(), "revoked") {
 			t.Error(err)
 		}

@@ -31,7 +31,7 @@ func TestOneQuestionMayBeLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := newOffice(t)
 			b := o.bearer(o.file(o.token(life)))
-			_, ends, _ := b.Show()
+			_, ends, _ := b.Current()
 			ctx, stop := context.WithTimeout(t.Context(), 2*life)
 			defer stop()
 			timer.Sleep(ctx, time.Until(b.renewAt))

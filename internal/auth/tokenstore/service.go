@@ -114,7 +114,7 @@ func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Er
 func (s *Service) Narrow(
 	ctx context.Context, by *auth.Principal, q envelope.NarrowRequest,
 ) (a envelope.TokenResponse, _ *envelope.Error) {
-	less := auth.Less{Actor: q.Actor, Scopes: q.Scopes, Run: q.Run, Lane: q.Lane}
+	less := auth.Narrowing{Actor: q.Actor, Scopes: q.Scopes, Run: q.Run, Lane: q.Lane}
 	var refusal *envelope.Error
 	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
 		return a, refusal
@@ -125,7 +125,7 @@ func (s *Service) Narrow(
 	}
 	p, err := by.Narrow(less, s.Store.Now().Truncate(time.Second))
 	switch {
-	case errors.Is(err, auth.ErrWider):
+	case errors.Is(err, auth.ErrScopeExceeded):
 		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("ask for no more than the token has")
 	case err != nil:
 		return a, envelope.NewError(envelope.CodeMalformed, err.Error())

@@ -54,7 +54,7 @@ type Store struct {
 	js      jetstream.JetStream
 	keys    *deployment.Keys
 	public  string // of the key that private keys are sealed with
-	checker *auth.Checker
+	checker *auth.Verifier
 
 	mu     sync.Mutex
 	known  map[string]signingKey // by kid
@@ -84,7 +84,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 	s := &Store{
 		Options: o, js: js, keys: keys, public: public, synced: make(chan struct{}), known: map[string]signingKey{},
 		changed: make(chan struct{}, 1),
-		checker: &auth.Checker{
+		checker: &auth.Verifier{
 			Keys: auth.NewKeyring(keys.Deployment, nil), Revoked: &auth.Revocations{Lease: lease},
 		},
 	}
@@ -99,7 +99,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 }
 
 // Checker returns what makes identities of tokens; it hears of revocations while [Store.Run] goes on.
-func (s *Store) Checker() *auth.Checker { return s.checker }
+func (s *Store) Checker() *auth.Verifier { return s.checker }
 
 // Changed holds a value when more, or less, is revoked than before. It has one reader.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
@@ -145,7 +145,7 @@ func (s *Store) forget(ctx context.Context, subject string) error {
 
 // put writes an entry, which is gone after life; 0 is never.
 func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
-	data, err := format.Marshal(format.Authority, v)
+	data, err := format.Marshal(format.ControlEntry, v)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (s *Store) afterBar(p auth.Principal) time.Time {
 // tokens, and those that were minted offline.
 func (s *Store) listed(ctx context.Context, family string) (c envelope.CredentialInfo, ok bool, err error) {
 	err = s.read(ctx, []string{subjects.Issued(family)}, func(msg jetstream.Msg) {
-		ok = format.Unmarshal(format.Authority, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
+		ok = format.Unmarshal(format.ControlEntry, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
 	})
 	return c, ok, err
 }
@@ -319,7 +319,7 @@ func (s *Store) listed(ctx context.Context, family string) (c envelope.Credentia
 func (s *Store) Issued(ctx context.Context) (all []envelope.CredentialInfo, err error) {
 	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
 		var c envelope.CredentialInfo
-		if err := format.Unmarshal(format.Authority, msg.Data(), &c); err != nil {
+		if err := format.Unmarshal(format.ControlEntry, msg.Data(), &c); err != nil {
 			s.Logger.Warn("entry left out", "subject", msg.Subject(), "err", err)
 			return
 		}

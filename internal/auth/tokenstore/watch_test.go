@@ -28,7 +28,7 @@ func TestReadWhereSomethingIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Store{
-		checker: &auth.Checker{
+		checker: &auth.Verifier{
 			Keys: auth.NewKeyring("test", nil), Revoked: &auth.Revocations{Lease: time.Hour},
 		},
 		synced: make(chan struct{}), changed: make(chan struct{}, 1),
@@ -36,7 +36,7 @@ func TestReadWhereSomethingIsMissing(t *testing.T) {
 	keys := map[string]signingKey{"k": {Public: public}}
 	is := func(want error) {
 		t.Helper()
-		if _, err := s.checker.Check(token, now); !errors.Is(err, want) {
+		if _, err := s.checker.Verify(token, now); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}

@@ -142,7 +142,8 @@ func TestLikeToolbus(t *testing.T) {
 	t.Parallel()
 	events, records := topology(1 << 30)
 	for _, c := range bus.Streams(bus.TopologyOptions{Partitions: 1, CallsBytes: 1 << 30}) {
-		own, ok := map[string]jetstream.StreamConfig{subjects.Part(0).Stream(): events, subjects.AuditStream: records}[c.Name]
+		own, ok := map[string]jetstream.StreamConfig{subjects.Partition(0).Stream(): events,
+			subjects.AuditStream: records}[c.Name]
 		if !ok {
 			continue
 		}

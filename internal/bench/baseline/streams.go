@@ -21,7 +21,7 @@ func topology(bytes int64) (events, records jetstream.StreamConfig) {
 	for _, c := range bus.Streams(bus.TopologyOptions{Partitions: 1, CallsBytes: bytes}) {
 		c.Description, c.Metadata = "", nil // it is no stream of Toolbus
 		switch c.Name {
-		case subjects.Part(0).Stream():
+		case subjects.Partition(0).Stream():
 			events = c
 		case subjects.AuditStream:
 			records = c

@@ -111,7 +111,7 @@ func (w *world) startBus(ctx context.Context, upstream string) error {
 	type text struct {
 		Text string `json:"text"`
 	}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := errors.Join(tools.AddFolder(w.options.Dir), toolbus.Add(tools,
 		toolbus.Tool{ID: "own.echo", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in text) (text, error) { return in, nil })); err != nil {
@@ -133,7 +133,7 @@ func (w *world) startBus(ctx context.Context, upstream string) error {
 }
 
 // run runs both parts, and returns when they are ready.
-func (w *world) run(ctx context.Context, parts *errgroup.Group, tools *toolbus.Tools) error {
+func (w *world) run(ctx context.Context, parts *errgroup.Group, tools *toolbus.Toolset) error {
 	ready := make(chan struct{}, 2)
 	conn, err := toolbus.Connect(ctx, w.options.URL, toolbus.Options{})
 	if err != nil {

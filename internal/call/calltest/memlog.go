@@ -86,7 +86,7 @@ func (l *Log) append(e call.Event, body []byte) (call.Entry, []func(call.Entry),
 	defer l.mu.Unlock()
 	last := l.last(e.State.Tool, e.State.ID)
 	if last.State.Seq != e.State.Seq {
-		return call.Entry{}, nil, &call.Moved{State: last.State}
+		return call.Entry{}, nil, &call.ConflictError{State: last.State}
 	}
 	if err := last.State.Allows(e); err != nil && !e.State.Empty() { // a log without attempts only fills a place
 		panic(err) // the rules of package call make no such event
@@ -120,7 +120,7 @@ func (l *Log) last(tool, id string) call.Entry {
 }
 
 // Get implements outcome.Log.
-func (l *Log) Get(_ context.Context, _ subjects.Part, seq uint64) (call.Entry, error) {
+func (l *Log) Get(_ context.Context, _ subjects.Partition, seq uint64) (call.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.entries {

@@ -21,10 +21,10 @@ const (
 )
 
 // timeout is how a guardian ends an attempt: it has nothing at hand but the state.
-func timeout(t *testing.T, log outcome.Log, s call.State, n int, admitted uint64) (outcome.Outcome, error) {
+func timeout(t *testing.T, log outcome.Log, s call.State, n int, admitted uint64) (outcome.Stored, error) {
 	t.Helper()
-	end := call.Ending{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())}
-	return outcome.Decide(t.Context(), log, s, n, admitted, end, outcome.Draft{}, nil)
+	end := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "guardian", Now: call.At(time.Now())}
+	return outcome.Resolve(t.Context(), log, s, n, admitted, end, outcome.Draft{}, nil)
 }
 
 // Of two who decide, the second gets what the first has written, also if it knows the log as it was before.
@@ -84,13 +84,13 @@ func TestOutcomeIsToldWhole(t *testing.T) {
 func TestGone(t *testing.T) {
 	log := &calltest.Log{}
 	s := admit(t, log, "id1", callA).State
-	for name, try := range map[string]func() (outcome.Outcome, error){
-		"another admission":  func() (outcome.Outcome, error) { return timeout(t, log, s, 1, s.Seq+1) },
-		"no such attempt":    func() (outcome.Outcome, error) { return timeout(t, log, s, 2, s.Seq) },
-		"outcome of none":    func() (outcome.Outcome, error) { return outcome.Load(t.Context(), log, s, 2) },
-		"outcome of an open": func() (outcome.Outcome, error) { return outcome.Load(t.Context(), log, s, 1) },
+	for name, try := range map[string]func() (outcome.Stored, error){
+		"another admission":  func() (outcome.Stored, error) { return timeout(t, log, s, 1, s.Seq+1) },
+		"no such attempt":    func() (outcome.Stored, error) { return timeout(t, log, s, 2, s.Seq) },
+		"outcome of none":    func() (outcome.Stored, error) { return outcome.Load(t.Context(), log, s, 2) },
+		"outcome of an open": func() (outcome.Stored, error) { return outcome.Load(t.Context(), log, s, 1) },
 	} {
-		if _, err := try(); !errors.Is(err, outcome.ErrGone) {
+		if _, err := try(); !errors.Is(err, outcome.ErrAttemptGone) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := timeout(t, log, other.State, 1, s.Seq+1); !errors.Is(err, outcome.ErrGone) {
+	if o, err := timeout(t, log, other.State, 1, s.Seq+1); !errors.Is(err, outcome.ErrAttemptGone) {
 		t.Errorf("the outcome of another admission: %+v, %v", o, err)
 	}
 }
@@ -113,7 +113,7 @@ func TestDecidesByTheLogAsItIs(t *testing.T) {
 	s.Class = call.SideEffectful
 	log.Before(func(call.Event) error {
 		log.Before(nil)
-		_, claim := call.Take(s, call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 1, Now: call.At(time.Now()),
+		_, claim := call.Take(s, call.WorkDelivery{Attempt: 1, Admitted: s.Seq, Deliveries: 1, Now: call.At(time.Now()),
 			By: "e1", Nonce: "c"})
 		_, err := log.Write(t.Context(), claim, nil)
 		return err
@@ -159,7 +159,8 @@ func TestEarlierOutcomesAreCarried(t *testing.T) {
 func TestEarlierOutcomesOfAClaim(t *testing.T) {
 	log := &calltest.Log{}
 	s := second(t, log)
-	_, claim := call.Take(s, call.Pickup{Attempt: 2, Admitted: s.Seq, Deliveries: 2, Now: call.At(time.Now()), By: "e1",
+	_, claim := call.Take(s, call.WorkDelivery{Attempt: 2, Admitted: s.Seq, Deliveries: 2,
+		Now: call.At(time.Now()), By: "e1",
 		Nonce: "c"})
 	s, err := log.Write(t.Context(), claim, nil)
 	if err != nil {
@@ -171,7 +172,7 @@ func TestEarlierOutcomesOfAClaim(t *testing.T) {
 		t.Errorf("%+v, %v", got.Response, err)
 	}
 	log.DropUntil(s.Last().Admitted)
-	if _, err := outcome.Load(t.Context(), log, s, 1); !errors.Is(err, outcome.ErrGone) {
+	if _, err := outcome.Load(t.Context(), log, s, 1); !errors.Is(err, outcome.ErrAttemptGone) {
 		t.Errorf("held nowhere: %v", err)
 	}
 }
@@ -184,7 +185,7 @@ var errRead = errors.New("the log cannot be read")
 func (unreadable) Read(context.Context, string, string) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
-func (unreadable) Get(context.Context, subjects.Part, uint64) (call.Entry, error) {
+func (unreadable) Get(context.Context, subjects.Partition, uint64) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
 

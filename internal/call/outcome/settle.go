@@ -17,19 +17,19 @@ import (
 type Log interface {
 	Write(ctx context.Context, e call.Event, body []byte) (call.State, error)
 	Read(ctx context.Context, tool, id string) (call.Entry, error)
-	Get(ctx context.Context, part subjects.Part, seq uint64) (call.Entry, error)
+	Get(ctx context.Context, part subjects.Partition, seq uint64) (call.Entry, error)
 }
 
-// ErrGone means that the log holds the attempt no more, or another in its place: there is
+// ErrAttemptGone means that the log holds the attempt no more, or another in its place: there is
 // nothing to decide and nothing to deliver.
-var ErrGone = errors.New("the attempt is not in the log")
+var ErrAttemptGone = errors.New("the attempt is not in the log")
 
 // ErrUnreadable means that an outcome is in the log in a form that this build cannot read. To try again is of
 // no use; another build may be able to.
 var ErrUnreadable = errors.New("the stored outcome cannot be read")
 
-// ErrTaken means that an attempt is not deserted, because an executor may have taken it: nothing is decided.
-var ErrTaken = errors.New("an executor may have taken the attempt")
+// ErrMayHaveRun means that an attempt is not deserted, because an executor may have taken it: nothing is decided.
+var ErrMayHaveRun = errors.New("an executor may have taken the attempt")
 
 // Draft is what a decider knows of the response besides the code: a tool's result or error. The output
 // has been checked.
@@ -42,21 +42,21 @@ type Draft struct {
 	PolicyApplied []string
 	Metrics       envelope.Metrics
 	// Timed says that Metrics tells when the tool began and ended. Where nobody tells, the times are those of the log,
-	// see [Decide].
+	// see [Resolve].
 	Timed  bool
 	Chunks *envelope.Chunks
 }
 
-// Outcome is the outcome of one attempt as it stands in the log. Won reports whether this
+// Stored is the outcome of one attempt as it stands in the log. Won reports whether this
 // decider wrote it.
-type Outcome struct {
+type Stored struct {
 	State    call.State
 	Attempt  call.Attempt
 	Response *envelope.Response
 	Won      bool
 }
 
-// Decide ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
+// Resolve ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
 // that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
 // them at hand; where there are none of a later attempt, Decide reads them. A response that is too
 // large together with these is replaced by an error that says so. Errors: ErrGone; ErrTaken, of call.Deserted only;
@@ -68,16 +68,17 @@ type Outcome struct {
 // duration_ms that from there to the decision; of one that is known not to have been started queue_ms
 // is all of its time, and duration_ms 0. A pure or idempotent call starts without a claim, so of one
 // without nobody knows when or whether it was started: duration_ms is all of its time, and queue_ms 0.
-func Decide(
-	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Ending, d Draft, earlier []call.Outcome,
-) (Outcome, error) {
+func Resolve(
+	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Completion, d Draft,
+	earlier []call.Outcome,
+) (Stored, error) {
 	for small := false; ; {
 		ruling := call.Decide(s, n, admitted, end)
 		if ruling.Gone {
-			return Outcome{}, ErrGone
+			return Stored{}, ErrAttemptGone
 		}
 		if ruling.Taken {
-			return Outcome{}, ErrTaken
+			return Stored{}, ErrMayHaveRun
 		}
 		if !ruling.Do {
 			return Load(ctx, log, s, n)
@@ -85,16 +86,16 @@ func Decide(
 		if n > 1 && len(earlier) == 0 {
 			var err error
 			if earlier, err = carried(ctx, log, s, n); err != nil {
-				return Outcome{}, err
+				return Stored{}, err
 			}
 		}
 		response := respond(ruling, d.timed(ruling, end.Cause))
 		body, err := call.EncodeOutcome(response, earlier)
 		if err != nil {
-			return Outcome{}, fmt.Errorf("outcome body: %w", err)
+			return Stored{}, fmt.Errorf("outcome body: %w", err)
 		}
 		after, err := log.Write(ctx, ruling.Event, body)
-		var moved *call.Moved
+		var moved *call.ConflictError
 		switch {
 		case err == nil:
 			return own(after, n, response), nil
@@ -106,20 +107,20 @@ func Decide(
 			end, d = shrink(end, d)
 			small = true
 		default:
-			return Outcome{}, err
+			return Stored{}, err
 		}
 	}
 }
 
 // timed returns the draft with what is known of when the attempt waited and ran.
-func (d Draft) timed(r call.Ruling, cause call.Cause) Draft {
+func (d Draft) timed(r call.DecideResult, cause call.Cause) Draft {
 	if d.Timed {
 		return d
 	}
 	s := r.Event.State
 	a, _ := s.Attempt(r.Event.Attempt)
 	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable || a.Decision.Untaken ||
-		!s.Harmless() && r.Effect == envelope.EffectNone
+		!s.HasNoEffect() && r.Effect == envelope.EffectNone
 	switch m := &d.Metrics; {
 	case unstarted:
 		m.QueueMS, m.DurationMS = between(a.At, a.Decision.At), 0
@@ -136,7 +137,7 @@ func between(from, to call.UnixMS) int64 { return max(0, int64(to-from)) }
 
 // shrink makes the least of an ending: otherwise it could never be written, and the tool would run
 // again and again.
-func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
+func shrink(end call.Completion, d Draft) (call.Completion, Draft) {
 	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
 	switch {
 	case d.Error != nil:
@@ -152,42 +153,42 @@ func shrink(end call.Ending, d Draft) (call.Ending, Draft) {
 const tooLarge = "the response is larger than the server takes, together with the outcomes of earlier attempts"
 
 // own returns the outcome that was just written, at the position it got.
-func own(s call.State, n int, r *envelope.Response) Outcome {
+func own(s call.State, n int, r *envelope.Response) Stored {
 	a, _ := s.Attempt(n)
 	r.Provenance.AuditEventID = AuditID(s.Part, a.Decision.Seq)
-	return Outcome{State: s, Attempt: a, Response: r, Won: true}
+	return Stored{State: s, Attempt: a, Response: r, Won: true}
 }
 
 // Load returns the stored outcome of the decided attempt n of the log s. It may lie in its own
 // event or, when that has expired, in a later one. Errors: ErrGone; ErrUnreadable, with an Outcome that has all but the
 // response; and what the log gave when it could not be read.
-func Load(ctx context.Context, log Log, s call.State, n int) (Outcome, error) {
+func Load(ctx context.Context, log Log, s call.State, n int) (Stored, error) {
 	a, ok := s.Attempt(n)
 	if !ok || a.Decision == nil {
-		return Outcome{}, ErrGone
+		return Stored{}, ErrAttemptGone
 	}
 	entry, err := At(ctx, log, s, a.Decision.Seq)
 	if err != nil {
-		return Outcome{}, err
+		return Stored{}, err
 	}
 	if len(entry.Body) == 0 {
 		if entry, err = holder(ctx, log, s); err != nil {
-			return Outcome{}, err
+			return Stored{}, err
 		}
 	}
 	stored, ok, err := entry.Outcome(n)
 	if err != nil {
-		return Outcome{State: s, Attempt: a}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return Stored{State: s, Attempt: a}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if !ok {
-		return Outcome{}, ErrGone
+		return Stored{}, ErrAttemptGone
 	}
 	r, fault := envelope.DecodeResponse(envelope.ContentJSON, stored.Response)
 	if fault != nil {
-		return Outcome{State: s, Attempt: a}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
+		return Stored{State: s, Attempt: a}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
 	}
 	r.Provenance.AuditEventID = AuditID(s.Part, stored.Seq)
-	return Outcome{State: s, Attempt: a, Response: r}, nil
+	return Stored{State: s, Attempt: a, Response: r}, nil
 }
 
 // carried returns the outcomes of the attempts before n, which its request carries. Where that cannot be read they
@@ -246,11 +247,11 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 }
 
 // AuditID names the log position of a decision; it is the same whenever it is told.
-func AuditID(part subjects.Part, seq uint64) string {
+func AuditID(part subjects.Partition, seq uint64) string {
 	return string(strconv.AppendUint(append(append(make([]byte, 0, 64), part.Bucket()...), '.'), seq, 10))
 }
 
-func respond(ruling call.Ruling, d Draft) *envelope.Response {
+func respond(ruling call.DecideResult, d Draft) *envelope.Response {
 	s := ruling.Event.State
 	a, _ := s.Attempt(ruling.Event.Attempt)
 	p := envelope.Provenance{
@@ -273,7 +274,7 @@ func respond(ruling call.Ruling, d Draft) *envelope.Response {
 
 // failure keeps the tool's own error where the ruling agrees with it; otherwise it states the
 // ruling and keeps what the tool said as its cause.
-func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
+func failure(ruling call.DecideResult, said *envelope.Error) *envelope.Error {
 	if said != nil && said.Code == ruling.Code {
 		return said.WithEffect(ruling.Effect)
 	}
@@ -291,7 +292,7 @@ func failure(ruling call.Ruling, said *envelope.Error) *envelope.Error {
 }
 
 // unserved says in e which pool did not serve the attempt, where that is why it ended.
-func unserved(ruling call.Ruling, e *envelope.Error) *envelope.Error {
+func unserved(ruling call.DecideResult, e *envelope.Error) *envelope.Error {
 	s := ruling.Event.State
 	a, _ := s.Attempt(ruling.Event.Attempt)
 	if message, fix := call.Unserved(s, a); message != "" {
@@ -302,7 +303,7 @@ func unserved(ruling call.Ruling, e *envelope.Error) *envelope.Error {
 
 // For returns the outcome as callID is told it: under its own call id. Replayed marks an answer
 // that was decided before it was asked for.
-func (o Outcome) For(callID string, replayed bool) *envelope.Response {
+func (o Stored) For(callID string, replayed bool) *envelope.Response {
 	r := *o.Response
 	r.CallID, r.Provenance.Replayed = callID, replayed
 	return &r

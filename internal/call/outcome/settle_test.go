@@ -25,9 +25,9 @@ func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.E
 	t.Helper()
 	last, _ := log.Read(t.Context(), "echo", id)
 	now := time.Now()
-	v := call.Admit(last.State, call.Ask{
+	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Nonce: "q-" + callID,
-		Facts: call.Facts{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp",
+		Facts: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp",
 			Tenant: "t"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
@@ -52,14 +52,14 @@ func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.E
 // decide ends the newest attempt of s with code, or with success and an output.
 func decide(
 	ctx context.Context, log outcome.Log, s call.State, code envelope.Code, output string, earlier []call.Outcome,
-) (outcome.Outcome, error) {
-	end := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o-" + output, Now: call.At(time.Now()),
+) (outcome.Stored, error) {
+	end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o-" + output, Now: call.At(time.Now()),
 		Error: code, Effect: envelope.EffectApplied}
 	d := outcome.Draft{Output: []byte(output)}
 	if code != "" {
 		d = outcome.Draft{Error: envelope.NewError(code, "")}
 	}
-	return outcome.Decide(ctx, log, s, s.Last().N, s.Last().Admitted, end, d, earlier)
+	return outcome.Resolve(ctx, log, s, s.Last().N, s.Last().Admitted, end, d, earlier)
 }
 
 // The server has lost its end and used the positions again, for another call. Whoever had a result
@@ -121,19 +121,19 @@ func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
 
 // What an outcome says of its times, when no run tells: only what the log knows.
 func TestTimesOfTheLog(t *testing.T) {
-	timedOut := call.Ending{Cause: call.TimedOut, By: call.ByDeadline}
-	cancelled := call.Ending{Cause: call.Cancelled, By: call.ByCanceller}
-	unrunnable := call.Ending{
+	timedOut := call.Completion{Cause: call.TimedOut, By: call.ByDeadline}
+	cancelled := call.Completion{Cause: call.Cancelled, By: call.ByCanceller}
+	unrunnable := call.Completion{
 		Cause: call.Unrunnable, By: call.ByExecutor, Error: envelope.CodeUnavailable, Effect: envelope.EffectNone,
 	}
-	failed := call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream}
+	failed := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Error: envelope.CodeUpstream}
 	ran := outcome.Draft{Error: envelope.NewError(envelope.CodeUpstream, ""), Timed: true,
 		Metrics: envelope.Metrics{QueueMS: 1}}
-	confirmed, found := call.Ending{Cause: call.Confirmed, By: call.ByExecutor}, outcome.Draft{Output: []byte(`1`)}
+	confirmed, found := call.Completion{Cause: call.Confirmed, By: call.ByExecutor}, outcome.Draft{Output: []byte(`1`)}
 	for name, c := range map[string]struct {
-		class     call.Class
+		class     call.EffectClass
 		claimed   bool
-		end       call.Ending
+		end       call.Completion
 		draft     outcome.Draft
 		queue, ms int64
 	}{
@@ -154,7 +154,7 @@ func TestTimesOfTheLog(t *testing.T) {
 			at := s.Last().At
 			s.Class = c.class
 			if c.claimed {
-				pickup := call.Pickup{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"}
+				pickup := call.WorkDelivery{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"}
 				step, claim := call.Take(s, pickup)
 				if step != call.TakeClaim {
 					t.Fatalf("step %v", step)
@@ -165,7 +165,7 @@ func TestTimesOfTheLog(t *testing.T) {
 				}
 			}
 			c.end.Nonce, c.end.Now = "o", at+1000
-			o, err := outcome.Decide(t.Context(), log, s, 1, s.Last().Admitted, c.end, c.draft, nil)
+			o, err := outcome.Resolve(t.Context(), log, s, 1, s.Last().Admitted, c.end, c.draft, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ type emptied struct {
 func (l *emptied) Write(_ context.Context, e call.Event, _ []byte) (call.State, error) {
 	l.expected = append(l.expected, e.State.Seq)
 	if e.State.Seq != 7 && len(l.expected) < 5 {
-		return call.State{}, &call.Moved{State: call.State{Seq: 7}}
+		return call.State{}, &call.ConflictError{State: call.State{Seq: 7}}
 	}
 	return call.Fold(e, 8), nil
 }
@@ -231,11 +231,11 @@ func TestTooLargeToBeWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := bounded{&calltest.Log{}}
 			s := admit(t, log.Log, "id1", "A").State
-			end := call.Ending{
+			end := call.Completion{
 				Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: call.At(time.Now()), Error: c.code,
 				Effect: envelope.EffectApplied, Output: "hash",
 			}
-			o, err := outcome.Decide(t.Context(), log, s, 1, s.Seq, end, c.draft, nil)
+			o, err := outcome.Resolve(t.Context(), log, s, 1, s.Seq, end, c.draft, nil)
 			if err != nil || !o.Won || o.Response.Error == nil || o.Response.Error.Code != c.want ||
 				o.Attempt.Decision.OutputHash != "" {
 				t.Fatalf("%+v, %v", o.Response, err)

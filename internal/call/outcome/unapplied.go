@@ -38,9 +38,9 @@ func wishes() [6]wish {
 	}
 }
 
-// InVain returns the marks of what r asks for in vain, for [call.Attempt]: given is the deadline of the attempt, and
-// wished that of the request.
-func InVain(r *envelope.Request, given, wished time.Time) string {
+// IgnoredFields returns the marks of what r asks for in vain, for [call.Attempt]: given is the deadline of the
+// attempt, and wished that of the request.
+func IgnoredFields(r *envelope.Request, given, wished time.Time) string {
 	var marks []byte
 	for _, w := range wishes() {
 		if w.made(r, given, wished) {
@@ -50,9 +50,9 @@ func InVain(r *envelope.Request, given, wished time.Time) string {
 	return string(marks)
 }
 
-// Unapplied returns the draft with a warning, and a name among the policies applied, for whatever the request of
-// attempt a asks for in vain. It says so in the stored outcome, and thus to everybody who is told that.
-func (d Draft) Unapplied(a call.Attempt) Draft {
+// WithIgnoredWarnings returns the draft with a warning, and a name among the policies applied, for whatever the
+// request of attempt a asks for in vain. It says so in the stored outcome, and thus to everybody who is told that.
+func (d Draft) WithIgnoredWarnings(a call.Attempt) Draft {
 	if a.InVain == "" {
 		return d
 	}

@@ -24,7 +24,7 @@ type world struct {
 	t     *testing.T
 	h     History
 	state call.State // of the one call that it is about
-	facts call.Facts
+	facts call.Pinned
 	now   time.Time
 	seq   uint64
 	audit uint64
@@ -32,8 +32,8 @@ type world struct {
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func newWorld(t *testing.T, class call.Class) *world {
-	return &world{t: t, now: epoch, seq: 10, facts: call.Facts{
+func newWorld(t *testing.T, class call.EffectClass) *world {
+	return &world{t: t, now: epoch, seq: 10, facts: call.Pinned{
 		Tenant: "default", Tool: "chaos.pay", ID: "id1", Fn: "do", Version: "1.0.0", Class: class, Pool: "default",
 		Fingerprint: "fp", KeepSeconds: 60,
 	}}
@@ -57,7 +57,7 @@ func (w *world) write(e call.Event, body []byte) {
 
 func (w *world) admit(callID string) {
 	w.t.Helper()
-	v := call.Admit(w.state, call.Ask{
+	v := call.Admit(w.state, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Facts: w.facts, Fingerprint: "fp",
 		Deadline: call.At(w.now.Add(time.Second)),
 		Now:      call.At(w.now), Nonce: "q" + callID,
@@ -76,7 +76,7 @@ func (w *world) join(callID string) {
 func (w *world) claim() {
 	w.t.Helper()
 	a := w.state.Last()
-	step, e := call.Take(w.state, call.Pickup{
+	step, e := call.Take(w.state, call.WorkDelivery{
 		Attempt: a.N, Admitted: a.Admitted, Deliveries: 2, Now: call.At(w.now), By: "e1", Nonce: fmt.Sprint("c", w.seq),
 		Gone: func(string) bool { return true },
 	})
@@ -109,7 +109,7 @@ func (w *world) note(op effects.Op, attempt int, fence uint64) {
 }
 
 // decide ends the last attempt, as whoever holds its claim.
-func (w *world) decide(end call.Ending) *envelope.Response {
+func (w *world) decide(end call.Completion) *envelope.Response {
 	w.t.Helper()
 	a := w.state.Last()
 	end.Nonce, end.Now = fmt.Sprint("o", w.seq), call.At(w.now)
@@ -140,8 +140,8 @@ func (w *world) decide(end call.Ending) *envelope.Response {
 	return r
 }
 
-func succeeded(fence uint64) call.Ending {
-	return call.Ending{Cause: call.ToolEnded, By: call.ByExecutor, Fence: fence, Effect: envelope.EffectApplied}
+func succeeded(fence uint64) call.Completion {
+	return call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Fence: fence, Effect: envelope.EffectApplied}
 }
 
 // ask notes a request that was answered with r, under its own call id.
@@ -177,7 +177,7 @@ func paid(t *testing.T) *world {
 	w := newWorld(t, call.SideEffectful)
 	w.refusal(ids[0], envelope.CodeAuditLag)
 	w.admit(ids[0])
-	first := w.decide(call.Ending{Cause: call.Cancelled, By: call.ByCanceller})
+	first := w.decide(call.Completion{Cause: call.Cancelled, By: call.ByCanceller})
 	w.h.Cancels = append(w.h.Cancels, Cancel{Ref: "chaos_2epay.id1", CallID: ids[0], Told: "queued", Response: first})
 	w.ask(ids[0], first).Accepted = []envelope.Accepted{{CallID: ids[0], Ref: "chaos_2epay.id1", Attempt: 1}}
 	w.admit(ids[1])

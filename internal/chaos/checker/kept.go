@@ -26,7 +26,7 @@ type Record struct {
 type Segment struct {
 	Seq  uint64
 	Time time.Time
-	audit.Sealed
+	audit.OpenedSegment
 }
 
 // Add adds what a message of the record holds. One of a build before segments is a record with this id.

@@ -220,7 +220,7 @@ func shapes(x *index) (found []Violation) {
 
 // follows says why e may not come after the state before; "" means that it may.
 func follows(before call.State, e call.Entry) string {
-	if !before.Empty() && before.Facts != e.State.Facts {
+	if !before.Empty() && before.Pinned != e.State.Pinned {
 		return "the facts of the call have changed"
 	}
 	if e.Kind == call.Requested {
@@ -271,7 +271,7 @@ func admits(before call.State, e call.Entry) string {
 }
 
 // steps says what is wrong with a step within an attempt.
-func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
+func steps(was, is call.Attempt, e call.Entry, class call.EffectClass) string {
 	joined := len(is.Joined) >= len(was.Joined) && slices.Equal(is.Joined[:len(was.Joined)], was.Joined)
 	same := is
 	same.Joined, same.Claim, same.Decision = was.Joined, was.Claim, was.Decision
@@ -297,7 +297,7 @@ func steps(was, is call.Attempt, e call.Entry, class call.Class) string {
 // audits: the projection holds exactly what the log says, each partition in its order.
 func audits(x *index) (found []Violation) {
 	projected := map[Place][]Record{}
-	last := map[subjects.Part]uint64{}
+	last := map[subjects.Partition]uint64{}
 	for _, r := range x.Audit {
 		if r.LogSeq == 0 || r.Event == audit.LateResult {
 			continue

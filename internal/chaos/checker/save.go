@@ -19,8 +19,8 @@ type saved struct {
 
 // Place is where in the call log an event is.
 type Place struct {
-	Part subjects.Part `json:"part"`
-	Seq  uint64        `json:"seq"`
+	Part subjects.Partition `json:"part"`
+	Seq  uint64             `json:"seq"`
 }
 
 // PlaceOf returns the place of the last event of a log.

@@ -13,7 +13,7 @@ import (
 // Spec is one of the tools of a chaos run.
 type Spec struct {
 	ID        string
-	Class     call.Class
+	Class     call.EffectClass
 	Streaming bool
 	Lookup    bool
 }

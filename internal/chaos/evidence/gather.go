@@ -57,7 +57,7 @@ func Gather(ctx context.Context, at deploymenttest.Access, h *checker.History, k
 	if h.Kept, err = readAudit(ctx, js, h.Log); err != nil {
 		return err
 	}
-	letters, err := deadletter.DeadLetters(ctx, reader.Direct(js))
+	letters, err := deadletter.DeadLetters(ctx, reader.Streams(js))
 	for _, l := range letters {
 		h.Dead = append(h.Dead, checker.Grave{Ref: l.State.Ref(), Attempt: l.Attempt})
 	}
@@ -85,7 +85,7 @@ func readLog(ctx context.Context, js jetstream.JetStream, kept Keepsake) ([]call
 		return nil, err
 	}
 	var all []call.Entry
-	for p := range subjects.Part(n) {
+	for p := range subjects.Partition(n) {
 		entries, err := readPart(ctx, js, p, kept.end(p)+1, kept != nil)
 		if all = append(all, entries...); err != nil {
 			return all, err
@@ -94,7 +94,7 @@ func readLog(ctx context.Context, js jetstream.JetStream, kept Keepsake) ([]call
 	return all, nil
 }
 
-func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Part, from uint64,
+func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Partition, from uint64,
 	between bool) ([]call.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()

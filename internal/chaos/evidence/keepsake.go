@@ -49,7 +49,7 @@ func (a Keepsake) copy(ctx context.Context, at deploymenttest.Access) error {
 }
 
 // end returns the position of the newest event of a partition.
-func (a Keepsake) end(p subjects.Part) (seq uint64) {
+func (a Keepsake) end(p subjects.Partition) (seq uint64) {
 	for place := range a {
 		if place.Part == p {
 			seq = max(seq, place.Seq)

@@ -91,7 +91,7 @@ func Serve(ctx context.Context, book string, args []string) error {
 		return err
 	}
 	defer notes.Close()
-	o.Instance, o.Logger = app.NewInstance(), slog.New(slog.NewTextHandler(os.Stderr, nil))
+	o.Instance, o.Logger = app.NewInstanceID(), slog.New(slog.NewTextHandler(os.Stderr, nil))
 	held, err := app.Hold(o.credentials, &o.Options)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type input struct {
 
 // A visitor is told the same by every door, under one key, and asks the next one where a door is out of order.
 func TestCall(t *testing.T) {
-	tools, runs := toolbus.NewTools(), 0
+	tools, runs := toolbus.NewToolset(), 0
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "say", Class: toolbus.SideEffectful},
 		func(_ context.Context, _ *toolbus.Run, in input) (input, error) {
 			runs++

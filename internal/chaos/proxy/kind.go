@@ -58,7 +58,7 @@ var prefixes = func() map[string]Kind {
 	} {
 		m[strings.TrimRight(subjects.DeskWildcard(op), "*.")+"."] = Desk
 	}
-	for p := range subjects.Part(subjects.MaxPartitions) {
+	for p := range subjects.Partition(subjects.MaxPartitions) {
 		m[strings.TrimRight(p.All(), ">")] = Write
 	}
 	return m

@@ -181,7 +181,7 @@ const (
 )
 
 // serve serves clients until ctx ends.
-func serve(ctx context.Context, at net.Listener, door *mcp.Door) error {
+func serve(ctx context.Context, at net.Listener, door *mcp.Server) error {
 	routes := http.NewServeMux()
 	routes.Handle(Path, door.Handler())
 	for _, pattern := range []string{mcp.MetadataPath, mcp.MetadataPath + "/"} {

@@ -19,7 +19,7 @@ import (
 
 // A door that is told to stop answers the calls that it has in hand, and does not wait for clients that only listen.
 func TestStop(t *testing.T) {
-	tools, held, hold := toolbus.NewTools(), make(chan struct{}, 2), make(chan struct{})
+	tools, held, hold := toolbus.NewToolset(), make(chan struct{}, 2), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
 		func(context.Context, *toolbus.Run, struct{}) (string, error) {
 			held <- struct{}{}

@@ -59,7 +59,7 @@ func post(t *testing.T, url, body string, header http.Header) (answer string, of
 // A door that gets SIGKILL with a call in its hands takes nothing with it: whoever asks another one again, with its key
 // or within its session, has the one outcome, and what was asked for is done once.
 func TestKilled(t *testing.T) {
-	tools, held, hold := toolbus.NewTools(), make(chan struct{}, 10), make(chan struct{})
+	tools, held, hold := toolbus.NewToolset(), make(chan struct{}, 10), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
 		func(context.Context, *toolbus.Run, struct{}) (string, error) {
 			held <- struct{}{}

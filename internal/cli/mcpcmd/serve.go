@@ -68,5 +68,5 @@ const firstTime = time.Second
 func turnAway(ctx context.Context, in io.Reader, out io.Writer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstTime)
 	defer cancel()
-	mcp.TurnAway(ctx, in, out, "toolbus: "+err.Error())
+	mcp.RejectClient(ctx, in, out, "toolbus: "+err.Error())
 }

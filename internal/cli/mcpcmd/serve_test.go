@@ -68,7 +68,7 @@ func TestServeNoBus(t *testing.T) {
 
 // To be told to stop is no error, also with a call in hand.
 func TestServeStopped(t *testing.T) {
-	tools, held, hold := toolbus.NewTools(), make(chan struct{}), make(chan struct{})
+	tools, held, hold := toolbus.NewToolset(), make(chan struct{}), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
 		func(context.Context, *toolbus.Run, struct{}) (string, error) {
 			close(held)
@@ -112,7 +112,7 @@ func connecting(url string) Connect {
 
 // A client that starts the command lists and calls the tools, and the command ends with it.
 func TestServe(t *testing.T) {
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "double", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in struct{ N int }) (int, error) { return 2 * in.N, nil }); err != nil {
 		t.Fatal(err)

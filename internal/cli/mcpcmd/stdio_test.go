@@ -37,7 +37,7 @@ type process struct {
 func startProcess(t *testing.T) *process {
 	t.Helper()
 	p := &process{held: make(chan struct{}, 1), hold: make(chan struct{}), ends: make(chan error, 1)}
-	tools := toolbus.NewTools()
+	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
 		func(ctx context.Context, _ *toolbus.Run, _ struct{}) (string, error) {
 			p.held <- struct{}{}

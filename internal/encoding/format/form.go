@@ -27,22 +27,22 @@ const (
 // The kinds of things with a form. A form is read one release before it is written: raise the first
 // number in one release, and the second in the next.
 var (
-	Event     = Kind{"event of the call log", EventNow, EventNow - behind}   // package kv
-	Beat      = Kind{"heartbeat", first, first}                              // package kv
-	Frame     = Kind{"frame of chunks", first, first}                        // package streaming
-	Question  = Kind{"question to the service", first, first}                // package bus
-	Answer    = Kind{"answer of the service", first, first}                  // package bus
-	Record    = Kind{"audit record", first + 1, first + 1}                   // packages audit and record
-	Segment   = Kind{"audit segment", first, first}                          // packages audit and record
-	Letter    = Kind{"dead letter", first, first}                            // package writer
-	Control   = Kind{"control message", first, first}                        // package bus: kills, leaves, who runs what
-	Desk      = Kind{"question of an executor, or its answer", first, first} // package executorapi
-	Streams   = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
-	Authority = Kind{"entry of the control bucket", first, first}            // package tokenstore
+	Event        = Kind{"event of the call log", EventNow, EventNow - behind}   // package kv
+	Beat         = Kind{"heartbeat", first, first}                              // package kv
+	Frame        = Kind{"frame of chunks", first, first}                        // package streaming
+	Question     = Kind{"question to the service", first, first}                // package rpc
+	Answer       = Kind{"answer of the service", first, first}                  // package rpc
+	Record       = Kind{"audit record", first + 1, first + 1}                   // packages audit and writer
+	Segment      = Kind{"audit segment", first, first}                          // packages audit and writer
+	DeadLetter   = Kind{"dead letter", first, first}                            // package deadletter
+	Control      = Kind{"control message", first, first}                        // package rpc: kills, leaves, locations
+	ExecutorAPI  = Kind{"question of an executor, or its answer", first, first} // package executorapi
+	Streams      = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
+	ControlEntry = Kind{"entry of the control bucket", first, first}            // package tokenstore
 )
 
-// Written returns the form that this build writes.
-func (k Kind) Written() int { return k.write }
+// Current returns the form that this build writes.
+func (k Kind) Current() int { return k.write }
 
 // Check returns an [*Error] unless this build reads form n of k.
 func (k Kind) Check(n int) error {
@@ -74,8 +74,8 @@ func (e *Error) Error() string {
 		e.Kind.Name, e.Form, e.Kind.reads)
 }
 
-// Unreadable reports whether err says that a build of another age, older or newer, wrote something.
-func Unreadable(err error) bool {
+// IsUnsupported reports whether err says that a build of another age, older or newer, wrote something.
+func IsUnsupported(err error) bool {
 	_, ok := errors.AsType[*Error](err)
 	return ok
 }

@@ -13,7 +13,7 @@ func Marshal(k Kind, v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	stamped := fmt.Appendf(make([]byte, 0, len(data)+12), `{"form":%d`, k.Written())
+	stamped := fmt.Appendf(make([]byte, 0, len(data)+12), `{"form":%d`, k.Current())
 	if len(data) > len("{}") {
 		stamped = append(stamped, ',')
 	}

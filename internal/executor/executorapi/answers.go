@@ -15,9 +15,9 @@ import (
 
 // hello asks the server for its time, so that the clock of an executor is no further off than half of its own round
 // trip.
-func (d *Desk) hello(ctx context.Context, _ asker, _ nothing) (Hello, error) {
+func (d *Server) hello(ctx context.Context, _ asker, _ nothing) (HelloResponse, error) {
 	now, err := d.Clock.Server(ctx)
-	return Hello{
+	return HelloResponse{
 		Now: now, Partitions: d.CallLog.Partitions(), Replicas: d.CallLog.Replicas(),
 		LeaseMS: d.Lease.Milliseconds(), Fsync: d.Fsync, Identity: d.Identity,
 	}, err
@@ -25,7 +25,7 @@ func (d *Desk) hello(ctx context.Context, _ asker, _ nothing) (Hello, error) {
 
 // work looks at the consumers of the pool of whoever asks, and makes those anew that are gone, where a tool here names
 // the pool.
-func (d *Desk) work(ctx context.Context, from asker, _ nothing) (consumers, error) {
+func (d *Server) work(ctx context.Context, from asker, _ nothing) (consumers, error) {
 	keeper := workqueue.Watch(d.JS, from.pool, d.CallLog.Partitions())
 	if slices.Contains(d.Made, from.pool) {
 		keeper = workqueue.Keep(d.JS, from.pool, d.CallLog.Partitions(), d.Lease)
@@ -34,13 +34,13 @@ func (d *Desk) work(ctx context.Context, from asker, _ nothing) (consumers, erro
 	return consumers{all}, err
 }
 
-func (d *Desk) beat(ctx context.Context, _ asker, q beating) (b beating, err error) {
+func (d *Server) beat(ctx context.Context, _ asker, q beating) (b beating, err error) {
 	b.Seq, err = d.Pools.Newest(ctx, q.Pool, q.Instance)
 	return b, err
 }
 
 // own returns the log of a call of the pool of whoever asks.
-func (d *Desk) own(ctx context.Context, from asker, tool, id string, attempt int) (call.State, error) {
+func (d *Server) own(ctx context.Context, from asker, tool, id string, attempt int) (call.State, error) {
 	last, err := d.CallLog.Read(ctx, tool, id)
 	if err != nil {
 		return call.State{}, err
@@ -54,18 +54,18 @@ func (d *Desk) own(ctx context.Context, from asker, tool, id string, attempt int
 	return last.State, nil
 }
 
-func (d *Desk) late(ctx context.Context, from asker, q late) (nothing, error) {
+func (d *Server) late(ctx context.Context, from asker, q late) (nothing, error) {
 	s, err := d.own(ctx, from, q.Tool, q.ID, q.Attempt)
 	if err != nil {
 		return nothing{}, err
 	}
-	said := call.Ending{Error: q.Error, Effect: q.Effect, Fence: q.Fence, Output: q.Output}
+	said := call.Completion{Error: q.Error, Effect: q.Effect, Fence: q.Fence, Output: q.Output}
 	return nothing{}, d.Journal.LateResult(ctx, from.instance+"."+q.Record, s, q.Attempt, said)
 }
 
 // dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is
 // what the log says, since a letter may be replayed in the name of whoever has asked.
-func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
+func (d *Server) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
 	letter, err := deadletter.Parse(body, 0)
 	if err != nil {
 		return nil, malformed(err)
@@ -90,7 +90,7 @@ func (d *Desk) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, er
 }
 
 // covered waits for the record, for as long as whoever asks does.
-func (d *Desk) covered(ctx context.Context, _ asker, q covering) (covered, error) {
+func (d *Server) covered(ctx context.Context, _ asker, q covering) (covered, error) {
 	if q.Part < 0 || int(q.Part) >= d.CallLog.Partitions() {
 		return covered{}, refuse(envelope.CodeMalformed, "there is no such partition")
 	}

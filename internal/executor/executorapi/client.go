@@ -54,7 +54,7 @@ const (
 func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.answer, answerTime))
 	defer cancel()
-	msg, err := c.Inbox.Request(ctx, subjects.Desk(op, c.Pool, c.Instance), body)
+	msg, err := c.Inbox.Request(ctx, subjects.ExecutorRequest(op, c.Pool, c.Instance), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%s: %w", op, ErrNobody)
@@ -64,7 +64,7 @@ func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, er
 	c.heard.Store(true)
 	if msg.Header.Get(subjects.HeaderKind) == envelope.KindRefusal {
 		refused := envelope.ServiceRefusal{Refusal: new(envelope.Error)}
-		if err := format.Unmarshal(format.Desk, msg.Data, &refused); err != nil {
+		if err := format.Unmarshal(format.ExecutorAPI, msg.Data, &refused); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}
 		return nil, fmt.Errorf("%s: %w", op, &refusal{refused.Refusal})
@@ -89,7 +89,7 @@ func final(err error) bool {
 
 // put asks once, and decodes the answer.
 func (c *Client) put(ctx context.Context, op string, q, answer any) error {
-	body, err := format.Marshal(format.Desk, q)
+	body, err := format.Marshal(format.ExecutorAPI, q)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *Client) put(ctx context.Context, op string, q, answer any) error {
 	if err != nil {
 		return err
 	}
-	return format.Unmarshal(format.Desk, msg.Data, answer)
+	return format.Unmarshal(format.ExecutorAPI, msg.Data, answer)
 }
 
 // How long after an answer that did not come the question is asked again, and from when on it is said that it waits.
@@ -117,7 +117,7 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 			err = before
 		}
 		before = err
-		answered = err == nil || final(err) || format.Unreadable(err)
+		answered = err == nil || final(err) || format.IsUnsupported(err)
 		switch {
 		case answered:
 			c.waiting.Store(false)
@@ -134,7 +134,7 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 
 // Hello asks what the bus is like, until a dispatcher answers or ctx ends. The error is [ErrUnheard] if dispatchers get
 // the question and no answer has ever arrived.
-func (c *Client) Hello(ctx context.Context) (h Hello, err error) {
+func (c *Client) Hello(ctx context.Context) (h HelloResponse, err error) {
 	lost := 0
 	err = c.insist(ctx, "what the bus is like", func(ctx context.Context) error {
 		err := c.put(ctx, subjects.OpHello, nothing{}, &h)
@@ -164,7 +164,7 @@ func (c *Client) Look(ctx context.Context) ([]workqueue.Consumer, error) {
 	return all.All, err
 }
 
-// Beat asks once for the newest heartbeat of an executor, for [kv.AskPools].
+// Beat asks once for the newest heartbeat of an executor, for [kv.NewRemoteStore].
 func (c *Client) Beat(ctx context.Context, pool, name string) (uint64, error) {
 	var b beating
 	err := c.put(ctx, subjects.OpBeat, beating{Pool: pool, Instance: name}, &b)
@@ -172,7 +172,7 @@ func (c *Client) Beat(ctx context.Context, pool, name string) (uint64, error) {
 }
 
 // LateResult has recorded what a run had to say after its attempt was decided. It asks until it is, or ctx ends.
-func (c *Client) LateResult(ctx context.Context, s call.State, attempt int, said call.Ending) error {
+func (c *Client) LateResult(ctx context.Context, s call.State, attempt int, said call.Completion) error {
 	q := late{
 		Record: c.NewNonce(), Tool: s.Tool, ID: s.ID, Attempt: attempt,
 		Error: said.Error, Effect: said.Effect, Fence: said.Fence, Output: said.Output,
@@ -202,21 +202,21 @@ func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliverie
 // gone tells a log that is gone from what failed.
 func gone(err error) error {
 	if r, ok := errors.AsType[*refusal](err); ok && r.says.Code == envelope.CodeNotFound {
-		return outcome.ErrGone
+		return outcome.ErrAttemptGone
 	}
 	return err
 }
 
 // Wait returns when the record is known to hold the event that was stored in a partition at seq at that time. An error
 // is the cause of the end of ctx, or that the record cannot be read.
-func (c *Client) Wait(ctx context.Context, part subjects.Part, seq uint64, at time.Time) error {
+func (c *Client) Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error {
 	q := covering{Part: part, Seq: seq, At: at}
 	var is covered
 	err := timer.Backoff{Pause: askAgain}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := c.put(ctx, subjects.OpCovered, q, &is)
-		return is.Covered || final(err) || format.Unreadable(err), err
+		return is.Covered || final(err) || format.IsUnsupported(err), err
 	})
-	if err == nil && is.Covered || final(err) || format.Unreadable(err) {
+	if err == nil && is.Covered || final(err) || format.IsUnsupported(err) {
 		return err
 	}
 	return context.Cause(ctx)

@@ -67,7 +67,7 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 	coverage := writer.NewCoverage(js, 1, silent)
 	end := bustest.Run(f.T, journal.Run)
 	endCoverage := bustest.Run(f.T, coverage.Run)
-	d := &executorapi.Desk{
+	d := &executorapi.Server{
 		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Coverage: coverage,
 		Made: []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
 		OlderBuilds: older, Chunks: streaming.NewStore(js, subjects.ChunksStream),
@@ -109,8 +109,8 @@ func (f *fixture) client(pool string) *executorapi.Client {
 func TestLogOfAPool(t *testing.T) {
 	f := setup(t)
 	defer f.serve("d")()
-	own := kv.AskLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
-	other := kv.AskLog(f.JS, 1, 1, f.client("other"), kv.LogOptions{})
+	own := kv.NewRemoteLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
+	other := kv.NewRemoteLog(f.JS, 1, 1, f.client("other"), kv.LogOptions{})
 	s := f.Admit(1, envelope.PriorityNormal)
 	same := func(what string) {
 		t.Helper()
@@ -148,9 +148,9 @@ func TestLogOfAPool(t *testing.T) {
 func TestLogOfTheLargestEvent(t *testing.T) {
 	f := setup(t)
 	defer f.serve("d")()
-	own := kv.AskLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
+	own := kv.NewRemoteLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
 	s := f.Admit(1, envelope.PriorityNormal)
-	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{
+	r := call.Decide(s, 1, s.Last().Admitted, call.Completion{
 		Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o." + s.ID, Now: call.At(time.Now()),
 	})
 	for size := f.NC.MaxPayload(); ; size-- { // the largest that is taken
@@ -180,17 +180,17 @@ func TestLateResultOnce(t *testing.T) {
 		for range 3 {
 			c := f.client("default")
 			c.NewNonce = again
-			if err := c.LateResult(t.Context(), s, 1, call.Ending{Fence: 7, Output: "hash"}); err != nil {
+			if err := c.LateResult(t.Context(), s, 1, call.Completion{Fence: 7, Output: "hash"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := f.client("other").LateResult(t.Context(), s, 1, call.Ending{}); err == nil {
+		if err := f.client("other").LateResult(t.Context(), s, 1, call.Completion{}); err == nil {
 			t.Error("another pool may record it")
 		}
 		stop()
 	}
 	var got []audit.Record
-	for r, err := range reader.Replay(t.Context(), reader.Direct(f.JS), reader.Filter{Event: audit.LateResult}) {
+	for r, err := range reader.Replay(t.Context(), reader.Streams(f.JS), reader.Filter{Event: audit.LateResult}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestDeadLetterOnce(t *testing.T) {
 		}
 		stop()
 	}
-	letters, err := deadletter.DeadLetters(t.Context(), reader.Direct(f.JS))
+	letters, err := deadletter.DeadLetters(t.Context(), reader.Streams(f.JS))
 	if err != nil || len(letters) != 1 || letters[0].Deliveries != 9 || string(letters[0].Body) != string(m.Body) {
 		t.Errorf("kept: %+v, %v", letters, err)
 	}
@@ -242,7 +242,8 @@ func TestDeadLetterOnce(t *testing.T) {
 	gone.ID = "gone"
 	stop := f.serve("d3")
 	defer stop()
-	if err := f.client("default").LateResult(t.Context(), gone, 1, call.Ending{}); !errors.Is(err, outcome.ErrGone) {
+	if err := f.client("default").LateResult(t.Context(), gone, 1, call.Completion{}); !errors.Is(err,
+		outcome.ErrAttemptGone) {
 		t.Errorf("of a log that is gone: %v", err)
 	}
 }
@@ -268,7 +269,7 @@ func TestWaitsForADispatcher(t *testing.T) {
 	if err := errors.Join(err, f.NC.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	var h executorapi.Hello
+	var h executorapi.HelloResponse
 	answered := make(chan error)
 	go func() { // ends with the answer
 		var err error
@@ -328,7 +329,7 @@ func TestConsumersOfAPool(t *testing.T) {
 // ask publishes a question as an executor does, under a word, "" for none, and with a reply subject of its choice.
 func (f *fixture) ask(word, reply, body string) {
 	f.T.Helper()
-	msg := &nats.Msg{Subject: subjects.Desk(subjects.OpHello, "default", "e"), Reply: reply, Data: []byte(body)}
+	msg := &nats.Msg{Subject: subjects.ExecutorRequest(subjects.OpHello, "default", "e"), Reply: reply, Data: []byte(body)}
 	if word != "" {
 		msg.Header = nats.Header{subjects.HeaderAnswer: {word}}
 	}
@@ -434,8 +435,9 @@ func TestExecutorsTakeTurns(t *testing.T) {
 	}
 	ask := func(pool, instance string) {
 		msg := &nats.Msg{
-			Subject: subjects.Desk(subjects.OpHello, pool, instance), Header: nats.Header{subjects.HeaderAnswer: {"w"}},
-			Data: []byte(`{"form":2}`),
+			Subject: subjects.ExecutorRequest(subjects.OpHello, pool, instance),
+			Header:  nats.Header{subjects.HeaderAnswer: {"w"}},
+			Data:    []byte(`{"form":2}`),
 		}
 		if err := f.NC.PublishMsg(msg); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ const headerEnd = "Tb-End"
 // An event is answered as it is stored, its body as body: what fits into a message of the log fits into the answer,
 // whose headers are no longer than those that it leaves out, of the compare-and-set.
 
-func answerOf(s kv.Stored) *nats.Msg {
+func answerOf(s kv.StoredEvent) *nats.Msg {
 	header := nats.Header{headerEnd: {strconv.FormatUint(s.End, 10)}}
 	if s.RawStreamMsg == nil {
 		return &nats.Msg{Header: header}
@@ -33,7 +33,7 @@ func answerOf(s kv.Stored) *nats.Msg {
 	return &nats.Msg{Header: header, Data: s.Data}
 }
 
-func storedOf(msg *nats.Msg) (s kv.Stored, err error) {
+func storedOf(msg *nats.Msg) (s kv.StoredEvent, err error) {
 	if s.End, err = strconv.ParseUint(msg.Header.Get(headerEnd), 10, 64); err != nil {
 		return s, fmt.Errorf("answer of a dispatcher: %w", err)
 	}
@@ -57,32 +57,32 @@ func storedOf(msg *nats.Msg) (s kv.Stored, err error) {
 }
 
 // Last implements [kv.Reader].
-func (c *Client) Last(ctx context.Context, key subjects.Key) (kv.Stored, error) {
+func (c *Client) Last(ctx context.Context, key subjects.Key) (kv.StoredEvent, error) {
 	return c.logged(ctx, logged{Tool: key.Tool, ID: key.ID, Part: key.Part})
 }
 
 // At implements [kv.Reader].
-func (c *Client) At(ctx context.Context, p subjects.Part, seq uint64) (kv.Stored, error) {
+func (c *Client) At(ctx context.Context, p subjects.Partition, seq uint64) (kv.StoredEvent, error) {
 	return c.logged(ctx, logged{Part: p, Seq: seq})
 }
 
-func (c *Client) logged(ctx context.Context, q logged) (kv.Stored, error) {
-	body, err := format.Marshal(format.Desk, q)
+func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
+	body, err := format.Marshal(format.ExecutorAPI, q)
 	if err != nil {
-		return kv.Stored{}, err
+		return kv.StoredEvent{}, err
 	}
 	msg, err := c.ask(ctx, subjects.OpLog, body)
 	if err != nil {
-		return kv.Stored{}, fmt.Errorf("read call log: %w", err)
+		return kv.StoredEvent{}, fmt.Errorf("read call log: %w", err)
 	}
 	return storedOf(msg)
 }
 
 // logged answers for calls of the pool of whoever asks.
-func (d *Desk) logged(ctx context.Context, from asker, q logged) (*nats.Msg, error) {
-	read := func() (kv.Stored, error) { return d.CallLog.Last(ctx, q.Tool, q.ID) }
+func (d *Server) logged(ctx context.Context, from asker, q logged) (*nats.Msg, error) {
+	read := func() (kv.StoredEvent, error) { return d.CallLog.Last(ctx, q.Tool, q.ID) }
 	if q.Tool == "" {
-		read = func() (kv.Stored, error) { return d.CallLog.At(ctx, q.Part, q.Seq) }
+		read = func() (kv.StoredEvent, error) { return d.CallLog.At(ctx, q.Part, q.Seq) }
 	}
 	s, err := read()
 	if err != nil || s.RawStreamMsg == nil {

@@ -31,7 +31,7 @@ func (c *Client) Newest(ctx context.Context, subject string) (*streaming.Message
 }
 
 func (c *Client) newest(ctx context.Context, q newest) (*streaming.Message, error) {
-	body, err := format.Marshal(format.Desk, q)
+	body, err := format.Marshal(format.ExecutorAPI, q)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (c *Client) newest(ctx context.Context, q newest) (*streaming.Message, erro
 }
 
 // newest answers for the pool of the executor that asks.
-func (d *Desk) newest(ctx context.Context, from asker, q newest) (*nats.Msg, error) {
+func (d *Server) newest(ctx context.Context, from asker, q newest) (*nats.Msg, error) {
 	pool, ok := subjects.PoolOf(q.Subject)
 	if !ok {
 		return nil, refuse(envelope.CodeMalformed, "the subject is neither that of a part of a payload nor that of chunks")

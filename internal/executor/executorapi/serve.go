@@ -23,15 +23,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Desk is what a dispatcher answers executors with. All but Fsync, Identity and OlderBuilds is required.
-type Desk struct {
+// Server is what a dispatcher answers executors with. All but Fsync, Identity and OlderBuilds is required.
+type Server struct {
 	NC       *nats.Conn
 	JS       jetstream.JetStream
 	CallLog  *kv.Log
 	Clock    *bus.Clock
 	Pools    *heartbeat.Store
 	Journal  *writer.Journal
-	Coverage *writer.Coverage
+	Coverage *writer.Watermark
 	Payloads *streaming.Payloads
 	Chunks   *streaming.Store
 	Made     []string // the pools whose consumers it makes
@@ -98,7 +98,7 @@ func limits(instance, pool, all int64) flow.QueueLimits {
 }
 
 // Serve answers executors until Stop is called, shared with the other dispatchers.
-func (d *Desk) Serve(ctx context.Context) error {
+func (d *Server) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
 	answer := func(j job, _ func()) { d.answer(j) }
 	d.quick = flow.NewLane(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
@@ -121,7 +121,7 @@ func (d *Desk) Serve(ctx context.Context) error {
 	return d.listen(subjects.OpCovered, answering(d.covered), d.waiting)
 }
 
-func (d *Desk) listen(op string, handle handler, in *flow.Lane[job]) error {
+func (d *Server) listen(op string, handle handler, in *flow.Lane[job]) error {
 	sub, err := d.NC.QueueSubscribe(subjects.DeskWildcard(op), desksQueue, func(msg *nats.Msg) {
 		d.take(in, job{op: op, handle: handle, msg: msg})
 	})
@@ -137,7 +137,7 @@ const noWord = "a question of an executor names no word for its answer; executor
 
 // take puts a question where the questions of its executor wait. A question that finds no room is dropped and counted:
 // its executor asks again, of any dispatcher.
-func (d *Desk) take(in *flow.Lane[job], j job) {
+func (d *Server) take(in *flow.Lane[job], j job) {
 	var ok bool
 	if j.to, ok = d.answerTo(j.msg); !ok {
 		d.drops.Note(d.Log, noWord, j.msg.Subject)
@@ -155,7 +155,7 @@ func (d *Desk) take(in *flow.Lane[job], j job) {
 }
 
 // Stop takes no more questions, and returns when those that are here are answered.
-func (d *Desk) Stop() {
+func (d *Server) Stop() {
 	end := time.NewTimer(drainAtStop)
 	defer end.Stop()
 	for _, sub := range d.subs {
@@ -177,7 +177,7 @@ func (d *Desk) Stop() {
 // answerTo returns where a question of an executor is answered: below the subject of its own answers, under the word
 // that it names. Permissions do not cover reply subjects, so that an answer there could reach any subject of an
 // account.
-func (d *Desk) answerTo(msg *nats.Msg) (to string, ok bool) {
+func (d *Server) answerTo(msg *nats.Msg) (to string, ok bool) {
 	if d.OlderBuilds {
 		return msg.Reply, !subjects.Elsewhere(msg.Reply)
 	}
@@ -185,7 +185,7 @@ func (d *Desk) answerTo(msg *nats.Msg) (to string, ok bool) {
 }
 
 // answer answers one question.
-func (d *Desk) answer(j job) {
+func (d *Server) answer(j job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.open), questionTime)
 	defer cancel()
 	answer, err := d.unharmed(ctx, j)
@@ -209,7 +209,7 @@ func (d *Desk) answer(j job) {
 }
 
 // unharmed answers a question, also where that panics.
-func (d *Desk) unharmed(ctx context.Context, j job) (answer *nats.Msg, err error) {
+func (d *Server) unharmed(ctx context.Context, j job) (answer *nats.Msg, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.Log.Error("panic", "operation", "executor request "+j.op, "panic", p, "stack", string(debug.Stack()))
@@ -220,13 +220,13 @@ func (d *Desk) unharmed(ctx context.Context, j job) (answer *nats.Msg, err error
 }
 
 // denied puts on record that an executor has asked for what is not of its pool, and returns what it is told.
-func (d *Desk) denied(ctx context.Context, from asker, err error) error {
+func (d *Server) denied(ctx context.Context, from asker, err error) error {
 	r, ok := errors.AsType[*refusal](err)
 	if !ok || r.says.Code != envelope.CodeForbidden {
 		return err
 	}
 	of := call.Sender{Actor: "executor://" + from.pool + "/" + from.instance}
-	if _, _, unrecorded := d.Journal.Denied(ctx, &call.Incoming{From: of}, nil, r.says); unrecorded != nil {
+	if _, _, unrecorded := d.Journal.Denied(ctx, &call.IncomingRequest{From: of}, nil, r.says); unrecorded != nil {
 		return unrecorded // it asks again
 	}
 	return err
@@ -237,7 +237,7 @@ func refused(err error) (*nats.Msg, error) {
 	if !ok {
 		r = &refusal{envelope.NewError(envelope.CodeUnavailable, "").WithCause(err.Error())}
 	}
-	data, err := format.Marshal(format.Desk, envelope.ServiceRefusal{Refusal: r.says})
+	data, err := format.Marshal(format.ExecutorAPI, envelope.ServiceRefusal{Refusal: r.says})
 	return &nats.Msg{Data: data, Header: nats.Header{subjects.HeaderKind: {envelope.KindRefusal}}}, err
 }
 
@@ -245,7 +245,7 @@ func refused(err error) (*nats.Msg, error) {
 func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) handler {
 	return func(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
 		var q Q
-		if err := format.Unmarshal(format.Desk, body, &q); err != nil {
+		if err := format.Unmarshal(format.ExecutorAPI, body, &q); err != nil {
 			return nil, malformed(err)
 		}
 		return handle(ctx, from, q)
@@ -254,7 +254,7 @@ func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) ha
 
 // malformed is what is said of a question that cannot be read. One of a newer build may find a newer dispatcher.
 func malformed(err error) error {
-	if format.Unreadable(err) {
+	if format.IsUnsupported(err) {
 		return err
 	}
 	return &refusal{envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())}
@@ -267,7 +267,7 @@ func answering[Q, A any](handle func(context.Context, asker, Q) (A, error)) hand
 		if err != nil {
 			return nil, err
 		}
-		data, err := format.Marshal(format.Desk, a)
+		data, err := format.Marshal(format.ExecutorAPI, a)
 		return &nats.Msg{Data: data}, err
 	})
 }

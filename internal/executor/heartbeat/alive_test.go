@@ -47,10 +47,10 @@ func TestForgottenBeat(t *testing.T) {
 		t.Errorf("the last beat was %s ago", since)
 	}
 	ghost := subjects.Instance("default", "ghost")
-	if pools.Gone(t.Context(), ghost) {
+	if pools.Expired(t.Context(), ghost) {
 		t.Error("gone while it has just beaten")
 	}
-	waitFor(t, "the ghost to be gone", func() bool { return pools.Gone(t.Context(), ghost) })
+	waitFor(t, "the ghost to be gone", func() bool { return pools.Expired(t.Context(), ghost) })
 	if last := alive("default", 0, 0, false); !last.Equal(beaten) {
 		t.Errorf("the last beat was at %s, not at %s", last, beaten)
 	}
@@ -58,7 +58,7 @@ func TestForgottenBeat(t *testing.T) {
 		if err := pools.Beat(t.Context(), "default", "ghost"); err != nil { // it lives after all
 			t.Fatal(err)
 		}
-		waitFor(t, "it to live", func() bool { return !pools.Gone(t.Context(), ghost) })
+		waitFor(t, "it to live", func() bool { return !pools.Expired(t.Context(), ghost) })
 	}
 	alive("default", 1, 1, true)
 	alive("gpu", 0, 1, false)

@@ -107,18 +107,18 @@ func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *at
 	return k
 }
 
-// PullsBehind reports whether executors of the pool pull what goes behind: the one that beat last does. It is false
+// PullsOverflow reports whether executors of the pool pull what goes behind: the one that beat last does. It is false
 // where that is not known.
-func (a *AbsenceMonitor) PullsBehind(pool string) bool {
+func (a *AbsenceMonitor) PullsOverflow(pool string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[pool]
 	return k != nil && k.behind
 }
 
-// Absent returns since when nobody of the pool has lived, in bus time, as of a moment ago: since its newest
+// AbsentSince returns since when nobody of the pool has lived, in bus time, as of a moment ago: since its newest
 // heartbeat, or since it is watched. It is zero where that is not known.
-func (a *AbsenceMonitor) Absent(pool string) time.Time {
+func (a *AbsenceMonitor) AbsentSince(pool string) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[pool]
@@ -144,10 +144,10 @@ func (k *attendance) quiet(ttl time.Duration) time.Time {
 // lives of heartbeats, and clocks differ a little.
 const livesOn = time.Second
 
-// Deserted reports whether it is certain that nobody of the pool has lived at a time (in bus time) or since then:
+// WasAbsentAt reports whether it is certain that nobody of the pool has lived at a time (in bus time) or since then:
 // executors that begin to beat later claim whatever was stored before that time. It looks anew unless it has looked
 // since.
-func (a *AbsenceMonitor) Deserted(ctx context.Context, pool string, at time.Time) bool {
+func (a *AbsenceMonitor) WasAbsentAt(ctx context.Context, pool string, at time.Time) bool {
 	deserted, looked := a.deserted(pool, at)
 	if !deserted || looked { // mostly they live, and nobody needs to look again
 		return deserted

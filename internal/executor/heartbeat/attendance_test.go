@@ -28,21 +28,21 @@ func TestAttendance(t *testing.T) {
 	wg.Go(func() { a.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 
-	if since := a.Absent("other"); !since.IsZero() {
+	if since := a.AbsentSince("other"); !since.IsZero() {
 		t.Errorf("of a pool that nobody watched it is known that it is empty since %s", since)
 	}
-	deserted := func(ago time.Duration) bool { return a.Deserted(t.Context(), "default", time.Now().Add(-ago)) }
+	deserted := func(ago time.Duration) bool { return a.WasAbsentAt(t.Context(), "default", time.Now().Add(-ago)) }
 	waitFor(t, "the pools to be watched", func() bool {
-		return !a.Absent("default").IsZero() && !a.Absent("other").IsZero()
+		return !a.AbsentSince("default").IsZero() && !a.AbsentSince("other").IsZero()
 	})
 	waitFor(t, "certainty that nobody has lived", func() bool { return deserted(lease) })
-	if a.Deserted(t.Context(), "default", began) {
+	if a.WasAbsentAt(t.Context(), "default", began) {
 		t.Error("it is certain of a time before it watched")
 	}
-	if a.Deserted(t.Context(), "default", time.Now()) {
+	if a.WasAbsentAt(t.Context(), "default", time.Now()) {
 		t.Error("it is certain of what executors that start now take for new")
 	}
-	since := a.Absent("default")
+	since := a.AbsentSince("default")
 	if since.Before(began.Add(-100*time.Millisecond)) || since.After(time.Now().Add(-lease)) {
 		t.Errorf("nobody has lived since %s, and it watches since %s", since, began)
 	}
@@ -52,17 +52,17 @@ func TestAttendance(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the heartbeat to be seen", func() bool {
-		return a.Absent("default").After(sent.Add(-100 * time.Millisecond))
+		return a.AbsentSince("default").After(sent.Add(-100 * time.Millisecond))
 	})
-	if a.Deserted(t.Context(), "default", sent.Add(lease/2)) {
+	if a.WasAbsentAt(t.Context(), "default", sent.Add(lease/2)) {
 		t.Error("it is certain that nobody lives who has just beaten")
 	}
 	waitFor(t, "certainty that the executor is gone", func() bool { return deserted(lease / 2) })
-	since = a.Absent("default")
+	since = a.AbsentSince("default")
 	if since.Before(sent.Add(-100*time.Millisecond)) || since.After(sent.Add(lease)) {
 		t.Errorf("nobody has lived since %s, and the last heartbeat was at %s", since, sent)
 	}
-	if a.Deserted(t.Context(), "default", sent) {
+	if a.WasAbsentAt(t.Context(), "default", sent) {
 		t.Error("it forgets who has lived")
 	}
 }
@@ -77,7 +77,7 @@ func TestAttendancePullsBehind(t *testing.T) {
 	pools := open(t, js, time.Minute)
 	a := heartbeat.NewAbsenceMonitor(pools, time.Now, "default")
 	for _, step := range []struct {
-		says func() heartbeat.Pulls // nil: as builds do that know nothing of it
+		says func() heartbeat.OverflowSupport // nil: as builds do that know nothing of it
 		want bool
 	}{
 		{nil, false},
@@ -92,16 +92,18 @@ func TestAttendancePullsBehind(t *testing.T) {
 		if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
 			t.Fatal(err)
 		}
-		if a.Look(t.Context()); a.PullsBehind("default") != step.want {
+		if a.Look(t.Context()); a.PullsOverflow("default") != step.want {
 			t.Errorf("after %+v it is not %t", step, step.want)
 		}
 	}
-	if a.PullsBehind("other") {
+	if a.PullsOverflow("other") {
 		t.Error("nothing is known of another pool")
 	}
 }
 
-func says(p heartbeat.Pulls) func() heartbeat.Pulls { return func() heartbeat.Pulls { return p } }
+func says(p heartbeat.OverflowSupport) func() heartbeat.OverflowSupport {
+	return func() heartbeat.OverflowSupport { return p }
+}
 
 // After an interruption, in which nobody could beat, absence counts from its end.
 func TestAttendanceAfterAnInterruption(t *testing.T) {
@@ -117,13 +119,13 @@ func TestAttendanceAfterAnInterruption(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { a.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	waitFor(t, "certainty", func() bool { return a.Deserted(t.Context(), "default", time.Now().Add(-lease)) })
+	waitFor(t, "certainty", func() bool { return a.WasAbsentAt(t.Context(), "default", time.Now().Add(-lease)) })
 	certain := time.Now().Add(-lease)
 	srv.Stop()
 	srv.Restart()
 	back := time.Now()
-	waitFor(t, "the pool to be looked at again", func() bool { return a.Absent("default").After(back.Add(-lease)) })
-	if a.Deserted(t.Context(), "default", certain) {
+	waitFor(t, "the pool to be looked at again", func() bool { return a.AbsentSince("default").After(back.Add(-lease)) })
+	if a.WasAbsentAt(t.Context(), "default", certain) {
 		t.Error("it is certain of what was before the interruption")
 	}
 }

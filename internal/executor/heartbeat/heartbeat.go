@@ -14,22 +14,22 @@ import (
 
 // Heartbeat is a heartbeat of an executor, as it is stored.
 type Heartbeat struct {
-	Form     int    `json:"form"`
-	Pool     string `json:"pool"`
-	Instance string `json:"instance"`
-	Behind   Pulls  `json:"behind,omitzero"`
+	Form     int             `json:"form"`
+	Pool     string          `json:"pool"`
+	Instance string          `json:"instance"`
+	Behind   OverflowSupport `json:"behind,omitzero"`
 
 	Definitions Definitions `json:"definitions,omitzero"`
 }
 
-// Pulls says whether an executor pulls what goes behind, see [subjects.Queue].
-type Pulls string
+// OverflowSupport says whether an executor pulls what goes behind, see [subjects.Queue].
+type OverflowSupport string
 
 // What executors may say of it. Older builds say nothing.
 const (
-	PullsAhead  Pulls = ""       // it does not
-	PullsUntold Pulls = "untold" // it has not found out
-	PullsAll    Pulls = "pulled"
+	PullsAhead  OverflowSupport = ""       // it does not
+	PullsUntold OverflowSupport = "untold" // it has not found out
+	PullsAll    OverflowSupport = "pulled"
 )
 
 // decodeBeat reads a heartbeat. The error is a [format.Error] where an executor of another age beats;

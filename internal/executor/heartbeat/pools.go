@@ -22,7 +22,7 @@ import (
 // them. Its methods are safe for concurrent use.
 type Store struct {
 	// PullsBehind is asked at every beat whether whoever beats pulls what goes behind; nil does not.
-	PullsBehind func() Pulls
+	PullsBehind func() OverflowSupport
 	// Definitions is asked at every beat what the beating executor has found out about tools; nil says nothing.
 	Definitions func() Definitions
 
@@ -81,7 +81,7 @@ func (p *Store) settled() bool {
 // Beat says that the executor instance of pool lives.
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // notices an interruption early
-	b := Heartbeat{Form: format.Beat.Written(), Pool: pool, Instance: instance}
+	b := Heartbeat{Form: format.Beat.Current(), Pool: pool, Instance: instance}
 	if p.PullsBehind != nil {
 		b.Behind = p.PullsBehind()
 	}
@@ -116,9 +116,9 @@ func (p *Store) interrupted() {
 // freshVerdict is how long an answer about an instance is used again.
 const freshVerdict = 250 * time.Millisecond
 
-// Gone reports whether the instance (as named by [Instance]) has stopped beating. When the
+// Expired reports whether the instance (as named by [Instance]) has stopped beating. When the
 // bucket cannot be read it says no: a live claim must not be taken over.
-func (p *Store) Gone(ctx context.Context, instance string) bool {
+func (p *Store) Expired(ctx context.Context, instance string) bool {
 	if !p.settled() {
 		return false
 	}

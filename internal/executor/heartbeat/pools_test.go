@@ -52,7 +52,7 @@ func TestNobodyCouldBeat(t *testing.T) {
 		beaten = at
 		return beat("me") != nil
 	})
-	if pools.Gone(t.Context(), subjects.Instance("default", "other")) && time.Since(beaten) < lease {
+	if pools.Expired(t.Context(), subjects.Instance("default", "other")) && time.Since(beaten) < lease {
 		t.Fatal("an executor that beats is taken for dead")
 	}
 	servers[0].Stop()
@@ -69,16 +69,16 @@ func TestNobodyCouldBeat(t *testing.T) {
 		return false
 	})
 	until(lease/3, func() bool { // what a busy machine looks at later says nothing
-		if pools.Gone(t.Context(), subjects.Instance("default", "other")) && time.Since(silent) < lease {
+		if pools.Expired(t.Context(), subjects.Instance("default", "other")) && time.Since(silent) < lease {
 			t.Fatal("an executor that could not beat is taken for dead")
 		}
 		return false
 	})
 	until(time.Minute, func() bool {
 		return beat("me") == nil &&
-			pools.Gone(t.Context(), subjects.Instance("default", "other"))
+			pools.Expired(t.Context(), subjects.Instance("default", "other"))
 	})
-	if !pools.Gone(t.Context(), subjects.Instance("default", "other")) {
+	if !pools.Expired(t.Context(), subjects.Instance("default", "other")) {
 		t.Error("an executor that does not beat any more is not found out")
 	}
 }
@@ -111,27 +111,27 @@ func TestPools(t *testing.T) {
 			t.Errorf("%d executors of pool %s, %v", n, pool, err)
 		}
 	}
-	if pools.Gone(t.Context(), ghost) {
+	if pools.Expired(t.Context(), ghost) {
 		t.Error("said gone before others had the time to beat")
 	}
-	waitFor(t, "the unknown instance to be gone", func() bool { return pools.Gone(t.Context(), ghost) })
+	waitFor(t, "the unknown instance to be gone", func() bool { return pools.Expired(t.Context(), ghost) })
 	if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the beating instance to live", func() bool { return !pools.Gone(t.Context(), alive) })
-	waitFor(t, "the silent instance to be gone", func() bool { return pools.Gone(t.Context(), alive) })
-	if !pools.Gone(t.Context(), "no-instance-of-ours") {
+	waitFor(t, "the beating instance to live", func() bool { return !pools.Expired(t.Context(), alive) })
+	waitFor(t, "the silent instance to be gone", func() bool { return pools.Expired(t.Context(), alive) })
+	if !pools.Expired(t.Context(), "no-instance-of-ours") {
 		t.Error("an instance that never beats lives")
 	}
 	if err := js.Conn().ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the connection", func() bool { return js.Conn().Stats().Reconnects > 0 })
-	if pools.Gone(t.Context(), alive) {
+	if pools.Expired(t.Context(), alive) {
 		t.Error("said gone right after an interruption")
 	}
 	srv.Stop()
-	if pools.Gone(t.Context(), alive) {
+	if pools.Expired(t.Context(), alive) {
 		t.Error("said gone without being able to look")
 	}
 }

@@ -9,14 +9,14 @@ import (
 
 // PullsBehind says whether what goes behind is pulled here. It is not where dispatchers are of an older build, nor
 // where the server does not answer, as it does not where permissions are of an older build.
-func (w *Workers) PullsBehind() heartbeat.Pulls {
+func (w *Puller) PullsBehind() heartbeat.OverflowSupport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.behindPulled()
 }
 
 // behindPulled is PullsBehind. Callers hold w.mu.
-func (w *Workers) behindPulled() heartbeat.Pulls {
+func (w *Puller) behindPulled() heartbeat.OverflowSupport {
 	if !w.behind {
 		return heartbeat.PullsAhead
 	}
@@ -33,11 +33,11 @@ func (w *Workers) behindPulled() heartbeat.Pulls {
 	return pulls
 }
 
-// Changed is told when [Workers.PullsBehind] returns something else.
-func (w *Workers) Changed() <-chan struct{} { return w.changed }
+// Changed is told when [Puller.PullsBehind] returns something else.
+func (w *Puller) Changed() <-chan struct{} { return w.changed }
 
 // answers notes whether the server has said something of a source when it was asked. Callers hold w.mu.
-func (w *Workers) answers(s *source, heard bool) {
+func (w *Puller) answers(s *source, heard bool) {
 	s.answered = s.answered || heard
 	if s.heard == heard && s.silent != heard {
 		return
@@ -59,7 +59,7 @@ func (w *Workers) answers(s *source, heard bool) {
 type sender struct{ tenant, actor string }
 
 // runs notes that n more calls run that are like work. Callers hold w.mu.
-func (w *Workers) runs(work *Message, n int) {
+func (w *Puller) runs(work *Message, n int) {
 	w.running = w.running.more(work.behind, n)
 	if t := w.of[work.sender].more(work.behind, n); t.all > 0 {
 		w.of[work.sender] = t
@@ -71,7 +71,7 @@ func (w *Workers) runs(work *Message, n int) {
 // waitsWith returns whose turns a message of s has. A sender's first calls go ahead and those after them behind, but
 // the server may hand them over in another order: where those behind have all slots that they may have, what comes then
 // has one of these, or those left to others would be theirs as well. Callers hold w.mu.
-func (w *Workers) waitsWith(s *source, work *Message) *source {
+func (w *Puller) waitsWith(s *source, work *Message) *source {
 	if t := w.of[work.sender]; s.behind || t.behind == 0 || t.all < w.slots-w.kept() {
 		return s
 	}

@@ -27,16 +27,16 @@ func TestBehindLeavesSlots(t *testing.T) {
 	}
 	for n := range kept {
 		f.Admit(100+n, envelope.PriorityLow)
-		if a := h.next(t).Entry.State.Last(); a.Behind {
+		if a := h.next(t).Entry.State.Last(); a.Overflow {
 			t.Error("what goes behind has taken a slot that it was to leave")
 		}
 	}
 	for n := range 200 {
 		f.Admit(200+n, envelope.PriorityNormal)
 	}
-	f.until(func() bool { return !h.releaseOne(t).Entry.State.Last().Behind })
+	f.until(func() bool { return !h.releaseOne(t).Entry.State.Last().Overflow })
 	for behind, n := 0, 0; behind < 3*kept; n++ {
-		if h.releaseOne(t).Entry.State.Last().Behind {
+		if h.releaseOne(t).Entry.State.Last().Overflow {
 			behind++
 		}
 		if n == 150 {
@@ -67,7 +67,7 @@ func TestLateCallsOfTheGreedy(t *testing.T) {
 		}
 	}
 	for n, came := 0, 0; came < late; n++ {
-		if !h.releaseOne(t).Entry.State.Last().Behind {
+		if !h.releaseOne(t).Entry.State.Last().Overflow {
 			came++
 		}
 		if n == 50 {

@@ -26,8 +26,8 @@ type Consumers interface {
 	Look(ctx context.Context) ([]Consumer, error)
 }
 
-// Keeper makes the consumers of a pool, and looks at them. Its methods are safe for concurrent use.
-type Keeper struct {
+// KeptConsumers makes the consumers of a pool, and looks at them. Its methods are safe for concurrent use.
+type KeptConsumers struct {
 	js         jetstream.JetStream
 	pool       string
 	partitions int
@@ -37,26 +37,26 @@ type Keeper struct {
 
 // Keep returns the keeper of the consumers of a pool, whose work is given to another executor when one was silent for
 // a lease. One that only watches makes none.
-func Keep(js jetstream.JetStream, pool string, partitions int, lease time.Duration) *Keeper {
-	return &Keeper{js: js, pool: pool, partitions: partitions, lease: lease, makes: true}
+func Keep(js jetstream.JetStream, pool string, partitions int, lease time.Duration) *KeptConsumers {
+	return &KeptConsumers{js: js, pool: pool, partitions: partitions, lease: lease, makes: true}
 }
 
 // Watch returns a keeper that makes no consumers.
-func Watch(js jetstream.JetStream, pool string, partitions int) *Keeper {
-	return &Keeper{js: js, pool: pool, partitions: partitions}
+func Watch(js jetstream.JetStream, pool string, partitions int) *KeptConsumers {
+	return &KeptConsumers{js: js, pool: pool, partitions: partitions}
 }
 
 // Ensure creates the consumers, or updates their lease.
-func (k *Keeper) Ensure(ctx context.Context) error {
-	return k.each(func(p subjects.Part, queue string) error {
+func (k *KeptConsumers) Ensure(ctx context.Context) error {
+	return k.each(func(p subjects.Partition, queue string) error {
 		_, err := k.ensure(ctx, p, queue)
 		return err
 	})
 }
 
 // Look implements [Consumers]. One that somebody has deleted is made anew.
-func (k *Keeper) Look(ctx context.Context) (all []Consumer, err error) {
-	err = k.each(func(p subjects.Part, queue string) error {
+func (k *KeptConsumers) Look(ctx context.Context) (all []Consumer, err error) {
+	err = k.each(func(p subjects.Partition, queue string) error {
 		cons, err := k.js.Consumer(ctx, p.Stream(), subjects.Worker(k.pool, queue))
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			if !k.makes {
@@ -74,8 +74,8 @@ func (k *Keeper) Look(ctx context.Context) (all []Consumer, err error) {
 	return all, err
 }
 
-func (k *Keeper) each(do func(p subjects.Part, queue string) error) error {
-	for p := range subjects.Part(k.partitions) {
+func (k *KeptConsumers) each(do func(p subjects.Partition, queue string) error) error {
+	for p := range subjects.Partition(k.partitions) {
 		for _, q := range queues {
 			if err := do(p, q.token()); err != nil {
 				return err
@@ -86,7 +86,7 @@ func (k *Keeper) each(do func(p subjects.Part, queue string) error) error {
 }
 
 // ensure creates one consumer, or updates its lease.
-func (k *Keeper) ensure(ctx context.Context, p subjects.Part, queue string) (jetstream.Consumer, error) {
+func (k *KeptConsumers) ensure(ctx context.Context, p subjects.Partition, queue string) (jetstream.Consumer, error) {
 	cons, err := k.js.CreateOrUpdateConsumer(ctx, p.Stream(), jetstream.ConsumerConfig{
 		Durable:       subjects.Worker(k.pool, queue),
 		FilterSubject: p.WorkFilter(k.pool, queue),

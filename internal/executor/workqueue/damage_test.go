@@ -26,7 +26,7 @@ func TestDamagedConsumer(t *testing.T) {
 	name := subjects.Worker("default", "normal")
 	f.Srv.Stop()
 	account := filepath.Join(f.Srv.Dir(), "jetstream", "$G")
-	folder := filepath.Join("streams", subjects.Part(0).Stream(), "obs", name)
+	folder := filepath.Join("streams", subjects.Partition(0).Stream(), "obs", name)
 	if err := os.WriteFile(filepath.Join(account, folder, "o.dat"), make([]byte, 40), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestDamagedConsumer(t *testing.T) {
 		func() error { return keep.Ensure(t.Context()) },
 		func() error { _, err := keep.Look(t.Context()); return err },
 	} {
-		if err := make(); err == nil || !strings.Contains(err.Error(), name+" of stream "+subjects.Part(0).Stream()) ||
+		if err := make(); err == nil || !strings.Contains(err.Error(), name+" of stream "+subjects.Partition(0).Stream()) ||
 			!strings.Contains(err.Error(), folder) {
 			t.Fatalf("the error does not say what to do: %v", err)
 		}

@@ -22,7 +22,7 @@ type Deliveries struct {
 
 // deliveredQueue is one of a pool in one partition, see [subjects.Queue].
 type deliveredQueue struct {
-	part       subjects.Part
+	part       subjects.Partition
 	pool, name string
 }
 
@@ -45,7 +45,7 @@ const freshPosition = 20 * time.Millisecond
 
 // Delivered returns the position in a partition up to which the work in a queue of a pool was handed to executors;
 // 0 where there have been none.
-func (d *Deliveries) Delivered(ctx context.Context, part subjects.Part, pool, name string) (uint64, error) {
+func (d *Deliveries) Delivered(ctx context.Context, part subjects.Partition, pool, name string) (uint64, error) {
 	q := deliveredQueue{part, pool, name}
 	p := d.position(q)
 	p.mu.Lock()

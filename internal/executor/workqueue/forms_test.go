@@ -64,7 +64,7 @@ func TestWorkOfANewerBuild(t *testing.T) {
 			t.Errorf("%d was handled", got)
 		}
 	}
-	cons, err := f.JS.Consumer(t.Context(), subjects.Part(0).Stream(), subjects.Worker("default", "normal"))
+	cons, err := f.JS.Consumer(t.Context(), subjects.Partition(0).Stream(), subjects.Worker("default", "normal"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 		t.Errorf("delivery %d, want the first", n)
 	}
 	stop()
-	if err := f.JS.DeleteConsumer(t.Context(), subjects.Part(0).Stream(),
+	if err := f.JS.DeleteConsumer(t.Context(), subjects.Partition(0).Stream(),
 		subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestWorkersOfADeletedConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, f.NC) })
-	if err := f.JS.DeleteConsumer(t.Context(), subjects.Part(0).Stream(),
+	if err := f.JS.DeleteConsumer(t.Context(), subjects.Partition(0).Stream(),
 		subjects.Worker("default", "normal")); err != nil {
 		t.Fatal(err)
 	}

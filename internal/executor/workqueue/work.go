@@ -24,7 +24,7 @@ type Message struct {
 	Entry call.Entry
 	// Deliveries is 1 where nobody can have been handed the message before.
 	Deliveries int
-	workers    *Workers
+	workers    *Puller
 	msg        *nats.Msg
 	meta       *nats.MsgMetadata
 	sender     sender
@@ -32,20 +32,20 @@ type Message struct {
 	lost       atomic.Bool
 }
 
-// Extend says that the work is alive.
-func (w *Message) Extend() { _ = w.msg.InProgress() } // best effort: a lost lease is survived
+// InProgress says that the work is alive.
+func (w *Message) InProgress() { _ = w.msg.InProgress() } // best effort: a lost lease is survived
 
 // Ack says that the attempt is decided.
 func (w *Message) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the decision
 
-// HandBack returns the work, to be delivered again after a while.
-func (w *Message) HandBack(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
+// NakWithDelay returns the work, to be delivered again after a while.
+func (w *Message) NakWithDelay(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
 
-// Decline is HandBack of work that nothing was done with here: where this process is the next to be handed it again,
-// nobody else has been, and it comes with the same Deliveries.
-func (w *Message) Decline(after time.Duration) {
+// NakUnstarted is HandBack of work that nothing was done with here: where this process is the next to be handed it
+// again, nobody else has been, and it comes with the same Deliveries.
+func (w *Message) NakUnstarted(after time.Duration) {
 	w.workers.declines.note(w)
-	w.HandBack(after)
+	w.NakWithDelay(after)
 }
 
 // TakeOver runs rest in another goroutine, which handles the message to its end: the one that handles it now does not
@@ -58,12 +58,12 @@ func (w *Message) TakeOver(rest func()) {
 	})
 }
 
-// Workers pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
+// Puller pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
 // over the queues by weight, so that none starves. All slots may go to one queue of what goes ahead. What goes behind,
 // since its actor has many calls open, leaves some free: what others ask for meanwhile finds one. The other queues are
 // listened to meanwhile, so that there may be one message more in hand than there are slots for each queue of each
 // partition; it waits for a slot, and is handed back when there is none soon.
-type Workers struct {
+type Puller struct {
 	// Log is told of what cannot be read; set it before Run. Nil discards.
 	Log       *slog.Logger
 	notices   format.Notices
@@ -147,11 +147,11 @@ const (
 // New returns workers of pool with so many slots, which call handle for every message, as many at once as there are
 // slots. They pull from all partitions, whose consumers are looked at once before.
 func New(ctx context.Context, consumers Consumers, pool string, partitions, slots int, lease time.Duration,
-	handle func(context.Context, *Message)) (*Workers, error) {
+	handle func(context.Context, *Message)) (*Puller, error) {
 	if slots < MinSlots {
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
-	w := &Workers{
+	w := &Puller{
 		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, consumers: consumers,
 		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1), of: map[sender]taken{},
 	}
@@ -160,7 +160,7 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		return nil, err
 	}
 	w.behind = madeFor(all, pool)
-	for p := range subjects.Part(partitions) {
+	for p := range subjects.Partition(partitions) {
 		for _, q := range queues {
 			if !q.behind || w.behind {
 				w.sources = append(w.sources, &source{queue: q, stream: p.Stream(), name: subjects.Worker(pool, q.token()),
@@ -192,7 +192,7 @@ func madeFor(all []Consumer, pool string) bool {
 
 // Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
 // later than intake to let them finish (drain).
-func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
+func (w *Puller) Run(ctx, intake context.Context, nc *nats.Conn) {
 	status := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(status)
 	w.mu.Lock()
@@ -222,7 +222,7 @@ func (w *Workers) Run(ctx, intake context.Context, nc *nats.Conn) {
 }
 
 // done gives back the slot of a message.
-func (w *Workers) done(m *Message) {
+func (w *Puller) done(m *Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs(m, -1)
@@ -230,7 +230,7 @@ func (w *Workers) done(m *Message) {
 }
 
 // stop takes no more work and waits for what is in hand. What still arrives is handed back.
-func (w *Workers) stop() {
+func (w *Puller) stop() {
 	w.mu.Lock()
 	for _, p := range w.pulls {
 		_ = p.sub.Drain() // it is gone with the connection otherwise
@@ -243,7 +243,7 @@ func (w *Workers) stop() {
 
 // Pause takes no more work before the connection is made anew: what the server hands to one that ends then comes again
 // after a lease, to a call that may have no more time. When Pause returns all that was handed over is here.
-func (w *Workers) Pause() {
+func (w *Puller) Pause() {
 	w.mu.Lock()
 	nc := w.nc
 	if nc == nil {
@@ -264,7 +264,7 @@ func (w *Workers) Pause() {
 const pauseTime = time.Second
 
 // restart asks anew for everything: requests died with the old connection.
-func (w *Workers) restart() {
+func (w *Puller) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.paused = false
@@ -280,7 +280,7 @@ func (w *Workers) restart() {
 }
 
 // receive takes a message of a pull, or the server's word that there are no more.
-func (w *Workers) receive(p *pull, msg *nats.Msg) {
+func (w *Puller) receive(p *pull, msg *nats.Msg) {
 	if status := msg.Header.Get("Status"); status != "" && len(msg.Data) == 0 {
 		w.hear(p, status)
 		return
@@ -307,12 +307,12 @@ func (w *Workers) receive(p *pull, msg *nats.Msg) {
 }
 
 // take begins with a message, or keeps it until there is a slot. Callers hold w.mu.
-func (w *Workers) take(work *Message, late bool) {
+func (w *Puller) take(work *Message, late bool) {
 	s := w.sourceOf(work.meta)
 	work.Deliveries = w.deliveries(s, work)
 	switch {
 	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
-		work.Decline(0)
+		work.NakUnstarted(0)
 	default:
 		if s = w.waitsWith(s, work); w.room(s, w.running) > 0 {
 			w.begin(s, work)
@@ -323,10 +323,10 @@ func (w *Workers) take(work *Message, late bool) {
 }
 
 // begin gives a message of s a slot. Callers hold w.mu.
-func (w *Workers) begin(s *source, work *Message) {
+func (w *Puller) begin(s *source, work *Message) {
 	work.behind = s.behind
 	if !w.crew.Start(work) {
-		work.Decline(0)
+		work.NakUnstarted(0)
 		return
 	}
 	w.runs(work, 1)
@@ -334,7 +334,7 @@ func (w *Workers) begin(s *source, work *Message) {
 
 // sourceOf returns where a message comes from. Its inbox does not say: that may have served another source before.
 // Callers hold w.mu.
-func (w *Workers) sourceOf(m *nats.MsgMetadata) *source {
+func (w *Puller) sourceOf(m *nats.MsgMetadata) *source {
 	for _, s := range w.sources {
 		if s.name == m.Consumer && s.stream == m.Stream {
 			return s
@@ -345,7 +345,7 @@ func (w *Workers) sourceOf(m *nats.MsgMetadata) *source {
 
 // deliveries returns how often a message was handed to somebody who may have done something with it; more than one
 // where that is not known. Callers hold w.mu.
-func (w *Workers) deliveries(s *source, work *Message) int {
+func (w *Puller) deliveries(s *source, work *Message) int {
 	if s == nil || !s.known.counts(work.meta) {
 		return max(work.Deliveries, 2)
 	}
@@ -362,7 +362,7 @@ const (
 
 // hear ends a pull when the server says so. What is wrong with the consumer or the server is
 // asked again a little later.
-func (w *Workers) hear(p *pull, status string) {
+func (w *Puller) hear(p *pull, status string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -384,16 +384,16 @@ const unreadableDelay = time.Second
 
 // open reads a work message. One that is not an event (an operator's delete marker, a foreign write) is
 // acknowledged and forgotten; one that a newer build wrote is handed to an executor that can read it.
-func (w *Workers) open(msg *nats.Msg) (*Message, bool) {
+func (w *Puller) open(msg *nats.Msg) (*Message, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, false
 	}
 	e, err := kv.DecodeEvent(msg.Subject, msg.Header)
 	switch {
-	case format.Unreadable(err):
+	case format.IsUnsupported(err):
 		w.notices.Tell(w.Log, "work handed to other executors", err)
-		_ = msg.NakWithDelay(unreadableDelay) // as [Message.HandBack]
+		_ = msg.NakWithDelay(unreadableDelay) // as [Message.NakWithDelay]
 		return nil, false
 	case err != nil || e.Kind != call.Requested:
 		_ = msg.Ack() // nothing to run; a redelivery would end here again

@@ -59,9 +59,9 @@ func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) ca
 	b.T.Helper()
 	now := time.Now()
 	id := fmt.Sprintf("id%05d", n)
-	v := call.Admit(call.State{}, call.Ask{
+	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Behind: behind, Nonce: "q" + id,
-		Facts: call.Facts{
+		Facts: call.Pinned{
 			Tenant: "t", Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
@@ -76,7 +76,7 @@ func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) ca
 // Decide writes the success of the only attempt of s.
 func (b *Bus) Decide(s call.State) {
 	b.T.Helper()
-	r := call.Decide(s, 1, s.Last().Admitted, call.Ending{
+	r := call.Decide(s, 1, s.Last().Admitted, call.Completion{
 		Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o" + s.ID, Now: call.At(time.Now()),
 	})
 	if _, err := b.Log.Write(b.T.Context(), r.Event, []byte(`{"response":{}}`)); err != nil {

@@ -18,7 +18,7 @@ var head string
 
 // Contracts returns the page of contracts: of each function its status, transport, endpoint, schemas as they stand in
 // their files, and errors.
-func Contracts(r *tool.Registry) ([]byte, error) {
+func Contracts(r *tool.Set) ([]byte, error) {
 	page := bytes.NewBufferString(head)
 	for f := range functions(r) {
 		m := f.tool

@@ -19,7 +19,7 @@ type Format struct {
 	Name   string // of the command
 	Ending string // of files
 	Short  string // what it writes
-	Write  func(*tool.Registry) ([]byte, error)
+	Write  func(*tool.Set) ([]byte, error)
 }
 
 // Formats returns all of them.
@@ -33,7 +33,7 @@ func Formats() []Format {
 }
 
 // MCP returns the definitions of all functions as `toolbus mcp` lists them.
-func MCP(r *tool.Registry) ([]byte, error) {
+func MCP(r *tool.Set) ([]byte, error) {
 	shown := []any{}
 	for _, d := range mcp.Define(described(r)) {
 		shown = append(shown, d.Shown)
@@ -43,7 +43,7 @@ func MCP(r *tool.Registry) ([]byte, error) {
 
 // JSONSchema returns one document with the schema of each input and output in its $defs, each of which has an address
 // of its own.
-func JSONSchema(r *tool.Registry) ([]byte, error) {
+func JSONSchema(r *tool.Set) ([]byte, error) {
 	all := map[string]jsontext.Value{}
 	for f := range functions(r) {
 		for what, s := range map[string]*jsonschema.Schema{"request": f.Request, "response": f.Response} {
@@ -68,7 +68,7 @@ type function struct {
 }
 
 // functions iterates over the functions of all tools, sorted by tool id and function name.
-func functions(r *tool.Registry) func(yield func(function) bool) {
+func functions(r *tool.Set) func(yield func(function) bool) {
 	names := envelope.FunctionNames(described(r), mcp.SearchTool)
 	return func(yield func(function) bool) {
 		for _, m := range r.List() {
@@ -86,7 +86,7 @@ func functions(r *tool.Registry) func(yield func(function) bool) {
 }
 
 // described returns the descriptions that dispatchers send to callers.
-func described(r *tool.Registry) (all []envelope.ToolInfo) {
+func described(r *tool.Set) (all []envelope.ToolInfo) {
 	for _, id := range r.IDs() {
 		of, _ := r.Describe(envelope.DescribeRequest{Tool: id})
 		all = append(all, of...)

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what is generated where it is kep
 // folders are folders of tools whose programs need not be built.
 func folders() []string { return []string{"testdata/tools"} }
 
-func load(t *testing.T, dir string) *tool.Registry {
+func load(t *testing.T, dir string) *tool.Set {
 	t.Helper()
 	r, err := tool.Load(dir, app.Transports()...)
 	if err != nil {

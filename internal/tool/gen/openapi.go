@@ -20,7 +20,7 @@ var shared []byte
 // OpenAPI returns the OpenAPI 3.1 document of the tools as HTTP has them: an operation for each function, whose body is
 // the input, whose answer is the output, and whose errors are problem details (RFC 9457) with the HTTP status that the
 // manifest, or else the table of errors, gives them.
-func OpenAPI(r *tool.Registry) ([]byte, error) {
+func OpenAPI(r *tool.Set) ([]byte, error) {
 	var doc map[string]any
 	if err := json.Unmarshal(shared, &doc); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type peer struct {
 	*testing.T
 	adapter  *mcp.Adapter
 	manifest *tool.Manifest
-	class    call.Class
+	class    call.EffectClass
 }
 
 func newPeer(t *testing.T) *peer {

@@ -584,13 +584,13 @@ func TestHookMissing(t *testing.T) {
 	}
 	cmd := &exec.Cmd{Path: self, Args: []string{supervisor.Name, "play", "executor", "nowhere"}}
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "RunIfSupervisor first") {
+	if err == nil || !strings.Contains(string(out), "SupervisorMain first") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
 func ExampleNew() {
-	// In main, before anything else: supervisor.RunIfSupervisor()
+	// In main, before anything else: supervisor.SupervisorMain()
 	adapter, err := process.New(process.Options{})
 	if err != nil {
 		fmt.Println(err)

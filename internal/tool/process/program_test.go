@@ -31,7 +31,7 @@ import (
 
 // This binary plays every part: it is the test, the supervisor, the tools, and once the executor.
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		syscall.Exit(play(os.Args[2], os.Args[3:])) // os.Exit sleeps a second under the race detector
 	}

@@ -21,7 +21,7 @@ var ErrSurvivors = errors.New("processes survive")
 
 // Find returns the program that supervises, after it has seen it work on this host: the configured one or, if that
 // is "", toolbus-supervisor beside the running executable, or else the running executable itself, which must then
-// call [RunIfSupervisor] first in main. The small binary starts faster, and has a path of its own that a
+// call [SupervisorMain] first in main. The small binary starts faster, and has a path of its own that a
 // security profile can name.
 func Find(configured string) (program string, err error) {
 	if configured != "" {
@@ -37,7 +37,7 @@ func Find(configured string) (program string, err error) {
 
 func nearby() (string, error) {
 	if os.Args[0] == Name {
-		return "", errors.New("this process was started as a supervisor: call supervisor.RunIfSupervisor first in main")
+		return "", errors.New("this process was started as a supervisor: call supervisor.SupervisorMain first in main")
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -159,7 +159,7 @@ func probe(program string, inTime time.Duration) error {
 	switch {
 	case errors.Is(err, ErrSurvivors):
 		_ = r.cmd.Process.Kill()
-		return fmt.Errorf("supervisor %s does not answer: is supervisor.RunIfSupervisor the first call of its main?", program)
+		return fmt.Errorf("supervisor %s does not answer: is supervisor.SupervisorMain the first call of its main?", program)
 	case err != nil:
 		return fmt.Errorf("supervisor %s: %w: %s", program, err, r.stderr)
 	case report.Failure != "":

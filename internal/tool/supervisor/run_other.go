@@ -13,8 +13,8 @@ import (
 
 var errUnsupported = errors.New("process tools need Linux; this is " + runtime.GOOS)
 
-// RunIfSupervisor refuses: supervisors need Linux.
-func RunIfSupervisor() {
+// SupervisorMain refuses: supervisors need Linux.
+func SupervisorMain() {
 	if len(os.Args) == 1 && os.Args[0] == Name {
 		fmt.Fprintln(os.Stderr, "toolbus:", errUnsupported)
 		os.Exit(1)

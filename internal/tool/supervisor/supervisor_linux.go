@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunIfSupervisor turns this process into a supervisor and does not return, if it was started
+// SupervisorMain turns this process into a supervisor and does not return, if it was started
 // as one. Call it first in main, and in TestMain, of every binary that uses the process adapter.
-func RunIfSupervisor() {
+func SupervisorMain() {
 	if len(os.Args) == 1 && os.Args[0] == Name {
 		// Not os.Exit: there is nothing to flush, and a binary with the race detector would
 		// sleep a second.

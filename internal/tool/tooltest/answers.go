@@ -107,7 +107,7 @@ func testErrors(t *testing.T, s *suite) {
 	details := jsontext.Value(`{"url":"https://example.com","effect":"none"}`)
 	tests := []struct {
 		name        string
-		determinism call.Class
+		determinism call.EffectClass
 		fault       Fault
 		want        envelope.Error // the fields that are compared
 	}{

@@ -35,7 +35,7 @@ func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 }
 
 func testDeadline(t *testing.T, s *suite) {
-	for determinism, want := range map[call.Class]envelope.Code{
+	for determinism, want := range map[call.EffectClass]envelope.Code{
 		call.Pure: envelope.CodeTimeout, call.Idempotent: envelope.CodeTimeout,
 		call.SideEffectful: envelope.CodeTimeoutUnknown,
 	} {
@@ -54,7 +54,7 @@ func testDeadline(t *testing.T, s *suite) {
 
 func testCancel(t *testing.T, s *suite) {
 	cause := errors.New("the owner wants no answer")
-	for determinism, want := range map[call.Class]envelope.Code{
+	for determinism, want := range map[call.EffectClass]envelope.Code{
 		call.Pure: envelope.CodeCancelled, call.Idempotent: envelope.CodeCancelled,
 		call.SideEffectful: envelope.CodeCancelledUnknown,
 	} {

@@ -208,11 +208,11 @@ func (c Change) approved() (t client.Tool) {
 }
 
 // class is the one of the manifest, or the one that the server proposes now where that has become stricter.
-func (c Change) class(was client.Tool) call.Class {
-	strictness := []call.Class{call.Pure, call.Idempotent, call.SideEffectful}
+func (c Change) class(was client.Tool) call.EffectClass {
+	strictness := []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful}
 	before, _ := proposed(was)
 	now, _ := proposed(c.now)
-	rank := func(of call.Class) int { return slices.Index(strictness, of) }
+	rank := func(of call.EffectClass) int { return slices.Index(strictness, of) }
 	if rank(now) > rank(before) && rank(now) > rank(c.manifest.Class) {
 		return now
 	}

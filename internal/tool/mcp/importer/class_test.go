@@ -10,7 +10,7 @@ import (
 // TestProposed holds that a server which calls a tool destructive is believed, and that the default of the hint, which
 // is true, counts for nothing.
 func TestProposed(t *testing.T) {
-	for annotations, want := range map[string]call.Class{
+	for annotations, want := range map[string]call.EffectClass{
 		``:                      call.SideEffectful,
 		`{}`:                    call.SideEffectful,
 		`{"readOnlyHint":true}`: call.Pure,

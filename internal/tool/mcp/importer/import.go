@@ -39,11 +39,11 @@ type Options struct {
 
 // Tool is what became of one tool of a server.
 type Tool struct {
-	ID    string     `json:"tool_id,omitzero"`
-	Name  string     `json:"name"` // as its server calls it
-	State State      `json:"state"`
-	Class call.Class `json:"determinism,omitzero"`
-	Why   string     `json:"why,omitzero"` // of the class, or why it was left out
+	ID    string           `json:"tool_id,omitzero"`
+	Name  string           `json:"name"` // as its server calls it
+	State State            `json:"state"`
+	Class call.EffectClass `json:"determinism,omitzero"`
+	Why   string           `json:"why,omitzero"` // of the class, or why it was left out
 	// Shown is the name in MCP of a tool that was added.
 	Shown string `json:"name_in_mcp,omitzero"`
 	// Notes say what of a tool that was added is not checked, or not shown to clients.

@@ -29,7 +29,7 @@ import (
 
 // This binary plays every part: it is the test, the supervisor, and the server.
 func TestMain(m *testing.M) {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		syscall.Exit(play(os.Args[2]))
 	}
@@ -149,7 +149,7 @@ func TestImport(t *testing.T) {
 	}
 	type fate struct {
 		State importer.State
-		Class call.Class
+		Class call.EffectClass
 	}
 	want := map[string]fate{
 		"look": {importer.Added, call.Pure}, "reserve": {importer.Added, call.Idempotent},

@@ -84,7 +84,7 @@ func hints(t client.Tool) (a annotations) {
 }
 
 // proposed is the effect class that a server proposes for its tool, and why.
-func proposed(t client.Tool) (class call.Class, why string) {
+func proposed(t client.Tool) (class call.EffectClass, why string) {
 	switch a := hints(t); {
 	case a.ReadOnly && a.Destructive != nil && *a.Destructive:
 		return call.SideEffectful,
@@ -114,7 +114,7 @@ type source struct {
 	version string
 	owner   string
 	pool    string
-	class   call.Class
+	class   call.EffectClass
 	tool    client.Tool
 	timeout time.Duration // see [Options]
 }

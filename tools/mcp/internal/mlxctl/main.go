@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	supervisor.RunIfSupervisor()
+	supervisor.SupervisorMain()
 	watcher, err := supervisor.Find("")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

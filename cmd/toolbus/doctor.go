@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+)
+
+func doctorCmd(g *global) *cobra.Command {
+	var keys, profile string
+	var files []string
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check a deployment and print how to fix it", GroupID: "operate", Args: cli.NoArgs,
+		Long: `Checks the server, the streams, executors, dispatchers, clocks and the rights of the connection. The
+exit code is 1 if a check fails.
+
+For a deployment with tokens it compares servers, accounts and streams with the profile of the deployment. With the
+token of an operator it asks a dispatcher. With --secrets-dir it connects with rights of its own, and asks
+dispatchers with an operator's token that is valid for a minute.
+
+With --config it connects to no server: it checks the limits in configuration files, including those that a running
+server does not report.`,
+		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
+			"  toolbus doctor --server nats://bus:4222 --secrets-dir ./deployment/keys\n" +
+			"  toolbus doctor --config /etc/toolbus/nats-1.conf",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch f := cmd.Flags(); {
+			case f.Changed("secrets-dir") && keys == "":
+				return usagef("--secrets-dir is empty: name a folder, or leave the flag out")
+			case f.Changed("profile") && keys == "":
+				return usagef("--profile needs --secrets-dir: name the folder of the deployment's secrets with it")
+			}
+			var checks []admin.Check
+			for _, file := range files {
+				checks = append(checks, admin.Configuration(file)...)
+			}
+			if len(files) == 0 {
+				var err error
+				if checks, err = g.diagnose(cmd.Context(), keys, profile); err != nil {
+					return err
+				}
+			}
+			failed := func(c admin.Check) bool { return c.Status == admin.CheckFailed }
+			err := g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
+			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
+		},
+	}
+	cmd.Flags().StringVar(&keys, "secrets-dir", "",
+		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"")
+	cli.OldFlag(cmd.Flags(), "keys", cmd.Flags().Lookup("secrets-dir"))
+	cmd.Flags().StringSliceVar(&files, "config", nil,
+		"configuration `FILE` of a server to check, instead of a running one; repeat it for more")
+	cmd.Flags().StringVar(&profile, "profile", "",
+		"with --secrets-dir: expected profile, single, standard or durable (default: that of the deployment)")
+	return cmd
+}
+
+func (g *global) diagnose(ctx context.Context, keys, profile string) ([]admin.Check, error) {
+	a, err := g.access()
+	if err != nil {
+		return nil, err
+	}
+	if keys == "" {
+		return g.diagnoseAsCaller(ctx, a)
+	}
+	if profile != "" {
+		if _, err := deployment.ProfileNamed(profile); err != nil {
+			return nil, usagef("%v", err)
+		}
+	}
+	a.Credentials = "" // keys say who it is
+	var o toolbus.Options
+	if err := a.Into(&o); err != nil {
+		return nil, err
+	}
+	k, err := deployment.Load(keys)
+	if err != nil {
+		return nil, err
+	}
+	return admin.WithKeys(ctx, a.Server, k, profile, o.NATS...), nil
+}
+
+func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Check, error) {
+	a, err := a.As(ctx, g.self(auth.Operator))
+	if err != nil {
+		return nil, err
+	}
+	var o toolbus.Options
+	if err := a.Into(&o); err != nil {
+		return nil, err
+	}
+	of := toolbus.ClientOptions{Tenant: g.tenant, Actor: g.actor}
+	if a.Credentials == "" {
+		return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
+	}
+	conn, err := toolbus.Connect(ctx, a.Server, o) // which renews them; what is wrong is a finding
+	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
+		why := refusal.Reason
+		return []admin.Check{envelope.Failed("credentials", why.String(), why.Fix)}, nil
+	}
+	if err == nil {
+		conn.Close()
+	}
+	held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	of.Tenant, of.Actor, of.Token = held.Principal().Tenant, held.Principal().Actor, held.Token
+	return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
+}
+
+func printChecks(w io.Writer, checks []admin.Check) error {
+	var text strings.Builder
+	for _, c := range checks {
+		fmt.Fprintf(&text, "%-4s  %-22s %s\n", strings.ToUpper(string(c.Status)), c.Name, cli.EscapeText(c.Says))
+		if c.Fix != "" {
+			fmt.Fprintf(&text, "%30s%s\n", "fix: ", c.Fix)
+		}
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}

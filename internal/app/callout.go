@@ -1,0 +1,84 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// openCallout tells the server who new connections are, and closes those whose token is revoked, until stop. Without
+// keys it does nothing: the server asks nobody. older is [auth.PermissionInputs.OlderBuilds].
+func openCallout(c *Conn, r *tool.Set, s *tokenstore.Store, older bool) (stop func(), err error) {
+	if c.Keys == nil {
+		return func() {}, nil
+	}
+	asked, err := c.dialAs("callout", c.Keys.Callout)
+	if err != nil {
+		return nil, err
+	}
+	system, err := c.dialAs("system", c.Keys.System)
+	if err != nil {
+		asked.Close()
+		return nil, err
+	}
+	out := callout.NewRevocationWatcher(s, system)
+	open := callout.NewConnections(system, c.Clock.Now, c.Logger)
+	porter, err := callout.Serve(asked, callout.Options{
+		Keys: c.Keys, Check: s.Checker().Verify, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
+		Logger: c.Logger,
+		Facts: func(p auth.Principal) auth.PermissionInputs {
+			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
+		},
+	})
+	if err != nil {
+		asked.Close()
+		system.Close()
+		return nil, err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { out.Run(ctx) })
+	running.Go(func() { open.Run(ctx) })
+	return func() { end(); running.Wait(); porter.Stop(); asked.Close(); system.Close() }, nil
+}
+
+// dialAs connects as another user of the server's file.
+func (c *Conn) dialAs(name string, key nkeys.KeyPair) (*nats.Conn, error) {
+	user, err := byKey(key)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := bus.Dial(c.URL, "toolbus-"+name, append(append(bus.LogConnection(c.Logger), c.Connect...), user)...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return nc, nil
+}
+
+// byKey connects as a user of the server's file.
+func byKey(key nkeys.KeyPair) (nats.Option, error) {
+	public, err := key.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Nkey(public, key.Sign), nil
+}
+
+// toolsOf returns the ids of the tools of a pool.
+func toolsOf(r *tool.Set, pool string) (ids []string) {
+	for _, m := range r.List() {
+		if m.Pool == pool {
+			ids = append(ids, m.ToolID)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,301 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+)
+
+// waiter is a caller that is told the outcome of an attempt when it comes.
+type waiter struct {
+	callID string
+	inbox  call.ReplyAddress
+	due    call.UnixMS // its own deadline, where that comes before the attempt's; 0 otherwise
+}
+
+// maxWaiting bounds the callers that one key keeps waiting in one dispatcher.
+const maxWaiting = 4096
+
+// await lets the caller wait for the outcome of attempt n, or tells it when it is there. A joiner waits until
+// its own deadline at the most.
+func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int, a *caller) {
+	s, attempt, w, fresh := l.enlist(s, n, a)
+	switch {
+	case attempt.N == 0: // the log does not have it any more
+		return
+	case !attempt.Open():
+		d.replay(ctx, l, s, n, a)
+		return
+	}
+	d.watch(s, attempt)
+	if w.due != 0 && d.late(a) {
+		d.part(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		return
+	}
+	if w.due != 0 && fresh {
+		d.partings.Add(w.due.Time(), envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+	}
+	d.accept(ctx, a, s, attempt, cmp.Or(w.due, attempt.Deadline))
+}
+
+// enlist makes the caller wait for attempt n while that is open, and returns the log and the attempt as they
+// are known now; the attempt is zero when the log does not have it. fresh reports whether this is a new deadline.
+func (l *keyQueue) enlist(s call.State, n int, a *caller) (_ call.State, attempt call.Attempt, w waiter, fresh bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state.Seq > s.Seq {
+		s = l.state
+	}
+	attempt, _ = s.Attempt(n)
+	if attempt.N == 0 || !attempt.Open() {
+		return s, attempt, w, false
+	}
+	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.Inbox()}
+	if attempt.Owner.CallID != w.callID && a.ask.Deadline < attempt.Deadline {
+		w.due = a.ask.Deadline
+	}
+	w, fresh = l.wait(n, w)
+	return s, attempt, w, fresh
+}
+
+// wait adds w, in place of an earlier wait of the same caller, whose deadline remains if it is earlier. fresh
+// reports whether the deadline is new. Callers hold l.mu.
+func (l *keyQueue) wait(n int, w waiter) (_ waiter, fresh bool) {
+	if l.waiting == nil {
+		l.waiting = map[int][]waiter{}
+	}
+	for i, have := range l.waiting[n] {
+		if have.callID == w.callID {
+			if have.due != 0 && (w.due == 0 || have.due < w.due) {
+				w.due = have.due
+			}
+			l.waiting[n][i] = w
+			return w, w.due != have.due
+		}
+	}
+	if len(l.waiting[n]) >= maxWaiting {
+		return w, false
+	}
+	l.waiting[n] = append(l.waiting[n], w)
+	return w, true
+}
+
+// RemoveJoiner takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
+func (d *Dispatcher) RemoveJoiner(l envelope.JoinerLeft) {
+	w, s, ok := d.leave(l, func(waiter) bool { return true })
+	if !ok {
+		return
+	}
+	d.dismiss(w, s, l.Attempt, envelope.NewError(envelope.CodeCancelled,
+		"this caller does not wait any more; the call goes on for the others").WithEffect(envelope.EffectUnknown))
+}
+
+// dismiss tells a joiner of attempt n why it has no outcome.
+func (d *Dispatcher) dismiss(w waiter, s call.State, n int, e *envelope.Error) {
+	p := envelope.Provenance{ToolID: s.Tool, ToolVersion: s.Version, Attempt: n}
+	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
+}
+
+// leave takes out a waiter that may leave, and returns the log that it waited for.
+func (d *Dispatcher) leave(l envelope.JoinerLeft, may func(waiter) bool) (w waiter, s call.State, ok bool) {
+	line := d.known(l.Tool, l.ID)
+	if line == nil {
+		return w, s, false
+	}
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	waiting := line.waiting[l.Attempt]
+	i := slices.IndexFunc(waiting, func(w waiter) bool { return w.callID == l.CallID && may(w) })
+	if i < 0 {
+		return w, s, false
+	}
+	w = waiting[i]
+	if line.waiting[l.Attempt] = slices.Delete(waiting, i, i+1); len(waiting) == 1 {
+		delete(line.waiting, l.Attempt)
+	}
+	return w, line.state, true
+}
+
+// replay answers with the stored outcome of attempt n, or says that it cannot be read. Nothing runs for it, and
+// nobody waits for its record.
+func (d *Dispatcher) replay(ctx context.Context, l *keyQueue, s call.State, n int, a *caller) {
+	o, err := d.load(ctx, s, n)
+	if err != nil {
+		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
+		if errors.Is(err, outcome.ErrUnreadable) { // the caller would ask again in vain
+			d.tellUnreadable(a.in.Inbox(), a.ask.Owner.CallID, s, n)
+		}
+		return
+	}
+	d.Replies.Outcome(a.in.Inbox(), o.For(a.ask.Owner.CallID, true))
+	d.Observer.Emit(ctx, call.TraceReplayed, &s, n)
+	if !o.Attempt.Has(a.ask.Owner.CallID) {
+		if l.replayed == nil {
+			l.replayed = map[int]sharing{}
+		}
+		l.replayed[n] = sharing{s, n, append(l.replayed[n].with, a.ask.Owner)}
+	}
+}
+
+// sharing is with whom the outcome of an attempt was shared, on its way to the record.
+type sharing struct {
+	of      call.State
+	attempt int
+	with    []call.Owner
+}
+
+// How many batches of replays, and how many callers in them, may wait for their record, and how many batches
+// are recorded at once.
+const (
+	maxSharings = 1024
+	maxSharers  = 20_000
+	recorders   = 8
+)
+
+// recordReplays lets the callers be recorded that were told an outcome in this batch. The line does not wait for it.
+func (d *Dispatcher) recordReplays(l *keyQueue) {
+	for _, s := range l.replayed {
+		if !d.queue(s) {
+			d.Logger.Warn("replays not recorded: too many wait for it", "call", l.id, "callers", len(s.with))
+		}
+	}
+	l.replayed = nil
+}
+
+// queue reports whether there was room for s.
+func (d *Dispatcher) queue(s sharing) bool {
+	callers := int64(len(s.with))
+	if d.sharers.Add(callers) <= maxSharers {
+		select {
+		case d.sharings <- s:
+			return true
+		default:
+		}
+	}
+	d.sharers.Add(-callers)
+	return false
+}
+
+// recordAll records replays until ctx ends, and then what is left of them, as far as AUDIT takes it at once.
+func (d *Dispatcher) recordAll(ctx context.Context) {
+	for {
+		select {
+		case s := <-d.sharings:
+			d.safely("the record of a replay", func() { d.record(ctx, s) })
+		case <-ctx.Done():
+			d.recordRest(context.WithoutCancel(ctx))
+			return
+		}
+	}
+}
+
+// recordPause is how long AUDIT is given before a record is tried again.
+const recordPause = time.Second
+
+func (d *Dispatcher) record(ctx context.Context, s sharing) {
+	defer d.sharers.Add(-int64(len(s.with)))
+	_ = timer.Backoff{Pause: recordPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		if err = d.Records.Allowed(ctx, s.of, s.attempt, s.with); err != nil {
+			d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
+		}
+		return err == nil || errors.Is(err, audit.ErrRefused), err
+	})
+}
+
+func (d *Dispatcher) recordRest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, recordPause)
+	defer cancel()
+	for ctx.Err() == nil {
+		select {
+		case s := <-d.sharings:
+			d.record(ctx, s)
+		default:
+			return
+		}
+	}
+}
+
+// Observe is told every event of the call log as followers read it, each partition in order. It keeps the
+// guard and answers callers that wait in this dispatcher. An event that panics it is passed over: all dispatchers read
+// it.
+func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.panicked("an event of call "+s.ID, p)
+		}
+	}()
+	a, ok := s.Attempt(attempt)
+	d.guard(s.Part).saw(s.Seq)
+	switch {
+	case !ok:
+	case kind == call.Decided:
+		d.guard(s.Part).close(s.ID, a.N, a.Admitted)
+		d.tell(ctx, s, attempt)
+	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
+		d.watch(s, a)
+	}
+}
+
+// notification is an outcome that callers wait for.
+type notification struct {
+	state   call.State
+	attempt int
+	waiting []waiter
+}
+
+// tell lets every caller that waits here for attempt n be answered.
+func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
+	l := d.known(s.Tool, s.ID)
+	if l == nil {
+		return
+	}
+	s = l.learn(s)
+	l.mu.Lock()
+	waiting := l.waiting[n]
+	delete(l.waiting, n)
+	l.mu.Unlock()
+	d.retire(l)
+	if len(waiting) == 0 {
+		return
+	}
+	select {
+	case d.tellings <- notification{s, n, waiting}:
+	case <-ctx.Done():
+	}
+}
+
+// tellAll answers waiting callers until ctx ends.
+func (d *Dispatcher) tellAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-d.tellings:
+			d.safely("an outcome", func() { d.tellWaiting(ctx, t) })
+		}
+	}
+}
+
+func (d *Dispatcher) tellWaiting(ctx context.Context, t notification) {
+	o, err := d.load(ctx, t.state, t.attempt)
+	if err != nil {
+		d.Logger.Warn("outcome not read", "call", t.state.ID, "err", err)
+	}
+	for _, w := range t.waiting {
+		switch {
+		case err == nil:
+			d.Replies.Outcome(w.inbox, o.For(w.callID, false))
+			d.Observer.Emit(ctx, call.TraceDelivered, &t.state, t.attempt)
+		case errors.Is(err, outcome.ErrUnreadable):
+			d.tellUnreadable(w.inbox, w.callID, t.state, t.attempt)
+		} // otherwise the callers ask again
+	}
+}

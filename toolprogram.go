@@ -1,0 +1,122 @@
+package toolbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/program"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// ToolMain makes this process a program with the functions of one tool, for executors to run by a manifest: it serves
+// one call, which it reads from standard input, and exits. It is for package main. Started with the arguments
+// --manifest and a folder of tools, it writes the folder of its own there instead, where the program itself is to be
+// put.
+//
+// Such a program makes its schemas each time that it starts, which takes some milliseconds; one that is written with
+// package program, and has a manifest by hand, does without.
+func ToolMain(tools *Toolset) {
+	one, err := tools.only()
+	switch {
+	case err != nil:
+	case len(os.Args) == 3 && os.Args[1] == "--manifest":
+		err = one.install(os.Args[2], filepath.Base(os.Args[0]))
+	case len(os.Args) > 1:
+		err = errors.New("usage: without arguments it serves the call of standard input; --manifest DIR writes a manifest")
+	default:
+		program.Main(one.program())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// only returns the one tool that there is.
+func (t *Toolset) only() (*typed, error) {
+	if t.bad != nil {
+		return nil, t.bad
+	}
+	ids := slices.Sorted(maps.Keys(t.typed))
+	if len(ids) != 1 {
+		return nil, fmt.Errorf("a program is one tool, and not %d: %q", len(ids), ids)
+	}
+	return t.typed[ids[0]], nil
+}
+
+// install writes what makes a folder below dir a tool, except for its program.
+func (t *typed) install(dir, name string) error {
+	files, err := t.files([]string{"./" + name})
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, subjects.Token(t.about.ID))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for file, data := range files {
+		if err := os.WriteFile(filepath.Join(folder, file), data, 0o644); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%s is a tool once its program is there: go build -o %s .\n", folder, filepath.Join(folder, name))
+	return nil
+}
+
+// program is the tool as a program.
+func (t *typed) program() program.Tool {
+	functions := program.Tool{}
+	for _, p := range t.parts {
+		f := program.Function{Execute: p.run.serve, DryRun: t.about.DryRun}
+		if p.lookup != nil {
+			f.Lookup = p.lookup.serve
+		}
+		functions[p.fn()] = f
+	}
+	return functions
+}
+
+// serve implements program.Handler.
+func (h handler) serve(ctx context.Context, call *program.Call, out *program.Stream) (program.Result, error) {
+	inv := tool.Invocation{
+		CallID: call.CallID, ToolID: call.ToolID, ToolVersion: call.ToolVersion, Fn: call.Fn, Input: call.Input,
+		Context:        call.Context,
+		IdempotencyKey: call.IdempotencyKey, Attempt: call.Attempt, Fence: call.Fence, DryRun: call.DryRun,
+	}
+	if call.DeadlineUnixMS > 0 {
+		inv.Deadline = time.UnixMilli(call.DeadlineUnixMS)
+	}
+	run := &Run{Invocation: inv, emit: func(kind envelope.ChunkKind, data jsontext.Value) error {
+		switch kind {
+		case envelope.ChunkProgress:
+			return out.Progress(data)
+		case envelope.ChunkLog:
+			return out.Log(data)
+		}
+		return out.Chunk(data)
+	}}
+	output, err := h.output(ctx, run)
+	if said, ok := errors.AsType[*tool.Error](err); ok {
+		failed := &program.Error{
+			Code: said.Code, Message: said.Message, Effect: program.Effect(said.Effect), RetryAfter: said.RetryAfter,
+		}
+		if said.Details != nil {
+			if err := json.Unmarshal(said.Details, &failed.Details); err != nil {
+				return program.Result{}, fmt.Errorf("the details of %s are no object: %w", said.Code, err)
+			}
+		}
+		err = failed
+	}
+	return program.Result{Output: output, SideEffects: run.effects, Warnings: run.warnings}, err
+}
