@@ -4,91 +4,16 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/subjects"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// build is one build of the tool count, as a dispatcher describes it.
-type build struct{ digest, class string }
-
-// describing describes the first build to the first question, and the last one from then on.
-func describing(builds ...build) rpc.Endpoint {
-	var asked atomic.Int32
-	return rpc.Endpoint{Op: subjects.OpDescribe,
-		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-			b := builds[min(int(asked.Add(1)), len(builds))-1]
-			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{{
-				ToolID: "count", Version: "1.0.0", Digest: b.digest, Determinism: b.class, TimeoutDefaultMS: 30_000,
-				Functions: map[string]envelope.FunctionInfo{"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}},
-			}}}, nil
-		}}
-}
-
-// quick is a retry policy that does not wait.
-func quick(attempts int) *envelope.RetryPolicy {
-	return &envelope.RetryPolicy{MaxAttempts: attempts, BaseMS: 1, CapMS: 1}
-}
-
-// TestRetriesByClass holds that the library makes a call again by itself only if the tool is pure or idempotent, or if
-// the answer proves that no executor started it, whatever the caller's policy says.
-func TestRetriesByClass(t *testing.T) {
-	const pure, idempotent, effectful = "pure", "idempotent", "side_effectful"
-	failed := envelope.Provenance{Attempt: 1, Final: true, Digest: "d"}
-	unstarted := envelope.Provenance{Attempt: 1, Final: true, Digest: "d", NotStarted: true}
-	refused := envelope.Provenance{AuditEventID: "gate.1"} // for the time being
-	turnedAway := envelope.Provenance{AuditEventID: "gate.1", NotStarted: true}
-	for name, c := range map[string]struct {
-		described []build
-		answer    envelope.Provenance
-		retry     *envelope.RetryPolicy
-		asks      int32
-	}{
-		"pure":                                   {[]build{{"d", pure}}, failed, quick(3), 3},
-		"idempotent":                             {[]build{{"d", idempotent}}, failed, quick(3), 3},
-		"side-effectful":                         {[]build{{"d", effectful}}, failed, nil, 1},
-		"side-effectful, and the caller insists": {[]build{{"d", effectful}}, failed, quick(5), 1},
-		"of a class that is not known":           {[]build{{"d", "commutative"}}, failed, quick(3), 1},
-		"of no class":                            {[]build{{"d", ""}}, failed, quick(3), 1},
-		"side-effectful, not started":            {[]build{{"d", effectful}}, unstarted, quick(3), 3},
-		"not started, of no class":               {[]build{{"d", ""}}, unstarted, quick(3), 3},
-		"pure, turned away by an older build":    {[]build{{"d", pure}}, refused, quick(3), 3},
-		"side-effectful, by an older build":      {[]build{{"d", effectful}}, refused, quick(3), 1},
-		"side-effectful, turned away":            {[]build{{"d", effectful}}, turnedAway, quick(3), 3},
-		"pure before, side-effectful now":        {[]build{{"old", pure}, {"d", effectful}}, failed, quick(3), 1},
-		"side-effectful before, pure now":        {[]build{{"old", effectful}, {"d", pure}}, failed, quick(3), 3},
-		"of a build that nobody describes":       {[]build{{"old", pure}}, failed, quick(3), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := setup(t)
-			client := f.serve(describing(c.described...))
-			code := envelope.CodeUpstream
-			if c.answer.Attempt == 0 {
-				code = envelope.CodeOpen
-			}
-			asked := f.answering(*envelope.Failure("", envelope.NewError(code, "").WithEffect(envelope.EffectNone).
-				WithRetryAfter(0), c.answer, envelope.Metrics{}))
-			r, err := client.Call(t.Context(), toolbus.Call{Tool: "count", Retry: c.retry})
-			if err != nil || r.Status != envelope.RetryableError {
-				t.Fatalf("%+v, %v", r, err)
-			}
-			if n := asked.Load(); n != c.asks {
-				t.Errorf("asked %d times, want %d", n, c.asks)
-			}
-		})
-	}
-}
-
 // TestEffectNoneIsNoLeave holds it on a whole bus: the tool's word that nothing was done lets nobody run it again.
 func TestEffectNoneIsNoLeave(t *testing.T) {
-	for class, runs := range map[toolbus.Class]int32{toolbus.SideEffectful: 1, toolbus.Idempotent: 3, toolbus.Pure: 3} {
+	for class, runs := range map[toolbus.EffectClass]int32{toolbus.SideEffectful: 1, toolbus.Idempotent: 3,
+		toolbus.Pure: 3} {
 		t.Run(string(class), func(t *testing.T) {
 			var ran atomic.Int32
 			busy := &toolbus.ToolError{Name: "busy", Class: envelope.ClassUpstream, Message: "busy", Fix: "wait"}
@@ -104,7 +29,8 @@ func TestEffectNoneIsNoLeave(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := toolbustest.Start(t, tools)
-			r, err := b.Call(t.Context(), toolbus.Call{Tool: "write", Retry: quick(3)})
+			r, err := toolbus.Outcome(b.Call(t.Context(), toolbus.Call{Tool: "write",
+				Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 1, CapMS: 2}}))
 			if err != nil || r.Status != envelope.RetryableError || r.Error.Details.Effect != envelope.EffectNone {
 				t.Fatalf("%+v, %v", r, err)
 			}

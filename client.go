@@ -1,35 +1,22 @@
 package toolbus
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"iter"
 	"log/slog"
-	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
-	"github.com/seed-018f16cc/toolbus/internal/flight"
-	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/streaming"
-	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// DefaultTenant and DefaultActor are those of whoever names none.
+// DefaultTenant and DefaultActor are used when a client names no tenant or actor.
 const (
-	DefaultTenant = "default"
-	DefaultActor  = "agent://local"
+	DefaultTenant = client.DefaultTenant
+	DefaultActor  = client.DefaultActor
 )
 
 // ClientOptions say who calls. The zero value is a development client.
@@ -39,128 +26,29 @@ type ClientOptions struct {
 	Env      string // prod, staging or dev; default "dev"
 	Timezone string // default "UTC"
 	Scopes   []string
-	// Token returns the token of the actor, as it is now; nil is none, for a bus that asks for none.
+	// Token returns the token of the actor, as it is now; nil is that of the connection, if it has one.
 	Token func() string
 	// StableKeys gives each call without a Key the key that [StableKey] computes, in the place of a fresh one. It is for
 	// a caller that must find a call again after a crash and stores nothing. Equal calls are then one call: the second
 	// one replays the success of the first one for 24 h (limits.retention_s of the tool), whatever has changed since. So
 	// do not set it for tools that read what may change, or write what others may overwrite.
 	StableKeys bool
-	// Payloads fetches and stores what is too large to travel inline; without it such calls
-	// are refused.
-	Payloads *streaming.Payloads
-	Now      func() time.Time // local clock; default time.Now
-	Logger   *slog.Logger     // one INFO line per call; nil discards
+	Logger     *slog.Logger // one INFO line per call; nil discards
 }
 
 // Client calls tools. It keeps the duties of the agent: it gives keys to calls, retries only what may be retried, and
 // checks outputs. It refuses only requests that it cannot send; dispatchers check all others, and record what they
 // refuse. Its methods are safe for concurrent use.
-type Client struct {
-	ClientOptions
-	nc      *nats.Conn
-	calls   auth.CallPermissions
-	binding binding
-	barred  func() error // the reason why the server does not accept the connection any more
-	// onRefused has a function called each time that barred has become an error, until forget is called.
-	onRefused func(do func()) (forget func())
-	forget    func()       // of what this client does then
-	crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
-	renews    func() bool  // the token is renewed if it has expired; nil is never
-	inbox     *rpc.Inbox
-	bound     bool // the token is bound: the server lets it hear no live chunks
-	catalog   catalog
-
-	watch   *flight.Watcher
-	watches sync.WaitGroup
-	crew    *flow.WorkerPool[func()]
-	closing sync.Once
-}
-
-// NewClient returns a client over nc, which stays the caller's. Close it when done. A connection of [Connect] writes
-// many messages with one system call under load; a connection that the program makes with nats.go does not.
-func NewClient(nc *nats.Conn, o ClientOptions) (*Client, error) {
-	o.Tenant, o.Actor = cmp.Or(o.Tenant, DefaultTenant), cmp.Or(o.Actor, DefaultActor)
-	o.Env, o.Timezone = cmp.Or(o.Env, "dev"), cmp.Or(o.Timezone, "UTC")
-	if err := errors.Join(checkName("tenant", o.Tenant), checkName("actor", o.Actor)); err != nil {
-		return nil, err
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	inbox, bound, err := openInbox(nc, o)
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{ClientOptions: o, nc: nc, inbox: inbox, bound: bound,
-		crew: flow.NewWorkerPool(func(job func()) { job() })}
-	c.barred, c.crowded, c.forget = func() error { return nil }, func() error { return nil }, func() {}
-	c.onRefused = func(func()) (forget func()) { return func() {} }
-	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
-	c.watch = flight.NewWatcher()
-	status := nc.StatusChanged(nats.CONNECTED)
-	c.watches.Go(func() {
-		defer nc.RemoveStatusListener(status)
-		flight.Run(c.watch, status)
-	})
-	return c, nil
-}
-
-// openInbox returns an inbox where the holder of the token is answered, and whether that token is bound.
-func openInbox(nc *nats.Conn, o ClientOptions) (in *rpc.Inbox, bound bool, err error) {
-	var says auth.Principal
-	if o.Token != nil {
-		says, _ = auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
-	}
-	if in, err = rpc.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
-		return nil, false, err
-	}
-	in.Token = o.Token
-	return in, says.Bound(), nil
-}
-
-// checkName refuses the name of a tenant or an actor that no request could be proven to come from:
-// dispatchers compare the names in a request with those in its subject.
-func checkName(what, name string) error {
-	if !utf8.ValidString(name) {
-		return fmt.Errorf("client: the %s %q is not valid UTF-8: correct it", what, name)
-	}
-	if _, err := subjects.ParseToken(subjects.Token(name)); err != nil {
-		return fmt.Errorf("client: the %s %.40q… is too long for a subject: use at most %d characters, each but letters, "+
-			"digits and - counting three times per byte",
-			what, name, maxName)
-	}
-	return nil
-}
-
-// maxName is how long the name of a tenant or an actor may be as a token of a subject, with which
-// identity is checked.
-const maxName = 100
-
-// Close ends the client; calls in flight get a local answer at their deadline, and what watches these ends with the
-// last one. Closing it again does nothing.
-func (c *Client) Close() (err error) {
-	c.closing.Do(func() {
-		c.forget()
-		c.crew.Close()
-		if c.watch.End() {
-			c.watches.Wait()
-		}
-		err = c.inbox.Close()
-	})
-	return err
-}
+type Client struct{ own *client.Client }
 
 // Call is what to call. Tool is required; the other zero values are defaults.
 type Call struct {
-	Tool    string
-	Version string // semver range; default "*"
-	Fn      string // may be left out where the tool has one function
-	Input   jsontext.Value
-	// at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx has
+	Tool     string
+	Version  string // semver range; default "*"
+	Function string // may be left out where the tool has one function
+	Input    jsontext.Value
+	// Timeout is at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx
+	// has.
 	Timeout time.Duration
 	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
 	// one joins the first one while that runs, and replays its success for 24 h (limits.retention_s of the tool). By
@@ -174,213 +62,130 @@ type Call struct {
 	// Retry says how often, and when, the library makes the call again after a retryable error; default 3 attempts, 200 ms
 	// to 2 s, full jitter. A call of a tool that is neither pure nor idempotent is made again only if the answer proves
 	// that no executor started it (Provenance.NotStarted), whatever Retry says. See also CallID.
-	Retry *envelope.RetryPolicy
-	// What else a request may say; what is empty is left out. The first four have no effect yet, and
-	// warnings of the outcome say so.
-	CacheKey      string
-	Budget        jsontext.Value // an object
-	MemoryMBLimit int64
-	NetAllowlist  []string
-	Provenance    jsontext.Value // an object
-	// CallID names this asking; default: a fresh one. Asking again with the same id and the same Key gives the same
+	Retry      *RetryPolicy
+	Provenance jsontext.Value // an object
+	// CallID names this request; default: a fresh one. A request with the same id and the same Key gets the same
 	// outcome, so the library makes a call with a CallID once, whatever Retry says. To try again, call with the same Key
 	// and another CallID.
 	CallID string
 	// Context has the trace, session, role, run and lane of the call, and more. Empty members are filled in: ActorID,
 	// Scopes, Env and Timezone from the client, TraceID with a fresh UUID, RunID and LaneID from the client's token if
 	// that is bound to a run or a lane ([Client.Bound]). RoleID is recorded as it is; tokens name no role of an agent.
-	Context envelope.RequestContext
-	// Accepted, if not nil, is told when the call has become durable. Call returns after this
-	// function does, and Chunk: one that blocks keeps the answer from being in time.
-	OnAccepted func(envelope.Accepted)
-	// Chunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
+	Context RequestContext
+	// OnAccepted, if not nil, is called when the call has become durable. Call returns after this
+	// function does, and OnChunk: one that blocks keeps the answer from being in time.
+	OnAccepted func(Accepted)
+	// OnChunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
 	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
 	// begin anew with index 0: what came before is void. A success without all of its chunks is an
 	// error, unless it is a stored one (replayed): then a warning says that they have expired. An
 	// error of this function ends the chunks, not the call; Call returns it when that has ended.
-	OnChunk func(envelope.Chunk) error
+	OnChunk func(Chunk) error
 }
 
-// Call makes a call and returns its outcome, at the latest 100 ms after the deadline; a deadline of ctx is the
-// call's, if it is the earlier one. An error outcome is a Response, not a Go error. A Go error stands for a call
-// without an outcome: the client could not send the call, ctx was cancelled, or Chunk returned an error. In the last
-// two cases the call may still run; the same call with the key that [KeyOf] returns finds it. When the bus gives no
-// answer at all, the response says final: false, and the same call with the key of the response asks again. So it
-// does, at once and with A-AUTH-REVOKED or A-AUTH-EXPIRED, when the server does not accept the credentials of the
-// [Conn] any more. A function of the call that panics makes Call panic with a [Panic].
-func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
-	started := time.Now()
-	if call.Key == "" && !c.StableKeys {
-		call.Key = freshID()
-	}
-	m := c.inTime(ctx, call, started)
-	if barred := c.barred(); barred != nil && m.Err != nil && m.Request != nil {
-		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
-		r := c.excluded(m.Request, started.Add(timeout), barred, false)
-		r.Key = m.Request.Constraints.IdempotencyKey
-		return r, nil
-	}
-	if m.Err != nil {
-		return nil, keyed(m.Err, call)
-	}
-	c.logOutcome(ctx, m.Request, m.Response, time.Since(started))
-	m.Response.Key = m.Request.Constraints.IdempotencyKey
-	return m.Response, nil
+// Call makes a call and returns the response of its success, at the latest 100 ms after the deadline; a deadline of ctx
+// is the call's, if it is the earlier one. Every other end is an error and no response:
+//
+//   - an [Error] for the three other outcomes, for what the bus refused, and where the bus gives no answer at all. If
+//     [Error.Final] is false, the call may still run: the same call with [Error.Key] asks again.
+//   - the error of ctx if the caller cancelled it, and the error of OnChunk: the call may still run; the same call
+//     with the key that [KeyOf] returns finds it.
+//   - any other error if the request could not be sent, such as [ErrClosed].
+//
+// When the server does not accept the credentials of the [Conn] any more, the code is A-AUTH-REVOKED or A-AUTH-EXPIRED,
+// at once. A function of the call that panics makes Call panic with the same value and where it did.
+func (c *Client) Call(ctx context.Context, call Call) (*Response, error) {
+	return succeeded(c.own.Call(ctx, client.Call(call)))
 }
 
-// logOutcome is for whoever wants every call logged.
-func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
-	if !c.Logger.Enabled(ctx, slog.LevelInfo) {
-		return
-	}
-	var code envelope.Code
-	if r.Error != nil {
-		code = r.Error.Code
-	}
-	c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
-		"duration_ms", took.Milliseconds(), "error.code", code)
+// StreamItem is an element of a streamed call: a chunk, or at the end the response of the success.
+type StreamItem struct {
+	Chunk    *Chunk
+	Response *Response
 }
 
-// refused is the local answer to a request that cannot be sent. It is not on record.
-func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
-	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
-		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,
-		PolicyApplied: []string{"client-preflight"},
-	}, envelope.Metrics{})
-}
-
-// complete fetches a large output of a call and checks it against the tool's response schema. An
-// outcome of another build than the one described, as a stored one may be, has a schema of its own,
-// by which the executor has checked it.
-func (c *Client) complete(e *errand, r *envelope.Response) *envelope.Response {
-	if isApart(r) {
-		bounded, cancel := e.graced()
-		defer cancel()
-		r = c.whole(bounded, c.key(e.req).Ref(), r)
-	}
-	fn := e.fn
-	if r.Status != envelope.Success || fn == nil || fn.response == nil {
-		return r
-	}
-	if r.Provenance.Digest != fn.digest {
-		return warned(r, "the output was not checked by the client: it is of another build of the tool")
-	}
-	validate := (*jsonschema.Schema).ValidateChecked // it was decoded with its envelope
-	if r.Provenance.OutputRef != nil {
-		validate = (*jsonschema.Schema).Validate
-	}
-	if bad := validate(fn.response, r.Output); len(bad) > 0 && !envelope.IsMCPResult(fn.response.Raw()) {
-		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
-	}
-	return r
-}
-
-// isApart reports whether a response has a reference in the place of its output, or of the result in its error.
-func isApart(r *envelope.Response) bool {
-	return r.Provenance.OutputRef != nil || r.Error != nil && r.Error.Details.ToolResultRef != nil
-}
-
-// whole returns the response of the call that ref names with its output, or the result in its error, which is fetched
-// if only a reference to it came.
-func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
-	switch {
-	case !isApart(r):
-		return r
-	case r.Error != nil:
-		return c.withResult(ctx, ref, r)
-	}
-	data, err := c.output(ctx, ref, *r.Provenance.OutputRef)
-	if err != nil {
-		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
-	}
-	fetched := *r
-	fetched.Output = data
-	return &fetched
-}
-
-// withResult returns an error with the result of the tool that it refers to. Where that cannot be had, a warning says
-// so: the error stands without.
-func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
-	if r.Error.Details.ToolResultRef == nil {
-		return r
-	}
-	data, err := c.output(ctx, ref, *r.Error.Details.ToolResultRef)
-	if err == nil && len(ijson.Check(data)) > 0 {
-		err = errors.New("it is no I-JSON")
-	}
-	if err != nil {
-		return warned(r, ijson.Clip("the whole result of the tool could not be had: "+err.Error(), envelope.MaxMessage))
-	}
-	e, fetched := *r.Error, *r
-	fetched.Error = e.WithToolResult(data)
-	return &fetched
-}
-
-// payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.
-func payloadCode(err error) envelope.Code {
-	switch {
-	case errors.Is(err, streaming.ErrChecksum), errors.Is(err, streaming.ErrDigest), errors.Is(err, streaming.ErrCorrupt):
-		return envelope.CodeChecksum
-	case errors.Is(err, context.DeadlineExceeded):
-		return envelope.CodeTimeout
-	}
-	return envelope.CodePayloadMissing
-}
-
-// spoiled is what the library says of a success whose output it cannot vouch for. It is a local
-// statement about a final outcome: the effect did take place.
-func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
-	p := r.Provenance
-	p.Final = false
-	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
-}
-
-// output fetches the large output of a call from dispatchers.
-func (c *Client) output(ctx context.Context, call string, ref envelope.PayloadRef) ([]byte, error) {
-	return streaming.Collect(ctx, ref, envelope.MaxPayload, func(ctx context.Context, part int64) ([]byte, error) {
-		return c.askForPart(ctx, call, ref, part)
-	})
-}
-
-// askForPart asks for a part of an output until ctx ends, or there is a definite answer.
-func (c *Client) askForPart(
-	ctx context.Context, call string, ref envelope.PayloadRef, part int64,
-) (body []byte, err error) {
-	var refusal *envelope.Error
-	q := envelope.PayloadRequest{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
-	err = timer.Backoff{
-		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
-	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		var a envelope.PayloadResponse
-		body, refusal, err = c.inbox.AskRaw(ctx, subjects.OpPayload, q, &a)
-		switch {
-		case errors.Is(err, rpc.ErrNotStored):
-			q.Direct = false // the dispatcher asks the leader
-		case err == nil && refusal != nil:
-			err = &Refusal{refusal}
-		case body == nil:
-			body = a.Body
+// Stream makes a call and yields its chunks as they come, then the response of its success or the error that
+// [Client.Call] returns. Ending the loop early leaves the call running; cancel it if it is not wanted any more.
+func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, error] {
+	return func(yield func(StreamItem, error) bool) {
+		for item, err := range c.own.Stream(ctx, client.Call(call)) {
+			if item.Response != nil || err != nil {
+				item.Response, err = succeeded(item.Response, err)
+			}
+			if !yield(StreamItem(item), err) {
+				return
+			}
 		}
-		return err == nil || refusal != nil && !refusal.Code.Retryable(), err
-	})
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
-	return body, err
 }
 
-// How long a dispatcher is waited for that is asked for a part of an output, and how soon it is asked again.
-const (
-	partTime  = 5 * time.Second
-	partPause = 50 * time.Millisecond
-)
-
-// key names the log of the call that a request is for.
-func (c *Client) key(req *envelope.Request) subjects.Key {
-	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, req)}
+// Result returns the response of the success of a call. A call without an outcome is an [Error] with Pending true. An
+// output that cannot be had is what it is for [Client.Call]: an error with Final false.
+func (c *Client) Result(ctx context.Context, ref CallRef) (*Response, error) {
+	a, err := c.own.Result(ctx, ref)
+	if err != nil || a.Response != nil {
+		return succeeded(a.Response, err)
+	}
+	e := envelope.NewError(envelope.CodeTimeout, "the call has no outcome yet").WithEffect(envelope.EffectUnknown)
+	return nil, &Error{reason: e.WithFix("ask again later, or cancel the call"), pending: true}
 }
 
-func (c *Client) owner() subjects.Owner { return subjects.Owner{Tenant: c.Tenant, Actor: c.Actor} }
+// Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
+func (c *Client) Cancel(ctx context.Context, ref CallRef) (CancelResponse, error) {
+	a, err := c.own.Cancel(ctx, ref)
+	return a, ofBus(err)
+}
 
-// subject is where calls of the tool are sent.
-func (c *Client) subject(tool string) string { return subjects.Call(c.Tenant, c.Actor, tool) }
+// Why says in one sentence what a call waits for, or why it ended as it did.
+func (c *Client) Why(ctx context.Context, ref CallRef) (string, error) {
+	sentence, err := c.own.Why(ctx, ref)
+	return sentence, ofBus(err)
+}
+
+// Tools returns the descriptions of all tools that dispatchers have, sorted by id.
+func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
+	tools, err := c.own.Tools(ctx)
+	return tools, ofBus(err)
+}
+
+// Tool returns the description of a tool.
+func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
+	info, err := c.own.Tool(ctx, id)
+	return info, ofBus(err)
+}
+
+// NarrowToken asks for a token with less rights than the client's own, for a part of what it does: a sub-agent, a run.
+// It ends with the client's token at the latest, and is revoked with it.
+func (c *Client) NarrowToken(ctx context.Context, r NarrowRequest) (TokenResponse, error) {
+	a, err := c.own.Narrow(ctx, r)
+	return a, ofBus(err)
+}
+
+// Options returns the options of the client with the defaults filled in.
+func (c *Client) Options() ClientOptions {
+	o := c.own.Options
+	return ClientOptions{
+		Tenant: o.Tenant, Actor: o.Actor, Env: o.Env, Timezone: o.Timezone, Scopes: o.Scopes, Token: o.Token,
+		StableKeys: o.StableKeys, Logger: o.Logger,
+	}
+}
+
+// Bound returns the run and the lane that the client's token is bound to; "" is any. Calls of the client get them as
+// context.run_id and context.lane_id unless [Call.Context] sets others, which dispatchers refuse with A-AUTH-SCOPE.
+func (c *Client) Bound() (run, lane string) { return c.own.Bound() }
+
+// Close ends the client; calls in flight get a local answer at their deadline, and what watches these ends with the
+// last one. Closing it again does nothing.
+func (c *Client) Close() error { return c.own.Close() }
+
+// StableKey returns the idempotency key that a client with [ClientOptions.StableKeys] gives to a call: a hash of its
+// Tool, Function, Version and Input. The order of members and white space in Input make no difference. Function must be
+// set. Programs in other languages compute the same key, see docs/wire.md. It is for a caller that must find a call
+// again after a crash and stores nothing. Calls with one key replay a success for 24 h (limits.retention_s of the
+// tool): a caller that writes A, B and then A again with stable keys leaves B.
+func StableKey(call Call) (string, error) {
+	if call.Function == "" {
+		return "", errors.New("a stable key depends on the function: set Call.Function")
+	}
+	return client.StableKey(client.Call(call))
+}

@@ -1,4 +1,4 @@
-package toolbus
+package toolbus_test
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
@@ -80,23 +81,24 @@ func TestNoRoomToReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, end := fullServer(t)
-	conn, err := Connect(t.Context(), url, Options{Credentials: file})
+	conn, err := toolbus.Connect(t.Context(), url, toolbus.Options{CredentialsFile: file})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	c, err := conn.Client(ClientOptions{})
+	c, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // it is without a connection
 	end()
-	r, err := c.Call(t.Context(), Call{Tool: "hi", Timeout: time.Second})
+	r, err := toolbus.Outcome(c.Call(t.Context(), toolbus.Call{Tool: "hi", Timeout: time.Second}))
 	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final ||
 		r.Error.Cause != bus.ErrCrowded.Error() || !strings.Contains(r.Error.Fix, "close connections") {
 		t.Errorf("%+v, %v", r.Error, err)
 	}
-	if _, err := Connect(t.Context(), url, Options{Credentials: file}); !bus.Crowded(err) || bus.Denied(err) {
+	if _, err := toolbus.Connect(t.Context(), url,
+		toolbus.Options{CredentialsFile: file}); !bus.Crowded(err) || bus.Denied(err) {
 		t.Error(err)
 	}
 }

@@ -9,24 +9,25 @@
 //	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://me"})
 //	resp, err := client.Call(ctx, toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)})
 //
-// Every call ends in one of four outcomes, which is in the response; an error of Go means that there is none.
+// A nil error means success. Every other end of a call is an [Error]: one of the three other outcomes, what the bus
+// refused, or that nobody answered by the deadline. [CodeOf] and [EffectOf] read any error.
 //
 // Calls with the same [Call.Key] are one call: the second one joins the first one or replays its success. Without a
-// key each [Client.Call] is a call of its own. The response has the key, and [KeyOf] returns it for an error: the same
-// call with that key asks again after a lost answer, and runs again after a [RetryableError].
+// key each [Client.Call] is a call of its own. The response has the key, and [Error.Key] or [KeyOf] returns it for an
+// error: the same call with that key asks again after a lost answer, and runs again after a [RetryableError].
 //
 // # Tools
 //
 // A tool is a Go function, and a [Tool] that says what it is. [Add] makes schemas of the function's types.
 //
-//	tools := toolbus.NewTools()
+//	tools := toolbus.NewToolset()
 //	err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure},
 //		func(ctx context.Context, run *toolbus.Run, in Person) (Greeting, error) {
 //			return Greeting{Text: "hello " + in.Name}, nil
 //		})
 //
-// The [Class] is what matters most: it says what may be done with a call whose executor has died. A [ToolError] is a
-// failure that the tool declares. [Run] is what a run is told, and how it tells of its progress.
+// The [EffectClass] is what matters most: it says what may be done with a call whose executor has died. A [ToolError]
+// is a failure that the tool declares. [Run] is what a run is told, and how it tells of its progress.
 //
 // # Running
 //
@@ -37,6 +38,8 @@
 // The same functions are a program of their own with [ToolMain], which any executor runs by its manifest, such as that
 // of `toolbus dev`: [Toolset.AddFolder] adds folders of such programs, in any language. In a test, package toolbustest
 // has a whole bus with the tools ready in an instant.
+//
+// Package admin has the calls of operators and auditors: tokens, keys, the audit log, dead letters, health checks.
 //
 // # Memory
 //

@@ -47,7 +47,7 @@ func ExampleKeyOf() {
 
 // A stable key depends on what the call says, and on nothing else: a program finds it again after a crash.
 func ExampleStableKey() {
-	call := toolbus.Call{Tool: "web.fetch", Fn: "fetch", Input: []byte(`{"url": "https://example.com"}`)}
+	call := toolbus.Call{Tool: "web.fetch", Function: "fetch", Input: []byte(`{"url": "https://example.com"}`)}
 	key, err := toolbus.StableKey(call)
 	fmt.Println(key, err)
 	// Output:

@@ -68,7 +68,7 @@ func Example() {
 	// Output: Hello Ada <nil>
 }
 
-// A call returns one of four outcomes; errors of the tool are outcomes, not Go errors.
+// A nil error means success. Every other end of a call is an Error.
 func ExampleClient_Call() {
 	client, stop := exampleClient(greeter())
 	defer stop()
@@ -77,16 +77,17 @@ func ExampleClient_Call() {
 		Tool: "greet", Input: []byte(`{"name":"Ada"}`), Timeout: 30 * time.Second,
 	})
 	if err != nil {
-		log.Fatal(err) // the bus could not be asked at all
+		log.Fatal(err)
 	}
 	fmt.Println(resp.Status, string(resp.Output))
 
-	resp, err = client.Call(context.Background(), toolbus.Call{Tool: "greet", Input: []byte(`{"nam":"Ada"}`)})
-	if err != nil {
-		log.Fatal(err)
+	_, err = client.Call(context.Background(), toolbus.Call{Tool: "greet", Input: []byte(`{"nam":"Ada"}`)})
+	failed, ok := errors.AsType[*toolbus.Error](err)
+	if !ok {
+		log.Fatal(err) // the call could not be sent, or was given up
 	}
-	fmt.Println(resp.Status, resp.Error.Code)
-	for _, v := range resp.Error.Details.Violations {
+	fmt.Println(failed.Status(), failed.Code())
+	for _, v := range failed.Reason().Details.Violations {
 		fmt.Println(v.Pointer)
 	}
 	// Output:
@@ -129,12 +130,12 @@ func ExampleClient_Result() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	answer, err := client.Result(context.Background(), toolbus.CallQuery{Ref: ref})
+	answer, err := client.Result(context.Background(), toolbus.CallRef{Ref: ref})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(answer.Response.Status, string(answer.Response.Output))
-	why, err := client.Why(context.Background(), toolbus.CallQuery{Ref: ref})
+	fmt.Println(answer.Status, string(answer.Output))
+	why, err := client.Why(context.Background(), toolbus.CallRef{Ref: ref})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -158,47 +159,21 @@ func ExampleClient_Cancel() {
 	}
 	client, stop := exampleClient(tools)
 	defer stop()
-	resp, err := client.Call(context.Background(), toolbus.Call{Tool: "hang", OnAccepted: func(a toolbus.Accepted) {
-		if _, err := client.Cancel(context.Background(), toolbus.CallQuery{Ref: a.Ref}); err != nil {
-			log.Fatal(err)
-		}
-	}})
+	resp, err := toolbus.Outcome(client.Call(context.Background(), toolbus.Call{
+		Tool: "hang", OnAccepted: func(a toolbus.Accepted) {
+			if _, err := client.Cancel(context.Background(), toolbus.CallRef{Ref: a.Ref}); err != nil {
+				log.Fatal(err)
+			}
+		},
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(resp.Status, resp.Error.Code)
+	fmt.Println(resp.Status, resp.Error.Code) // Outcome has the response of any end
 	// Output: retryable_error P-PRECOND-CANCELLED
 }
 
-// Each call leaves a trail, which an auditor can follow.
-func ExampleClient_Audit() {
-	conn, stop := exampleBus(greeter())
-	defer stop()
-	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://audited"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close()
-	_, err = toolbus.Invoke[Greeting](context.Background(), client, toolbus.Call{Tool: "greet"}, Person{"Alan"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	filter := toolbus.AuditFilter{Actor: "agent://audited", Follow: true} // it is put on record soon
-	for record, err := range client.Audit(context.Background(), filter) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(record.Event, record.ToolName)
-		if record.Event == "tool_executed" {
-			break
-		}
-	}
-	// Output:
-	// tool_requested greet
-	// tool_executed greet
-}
-
-// An outcome that is no success is a Failure; the error that a tool declares is the same on both sides.
+// An outcome that is no success is an Error; the error that a tool declares is the same on both sides.
 func ExampleInvoke() {
 	errNobody := &toolbus.ToolError{
 		Name: "nobody", Class: "P-PRECOND", HTTPStatus: 404,
@@ -223,8 +198,8 @@ func ExampleInvoke() {
 	fmt.Println(where, err)
 	_, err = toolbus.Invoke[string](context.Background(), client, call, Person{"Bob"})
 	fmt.Println(err)
-	if failure, ok := errors.AsType[*toolbus.Failure](err); ok {
-		fmt.Println(failure.Response.Status, failure.Response.Error.Fix)
+	if failed, ok := errors.AsType[*toolbus.Error](err); ok {
+		fmt.Println(failed.Status(), failed.Fix())
 	}
 	fmt.Println(errors.Is(err, errNobody))
 	// Output:
@@ -247,12 +222,12 @@ func ExampleAdd() {
 	}
 	add := func(_ context.Context, _ *toolbus.Run, in pair) (float64, error) { return in.A + in.B, nil }
 	divide := func(_ context.Context, _ *toolbus.Run, in pair) (float64, error) { return in.A / in.B, nil }
-	about.Fn, about.FnDescription = "add", "a + b"
+	about.Function, about.FunctionDescription = "add", "a + b"
 	err := toolbus.Add(tools, about, add)
 	if err != nil {
 		log.Fatal(err)
 	}
-	about.Fn, about.FnDescription = "divide", "a / b" // 1 / 0 has no JSON: that is a fault of the tool
+	about.Function, about.FunctionDescription = "divide", "a / b" // 1 / 0 has no JSON: that is a fault of the tool
 	err = toolbus.Add(tools, about, divide)
 	if err != nil {
 		log.Fatal(err)
@@ -265,7 +240,7 @@ func ExampleAdd() {
 		log.Fatal(err)
 	}
 	fmt.Println(strings.ReplaceAll(string(info.Functions["divide"].Request), `,"`, ",\n\""))
-	call := toolbus.Call{Tool: "arithmetic", Fn: "add"}
+	call := toolbus.Call{Tool: "arithmetic", Function: "add"}
 	five, err := toolbus.Invoke[float64](context.Background(), client, call, pair{2, 3})
 	fmt.Println(five, err)
 	// Output:
@@ -284,14 +259,14 @@ func ExampleAdd_mistakes() {
 	fmt.Println(err)
 	// Output:
 	// tool "greet", function "run":
-	// the class is "": it is Pure, Idempotent or SideEffectful, see toolbus.Class
+	// the class is "": it is Pure, Idempotent or SideEffectful, see toolbus.EffectClass
 	// "one" is not a semantic version (write it as 1.2.3)
 	// "my pool" is not a pool name (lower-case letters, digits and -, at most 32 bytes)
 }
 
 // A tool that has an effect commits it under the key of the call, by which a lookup finds it. It is never run again
 // when its executor has died: the lookup says what became of it.
-func ExampleAddWithLookup() {
+func ExampleWithLookup() {
 	sent := map[string]string{} // a database, say
 	type letter struct {
 		Text string `json:"text"`
@@ -308,7 +283,8 @@ func ExampleAddWithLookup() {
 		}
 		return "sent", nil
 	}
-	err := toolbus.AddWithLookup(tools, toolbus.Tool{ID: "letter.send", Class: toolbus.SideEffectful}, send, lookup)
+	err := toolbus.Add(tools, toolbus.Tool{ID: "letter.send", Class: toolbus.SideEffectful}, send,
+		toolbus.WithLookup(lookup))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,14 +18,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 )
 
-// Class says what may be done with the calls of a tool after a crash.
-type Class = call.EffectClass
+// EffectClass says what may be done with the calls of a tool after a crash.
+type EffectClass string
 
 // The classes.
 const (
-	Pure          Class = call.Pure          // changes nothing: runs again
-	Idempotent    Class = call.Idempotent    // a second run under the same key changes nothing more: runs again
-	SideEffectful Class = call.SideEffectful // runs once; see [AddWithLookup] for one that is interrupted
+	Pure          = EffectClass(call.Pure)          // changes nothing: runs again
+	Idempotent    = EffectClass(call.Idempotent)    // a second run under the same key changes nothing more: runs again
+	SideEffectful = EffectClass(call.SideEffectful) // runs once; see [WithLookup] for one that is interrupted
 )
 
 // Effect says whether the effect of a call took place.
@@ -42,7 +42,7 @@ const (
 type Tool struct {
 	ID      string // such as text.search or local::fs.write: lower-case letters, digits and . _ -, at most 128 bytes
 	Version string // semantic, such as 1.2.3, of which callers ask for ranges; default 0.1.0
-	Class   Class
+	Class   EffectClass
 
 	// Name is the tool's name in MCP: letters, digits, _ and -, at most 48 characters. Default: ID with _ in the place of
 	// all other characters. The name of each function of a tool that has several follows it.
@@ -66,8 +66,8 @@ type Tool struct {
 	OutputBytes int64         // of output and chunks together; default 8 MiB, at most 1 GiB
 
 	// Of one function. A tool of several is added once for each; all else must be the same then.
-	Fn            string // a lower-case letter, then letters, digits and _ . -, at most 64 bytes; default "run"
-	FnDescription string // default Description
+	Function            string // a lower-case letter, then letters, digits and _ . -, at most 64 bytes; default "run"
+	FunctionDescription string // default Description
 	// Request and Response are JSON Schemas (2020-12) of input and output; default those of In and Out, see [Add].
 	Request, Response jsontext.Value
 }
@@ -94,6 +94,7 @@ type typed struct {
 type part struct {
 	Tool
 	run, lookup handler
+	looksUp     *[2]reflect.Type // what the lookup takes and returns; nil without one
 }
 
 // Add adds a function to the tool that about names, and makes the schemas of its input and output from In and Out.
@@ -108,18 +109,25 @@ type part struct {
 // the tool, and callers are told of it. The function is called concurrently.
 //
 // The error lists all that is wrong. Whoever does not look at it gets it again from whatever is made of tools.
-func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, run *Run, in In) (Out, error)) error {
-	return tools.add(part{Tool: about, run: untyped(f)}, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, run *Run, in In) (Out, error),
+	options ...AddOption) error {
+	p := part{Tool: about, run: untyped(f)}
+	for _, o := range options {
+		o.apply(&p)
+	}
+	return tools.add(p, reflect.TypeFor[In](), reflect.TypeFor[Out]())
 }
 
-// AddWithLookup is [Add] for a function that is [SideEffectful], with another one that says what became of a run that
-// was interrupted: it returns the output of the run if the effect of the IdempotencyKey is committed, and [ErrAbsent]
+// AddOption is an option of [Add]; [WithLookup] makes one.
+type AddOption struct{ apply func(*part) }
+
+// WithLookup gives a function that is [SideEffectful] another one that says what became of a run that was interrupted:
+// lookup returns the output of the run if the effect of the IdempotencyKey is committed, and [ErrAbsent]
 // if it is not. It changes nothing. Without a lookup the outcome of such a run is that its effect is unknown.
-func AddWithLookup[In, Out any](
-	tools *Toolset, about Tool, f, lookup func(ctx context.Context, run *Run, in In) (Out, error),
-) error {
-	p := part{Tool: about, run: untyped(f), lookup: untyped(lookup)}
-	return tools.add(p, reflect.TypeFor[In](), reflect.TypeFor[Out]())
+func WithLookup[In, Out any](lookup func(ctx context.Context, run *Run, in In) (Out, error)) AddOption {
+	return AddOption{func(p *part) {
+		p.lookup, p.looksUp = untyped(lookup), &[2]reflect.Type{reflect.TypeFor[In](), reflect.TypeFor[Out]()}
+	}}
 }
 
 // AddFolder adds the tools of a folder: programs with a manifest, each in a folder of its own, as `toolbus dev` has
@@ -165,14 +173,30 @@ func (t *Toolset) add(p part, in, out reflect.Type) error {
 	return nil
 }
 
+// checkLookup reports what is wrong with the lookup of a function from in to out.
+func (p part) checkLookup(in, out reflect.Type) error {
+	switch {
+	case p.looksUp == nil:
+		return nil
+	case p.lookup == nil:
+		return errors.New("the lookup is nil: pass a function to WithLookup, or leave it out")
+	case *p.looksUp != [2]reflect.Type{in, out}:
+		return fmt.Errorf("the lookup takes %s and returns %s, the function takes %s and returns %s: they must be the same",
+			p.looksUp[0], p.looksUp[1], in, out)
+	}
+	return nil
+}
+
 // with returns the tool of a part together with those that it has already.
 func (t *Toolset) with(p part, in, out reflect.Type) (*typed, error) {
 	var bad []error
 	if p.run == nil {
 		bad = append(bad, errors.New("there is no function"))
 	}
-	if !slices.Contains([]Class{Pure, Idempotent, SideEffectful}, p.Class) {
-		bad = append(bad, fmt.Errorf("the class is %q: it is Pure, Idempotent or SideEffectful, see toolbus.Class", p.Class))
+	bad = append(bad, p.checkLookup(in, out))
+	if !slices.Contains([]EffectClass{Pure, Idempotent, SideEffectful}, p.Class) {
+		bad = append(bad, fmt.Errorf("the class is %q: it is Pure, Idempotent or SideEffectful, see toolbus.EffectClass",
+			p.Class))
 		p.Class = Pure // judge the rest
 	}
 	next := &typed{about: p.Tool, parts: []part{p}}
@@ -217,10 +241,11 @@ func (t *typed) differs(p part) error {
 	}
 	one, other := p.Tool, t.about
 	for _, about := range []*Tool{&one, &other} {
-		about.Fn, about.FnDescription, about.Request, about.Response = "", "", nil, nil
+		about.Function, about.FunctionDescription, about.Request, about.Response = "", "", nil, nil
 	}
 	if !reflect.DeepEqual(one, other) {
-		return errors.New("the functions of one tool differ in Fn, FnDescription, Request and Response, and in nothing else")
+		return errors.New("the functions of one tool differ in Function, FunctionDescription, Request and Response, " +
+			"and in nothing else")
 	}
 	return nil
 }
@@ -250,9 +275,9 @@ func (t *typed) execute(ctx context.Context, inv tool.Invocation, sink tool.Sink
 	if !ok {
 		return tool.Result{}, fmt.Errorf("no function %q", inv.Fn)
 	}
-	return p.run.result(ctx, &Run{Invocation: inv, emit: func(kind envelope.ChunkKind, data jsontext.Value) error {
+	return p.run.result(ctx, newRun(inv, func(kind envelope.ChunkKind, data jsontext.Value) error {
 		return sink.Emit(ctx, kind, data)
-	}})
+	}))
 }
 
 func (t *typed) lookup(ctx context.Context, inv tool.Invocation) (res tool.Result, found bool, err error) {
@@ -260,7 +285,7 @@ func (t *typed) lookup(ctx context.Context, inv tool.Invocation) (res tool.Resul
 	if !ok || p.lookup == nil {
 		return res, false, tool.ErrNoLookup
 	}
-	res, err = p.lookup.result(ctx, &Run{Invocation: inv})
+	res, err = p.lookup.result(ctx, newRun(inv, nil))
 	if errors.Is(err, ErrAbsent) {
 		return res, false, nil
 	}

@@ -34,7 +34,7 @@ func client(t *testing.T, url string, o toolbus.ClientOptions) *toolbus.Client {
 // succeeds makes a call that must succeed.
 func succeeds(t *testing.T, c *toolbus.Client, call toolbus.Call) *toolbus.Response {
 	t.Helper()
-	r, err := c.Call(t.Context(), call)
+	r, err := toolbus.Outcome(c.Call(t.Context(), call))
 	if err != nil || r.Status != toolbus.Success {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -123,7 +123,7 @@ func TestCrashBetweenSendAndAnswer(t *testing.T) {
 			call := toolbus.Call{Tool: "pay", Key: c.key, Timeout: time.Minute}
 			ctx, crash := context.WithCancel(t.Context())
 			call.OnAccepted = func(toolbus.Accepted) { crash() }
-			if r, err := client(t, b.URL, o).Call(ctx, call); !errors.Is(err, context.Canceled) {
+			if r, err := toolbus.Outcome(client(t, b.URL, o).Call(ctx, call)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			<-started
@@ -149,7 +149,7 @@ func TestStableKey(t *testing.T) {
 	for _, call := range []toolbus.Call{{}, {Version: "*", Input: jsontext.Value(` { }`)}, {Version: "^0.1.0"}} {
 		call.Tool = "greet"
 		r := succeeds(t, c, call)
-		call.Fn = "run"
+		call.Function = "run"
 		if key, err := toolbus.StableKey(call); err != nil || key != r.Key || !strings.HasPrefix(key, "sha256-") {
 			t.Errorf("%+v: the client has key %q, and not %q, %v", call, r.Key, key, err)
 		}

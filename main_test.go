@@ -73,7 +73,7 @@ func shop() *toolbus.Toolset {
 		}
 		return receipt{run.IdempotencyKey, "found"}, nil
 	}
-	if err := toolbus.AddWithLookup(tools, about, buy, lookup); err != nil {
+	if err := toolbus.Add(tools, about, buy, toolbus.WithLookup(lookup)); err != nil {
 		panic(err)
 	}
 	return tools
@@ -114,10 +114,10 @@ func TestMainIsTheSameTool(t *testing.T) {
 			}
 			var chunks []string
 			call := func(item string, dry bool) *envelope.Response {
-				resp, err := b.Call(t.Context(), toolbus.Call{
+				resp, err := toolbus.Outcome(b.Call(t.Context(), toolbus.Call{
 					Tool: "shop.order", Input: fmt.Appendf(nil, `{"item":%q}`, item), DryRun: dry, Retry: once,
 					OnChunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Kind)+string(c.Data)); return nil },
-				})
+				}))
 				if err != nil {
 					t.Fatal(err)
 				}

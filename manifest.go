@@ -22,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-func (p part) fn() string { return cmp.Or(p.Fn, "run") }
+func (p part) fn() string { return cmp.Or(p.Function, "run") }
 
 // file is where one of the two schemas is.
 func (p part) file(of string) string { return p.fn() + "." + of + ".json" }
@@ -50,7 +50,7 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 	lookup := false
 	for _, p := range t.parts {
 		lookup = lookup || p.lookup != nil
-		functions = append(functions, p.fn(), members("description", cmp.Or(p.FnDescription, description),
+		functions = append(functions, p.fn(), members("description", cmp.Or(p.FunctionDescription, description),
 			"request", p.file("request"), "response", p.file("response")))
 	}
 	for _, e := range a.Errors {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
@@ -39,7 +41,7 @@ func called(t *testing.T, b *toolbustest.Bus, call toolbus.Call) <-chan *envelop
 	t.Helper()
 	answer := make(chan *envelope.Response, 1)
 	go func() {
-		resp, err := b.Call(t.Context(), call)
+		resp, err := toolbus.Outcome(b.Call(t.Context(), call))
 		if err != nil {
 			t.Error(err)
 		}
@@ -160,7 +162,7 @@ func TestRunThatNeverServes(t *testing.T) {
 	if err := d.Run(ctx); err != nil {
 		t.Errorf("dispatcher: %v", err)
 	}
-	other, err := toolbus.Connect(t.Context(), b.URL, toolbus.Options{Partitions: 3})
+	other, err := toolbus.Connect(t.Context(), b.URL, toolbus.Options{Topology: toolbus.Topology{Partitions: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,11 +187,15 @@ func TestClientMakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	resp, err := client.Call(t.Context(), toolbus.Call{Tool: "x", Timeout: 50 * time.Millisecond})
+	resp, err := toolbus.Outcome(client.Call(t.Context(), toolbus.Call{Tool: "x", Timeout: 50 * time.Millisecond}))
 	if err != nil || resp.Status != toolbus.RetryableError {
 		t.Errorf("%+v, %v", resp, err)
 	}
-	for name := range conn.JS.StreamNames(t.Context()).Name() {
+	js, err := jetstream.New(conn.NATS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range js.StreamNames(t.Context()).Name() {
 		t.Errorf("there is a stream %s", name)
 	}
 }
@@ -199,7 +205,8 @@ func TestExecutorWithoutSupervisor(t *testing.T) {
 	if err := tools.AddFolder("testdata/tools"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := new(toolbus.Conn).Executor(tools, toolbus.ExecutorOptions{Supervisor: "/no/such/program"})
+	conn := toolbustest.Start(t, toolbus.NewToolset()).Conn
+	_, err := conn.Executor(tools, toolbus.ExecutorOptions{Supervisor: "/no/such/program"})
 	if err == nil || !strings.Contains(err.Error(), "call toolbus.SupervisorMain first in main") {
 		t.Error(err)
 	}
@@ -243,12 +250,13 @@ func TestServeUntold(t *testing.T) {
 
 // What no process can work with is said when it is made: no tool could name the pool, and no executor would be alive.
 func TestOptionsThatCannotBe(t *testing.T) {
-	if e, err := new(toolbus.Conn).Executor(toolbus.NewToolset(), toolbus.ExecutorOptions{Pool: "No Pool"}); err == nil {
+	conn := toolbustest.Start(t, toolbus.NewToolset()).Conn
+	if e, err := conn.Executor(toolbus.NewToolset(), toolbus.ExecutorOptions{Pool: "No Pool"}); err == nil {
 		t.Errorf("it is %+v", e)
 	}
 	srv := natstest.Start(t)
 	for _, lease := range []time.Duration{-1, 1, 99 * time.Millisecond} {
-		conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Lease: lease})
+		conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Topology: toolbus.Topology{Lease: lease}})
 		if err == nil {
 			t.Errorf("it connects with a lease of %s", lease)
 			conn.Close()
@@ -266,8 +274,8 @@ func TestClosedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	_, called := c.Call(t.Context(), toolbus.Call{Tool: "hello"})
-	_, asked := c.Why(t.Context(), toolbus.CallQuery{Ref: "hello.id"})
+	_, called := toolbus.Outcome(c.Call(t.Context(), toolbus.Call{Tool: "hello"}))
+	_, asked := c.Why(t.Context(), toolbus.CallRef{Ref: "hello.id"})
 	_, listed := c.Tool(t.Context(), "hello")
 	for _, err := range []error{called, asked, listed} {
 		if err == nil || !strings.Contains(err.Error(), "the client is closed") {

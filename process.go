@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// Release is the version of Toolbus: services report it to discovery.
-const Release = "0.2.0-dev"
+// Version is the version of Toolbus: services report it to discovery.
+const Version = "0.2.0-dev"
 
 // DefaultSlots is how many calls an executor runs at once that is not told otherwise.
 const DefaultSlots = app.DefaultSlots
@@ -56,7 +56,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 		return nil, fmt.Errorf("%q is no pool of a tool: lower-case letters, digits and -, at most 32 bytes", o.Pool)
 	}
 	adapters, err := app.Adapters(tools.folders, app.AdapterOptions{
-		Environ: o.Environ, Supervisor: o.Supervisor, Version: Release, Logger: c.options.Logger,
+		Environ: o.Environ, Supervisor: o.Supervisor, Version: Version, Logger: c.link.Options().Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 // on for as long as Drain says, and are then killed and left to other executors. It returns nil if it was told to
 // stop, and otherwise why it could not go on. It may be run again.
 func (e *Executor) Run(ctx context.Context) error {
-	return e.conn.run(ctx, func(ctx context.Context, c *app.Conn) error {
+	return e.conn.link.Run(ctx, func(ctx context.Context, c *app.Conn) error {
 		o := e.options
 		o.Ready = told(e.ready, c)
 		return app.RunExecutor(ctx, c, o)
@@ -84,8 +84,8 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
 	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them; those
 	// that others admit at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default 100,000
-	// and 200,000. AheadPerActor is how many of an actor run before those of actors that have more open; default 8.
-	OpenPerActor, OpenPerTenant, AheadPerActor int
+	// and 200,000. OverflowAfter is how many of an actor run before those of actors that have more open; default 8.
+	OpenPerActor, OpenPerTenant, OverflowAfter int
 	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
 	StrictAudit bool
 	// OlderBuilds lets the dispatcher work with executors of the build f16d274, which do not know where dispatchers answer
@@ -113,8 +113,8 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 	}
 	options := app.DispatcherOptions{
 		Registry: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
-		AheadPerActor: o.AheadPerActor, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
-		Version: Release,
+		AheadPerActor: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
+		Version: Version,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }
@@ -123,7 +123,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 // there is is on record, or after some seconds. It returns nil if it was told to stop, and otherwise why it could not
 // go on. It may be run again.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	return d.conn.run(ctx, func(ctx context.Context, c *app.Conn) error {
+	return d.conn.link.Run(ctx, func(ctx context.Context, c *app.Conn) error {
 		o := d.options
 		o.Ready = told(d.ready, c)
 		return app.RunDispatcher(ctx, c, o)

@@ -34,8 +34,8 @@ func TestKeyAfterRetryableError(t *testing.T) {
 	b := toolbustest.Start(t, tools)
 	call := toolbus.Call{Tool: "write"}
 	_, err := toolbus.Invoke[string](t.Context(), b.Client, call, struct{}{})
-	failure, ok := errors.AsType[*toolbus.Failure](err)
-	if !ok || failure.Response.Status != toolbus.RetryableError || failure.Key() == "" ||
+	failure, ok := errors.AsType[*toolbus.Error](err)
+	if !ok || failure.Status() != toolbus.RetryableError || !failure.Retryable() || failure.Key() == "" ||
 		toolbus.KeyOf(err) != failure.Key() {
 		t.Fatalf("%v", err)
 	}
@@ -69,7 +69,7 @@ func TestKeyAfterLostAnswer(t *testing.T) {
 	}
 	p.Set(proxy.Trouble{proxy.Answer: {Drop: 1}})
 	call := toolbus.Call{Tool: "pay", Timeout: 2 * time.Second}
-	r, err := cut.Call(t.Context(), call)
+	r, err := toolbus.Outcome(cut.Call(t.Context(), call))
 	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeTimeout || r.Provenance.Final || r.Key == "" {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -106,10 +106,10 @@ func TestKeyAfterUnknownEffect(t *testing.T) {
 	} {
 		call := toolbus.Call{Tool: "pay", Input: jsontext.Value(c.input), Timeout: c.timeout}
 		for n := range 2 {
-			r, err := b.Call(t.Context(), call)
+			r, err := toolbus.Outcome(b.Call(t.Context(), call))
 			for err == nil && !r.Provenance.Final { // a busy machine was told too late
 				call.Key = r.Key
-				r, err = b.Call(t.Context(), call)
+				r, err = toolbus.Outcome(b.Call(t.Context(), call))
 			}
 			if err != nil || r.Error == nil || r.Error.Code != c.code || r.Error.Details.Effect != toolbus.EffectUnknown ||
 				n == 1 && !r.Provenance.Replayed {
@@ -148,7 +148,7 @@ func TestKeyOfErrors(t *testing.T) {
 		{ctx, toolbus.Call{OnAccepted: func(toolbus.Accepted) { cancel() }}, context.Canceled},
 	} {
 		c.call.Tool = "count"
-		r, err := b.Call(c.ctx, c.call)
+		r, err := toolbus.Outcome(b.Call(c.ctx, c.call))
 		key := toolbus.KeyOf(err)
 		if !errors.Is(err, c.want) || err.Error() != c.want.Error() && i == 1 || key == "" {
 			t.Fatalf("%+v, %v with key %q", r, err, key)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -58,21 +60,26 @@ func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 	}
 	defer client.Close()
 	for i := range retained {
-		r, err := client.Call(t.Context(), toolbus.Call{Tool: "pay", Input: fmt.Appendf(nil, "%q", fmt.Sprint(i))})
+		r, err := toolbus.Outcome(client.Call(t.Context(), toolbus.Call{Tool: "pay", Input: fmt.Appendf(nil, "%q",
+			fmt.Sprint(i))}))
 		if err != nil || r.Status != toolbus.Success {
 			t.Fatalf("%+v, %v", r.Error, err)
 		}
 	}
 	stop()
-	name := subjects.Worker("default", subjects.Queue("", false))
-	stream := subjects.Partition(0).Stream()
-	if err := dispatching.JS.DeleteConsumer(t.Context(), stream, name); err != nil {
+	js, err := jetstream.New(dispatching.NATS())
+	if err != nil {
 		t.Fatal(err)
 	}
-	before := dispatching.NC.Stats()
+	name := subjects.Worker("default", subjects.Queue("", false))
+	stream := subjects.Partition(0).Stream()
+	if err := js.DeleteConsumer(t.Context(), stream, name); err != nil {
+		t.Fatal(err)
+	}
+	before := dispatching.NATS().Stats()
 	defer part(e.Run)()
 	for left := uint64(1); left > 0; {
-		cons, err := executing.JS.Consumer(t.Context(), stream, name)
+		cons, err := js.Consumer(t.Context(), stream, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +87,7 @@ func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 		left = info.NumPending + uint64(info.NumAckPending)
 		<-time.After(20 * time.Millisecond)
 	}
-	after := dispatching.NC.Stats()
+	after := dispatching.NATS().Stats()
 	out, in := after.OutMsgs-before.OutMsgs, after.InMsgs-before.InMsgs
 	t.Logf("%d sent, %d received, %d KB", out, in, (after.InBytes-before.InBytes)>>10)
 	if out > retained*most {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,16 +21,31 @@ var ErrAbsent = program.ErrAbsent
 // Its methods are safe for concurrent use, and must not be called after the function has returned. The zero value is a
 // run that nobody watches, for a test that calls the function itself.
 type Run struct {
-	// Invocation is what is known of the call: CallID; IdempotencyKey, under which to commit an effect and by which
-	// to look it up, the same in every run of the call and in no other call; Attempt and Fence, which grow with every
-	// run; Deadline, at which the context ends; DryRun; Caller, who asks and in which trace.
-	tool.Invocation
+	CallID string
+	// IdempotencyKey is the key under which to commit an effect and by which to look it up: 32 lower-case letters and
+	// digits, the same in every run of the call and in no other call.
+	IdempotencyKey string
+	Attempt        int       // from 1
+	Fence          uint64    // grows with every run of the call
+	Deadline       time.Time // at which the context ends
+	DryRun         bool
 
-	mu       sync.Mutex
-	emit     func(kind envelope.ChunkKind, data jsontext.Value) error
-	effects  []SideEffect
-	warnings []string
+	invocation tool.Invocation
+	mu         sync.Mutex
+	emit       func(kind envelope.ChunkKind, data jsontext.Value) error
+	effects    []SideEffect
+	warnings   []string
 }
+
+func newRun(inv tool.Invocation, emit func(envelope.ChunkKind, jsontext.Value) error) *Run {
+	return &Run{
+		CallID: inv.CallID, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
+		Deadline: inv.Deadline, DryRun: inv.DryRun, invocation: inv, emit: emit,
+	}
+}
+
+// Caller returns the context of the request: who calls, and in which trace, session, run and lane.
+func (r *Run) Caller() (RequestContext, error) { return r.invocation.Caller() }
 
 // SideEffect is one change that a run made outside of itself: its kind, such as file.write; what was changed, which
 // holds no secret; and how many bytes were written, where that can be said.
@@ -81,7 +97,7 @@ func untyped[In, Out any](f func(context.Context, *Run, In) (Out, error)) handle
 	}
 	return func(ctx context.Context, run *Run) (any, error) {
 		var in In
-		if err := decode(run.Input, &in); err != nil {
+		if err := decode(run.invocation.Input, &in); err != nil {
 			return nil, fmt.Errorf("decode the input: %w", err)
 		}
 		return f(ctx, run, in)

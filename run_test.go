@@ -75,17 +75,21 @@ func TestErrorsOfTools(t *testing.T) {
 		"bad details": {"S-TOOL-001", "", "details", envelope.RetryableError, 0},
 	} {
 		resp, err := b.Call(t.Context(), toolbus.Call{Tool: "fail", Input: []byte(`"` + how + `"`), Retry: once})
-		if err != nil || resp.Error == nil {
+		failed, ok := errors.AsType[*toolbus.Error](err)
+		if !ok || resp != nil || toolbus.CodeOf(err) != failed.Code() || toolbus.EffectOf(err) != failed.Effect() {
 			t.Errorf("%s: %v, %v", how, resp, err)
 			continue
+		}
+		if resp = failed.Response(); errors.As(err,
+			new(*toolbus.ToolError)) != slices.Contains([]string{"declared", "because", "busy", "undeclared"}, how) {
+			t.Errorf("%s: the error that the tool declared is not in %v", how, err)
 		}
 		e := resp.Error
 		if resp.Status != want.status || string(e.Code) != want.code || !strings.Contains(e.Message, want.message) ||
 			!strings.Contains(e.Cause, want.cause) || want.http != 0 && e.Details.HTTPStatus != want.http {
 			t.Errorf("%s: it is %s %+v", how, resp.Status, e)
 		}
-		if text := (&toolbus.Failure{Response: resp}).Error(); !strings.Contains(text, want.message) ||
-			!strings.Contains(text, want.cause) {
+		if text := failed.Error(); !strings.Contains(text, want.message) || !strings.Contains(text, want.cause) {
 			t.Errorf("%s: as an error it is %s", how, text)
 		}
 		if how == "busy" && (e.Details.RetryAfterMS != time.Hour.Milliseconds() || !strings.Contains(fmt.Sprint(e), "full")) {
@@ -117,7 +121,7 @@ func TestRun(t *testing.T) {
 	tools := toolbus.NewToolset()
 	runs := make(chan *toolbus.Run, 10)
 	about := toolbus.Tool{
-		ID: "count.up", Version: "1.2.3", Class: toolbus.Idempotent, Streaming: true, DryRun: true, Fn: "to",
+		ID: "count.up", Version: "1.2.3", Class: toolbus.Idempotent, Streaming: true, DryRun: true, Function: "to",
 		Timeout: 20 * time.Second,
 	}
 	must(t, tools, about, func(ctx context.Context, run *toolbus.Run, in steps) (steps, error) {
@@ -137,14 +141,14 @@ func TestRun(t *testing.T) {
 		run.Warn("%d are few", in.N)
 		return in, nil
 	})
-	about.Fn, about.FnDescription = "down", "counts the other way"
+	about.Function, about.FunctionDescription = "down", "counts the other way"
 	must(t, tools, about, func(context.Context, *toolbus.Run, struct{}) (any, error) { return nil, nil })
 	b := toolbustest.Start(t, tools)
 	var chunks []string
-	resp, err := b.Call(t.Context(), toolbus.Call{
-		Tool: "count.up", Fn: "to", Input: []byte(`{"n":2.0}`), Context: envelope.RequestContext{RoleID: "tester"},
+	resp, err := toolbus.Outcome(b.Call(t.Context(), toolbus.Call{
+		Tool: "count.up", Function: "to", Input: []byte(`{"n":2.0}`), Context: envelope.RequestContext{RoleID: "tester"},
 		OnChunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Kind)+" "+string(c.Data)); return nil },
-	})
+	}))
 	if err != nil || resp.Status != envelope.Success || string(resp.Output) != `{"n":2}` ||
 		!slices.Equal(resp.Warnings, []string{"2 are few"}) || len(resp.SideEffects) != 1 ||
 		string(resp.SideEffects[0]) != `{"kind":"count","target":"fingers","bytes":2}` {
@@ -156,21 +160,21 @@ func TestRun(t *testing.T) {
 	}
 	run := <-runs
 	caller, err := run.Caller()
-	if run.CallID != resp.CallID || run.ToolID != "count.up" || run.ToolVersion != "1.2.3" || run.Fn != "to" ||
-		run.Attempt != 1 || run.DryRun || len(run.IdempotencyKey) != 32 || caller.RoleID != "tester" || err != nil ||
-		time.Until(run.Deadline) < 10*time.Second {
-		t.Errorf("it was told %+v", run.Invocation)
+	if run.CallID != resp.CallID || run.Attempt != 1 || run.DryRun || len(run.IdempotencyKey) != 32 ||
+		caller.RoleID != "tester" || err != nil || time.Until(run.Deadline) < 10*time.Second {
+		t.Errorf("it was told %+v", run)
 	}
-	resp, err = b.Call(t.Context(), toolbus.Call{Tool: "count.up", Fn: "to", Input: []byte(`{"n":3}`), DryRun: true})
+	resp, err = toolbus.Outcome(b.Call(t.Context(), toolbus.Call{Tool: "count.up", Function: "to",
+		Input: []byte(`{"n":3}`), DryRun: true}))
 	if err != nil || string(resp.Output) != `{"n":-3}` || !(<-runs).DryRun {
 		t.Errorf("dry: %+v, %v", resp, err)
 	}
-	resp, err = b.Call(t.Context(), toolbus.Call{Tool: "count.up", Fn: "down"})
+	resp, err = toolbus.Outcome(b.Call(t.Context(), toolbus.Call{Tool: "count.up", Function: "down"}))
 	if err != nil || string(resp.Output) != "null" {
 		t.Errorf("the other function: %+v, %v", resp, err)
 	}
 	for input, at := range map[string]string{`{"n":3,"m":4}`: "/input/m", `{"n":1e300}`: "/input/n"} {
-		resp, err = b.Call(t.Context(), toolbus.Call{Tool: "count.up", Fn: "to", Input: []byte(input)})
+		resp, err = toolbus.Outcome(b.Call(t.Context(), toolbus.Call{Tool: "count.up", Function: "to", Input: []byte(input)}))
 		if err != nil || resp.Status != envelope.InvalidRequest || resp.Error.Details.Violations[0].Pointer != at {
 			t.Errorf("%s: %+v, %v", input, resp, err)
 		}

@@ -41,7 +41,7 @@ func exampleDispatcher(tools *toolbus.Toolset) (url string, stop func()) {
 // exampleBus runs a bus with tools.
 func exampleBus(tools *toolbus.Toolset) (conn *toolbus.Conn, stop func()) {
 	url, end := exampleServer()
-	conn, err := toolbus.Connect(context.Background(), url, toolbus.Options{Fsync: true})
+	conn, err := toolbus.Connect(context.Background(), url, toolbus.Options{Topology: toolbus.Topology{SyncAlways: true}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (h handler) serve(ctx context.Context, call *program.Call, out *program.Str
 	if call.DeadlineUnixMS > 0 {
 		inv.Deadline = time.UnixMilli(call.DeadlineUnixMS)
 	}
-	run := &Run{Invocation: inv, emit: func(kind envelope.ChunkKind, data jsontext.Value) error {
+	run := newRun(inv, func(kind envelope.ChunkKind, data jsontext.Value) error {
 		switch kind {
 		case envelope.ChunkProgress:
 			return out.Progress(data)
@@ -105,7 +105,7 @@ func (h handler) serve(ctx context.Context, call *program.Call, out *program.Str
 			return out.Log(data)
 		}
 		return out.Chunk(data)
-	}}
+	})
 	output, err := h.output(ctx, run)
 	if said, ok := errors.AsType[*tool.Error](err); ok {
 		failed := &program.Error{

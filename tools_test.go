@@ -31,7 +31,7 @@ func TestAddSaysAllThatIsWrong(t *testing.T) {
 		"everything": {
 			func() error {
 				return toolbus.Add(tools, toolbus.Tool{
-					ID: "No Id", Fn: "No Fn", Version: "1", Class: "sometimes", Pool: "No Pool",
+					ID: "No Id", Function: "No Fn", Version: "1", Class: "sometimes", Pool: "No Pool",
 					Timeout: -time.Second, Concurrency: -1, OutputBytes: -1, Retention: -time.Hour,
 					Errors: []*toolbus.ToolError{{Name: "No Name", Class: "X", HTTPStatus: 200}},
 				}, func(context.Context, *toolbus.Run, chan int) (string, error) { return "", nil })
@@ -62,13 +62,13 @@ func TestAddSaysAllThatIsWrong(t *testing.T) {
 		},
 		"another tool of the same id": {
 			func() error {
-				return toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Idempotent, Fn: "other"}, hello)
+				return toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Idempotent, Function: "other"}, hello)
 			},
-			[]string{"differ in Fn, FnDescription, Request and Response, and in nothing else"},
+			[]string{"differ in Function, FunctionDescription, Request and Response, and in nothing else"},
 		},
 		"the same function": {
 			func() error {
-				return toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Pure, Fn: "run"}, hello)
+				return toolbus.Add(tools, toolbus.Tool{ID: "good", Class: toolbus.Pure, Function: "run"}, hello)
 			},
 			[]string{"there is a function run already"},
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -33,7 +34,7 @@ const (
 // Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
 func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect ...nats.Option) []Check {
 	of := subjects.Owner{
-		Tenant: cmp.Or(o.Tenant, toolbus.DefaultTenant), Actor: cmp.Or(o.Actor, toolbus.DefaultActor),
+		Tenant: cmp.Or(o.Tenant, client.DefaultTenant), Actor: cmp.Or(o.Actor, client.DefaultActor),
 	}
 	if o.Token != nil {
 		connect = append(connect, nats.TokenHandler(o.Token))
@@ -57,7 +58,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if err != nil {
 		return append(checks, envelope.Failed("jetstream", err.Error(), "enable JetStream on the server"))
 	}
-	c, err := toolbus.NewClient(nc, o)
+	c, err := client.New(nc, client.Options{Tenant: o.Tenant, Actor: o.Actor, Token: o.Token})
 	if err != nil {
 		return append(checks, envelope.Failed("dispatchers", err.Error(), ""))
 	}
@@ -140,7 +141,7 @@ func waiting(why string, ids []string) Check {
 }
 
 // diagnoseDispatchers looks at what dispatchers say.
-func diagnoseDispatchers(ctx context.Context, c *toolbus.Client, inbox *rpc.Inbox) (d envelope.DescribeResponse,
+func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox) (d envelope.DescribeResponse,
 	_ []Check) {
 	d, err := c.Describe(ctx)
 	switch {

@@ -51,16 +51,17 @@ type RevokeResponse struct {
 	Nearest []string `json:"nearest,omitzero"`
 }
 
-// CredentialsResponse asks which credentials were issued and have not ended, of one tenant and actor or with "" of
+// CredentialsRequest asks which credentials were issued and have not ended, of one tenant and actor or with "" of
 // all, behind the family After if there is one.
-type CredentialsResponse struct {
+type CredentialsRequest struct {
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
 	After  string `json:"after,omitzero"`
 }
 
-// CredentialsRequest is the answer. More says that there are others behind the last one; a message has no room for all.
-type CredentialsRequest struct {
+// CredentialsResponse is the answer. More says that there are others behind the last one; a message has no room for
+// all.
+type CredentialsResponse struct {
 	Credentials []CredentialInfo `json:"credentials"`
 	More        bool             `json:"more,omitzero"`
 }

@@ -43,7 +43,8 @@ func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
 	t.Cleanup(srv.Stop)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Name: "toolbustest", Logger: log, Fsync: true})
+	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Topology: toolbus.Topology{SyncAlways: true},
+		Name: "toolbustest", Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func TestStart(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			b := toolbustest.Start(t, greeter(t))
-			resp, err := b.Call(t.Context(), toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)})
+			resp, err := toolbus.Outcome(b.Call(t.Context(), toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)}))
 			if err != nil || string(resp.Output) != `"hello Ada"` || resp.Provenance.Attempt != 1 {
 				t.Errorf("%v, %v", resp, err)
 			}
@@ -62,7 +62,7 @@ func TestStartEndsWhatIsLeft(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = b.Call(ctx, toolbus.Call{Tool: "hang", Timeout: 5 * time.Minute})
+		_, _ = toolbus.Outcome(b.Call(ctx, toolbus.Call{Tool: "hang", Timeout: 5 * time.Minute}))
 	}()
 	<-running
 	began := time.Now()

@@ -15,9 +15,11 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -47,47 +49,77 @@ func (g *global) connectAs(ctx context.Context, a cli.Access, as auth.Principal)
 		return nil, err
 	}
 	defer done()
-	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor, StableKeys: true} // call gives others itself
+	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor}
 	if err := a.Vouch(&of, as.Role); err != nil {
 		return nil, err
 	}
-	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: of.Tenant, Actor: of.Actor}
+	link, err := g.establish(ctx, a, of.Tenant, of.Actor)
+	if err != nil {
+		return nil, err
+	}
+	// call gives other keys itself
+	c, err := link.Client(client.Options{Tenant: of.Tenant, Actor: of.Actor, Token: of.Token, StableKeys: true})
+	if err != nil {
+		link.Close()
+	}
+	return &guest{link, c}, err
+}
+
+// establish connects to a bus with the credentials of a. The tenant and the actor may be "".
+func (g *global) establish(ctx context.Context, a cli.Access, tenant, actor string) (*app.Link, error) {
+	var o toolbus.Options
 	if err := a.Into(&o); err != nil {
 		return nil, err
 	}
+	return app.Establish(ctx, app.Options{URL: a.Server, Connect: o.NATS}, app.LinkOptions{
+		Name: "toolbus-cli", Timeout: g.dial, Credentials: o.CredentialsFile, Tenant: tenant, Actor: actor,
+	})
+}
+
+// guest is a caller, and its connection.
+type guest struct {
+	link   *app.Link
+	client *client.Client
+}
+
+func (g *guest) close() {
+	_ = g.client.Close() // the connection ends next
+	g.link.Close()
+}
+
+// seat connects to the bus in a role, for a command that is made elsewhere.
+func (g *global) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
+	a, err := g.access()
+	if err != nil {
+		return nil, nil, err
+	}
+	as := g.self(r)
+	a, done, err := a.Acting(ctx, as)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor, StableKeys: true}
+	if err := a.Vouch(&of, as.Role); err != nil {
+		return nil, nil, err
+	}
+	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: of.Tenant, Actor: of.Actor}
+	if err := a.Into(&o); err != nil {
+		return nil, nil, err
+	}
 	conn, err := toolbus.Connect(ctx, a.Server, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c, err := conn.Client(of)
 	if err != nil {
 		conn.Close()
 	}
-	return &guest{conn, c}, err
-}
-
-// guest is a caller, and its connection.
-type guest struct {
-	conn   *toolbus.Conn
-	client *toolbus.Client
-}
-
-func (g *guest) close() {
-	_ = g.client.Close() // the connection ends next
-	g.conn.Close()
-}
-
-// seat connects to the bus in a role, for a command that is made elsewhere.
-func (g *global) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
-	guest, err := g.connect(ctx, r)
-	if err != nil {
-		return nil, nil, err
-	}
-	return guest.conn, guest.client, nil
+	return conn, c, err
 }
 
 // client connects to the bus as a caller; done ends the connection.
-func (g *global) client(ctx context.Context) (c *toolbus.Client, done func(), err error) {
+func (g *global) client(ctx context.Context) (c *client.Client, done func(), err error) {
 	guest, err := g.connect(ctx, auth.Agent)
 	if err != nil {
 		return nil, nil, err
@@ -186,7 +218,7 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	g.lines = f.stream
 	began := time.Now()
 	c, done, err := g.await(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
-	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*client.Refusal](err); ok {
 		return conclude(ctx, g, call, unsent(call, time.Since(began), refusal.Reason), "")
 	}
 	if (bus.IsUnreachable(err) || bus.NotNow(err)) && ctx.Err() == nil {
@@ -207,7 +239,7 @@ const unknownTimeout = 5 * time.Second
 const dialPause = 200 * time.Millisecond
 
 // await connects to the bus as a caller who has time until then: a server that is away may come.
-func (g *global) await(ctx context.Context, until time.Time) (c *toolbus.Client, done func(), err error) {
+func (g *global) await(ctx context.Context, until time.Time) (c *client.Client, done func(), err error) {
 	a, err := g.access()
 	if err != nil {
 		return nil, nil, err
@@ -251,7 +283,7 @@ func remaining(timeout, took time.Duration) time.Duration {
 
 // unconnected is the answer to a call for which no server accepted a connection in time. It is what the library
 // says when the bus is silent.
-func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Response {
+func unconnected(call client.Call, took time.Duration, err error) *envelope.Response {
 	cause, _, _ := strings.Cut(err.Error(), "\n") // what to do is said by itself
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectHint(err)).
@@ -260,14 +292,14 @@ func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Res
 }
 
 // unsent is the answer to a call that was not sent, because of e.
-func unsent(call toolbus.Call, took time.Duration, e *envelope.Error) *envelope.Response {
+func unsent(call client.Call, took time.Duration, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
 	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
 		envelope.Metrics{DurationMS: took.Milliseconds()})
 }
 
 // perform makes a call and prints its reference, its outcome and, if it is to be streamed, its chunks.
-func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Call, stream bool) error {
+func perform(ctx context.Context, g *global, c *client.Client, call client.Call, stream bool) error {
 	var ref string
 	call.OnAccepted = func(a envelope.Accepted) {
 		switch {
@@ -307,7 +339,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 
 // conclude prints the outcome of a call and ends the command. Whoever interrupts it while it waits to try again
 // gets the last outcome, but it is not the command's.
-func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
+func conclude(ctx context.Context, g *global, call client.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
 		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeText(call.Key))
 	}
@@ -328,9 +360,9 @@ func hasLog(r *envelope.Response) bool {
 
 // reference names a call that was not accepted just now, because its outcome was there already or
 // nobody answered. It is made of the same parts as the dispatcher makes it of.
-func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (string, error) {
+func reference(ctx context.Context, c *client.Client, call client.Call) (string, error) {
 	req := envelope.Request{
-		ToolID: call.Tool, Fn: call.Fn, DryRun: call.DryRun,
+		ToolID: call.Tool, Fn: call.Function, DryRun: call.DryRun,
 		Context:     envelope.RequestContext{ActorID: c.Actor, SessionID: call.Context.SessionID},
 		Constraints: envelope.Constraints{IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope},
 	}
@@ -347,11 +379,11 @@ func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (strin
 }
 
 // asCaller is the flags by which a later command is the same caller; a call is not known to others.
-func asCaller(c *toolbus.Client) (flags string) {
-	if c.Tenant != toolbus.DefaultTenant {
+func asCaller(c *client.Client) (flags string) {
+	if c.Tenant != client.DefaultTenant {
 		flags += " --tenant " + quoted(c.Tenant)
 	}
-	if c.Actor != toolbus.DefaultActor {
+	if c.Actor != client.DefaultActor {
 		flags += " --actor " + quoted(c.Actor)
 	}
 	return flags
@@ -403,22 +435,22 @@ func (f *callFlags) named() error {
 }
 
 // call builds the call from arguments and flags.
-func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus.Call, error) {
+func (f *callFlags) call(ctx context.Context, g *global, args []string) (client.Call, error) {
 	if err := cmp.Or(f.check(), f.named()); err != nil {
-		return toolbus.Call{}, err
+		return client.Call{}, err
 	}
 	input, err := cli.Input(ctx, g.env.stdin, f.input)
 	if err != nil {
-		return toolbus.Call{}, err
+		return client.Call{}, err
 	}
-	call := toolbus.Call{
+	call := client.Call{
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
 		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
 		Retry:   &envelope.RetryPolicy{MaxAttempts: f.attempts},
 		Context: envelope.RequestContext{SessionID: f.session, RunID: f.run, LaneID: f.lane, RoleID: f.role},
 	}
 	if len(args) > 1 {
-		call.Fn = args[1]
+		call.Function = args[1]
 	}
 	switch f.key {
 	case "":

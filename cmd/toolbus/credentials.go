@@ -17,12 +17,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
@@ -128,7 +128,7 @@ complete name of the actor: agent://billing and billing are two actors.`,
 				}
 				return g.hand(h, a)
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
 				a, err := c.Issue(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -200,7 +200,7 @@ func mintOffline(folder string, q envelope.IssueRequest) (a envelope.TokenRespon
 
 // operating does something as whoever has the credentials of the command line, whatever actor its flags name; on a bus
 // of `toolbus dev` in a role.
-func (g *global) operating(ctx context.Context, r auth.Role, do func(*toolbus.Client) error) error {
+func (g *global) operating(ctx context.Context, r auth.Role, do func(*client.Client) error) error {
 	a, err := g.access()
 	if err != nil {
 		return err
@@ -208,16 +208,12 @@ func (g *global) operating(ctx context.Context, r auth.Role, do func(*toolbus.Cl
 	if a, err = a.As(ctx, g.self(r)); err != nil {
 		return err
 	}
-	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial}
-	if err := a.Into(&o); err != nil {
-		return err
-	}
-	conn, err := toolbus.Connect(ctx, a.Server, o)
+	link, err := g.establish(ctx, a, "", "")
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	c, err := conn.Client(toolbus.ClientOptions{})
+	defer link.Close()
+	c, err := link.Client(client.Options{})
 	if err != nil {
 		return err
 	}
@@ -327,7 +323,7 @@ you name, ends with yours at the latest, and is revoked with yours.`,
   toolbus credentials narrow --run run-7 --credentials billing.token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.LifeS = int64(lasts / time.Second)
-			return g.operating(cmd.Context(), auth.Agent, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Agent, func(c *client.Client) error {
 				if part != "" {
 					q.Actor = c.Actor + "/" + part
 				}
@@ -359,14 +355,14 @@ func listCredentialsCmd(g *global) *cobra.Command {
 were narrowed, or made with --secrets-dir, are not listed.`,
 		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := envelope.CredentialsResponse{}
+			q := envelope.CredentialsRequest{}
 			if g.given("tenant") {
 				q.Tenant = g.tenant
 			}
 			if g.given("actor") {
 				q.Actor = g.actor
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
 				all, err := c.Credentials(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -422,7 +418,7 @@ With --distrust, tokens of former keys are invalid at once: use it if somebody m
 replaces the token of its own credentials file. Then issue every other credential again.`,
 		Example: "  toolbus credentials rotate-keys\n  toolbus credentials rotate-keys --distrust",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
 				r, err := c.RotateKeys(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -462,7 +458,7 @@ const firstOperator = "user://operator"
 // firstCredential writes the credential of the first operator of a new deployment, and returns its file.
 func firstCredential(dir string) (string, error) {
 	a, err := mintOffline(filepath.Join(dir, "keys"), envelope.IssueRequest{
-		Tenant: toolbus.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),
+		Tenant: client.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),
 		RenewS: int64(90 * 24 * time.Hour / time.Second),
 	})
 	if err != nil {

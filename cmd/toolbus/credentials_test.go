@@ -53,7 +53,7 @@ func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 func deployed(t *testing.T) (s shell, operator string) {
 	t.Helper()
 	srv, dir := unserved(t)
-	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Keys: filepath.Join(dir, "keys")})
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{SecretsDir: filepath.Join(dir, "keys")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func deployed(t *testing.T) (s shell, operator string) {
 	executor := filepath.Join(dir, "executor.token")
 	s.must("credentials", "issue", "--role", "executor", "--pool", "default", "--actor", "executor://x", "--out", executor,
 		"--credentials", operator)
-	run, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Credentials: executor})
+	run, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{CredentialsFile: executor})
 	if err != nil {
 		t.Fatal(err)
 	}

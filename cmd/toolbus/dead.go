@@ -13,12 +13,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -179,7 +179,7 @@ const (
 
 // mayAskAgain reports whether the answer to a question may be another one later: it was lost, or the bus is busy.
 func mayAskAgain(err error) bool {
-	refused, ok := errors.AsType[*toolbus.Refusal](err)
+	refused, ok := errors.AsType[*client.Refusal](err)
 	return ok && refused.Reason.Code.AutoRetry() || errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
@@ -38,7 +37,7 @@ func deadRequest(input string) envelope.Request {
 }
 
 // bury buries the request as one of tenant acme.
-func bury(t *testing.T, guest *toolbus.Conn, r envelope.Request, inputRef string) {
+func bury(t *testing.T, guest *app.Link, r envelope.Request, inputRef string) {
 	t.Helper()
 	raw, err := envelope.EncodeRequest(envelope.ContentJSON, &r)
 	if err != nil {

@@ -12,11 +12,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -76,7 +79,7 @@ type devParts struct {
 // dispatcher serves, and ends before it.
 func (b *devBus) Serve(ctx context.Context, url string, p devParts) error {
 	o := p.Options
-	o.Name, o.Keys = "toolbus-dispatcher", b.keysDir()
+	o.Name, o.SecretsDir = "toolbus-dispatcher", b.keysDir()
 	conn, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err
@@ -107,7 +110,11 @@ func (b *devBus) Serve(ctx context.Context, url string, p devParts) error {
 // execute runs the executor, and keeps credentials good meanwhile.
 func (b *devBus) execute(ctx context.Context, dispatcher *toolbus.Conn, url string, p devParts) error {
 	log := p.Options.Logger
-	store, err := tokenstore.Open(ctx, dispatcher.JS, b.keys, tokenstore.Options{Now: time.Now, Logger: log})
+	js, err := jetstream.New(dispatcher.NATS())
+	if err != nil {
+		return err
+	}
+	store, err := tokenstore.Open(ctx, js, b.keys, tokenstore.Options{Now: time.Now, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -133,7 +140,7 @@ func (b *devBus) execute(ctx context.Context, dispatcher *toolbus.Conn, url stri
 
 func (b *devBus) runExecutor(ctx context.Context, url string, p devParts) error {
 	o := p.Options
-	o.Credentials = b.Credential(auth.Executor)
+	o.CredentialsFile = b.Credential(auth.Executor)
 	conn, err := toolbus.Connect(ctx, url, o)
 	if err != nil {
 		return err
@@ -152,7 +159,7 @@ const devLife = 30 * 24 * time.Hour
 
 // user is whom the commands and programs of this user, and the executor, are let in as.
 func (b *devBus) user(r auth.Role) auth.Principal {
-	p := auth.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: r}
+	p := auth.Principal{Tenant: client.DefaultTenant, Actor: client.DefaultActor, Role: r}
 	switch r {
 	case auth.Agent:
 		p.Scopes = []string{auth.ScopeAll}

@@ -109,8 +109,8 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Ch
 		return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
 	}
 	conn, err := toolbus.Connect(ctx, a.Server, o) // which renews them; what is wrong is a finding
-	if refusal, ok := errors.AsType[*toolbus.Refusal](err); ok {
-		why := refusal.Reason
+	if refusal, ok := errors.AsType[*toolbus.Error](err); ok {
+		why := refusal.Reason()
 		return []admin.Check{envelope.Failed("credentials", why.String(), why.Fix)}, nil
 	}
 	if err == nil {

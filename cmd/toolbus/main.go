@@ -23,6 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/gen"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
@@ -147,9 +148,9 @@ type global struct {
 func (g *global) check() error {
 	switch {
 	case g.given("tenant") && g.tenant == "":
-		return usagef("--tenant is empty: name one, or leave the flag out for %s", toolbus.DefaultTenant)
+		return usagef("--tenant is empty: name one, or leave the flag out for %s", client.DefaultTenant)
 	case g.given("actor") && g.actor == "":
-		return usagef("--actor is empty: name one, or leave the flag out for %s", toolbus.DefaultActor)
+		return usagef("--actor is empty: name one, or leave the flag out for %s", client.DefaultActor)
 	}
 	return g.reach.Check(g.given)
 }
@@ -169,7 +170,7 @@ func (g *global) sees(tenant string) bool { return !g.given("tenant") || tenant 
 
 // unusual is a tenant that is worth the room in a table.
 func unusual(tenant string) string {
-	if tenant == toolbus.DefaultTenant {
+	if tenant == client.DefaultTenant {
 		return ""
 	}
 	return cli.EscapeText(tenant)
@@ -209,9 +210,9 @@ Exit codes:
 	g.flags, g.given = f, f.Changed
 	g.reach.Flags(f)
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
-	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,
+	f.StringVar(&g.tenant, "tenant", client.DefaultTenant,
 		"tenant to act in; audit and dead show all tenants unless you name one")
-	f.StringVar(&g.actor, "actor", toolbus.DefaultActor, "actor to act as; audit shows all actors unless you name one")
+	f.StringVar(&g.actor, "actor", client.DefaultActor, "actor to act as; audit shows all actors unless you name one")
 	completeFlag(root, "context", g.completeContexts(math.MaxInt))
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},

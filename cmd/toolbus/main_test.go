@@ -19,8 +19,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
@@ -98,14 +98,14 @@ type shell struct {
 }
 
 // insider connects as dispatchers do, who may do everything.
-func (s shell) insider() *toolbus.Conn {
+func (s shell) insider() *app.Link {
 	s.t.Helper()
-	conn, err := toolbus.Connect(s.t.Context(), s.url, toolbus.Options{Keys: s.keys})
+	link, err := app.Establish(s.t.Context(), app.Options{URL: s.url}, app.LinkOptions{SecretsDir: s.keys})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(conn.Close)
-	return conn
+	s.t.Cleanup(link.Close)
+	return link
 }
 
 // do runs one command line and returns its exit code and what it printed.

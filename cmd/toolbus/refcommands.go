@@ -10,18 +10,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // about completes a command about one call, which a reference names.
 func about(g *global, cmd *cobra.Command, callID string,
-	ask func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error) *cobra.Command {
+	ask func(ctx context.Context, c *client.Client, q envelope.CallRef) error) *cobra.Command {
 	q := envelope.CallRef{}
 	cmd.GroupID = "use"
 	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
-	return asking(g, cmd, "one call reference", func(ctx context.Context, c *toolbus.Client, ref string) error {
+	return asking(g, cmd, "one call reference", func(ctx context.Context, c *client.Client, ref string) error {
 		q.Ref = ref
 		return ask(ctx, c, q)
 	})
@@ -29,7 +29,7 @@ func about(g *global, cmd *cobra.Command, callID string,
 
 // asking completes a command that asks the service about what its one argument names.
 func asking(g *global, cmd *cobra.Command, want string,
-	ask func(ctx context.Context, c *toolbus.Client, arg string) error) *cobra.Command {
+	ask func(ctx context.Context, c *client.Client, arg string) error) *cobra.Command {
 	cmd.Args = cli.Args(1, 1, want)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, done, err := g.client(cmd.Context())
@@ -45,7 +45,7 @@ func asking(g *global, cmd *cobra.Command, want string,
 // refused prints a refusal of the bus, of a question or of the credentials, and returns its exit code. Other errors
 // stay as they are.
 func refused(g *global, err error) error {
-	var refusal *toolbus.Refusal
+	var refusal *client.Refusal
 	if !errors.As(err, &refusal) {
 		return err
 	}
@@ -64,7 +64,7 @@ func resultCmd(g *global) *cobra.Command {
 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call has no outcome yet.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
 	}, "`ID` of the call whose outcome is wanted (default: the newest attempt)",
-		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
+		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
 			a, err := c.Result(ctx, q)
 			switch {
 			case err != nil:
@@ -118,7 +118,7 @@ func cancelCmd(g *global) *cobra.Command {
 them it was. The exit code is 14 if the call had its outcome already. With --call-id of a call that only joined
 another one, that caller stops waiting and the call continues.`,
 	}, "`ID` of the call to cancel (default: that of the newest attempt)",
-		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
+		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
 				return err
@@ -133,7 +133,7 @@ func whyCmd(g *global) *cobra.Command {
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
 	},
 		"`ID` of the call to explain (default: that of the newest attempt)",
-		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
+		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {
 				return err

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 func revokeCmd(g *global) *cobra.Command {
@@ -34,7 +34,7 @@ you rely on it. The family of a file exists, so it is not compared with the list
 			if err != nil {
 				return err
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *toolbus.Client) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
 				a, err := c.Revoke(cmd.Context(), q)
 				if err != nil {
 					return err

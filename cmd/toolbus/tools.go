@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 func toolsCmd(g *global) *cobra.Command {
@@ -41,7 +41,7 @@ func toolsCmd(g *global) *cobra.Command {
 		Use: "show TOOL", Short: "Show one tool: functions, schemas, limits, errors",
 		Example:           "  toolbus tools show text.search",
 		ValidArgsFunction: g.completeTools(1),
-	}, "one tool id", func(ctx context.Context, c *toolbus.Client, id string) error {
+	}, "one tool id", func(ctx context.Context, c *client.Client, id string) error {
 		t, err := c.Tool(ctx, id)
 		if err != nil {
 			return err

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 func renewCmd(g *global) *cobra.Command {
@@ -63,15 +63,6 @@ func (g *global) holder(ctx context.Context, args []string) (cli.Access, error) 
 	return a.As(ctx, g.self(auth.Agent))
 }
 
-// enter connects with the credentials of a.
-func (g *global) enter(ctx context.Context, a cli.Access) (*toolbus.Conn, error) {
-	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial}
-	if err := a.Into(&o); err != nil {
-		return nil, err
-	}
-	return toolbus.Connect(ctx, a.Server, o)
-}
-
 func heldBy(file string) (*tokensource.Source, error) {
 	return tokensource.Read(file, slog.New(slog.DiscardHandler))
 }
@@ -84,7 +75,7 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 	if err != nil {
 		return err
 	}
-	conn, err := g.enter(ctx, a)
+	conn, err := g.establish(ctx, a, "", "")
 	if err != nil {
 		return err
 	}
@@ -145,12 +136,12 @@ dispatcher answered.`,
 }
 
 func (g *global) whoami(ctx context.Context, a cli.Access) error {
-	conn, failed := g.enter(ctx, a)
+	conn, failed := g.establish(ctx, a, "", "")
 	if failed == nil {
 		defer conn.Close()
 	}
 	is, err := g.identified(a.Credentials) // once connected: the token may have been renewed
-	refusal, refused := errors.AsType[*toolbus.Refusal](failed)
+	refusal, refused := errors.AsType[*client.Refusal](failed)
 	switch {
 	case err != nil || failed != nil && a.Credentials == "":
 		return cmp.Or(failed, err)

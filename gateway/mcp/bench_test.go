@@ -32,7 +32,8 @@ func BenchmarkDoor(b *testing.B) {
 	}
 	b.Run("none", func(b *testing.B) {
 		median(b, func() error {
-			_, err := f.Call(b.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{"text":"a"}`), Key: rand.Text()})
+			_, err := toolbus.Outcome(f.Call(b.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{"text":"a"}`),
+				Key: rand.Text()}))
 			return err
 		})
 	})

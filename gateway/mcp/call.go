@@ -149,7 +149,7 @@ func (d *Server) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) 
 	}
 	a := &asked{by: by, of: of, lasting: says.key != "" || by.stateless && by.asking.recognizable()}
 	a.call = toolbus.Call{
-		Tool: of.Tool, Fn: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
+		Tool: of.Tool, Function: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
 		Context: envelope.RequestContext{RunID: says.run, LaneID: says.lane, TraceID: says.trace, ParentSpanID: says.span},
 	}
 	run, lane := by.client.Bound()
@@ -207,7 +207,7 @@ func around(members map[string]json.RawMessage) (wrong []jsonschema.Violation) {
 // run makes the call and returns its outcome. When ctx ends, the call of whoever cannot ask for it again is cancelled,
 // but for when the door closes.
 func (a *asked) run(ctx context.Context) (*envelope.Response, error) {
-	resp, err := a.by.client.Call(ctx, a.call)
+	resp, err := toolbus.Outcome(a.by.client.Call(ctx, a.call))
 	if err != nil && ctx.Err() != nil && !a.lasting && !leaves(context.Cause(ctx)) {
 		a.cancel(ctx)
 	}
@@ -244,8 +244,9 @@ func (a *asked) names() sdk.Meta {
 
 // id is what ref ends with.
 func (a *asked) id() string {
-	return envelope.CallKeyID(a.by.client.Tenant, &envelope.Request{
-		ToolID: a.of.Tool, Fn: a.of.Fn, Context: envelope.RequestContext{ActorID: a.by.client.Actor},
+	caller := a.by.client.Options()
+	return envelope.CallKeyID(caller.Tenant, &envelope.Request{
+		ToolID: a.of.Tool, Fn: a.of.Fn, Context: envelope.RequestContext{ActorID: caller.Actor},
 		Constraints: envelope.Constraints{IdempotencyKey: a.call.Key},
 	})
 }

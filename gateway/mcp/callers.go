@@ -217,21 +217,21 @@ func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says auth.
 		g.rests(at)
 	}()
 	_, err = at.client.Result(ctx, envelope.CallRef{Ref: "-"})
-	refused, ok := errors.AsType[*toolbus.Refusal](err)
+	refused, ok := errors.AsType[*toolbus.Error](err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case !ok:
 		return &barred{http.StatusServiceUnavailable, fmt.Sprintf(
 			"the bus does not say whose the token is, so nothing was done: ask again (%v)", err)}
-	case codeOf(refused.Reason) == codeDenied:
+	case codeOf(refused.Reason()) == codeDenied:
 		g.drop(at)
-		return &barred{http.StatusUnauthorized, refused.Reason.Message}
-	case refused.Reason.Code == envelope.CodeForbidden:
+		return &barred{http.StatusUnauthorized, refused.Reason().Message}
+	case refused.Code() == envelope.CodeForbidden:
 		g.drop(at)
-		return &barred{http.StatusForbidden, refused.Reason.Message}
-	case refused.Reason.Code != envelope.CodeMalformed:
-		return &barred{http.StatusServiceUnavailable, refused.Reason.Message}
+		return &barred{http.StatusForbidden, refused.Reason().Message}
+	case refused.Code() != envelope.CodeMalformed:
+		return &barred{http.StatusServiceUnavailable, refused.Reason().Message}
 	}
 	return g.welcome(at)
 }

@@ -30,7 +30,7 @@ type Definition struct {
 	server      *envelope.ServerInfo
 	streaming   bool
 	retention   time.Duration // of outcomes
-	class       toolbus.Class
+	class       toolbus.EffectClass
 	loose       bool // the input is not an object; arguments have it as their only member
 	results     bool // outputs are whole results of MCP
 	wrapped     bool // outputs may be no objects: older protocols have them as the member output of one
@@ -62,7 +62,7 @@ func define(t envelope.ToolInfo) []*Definition {
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
 		d := &Definition{
 			Tool: t.ToolID, Fn: fn, streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
-			class: toolbus.Class(t.Determinism),
+			class: toolbus.EffectClass(t.Determinism),
 		}
 		if t.Listed != nil {
 			d.likeListed(t)
@@ -126,7 +126,7 @@ func (d *Definition) output(response jsontext.Value) json.RawMessage {
 // annotations say of a tool what its class does. They are hints: nothing here goes by them.
 func annotations(t envelope.ToolInfo) *sdk.ToolAnnotations {
 	yes, no := true, false
-	switch toolbus.Class(t.Determinism) {
+	switch toolbus.EffectClass(t.Determinism) {
 	case toolbus.Pure:
 		return &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no}
 	case toolbus.Idempotent:

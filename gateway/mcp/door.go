@@ -96,7 +96,8 @@ type Server struct {
 func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
 	d := &Server{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), guests: guests{
-		tenant: client.Tenant, client: o.Guest, requests: room{most: o.MaxRequests}, calls: room{most: o.MaxRequests},
+		tenant: client.Options().Tenant, client: o.Guest, requests: room{most: o.MaxRequests},
+		calls: room{most: o.MaxRequests},
 		seats: room{most: maxGuests},
 	}}
 	d.open, d.end = context.WithCancel(ctx)

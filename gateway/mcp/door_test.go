@@ -38,8 +38,8 @@ func each(
 }
 
 func TestList(t *testing.T) {
-	f := start(t, toolbus.Tool{ID: "local::two", Fn: "one", Class: toolbus.Pure},
-		toolbus.Tool{ID: "local::two", Fn: "other", Class: toolbus.Pure, FnDescription: "The other."})
+	f := start(t, toolbus.Tool{ID: "local::two", Function: "one", Class: toolbus.Pure},
+		toolbus.Tool{ID: "local::two", Function: "other", Class: toolbus.Pure, FunctionDescription: "The other."})
 	door := mcp.New(t.Context(), f.Client, mcp.Options{PageSize: 3})
 	each(t, door, f, nil, func(t *testing.T, s *sdk.ClientSession) {
 		var names []string

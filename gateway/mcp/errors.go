@@ -68,16 +68,16 @@ func unlisted(err error) error { return wireError(err, envelope.EffectNone) }
 
 func wireError(err error, effect envelope.Effect) error {
 	var ours *jsonrpc.Error
-	var refused *toolbus.Refusal
+	var refused *toolbus.Error
 	switch {
 	case errors.As(err, &ours):
 		return err
 	case errors.As(err, &refused):
-		code := codeOf(refused.Reason)
+		code := codeOf(refused.Reason())
 		if code == 0 {
 			code = codeUnavailable
 		}
-		return failure(code, refused.Reason)
+		return failure(code, refused.Reason())
 	case errors.Is(err, context.Canceled):
 		return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled"}
 	}
@@ -97,6 +97,6 @@ func noAnswer(err error, effect envelope.Effect) error {
 
 // isGone reports whether the bus says that there is no such tool.
 func isGone(err error) bool {
-	refused, ok := errors.AsType[*toolbus.Refusal](err)
-	return ok && refused.Reason.Code == envelope.CodeToolUnknown
+	refused, ok := errors.AsType[*toolbus.Error](err)
+	return ok && refused.Code() == envelope.CodeToolUnknown
 }

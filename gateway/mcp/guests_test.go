@@ -14,7 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
@@ -49,7 +49,8 @@ func wall(t *testing.T, tools *toolbus.Toolset) *walled {
 	}
 	t.Cleanup(srv.Stop)
 	w := &walled{d, t, srv.URL()}
-	dispatching := w.connect(toolbus.Options{Keys: d.Secrets(), Fsync: true, Logger: log})
+	dispatching := w.connect(toolbus.Options{Topology: toolbus.Topology{SyncAlways: true}, SecretsDir: d.Secrets(),
+		Logger: log})
 	serving := make(chan string, 1)
 	ready := func(instance string) { serving <- instance }
 	dispatcher, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
@@ -59,7 +60,8 @@ func wall(t *testing.T, tools *toolbus.Toolset) *walled {
 	go func() { _ = dispatcher.Run(context.WithoutCancel(t.Context())) }() // until the connection is closed
 	<-serving                                                              // it says who may connect
 	w.token("executor", "executor://x", auth.Executor, "default")
-	executing := w.connect(toolbus.Options{Credentials: d.Credentials("executor"), Fsync: true, Logger: log})
+	executing := w.connect(toolbus.Options{Topology: toolbus.Topology{SyncAlways: true},
+		CredentialsFile: d.Credentials("executor"), Logger: log})
 	executor, err := executing.Executor(tools, toolbus.ExecutorOptions{Ready: ready, Drain: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +104,7 @@ func (w *walled) read(name string) string {
 func (w *walled) door(o mcp.Options) *httptest.Server {
 	w.t.Helper()
 	w.token("door", "door://web", auth.Door, "")
-	conn := w.connect(toolbus.Options{Credentials: w.Credentials("door")})
+	conn := w.connect(toolbus.Options{CredentialsFile: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -239,13 +241,12 @@ func TestRevoked(t *testing.T) {
 	c := as(t, s, "2025-11-25", w.token("ann", "agent://ann", auth.Agent, ""))
 	callNamed(t, c, "whoami", `{}`, nil)
 	w.token("operator", "user://op", auth.Operator, "")
-	conn := w.connect(toolbus.Options{Credentials: w.Credentials("operator")})
-	operator, err := conn.Client(toolbus.ClientOptions{})
+	operator, err := admin.Connect(t.Context(), w.url, admin.Options{CredentialsFile: w.Credentials("operator")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = operator.Close() }()
-	if _, err := operator.Revoke(t.Context(), envelope.RevokeRequest{Tenant: "default",
+	if _, err := operator.RevokeTokens(t.Context(), admin.RevokeRequest{Tenant: "default",
 		Actor: "agent://ann"}); err != nil {
 		t.Fatal(err)
 	}
@@ -302,14 +303,14 @@ func TestGreedyParts(t *testing.T) {
 	w := wall(t, tools)
 	s := w.door(mcp.Options{MaxRequests: 6, MaxSessions: 2})
 	w.token("ann", "agent://ann", auth.Agent, "")
-	conn := w.connect(toolbus.Options{Credentials: w.Credentials("ann")})
+	conn := w.connect(toolbus.Options{CredentialsFile: w.Credentials("ann")})
 	ann, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = ann.Close() }()
 	part := func(actor string) string {
-		answer, err := ann.Narrow(t.Context(), envelope.NarrowRequest{Actor: actor})
+		answer, err := ann.NarrowToken(t.Context(), toolbus.NarrowRequest{Actor: actor})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 func (w *walled) host(o mcp.Options) *httptest.Server {
 	w.t.Helper()
 	w.token("door", "door://web", auth.Door, "")
-	conn := w.connect(toolbus.Options{Credentials: w.Credentials("door")})
+	conn := w.connect(toolbus.Options{CredentialsFile: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		w.t.Fatal(err)

@@ -38,7 +38,7 @@ func TestTurnedAway(t *testing.T) {
 
 var (
 	effects = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
-	classes = []toolbus.Class{toolbus.Pure, toolbus.Idempotent, toolbus.SideEffectful}
+	classes = []toolbus.EffectClass{toolbus.Pure, toolbus.Idempotent, toolbus.SideEffectful}
 )
 
 // allCodes are those of the bus, those of tools of MCP servers, and one for each class that a tool may declare.
@@ -73,7 +73,7 @@ func TestWordsForModels(t *testing.T) {
 	}
 }
 
-func checkWords(t *testing.T, code envelope.Code, effect envelope.Effect, class toolbus.Class, text string) {
+func checkWords(t *testing.T, code envelope.Code, effect envelope.Effect, class toolbus.EffectClass, text string) {
 	t.Helper()
 	if found := unknownWords.FindString(text); found != "" {
 		t.Errorf("%s: %q in %q", code, found, text)

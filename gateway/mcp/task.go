@@ -127,7 +127,7 @@ func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 		}
 		known := make(chan bool, 1)
 		go func() { // a bus that is silent makes no call wait beyond its deadline
-			_, err := a.by.client.Result(ctx, envelope.CallRef{Ref: a.ref()})
+			_, _, err := outcomeOf(ctx, a.by.client, a.ref())
 			known <- err == nil
 		}()
 		select {
@@ -214,7 +214,7 @@ func (d *Server) aboutTask(ctx context.Context, by *caller, method string, req *
 		}
 		return &done{ResultType: resultComplete}, nil
 	}
-	answer, err := by.client.Result(ctx, envelope.CallRef{Ref: ref})
+	resp, pending, err := outcomeOf(ctx, by.client, ref)
 	if err != nil {
 		return nil, taskError(err)
 	}
@@ -223,11 +223,21 @@ func (d *Server) aboutTask(ctx context.Context, by *caller, method string, req *
 	}
 	t := of.task(id, began)
 	t.TaskID, t.ResultType, t.Meta = req.Params.TaskID, resultComplete, sdk.Meta{envelope.MetaRef: ref}
-	if answer.Response == nil {
+	if pending {
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil
 	}
-	return of.ended(t, began, answer.Response, sdk.Meta{envelope.MetaRef: ref}, by.protocol), nil
+	return of.ended(t, began, resp, sdk.Meta{envelope.MetaRef: ref}, by.protocol), nil
+}
+
+// outcomeOf returns the outcome of a call, or that it has none yet.
+func outcomeOf(ctx context.Context, client *toolbus.Client, ref string) (r *envelope.Response, pending bool,
+	err error) {
+	r, err = toolbus.Outcome(client.Result(ctx, envelope.CallRef{Ref: ref}))
+	if open, ok := errors.AsType[*toolbus.Error](err); ok && open.Pending() {
+		return nil, true, nil
+	}
+	return r, false, err
 }
 
 // mayAsk refuses requests of clients that do not say that they know tasks, and of those whose header names another one.
@@ -252,8 +262,8 @@ func mayAsk(by *caller, req *taskRequest) error {
 
 // taskError is what is said of a task that the bus tells nothing of.
 func taskError(err error) error {
-	refused, ok := errors.AsType[*toolbus.Refusal](err)
-	if ok && codeOf(refused.Reason) == jsonrpc.CodeInvalidParams {
+	refused, ok := errors.AsType[*toolbus.Error](err)
+	if ok && codeOf(refused.Reason()) == jsonrpc.CodeInvalidParams {
 		return noTask()
 	}
 	return protocolError(err)

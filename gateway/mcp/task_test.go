@@ -219,7 +219,12 @@ func TestTaskSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = svc.Stop() }) // the connection ends next
-	client, err := toolbus.NewClient(srv.Connect(t), toolbus.ClientOptions{})
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // inWords returns the text for a model about a failure: the problem, the effect, and the next step. A model knows its
 // tools and its user, so the text names neither keys nor commands nor processes of the bus. class is the effect class
 // of the tool; "" if the call reached no tool.
-func inWords(r *envelope.Response, class toolbus.Class) string {
+func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 	e := r.Error
 	says, do := reported(e)
 	switch {
@@ -53,7 +53,7 @@ func (d *Definition) inWords(r *envelope.Response) string {
 func ended(text string) string { return strings.TrimRight(text, ". \n") + "." }
 
 // effectOf says what is known of the effect of a call, and whether it does no harm to call again.
-func effectOf(r *envelope.Response, class toolbus.Class) (says string, mayRepeat bool) {
+func effectOf(r *envelope.Response, class toolbus.EffectClass) (says string, mayRepeat bool) {
 	effect, once := r.Error.Details.Effect, class == toolbus.SideEffectful
 	switch {
 	case !r.Provenance.Final && effect != envelope.EffectNone && effect != envelope.EffectApplied:

@@ -70,7 +70,7 @@ func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) [
 			return s.Revoke(ctx, auth.From(ctx), q)
 		}),
 		rpc.NewEndpoint(subjects.OpTokenList, func(ctx context.Context, _ call.Sender,
-			q envelope.CredentialsResponse) (envelope.CredentialsRequest, *envelope.Error) {
+			q envelope.CredentialsRequest) (envelope.CredentialsResponse, *envelope.Error) {
 			return s.List(ctx, auth.From(ctx), q)
 		}),
 		rpc.NewEndpoint(subjects.OpKeyRotate, func(ctx context.Context, _ call.Sender,

@@ -128,7 +128,7 @@ func TestTokensOverTheWalls(t *testing.T) {
 	agent, _ := w.connect("agent://a", issued.Token)
 	var renewed envelope.TokenResponse
 	w.ask(agent, subjects.OpTokenRenew, struct{}{}, &renewed, "")
-	w.ask(agent, subjects.OpTokenList, envelope.CredentialsResponse{}, &envelope.CredentialsRequest{},
+	w.ask(agent, subjects.OpTokenList, envelope.CredentialsRequest{}, &envelope.CredentialsResponse{},
 		envelope.CodeForbidden)
 	if renewed.Family != issued.Family || renewed.Token == issued.Token {
 		t.Errorf("%+v", renewed)

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -105,7 +105,7 @@ func (d drained) each(t time.Duration) float64 {
 type draining struct {
 	host                 *host
 	dispatcher, executor *process.Process
-	client               *toolbus.Client
+	client               *client.Client
 	js                   jetstream.JetStream
 	ids                  numbers
 	stops                []func()
@@ -268,8 +268,8 @@ func (d *draining) leave(ctx context.Context) error {
 	once, cancel := context.WithCancel(ctx)
 	defer cancel()
 	accepted := false
-	_, err := d.client.Call(once, toolbus.Call{
-		Tool: toolID(0), Fn: fnEcho, Input: input(256), Key: key(d.ids.n.Add(1)), Timeout: 10 * time.Minute,
+	_, err := d.client.Call(once, client.Call{
+		Tool: toolID(0), Function: fnEcho, Input: input(256), Key: key(d.ids.n.Add(1)), Timeout: 10 * time.Minute,
 		OnAccepted: func(envelope.Accepted) { accepted = true; cancel() },
 	})
 	if accepted {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bench/flood"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // What a flood may cost others.
@@ -50,8 +50,8 @@ func (o Options) bystand(ctx context.Context, kind string, res *Result) (l load,
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	call := func(ctx context.Context, n uint64) error {
-		r, err := d.client.Call(ctx, toolbus.Call{
-			Tool: toolID(0), Fn: fnEcho, Input: input(256), Key: key(n), Timeout: time.Minute,
+		r, err := d.client.Call(ctx, client.Call{
+			Tool: toolID(0), Function: fnEcho, Input: input(256), Key: key(n), Timeout: time.Minute,
 		})
 		if err == nil && r.Status != envelope.Success {
 			err = fmt.Errorf("the bystander is told %s: %s", r.Error.Code, r.Error.Message)

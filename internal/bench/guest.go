@@ -9,11 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -26,7 +26,7 @@ func (h *host) token(name string, p auth.Principal) (*tokensource.Source, error)
 	if h.secrets == nil {
 		return nil, nil
 	}
-	if err := h.secrets.Issue(name, toolbus.DefaultTenant, p, tokenLife); err != nil {
+	if err := h.secrets.Issue(name, client.DefaultTenant, p, tokenLife); err != nil {
 		return nil, err
 	}
 	return tokensource.Read(h.secrets.Credentials(name), slog.New(slog.DiscardHandler))
@@ -58,7 +58,7 @@ func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 
 // owner is who calls.
 func owner() subjects.Owner {
-	return subjects.Owner{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor}
+	return subjects.Owner{Tenant: client.DefaultTenant, Actor: client.DefaultActor}
 }
 
 // agent returns a fresh token of the caller.
@@ -69,7 +69,7 @@ func (h *host) agent(name string) (*tokensource.Source, error) {
 }
 
 // caller connects one, under a name of its own.
-func (h *host) caller(ctx context.Context, name string) (*toolbus.Client, *nats.Conn, error) {
+func (h *host) caller(ctx context.Context, name string) (*client.Client, *nats.Conn, error) {
 	held, err := h.agent(name)
 	if err != nil {
 		return nil, nil, err
@@ -84,11 +84,11 @@ func (h *host) caller(ctx context.Context, name string) (*toolbus.Client, *nats.
 		nc.Close()
 		return nil, nil, err
 	}
-	o := toolbus.ClientOptions{Tenant: owner.Tenant, Actor: owner.Actor, Payloads: app.OpenPayloads(js)}
+	o := client.Options{Tenant: owner.Tenant, Actor: owner.Actor, Payloads: app.OpenPayloads(js)}
 	if held != nil {
 		o.Token = held.Token
 	}
-	c, err := toolbus.NewClient(nc, o)
+	c, err := client.New(nc, o)
 	if err != nil {
 		nc.Close()
 	}

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // The scenario of large payloads.
@@ -71,8 +71,8 @@ func (d *draining) large(ctx context.Context, n int) (time.Duration, error) {
 		g.Go(func() error {
 			in := input(largeSize)
 			copy(in[len(in)/2:], fmt.Sprintf("%032d", d.ids.n.Add(1))) // stored under a name of its own
-			r, err := d.client.Call(ctx, toolbus.Call{
-				Tool: toolID(0), Fn: fnEcho, Input: in, Key: key(d.ids.n.Add(1)), Timeout: time.Minute,
+			r, err := d.client.Call(ctx, client.Call{
+				Tool: toolID(0), Function: fnEcho, Input: in, Key: key(d.ids.n.Add(1)), Timeout: time.Minute,
 			})
 			switch {
 			case err != nil:

@@ -54,7 +54,7 @@ func Node(ctx context.Context, o NodeOptions) error {
 	switch o.Role {
 	case Dispatcher:
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: r, Version: toolbus.Release, Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
+			Registry: r, Version: toolbus.Version, Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
 		})
 	case Executor:
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -23,7 +24,7 @@ import (
 // product is Toolbus itself: a dispatcher, an executor and a client, each on a connection of its
 // own, in this process.
 type product struct {
-	client *toolbus.Client
+	client *client.Client
 	caller *nats.Conn // of the client
 	watch  *nats.Conn
 	js     jetstream.JetStream // over watch
@@ -65,7 +66,7 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, pa
 	parts.Go(func() error {
 		defer dispatcher.Close()
 		return app.RunDispatcher(ctx, dispatcher,
-			app.DispatcherOptions{Registry: r, Version: toolbus.Release, Ready: func() { close(serves) }})
+			app.DispatcherOptions{Registry: r, Version: toolbus.Version, Ready: func() { close(serves) }})
 	})
 	select {
 	case <-serves:
@@ -130,7 +131,7 @@ func (p *product) ready(ctx context.Context) error {
 
 // call makes one call under a key of its own.
 func (p *product) call(ctx context.Context, key, tool string, input jsontext.Value) error {
-	resp, err := p.client.Call(ctx, toolbus.Call{Tool: tool, Fn: fnEcho, Input: input, Key: key})
+	resp, err := p.client.Call(ctx, client.Call{Tool: tool, Function: fnEcho, Input: input, Key: key})
 	switch {
 	case err != nil:
 		return err

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // streamLead is how much later than a whole short call a first chunk may be, at the median.
@@ -65,8 +65,8 @@ type firsts struct {
 func (f *firsts) call(ctx context.Context, p *product, n uint64) error {
 	start := time.Now()
 	var first time.Duration
-	resp, err := p.client.Call(ctx, toolbus.Call{
-		Tool: toolID(0), Fn: fnStream, Input: input(256), Key: key(n),
+	resp, err := p.client.Call(ctx, client.Call{
+		Tool: toolID(0), Function: fnStream, Input: input(256), Key: key(n),
 		OnChunk: func(c envelope.Chunk) error {
 			if first == 0 {
 				first = time.Since(start)

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -83,7 +83,7 @@ func (r *run) sentence(ctx context.Context, caller int) {
 
 // revoke insists until dispatchers say that an actor is revoked.
 func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, error) {
-	err := h.order(ctx, func(ctx context.Context, c *toolbus.Client) error {
+	err := h.order(ctx, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Revoke(ctx, envelope.RevokeRequest{Tenant: tenant, Actor: actor})
 		return err
 	})
@@ -94,7 +94,7 @@ func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, e
 const orderTime = 2 * time.Second
 
 // order insists on what the operator wants until ctx ends.
-func (h *havoc) order(ctx context.Context, want func(context.Context, *toolbus.Client) error) error {
+func (h *havoc) order(ctx context.Context, want func(context.Context, *client.Client) error) error {
 	r := timer.Backoff{Pause: 50 * time.Millisecond, MaxPause: time.Second, Try: orderTime}
 	return r.Until(ctx, func(ctx context.Context) (bool, error) {
 		return want(ctx, h.operator) == nil, nil

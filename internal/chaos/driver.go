@@ -15,14 +15,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/executor"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/history"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpclient"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/stall"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -31,17 +32,17 @@ const tenant = "default"
 
 // driver makes the calls of a run, and records what callers see.
 type driver struct {
-	conns   []*toolbus.Conn // by caller
-	others  []*toolbus.Conn
+	conns   []*app.Link // by caller
+	others  []*app.Link
 	boxes   []*history.Mailbox // by caller
 	visitor *mcpclient.Visitor
-	callers []*toolbus.Client
+	callers []*client.Client
 	begun   time.Time
 	pulse   *stall.Pulse
 	journal *history.Journal
 	// operator looks after credentials, where there are some, and the door speaks for those who have one.
-	operator *toolbus.Client
-	door     *toolbus.Conn
+	operator *client.Client
+	door     *app.Link
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -72,15 +73,17 @@ func (d *driver) look(ctx context.Context, c *cluster) (err error) {
 	if c.deployment == nil {
 		return nil
 	}
-	boss, err := toolbus.Connect(ctx, c.urls(), toolbus.Options{Credentials: c.deployment.Credentials(operator)})
+	boss, err := app.Establish(ctx, app.Options{URL: c.urls()},
+		app.LinkOptions{Credentials: c.deployment.Credentials(operator)})
 	if err != nil {
 		return err
 	}
 	d.others = append(d.others, boss)
-	if d.operator, err = boss.Client(toolbus.ClientOptions{}); err != nil {
+	if d.operator, err = boss.Client(client.Options{}); err != nil {
 		return err
 	}
-	d.door, err = toolbus.Connect(ctx, c.url(lines[0]), toolbus.Options{Credentials: c.deployment.Credentials(door)})
+	d.door, err = app.Establish(ctx, app.Options{URL: c.url(lines[0])},
+		app.LinkOptions{Credentials: c.deployment.Credentials(door)})
 	if err == nil {
 		d.others = append(d.others, d.door)
 	}
@@ -90,8 +93,8 @@ func (d *driver) look(ctx context.Context, c *cluster) (err error) {
 // join connects one caller. Each has a connection of its own: with identity the server lets one be one actor's.
 func (d *driver) join(ctx context.Context, c *cluster, i int) error {
 	if behindDoor(i) { // with the token of the one before
-		client, err := toolbus.NewClient(d.door.NC,
-			toolbus.ClientOptions{Tenant: tenant, Actor: actorOf(i), Token: d.callers[i-1].Token})
+		client, err := client.New(d.door.NC,
+			client.Options{Tenant: tenant, Actor: actorOf(i), Token: d.callers[i-1].Token})
 		if err != nil {
 			return err
 		}
@@ -100,13 +103,13 @@ func (d *driver) join(ctx context.Context, c *cluster, i int) error {
 		return err
 	}
 	line := lines[i/2%len(lines)]
-	conn, err := toolbus.Connect(ctx, c.url(line),
-		toolbus.Options{Name: "chaos-" + line, Credentials: c.deployment.Credentials(callerName(i))})
+	conn, err := app.Establish(ctx, app.Options{URL: c.url(line)}, app.LinkOptions{Name: "chaos-" + line,
+		Credentials: c.deployment.Credentials(callerName(i))})
 	if err != nil {
 		return err
 	}
 	d.conns = append(d.conns, conn)
-	client, err := conn.Client(toolbus.ClientOptions{
+	client, err := conn.Client(client.Options{
 		Tenant: tenant, Actor: actorOf(i), Now: func() time.Time { return time.Now().Add(callerSkew(i)) },
 	})
 	if err != nil {
@@ -283,8 +286,8 @@ func (d *driver) stalled(a *checker.Ask, own *stall.Control) int64 {
 
 // call asks as callers do: by the client library.
 func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
-	c := toolbus.Call{
-		Tool: req.ToolID, Fn: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
+	c := client.Call{
+		Tool: req.ToolID, Function: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
 		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID,
 		Retry:      &envelope.RetryPolicy{MaxAttempts: 1},
 		OnAccepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -104,7 +104,7 @@ type havoc struct {
 	watch   *watch
 	weather proxy.Trouble // that there is all the time
 	// operator is nil without identity.
-	operator *toolbus.Client
+	operator *client.Client
 
 	mu       sync.Mutex
 	counts   map[string]int

@@ -29,7 +29,7 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	if (a.Cert == "") != (a.Key == "") {
 		return Usagef("--tls-cert and --tls-key belong together: name both files")
 	}
-	o.Credentials = a.Credentials
+	o.CredentialsFile = a.Credentials
 	o.NATS, err = bus.Files{CA: a.CA, Cert: a.Cert, Key: a.Key}.Options()
 	return err
 }

@@ -216,8 +216,8 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if o.Name != "test" || o.Lease != 3*time.Second || o.Skew != time.Hour || o.Observer.Begin == nil ||
-		o.Observer.Event == nil {
+	if o.Name != "test" || o.Topology.Lease != 3*time.Second || o.Skew != time.Hour ||
+		o.TracerProvider == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)
 	}
 	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {

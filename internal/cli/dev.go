@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -189,21 +190,18 @@ func (a Access) issue(ctx context.Context, p auth.Principal, renew time.Duration
 }
 
 func (a Access) issued(ctx context.Context, p auth.Principal, renew time.Duration) (token string, err error) {
-	o := toolbus.Options{Name: "toolbus-cli"}
+	o := toolbus.Options{}
 	if err := a.Into(&o); err != nil {
 		return "", err
 	}
-	conn, err := toolbus.Connect(ctx, a.Server, o)
+	operator, err := admin.Connect(ctx, a.Server, admin.Options{
+		Name: "toolbus-cli", CredentialsFile: o.CredentialsFile, NATS: o.NATS,
+	})
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	c, err := conn.Client(toolbus.ClientOptions{})
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = c.Close() }() // the connection ends next
-	answer, err := c.Issue(ctx, envelope.IssueRequest{
+	defer func() { err = cmp.Or(err, operator.Close()) }()
+	answer, err := operator.IssueToken(ctx, admin.IssueRequest{
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Pool: p.Pool, Scopes: p.Scopes,
 		RenewS: int64(renew / time.Second),
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/telemetry"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -163,20 +163,26 @@ func httpURL(s string) bool {
 // the traces that are left.
 func (n *Node) Options(ctx context.Context, service string,
 	stderr io.Writer) (o toolbus.Options, end func(), err error) {
+	r := n.retention
 	o = toolbus.Options{
-		Name: service, Lease: n.lease, Skew: n.skew, Fsync: n.Fsync, Group: n.batch, Replicas: n.replicas,
-		Partitions: n.partitions, Retention: n.retention, Logger: Logger(stderr, n.Verbose),
-		PayloadMemory: n.memory << 20, Keys: n.keys,
+		Name: service, Skew: n.skew, Logger: Logger(stderr, n.Verbose), PayloadMemory: n.memory << 20, SecretsDir: n.keys,
+		Topology: toolbus.Topology{
+			Lease: n.lease, SyncAlways: n.Fsync, Batch: n.batch, Replicas: n.replicas, Partitions: n.partitions,
+			Retention: toolbus.Retention{
+				AuditAge: r.AuditAge, DeniedAge: r.DeniedAge, AuditBytes: r.AuditBytes, DeniedBytes: r.DeniedBytes,
+				WhenFull: toolbus.FullPolicy(r.AuditFull),
+			},
+		},
 	}
 	if n.otlp == "" {
 		return o, func() {}, nil
 	}
 	failed := func(err error) { o.Logger.Warn("traces not sent", "err", err) }
-	tracer, err := telemetry.Open(ctx, service, n.otlp, failed)
+	tracer, err := otlp.Open(ctx, service, n.otlp, failed)
 	if err != nil {
 		return o, nil, err
 	}
-	o.Observer = tracer.Observer()
+	o.TracerProvider = tracer
 	return o, func() {
 		if err := tracer.Close(ctx); err != nil {
 			failed(err)
@@ -310,6 +316,6 @@ func (a *Admission) Check(n *Node) error {
 func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
 		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,
-		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, AheadPerActor: a.ahead,
+		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, OverflowAfter: a.ahead,
 	}
 }

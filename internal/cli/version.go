@@ -9,24 +9,24 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 )
 
-// Version returns [toolbus.Release] with the commit that this program was built from, if the build recorded one.
+// Version returns [toolbus.Version] with the commit that this program was built from, if the build recorded one.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return toolbus.Release
+		return toolbus.Version
 	}
 	return VersionOf(info.Main.Version)
 }
 
-// VersionOf returns [toolbus.Release] with the commit in recorded, the version that the go command gave the module. It
+// VersionOf returns [toolbus.Version] with the commit in recorded, the version that the go command gave the module. It
 // ignores the number in recorded: the go command makes it from the newest tag, so a commit after v0.1.0 would be 0.1.1.
 func VersionOf(recorded string) string {
 	commit, err := module.PseudoVersionRev(recorded)
 	if err != nil {
-		return toolbus.Release
+		return toolbus.Version
 	}
 	if strings.HasSuffix(recorded, "+dirty") {
 		commit += ".dirty"
 	}
-	return toolbus.Release + "+" + commit
+	return toolbus.Version + "+" + commit
 }

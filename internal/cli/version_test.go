@@ -21,11 +21,11 @@ func TestVersion(t *testing.T) {
 		"v0.1.1-0.20261125110000-0a1b2c3d4e5f+dirty": commit + ".dirty",
 	} {
 		got := cli.VersionOf(recorded)
-		if got != toolbus.Release+suffix || !semver.IsValid("v"+got) {
-			t.Errorf("a build recorded as %q is called %s, want %s", recorded, got, toolbus.Release+suffix)
+		if got != toolbus.Version+suffix || !semver.IsValid("v"+got) {
+			t.Errorf("a build recorded as %q is called %s, want %s", recorded, got, toolbus.Version+suffix)
 		}
 	}
-	if !strings.HasPrefix(cli.Version(), toolbus.Release) {
+	if !strings.HasPrefix(cli.Version(), toolbus.Version) {
 		t.Errorf("this build is called %s", cli.Version())
 	}
 }

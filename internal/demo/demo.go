@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/admin"
 )
 
 // Options say where the demo finds what it needs. All are required but Show.
@@ -21,7 +21,7 @@ type Options struct {
 type Show interface {
 	Status(text string) // what is going on now
 	Line(Line)          // a line is finished
-	Trail([]audit.Record)
+	Trail([]admin.AuditRecord)
 }
 
 // Line is one scene of the demo: what happened to one or two calls, and whether it should have.
@@ -40,10 +40,10 @@ type Line struct {
 
 // Report is the whole demo.
 type Report struct {
-	OK    bool           `json:"ok"`
-	MS    int64          `json:"ms"`
-	Lines []Line         `json:"lines"`
-	Trail []audit.Record `json:"audit"`
+	OK    bool                `json:"ok"`
+	MS    int64               `json:"ms"`
+	Lines []Line              `json:"lines"`
+	Trail []admin.AuditRecord `json:"audit"`
 }
 
 // sceneTime bounds one scene; the longest needs a fraction of it.
@@ -101,9 +101,9 @@ func (s *stage) play(ctx context.Context, sc scene) Line {
 // nobody watches.
 type nobody struct{}
 
-func (nobody) Status(string)        {}
-func (nobody) Line(Line)            {}
-func (nobody) Trail([]audit.Record) {}
+func (nobody) Status(string)             {}
+func (nobody) Line(Line)                 {}
+func (nobody) Trail([]admin.AuditRecord) {}
 
 // should returns an error with what should have been, unless ok.
 func should(ok bool, format string, args ...any) error {

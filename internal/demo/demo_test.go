@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -94,9 +95,9 @@ func TestTable(t *testing.T) {
 	})
 	table.Line(demo.Line{Number: 2, Scene: "a duplicate joins", After: 2 * time.Second, Outcome: "success",
 		Fault: "should be: one run\nshould be: joined"})
-	table.Trail([]audit.Record{{
-		Event: audit.ToolExecuted, Timestamp: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), CallID: "c", Attempt: 1,
-		Status: envelope.Success, DecidedBy: call.ByExecutor, Effect: envelope.EffectApplied,
+	table.Trail([]admin.AuditRecord{{
+		Event: string(audit.ToolExecuted), Time: time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC), CallID: "c", Attempt: 1,
+		Status: envelope.Success, DecidedBy: string(call.ByExecutor), Effect: envelope.EffectApplied,
 		ArgumentsHash: strings.Repeat("a", 64),
 	}})
 	table.Summary(demo.Report{Lines: []demo.Line{{OK: true}, {}}, MS: 2040})

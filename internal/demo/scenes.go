@@ -49,7 +49,8 @@ func scenes() []scene {
 
 // fetched: the shipped web.fetch reads an article from the local site.
 func fetched(ctx context.Context, s *stage) (t told, err error) {
-	r, err := s.callers[ada].Call(ctx, toolbus.Call{Tool: fetchTool, Input: input(map[string]any{"url": s.site.url()})})
+	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{Tool: fetchTool,
+		Input: input(map[string]any{"url": s.site.url()})}))
 	if err != nil {
 		return t, err
 	}
@@ -74,7 +75,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 	var reports, paragraphs int
 	var first time.Duration
 	began := time.Now()
-	r, err := s.callers[ada].Call(ctx, toolbus.Call{
+	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: cleanTool, Input: input(map[string]any{"text": text}),
 		OnChunk: func(c envelope.Chunk) error {
 			switch {
@@ -90,7 +91,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 			paragraphs++
 			return nil
 		},
-	})
+	}))
 	if err != nil {
 		return t, err
 	}
@@ -112,7 +113,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 // joined: two agents ask for the same with one key; it runs once and both get the one outcome.
 func joined(ctx context.Context, s *stage) (t told, err error) {
 	call := toolbus.Call{
-		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}),
+		Tool: sleeperTool, Function: "nap", Input: input(map[string]any{"ms": 1000}),
 		Key: "demo-duplicate-" + s.site.base, KeyScope: envelope.ScopeGlobal,
 	}
 	s.memory.duplicate = call
@@ -121,14 +122,14 @@ func joined(ctx context.Context, s *stage) (t told, err error) {
 	var first *envelope.Response
 	var failed error
 	var wg sync.WaitGroup
-	wg.Go(func() { first, failed = s.callers[ada].Call(ctx, call) })
+	wg.Go(func() { first, failed = toolbus.Outcome(s.callers[ada].Call(ctx, call)) })
 	select {
 	case <-accepted:
 	case <-ctx.Done():
 	}
 	var joined bool
 	call.OnAccepted = func(a envelope.Accepted) { joined = a.Joined }
-	second, err := s.callers[bob].Call(ctx, call)
+	second, err := toolbus.Outcome(s.callers[bob].Call(ctx, call))
 	wg.Wait()
 	if err := errors.Join(failed, err); err != nil {
 		return t, err
@@ -147,7 +148,7 @@ func joined(ctx context.Context, s *stage) (t told, err error) {
 
 // replayed: the same call again, after it has ended, is answered from the log.
 func replayed(ctx context.Context, s *stage) (t told, err error) {
-	r, err := s.callers[bob].Call(ctx, s.memory.duplicate)
+	r, err := toolbus.Outcome(s.callers[bob].Call(ctx, s.memory.duplicate))
 	if err != nil {
 		return t, err
 	}
@@ -164,9 +165,9 @@ func replayed(ctx context.Context, s *stage) (t told, err error) {
 
 // refused: the caller is told everything that is wrong at once.
 func refused(ctx context.Context, s *stage) (t told, err error) {
-	r, err := s.callers[ada].Call(ctx, toolbus.Call{
+	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: fetchTool, Input: input(map[string]any{"urls": []string{"a", "b"}, "include_raw_html": "yes"}),
-	})
+	}))
 	if err != nil {
 		return t, err
 	}
@@ -192,12 +193,12 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 	watch := timer.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
-	r, err := s.callers[ada].Call(ctx, toolbus.Call{
-		Tool: sleeperTool, Fn: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout,
+	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{
+		Tool: sleeperTool, Function: "orphan", Input: input(map[string]any{"ms": 0}), Timeout: timeout,
 		Key:     "demo-deadline-" + s.site.base,
 		Retry:   &envelope.RetryPolicy{MaxAttempts: 1},
 		OnChunk: func(c envelope.Chunk) error { return json.Unmarshal(c.Data, &at) },
-	})
+	}))
 	if err != nil {
 		return t, err
 	}
@@ -218,8 +219,8 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 func takenOver(ctx context.Context, s *stage) (t told, err error) {
 	var runs []started
 	var fences []uint64
-	r, err := s.callers[ada].Call(ctx, toolbus.Call{
-		Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 1000}), Key: "demo-takeover-" + s.site.base,
+	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{
+		Tool: sleeperTool, Function: "nap", Input: input(map[string]any{"ms": 1000}), Key: "demo-takeover-" + s.site.base,
 		OnAccepted: func(a envelope.Accepted) { s.memory.moved = a.Ref },
 		OnChunk: func(c envelope.Chunk) error {
 			var at started
@@ -232,7 +233,7 @@ func takenOver(ctx context.Context, s *stage) (t told, err error) {
 			}
 			return nil
 		},
-	})
+	}))
 	if err != nil {
 		return t, err
 	}
@@ -263,14 +264,14 @@ func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	var failed error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		r, failed = s.callers[ada].Call(ctx, toolbus.Call{
-			Tool: sleeperTool, Fn: "nap", Input: input(map[string]any{"ms": 60_000}), Key: "demo-cancel-" + s.site.base,
+		r, failed = toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{
+			Tool: sleeperTool, Function: "nap", Input: input(map[string]any{"ms": 60_000}), Key: "demo-cancel-" + s.site.base,
 			OnAccepted: func(a envelope.Accepted) { ref = a.Ref },
 			OnChunk: func(c envelope.Chunk) error {
 				defer close(running)
 				return json.Unmarshal(c.Data, &at)
 			},
-		})
+		}))
 	})
 	select {
 	case <-running:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
@@ -29,6 +30,7 @@ type stage struct {
 	url       string
 	site      *site
 	guest     *toolbus.Conn
+	operator  *admin.Client
 	callers   map[string]*toolbus.Client
 	executors map[string]*child
 	memory    memory
@@ -99,7 +101,7 @@ func (s *stage) dispatch(ctx context.Context) error {
 	if err := tools.AddFolder(s.toolsDir()); err != nil {
 		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
 	}
-	o := toolbus.Options{Name: "toolbus-dispatcher", Lease: lease, Fsync: true}
+	o := toolbus.Options{Topology: toolbus.Topology{Lease: lease, SyncAlways: true}, Name: "toolbus-dispatcher"}
 	conn, err := toolbus.Connect(ctx, s.url, o)
 	if err != nil {
 		return err
@@ -154,6 +156,10 @@ func (s *stage) connect(ctx context.Context) error {
 	}
 	s.guest = guest
 	s.onClose(guest.Close)
+	if s.operator, err = admin.Connect(ctx, s.url, admin.Options{Name: "toolbus-demo"}); err != nil {
+		return err
+	}
+	s.onClose(func() { _ = s.operator.Close() }) // so does this
 	for _, actor := range []string{ada, bob} {
 		c, err := guest.Client(toolbus.ClientOptions{Actor: actor})
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/admin"
 )
 
 // Table shows a demo as a table that grows while it goes. With Terminal it has a line that
@@ -65,7 +65,7 @@ func (t *Table) wipe() {
 const recordLine = "    %-12s  %-15s  %-7v  %-15s  %-10s  %-8s  %s\n"
 
 // Trail implements Show.
-func (t *Table) Trail(records []audit.Record) {
+func (t *Table) Trail(records []admin.AuditRecord) {
 	t.wipe()
 	if len(records) == 0 {
 		return
@@ -77,8 +77,8 @@ func (t *Table) Trail(records []audit.Record) {
 		if r.OutputHash != "" {
 			hashes += ", output " + firstRunes(r.OutputHash, 12)
 		}
-		fmt.Fprintf(t.Out, recordLine, r.Timestamp.Format("15:04:05.000"), r.Event, r.Attempt,
-			dash(string(r.Status)), dash(string(r.DecidedBy)), dash(string(r.Effect)), hashes)
+		fmt.Fprintf(t.Out, recordLine, r.Time.Format("15:04:05.000"), r.Event, r.Attempt,
+			dash(string(r.Status)), dash(r.DecidedBy), dash(string(r.Effect)), hashes)
 	}
 }
 

@@ -5,20 +5,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/admin"
 )
 
 // trail reads the audit record of the call whose executor was killed, up to its end.
-func (s *stage) trail(ctx context.Context) ([]audit.Record, error) {
+func (s *stage) trail(ctx context.Context) ([]admin.AuditRecord, error) {
 	if s.memory.moved == "" {
 		return nil, nil // its scene went wrong, and the report says so
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	var records []audit.Record
-	for r, err := range reader.Replay(ctx, reader.Streams(s.guest.JS),
-		reader.Filter{Call: s.memory.moved, Follow: true}) {
+	var records []admin.AuditRecord
+	for r, err := range s.operator.AuditRecords(ctx, admin.AuditFilter{Call: s.memory.moved, Follow: true}) {
 		if err != nil {
 			return nil, fmt.Errorf("audit record: %w", err)
 		}

@@ -5,5 +5,5 @@
 // in the call log, and the executor's span "execute_tool" is its child, also where the tool could not be started. A
 // request that was refused has a span "refuse" instead; one that is told the outcome of an attempt, or joins it, has
 // none: that of the attempt is in the trace of whoever asked first. The cores know
-// nothing of it: they tell whoever observes them, which is [Tracer.Observer].
+// nothing of it: they tell whoever observes them, which is [Tracer.Trace].
 package telemetry

@@ -3,18 +3,12 @@ package telemetry
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -22,39 +16,15 @@ import (
 )
 
 // Tracer makes the spans of one process.
-type Tracer struct {
-	tracer   trace.Tracer
-	shutdown func(context.Context) error
+type Tracer struct{ tracer trace.Tracer }
+
+// Of returns a Tracer whose spans are made by provider, which stays the caller's.
+func Of(provider trace.TracerProvider) Tracer {
+	return Tracer{provider.Tracer("github.com/seed-018f16cc/toolbus")}
 }
 
-// Open exports spans over OTLP/HTTP to endpoint, a URL such as http://collector:4318, in
-// batches and off the path of calls. failed, of which a process has one, is told of those that could not be
-// sent. Close it to send what is left.
-func Open(ctx context.Context, service, endpoint string, failed func(error)) (*Tracer, error) {
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
-	if err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
-	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
-	return New(service, sdktrace.WithBatcher(exporter)), nil
-}
-
-// New returns a Tracer of a service; the options say where its spans go.
-func New(service string, opts ...sdktrace.TracerProviderOption) *Tracer {
-	opts = append(opts, sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", service))))
-	provider := sdktrace.NewTracerProvider(opts...)
-	return &Tracer{tracer: provider.Tracer("github.com/seed-018f16cc/toolbus"), shutdown: provider.Shutdown}
-}
-
-// Close sends the spans that are left, for at most five seconds.
-func (t *Tracer) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	return t.shutdown(ctx)
-}
-
-// Observer returns what makes the spans.
-func (t *Tracer) Observer() call.Trace {
+// Trace returns the hooks that make the spans.
+func (t Tracer) Trace() call.Trace {
 	return call.Trace{
 		Begin: func(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 			if s.At == call.TraceRun {
@@ -72,7 +42,7 @@ func (t *Tracer) Observer() call.Trace {
 
 // admit begins the span of an attempt that may be written. It continues the trace that the request names, and there is
 // none where nothing was admitted: most often because the request repeats another.
-func (t *Tracer) admit(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+func (t Tracer) admit(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	req := s.Request
 	ctx, span := t.tracer.Start(requested(ctx, req), "admit "+req.ToolID, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(
@@ -96,7 +66,7 @@ func parent(ctx context.Context) string {
 }
 
 // refuse makes the span of a request that was refused. It has no length, and lies in the trace that the request names.
-func (t *Tracer) refuse(ctx context.Context, s call.TraceEvent) {
+func (t Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 	req := s.Request
 	if req == nil {
 		req = new(envelope.Request)
@@ -115,7 +85,7 @@ func (t *Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 const keyPrefix = 8
 
 // run begins the span of a run, which may be that it could not start.
-func (t *Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	a, _ := s.State.Attempt(s.Attempt)
 	from := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
 	if !trace.SpanContextFromContext(from).IsValid() {

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -16,8 +17,8 @@ import (
 // in the trace that the request names.
 func TestLinkedAcrossProcesses(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	dispatcher := telemetry.New("dispatcher", sdktrace.WithSyncer(spans))
-	executor := telemetry.New("executor", sdktrace.WithSyncer(spans))
+	dispatcher := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
+	executor := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
 	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
 	req.Context.ParentSpanID = "b7ad6b71-6920-3331-0000-000000000000"
@@ -55,26 +56,21 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("attributes missing: %v", want)
 	}
-	for _, tr := range []*telemetry.Tracer{dispatcher, executor} {
-		if err := tr.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // admit observes an admission that ends in last.
 func admit(
-	t *testing.T, tr *telemetry.Tracer, ask *call.AdmitRequest, req *envelope.Request, last call.TracePoint,
+	t *testing.T, tr telemetry.Tracer, ask *call.AdmitRequest, req *envelope.Request, last call.TracePoint,
 ) (parent string) {
 	admission := call.TraceEvent{At: call.TraceAdmit, State: call.State{Pinned: ask.Facts}, Attempt: 1, Request: req}
-	_, parent, end := tr.Observer().Begin(t.Context(), admission)
+	_, parent, end := tr.Trace().Begin(t.Context(), admission)
 	end(call.TraceEvent{At: last})
 	return parent
 }
 
 // run observes a run of the first attempt that ends in e.
-func run(t *testing.T, tr *telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
-	_, _, end := tr.Observer().Begin(t.Context(), call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req})
+func run(t *testing.T, tr telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
+	_, _, end := tr.Trace().Begin(t.Context(), call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req})
 	end(call.TraceEvent{At: call.TraceAfterEffect, Error: e})
 }
 
@@ -92,7 +88,7 @@ func attribute(s tracetest.SpanStub, name string) string {
 // caller; and a span names its call by the reference that callers are given.
 func TestAdmittedOrNot(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	tr := telemetry.New("dispatcher", sdktrace.WithSyncer(spans))
+	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
 	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
 	ask := &call.AdmitRequest{Facts: call.Pinned{Tool: "web.fetch", ID: "id"}}
@@ -100,10 +96,10 @@ func TestAdmittedOrNot(t *testing.T) {
 	admit(t, tr, ask, req, call.TraceAfterAdmit)
 	refused := call.TraceEvent{At: call.TraceRefused, Tool: "web.fetch", Request: req, Stage: "schema"}
 	refused.Error = envelope.NewError(envelope.CodeSchema, "it quotes its input")
-	tr.Observer().Event(t.Context(), refused)
+	tr.Trace().Event(t.Context(), refused)
 	refused.Request = nil
-	tr.Observer().Event(t.Context(), refused)
-	tr.Observer().Event(t.Context(), call.TraceEvent{At: call.TraceReceived})
+	tr.Trace().Event(t.Context(), refused)
+	tr.Trace().Event(t.Context(), call.TraceEvent{At: call.TraceReceived})
 
 	got := spans.GetSpans()
 	const refuse = "refuse web.fetch"
@@ -125,7 +121,7 @@ func TestAdmittedOrNot(t *testing.T) {
 // request without a usable trace starts one.
 func TestWithoutParent(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	tr := telemetry.New("executor", sdktrace.WithSyncer(spans))
+	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	s := call.State{Attempts: []call.Attempt{{N: 1}}}
 	for _, id := range []string{"0af76519-16cd-43dd-8448-eb211c80319c", "nonsense"} {
 		req := &envelope.Request{ToolID: "echo"}
@@ -140,7 +136,7 @@ func TestWithoutParent(t *testing.T) {
 }
 
 func TestOpenBadEndpoint(t *testing.T) {
-	if _, err := telemetry.Open(t.Context(), "x", "http://127.0.0.1:4318", nil); err != nil {
+	if _, err := otlp.Open(t.Context(), "x", "http://127.0.0.1:4318", nil); err != nil {
 		t.Errorf("a collector that is not there yet is no error: %v", err)
 	}
 }

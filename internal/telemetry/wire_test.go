@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
 )
 
 // What a span shows of a key is text, wherever it is cut: a collector is sent nothing of a batch that holds
@@ -19,13 +20,13 @@ func TestKeyOfManyBytes(t *testing.T) {
 		paths = append(paths, r.URL.Path)
 	}))
 	defer collector.Close()
-	tr, err := telemetry.Open(t.Context(), "executor", collector.URL+"/v1/traces", func(err error) { t.Error(err) })
+	tr, err := otlp.Open(t.Context(), "executor", collector.URL+"/v1/traces", func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := &envelope.Request{ToolID: "echo"}
 	req.Constraints.IdempotencyKey = "k" + strings.Repeat("é", 8)
-	run(t, tr, call.State{Attempts: []call.Attempt{{N: 1}}}, req, nil)
+	run(t, telemetry.Of(tr), call.State{Attempts: []call.Attempt{{N: 1}}}, req, nil)
 	if err := tr.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

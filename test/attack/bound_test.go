@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // holder is a token, and what it says.
@@ -127,18 +127,18 @@ func TestBoundClients(t *testing.T) {
 		d.ok(err)
 		t.Cleanup(nc.Close)
 		c, chunks := d.client(&party{Principal: h.Principal, token: h.token, nc: nc}), []string(nil)
-		within := toolbus.Context{RunID: h.Run, LaneID: h.Lane}
-		r, err := c.Call(t.Context(), toolbus.Call{
+		within := envelope.RequestContext{RunID: h.Run, LaneID: h.Lane}
+		r, err := c.Call(t.Context(), clientlib.Call{
 			Tool: "hold", Input: []byte(`"own"`), Key: auth.NewID(), Context: within,
-			OnChunk: func(c toolbus.Chunk) error { chunks = append(chunks, string(c.Data)); return nil },
+			OnChunk: func(c envelope.Chunk) error { chunks = append(chunks, string(c.Data)); return nil },
 		})
-		if err != nil || r.Status != toolbus.Success || !slices.Equal(chunks, []string{`"first"`, `"last"`}) {
+		if err != nil || r.Status != envelope.Success || !slices.Equal(chunks, []string{`"first"`, `"last"`}) {
 			t.Errorf("%s: %+v, %v, chunks %q", name, r, err, chunks)
 		}
 		var own Accepted
-		r, err = c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(large), Key: auth.NewID(), Context: within,
+		r, err = c.Call(t.Context(), clientlib.Call{Tool: "echo", Input: []byte(large), Key: auth.NewID(), Context: within,
 			OnAccepted: func(a Accepted) { own = a }})
-		if err != nil || r.Status != toolbus.Success || string(r.Output) != large {
+		if err != nil || r.Status != envelope.Success || string(r.Output) != large {
 			t.Errorf("%s: a large output: %+v, %v", name, r.Error, err)
 		}
 		if own.Ref == "" {

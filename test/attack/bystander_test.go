@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -46,9 +46,9 @@ func (d *devDeployment) pace() []time.Duration {
 	took := make([]time.Duration, 80)
 	for i := range took {
 		began := time.Now()
-		r, err := d.victim.client.Call(d.Context(), toolbus.Call{Tool: "echo", Input: []byte(strconv.Quote(rand.Text()))})
+		r, err := d.victim.client.Call(d.Context(), clientlib.Call{Tool: "echo", Input: []byte(strconv.Quote(rand.Text()))})
 		d.ok(err)
-		if took[i] = time.Since(began); r.Status != toolbus.Success {
+		if took[i] = time.Since(began); r.Status != envelope.Success {
 			d.Fatalf("%+v", r.Error)
 		}
 	}

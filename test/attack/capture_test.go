@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -85,8 +85,8 @@ func (d *devDeployment) captureCancel() *held {
 func (d *devDeployment) captureParts() {
 	d.Helper()
 	in := `"` + strings.Repeat(rand.Text(), 2*envelope.MaxInline/26) + `"`
-	r, err := d.victim.client.Call(d.Context(), toolbus.Call{Tool: "echo", Input: []byte(in)})
-	if d.ok(err); r.Status != toolbus.Success || len(r.Output) != len(in) {
+	r, err := d.victim.client.Call(d.Context(), clientlib.Call{Tool: "echo", Input: []byte(in)})
+	if d.ok(err); r.Status != envelope.Success || len(r.Output) != len(in) {
 		d.Errorf("a call with a large input ended with %s, %d bytes: %+v", r.Status, len(r.Output), r.Error)
 	}
 }

@@ -20,9 +20,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -98,17 +100,17 @@ const secret = "secret"
 
 // held is a call that runs until its gate is closed. The chunks are to be read when it is done.
 type held struct {
-	client *toolbus.Client
+	client *clientlib.Client
 	Accepted
 	chunks  []string
 	count   atomic.Int64  // of chunks, at any time
 	comes   chan struct{} // a chunk has come, for each of the first ones
-	outcome *toolbus.Response
+	outcome *envelope.Response
 	done    chan error
 }
 
 // Accepted is what the victim knows of its call.
-type Accepted = toolbus.Accepted
+type Accepted = envelope.Accepted
 
 func deploy(t *testing.T) *devDeployment {
 	t.Helper()
@@ -206,7 +208,7 @@ func (d *devDeployment) part(conn *toolbus.Conn, err error, run func(context.Con
 func (d *devDeployment) dispatcher(at string, o toolbus.DispatcherOptions) {
 	d.Helper()
 	conn, err := toolbus.Connect(d.Context(), at, toolbus.Options{
-		Keys: filepath.Join(d.dir, "keys"), Logger: quiet(), NATS: d.options(),
+		SecretsDir: filepath.Join(d.dir, "keys"), Logger: quiet(), NATS: d.options(),
 	})
 	d.part(conn, err, func(ctx context.Context, ready func(string)) error {
 		o.Ready = ready
@@ -308,11 +310,11 @@ func (d *devDeployment) join(actor string) *party {
 }
 
 // client is what the library makes of the connection of a party.
-func (d *devDeployment) client(p *party) *toolbus.Client {
+func (d *devDeployment) client(p *party) *clientlib.Client {
 	d.Helper()
 	js, err := jetstream.New(p.nc)
 	d.ok(err)
-	c, err := toolbus.NewClient(p.nc, toolbus.ClientOptions{
+	c, err := clientlib.New(p.nc, clientlib.Options{
 		Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return p.token }, Payloads: app.OpenPayloads(js),
 	})
 	d.ok(err)
@@ -347,10 +349,10 @@ func (d *devDeployment) begin(in, key string) *held {
 	accepted := make(chan Accepted, 1)
 	go func() {
 		var err error
-		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
+		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), clientlib.Call{
 			Tool: "hold", Input: []byte(strconv.Quote(in)), Key: key, Timeout: 2 * time.Minute,
 			OnAccepted: func(a Accepted) { accepted <- a },
-			OnChunk: func(c toolbus.Chunk) error {
+			OnChunk: func(c envelope.Chunk) error {
 				v.count.Add(1)
 				if v.chunks = append(v.chunks, string(c.Data)); len(v.chunks) <= cap(v.comes) {
 					v.comes <- struct{}{}
@@ -372,7 +374,7 @@ func (d *devDeployment) finish() {
 	close(d.release)
 	v := d.victim
 	d.ok(<-v.done)
-	if o := v.outcome; o.Status != toolbus.Success || string(o.Output) != `"true"` {
+	if o := v.outcome; o.Status != envelope.Success || string(o.Output) != `"true"` {
 		d.Errorf("the victim's call ended with %+v", o)
 	}
 	if want := []string{`"first"`, `"last"`}; !slices.Equal(v.chunks, want) {
@@ -396,8 +398,8 @@ func (d *devDeployment) bystander() {
 	d.Helper()
 	in := fmt.Sprintf(`"%d"`, time.Now().UnixNano())
 	for _, tool := range []string{"echo", "vault"} {
-		r, err := d.victim.client.Call(d.Context(), toolbus.Call{Tool: tool, Input: []byte(in)})
-		if err != nil || r.Status != toolbus.Success || !bytes.Contains(r.Output, []byte(strings.Trim(in, `"`))) {
+		r, err := d.victim.client.Call(d.Context(), clientlib.Call{Tool: tool, Input: []byte(in)})
+		if err != nil || r.Status != envelope.Success || !bytes.Contains(r.Output, []byte(strings.Trim(in, `"`))) {
 			d.Fatalf("a bystander's call of %s: %+v, %v", tool, r, err)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -92,10 +94,10 @@ func (s *siege) neverRead(ctx context.Context) string {
 	}
 	client := s.agent(mallory)
 	text := strings.Repeat("A paragraph of a text that is long enough to be a chunk. "+rand.Text()+"\n\n", 8000)
-	var made toolbus.Accepted
-	r, err := client.Call(ctx, toolbus.Call{
+	var made envelope.Accepted
+	r, err := client.Call(ctx, clientlib.Call{
 		Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, auth.NewID()+text)),
-		OnChunk: func(toolbus.Chunk) error { return nil }, OnAccepted: func(a toolbus.Accepted) { made = a },
+		OnChunk: func(envelope.Chunk) error { return nil }, OnAccepted: func(a envelope.Accepted) { made = a },
 	})
 	if s.must(err); r.Provenance.OutputRef == nil {
 		s.Fatalf("an output of %d bytes is not with the payloads: %+v", len(text), r.Error)
@@ -222,11 +224,11 @@ func (s *siege) store(ctx context.Context) string {
 	client := s.agent("agent://carol")
 	text := strings.Repeat("A long text. ", 40_000)
 	for ; ctx.Err() == nil; others++ {
-		r, err := client.Call(context.WithoutCancel(ctx), toolbus.Call{
+		r, err := client.Call(context.WithoutCancel(ctx), clientlib.Call{
 			Tool: "transcript.clean", Input: []byte(fmt.Sprintf(`{"text":%q}`, auth.NewID()+text)),
 			Timeout: 10 * time.Second,
 		})
-		if err == nil && r.Status != toolbus.Success {
+		if err == nil && r.Status != envelope.Success {
 			err = errors.New(r.Error.String())
 		}
 		if err != nil {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // An executor writes claims of attempts that no dispatcher has opened into the log of an idempotent call of its pool,
@@ -32,10 +34,10 @@ func TestClaimsOfFurtherAttempts(t *testing.T) {
 		d.stores(attacker, p.key.Claim(n, in), event, "")
 	}
 	d.followed()
-	r, err := d.victim.client.Call(t.Context(), toolbus.Call{
+	r, err := d.victim.client.Call(t.Context(), clientlib.Call{
 		Tool: "echo", Input: []byte(strconv.Quote("as before")), Timeout: 5 * time.Second,
 	})
-	if err != nil || r.Status != toolbus.Success {
+	if err != nil || r.Status != envelope.Success {
 		t.Errorf("another actor's call: %+v, %v", r.Error, err)
 	}
 	<-p.done
@@ -47,9 +49,9 @@ func TestClaimsOfFurtherAttempts(t *testing.T) {
 func (d *devDeployment) followed() {
 	d.Helper()
 	p := d.paysBy("weigh", "followed", 50*time.Second)
-	joined, ended := make(chan struct{}, 1), make(chan *toolbus.Response, 1)
+	joined, ended := make(chan struct{}, 1), make(chan *envelope.Response, 1)
 	go func() {
-		r, err := d.paid.client.Call(d.Context(), toolbus.Call{
+		r, err := d.paid.client.Call(d.Context(), clientlib.Call{
 			Tool: p.tool, Input: []byte(strconv.Quote(p.in)), Key: keyPrefix + p.in,
 			OnAccepted: func(Accepted) { joined <- struct{}{} },
 		})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
@@ -83,12 +84,12 @@ func TestToolReadsItsExecutor(t *testing.T) {
 	client, err := conn.Client(toolbus.ClientOptions{})
 	d.ok(err)
 	defer client.Close()
-	r, err := client.Call(t.Context(), toolbus.Call{Tool: "spy", Input: []byte(`{}`)})
+	r, err := toolbus.Outcome(client.Call(t.Context(), toolbus.Call{Tool: "spy", Input: []byte(`{}`)}))
 	d.ok(err)
 	for _, want := range []string{
 		fmt.Sprintf(`"executor":"%d"`, cmd.Process.Pid), "itself/environ", "itself/mem", "itself/fd", "itself/maps",
 	} {
-		if r.Status != toolbus.Success || !strings.Contains(string(r.Output), want) {
+		if r.Status != envelope.Success || !strings.Contains(string(r.Output), want) {
 			t.Fatalf("the tool does not say %s: %+v", want, r)
 		}
 	}

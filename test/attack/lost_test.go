@@ -14,8 +14,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 const (
@@ -74,7 +76,7 @@ func TestServerLost(t *testing.T) {
 }
 
 // spread returns an honest client for each server, which knows the others.
-func (s *siege) spread() (all []*toolbus.Client) {
+func (s *siege) spread() (all []*clientlib.Client) {
 	s.Helper()
 	urls := strings.Split(s.URL, ",")
 	for i := range urls {
@@ -85,11 +87,11 @@ func (s *siege) spread() (all []*toolbus.Client) {
 }
 
 // callAgain calls as an honest client.
-func (s *siege) callAgain(i int, c *toolbus.Client) {
-	r, err := c.Call(context.WithoutCancel(s.Context()), toolbus.Call{
+func (s *siege) callAgain(i int, c *clientlib.Client) {
+	r, err := c.Call(context.WithoutCancel(s.Context()), clientlib.Call{
 		Tool: "transcript.clean", Input: []byte(`{"text":"after ` + auth.NewID() + `"}`), Timeout: 20 * time.Second,
 	})
-	if err != nil || r.Status != toolbus.Success {
+	if err != nil || r.Status != envelope.Success {
 		s.Errorf("honest client %d after the loss: %+v, %v", i, r, err)
 	}
 }
@@ -218,7 +220,7 @@ func (h *hoarder) refusals(most int, held time.Time, left string) {
 		}
 		return true
 	})
-	_, err := toolbus.Connect(h.Context(), "tls://"+left, toolbus.Options{Credentials: h.file, NATS: h.encrypted()})
+	_, err := toolbus.Connect(h.Context(), "tls://"+left, toolbus.Options{CredentialsFile: h.file, NATS: h.encrypted()})
 	if !bus.Crowded(err) || bus.Denied(err) {
 		h.Errorf("a client of the hoarder reads %v", err)
 	}

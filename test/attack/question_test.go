@@ -3,9 +3,9 @@ package attack
 import (
 	"testing"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -25,7 +25,7 @@ func TestQuestions(t *testing.T) {
 	v, done := d.victim, make(chan Accepted, 1)
 	var ended Accepted
 	for ended.Ref == "" { // an outcome may come before its acceptance
-		_, err := v.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"ended"`), Key: auth.NewID(),
+		_, err := v.client.Call(t.Context(), clientlib.Call{Tool: "echo", Input: []byte(`"ended"`), Key: auth.NewID(),
 			OnAccepted: func(a Accepted) { done <- a }})
 		d.ok(err)
 		select {
@@ -146,24 +146,24 @@ func TestGuesses(t *testing.T) {
 		if as != alice {
 			c = d.client(d.crowd[as])
 		}
-		r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"mine"`), Key: heldKey})
+		r, err := c.Call(t.Context(), clientlib.Call{Tool: "echo", Input: []byte(`"mine"`), Key: heldKey})
 		d.ok(err)
-		if r.Status != toolbus.Success || r.Provenance.Replayed {
+		if r.Status != envelope.Success || r.Provenance.Replayed {
 			t.Errorf("with the same key %s has %+v", as, r)
 		}
 		if as == bob { // of that tenant: a key that is shared by all of it is meant to be
 			continue
 		}
-		r, err = c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`"shared"`), Key: heldKey,
+		r, err = c.Call(t.Context(), clientlib.Call{Tool: "echo", Input: []byte(`"shared"`), Key: heldKey,
 			KeyScope: envelope.ScopeGlobal})
 		d.ok(err)
-		if r.Status != toolbus.Success || r.Provenance.Replayed {
+		if r.Status != envelope.Success || r.Provenance.Replayed {
 			t.Errorf("with the same key for all of a tenant %s has %+v", as, r)
 		}
 	}
-	r, err := d.victim.client.Call(t.Context(), toolbus.Call{Tool: "echo", Input: large})
+	r, err := d.victim.client.Call(t.Context(), clientlib.Call{Tool: "echo", Input: large})
 	d.ok(err)
-	if r.Status != toolbus.Success {
+	if r.Status != envelope.Success {
 		t.Fatal(r)
 	}
 	ref := d.tap.header(subjects.Call("acme", alice, "echo"), subjects.HeaderInputRef)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +18,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -64,7 +65,7 @@ type siege struct {
 	attacker   string         // the token of an agent, a new one for each flood
 	rogue      auth.Principal // an executor of a pool of its own
 	rogueToken string
-	bystander  *toolbus.Client
+	bystander  *clientlib.Client
 	idle       float64 // MB of the largest server
 	figures    []string
 }
@@ -205,21 +206,21 @@ func (s *siege) encrypted(more ...nats.Option) []nats.Option {
 }
 
 // agent is a client of an agent, with a token of its own.
-func (s *siege) agent(actor string) *toolbus.Client {
+func (s *siege) agent(actor string) *clientlib.Client {
 	s.Helper()
 	return s.agentAt(s.URL, actor)
 }
 
 // agentAt is agent, connected to servers.
-func (s *siege) agentAt(servers, actor string, more ...nats.Option) *toolbus.Client {
+func (s *siege) agentAt(servers, actor string, more ...nats.Option) *clientlib.Client {
 	s.Helper()
 	_, token := s.Credential(auth.Principal{Actor: actor, Role: auth.Agent})
-	conn, err := toolbus.Connect(s.Context(), servers, toolbus.Options{
-		Actor: actor, NATS: s.encrypted(append(more, nats.Token(token))...), Logger: slog.New(slog.DiscardHandler),
-	})
+	conn, err := app.Establish(s.Context(), app.Options{
+		URL: servers, Connect: s.encrypted(append(more, nats.Token(token))...),
+	}, app.LinkOptions{Actor: actor})
 	s.must(err)
 	s.Cleanup(conn.Close)
-	c, err := conn.Client(toolbus.ClientOptions{Actor: actor, Token: func() string { return token }})
+	c, err := conn.Client(clientlib.Options{Actor: actor, Token: func() string { return token }})
 	s.must(err)
 	s.Cleanup(func() { _ = c.Close() })
 	return c
@@ -227,10 +228,10 @@ func (s *siege) agentAt(servers, actor string, more ...nats.Option) *toolbus.Cli
 
 // call makes a call of the bystander.
 func (s *siege) call(ctx context.Context) error {
-	r, err := s.bystander.Call(ctx, toolbus.Call{
+	r, err := s.bystander.Call(ctx, clientlib.Call{
 		Tool: "transcript.clean", Input: []byte(`{"text":"a line ` + auth.NewID() + `"}`),
 	})
-	if err == nil && r.Status != toolbus.Success {
+	if err == nil && r.Status != envelope.Success {
 		err = errors.New(r.Error.String())
 	}
 	return err

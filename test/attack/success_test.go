@@ -16,13 +16,14 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // payments are the runs of a side-effectful tool: each waits until it is let go. Its tool declares no lookup.
 type payments struct {
 	gates  sync.Map
-	client *toolbus.Client // of their caller
+	client *clientlib.Client // of their caller
 }
 
 // gate is what a payment waits for: started tells that it runs, and go on lets it end.
@@ -53,7 +54,7 @@ type payment struct {
 	tool string
 	in   string
 	key  subjects.Key
-	done chan *toolbus.Response
+	done chan *envelope.Response
 }
 
 // pays starts a call of pay, with its input as its key, and returns when it runs.
@@ -68,10 +69,10 @@ func (d *devDeployment) paysBy(tool, in string, timeout time.Duration) *payment 
 	if d.paid.client == nil {
 		d.paid.client = d.payer()
 	}
-	p := &payment{d: d, tool: tool, in: in, done: make(chan *toolbus.Response, 1)}
+	p := &payment{d: d, tool: tool, in: in, done: make(chan *envelope.Response, 1)}
 	accepted := make(chan Accepted, 1)
 	go func() {
-		r, err := d.paid.client.Call(context.WithoutCancel(d.Context()), toolbus.Call{
+		r, err := d.paid.client.Call(context.WithoutCancel(d.Context()), clientlib.Call{
 			Tool: tool, Input: []byte(strconv.Quote(in)), Key: keyPrefix + in, Timeout: timeout,
 			OnAccepted: func(a Accepted) { accepted <- a },
 		})
@@ -92,7 +93,7 @@ func (d *devDeployment) paysBy(tool, in string, timeout time.Duration) *payment 
 }
 
 // payer connects the caller of payments.
-func (d *devDeployment) payer() *toolbus.Client {
+func (d *devDeployment) payer() *clientlib.Client {
 	d.Helper()
 	p := &party{Principal: auth.Principal{
 		Tenant: "acme", Actor: "agent://payer", Role: auth.Agent, Scopes: []string{auth.ScopeAll},
@@ -237,9 +238,9 @@ func (d *devDeployment) stores(c *rawConn, subject, event, body string) {
 	}
 }
 
-func (p *payment) wants(r *toolbus.Response, output string) {
+func (p *payment) wants(r *envelope.Response, output string) {
 	p.d.Helper()
-	if r == nil || r.Status != toolbus.Success || string(r.Output) != strconv.Quote(output) || !r.Provenance.Final {
+	if r == nil || r.Status != envelope.Success || string(r.Output) != strconv.Quote(output) || !r.Provenance.Final {
 		p.d.Errorf("%s: the caller was told %+v", p.in, r)
 	}
 }
@@ -296,9 +297,9 @@ func TestUnreadableDecision(t *testing.T) {
 }
 
 // again asks for the outcome under the same key.
-func (p *payment) again() *toolbus.Response {
+func (p *payment) again() *envelope.Response {
 	p.d.Helper()
-	r, err := p.d.paid.client.Call(p.d.Context(), toolbus.Call{
+	r, err := p.d.paid.client.Call(p.d.Context(), clientlib.Call{
 		Tool: p.tool, Input: []byte(strconv.Quote(p.in)), Key: keyPrefix + p.in,
 	})
 	p.d.ok(err)
@@ -313,7 +314,7 @@ func (p *payment) unknown() {
 	if r != nil && !r.Provenance.Final && r.Error.Code == envelope.CodeTimeout {
 		r = p.again()
 	}
-	if r == nil || r.Status != toolbus.TerminalError || r.Error.Details.Effect != toolbus.EffectUnknown ||
+	if r == nil || r.Status != envelope.TerminalError || r.Error.Details.Effect != envelope.EffectUnknown ||
 		!r.Provenance.Final {
 		p.d.Errorf("%s: the caller was told %+v, %+v", p.in, r, r.Error)
 	}

@@ -20,11 +20,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -60,7 +60,7 @@ func TestTurnedAwayForAWhile(t *testing.T) {
 	srv.Restart(password("right"))
 	c := d.client()
 	eventually(t, "calls are answered", func() bool {
-		r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 10 * time.Second})
+		r, err := c.Call(t.Context(), clientlib.Call{Tool: "echo", Input: []byte(`{}`), Timeout: 10 * time.Second})
 		return err == nil && r.Status == envelope.Success
 	})
 }
@@ -129,7 +129,7 @@ func (g *guarded) seen() []error {
 	return slices.Clone(g.refused)
 }
 
-func (g *guarded) agent(actor string) *toolbus.Client {
+func (g *guarded) agent(actor string) *clientlib.Client {
 	g.t.Helper()
 	g.srv.URL = as("agent:secret", g.url)
 	nc := g.srv.Connect(g.t)
@@ -138,7 +138,7 @@ func (g *guarded) agent(actor string) *toolbus.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: app.OpenPayloads(js)})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestLeastPermissions(t *testing.T) {
 		}},
 	})
 	c := g.agent("agent://a")
-	for _, call := range []toolbus.Call{
+	for _, call := range []clientlib.Call{
 		{Tool: "pay", Input: []byte(`{}`)},
 		{Tool: "count", Input: []byte(`{}`), OnChunk: func(envelope.Chunk) error { return nil }},
 	} {
@@ -249,7 +249,7 @@ func TestLeastPermissions(t *testing.T) {
 	accepted := make(chan envelope.Accepted, 1)
 	go func() { // its answer is looked for below
 		_, _ = c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), OnAccepted: func(a envelope.Accepted) { accepted <- a }})
+			clientlib.Call{Tool: "sleep", Input: []byte(`{}`), OnAccepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
 	<-started
@@ -306,7 +306,7 @@ func TestPermissionsBeforeQueuesBehind(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 10 * dispatcher.DefaultAheadPerActor {
 		calls.Go(func() {
-			r, err := c.Call(t.Context(), toolbus.Call{
+			r, err := c.Call(t.Context(), clientlib.Call{
 				Tool: "echo", Input: []byte(`{}`), Key: uuid.NewString(), Timeout: 20 * time.Second,
 			})
 			if err != nil || r.Status != envelope.Success {
@@ -321,7 +321,7 @@ func TestPermissionsBeforeQueuesBehind(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	g := guard(t, map[string]spec{"echo": {class: call.Pure, run: echo(new(atomic.Int64))}})
 	c := g.agent("agent://b")
-	r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: []byte(`{}`)})
+	r, err := c.Call(t.Context(), clientlib.Call{Tool: "echo", Input: []byte(`{}`)})
 	if err != nil || r.Status != envelope.TerminalError || r.Error.Code != envelope.CodeForbidden ||
 		!strings.Contains(r.Error.Message, "agent://b") {
 		t.Errorf("got %+v, %v", r, err)

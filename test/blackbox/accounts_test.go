@@ -12,12 +12,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -97,7 +97,7 @@ func TestAccounts(t *testing.T) {
 
 	c := g.caller(keys, "agent://a")
 	large := append(append([]byte(`{"x":"`), bytes.Repeat([]byte("x"), 600<<10)...), `"}`...)
-	for _, call := range []toolbus.Call{
+	for _, call := range []clientlib.Call{
 		{Tool: "pay", Input: []byte(`{}`)},
 		{Tool: "pay", Input: large},
 	} {
@@ -107,7 +107,7 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 	live := make(chan string, 10)
-	if r, err := c.Call(t.Context(), toolbus.Call{Tool: "count", Input: []byte(`{}`),
+	if r, err := c.Call(t.Context(), clientlib.Call{Tool: "count", Input: []byte(`{}`),
 		OnChunk: func(k envelope.Chunk) error { live <- string(k.Data); return nil }}); err != nil ||
 		r.Status != envelope.Success || <-live != "1" || <-live != "2" {
 		t.Fatalf("count: %v, %v", r, err)
@@ -115,7 +115,7 @@ func TestAccounts(t *testing.T) {
 	accepted := make(chan envelope.Accepted, 1)
 	go func() { // its answer is looked for below
 		_, _ = c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "sleep", Input: []byte(`{}`), OnAccepted: func(a envelope.Accepted) { accepted <- a }})
+			clientlib.Call{Tool: "sleep", Input: []byte(`{}`), OnAccepted: func(a envelope.Accepted) { accepted <- a }})
 	}()
 	a := <-accepted
 	q := envelope.CallRef{Ref: a.Ref, CallID: a.CallID}
@@ -135,7 +135,7 @@ func TestAccounts(t *testing.T) {
 }
 
 // caller is a client in the account of callers.
-func (g *guarded) caller(keys *deployment.Keys, actor string) *toolbus.Client {
+func (g *guarded) caller(keys *deployment.Keys, actor string) *clientlib.Client {
 	g.t.Helper()
 	text, p := token(g.t, keys, auth.Principal{Actor: actor, Role: auth.Agent})
 	owner := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.On("default")
@@ -149,7 +149,7 @@ func (g *guarded) caller(keys *deployment.Keys, actor string) *toolbus.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{
+	c, err := clientlib.New(nc, clientlib.Options{
 		Actor: actor, Payloads: app.OpenPayloads(js), Token: func() string { return text },
 	})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -19,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -55,10 +55,12 @@ func TestRecord(t *testing.T) {
 	c := d.client()
 	const calls = 50
 	for n := range calls {
-		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}), envelope.Success,
+		wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: fmt.Sprint("record-0123456789-", n)}),
+			envelope.Success,
 			"")
 	}
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError, envelope.CodeVersion)
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Version: "9.x"}), envelope.TerminalError,
+		envelope.CodeVersion)
 	for id, events := range d.records(calls + 1) {
 		ok := len(events) == 2 && events[0] == audit.ToolRequested && events[1] == audit.ToolExecuted ||
 			len(events) == 1 && events[0] == audit.ToolDenied
@@ -78,7 +80,7 @@ func TestSharedIsOnRecord(t *testing.T) {
 		}}})
 	d.dispatcher()
 	d.executor(8)
-	shared := toolbus.Call{Tool: "wait", Key: "shared-0123456789", KeyScope: envelope.ScopeGlobal}
+	shared := clientlib.Call{Tool: "wait", Key: "shared-0123456789", KeyScope: envelope.ScopeGlobal}
 	var calls sync.WaitGroup
 	ask := func(actor string, asked func(envelope.Accepted)) {
 		c := d.clientOf(actor)
@@ -127,7 +129,7 @@ func TestAuditOutage(t *testing.T) {
 	d.executor(8)
 	c := d.client()
 	ask := func(n int, timeout time.Duration) *envelope.Response {
-		return mustCall(t, c, toolbus.Call{
+		return mustCall(t, c, clientlib.Call{
 			Tool: "echo", Key: fmt.Sprint("outage-0123456789-", n), Timeout: timeout,
 			Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		})
@@ -174,7 +176,7 @@ func TestRetention(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	ask := toolbus.Call{Tool: "once", Key: "retention-0123456789", Timeout: 3 * time.Second}
+	ask := clientlib.Call{Tool: "once", Key: "retention-0123456789", Timeout: 3 * time.Second}
 	first := mustCall(t, c, ask)
 	wantStatus(t, first, envelope.Success, "")
 	ask.Timeout = 30 * time.Second // how long the first is retained does not depend on it
@@ -218,7 +220,7 @@ func TestFullBucket(t *testing.T) {
 	for ; !full && n < 60; n++ {
 		verdict := make(chan bool, 2)
 		go func() {
-			r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
+			r, err := c.Call(context.WithoutCancel(t.Context()), clientlib.Call{
 				Tool: "slow", Input: big, Key: fmt.Sprint("full-0123456789-", n), Timeout: 30 * time.Second,
 				Retry: &envelope.RetryPolicy{MaxAttempts: 1}, OnAccepted: func(envelope.Accepted) { verdict <- true },
 			})
@@ -279,7 +281,7 @@ func TestFullRecord(t *testing.T) {
 	until := func(version string, want envelope.Code) *envelope.Response {
 		t.Helper()
 		for begun := time.Now(); ; {
-			r := mustCall(t, c, toolbus.Call{
+			r := mustCall(t, c, clientlib.Call{
 				Tool: "echo", Version: version, Key: uuid.NewString(), Timeout: 20 * time.Second,
 				Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 			})
@@ -296,7 +298,7 @@ func TestFullRecord(t *testing.T) {
 	if r := until("", envelope.CodeAuditLag); r.Provenance.Final || r.Error.Details.Effect != envelope.EffectNone {
 		t.Errorf("%+v, %+v", r.Error, r.Provenance)
 	}
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError,
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Version: "9.x"}), envelope.RetryableError,
 		envelope.CodeAuditLag)
 	room(jetstream.DiscardOld, 1<<30)
 	until("", "")

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // story returns what is on record of a call now.
@@ -32,7 +32,7 @@ func TestStopsWithAllOnRecord(t *testing.T) {
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	p := d.dispatcher()
 	d.executor(6)
-	r := mustCall(t, d.client(), toolbus.Call{Tool: "echo"})
+	r := mustCall(t, d.client(), clientlib.Call{Tool: "echo"})
 	wantStatus(t, r, envelope.Success, "")
 	p.stop()
 	if got := d.story(r.CallID); len(got) != 2 || got[0] != audit.ToolRequested || got[1] != audit.ToolExecuted {
@@ -73,7 +73,7 @@ func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	})
 	c := d.client()
 	for ready := time.Now(); time.Since(ready) < lag; {
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: input(map[string]int64{"n": runs.Load()}),
+		r := mustCall(t, c, clientlib.Call{Tool: "echo", Input: input(map[string]int64{"n": runs.Load()}),
 			Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 		wantStatus(t, r, envelope.Success, "")
 	}

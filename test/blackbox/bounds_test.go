@@ -15,12 +15,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -67,7 +67,7 @@ func TestMalformedFlood(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "before-0123456789ab"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: "before-0123456789ab"}), envelope.Success, "")
 	before := heap()
 	nc := d.srv.Connect(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -129,7 +129,7 @@ func TestMalformedFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	allMalformed(t, answers, asked)
-	ask := toolbus.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 110 * time.Second}
+	ask := clientlib.Call{Tool: "echo", Key: "after-0123456789abc", Timeout: 110 * time.Second}
 	wantStatus(t, mustCall(t, c, ask), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
@@ -173,7 +173,7 @@ func TestRequestLimits(t *testing.T) {
 		"not an object":       `[1]`,
 		"larger than payload": `{"a":"` + strings.Repeat("x", envelope.MaxPayload) + `"}`,
 	} {
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(in)})
+		r := mustCall(t, c, clientlib.Call{Tool: "echo", Input: []byte(in)})
 		if r.Status != envelope.InvalidRequest || r.Error.Fix == "" {
 			t.Errorf("%s: %s %+v", name, r.Status, r.Error)
 		}
@@ -215,13 +215,13 @@ func TestBadTools(t *testing.T) {
 		r := mustCall(
 			t,
 			c,
-			toolbus.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}},
+			clientlib.Call{Tool: id, Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}},
 		)
 		if r.Status == envelope.Success || want != "" && r.Error.Code != want {
 			t.Errorf("%s: %s %+v", id, r.Status, r.Error)
 		}
 	}
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo"}), envelope.Success, "")
 	if grown := int64(heap()) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
@@ -248,16 +248,16 @@ func TestFullPayloadStore(t *testing.T) {
 			t.Errorf("%+v, final %t", r.Error, r.Provenance.Final)
 		}
 	}
-	named(mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(large), Timeout: time.Minute,
+	named(mustCall(t, c, clientlib.Call{Tool: "echo", Input: []byte(large), Timeout: time.Minute,
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}))
-	r := mustCall(t, c, toolbus.Call{Tool: "large", Timeout: 4 * time.Second}) // it ends half a second before
+	r := mustCall(t, c, clientlib.Call{Tool: "large", Timeout: 4 * time.Second}) // it ends half a second before
 	// a machine may be busy for longer than that
 	if r.Error != nil && r.Error.Code == envelope.CodeTimeout {
 		d.saidLate(envelope.CodeStoreFull)
 	} else {
 		named(r)
 	}
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo"}), envelope.Success, "")
 	js := d.srv.JetStream(t)
 	stream, err := js.Stream(t.Context(), subjects.PayloadsStream)
 	if err != nil {
@@ -268,8 +268,8 @@ func TestFullPayloadStore(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), roomy); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: []byte(large)}), envelope.Success, "")
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "large"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Input: []byte(large)}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "large"}), envelope.Success, "")
 }
 
 // saidLate waits until it is on record how a run ended whose deadline was there first.
@@ -340,8 +340,8 @@ func TestSchemaInSeveralFiles(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
-	r := mustCall(t, c, toolbus.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "parts", Input: []byte(`{"n":1}`)}), envelope.Success, "")
+	r := mustCall(t, c, clientlib.Call{Tool: "parts", Input: []byte(`{"n":"x"}`)})
 	if r.Status != envelope.InvalidRequest || len(r.Error.Details.Violations) != 1 ||
 		r.Error.Details.Violations[0].Pointer != "/input/n" {
 		t.Errorf("%s %+v", r.Status, r.Error)
@@ -356,11 +356,11 @@ func TestOddNames(t *testing.T) {
 	d.executor(6)
 	for i, actor := range []string{"agent://ü/ p*>", strings.Repeat("a", 100), "a.b.c"} {
 		nc := d.srv.Connect(t)
-		c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor})
+		c, err := clientlib.New(nc, clientlib.Options{Actor: actor})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := mustCall(t, c, toolbus.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i),
+		r := mustCall(t, c, clientlib.Call{Tool: "local::fs.write", Key: fmt.Sprint("odd-name-0123456789-", i),
 			Input: []byte(`{"ok":true}`)})
 		wantStatus(t, r, envelope.Success, "")
 		if !bytes.Equal(r.Output, []byte(`{"ok":true}`)) {

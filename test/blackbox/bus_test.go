@@ -17,10 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -154,16 +154,16 @@ func (d *busDeployment) executor(slots int) *process {
 	})
 }
 
-func (d *busDeployment) client() *toolbus.Client { return d.clientOf("") }
+func (d *busDeployment) client() *clientlib.Client { return d.clientOf("") }
 
-func (d *busDeployment) clientOf(actor string) *toolbus.Client {
+func (d *busDeployment) clientOf(actor string) *clientlib.Client {
 	d.t.Helper()
 	nc := d.srv.Connect(d.t, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	js, err := jetstream.New(nc)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: app.OpenPayloads(js)})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -27,7 +27,7 @@ func TestWaitingForABusyTool(t *testing.T) {
 	c := d.client()
 	before := d.events()
 	for n, took := 0, uint64(0); took != 2; n++ { // what was admitted when the executor began is claimed in any case
-		early := toolbus.Call{Tool: "echo", Input: input(map[string]int{"early": n}), Timeout: time.Minute}
+		early := clientlib.Call{Tool: "echo", Input: input(map[string]int{"early": n}), Timeout: time.Minute}
 		wantStatus(t, mustCall(t, c, early), envelope.Success, "")
 		took, before = d.events()-before, d.events()
 	}
@@ -35,7 +35,8 @@ func TestWaitingForABusyTool(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range calls {
 		all.Go(func() {
-			r, err := c.Call(t.Context(), toolbus.Call{Tool: "echo", Input: input(map[string]int{"n": n}), Timeout: time.Minute})
+			r, err := c.Call(t.Context(), clientlib.Call{Tool: "echo", Input: input(map[string]int{"n": n}),
+				Timeout: time.Minute})
 			if err != nil || r.Status != envelope.Success {
 				t.Errorf("call %d: %+v, %v", n, r, err)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -102,7 +102,7 @@ func TestBystanderOfFloods(t *testing.T) {
 		if made == 0 {
 			go func() { sending.Wait(); close(sent) }()
 		}
-		r := mustCall(t, c, toolbus.Call{
+		r := mustCall(t, c, clientlib.Call{
 			Tool: "echo", Key: uuid.NewString(), Timeout: time.Minute, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		})
 		wantStatus(t, r, envelope.Success, "")

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-func mustCall(t *testing.T, c *toolbus.Client, call toolbus.Call) *envelope.Response {
+func mustCall(t *testing.T, c *clientlib.Client, call clientlib.Call) *envelope.Response {
 	t.Helper()
 	r, err := c.Call(t.Context(), call)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 		done.Go(func() {
 			var once sync.Once
 			defer once.Do(accepted.Done)
-			responses[i] = mustCall(t, c, toolbus.Call{
+			responses[i] = mustCall(t, c, clientlib.Call{
 				Tool: "slow", Input: []byte(`{"n":1}`), Key: "one-key-for-a-thousand", Timeout: 110 * time.Second,
 				OnAccepted: func(envelope.Accepted) { once.Do(accepted.Done) },
 			})
@@ -80,7 +80,7 @@ func TestThousandCallersOneKey(t *testing.T) {
 	if n := d.events(); n < 2 || n >= 100 {
 		t.Errorf("%d log writes", n)
 	}
-	r := mustCall(t, c, toolbus.Call{Tool: "slow", Input: []byte(`{"n":2}`), Key: "one-key-for-a-thousand"})
+	r := mustCall(t, c, clientlib.Call{Tool: "slow", Input: []byte(`{"n":2}`), Key: "one-key-for-a-thousand"})
 	wantStatus(t, r, envelope.InvalidRequest, envelope.CodeKeyReused)
 }
 
@@ -97,10 +97,10 @@ func TestRetryKeepsEarlierOutcome(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	first := toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000",
+	first := clientlib.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000",
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	wantStatus(t, mustCall(t, c, first), envelope.RetryableError, envelope.CodeToolFault)
-	second := mustCall(t, c, toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789"})
+	second := mustCall(t, c, clientlib.Call{Tool: "flaky", Key: "flaky-key-0123456789"})
 	wantStatus(t, second, envelope.Success, "")
 	if second.Provenance.Attempt != 2 {
 		t.Errorf("attempt %d", second.Provenance.Attempt)
@@ -124,7 +124,7 @@ func TestClientRetries(t *testing.T) {
 		}}})
 	d.dispatcher()
 	d.executor(6)
-	r := mustCall(t, d.client(), toolbus.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
+	r := mustCall(t, d.client(), clientlib.Call{Tool: "flaky", Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}})
 	wantStatus(t, r, envelope.Success, "")
 	if r.Provenance.Attempt != 2 || r.Metrics.Attempts != 2 {
 		t.Errorf("%+v", r.Provenance)
@@ -141,7 +141,7 @@ func TestNamedCallIsNotRetried(t *testing.T) {
 		}}})
 	d.dispatcher()
 	d.executor(6)
-	ask := toolbus.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000",
+	ask := clientlib.Call{Tool: "flaky", Key: "flaky-key-0123456789", CallID: "11111111-0000-4000-8000-000000000000",
 		Retry: &envelope.RetryPolicy{MaxAttempts: 3, BaseMS: 10}}
 	for range 2 {
 		r := mustCall(t, d.client(), ask)
@@ -157,7 +157,7 @@ func TestRestart(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"once": {class: call.SideEffectful, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
-	ask := toolbus.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 30 * time.Second}
+	ask := clientlib.Call{Tool: "once", Key: "restart-key-0123456789", Input: []byte(`{"a":1}`), Timeout: 30 * time.Second}
 	first := mustCall(t, d.client(), ask)
 	wantStatus(t, first, envelope.Success, "")
 	dispatcher.stop()
@@ -182,7 +182,7 @@ func TestDeadlineWithoutExecutor(t *testing.T) {
 	const timeout = 2 * time.Second
 	var ref string
 	started := time.Now()
-	r := mustCall(t, c, toolbus.Call{
+	r := mustCall(t, c, clientlib.Call{
 		Tool: "echo", Timeout: timeout, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 		OnAccepted: func(a envelope.Accepted) { ref = a.Ref },
 	})
@@ -212,12 +212,12 @@ func TestBusGone(t *testing.T) {
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	dispatcher, executor := d.dispatcher(), d.executor(6)
 	c := d.client()
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: "warm-up-0123456789"}), envelope.Success, "")
 	dispatcher.stop()
 	executor.stop()
 	d.srv.Stop()
 	late, started := stalled(t), time.Now()
-	ask := toolbus.Call{Tool: "echo", Timeout: 500 * time.Millisecond, Key: "gone-0123456789abcdef"}
+	ask := clientlib.Call{Tool: "echo", Timeout: 500 * time.Millisecond, Key: "gone-0123456789abcdef"}
 	r := mustCall(t, c, ask)
 	took := time.Since(started)
 	wantStatus(t, r, envelope.RetryableError, envelope.CodeTimeout)
@@ -248,7 +248,7 @@ func TestCancelRunning(t *testing.T) {
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
 		r, err := c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "sleep", OnAccepted: func(a envelope.Accepted) { ref <- a.Ref }})
+			clientlib.Call{Tool: "sleep", OnAccepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -278,7 +278,7 @@ func TestCancelQueued(t *testing.T) {
 	outcome := make(chan *envelope.Response, 1)
 	go func() {
 		r, err := c.Call(context.WithoutCancel(t.Context()),
-			toolbus.Call{Tool: "echo", OnAccepted: func(a envelope.Accepted) { ref <- a.Ref }})
+			clientlib.Call{Tool: "echo", OnAccepted: func(a envelope.Accepted) { ref <- a.Ref }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -293,7 +293,7 @@ func TestCancelQueued(t *testing.T) {
 	}
 	wantStatus(t, <-outcome, envelope.RetryableError, envelope.CodeCancelled)
 	d.executor(6)
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "later-0123456789abc"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: "later-0123456789abc"}), envelope.Success, "")
 	if runs.Load() != 1 {
 		t.Errorf("%d runs", runs.Load())
 	}
@@ -306,7 +306,7 @@ func TestClaimCheck(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 400_000)})
-	r := mustCall(t, d.client(), toolbus.Call{Tool: "echo", Input: big})
+	r := mustCall(t, d.client(), clientlib.Call{Tool: "echo", Input: big})
 	wantStatus(t, r, envelope.Success, "")
 	if len(r.Output) != len(big) || r.Provenance.OutputRef == nil {
 		t.Errorf("%d bytes came back of %d", len(r.Output), len(big))
@@ -322,7 +322,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 	c := d.client()
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
 	var ref string
-	wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: big,
+	wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Input: big,
 		OnAccepted: func(a envelope.Accepted) { ref = a.Ref }}), envelope.Success, "")
 	ask := func() map[string]*envelope.Response {
 		result, err := c.Result(t.Context(), envelope.CallRef{Ref: ref})
@@ -378,7 +378,7 @@ func TestExecutorDies(t *testing.T) {
 			outcome := make(chan *envelope.Response, 1)
 			go func() {
 				r, err := c.Call(context.WithoutCancel(t.Context()),
-					toolbus.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
+					clientlib.Call{Tool: "work", Timeout: 110 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 				if err != nil {
 					t.Error(err)
 				}

@@ -12,12 +12,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -159,9 +159,9 @@ func TestFewerReplicas(t *testing.T) {
 
 // pay makes calls until ctx ends. One that was cut off is asked for again under its key, until it has
 // an outcome of the bus; that a claimed run was lost with its executor cannot be here.
-func (c *cluster) pay(ctx context.Context, client *toolbus.Client, caller int) {
+func (c *cluster) pay(ctx context.Context, client *clientlib.Client, caller int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		call := toolbus.Call{Tool: "pay", Timeout: 20 * time.Second, Key: uuid.NewString(),
+		call := clientlib.Call{Tool: "pay", Timeout: 20 * time.Second, Key: uuid.NewString(),
 			Input: fmt.Appendf(nil, `{"caller":%d,"n":%d}`, caller, n)}
 		for {
 			r, err := client.Call(context.WithoutCancel(ctx), call)

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -122,7 +122,7 @@ func TestCopiesMeetALaggingDispatcher(t *testing.T) {
 	}
 	c := d.client()
 	for range 10 { // whoever is turned away asks again by itself, and either dispatcher may answer each time
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(),
+		r := mustCall(t, c, clientlib.Call{Tool: "echo", Key: uuid.NewString(),
 			Retry: &envelope.RetryPolicy{MaxAttempts: 100, BaseMS: 10, CapMS: 20}})
 		wantStatus(t, r, envelope.Success, "")
 	}

@@ -10,20 +10,20 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // flood asks for a version that there is not, n times, and returns what was said. halfway is called when half of it is
 // done.
-func flood(t *testing.T, c *toolbus.Client, n int, halfway func()) []*envelope.Response {
+func flood(t *testing.T, c *clientlib.Client, n int, halfway func()) []*envelope.Response {
 	t.Helper()
 	var asking sync.WaitGroup
 	var next atomic.Int64
@@ -34,7 +34,7 @@ func flood(t *testing.T, c *toolbus.Client, n int, halfway func()) []*envelope.R
 				if i == int64(n/2) {
 					halfway()
 				}
-				r, err := c.Call(t.Context(), toolbus.Call{
+				r, err := c.Call(t.Context(), clientlib.Call{
 					Tool: "echo", Version: "9.x", Key: uuid.NewString(), Timeout: time.Minute,
 				})
 				if err != nil {
@@ -78,7 +78,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	<-serving
 	d.executor(1)
 	c, js := d.client(), d.srv.JetStream(t)
-	mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second})
+	mustCall(t, c, clientlib.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second})
 	if err := writer.Await(t.Context(), js); err != nil {
 		t.Fatal(err)
 	}

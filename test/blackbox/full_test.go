@@ -9,12 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -48,7 +48,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 			d.executor(1)
 			c, js := d.client(), d.srv.JetStream(t)
 			ask := func() *envelope.Response {
-				return mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second,
+				return mustCall(t, c, clientlib.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second,
 					Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 			}
 			wantStatus(t, ask(), envelope.Success, "")
@@ -78,7 +78,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The dispatcher looks at the lag from time to time, and may refuse once more; the client asks again as it is told.
-			wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second}),
+			wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second}),
 				envelope.Success, "")
 		})
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -57,19 +57,19 @@ func TestOwnInboxesAndPayloads(t *testing.T) {
 	srv.URL, d.instance = as("executor:secret", url), "run-1"
 	g := &guarded{busDeployment: d}
 	g.watch(d.executor(6).conn.NC)
-	conn, err := toolbus.Connect(t.Context(), as("agent:secret", url), toolbus.Options{Actor: "agent://a"})
+	conn, err := app.Establish(t.Context(), app.Options{URL: as("agent:secret", url)}, app.LinkOptions{Actor: "agent://a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	g.watch(conn.NC)
-	c, err := conn.Client(toolbus.ClientOptions{})
+	c, err := conn.Client(clientlib.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // the connection ends next
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
-	r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, OnChunk: func(envelope.Chunk) error { return nil }})
+	r := mustCall(t, c, clientlib.Call{Tool: "echo", Input: big, OnChunk: func(envelope.Chunk) error { return nil }})
 	wantStatus(t, r, envelope.Success, "")
 	if string(r.Output) != string(big) {
 		t.Errorf("%d bytes of %d", len(r.Output), len(big))
@@ -81,7 +81,7 @@ func TestOwnInboxesAndPayloads(t *testing.T) {
 }
 
 // others has an actor reach for what is not its own, which the server refuses.
-func others(t *testing.T, g *guarded, conn *toolbus.Conn, ref envelope.PayloadRef) {
+func others(t *testing.T, g *guarded, conn *app.Link, ref envelope.PayloadRef) {
 	t.Helper()
 	before, payloads := len(g.seen()), app.OpenPayloads(conn.JS)
 	once := func() context.Context { // time for one try

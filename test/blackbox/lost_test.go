@@ -14,11 +14,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // synced says that all that is in a folder of the server now is on the disk. When the power goes, all
@@ -50,7 +50,7 @@ func TestLostTail(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	call := func(key string) *envelope.Response {
-		return mustCall(t, c, toolbus.Call{Tool: "echo", Key: "lost-tail-0123456789-" + key, Timeout: 60 * time.Second})
+		return mustCall(t, c, clientlib.Call{Tool: "echo", Key: "lost-tail-0123456789-" + key, Timeout: 60 * time.Second})
 	}
 	wantStatus(t, call("kept"), envelope.Success, "")
 	d.records(1)
@@ -84,11 +84,12 @@ func TestLostAll(t *testing.T) {
 		d.executor(6)
 		c := d.client()
 		for n := range calls {
-			wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Input: input(map[string]int{"n": n})}), envelope.Success, "")
+			wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Input: input(map[string]int{"n": n})}),
+				envelope.Success, "")
 		}
 		empty := t.TempDir()
 		d.srv.Restart(func(o *server.Options) { o.StoreDir = empty })
-		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Timeout: 60 * time.Second,
+		wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Timeout: 60 * time.Second,
 			Input: input(map[string]string{"n": "again"})}), envelope.Success, "")
 		d.records(1)
 	}
@@ -103,7 +104,7 @@ func TestLostRecord(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	call := func(key string) string {
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Key: "lost-record-0123456789-" + key, Timeout: 60 * time.Second})
+		r := mustCall(t, c, clientlib.Call{Tool: "echo", Key: "lost-record-0123456789-" + key, Timeout: 60 * time.Second})
 		wantStatus(t, r, envelope.Success, "")
 		return r.CallID
 	}
@@ -138,7 +139,7 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	call := func(key string) *envelope.Response {
-		return mustCall(t, c, toolbus.Call{Tool: "echo", Key: "gone-again-0123456789-" + key, Timeout: 60 * time.Second})
+		return mustCall(t, c, clientlib.Call{Tool: "echo", Key: "gone-again-0123456789-" + key, Timeout: 60 * time.Second})
 	}
 	wantStatus(t, call("kept"), envelope.Success, "")
 	d.records(1)
@@ -169,7 +170,7 @@ func TestLostTailAndStopped(t *testing.T) {
 	d.executor(6)
 	c := d.client()
 	call := func(key string) {
-		wantStatus(t, mustCall(t, c, toolbus.Call{Tool: "echo", Key: "stopped-0123456789-" + key,
+		wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: "stopped-0123456789-" + key,
 			Timeout: 60 * time.Second}), envelope.Success, "")
 	}
 	call("kept")
@@ -208,7 +209,7 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	wantStatus(t, mustCall(t, d.client(), toolbus.Call{Tool: "echo", Timeout: 60 * time.Second}), envelope.Success, "")
+	wantStatus(t, mustCall(t, d.client(), clientlib.Call{Tool: "echo", Timeout: 60 * time.Second}), envelope.Success, "")
 	d.records(1)
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -110,7 +110,7 @@ func TestOddRequests(t *testing.T) {
 		t.Errorf("%d runs", runs.Load())
 	}
 	d.recorded(t, audit.ToolDenied, 11)
-	wantStatus(t, mustCall(t, d.client(), toolbus.Call{Tool: "echo", Key: "after-0123456789abc"}), envelope.Success, "")
+	wantStatus(t, mustCall(t, d.client(), clientlib.Call{Tool: "echo", Key: "after-0123456789abc"}), envelope.Success, "")
 	d.recorded(t, audit.ToolExecuted, 3)
 }
 
@@ -151,7 +151,7 @@ func TestJoinerLeaves(t *testing.T) {
 	d.executor(6)
 	owned, left := make(chan *envelope.Response, 1), make(chan *envelope.Response, 1)
 	joined := make(chan envelope.Accepted, 1)
-	call := toolbus.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}
+	call := clientlib.Call{Tool: "slow", Key: "leave-0123456789abc", CallID: uuid.NewString()}
 	go func() { owned <- mustCall(t, d.client(), call) }()
 	<-started
 	call.CallID, call.OnAccepted = uuid.NewString(), func(a envelope.Accepted) { joined <- a }

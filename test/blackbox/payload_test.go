@@ -11,9 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -32,7 +32,7 @@ func TestLargeOutputOfAnother(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
-	shared := toolbus.Call{Tool: "echo", Input: big, Key: "shared-0123456789ab", KeyScope: envelope.ScopeGlobal}
+	shared := clientlib.Call{Tool: "echo", Input: big, Key: "shared-0123456789ab", KeyScope: envelope.ScopeGlobal}
 	told := make(chan *envelope.Response, 2)
 	for _, actor := range []string{"agent://owner", "agent://joiner"} {
 		c, accepted, asked := d.clientOf(actor), make(chan envelope.Accepted, 1), shared
@@ -89,7 +89,7 @@ func TestLargeInputOfAnother(t *testing.T) {
 	d.dispatcher()
 	d.executor(6)
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
-	wantStatus(t, mustCall(t, d.clientOf("agent://owner"), toolbus.Call{Tool: "echo", Input: big}), envelope.Success, "")
+	wantStatus(t, mustCall(t, d.clientOf("agent://owner"), clientlib.Call{Tool: "echo", Input: big}), envelope.Success, "")
 	sum := sha256.Sum256(big)
 	ref := envelope.PayloadRef{SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(big))}
 	_, body := written("another-0123456789ab", `"input":{"a":1}`, `"input":null`)
@@ -130,7 +130,7 @@ func TestInputLostBeforeTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 200_000)})
-	asked := toolbus.Call{Tool: "echo", Input: big, Key: "lost-0123456789abcdef",
+	asked := clientlib.Call{Tool: "echo", Input: big, Key: "lost-0123456789abcdef",
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1}}
 	accepted, told := make(chan struct{}), make(chan *envelope.Response, 1)
 	first := asked
@@ -178,7 +178,7 @@ func TestFloodOfPayloads(t *testing.T) {
 	big := input(map[string]string{"x": strings.Repeat("toolbus ", 40_000)})
 	eventually(t, "a bystander has room", func() bool {
 		once := &envelope.RetryPolicy{MaxAttempts: 1}
-		r := mustCall(t, c, toolbus.Call{Tool: "echo", Input: big, Retry: once})
+		r := mustCall(t, c, clientlib.Call{Tool: "echo", Input: big, Retry: once})
 		return r.Status == envelope.Success
 	})
 }

@@ -9,11 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -81,8 +82,8 @@ func TestCallWaitsForTheRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	client := func() *toolbus.Client {
-		c, err := toolbus.NewClient(nc, toolbus.ClientOptions{
+	client := func() *clientlib.Client {
+		c, err := clientlib.New(nc, clientlib.Options{
 			Actor: alice.Actor, Token: func() string { return *shown.Load() },
 		})
 		if err != nil {
@@ -91,15 +92,15 @@ func TestCallWaitsForTheRenewal(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	r, err := client().Call(t.Context(), toolbus.Call{Tool: "hi", Input: []byte(`{}`), Timeout: time.Second})
+	r, err := client().Call(t.Context(), clientlib.Call{Tool: "hi", Input: []byte(`{}`), Timeout: time.Second})
 	if err != nil || r.Status != envelope.RetryableError || r.Error.Code != envelope.CodeExpired ||
 		r.Error.Details.RetryAfterMS == 0 || r.Error.Details.Effect != envelope.EffectNone || r.Provenance.Final {
 		t.Fatalf("not renewed: %+v %+v, %v", r, r.Error, err)
 	}
-	answers := make(chan *toolbus.Response, 1)
+	answers := make(chan *envelope.Response, 1)
 	c := client()
 	go func() {
-		r, _ := c.Call(t.Context(), toolbus.Call{Tool: "hi", Input: []byte(`{}`), Timeout: 20 * time.Second})
+		r, _ := c.Call(t.Context(), clientlib.Call{Tool: "hi", Input: []byte(`{}`), Timeout: 20 * time.Second})
 		answers <- r
 	}()
 	<-time.After(time.Second) // it was refused meanwhile
@@ -124,18 +125,18 @@ func TestConnectionOutlivesItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := make(chan error, 100)
-	conn, err := toolbus.Connect(t.Context(), g.srv.URL, toolbus.Options{Credentials: file, NATS: []nats.Option{
+	conn, err := app.Establish(t.Context(), app.Options{URL: g.srv.URL, Connect: []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // it was not ours to end
 				lost <- err
 			}
 		}),
-	}})
+	}}, app.LinkOptions{Credentials: file})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	c, err := conn.Client(toolbus.ClientOptions{})
+	c, err := conn.Client(clientlib.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
@@ -46,7 +46,7 @@ func TestRevokedActor(t *testing.T) {
 	nc := dialAs(t, g.srv.URL, own, bad)
 	through := dialAs(t, g.srv.URL, way, door)
 	client, spoken := speak(t, nc, own, bad), speak(t, through, own, bad)
-	for _, c := range []*toolbus.Client{client, spoken} {
+	for _, c := range []*clientlib.Client{client, spoken} {
 		if r := hi(t, c); r.Status != envelope.Success {
 			t.Fatalf("before: %+v", r)
 		}
@@ -79,9 +79,9 @@ func TestRevokedActor(t *testing.T) {
 	}
 }
 
-func hi(t *testing.T, c *toolbus.Client) *toolbus.Response {
+func hi(t *testing.T, c *clientlib.Client) *envelope.Response {
 	t.Helper()
-	r, err := c.Call(t.Context(), toolbus.Call{Tool: "hi", Input: []byte(`{}`), Timeout: 20 * time.Second})
+	r, err := c.Call(t.Context(), clientlib.Call{Tool: "hi", Input: []byte(`{}`), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,13 +101,13 @@ func dialAs(t *testing.T, url, token string, p auth.Principal) *nats.Conn {
 }
 
 // speak is a caller whose messages carry the token of p.
-func speak(t *testing.T, nc *nats.Conn, token string, p auth.Principal) *toolbus.Client {
+func speak(t *testing.T, nc *nats.Conn, token string, p auth.Principal) *clientlib.Client {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := toolbus.NewClient(nc, toolbus.ClientOptions{
+	c, err := clientlib.New(nc, clientlib.Options{
 		Tenant: p.Tenant, Actor: p.Actor, Payloads: app.OpenPayloads(js), Token: func() string { return token },
 	})
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // Whatever is wrong with a call of a Go program, a dispatcher refuses it, and the refusal is on record under the id
@@ -27,7 +27,7 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 	if _, err := c.Tool(t.Context(), "echo"); err != nil {
 		t.Fatal(err)
 	}
-	unknown := toolbus.Call{Tool: "ecco", Input: []byte(`"` + strings.Repeat("x", envelope.MaxInline) + `"`)}
+	unknown := clientlib.Call{Tool: "ecco", Input: []byte(`"` + strings.Repeat("x", envelope.MaxInline) + `"`)}
 	if r := mustCall(t, c, unknown); r.Error.Code != envelope.CodeToolUnknown || r.Provenance.AuditEventID != "" {
 		t.Errorf("a large input that no executor may read: %+v, %+v", r.Error, r.Provenance)
 	}
@@ -67,7 +67,7 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 }
 
 type wrongCall struct {
-	call toolbus.Call
+	call clientlib.Call
 	code envelope.Code
 	at   []string
 }
@@ -75,25 +75,25 @@ type wrongCall struct {
 func wrongCalls() map[string]wrongCall {
 	const bad = envelope.CodeSchema
 	timeout := []string{"/constraints/timeout_ms"}
-	json := func(text string) toolbus.Call { return toolbus.Call{Input: jsontext.Value(text)} }
+	json := func(text string) clientlib.Call { return clientlib.Call{Input: jsontext.Value(text)} }
 	many := slices.Repeat([]string{strings.Repeat("é", 2000)}, 65)
 	return map[string]wrongCall{
-		"short key":    {toolbus.Call{Key: "short"}, bad, []string{"/constraints/idempotency_key"}},
-		"timeout":      {toolbus.Call{Timeout: time.Hour}, bad, timeout},
-		"no timeout":   {toolbus.Call{Timeout: 400 * time.Microsecond}, bad, timeout},
-		"past timeout": {toolbus.Call{Timeout: -time.Second}, bad, timeout},
-		"key scope":    {toolbus.Call{KeyScope: "tribe"}, bad, []string{"/constraints/idempotency_scope"}},
-		"two at once": {toolbus.Call{Key: "short", Priority: "urgent"}, bad,
+		"short key":    {clientlib.Call{Key: "short"}, bad, []string{"/constraints/idempotency_key"}},
+		"timeout":      {clientlib.Call{Timeout: time.Hour}, bad, timeout},
+		"no timeout":   {clientlib.Call{Timeout: 400 * time.Microsecond}, bad, timeout},
+		"past timeout": {clientlib.Call{Timeout: -time.Second}, bad, timeout},
+		"key scope":    {clientlib.Call{KeyScope: "tribe"}, bad, []string{"/constraints/idempotency_scope"}},
+		"two at once": {clientlib.Call{Key: "short", Priority: "urgent"}, bad,
 			[]string{"/constraints/idempotency_key", "/constraints/priority"}},
-		"call id": {toolbus.Call{CallID: "mine"}, bad, []string{"/call_id"}},
-		"evidence": {toolbus.Call{Context: envelope.RequestContext{Evidence: many}}, bad,
+		"call id": {clientlib.Call{CallID: "mine"}, bad, []string{"/call_id"}},
+		"evidence": {clientlib.Call{Context: envelope.RequestContext{Evidence: many}}, bad,
 			[]string{"/context/evidence"}},
-		"retry policy": {toolbus.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, bad,
+		"retry policy": {clientlib.Call{Retry: &envelope.RetryPolicy{MaxAttempts: -1}}, bad,
 			[]string{"/constraints/retry_policy/max_attempts"}},
-		"tool":            {toolbus.Call{Tool: "ecco"}, envelope.CodeToolUnknown, nil},
-		"no name":         {toolbus.Call{Tool: "Ecco!"}, bad, []string{"/tool_id"}},
-		"function":        {toolbus.Call{Fn: "sing"}, envelope.CodeFnUnknown, nil},
-		"version":         {toolbus.Call{Version: "^9"}, envelope.CodeVersion, nil},
+		"tool":            {clientlib.Call{Tool: "ecco"}, envelope.CodeToolUnknown, nil},
+		"no name":         {clientlib.Call{Tool: "Ecco!"}, bad, []string{"/tool_id"}},
+		"function":        {clientlib.Call{Function: "sing"}, envelope.CodeFnUnknown, nil},
+		"version":         {clientlib.Call{Version: "^9"}, envelope.CodeVersion, nil},
 		"input":           {json(`[]`), bad, []string{"/input"}},
 		"number":          {json(`{"n":9007199254740993}`), bad, []string{"/input/n"}},
 		"name twice":      {json(`{"n":1,"n":2}`), envelope.CodeMalformed, []string{"/input/n"}},

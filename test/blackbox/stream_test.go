@@ -11,9 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -51,7 +51,7 @@ func TestHundredThousandChunks(t *testing.T) {
 	c := d.client()
 	stalled := false
 	next, fence := int64(0), uint64(0)
-	r := mustCall(t, c, toolbus.Call{Tool: "count", Timeout: 100 * time.Second,
+	r := mustCall(t, c, clientlib.Call{Tool: "count", Timeout: 100 * time.Second,
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1}, OnChunk: func(chunk envelope.Chunk) error {
 			if chunk.Fence != fence {
 				if chunk.Fence < fence {
@@ -85,7 +85,7 @@ func TestStreamIterator(t *testing.T) {
 	d.executor(6)
 	seen := 0
 	for part, err := range d.client().Stream(t.Context(),
-		toolbus.Call{Tool: "count", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}) {
+		clientlib.Call{Tool: "count", Retry: &envelope.RetryPolicy{MaxAttempts: 1}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 			d.executor(6)
 			door := &gate{}
 			nc := d.srv.Connect(t, nats.MaxReconnects(-1), nats.SetCustomDialer(door))
-			c, err := toolbus.NewClient(nc, toolbus.ClientOptions{})
+			c, err := clientlib.New(nc, clientlib.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestChunksMissedWhileDisconnected(t *testing.T) {
 			seen, done := make(chan int64, 10), make(chan struct{})
 			go func() {
 				defer close(done)
-				r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
+				r, err := c.Call(context.WithoutCancel(t.Context()), clientlib.Call{
 					Tool: "count", Timeout: 60 * time.Second, Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 					OnChunk: func(chunk envelope.Chunk) error { seen <- chunk.Index; return nil },
 				})
@@ -213,7 +213,7 @@ func TestJoinerStreams(t *testing.T) {
 	outcomes := make(chan int, 2)
 	read := func(accepted func(envelope.Accepted)) {
 		n := 0
-		r, err := c.Call(context.WithoutCancel(t.Context()), toolbus.Call{
+		r, err := c.Call(context.WithoutCancel(t.Context()), clientlib.Call{
 			Tool: "count", Key: "stream-key-0123456789", OnAccepted: accepted,
 			OnChunk: func(envelope.Chunk) error { n++; return nil },
 		})
@@ -238,7 +238,7 @@ func TestOtherActorStreams(t *testing.T) {
 	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(100, 50, paused, resume)}})
 	d.dispatcher()
 	d.executor(6)
-	shared := toolbus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal}
+	shared := clientlib.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal}
 	owner, joiner := d.client(), d.clientOf("agent://other")
 	done := make(chan struct{})
 	go func() {
@@ -267,11 +267,11 @@ func TestStoredOutcomeStreams(t *testing.T) {
 	d := deploy(t, map[string]spec{"count": {class: call.Pure, streaming: true, run: counter(10, -1, nil, nil)}})
 	d.dispatcher()
 	d.executor(6)
-	shared := toolbus.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal,
+	shared := clientlib.Call{Tool: "count", Key: "stream-key-0123456789", KeyScope: envelope.ScopeGlobal,
 		OnChunk: func(envelope.Chunk) error { return nil }}
 	owner, other := d.client(), d.clientOf("agent://other")
 	wantStatus(t, mustCall(t, owner, shared), envelope.Success, "")
-	wantStored := func(c *toolbus.Client) *envelope.Response {
+	wantStored := func(c *clientlib.Client) *envelope.Response {
 		t.Helper()
 		r := mustCall(t, c, shared)
 		wantStatus(t, r, envelope.Success, "")
@@ -288,7 +288,7 @@ func TestStoredOutcomeStreams(t *testing.T) {
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*toolbus.Client{owner, other} {
+	for _, c := range []*clientlib.Client{owner, other} {
 		if r := wantStored(c); len(r.Warnings) != 1 {
 			t.Errorf("warnings %v", r.Warnings)
 		}

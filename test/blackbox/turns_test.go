@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -48,7 +48,7 @@ func TestLongCallsOfOneActor(t *testing.T) {
 	d.dispatcher() // which has heard that before it admits anything
 	first.stop()
 	try := func(actor, tool string) {
-		r, err := d.clientOf(actor).Call(t.Context(), toolbus.Call{
+		r, err := d.clientOf(actor).Call(t.Context(), clientlib.Call{
 			Tool: tool, Input: []byte(`{}`), Key: uuid.NewString(), Timeout: time.Minute,
 		})
 		if err != nil || r.Status != envelope.Success {

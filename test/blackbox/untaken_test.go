@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -32,16 +33,16 @@ func (d *busDeployment) impatient(absence time.Duration) *process {
 }
 
 // once is a call that the library does not repeat by itself.
-func once(toolID, key string, timeout time.Duration) toolbus.Call {
-	return toolbus.Call{
-		Tool: toolID, Fn: "run", Input: []byte(`{}`), Key: key, Timeout: timeout,
+func once(toolID, key string, timeout time.Duration) clientlib.Call {
+	return clientlib.Call{
+		Tool: toolID, Function: "run", Input: []byte(`{}`), Key: key, Timeout: timeout,
 		Retry: &envelope.RetryPolicy{MaxAttempts: 1},
 	}
 }
 
 // wantUnserved makes a call and wants an outcome that says that nobody of the pool took it. A busy machine may tell
 // its caller too late: then what was decided is in the log.
-func wantUnserved(t *testing.T, client *toolbus.Client, c toolbus.Call) (ref string, r *envelope.Response) {
+func wantUnserved(t *testing.T, client *clientlib.Client, c clientlib.Call) (ref string, r *envelope.Response) {
 	t.Helper()
 	told := c.OnAccepted
 	c.OnAccepted = func(a envelope.Accepted) {
@@ -107,7 +108,7 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 }
 
 // storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
-func (d *busDeployment) storeLate(client *toolbus.Client, ref string, n int) {
+func (d *busDeployment) storeLate(client *clientlib.Client, ref string, n int) {
 	d.t.Helper()
 	c := d.open("late")
 	defer c.Close()

@@ -72,7 +72,8 @@ func run(ctx context.Context, listen, ready, program string) error {
 		return err
 	}
 	defer srv.Stop()
-	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Name: "conformance", Logger: log, Fsync: true})
+	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Topology: toolbus.Topology{SyncAlways: true},
+		Name: "conformance", Logger: log})
 	if err != nil {
 		return err
 	}

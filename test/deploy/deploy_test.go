@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -192,12 +193,13 @@ func (w *work) call() bool {
 	w.calls++
 	input := fmt.Sprintf(`{"pattern":"needle %d"}`, w.calls)
 	w.mu.Unlock()
-	r, err := w.c.Call(w.t.Context(), toolbus.Call{Tool: "text.search", Input: []byte(input), Timeout: callTime,
+	r, err := toolbus.Outcome(w.c.Call(w.t.Context(), toolbus.Call{Tool: "text.search", Input: []byte(input),
+		Timeout: callTime,
 		OnAccepted: func(a envelope.Accepted) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.accepted[a.CallID] = a
-		}})
+		}}))
 	if err != nil {
 		w.t.Error(err)
 		return true // it would not end otherwise
@@ -218,11 +220,11 @@ func (w *work) kept() {
 	for id, a := range w.accepted {
 		var r *envelope.Response
 		for r == nil {
-			answer, err := w.c.Result(ctx, envelope.CallRef{Ref: a.Ref, CallID: a.CallID})
-			if err != nil {
+			var err error
+			r, err = toolbus.Outcome(w.c.Result(ctx, envelope.CallRef{Ref: a.Ref, CallID: a.CallID}))
+			if open, ok := errors.AsType[*toolbus.Error](err); err != nil && !(ok && open.Pending()) {
 				w.t.Fatalf("%s was accepted and is lost: %v", id, err)
 			}
-			r = answer.Response
 		}
 		if told := w.told[id]; told != nil && (told.Status != r.Status || string(told.Output) != string(r.Output)) {
 			w.t.Errorf("%s was told %s %s and is %s %s", id, told.Status, told.Output, r.Status, r.Output)

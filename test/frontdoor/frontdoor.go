@@ -35,9 +35,9 @@ type Ledger struct {
 // Tools are the tools of the ledger.
 func (l *Ledger) Tools() (*toolbus.Toolset, error) {
 	tools := toolbus.NewToolset()
-	return tools, toolbus.AddWithLookup(tools, toolbus.Tool{
+	return tools, toolbus.Add(tools, toolbus.Tool{
 		ID: "ledger.pay", Class: toolbus.SideEffectful, Errors: []*toolbus.ToolError{ErrNoAccount},
-	}, l.pay, l.lookup)
+	}, l.pay, toolbus.WithLookup(l.lookup))
 }
 
 func (l *Ledger) pay(_ context.Context, run *toolbus.Run, p Payment) (Receipt, error) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
@@ -28,23 +29,28 @@ func TestPay(t *testing.T) {
 		}
 	}
 	_, err = toolbus.Invoke[Receipt](ctx, bus.Client, toolbus.Call{Tool: "ledger.pay"}, Payment{To: "nobody"})
-	failure, ok := errors.AsType[*toolbus.Failure](err)
-	if !ok || !errors.Is(err, ErrNoAccount) || failure.Response.Error.Details.Effect != toolbus.EffectNone {
+	failed, ok := errors.AsType[*toolbus.Error](err)
+	if !ok || !errors.Is(err, ErrNoAccount) || failed.Effect() != toolbus.EffectNone {
 		t.Errorf("%v", err)
 	}
 
-	found, err := bus.Result(ctx, toolbus.CallQuery{Ref: ref})
-	if err != nil || found.Response == nil || found.Response.Status != toolbus.Success {
+	found, err := bus.Result(ctx, toolbus.CallRef{Ref: ref})
+	if err != nil || found.Status != toolbus.Success {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if why, err := bus.Why(ctx, toolbus.CallQuery{Ref: ref}); err != nil || !strings.Contains(why, "succeeded") {
+	if why, err := bus.Why(ctx, toolbus.CallRef{Ref: ref}); err != nil || !strings.Contains(why, "succeeded") {
 		t.Errorf("%q, %v", why, err)
 	}
-	if told, err := bus.Cancel(ctx, toolbus.CallQuery{Ref: ref}); err != nil || told.Phase != "decided" {
+	if told, err := bus.Cancel(ctx, toolbus.CallRef{Ref: ref}); err != nil || told.Phase != "decided" {
 		t.Errorf("%+v, %v", told, err)
 	}
 	executed := 0
-	for r, err := range bus.Audit(ctx, toolbus.AuditFilter{Call: ref, Event: "tool_executed", Follow: true}) {
+	operator, err := admin.Connect(ctx, bus.URL, admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	for r, err := range operator.AuditRecords(ctx, admin.AuditFilter{Call: ref, Event: "tool_executed", Follow: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,6 @@ var layers = []layer{
 	{3, "internal/executor", "", "envelope internal/call internal/call/outcome internal/encoding/format " +
 		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/timer internal/tool " +
 		"subjects"},
-	{3, "internal/flight", "", "envelope internal/timer"},
 	{4, "internal/audit/writer", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
 		"internal/flow internal/timer kv subjects"},
 	{4, "internal/audit/reader", "client", "bus envelope internal/audit internal/audit/writer internal/auth " +
@@ -78,6 +77,9 @@ var layers = []layer{
 		"internal/audit/writer internal/call internal/call/outcome internal/encoding/format " +
 		"internal/executor/heartbeat internal/executor/workqueue internal/flow internal/rpc internal/timer kv " +
 		"streaming subjects"},
+	{4, "internal/client", "client", "bus envelope internal/audit/reader internal/auth " +
+		"internal/auth/tokensource internal/call internal/encoding/ijson internal/encoding/jsonschema " +
+		"internal/flow internal/rpc internal/timer streaming subjects"},
 	{5, "internal/tool/process", "", "envelope internal/encoding/ijson internal/tool " +
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},
@@ -94,17 +96,18 @@ var layers = []layer{
 		"subjects"},
 	{7, "toolbustest", "", ". internal/natsserver"},
 	{7, "admin", "client", "*"},
-	{8, "internal/cli", "", "*"},
-	{8, "internal/tool/gen", "", "*"},
 	{8, "internal/bench/...", "client", "*"},
 	{8, "internal/chaos/...", "client", "*"},
 	{8, "internal/demo", "", "*"},
-	{8, "cmd/dispatcher cmd/executor", "", "*"},
 	{8, "cmd/toolbus-supervisor", "", "*"},
 	{8, "internal/tool/mcp/clientconfig", "", "*"},
 	{8, "internal/tool/mcp/importer", "", "*"},
+	{8, "internal/telemetry/otlp", "", "*"},
+	{8, "internal/cli", "", "*"},
+	{8, "internal/tool/gen", "", "*"},
+	{8, "cmd/dispatcher cmd/executor", "", "*"},
 	{8, "internal/cli/mcpcmd", "", "*"},
-	{8, "cmd/toolbus", "", "*"},
+	{8, "cmd/toolbus", "client", "*"},
 	{9, "test/...", "server", "*"},
 }
 

@@ -14,7 +14,9 @@ const (
 )
 
 // further are product packages beyond maxProducts. docs/architecture.md says why each is one.
-var further = []string{"internal/cli/mcpcmd", "internal/tool/process/protocol", "internal/tool/mcp/clientconfig"}
+var further = []string{
+	"internal/cli/mcpcmd", "internal/tool/process/protocol", "internal/tool/mcp/clientconfig", "internal/telemetry/otlp",
+}
 
 // exercise is what only runs, measures, attacks or tests the product, and what is made of it.
 const exercise = "cmd/... test/... tools/... internal/bench/... internal/chaos/... internal/demo/... " +

@@ -130,7 +130,7 @@ func (b *bus) asks(call toolbus.Call) *envelope.Response {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.T.Context(), time.Minute)
 	defer cancel()
-	r, err := b.Call(ctx, call)
+	r, err := toolbus.Outcome(b.Call(ctx, call))
 	if err != nil {
 		b.Fatalf("%s: %v", call.Tool, err)
 	}

@@ -129,7 +129,7 @@ func (r *reference) cancel() {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		resp, err := r.Call(ctx, call)
+		resp, err := toolbus.Outcome(r.Call(ctx, call))
 		if err == nil && (resp.Error == nil || resp.Error.Code != envelope.CodeCancelled) {
 			err = fmt.Errorf("it ended with %v", resp.Error)
 		}

@@ -233,14 +233,13 @@ func TestFailedResultIsKept(t *testing.T) {
 		again := call
 		again.OnAccepted = nil
 		told["caller again"] = b.asks(again)
-		if told["other actor"], err = other.Call(t.Context(), again); err != nil {
+		if told["other actor"], err = toolbus.Outcome(other.Call(t.Context(), again)); err != nil {
 			t.Fatal(err)
 		}
-		result, err := b.Result(t.Context(), toolbus.CallQuery{Ref: ref})
-		if err != nil {
+		if told["who asks for the outcome"], err = toolbus.Outcome(b.Result(t.Context(),
+			toolbus.CallRef{Ref: ref})); err != nil {
 			t.Fatal(err)
 		}
-		told["who asks for the outcome"] = result.Response
 		want := compact(t, jsontext.Value(saidBy[name].result))
 		for who, r := range told {
 			if r.Error == nil || r.Error.Code != "P-PRECOND-TOOL_ERROR" || len(r.Warnings) > 0 {

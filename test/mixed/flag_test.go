@@ -64,10 +64,10 @@ func callLarge(t *testing.T, of processtest.Programs, older string, serves bool,
 		return "", err
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	r, err := client.Call(t.Context(), toolbus.Call{
+	r, err := toolbus.Outcome(client.Call(t.Context(), toolbus.Call{
 		Tool: "transcript.clean", Timeout: 10 * time.Second,
 		Input: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("A line of a long text.\n\n", 30_000)),
-	})
+	}))
 	if err != nil {
 		return "", err
 	}

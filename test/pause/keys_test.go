@@ -9,10 +9,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -129,13 +129,13 @@ func pays(t *testing.T, srv *natstest.Server, actor, toolID, key string, in effe
 	if err != nil {
 		t.Error(err)
 	}
-	c, err := toolbus.NewClient(srv.Connect(t), toolbus.ClientOptions{Actor: actor})
+	c, err := clientlib.New(srv.Connect(t), clientlib.Options{Actor: actor})
 	if err != nil {
 		t.Error(err)
 		return &envelope.Response{}
 	}
 	defer c.Close()
-	asked := toolbus.Call{Tool: toolID, Fn: effects.Fn, Input: raw, Key: key, Timeout: time.Minute}
+	asked := clientlib.Call{Tool: toolID, Function: effects.Fn, Input: raw, Key: key, Timeout: time.Minute}
 	r, err := c.Call(context.WithoutCancel(t.Context()), asked)
 	if err != nil {
 		t.Error(err)

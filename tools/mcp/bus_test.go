@@ -43,7 +43,7 @@ func TestBus(t *testing.T) {
 	bus := toolbustest.Start(t, tools)
 	ask := func(tool, key, input string) *envelope.Response {
 		t.Helper()
-		r, err := bus.Call(t.Context(), toolbus.Call{Tool: tool, Key: key, Input: jsontext.Value(input)})
+		r, err := toolbus.Outcome(bus.Call(t.Context(), toolbus.Call{Tool: tool, Key: key, Input: jsontext.Value(input)}))
 		if err != nil {
 			t.Fatal(err)
 		}

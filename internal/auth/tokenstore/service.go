@@ -248,8 +248,8 @@ const maxListed = 64
 
 // List says which credentials were issued and have not ended.
 func (s *Service) List(
-	ctx context.Context, by *auth.Principal, q envelope.CredentialsResponse,
-) (a envelope.CredentialsRequest, _ *envelope.Error) {
+	ctx context.Context, by *auth.Principal, q envelope.CredentialsRequest,
+) (a envelope.CredentialsResponse, _ *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}

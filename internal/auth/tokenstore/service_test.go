@@ -77,7 +77,7 @@ func TestServiceOfTokens(t *testing.T) {
 	c.is("narrow", refusal, "")
 	_, refusal = late.Narrow(ctx, expired, envelope.NarrowRequest{Scopes: []string{"admin"}})
 	c.is("widen", refusal, envelope.CodeForbidden)
-	list, refusal := late.List(ctx, &c.operator, envelope.CredentialsResponse{Tenant: "acme"})
+	list, refusal := late.List(ctx, &c.operator, envelope.CredentialsRequest{Tenant: "acme"})
 	c.is("list", refusal, "")
 	if len(list.Credentials) != 1 || list.Credentials[0].Family != p.Family || list.More {
 		t.Errorf("%+v", list)
@@ -108,7 +108,7 @@ func TestServiceIsForOperators(t *testing.T) {
 		c.is("issue", refusal, envelope.CodeForbidden)
 		_, refusal = c.Revoke(ctx, by, envelope.RevokeRequest{})
 		c.is("revoke", refusal, envelope.CodeForbidden)
-		_, refusal = c.List(ctx, by, envelope.CredentialsResponse{})
+		_, refusal = c.List(ctx, by, envelope.CredentialsRequest{})
 		c.is("list", refusal, envelope.CodeForbidden)
 		_, refusal = c.Rotate(ctx, by, envelope.RotateRequest{})
 		c.is("rotate", refusal, envelope.CodeForbidden)

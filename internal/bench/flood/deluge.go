@@ -12,9 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -64,8 +65,8 @@ type Flood struct {
 
 // Send sends all of it, as fast as the kind says.
 func (f Flood) Send(ctx context.Context) error {
-	c, err := toolbus.Connect(ctx, f.URL, toolbus.Options{
-		Name: "bench-flooder", Tenant: toolbus.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
+	c, err := app.Establish(ctx, app.Options{URL: f.URL}, app.LinkOptions{
+		Name: "bench-flooder", Tenant: client.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
 	})
 	if err != nil {
 		return err
@@ -107,7 +108,7 @@ func (f Flood) Send(ctx context.Context) error {
 
 // message is what is sent again and again.
 func (f Flood) message() (*nats.Msg, error) {
-	const tenant = toolbus.DefaultTenant
+	const tenant = client.DefaultTenant
 	msg := &nats.Msg{
 		Subject: subjects.Call(tenant, Actor, f.Tool), Reply: subjects.Answers(tenant, Actor) + "word", Data: []byte("x"),
 		Header: nats.Header{subjects.HeaderContentType: {envelope.ContentJSON}, subjects.HeaderAnswer: {"word"}},
@@ -141,8 +142,8 @@ func (f Flood) request(version, key string) []byte {
 }
 
 // calls makes calls with large inputs, so many at once.
-func (f Flood) calls(ctx context.Context, conn *toolbus.Conn) error {
-	c, err := conn.Client(toolbus.ClientOptions{})
+func (f Flood) calls(ctx context.Context, conn *app.Link) error {
+	c, err := conn.Client(client.Options{})
 	if err != nil {
 		return err
 	}
@@ -154,8 +155,8 @@ func (f Flood) calls(ctx context.Context, conn *toolbus.Conn) error {
 		for i := range inputs {
 			in := fmt.Appendf(nil, `{"n":%d,"s":"%s"}`, n*inputs+i, strings.Repeat("x", inputSize))
 			g.Go(func() error {
-				_, err := c.Call(ctx, toolbus.Call{
-					Tool: f.Tool, Fn: f.Fn, Input: in, Key: uuid.NewString(), Timeout: time.Minute,
+				_, err := c.Call(ctx, client.Call{
+					Tool: f.Tool, Function: f.Fn, Input: in, Key: uuid.NewString(), Timeout: time.Minute,
 				})
 				return err
 			})

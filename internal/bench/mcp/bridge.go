@@ -215,7 +215,8 @@ func on(s *sdk.ClientSession, tool string) func(context.Context, string) error {
 
 // own calls the tool that is a function.
 func (w *world) own(ctx context.Context, text string) error {
-	r, err := w.bus.Call(ctx, toolbus.Call{Tool: "own.echo", Input: []byte(arguments(text)), Key: "own-echo-call-" + text})
+	r, err := toolbus.Outcome(w.bus.Call(ctx, toolbus.Call{Tool: "own.echo", Input: []byte(arguments(text)),
+		Key: "own-echo-call-" + text}))
 	if err == nil && r.Error != nil {
 		err = errors.New(r.Error.String())
 	}

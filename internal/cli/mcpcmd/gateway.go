@@ -126,8 +126,8 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	defer conn.Close()
 	defer func() { _ = client.Close() }() // the connection ends next
 	l.door.Version = cli.Version()
-	if client.Token != nil {
-		if says, err := auth.Inspect(client.Token()); err != nil || says.Role != auth.Door {
+	if client.Options().Token != nil {
+		if says, err := auth.Inspect(client.Options().Token()); err != nil || says.Role != auth.Door {
 			return cli.Usagef("the credentials are of the role %s, and a door needs some of the role door: "+
 				"`toolbus credentials issue --role door --actor door://NAME`", says.Role)
 		}
@@ -157,12 +157,12 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 
 // warn says what the door leaves open.
 func (l *listener) warn(env cli.Env, client *toolbus.Client, at net.Listener) {
-	if client.Token == nil {
+	if client.Options().Token == nil {
 		fmt.Fprintf(
 			env.Stderr,
 			"warning: the bus asks for no tokens, so whoever reaches the door calls as %s in tenant %s\n",
-			client.Actor,
-			client.Tenant,
+			client.Options().Actor,
+			client.Options().Tenant,
 		)
 	}
 	if tcp, ok := at.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {

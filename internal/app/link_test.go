@@ -1,0 +1,36 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+)
+
+// Whoever is let in no more is told so by each call, and by what runs on the connection.
+func TestLetInNoMore(t *testing.T) {
+	link, err := Establish(t.Context(), Options{URL: natstest.Start(t).URL}, LinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := link.Client(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }() // its connection is gone
+	revoked := errors.New("it was revoked")
+	link.end(revoked)
+	r, err := c.Call(t.Context(), client.Call{Tool: "hi"})
+	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeToken || r.Error.Message != revoked.Error() ||
+		r.Key == "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	started := func(context.Context, *Conn) error { t.Error("it was run"); return nil }
+	if err := link.Run(t.Context(), started); !errors.Is(err, revoked) {
+		t.Error(err)
+	}
+	link.Close()
+}

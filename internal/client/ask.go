@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Refusal is a Go error for an operation that the bus refused.
+type Refusal struct{ Reason *envelope.Error }
+
+// Error implements error.
+func (r *Refusal) Error() string { return InFull(r.Reason) }
+
+// InFull is what went wrong, why, and each place that is to be corrected.
+func InFull(e *envelope.Error) string {
+	text := e.String()
+	if e.Cause != "" {
+		text += ": " + e.Cause
+	}
+	for _, v := range e.Details.Violations {
+		text += "; " + v.Pointer + " " + v.Message
+	}
+	return text
+}
+
+// fetchTime is how long the output that an answer refers to is waited for, unless ctx ends earlier.
+const fetchTime = 30 * time.Second
+
+// Result returns the outcome of a call, or its acceptance while it has none. An output that can
+// not be had is what it is for [Client.Call]: a statement of the library, with final: false.
+func (c *Client) Result(ctx context.Context, q envelope.CallRef) (envelope.ResultResponse, error) {
+	a, err := answer[envelope.ResultResponse](ctx, c, subjects.OpResult, q)
+	a.Response = c.told(ctx, q.Ref, a.Response)
+	return a, err
+}
+
+// Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
+func (c *Client) Cancel(ctx context.Context, q envelope.CallRef) (envelope.CancelResponse, error) {
+	a, err := answer[envelope.CancelResponse](ctx, c, subjects.OpCancel, q)
+	a.Response = c.told(ctx, q.Ref, a.Response)
+	return a, err
+}
+
+// told returns the outcome in an answer about the call that ref names, if there is one, with its output.
+func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	return c.whole(ctx, ref, sane(r))
+}
+
+// Replay has a dispatcher call again for what a dead letter asked for, as the actor who asked, and returns how that
+// call stands. It is for operators. The same question always means the same call, so ask it again until the answer has
+// a Response. A large output is not fetched.
+func (c *Client) Replay(ctx context.Context, q envelope.ReplayRequest) (envelope.ResultResponse, error) {
+	return answer[envelope.ResultResponse](ctx, c, subjects.OpReplay, q)
+}
+
+// Why says in one sentence what a call waits for, or why it ended as it did.
+func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
+	a, err := answer[envelope.WhyResponse](ctx, c, subjects.OpWhy, q)
+	return a.Sentence, err
+}
+
+func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) {
+	var a T
+	asking, stop := c.whileAccepted(ctx)
+	defer stop()
+	refusal, err := c.inbox.Ask(asking, op, q, &a)
+	if barred := c.Barred(); err != nil && barred != nil && ctx.Err() == nil {
+		refusal, err = exclusion(barred), nil
+	}
+	if err == nil && refusal != nil {
+		err = &Refusal{refusal}
+	}
+	return a, err
+}

@@ -1,0 +1,233 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// catalog caches descriptions, so that a call needs no extra round trip.
+type catalog struct {
+	asking singleflight.Group // by tool
+	mu     sync.Mutex
+	tools  map[string]*described
+	clock  bus.Reading // what the dispatcher said last
+}
+
+type described struct {
+	info    envelope.ToolInfo
+	fns     map[string]*function
+	fetched time.Time
+}
+
+type function struct {
+	name              string
+	pool, digest      string           // of the build that it is of
+	class             call.EffectClass // of its tool
+	request, response *jsonschema.Schema
+}
+
+// freshDescription is how long a description is used; a newer build then shows up.
+const freshDescription = 30 * time.Second
+
+// Tools lists the tools.
+func (c *Client) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
+	d, err := c.Describe(ctx)
+	return d.Tools, err
+}
+
+// Describe returns one description of all tools, and what the dispatcher that answers says of itself. It gives up
+// after five seconds, or when ctx ends.
+func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	all := []envelope.ToolInfo{} // none is a list, too
+	for q := (envelope.DescribeRequest{}); ; q.After = all[len(all)-1].ToolID {
+		d, err := c.describe(ctx, q)
+		if err != nil {
+			return envelope.DescribeResponse{}, err
+		}
+		if all = append(all, d.Tools...); !d.More || len(d.Tools) == 0 {
+			d.Tools = all
+			return d, nil
+		}
+	}
+}
+
+// Tool describes one tool with its schemas. That there is no such tool is a [Refusal].
+func (c *Client) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
+	t, err := c.tool(ctx, id, describeTime)
+	switch {
+	case err != nil:
+		return envelope.ToolInfo{}, err
+	case t == nil:
+		return envelope.ToolInfo{}, &Refusal{c.noTool(ctx, id)}
+	}
+	return t.info, nil
+}
+
+// How long a description is waited for, unless a call names a timeout of its own. A question or
+// its answer may be lost, so it is asked again; a caller with an old description does not wait for a new
+// one.
+const (
+	describeTime  = 5 * time.Second
+	describeAgain = 400 * time.Millisecond
+	describePause = 20 * time.Millisecond
+	refreshTime   = 100 * time.Millisecond
+)
+
+// describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
+// answer too.
+func (c *Client) describe(ctx context.Context, q envelope.DescribeRequest) (d envelope.DescribeResponse, err error) {
+	tries := timer.Backoff{Pause: describePause, Try: describeAgain}
+	err = tries.Until(ctx, func(ctx context.Context) (_ bool, err error) {
+		d, err = c.describeOnce(ctx, q)
+		return !lost(err), err
+	})
+	return d, err
+}
+
+// lost says whether a question or its answer may have been lost.
+func lost(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, nats.ErrDisconnected)
+}
+
+func (c *Client) describeOnce(ctx context.Context, q envelope.DescribeRequest) (envelope.DescribeResponse, error) {
+	var d envelope.DescribeResponse
+	sent := c.Now()
+	if refusal, err := c.inbox.Ask(ctx, subjects.OpDescribe, q, &d); err != nil {
+		return d, err
+	} else if refusal != nil {
+		return d, &Refusal{refusal}
+	}
+	trip := c.Now().Sub(sent)
+	c.catalog.mu.Lock()
+	defer c.catalog.mu.Unlock()
+	c.catalog.clock = bus.Reading{Local: sent.Add(trip / 2), Bus: time.UnixMilli(d.NowUnixMS)}
+	return d, nil
+}
+
+// BusTime returns bus time as far as it is known here. After the wall clock was set, or the machine slept,
+// it may be ahead: a deadline that is too late does no harm, since the timeout counts, too.
+func (c *Client) BusTime() time.Time {
+	c.catalog.mu.Lock()
+	defer c.catalog.mu.Unlock()
+	now := c.Now()
+	return c.catalog.clock.At(now).Add(max(0, c.catalog.clock.Stepped(now)))
+}
+
+// tool returns the description of a tool, from the cache while it is fresh, and waits for it for
+// a while at the most. It is nil if dispatchers have no such tool.
+func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, error) {
+	if !utf8.ValidString(id) {
+		return nil, nil // and it cannot be asked for
+	}
+	c.catalog.mu.Lock()
+	t := c.catalog.tools[id]
+	c.catalog.mu.Unlock()
+	if t != nil && time.Since(t.fetched) < freshDescription {
+		return t, nil
+	}
+	if t != nil {
+		atMost = min(atMost, refreshTime)
+	}
+	fresh, err := c.fetchOnce(ctx, id, atMost)
+	if err != nil && t != nil {
+		return t, nil // the old description is better than no call
+	}
+	return fresh, err
+}
+
+// noTool says that there is no such tool. Which ones there are is asked only to say which one was probably meant.
+func (c *Client) noTool(ctx context.Context, id string) *envelope.Error {
+	ctx, cancel := context.WithTimeout(ctx, describeAgain)
+	defer cancel()
+	d, _ := c.Describe(ctx) // without an answer nothing is suggested
+	ids := make([]string, len(d.Tools))
+	for i, t := range d.Tools {
+		ids[i] = t.ToolID
+	}
+	return envelope.NoTool(id, ids)
+}
+
+// fetchOnce asks for the description of a tool; callers who want the same at the same time share
+// one question. There is no such tool when it returns nothing.
+func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration) (*described, error) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	answer := c.catalog.asking.DoChan(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
+		defer cancel()
+		return c.fetch(ctx, id)
+	})
+	select {
+	case a := <-answer:
+		t, _ := a.Val.(*described)
+		return t, a.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: %w", subjects.OpDescribe, ctx.Err())
+	}
+}
+
+func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
+	d, err := c.describe(ctx, envelope.DescribeRequest{Tool: id})
+	if err != nil || len(d.Tools) != 1 {
+		return nil, err
+	}
+	t, err := compile(d.Tools[0])
+	if err != nil {
+		return nil, err
+	}
+	c.catalog.mu.Lock()
+	defer c.catalog.mu.Unlock()
+	if c.catalog.tools == nil || len(c.catalog.tools) > 10_000 {
+		c.catalog.tools = map[string]*described{}
+	}
+	c.catalog.tools[id] = t
+	return t, nil
+}
+
+func compile(info envelope.ToolInfo) (*described, error) {
+	d := &described{info: info, fns: map[string]*function{}, fetched: time.Now()}
+	for name, fn := range info.Functions {
+		request, err := jsonschema.Compile(info.ToolID+"/"+name+"/request", fn.Request, nil)
+		if err != nil {
+			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
+		}
+		response, err := jsonschema.Compile(info.ToolID+"/"+name+"/response", fn.Response, nil)
+		if err != nil {
+			return nil, fmt.Errorf("schema of %s %s: %w", info.ToolID, name, err)
+		}
+		d.fns[name] = &function{name: name, pool: info.Pool, digest: info.Digest, class: call.EffectClass(info.Determinism),
+			request: request, response: response}
+	}
+	return d, nil
+}
+
+func (t *described) function(fn string) (*function, *envelope.Error) {
+	if fn == "" && len(t.fns) == 1 {
+		for _, only := range t.fns {
+			return only, nil
+		}
+	}
+	if f := t.fns[fn]; f != nil {
+		return f, nil
+	}
+	return nil, envelope.NoFunction(t.info.ToolID, fn, slices.Collect(maps.Keys(t.fns)))
+}

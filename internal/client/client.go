@@ -1,0 +1,369 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/streaming"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// DefaultTenant and DefaultActor are those of whoever names none.
+const (
+	DefaultTenant = "default"
+	DefaultActor  = "agent://local"
+)
+
+// Options say who calls, as toolbus.ClientOptions does, and over which connection.
+type Options struct {
+	Tenant     string
+	Actor      string
+	Env        string
+	Timezone   string
+	Scopes     []string
+	Token      func() string // the token of the actor, as it is now; nil for a bus that asks for none
+	StableKeys bool
+	// Payloads fetches and stores what is too large to travel inline; without it such calls
+	// are refused.
+	Payloads *streaming.Payloads
+	Now      func() time.Time // local clock; default time.Now
+	Logger   *slog.Logger     // one INFO line per call; nil discards
+	Hooks
+}
+
+// Hooks say how a connection stands whose token is renewed. The zero value is a connection that the server always
+// accepts, with a token that nothing renews.
+type Hooks struct {
+	// Barred returns the reason why the server does not accept the connection any more; nil while it does.
+	Barred func() error
+	// OnRefused has a function called each time that Barred has become an error, until forget is called.
+	OnRefused func(do func()) (forget func())
+	Crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
+	Renews    func() bool  // the token is renewed if it has expired
+}
+
+// withDefaults returns the hooks without nil functions, but for Renews.
+func (h Hooks) withDefaults() Hooks {
+	if h.Barred == nil {
+		h.Barred = func() error { return nil }
+	}
+	if h.OnRefused == nil {
+		h.OnRefused = func(func()) (forget func()) { return func() {} }
+	}
+	if h.Crowded == nil {
+		h.Crowded = func() error { return nil }
+	}
+	return h
+}
+
+// Client calls tools. It keeps the duties of the agent: it gives keys to calls, retries only what may be retried, and
+// checks outputs. It refuses only requests that it cannot send; dispatchers check all others, and record what they
+// refuse. Its methods are safe for concurrent use.
+type Client struct {
+	Options
+	nc      *nats.Conn
+	calls   auth.CallPermissions
+	binding binding
+	forget  func() // of what this client does when the server refuses the connection
+	inbox   *rpc.Inbox
+	bound   bool // the token is bound: the server lets it hear no live chunks
+	catalog catalog
+
+	watch   *inflight
+	watches sync.WaitGroup
+	crew    *flow.WorkerPool[func()]
+	closing sync.Once
+}
+
+// New returns a client over nc, which stays the caller's. Close it when done. A connection of [Connect] writes
+// many messages with one system call under load; a connection that the program makes with nats.go does not.
+func New(nc *nats.Conn, o Options) (*Client, error) {
+	o.Tenant, o.Actor = cmp.Or(o.Tenant, DefaultTenant), cmp.Or(o.Actor, DefaultActor)
+	o.Env, o.Timezone = cmp.Or(o.Env, "dev"), cmp.Or(o.Timezone, "UTC")
+	if err := errors.Join(checkName("tenant", o.Tenant), checkName("actor", o.Actor)); err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Hooks = o.Hooks.withDefaults()
+	inbox, bound, err := openInbox(nc, o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{Options: o, nc: nc, inbox: inbox, bound: bound,
+		crew: flow.NewWorkerPool(func(job func()) { job() })}
+	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
+	c.watch = newInflight()
+	c.forget = c.OnRefused(c.watch.Release)
+	status := nc.StatusChanged(nats.CONNECTED)
+	c.watches.Go(func() {
+		defer nc.RemoveStatusListener(status)
+		runInflight(c.watch, status)
+	})
+	return c, nil
+}
+
+// openInbox returns an inbox where the holder of the token is answered, and whether that token is bound.
+func openInbox(nc *nats.Conn, o Options) (in *rpc.Inbox, bound bool, err error) {
+	var says auth.Principal
+	if o.Token != nil {
+		says, _ = auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
+	}
+	if in, err = rpc.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
+		return nil, false, err
+	}
+	in.Token = o.Token
+	return in, says.Bound(), nil
+}
+
+// checkName refuses the name of a tenant or an actor that no request could be proven to come from:
+// dispatchers compare the names in a request with those in its subject.
+func checkName(what, name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("client: the %s %q is not valid UTF-8: correct it", what, name)
+	}
+	if _, err := subjects.ParseToken(subjects.Token(name)); err != nil {
+		return fmt.Errorf("client: the %s %.40q… is too long for a subject: use at most %d characters, each but letters, "+
+			"digits and - counting three times per byte",
+			what, name, maxName)
+	}
+	return nil
+}
+
+// maxName is how long the name of a tenant or an actor may be as a token of a subject, with which
+// identity is checked.
+const maxName = 100
+
+// Close ends the client; calls in flight get a local answer at their deadline, and what watches these ends with the
+// last one. Closing it again does nothing.
+func (c *Client) Close() (err error) {
+	c.closing.Do(func() {
+		c.forget()
+		c.crew.Close()
+		if c.watch.End() {
+			c.watches.Wait()
+		}
+		err = c.inbox.Close()
+	})
+	return err
+}
+
+// Call is what to call. The fields are those of toolbus.Call, in the same order, and are described there.
+type Call struct {
+	Tool       string
+	Version    string
+	Function   string
+	Input      jsontext.Value
+	Timeout    time.Duration
+	Key        string
+	KeyScope   envelope.KeyScope
+	Priority   envelope.Priority
+	DryRun     bool
+	Retry      *envelope.RetryPolicy
+	Provenance jsontext.Value
+	CallID     string
+	Context    envelope.RequestContext
+	OnAccepted func(envelope.Accepted)
+	OnChunk    func(envelope.Chunk) error
+}
+
+// Call makes a call and returns its outcome, at the latest 100 ms after the deadline. An error outcome is a response,
+// and no Go error. A Go error stands for a call without an outcome: the client could not send the call, ctx was
+// cancelled, or OnChunk returned an error. A function of the call that panics makes Call panic with a [Panic].
+func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
+	started := time.Now()
+	if call.Key == "" && !c.StableKeys {
+		call.Key = freshID()
+	}
+	m := c.callWithDeadline(ctx, call, started)
+	if barred := c.Barred(); barred != nil && m.Err != nil && m.Request != nil {
+		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
+		r := c.excluded(m.Request, started.Add(timeout), barred, false)
+		r.Key = m.Request.Constraints.IdempotencyKey
+		return r, nil
+	}
+	if m.Err != nil {
+		return nil, keyed(m.Err, call)
+	}
+	c.logOutcome(ctx, m.Request, m.Response, time.Since(started))
+	m.Response.Key = m.Request.Constraints.IdempotencyKey
+	return m.Response, nil
+}
+
+// logOutcome is for whoever wants every call logged.
+func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
+	if !c.Logger.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	var code envelope.Code
+	if r.Error != nil {
+		code = r.Error.Code
+	}
+	c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
+		"duration_ms", took.Milliseconds(), "error.code", code)
+}
+
+// refused is the local answer to a request that cannot be sent. It is not on record.
+func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
+	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
+		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,
+		PolicyApplied: []string{"client-preflight"},
+	}, envelope.Metrics{})
+}
+
+// complete fetches a large output of a call and checks it against the tool's response schema. An
+// outcome of another build than the one described, as a stored one may be, has a schema of its own,
+// by which the executor has checked it.
+func (c *Client) complete(e *pendingCall, r *envelope.Response) *envelope.Response {
+	if isApart(r) {
+		bounded, cancel := e.graced()
+		defer cancel()
+		r = c.whole(bounded, c.key(e.req).Ref(), r)
+	}
+	fn := e.fn
+	if r.Status != envelope.Success || fn == nil || fn.response == nil {
+		return r
+	}
+	if r.Provenance.Digest != fn.digest {
+		return warned(r, "the output was not checked by the client: it is of another build of the tool")
+	}
+	validate := (*jsonschema.Schema).ValidateChecked // it was decoded with its envelope
+	if r.Provenance.OutputRef != nil {
+		validate = (*jsonschema.Schema).Validate
+	}
+	if bad := validate(fn.response, r.Output); len(bad) > 0 && !envelope.IsMCPResult(fn.response.Raw()) {
+		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
+	}
+	return r
+}
+
+// isApart reports whether a response has a reference in the place of its output, or of the result in its error.
+func isApart(r *envelope.Response) bool {
+	return r.Provenance.OutputRef != nil || r.Error != nil && r.Error.Details.ToolResultRef != nil
+}
+
+// whole returns the response of the call that ref names with its output, or the result in its error, which is fetched
+// if only a reference to it came.
+func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
+	switch {
+	case !isApart(r):
+		return r
+	case r.Error != nil:
+		return c.withResult(ctx, ref, r)
+	}
+	data, err := c.output(ctx, ref, *r.Provenance.OutputRef)
+	if err != nil {
+		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+	}
+	fetched := *r
+	fetched.Output = data
+	return &fetched
+}
+
+// withResult returns an error with the result of the tool that it refers to. Where that cannot be had, a warning says
+// so: the error stands without.
+func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
+	if r.Error.Details.ToolResultRef == nil {
+		return r
+	}
+	data, err := c.output(ctx, ref, *r.Error.Details.ToolResultRef)
+	if err == nil && len(ijson.Check(data)) > 0 {
+		err = errors.New("it is no I-JSON")
+	}
+	if err != nil {
+		return warned(r, ijson.Clip("the whole result of the tool could not be had: "+err.Error(), envelope.MaxMessage))
+	}
+	e, fetched := *r.Error, *r
+	fetched.Error = e.WithToolResult(data)
+	return &fetched
+}
+
+// payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.
+func payloadCode(err error) envelope.Code {
+	switch {
+	case errors.Is(err, streaming.ErrChecksum), errors.Is(err, streaming.ErrDigest), errors.Is(err, streaming.ErrCorrupt):
+		return envelope.CodeChecksum
+	case errors.Is(err, context.DeadlineExceeded):
+		return envelope.CodeTimeout
+	}
+	return envelope.CodePayloadMissing
+}
+
+// spoiled is what the library says of a success whose output it cannot vouch for. It is a local
+// statement about a final outcome: the effect did take place.
+func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
+	p := r.Provenance
+	p.Final = false
+	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
+}
+
+// output fetches the large output of a call from dispatchers.
+func (c *Client) output(ctx context.Context, call string, ref envelope.PayloadRef) ([]byte, error) {
+	return streaming.Collect(ctx, ref, envelope.MaxPayload, func(ctx context.Context, part int64) ([]byte, error) {
+		return c.askForPart(ctx, call, ref, part)
+	})
+}
+
+// askForPart asks for a part of an output until ctx ends, or there is a definite answer.
+func (c *Client) askForPart(
+	ctx context.Context, call string, ref envelope.PayloadRef, part int64,
+) (body []byte, err error) {
+	var refusal *envelope.Error
+	q := envelope.PayloadRequest{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
+	err = timer.Backoff{
+		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
+	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+		var a envelope.PayloadResponse
+		body, refusal, err = c.inbox.AskRaw(ctx, subjects.OpPayload, q, &a)
+		switch {
+		case errors.Is(err, rpc.ErrNotStored):
+			q.Direct = false // the dispatcher asks the leader
+		case err == nil && refusal != nil:
+			err = &Refusal{refusal}
+		case body == nil:
+			body = a.Body
+		}
+		return err == nil || refusal != nil && !refusal.Code.Retryable(), err
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return body, err
+}
+
+// How long a dispatcher is waited for that is asked for a part of an output, and how soon it is asked again.
+const (
+	partTime  = 5 * time.Second
+	partPause = 50 * time.Millisecond
+)
+
+// key names the log of the call that a request is for.
+func (c *Client) key(req *envelope.Request) subjects.Key {
+	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, req)}
+}
+
+func (c *Client) owner() subjects.Owner { return subjects.Owner{Tenant: c.Tenant, Actor: c.Actor} }
+
+// subject is where calls of the tool are sent.
+func (c *Client) subject(tool string) string { return subjects.Call(c.Tenant, c.Actor, tool) }

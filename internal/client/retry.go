@@ -1,0 +1,92 @@
+package client
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// policyOf is the retry policy of a call, with the defaults.
+func policyOf(call Call) envelope.RetryPolicy {
+	r := *cmp.Or(call.Retry, &envelope.RetryPolicy{})
+	r.MaxAttempts, r.BaseMS, r.CapMS = cmp.Or(r.MaxAttempts, 3), cmp.Or(r.BaseMS, 200), cmp.Or(r.CapMS, 2000)
+	r.Jitter, r.BackoffMultiplier = cmp.Or(r.Jitter, "full"), cmp.Or(r.BackoffMultiplier, 2)
+	if call.CallID != "" {
+		r.MaxAttempts = 1 // a retry is another asking
+	}
+	return r
+}
+
+// again returns how long to wait after the n-th attempt, of which r is the outcome, before the next one, and whether
+// there is a next one. It describes the tool again if another build than the described one has run.
+func (c *Client) again(e *pendingCall, n int, r *envelope.Response) (time.Duration, bool) {
+	if !e.mayRetry(n, r) || !c.recognised(e, r) || !repeatable(e.fn, r) {
+		return 0, false
+	}
+	return backoff(policyOf(e.call), n, r), true
+}
+
+// mayRetry reports whether the library may make the call again after the n-th attempt, of which r is the outcome, as
+// far as that is known without asking a dispatcher.
+func (e *pendingCall) mayRetry(n int, r *envelope.Response) bool {
+	policy := policyOf(e.call)
+	return n < policy.MaxAttempts && retryable(r, policy) && (repeatable(e.fn, r) || otherBuild(e.fn, r))
+}
+
+// retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
+// never after what a cancel ended, and never after the word of a call that goes on.
+func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
+	if r.Status != envelope.RetryableError || !r.Error.Code.AutoRetry() ||
+		!r.Provenance.Final && !isProvisionalRefusal(r) {
+		return false
+	}
+	return len(p.RetryableErrors) == 0 || slices.Contains(p.RetryableErrors, string(r.Error.Code))
+}
+
+// repeatable reports whether a call of fn with the outcome r may be made again without being asked: fn is pure or
+// idempotent, or no executor started the call. What is not known of a tool does not count for it.
+func repeatable(fn *function, r *envelope.Response) bool {
+	return r.Provenance.NotStarted || fn != nil && !otherBuild(fn, r) && fn.class.MayRunAgain()
+}
+
+// otherBuild reports whether r is the outcome of another build of the tool than the one that fn describes.
+func otherBuild(fn *function, r *envelope.Response) bool {
+	return fn != nil && r.Provenance.Digest != "" && r.Provenance.Digest != fn.digest
+}
+
+// recognised reports whether the class of the build that r is of is known, or does not matter. It asks a dispatcher
+// where another build is described.
+func (c *Client) recognised(e *pendingCall, r *envelope.Response) bool {
+	if r.Provenance.NotStarted || !otherBuild(e.fn, r) {
+		return true
+	}
+	t, err := c.fetchOnce(e.ctx, e.req.ToolID, min(describeTime, time.Until(e.Deadline)))
+	if err != nil || t == nil {
+		return false
+	}
+	fn, refusal := t.function(e.req.Fn)
+	if refusal != nil || otherBuild(fn, r) {
+		return false
+	}
+	e.fn = fn
+	return true
+}
+
+// backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the
+// policy says, with its jitter; never more than cap_ms, and never less than the hint of the answer.
+func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration {
+	longest := float64(p.CapMS)
+	ms := min(longest, float64(p.BaseMS)*math.Pow(p.BackoffMultiplier, float64(n-1)))
+	switch {
+	case p.JitterPercent > 0:
+		ms = min(longest, ms*(1+rand.Float64()*p.JitterPercent/100))
+	case p.Jitter == "full":
+		ms *= rand.Float64()
+	}
+	hint := min(r.Error.Details.RetryAfterMS, envelope.MaxRetryAfter.Milliseconds())
+	return max(time.Duration(ms*float64(time.Millisecond)), time.Duration(hint)*time.Millisecond)
+}
