@@ -50,8 +50,9 @@ func run(tools, supervisor, state, dir string) error {
 	if err != nil {
 		return err
 	}
-	serving, ready, ended := ctx, make(chan struct{}), make(chan error, 1)
-	serving, stop := context.WithCancel(serving)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() { ended <- toolbus.Serve(serving, d, e, func() { close(ready) }) }()
 	select {
 	case <-ready:
