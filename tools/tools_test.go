@@ -120,7 +120,7 @@ func TestTools(t *testing.T) {
 			emitted := chunks{}
 			result, err := adapter.Execute(t.Context(), m, invocation(t, m, test.fn, test.input, test.dryRun), emitted)
 			if err != nil {
-				got := adapter.ClassifyError(m, err)
+				got := tool.ClassifyError(adapter, m, err)
 				details, err := json.Marshal(got.Details)
 				if err != nil || test.code == "" || got.Code != test.code || got.Details.Effect != envelope.EffectNone ||
 					!strings.Contains(string(details), test.details) {

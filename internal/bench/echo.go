@@ -54,8 +54,6 @@ func (echo) Lookup(context.Context, *tool.Manifest, tool.Invocation) (tool.Resul
 	return tool.Result{}, false, tool.ErrNoLookup
 }
 
-func (echo) ClassifyError(m *tool.Manifest, err error) *envelope.Error { return tool.Classify(m, err) }
-
 // Adapters returns the adapters of the executor under test.
 func Adapters() map[string]tool.Adapter {
 	return map[string]tool.Adapter{native.Transport: echo{}}

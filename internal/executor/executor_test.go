@@ -132,9 +132,6 @@ func (w *world) Outcome(_ call.ReplyAddress, r *envelope.Response) {
 	defer w.mu.Unlock()
 	w.replies = append(w.replies, r)
 }
-func (w *world) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
-	return tool.Classify(m, err)
-}
 
 func (w *world) Execute(
 	ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink,

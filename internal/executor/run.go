@@ -159,7 +159,7 @@ func (j *job) failure(err error) *envelope.Error {
 		pure.Class = call.Pure
 		m = &pure
 	}
-	return j.adapter.ClassifyError(m, err)
+	return tool.ClassifyError(j.adapter, m, err)
 }
 
 // outcome turns what a run produced into an ending and its draft. A result is checked against

@@ -118,8 +118,8 @@ type classified interface {
 	classify(m *Manifest) *envelope.Error
 }
 
-// Classify maps the error of a run to the taxonomy. It is total; adapters implement
-// Adapter.ClassifyError with it.
+// Classify maps the error of a run to an error code. It is total, and [ErrorClassifier]s use it for the errors that are
+// not their own.
 //
 // The effect is what the tool said. Where it said nothing, the effect of a pure tool is none
 // (it has none) and of any other unknown. A code that lets the same call run again is given only

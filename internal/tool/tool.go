@@ -120,12 +120,23 @@ type Adapter interface {
 	// goroutine of the run is gone before Execute returns; an adapter that cannot see to that needs a
 	// watchdog.Run above ctx and guards it, so that its owner can do without it. A deadline of ctx is to be kept also
 	// while this process is frozen, where the transport can. The error, if any, is classified by
-	// ClassifyError.
+	// [ClassifyError].
 	Execute(ctx context.Context, m *Manifest, inv Invocation, sink Sink) (Result, error)
 	// Lookup asks whether the effect of the call, by inv's idempotency key, has been committed. found is
 	// true only with the committed result. A tool without lookup returns ErrNoLookup.
 	Lookup(ctx context.Context, m *Manifest, inv Invocation) (res Result, found bool, err error)
-	// ClassifyError maps an error of Execute to the taxonomy. It is total and keeps what the
-	// tool said of its effect; it says EffectUnknown where the tool said nothing.
+}
+
+// ErrorClassifier is an adapter that maps errors of Execute to error codes itself. The mapping is total and keeps what
+// the tool said of its effect; where the tool said nothing, the effect is unknown.
+type ErrorClassifier interface {
 	ClassifyError(m *Manifest, err error) *envelope.Error
+}
+
+// ClassifyError maps an error of a's Execute to an error code, as [Classify] does unless a is an [ErrorClassifier].
+func ClassifyError(a Adapter, m *Manifest, err error) *envelope.Error {
+	if own, ok := a.(ErrorClassifier); ok {
+		return own.ClassifyError(m, err)
+	}
+	return Classify(m, err)
 }

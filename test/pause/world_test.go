@@ -609,10 +609,6 @@ func (a worker) Lookup(_ context.Context, m *tool.Manifest, inv tool.Invocation)
 	return tool.Result{}, false, nil
 }
 
-func (worker) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
-	return tool.Classify(m, err)
-}
-
 func (w *world) note(op effects.Op, inv tool.Invocation, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

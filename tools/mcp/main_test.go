@@ -23,7 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
-	"github.com/seed-018f16cc/toolbus/tools/mcp"
+	mcptools "github.com/seed-018f16cc/toolbus/tools/mcp"
 )
 
 // This binary plays several parts: it is the test, the supervisor, and the models that mlxctl starts.
@@ -161,7 +161,7 @@ func (s *tools) asks(r request) (jsontext.Value, *envelope.Error) {
 			IdempotencyKey: r.key, Attempt: 1, Fence: 1, Deadline: time.Now().Add(r.within),
 		}, r.sink)
 		if err != nil {
-			return nil, s.adapter.ClassifyError(m, err)
+			return nil, tool.ClassifyError(s.adapter, m, err)
 		}
 		if bad := fn.Response.Validate(result.Output); bad != nil {
 			s.Errorf("%s: the output breaks its schema: %v", r.tool, bad)

@@ -90,11 +90,6 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 	return out.result, out.found, err
 }
 
-// ClassifyError maps an error of Execute to the taxonomy.
-func (a *Adapter) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
-	return tool.Classify(m, err)
-}
-
 // answer is what a function returned.
 type answer struct {
 	result tool.Result

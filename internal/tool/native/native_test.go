@@ -97,7 +97,7 @@ func TestLimit(t *testing.T) {
 	}), manifest()
 	m.Limits.TimeoutMaxMS = 10
 	_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
-	if got := a.ClassifyError(m, err); got.Code != envelope.CodeTimeout {
+	if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeTimeout {
 		t.Errorf("got %v from %v", got, err)
 	}
 	var start *tool.StartError
@@ -141,13 +141,13 @@ func TestStray(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-started; cancel() }()
 		_, err := a.Execute(ctx, m, tool.Invocation{}, sink)
-		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled ||
+		if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeCancelled ||
 			got.Details.Effect != envelope.EffectUnknown {
 			t.Errorf("got %v from %v", got, err)
 		}
 	}
 	_, err := a.Execute(t.Context(), m, tool.Invocation{}, sink)
-	if got := a.ClassifyError(m, err); got.Code != envelope.CodeUnavailable ||
+	if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeUnavailable ||
 		!strings.Contains(got.Cause, "ignored the end") {
 		t.Errorf("with strays everywhere: %v, cause %q", got, got.Cause)
 	}
@@ -259,7 +259,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, m := one(test.f), manifest()
 			_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
-			got := a.ClassifyError(m, err)
+			got := tool.ClassifyError(a, m, err)
 			if got.Code != test.want || !strings.Contains(got.Cause, test.say) {
 				t.Errorf("got %v, cause %q", got, got.Cause)
 			}
@@ -280,7 +280,7 @@ func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
 	_, err := a.Execute(ctx, m, tool.Invocation{}, &tooltest.Recorder{})
-	if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectNone {
+	if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectNone {
 		t.Errorf("got %v, effect %s", got, got.Details.Effect)
 	}
 }
@@ -289,7 +289,7 @@ func TestStopped(t *testing.T) {
 func TestStack(t *testing.T) {
 	a, m := one(func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("here") }), manifest()
 	_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
-	stderr := a.ClassifyError(m, err).Details.Stderr
+	stderr := tool.ClassifyError(a, m, err).Details.Stderr
 	if !strings.Contains(stderr, "TestStack") || !strings.Contains(stderr, "native_test.go:") ||
 		strings.Contains(stderr, "/native/native_test.go") {
 		t.Errorf("stderr %q", stderr)

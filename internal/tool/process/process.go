@@ -72,11 +72,6 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 	return said.result, err == nil && said.kind == protocol.LineOutput, err
 }
 
-// ClassifyError maps an error of Execute to the taxonomy.
-func (a *Adapter) ClassifyError(m *tool.Manifest, err error) *envelope.Error {
-	return tool.Classify(m, err)
-}
-
 // discard is the sink of a lookup: nobody waits for its chunks.
 type discard struct{}
 

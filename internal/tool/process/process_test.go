@@ -221,7 +221,7 @@ func TestGrace(t *testing.T) {
 				}
 				return
 			}
-			if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != test.effect {
+			if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != test.effect {
 				t.Errorf("got %v, effect %s", got, got.Details.Effect)
 			}
 		})
@@ -254,7 +254,7 @@ func TestLastWord(t *testing.T) {
 			t.Errorf("%s: a success without its chunks", word)
 			continue
 		}
-		if got := a.ClassifyError(m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != effect {
+		if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != effect {
 			t.Errorf("%s: got %v, effect %s", word, got, got.Details.Effect)
 		}
 		if n := len(sink.All()); n != 2 {
@@ -501,7 +501,7 @@ func TestNotStarted(t *testing.T) {
 				t.Errorf("Validate: %v", err)
 			}
 			_, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
-			got := a.ClassifyError(m, err)
+			got := tool.ClassifyError(a, m, err)
 			if got.Code != envelope.CodeUnavailable || got.Details.Effect != envelope.EffectNone ||
 				!strings.Contains(got.Cause, test.say) {
 				t.Errorf("got %v, effect %s, cause %q", got, got.Details.Effect, got.Cause)
@@ -539,7 +539,7 @@ func TestChanged(t *testing.T) {
 		t.Helper()
 		got := "success"
 		if _, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{}); err != nil {
-			got = a.ClassifyError(m, err).Cause
+			got = tool.ClassifyError(a, m, err).Cause
 		}
 		if !strings.Contains(got, want) {
 			t.Errorf("it ends with %q, want %q", got, want)

@@ -221,7 +221,7 @@ func testLookup(t *testing.T, s *suite) {
 	}
 	if _, found, err = lookup(KeyBroken); err == nil || found {
 		t.Errorf("broken: %t, %v", found, err)
-	} else if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != "R-CAP-BUSY" {
+	} else if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != "R-CAP-BUSY" {
 		t.Errorf("broken: %v", got)
 	}
 	s.manifest.Capability.Lookup = false
@@ -233,7 +233,7 @@ func testLookup(t *testing.T, s *suite) {
 func testClassify(t *testing.T, s *suite) {
 	for _, err := range []error{nil, errors.New("anything"), context.Canceled,
 		fmt.Errorf("wrapped: %w", &tool.LimitError{Limit: 1})} {
-		got := s.Adapter.ClassifyError(s.manifest, err)
+		got := tool.ClassifyError(s.Adapter, s.manifest, err)
 		if got == nil || got.Code.Class() == "" || got.Details.Effect == "" {
 			t.Errorf("%v: %+v", err, got)
 		}

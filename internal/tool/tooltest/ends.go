@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // stop runs a function that waits, ends its context once it runs, and returns the error.
@@ -43,7 +44,7 @@ func testDeadline(t *testing.T, s *suite) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it has to run by then
 		err := s.stop(t, ctx, func() {})
 		cancel()
-		if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != want {
+		if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != want {
 			t.Errorf("%s: %v is %s, want %s", determinism, err, got.Code, want)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -61,7 +62,7 @@ func testCancel(t *testing.T, s *suite) {
 		s.manifest.Class = determinism
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := s.stop(t, ctx, func() { cancel(cause) })
-		if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != want {
+		if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != want {
 			t.Errorf("%s: %v is %s, want %s", determinism, err, got.Code, want)
 		}
 		if !errors.Is(err, cause) {
@@ -76,7 +77,7 @@ func testOver(t *testing.T, s *suite) {
 	cancel()
 	sink := &Recorder{}
 	_, err := s.Adapter.Execute(ctx, s.manifest, s.invocation(t, FnChunks, Input{N: 1}), sink)
-	if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != envelope.CodeCancelled ||
+	if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != envelope.CodeCancelled ||
 		got.Details.Effect != envelope.EffectNone {
 		t.Errorf("got %v, effect %s", got, got.Details.Effect)
 	}
@@ -127,7 +128,7 @@ func testChunkLimit(t *testing.T, s *suite) {
 	defer cancel()
 	sink := &Recorder{}
 	_, err := s.Adapter.Execute(ctx, s.manifest, s.invocation(t, FnFlood, Input{}), sink)
-	if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != envelope.CodeOutputLimit {
+	if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != envelope.CodeOutputLimit {
 		t.Errorf("got %v from %v", got, err)
 	}
 	var total int
@@ -151,7 +152,7 @@ func testSinkError(t *testing.T, s *suite) {
 	if n := len(sink.All()); n != 1 {
 		t.Errorf("%d chunks after the sink failed, want none", n-1)
 	}
-	if got := s.Adapter.ClassifyError(s.manifest, err); got.Code != envelope.CodeUpstream {
+	if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != envelope.CodeUpstream {
 		t.Errorf("got %v", got)
 	}
 }

@@ -120,5 +120,5 @@ func (s *suite) fails(t *testing.T, fn string, in Input) *envelope.Error {
 	if err == nil {
 		t.Fatalf("%s succeeded with %s", fn, result.Output)
 	}
-	return s.Adapter.ClassifyError(s.manifest, err)
+	return tool.ClassifyError(s.Adapter, s.manifest, err)
 }
