@@ -27,7 +27,7 @@ func inventories(ctx context.Context, inbox *rpc.Inbox) (all []envelope.Inventor
 	defer cancel()
 	err = inbox.AskAll(ctx, subjects.OpInventory, firstInventory, nextInventory, func(body []byte) {
 		var one envelope.Inventory
-		if format.Unmarshal(format.Answer, body, &one) == nil {
+		if format.Unmarshal(format.Message, body, &one) == nil {
 			all = append(all, one)
 		}
 	})

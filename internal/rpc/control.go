@@ -70,7 +70,7 @@ func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by 
 	defer cancel()
 	var seen sighting
 	msg, err := c.request(ctx, pool, subjects.Seek(id), about{ID: id, Attempt: attempt})
-	if err != nil || format.Unmarshal(format.Control, msg.Data, &seen) != nil {
+	if err != nil || format.Unmarshal(format.Message, msg.Data, &seen) != nil {
 		return "", since, false
 	}
 	if pool, name, _, err := subjects.ParseHeard(msg.Subject); err == nil { // of which the server knows that it is true
@@ -81,7 +81,7 @@ func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by 
 
 // JoinerLeft tells all dispatchers that a joiner does not wait any more.
 func (c *Control) JoinerLeft(l envelope.JoinerLeft) {
-	data, err := format.Marshal(format.Control, l)
+	data, err := format.Marshal(format.Message, l)
 	if err == nil {
 		err = c.NC.Publish(subjects.JoinerLeft, data)
 	}
@@ -97,7 +97,7 @@ func (c *Control) request(ctx context.Context, pool, subject string, q about) (*
 		return nil, err
 	}
 	defer c.ear.close(q.Word)
-	data, err := format.Marshal(format.Control, q)
+	data, err := format.Marshal(format.Message, q)
 	if err == nil {
 		err = c.NC.PublishRequest(subject, c.ear.inbox+q.Word, data)
 	}
@@ -170,7 +170,7 @@ func (c *Control) killed(r controlHandler, msg *nats.Msg, answer func(word strin
 	var k about
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
-		err = format.Unmarshal(format.Control, msg.Data, &k)
+		err = format.Unmarshal(format.Message, msg.Data, &k)
 	}
 	switch {
 	case format.IsUnsupported(err):
@@ -190,14 +190,14 @@ func (c *Control) killed(r controlHandler, msg *nats.Msg, answer func(word strin
 func sought(instance string, r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s about
 	id, err := subjects.ParseSeek(msg.Subject)
-	if err != nil || format.Unmarshal(format.Control, msg.Data, &s) != nil || s.ID != id {
+	if err != nil || format.Unmarshal(format.Message, msg.Data, &s) != nil || s.ID != id {
 		return
 	}
 	since, ok := r.Locate(s.ID, s.Attempt)
 	if !ok {
 		return
 	}
-	if data, err := format.Marshal(format.Control, sighting{By: instance, Since: call.At(since)}); err == nil {
+	if data, err := format.Marshal(format.Message, sighting{By: instance, Since: call.At(since)}); err == nil {
 		answer(s.Word, data)
 	}
 }
@@ -216,7 +216,7 @@ func (c *Control) OnJoinerLeft(forget func(envelope.JoinerLeft)) (stop func(), e
 }
 
 func (c *Control) leave(data []byte) (l envelope.JoinerLeft, ok bool) {
-	err := format.Unmarshal(format.Control, data, &l)
+	err := format.Unmarshal(format.Message, data, &l)
 	c.notices.Tell(c.Log, "a joiner waits on", err)
 	return l, err == nil
 }

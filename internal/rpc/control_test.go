@@ -42,7 +42,7 @@ func TestQuestionsOfOtherBuilds(t *testing.T) {
 // What a newer build says of a joiner that leaves is understood as far as it is known, and never dropped without a
 // word.
 func TestLeavesOfOtherBuilds(t *testing.T) {
-	sent, err := format.Marshal(format.Control, envelope.JoinerLeft{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
+	sent, err := format.Marshal(format.Message, envelope.JoinerLeft{Tool: "echo", ID: "id", Attempt: 2, CallID: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 func NewEndpoint[Q, A any](op string, handle func(context.Context, call.Sender, Q) (A, *envelope.Error)) Endpoint {
 	return Endpoint{Op: op, Handle: func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		var q Q
-		if err := format.Unmarshal(format.Question, body, &q); err != nil {
+		if err := format.Unmarshal(format.Message, body, &q); err != nil {
 			says := ""
 			if format.IsUnsupported(err) {
 				says = "this dispatcher does not read the question"

@@ -204,7 +204,7 @@ func (in *Inbox) AskRaw(ctx context.Context, op string, q, answer any) (raw []by
 }
 
 func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte, *envelope.Error, error) {
-	data, err := format.Marshal(format.Question, q)
+	data, err := format.Marshal(format.Message, q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -223,9 +223,9 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 		return nil, nil, ErrNotStored
 	case msg.Header.Get(subjects.HeaderKind) == envelope.KindRefusal:
 		refused := envelope.ServiceRefusal{Refusal: new(envelope.Error)}
-		return nil, refused.Refusal, format.Unmarshal(format.Answer, msg.Data, &refused)
+		return nil, refused.Refusal, format.Unmarshal(format.Message, msg.Data, &refused)
 	}
-	return nil, nil, format.Unmarshal(format.Answer, msg.Data, answer)
+	return nil, nil, format.Unmarshal(format.Message, msg.Data, answer)
 }
 
 // AskAll asks a question that every dispatcher answers, and tells take of each answer, until none has come for a
@@ -239,7 +239,7 @@ func (in *Inbox) AskAll(ctx context.Context, op string, first, more time.Duratio
 		}
 	})
 	defer in.Drop(reply)
-	body, err := format.Marshal(format.Question, struct{}{})
+	body, err := format.Marshal(format.Message, struct{}{})
 	if err == nil {
 		err = in.NC.PublishMsg(in.message(subjects.Service(op, in.Tenant, in.Actor), reply, body))
 	}

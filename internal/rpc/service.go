@@ -134,7 +134,7 @@ func (q *asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
 		_ = nc.PublishMsg(&nats.Msg{Subject: f.To, Reply: q.reply, Data: f.Body}) // the caller asks again
 		return
 	}
-	data, err := format.Marshal(format.Answer, answer)
+	data, err := format.Marshal(format.Message, answer)
 	if err != nil {
 		return // all answers are our own types
 	}

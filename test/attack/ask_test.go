@@ -81,7 +81,7 @@ func (d *devDeployment) say(a asked) envelope.Code {
 	if a.op == "" {
 		subject, body = d.request(a, tenant, actor)
 	} else {
-		body, err = format.Marshal(format.Question, a.q)
+		body, err = format.Marshal(format.Message, a.q)
 		d.ok(err)
 	}
 	answers := make(chan *nats.Msg, 10)

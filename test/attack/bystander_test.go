@@ -57,7 +57,7 @@ func (d *devDeployment) pace() []time.Duration {
 
 // pester attacks until it is over, by 2,000 messages a second.
 func (d *devDeployment) pester(p *party, over <-chan struct{}) {
-	guess, err := format.Marshal(format.Question, envelope.CallRef{Ref: d.victim.Ref, CallID: "guess"})
+	guess, err := format.Marshal(format.Message, envelope.CallRef{Ref: d.victim.Ref, CallID: "guess"})
 	d.ok(err)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -129,7 +129,7 @@ func TestDesk(t *testing.T) {
 	now := d.look()
 	for _, r := range table {
 		p := d.crowd[r.as]
-		body, err := format.Marshal(format.ExecutorAPI, jsontext.Value("{"+r.body+"}"))
+		body, err := format.Marshal(format.Message, jsontext.Value("{"+r.body+"}"))
 		d.ok(err)
 		msg := d.asked(p, r.op, body)
 		told := len(msg.Data) > 0 || msg.Header.Get(subjects.HeaderEvent) != ""

@@ -56,7 +56,7 @@ func (d Message) Fit(most int64) ([]byte, error) {
 }
 
 func (d Message) encode() ([]byte, error) {
-	d.Form = format.DeadLetter.Current()
+	d.Form = format.Entry.Current()
 	if len(d.Body) > 0 && !d.Body.IsValid() { // what could not be read is kept as text
 		text, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(d.Body), "\uFFFD"))
 		if err != nil {
@@ -126,7 +126,7 @@ func Parse(data []byte, seq uint64) (Message, error) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return d, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
-	if err := format.DeadLetter.Check(d.Form); err != nil && d.Form != 0 {
+	if err := format.Entry.Check(d.Form); err != nil && d.Form != 0 {
 		return d, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
 	if d.Cause == nil || d.Form == 0 {

@@ -145,7 +145,7 @@ func (s *Store) forget(ctx context.Context, subject string) error {
 
 // put writes an entry, which is gone after life; 0 is never.
 func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
-	data, err := format.Marshal(format.ControlEntry, v)
+	data, err := format.Marshal(format.Entry, v)
 	if err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (s *Store) afterBar(p auth.Principal) time.Time {
 // tokens, and those that were minted offline.
 func (s *Store) listed(ctx context.Context, family string) (c envelope.CredentialInfo, ok bool, err error) {
 	err = s.read(ctx, []string{subjects.Issued(family)}, func(msg jetstream.Msg) {
-		ok = format.Unmarshal(format.ControlEntry, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
+		ok = format.Unmarshal(format.Entry, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
 	})
 	return c, ok, err
 }
@@ -319,7 +319,7 @@ func (s *Store) listed(ctx context.Context, family string) (c envelope.Credentia
 func (s *Store) Issued(ctx context.Context) (all []envelope.CredentialInfo, err error) {
 	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
 		var c envelope.CredentialInfo
-		if err := format.Unmarshal(format.ControlEntry, msg.Data(), &c); err != nil {
+		if err := format.Unmarshal(format.Entry, msg.Data(), &c); err != nil {
 			s.Logger.Warn("entry left out", "subject", msg.Subject(), "err", err)
 			return
 		}

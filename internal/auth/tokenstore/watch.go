@@ -141,13 +141,13 @@ func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	case isKey && gone:
 		delete(v.keys, kid)
 	case isKey:
-		if err = format.Unmarshal(format.ControlEntry, msg.Data(),
+		if err = format.Unmarshal(format.Entry, msg.Data(),
 			&key); err == nil && len(key.Public) == ed25519.PublicKeySize &&
 			deployment.KeyID(key.Public) == kid {
 			v.keys[kid] = key
 		}
 	case !gone && subjects.IsBarred(msg.Subject()):
-		if err = format.Unmarshal(format.ControlEntry, msg.Data(), &bar); err == nil {
+		if err = format.Unmarshal(format.Entry, msg.Data(), &bar); err == nil {
 			v.barred[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, meta.Timestamp)
 		}
 	}

@@ -27,18 +27,15 @@ const (
 // The kinds of things with a form. A form is read one release before it is written: raise the first
 // number in one release, and the second in the next.
 var (
-	Event        = Kind{"event of the call log", EventNow, EventNow - behind}   // package kv
-	Beat         = Kind{"heartbeat", first, first}                              // package kv
-	Frame        = Kind{"frame of chunks", first, first}                        // package streaming
-	Question     = Kind{"question to the service", first, first}                // package rpc
-	Answer       = Kind{"answer of the service", first, first}                  // package rpc
-	Record       = Kind{"audit record", first + 1, first + 1}                   // packages audit and writer
-	Segment      = Kind{"audit segment", first, first}                          // packages audit and writer
-	DeadLetter   = Kind{"dead letter", first, first}                            // package deadletter
-	Control      = Kind{"control message", first, first}                        // package rpc: kills, leaves, locations
-	ExecutorAPI  = Kind{"question of an executor, or its answer", first, first} // package executorapi
-	Streams      = Kind{"set of streams", first, first}                         // package bus: the topology as a whole
-	ControlEntry = Kind{"entry of the control bucket", first, first}            // package tokenstore
+	Event   = Kind{"event of the call log", EventNow, EventNow - behind} // package kv
+	Frame   = Kind{"frame of chunks", first, first}                      // package streaming
+	Record  = Kind{"audit record", first + 1, first + 1}                 // packages audit and writer
+	Segment = Kind{"audit segment", first, first}                        // packages audit and writer
+	// Message travels between processes and is not stored: packages rpc and executorapi.
+	Message = Kind{"message between processes", first, first}
+	// Entry is an entry of a bucket, or a dead letter: packages heartbeat, tokenstore and deadletter.
+	Entry   = Kind{"heartbeat, credential or dead letter", first, first}
+	Streams = Kind{"set of streams", first, first} // package bus: the topology as a whole
 )
 
 // Current returns the form that this build writes.

@@ -64,7 +64,7 @@ func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, er
 	c.heard.Store(true)
 	if msg.Header.Get(subjects.HeaderKind) == envelope.KindRefusal {
 		refused := envelope.ServiceRefusal{Refusal: new(envelope.Error)}
-		if err := format.Unmarshal(format.ExecutorAPI, msg.Data, &refused); err != nil {
+		if err := format.Unmarshal(format.Message, msg.Data, &refused); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}
 		return nil, fmt.Errorf("%s: %w", op, &refusal{refused.Refusal})
@@ -89,7 +89,7 @@ func final(err error) bool {
 
 // put asks once, and decodes the answer.
 func (c *Client) put(ctx context.Context, op string, q, answer any) error {
-	body, err := format.Marshal(format.ExecutorAPI, q)
+	body, err := format.Marshal(format.Message, q)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *Client) put(ctx context.Context, op string, q, answer any) error {
 	if err != nil {
 		return err
 	}
-	return format.Unmarshal(format.ExecutorAPI, msg.Data, answer)
+	return format.Unmarshal(format.Message, msg.Data, answer)
 }
 
 // How long after an answer that did not come the question is asked again, and from when on it is said that it waits.

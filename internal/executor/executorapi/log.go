@@ -67,7 +67,7 @@ func (c *Client) At(ctx context.Context, p subjects.Partition, seq uint64) (kv.S
 }
 
 func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
-	body, err := format.Marshal(format.ExecutorAPI, q)
+	body, err := format.Marshal(format.Message, q)
 	if err != nil {
 		return kv.StoredEvent{}, err
 	}

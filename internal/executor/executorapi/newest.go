@@ -31,7 +31,7 @@ func (c *Client) Newest(ctx context.Context, subject string) (*streaming.Message
 }
 
 func (c *Client) newest(ctx context.Context, q newest) (*streaming.Message, error) {
-	body, err := format.Marshal(format.ExecutorAPI, q)
+	body, err := format.Marshal(format.Message, q)
 	if err != nil {
 		return nil, err
 	}

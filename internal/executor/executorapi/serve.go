@@ -237,7 +237,7 @@ func refused(err error) (*nats.Msg, error) {
 	if !ok {
 		r = &refusal{envelope.NewError(envelope.CodeUnavailable, "").WithCause(err.Error())}
 	}
-	data, err := format.Marshal(format.ExecutorAPI, envelope.ServiceRefusal{Refusal: r.says})
+	data, err := format.Marshal(format.Message, envelope.ServiceRefusal{Refusal: r.says})
 	return &nats.Msg{Data: data, Header: nats.Header{subjects.HeaderKind: {envelope.KindRefusal}}}, err
 }
 
@@ -245,7 +245,7 @@ func refused(err error) (*nats.Msg, error) {
 func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) handler {
 	return func(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
 		var q Q
-		if err := format.Unmarshal(format.ExecutorAPI, body, &q); err != nil {
+		if err := format.Unmarshal(format.Message, body, &q); err != nil {
 			return nil, malformed(err)
 		}
 		return handle(ctx, from, q)
@@ -267,7 +267,7 @@ func answering[Q, A any](handle func(context.Context, asker, Q) (A, error)) hand
 		if err != nil {
 			return nil, err
 		}
-		data, err := format.Marshal(format.ExecutorAPI, a)
+		data, err := format.Marshal(format.Message, a)
 		return &nats.Msg{Data: data}, err
 	})
 }

@@ -40,12 +40,12 @@ func decodeBeat(subject string, data []byte) (b Heartbeat, err error) {
 	case err != nil:
 		return b, err
 	case string(data) == instance: // the plain name is how Toolbus 0.1 beats
-		return b, format.Beat.Check(0)
+		return b, format.Entry.Check(0)
 	}
 	if err := json.Unmarshal(data, &b); err != nil {
 		return b, err
 	}
-	return b, format.Beat.Check(b.Form)
+	return b, format.Entry.Check(b.Form)
 }
 
 // maxOld bounds how many executors are looked at by Old.

@@ -81,7 +81,7 @@ func (p *Store) settled() bool {
 // Beat says that the executor instance of pool lives.
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // notices an interruption early
-	b := Heartbeat{Form: format.Beat.Current(), Pool: pool, Instance: instance}
+	b := Heartbeat{Form: format.Entry.Current(), Pool: pool, Instance: instance}
 	if p.PullsBehind != nil {
 		b.Behind = p.PullsBehind()
 	}

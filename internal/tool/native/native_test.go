@@ -280,7 +280,8 @@ func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
 	_, err := a.Execute(ctx, m, tool.Invocation{}, &tooltest.Recorder{})
-	if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectNone {
+	if got := tool.ClassifyError(a, m,
+		err); got.Code != envelope.CodeCancelled || got.Details.Effect != envelope.EffectNone {
 		t.Errorf("got %v, effect %s", got, got.Details.Effect)
 	}
 }
