@@ -1,11 +1,12 @@
-// Package mcp lets MCP clients call the tools of a bus: over standard input and output with [Server.Serve], over HTTP
-// with [Server.Handler], in protocol 2026-07-28 and those before it back to 2024-11-05.
+// Package mcp serves the tools of a bus to MCP clients: over standard input and output with [Server.Serve], and over
+// HTTP with [Server.Handler]. It speaks protocol 2026-07-28, and the earlier ones back to 2024-11-05.
 //
-// Clients see an imported tool as its MCP server lists it, under a name that APIs of models take, and results as that
-// server sends them; docs/mcp.md lists the differences. Start reading at door.go; definition.go and listed.go make the
-// entries of a list, call.go makes calls, and result.go makes answers.
+// The gateway makes each tools/call with the client library, package toolbus. So the call is checked before it is sent,
+// has one outcome by its deadline, and is safe to send again. Clients see an imported tool as its MCP server lists it,
+// under a name that the APIs of models accept. They get results as that server sends them. docs/mcp.md lists the
+// differences, the _meta members that a client may send with a call, and those that it gets with a result.
 //
-// A call through it is a call of the client library, package toolbus, and nothing else: checked before it is sent, with
-// one outcome by its deadline, safe to ask for again. docs/mcp.md says what a client may say beside the arguments of a
-// call, and what it is told beside the result.
+// Start reading at server.go. definition.go and listed.go make the entries of a list, call.go makes calls, and
+// result.go makes answers. callers.go authenticates HTTP requests, and limits.go divides what the gateway takes among
+// callers.
 package mcp
