@@ -2,6 +2,8 @@ package toolbustest_test
 
 import (
 	"context"
+	"fmt"
+	"log"
 	"strings"
 	"testing"
 
@@ -30,17 +32,23 @@ func TestShout(t *testing.T) {
 	}
 }
 
-// Start is called from a test: this is TestShout of the same file.
+// TestShout in the same file is how a test uses Start. Start takes a benchmark as well.
 func ExampleStart() {
-	_ = func(t *testing.T) {
-		tools, err := tools()
-		if err != nil {
-			t.Fatal(err)
-		}
-		bus := toolbustest.Start(t, tools)
-		got, err := toolbus.Invoke[string](t.Context(), bus.Client, toolbus.Call{Tool: "shout"}, "hello")
-		if err != nil || got != "HELLO" {
-			t.Errorf("%q, %v", got, err)
-		}
+	tools, err := tools()
+	if err != nil {
+		log.Fatal(err)
 	}
+	said := make(map[string]bool)
+	took := testing.Benchmark(func(b *testing.B) {
+		bus := toolbustest.Start(b, tools)
+		for b.Loop() {
+			got, err := toolbus.Invoke[string](b.Context(), bus.Client, toolbus.Call{Tool: "shout"}, "hello")
+			if err != nil {
+				b.Fatal(err)
+			}
+			said[got] = true
+		}
+	})
+	fmt.Println(said, took.N > 0)
+	// Output: map[HELLO:true] true
 }
