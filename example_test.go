@@ -306,9 +306,9 @@ func ExampleWithLookup() {
 	// 1
 }
 
-// The program main() { toolbus.Main(tools) } is the same tool as a program, which `toolbus dev` runs from a folder. It
-// writes that folder itself.
-func ExampleMain() {
+// A program whose main function calls ToolMain is the same tool as a program, which `toolbus dev` runs from a folder.
+// With --manifest it writes that folder.
+func ExampleToolMain() {
 	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure, Streaming: true}, Greet); err != nil {
 		log.Fatal(err)
