@@ -2,6 +2,8 @@ package admin_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,20 +21,24 @@ import (
 
 // walled is a deployment with accounts and a dispatcher, whose server's configuration may have been changed.
 type walled struct {
-	t    *testing.T
-	keys *deployment.Keys
-	url  string
+	t       *testing.T
+	keys    *deployment.Keys
+	secrets string // the folder of keys
+	url     string
 }
 
 const operatorUser = "operator.default.agent_3a_2f_2fop.0123456789ab"
 
 func deploy(t *testing.T, change func(conf string) string) *walled {
 	t.Helper()
-	keys, err := deployment.NewKeys("test")
+	secrets := filepath.Join(t.TempDir(), "keys")
+	keys, err := deployment.Create(secrets, "test")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(secrets, "profile"), []byte("single\n"), 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys.Profile = "single"
 	public, err := keys.Public()
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +55,7 @@ func deploy(t *testing.T, change func(conf string) string) *walled {
 		t.Fatalf("%v\n%s", err, changed)
 	}
 	t.Cleanup(srv.Stop)
-	w := &walled{t: t, keys: keys, url: srv.URL()}
+	w := &walled{t: t, keys: keys, secrets: secrets, url: srv.URL()}
 	w.dispatch()
 	return w
 }
@@ -94,6 +100,16 @@ func (w *walled) operator(connect ...nats.Option) map[string]admin.Check {
 	}
 	return byName(w.t, admin.Diagnose(w.t.Context(), w.url,
 		toolbus.ClientOptions{Actor: "agent://op", Token: func() string { return token }}, connect...))
+}
+
+// withSecrets looks at the deployment with its keys.
+func (w *walled) withSecrets(profile string) map[string]admin.Check {
+	w.t.Helper()
+	checks, err := admin.DiagnoseWithSecrets(w.t.Context(), w.url, w.secrets, profile)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return byName(w.t, checks)
 }
 
 // byName sees to it that what fails says what to do.
@@ -158,7 +174,7 @@ func TestDeployment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := deploy(t, test.change)
 			for how, all := range map[string]map[string]admin.Check{
-				"keys": byName(t, admin.WithKeys(t.Context(), w.url, w.keys, "")), "operator": w.operator(),
+				"keys": w.withSecrets(""), "operator": w.operator(),
 			} {
 				if bad := wrong(all, test.check); len(bad) > 0 {
 					t.Errorf("%s: %q", how, bad)
@@ -216,7 +232,7 @@ func TestOwnRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	all := byName(t, admin.WithKeys(t.Context(), w.url, w.keys, ""))
+	all := w.withSecrets("")
 	if c := all["connections"]; c.Status != admin.CheckFailed || !strings.Contains(c.Says, `"bob's" in AGENTS`) {
 		t.Errorf("%+v", c)
 	}
@@ -225,7 +241,7 @@ func TestOwnRights(t *testing.T) {
 // A deployment that is of another profile than it should be is told what that has and it has not.
 func TestProfile(t *testing.T) {
 	w := deploy(t, func(conf string) string { return conf })
-	all := byName(t, admin.WithKeys(t.Context(), w.url, w.keys, "durable"))
+	all := w.withSecrets("durable")
 	for name, says := range map[string]string{
 		"servers": "1 answer, and profile durable has 3", "sync": "before they are on disk",
 		"replicas": "KV_calls is on 1",

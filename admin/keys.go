@@ -20,13 +20,26 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// keyName is what the server shows of the connections of [WithKeys].
+// keyName is what the server shows of the connections of [DiagnoseWithSecrets].
 const keyName = "toolbus-doctor"
 
-// WithKeys checks a deployment with its secrets: servers and streams directly, as administrators of the server may, and
-// the rest as an operator whose token is good for a minute. profile is the one that the deployment should be of, where
-// its keys do not say so.
-func WithKeys(ctx context.Context, url string, keys *deployment.Keys, profile string, connect ...nats.Option) []Check {
+// DiagnoseWithSecrets checks a deployment with its secrets, which `toolbus keys init` wrote to the folder secretsDir.
+// It checks servers and streams directly, as an administrator of the server, and the rest as an operator with a token
+// that expires after a minute. profile is the profile that the deployment should have, "" the one that the folder
+// names. The error says why the secrets cannot be read.
+func DiagnoseWithSecrets(ctx context.Context, url, secretsDir, profile string, connect ...nats.Option) (
+	[]Check, error) {
+	keys, err := deployment.Load(secretsDir)
+	if err != nil {
+		return nil, err
+	}
+	if profile != "" {
+		keys.Profile = profile
+	}
+	return withKeys(ctx, url, keys, connect), nil
+}
+
+func withKeys(ctx context.Context, url string, keys *deployment.Keys, connect []nats.Option) []Check {
 	sys, err := dialAs(url, keys.System, connect)
 	if err != nil {
 		return []Check{envelope.Failed("server", "as the account SYS: "+err.Error(), bus.ConnectHint(err))}
@@ -38,9 +51,6 @@ func WithKeys(ctx context.Context, url string, keys *deployment.Keys, profile st
 	}
 	defer nc.Close()
 	want := health.Want{Profile: keys.Profile}
-	if profile != "" {
-		want.Profile = profile
-	}
 	checks := append([]Check{inTB(ctx, nc)}, health.Servers(ctx, sys, want)...)
 	js, err := jetstream.New(nc)
 	if err == nil {

@@ -88,11 +88,7 @@ func (g *global) diagnose(ctx context.Context, keys, profile string) ([]admin.Ch
 	if err := a.Into(&o); err != nil {
 		return nil, err
 	}
-	k, err := deployment.Load(keys)
-	if err != nil {
-		return nil, err
-	}
-	return admin.WithKeys(ctx, a.Server, k, profile, o.NATS...), nil
+	return admin.DiagnoseWithSecrets(ctx, a.Server, keys, profile, o.NATS...)
 }
 
 func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Check, error) {
