@@ -193,14 +193,14 @@ func recordOf(r audit.Record) (AuditRecord, error) {
 
 // DeadLetter is a call that could not be run.
 type DeadLetter struct {
-	Seq           uint64 // by which it is called again, see [Client.RetryDeadLetter]
-	Time          time.Time
-	Tenant        string
-	Tool, Ref     string
-	Attempt       int
-	Deliveries    int             // how often executors got it
-	Cause         *envelope.Error // why it was given up
-	RequestedByID string          // the call id of the request
+	Seq        uint64 // by which it is called again, see [Client.RetryDeadLetter]
+	Time       time.Time
+	Tenant     string
+	Tool, Ref  string
+	CallID     string // of the request
+	Attempt    int
+	Deliveries int             // how often executors got it
+	Cause      *envelope.Error // why it was given up
 }
 
 // DeadLetters returns the dead letters of all tenants, oldest first.
@@ -217,8 +217,8 @@ func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	for _, l := range letters {
 		a, _ := l.State.Attempt(l.Attempt)
 		all = append(all, DeadLetter{
-			Seq: l.Seq, Time: l.Time, Tenant: l.State.Tenant, Tool: l.State.Tool, Ref: l.Ref, Attempt: l.Attempt,
-			Deliveries: l.Deliveries, Cause: l.Cause, RequestedByID: a.Owner.CallID,
+			Seq: l.Seq, Time: l.Time, Tenant: l.State.Tenant, Tool: l.State.Tool, Ref: l.Ref, CallID: a.Owner.CallID,
+			Attempt: l.Attempt, Deliveries: l.Deliveries, Cause: l.Cause,
 		})
 	}
 	return all, nil

@@ -1,6 +1,7 @@
-// Package admin has the health checks of operators, `toolbus doctor`: it reads a deployment from outside, as a client
-// that may see everything, and says of each part whether it is well and, where it is not, what to do.
+// Package admin has the calls of operators and auditors. A [Client] issues and revokes tokens, reads the audit log and
+// retries dead letters. [Diagnose], [DiagnoseWithSecrets] and [Configuration] check a deployment from outside, as
+// `toolbus doctor` does: they change nothing, each [Check] that does not pass says what to do, and a check that could
+// not be made is one that does not pass.
 //
-// [Diagnose] changes nothing; a check that could not be made is a finding, too. Start reading there, in doctor.go;
-// inventory.go compares the tools that dispatchers have loaded.
+// Start reading at client.go. doctor.go has the checks; inventory.go compares the tools that dispatchers have loaded.
 package admin
