@@ -153,6 +153,9 @@ func TestKeyOfErrors(t *testing.T) {
 		if !errors.Is(err, c.want) || err.Error() != c.want.Error() && i == 1 || key == "" {
 			t.Fatalf("%+v, %v with key %q", r, err, key)
 		}
+		if code, effect := toolbus.CodeOf(err), toolbus.EffectOf(err); code != "" || effect != toolbus.EffectUnknown {
+			t.Errorf("%v is the caller's own, and has the code %q and the effect %q", err, code, effect)
+		}
 		if i == 1 {
 			close(release)
 		}
