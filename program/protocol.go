@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
@@ -23,12 +25,31 @@ const (
 
 // The two operations of a call.
 const (
-	OpExecute = protocol.OpExecute
-	OpLookup  = protocol.OpLookup
+	OpExecute = "execute"
+	// OpLookup asks whether the effect of the idempotency key has been committed. It changes nothing.
+	OpLookup = "lookup"
 )
 
 // Call is one request as the executor wrote it.
-type Call = protocol.Request
+type Call struct {
+	Op          string         `json:"op"` // OpExecute or OpLookup
+	CallID      string         `json:"call_id"`
+	ToolID      string         `json:"tool_id"`
+	ToolVersion string         `json:"tool_version"`
+	Fn          string         `json:"fn"`
+	Input       jsontext.Value `json:"input"`
+	Context     jsontext.Value `json:"context,omitzero"` // the context of the request, an object
+	// IdempotencyKey is the id of the call, which no other call has: the key to commit under, to look up by, and to
+	// pass to other services that the tool calls.
+	IdempotencyKey string `json:"idempotency_key"`
+	Attempt        int    `json:"attempt"`
+	// Fence grows with every run of the call, so a later run can tell what an earlier one has left.
+	Fence          uint64 `json:"fence"`
+	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // by the clock of the tool's host; 0 is no deadline
+	DryRun         bool   `json:"dry_run"`
+}
+
+var _ = Call(protocol.Request{}) // the same members as the executor writes
 
 // Result is what a successful call produced.
 type Result struct {

@@ -9,7 +9,7 @@ import "github.com/go-json-experiment/json/jsontext"
 const MaxLine = 1 << 20
 
 // Op is what the executor wants of the program.
-type Op string
+type Op = string
 
 // The two operations.
 const (
