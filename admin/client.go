@@ -62,6 +62,9 @@ func refused(err error) error {
 	if request, ok := errors.AsType[*client.Refusal](err); ok {
 		return toolbus.NewError(request.Reason)
 	}
+	if denied, ok := errors.AsType[envelope.Fault](err); ok { // by a dispatcher that reads for this client
+		return toolbus.NewError(denied.Fault())
+	}
 	return err
 }
 
@@ -119,7 +122,8 @@ func (c *Client) Credentials(ctx context.Context, f CredentialFilter) iter.Seq2[
 }
 
 // RotateKeys makes a new key that tokens are signed with. Tokens of former keys stay good until they expire; with
-// distrust none is accepted any more from now on.
+// distrust none is accepted any more from now on, and Token of the result replaces the one in the operator's
+// CredentialsFile.
 func (c *Client) RotateKeys(ctx context.Context, distrust bool) (KeyRotation, error) {
 	a, err := c.own.RotateKeys(ctx, envelope.RotateRequest{Distrust: distrust})
 	return a, refused(err)

@@ -169,6 +169,9 @@ func (s *stage) execute(file string, tools *toolbus.Toolset) error {
 }
 
 func greet(_ context.Context, _ *toolbus.Run, name string) (string, error) {
+	if name == "nobody" {
+		return "", errors.New("there is nobody to greet")
+	}
 	return "hello " + name, nil
 }
 

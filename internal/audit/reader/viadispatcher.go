@@ -57,7 +57,7 @@ type through struct{ asker Asker }
 func (t through) ask(ctx context.Context, q envelope.StreamReadRequest) (page envelope.StreamReadResponse, err error) {
 	refusal, err := t.asker.Ask(ctx, subjects.OpStored, q, &page)
 	if refusal != nil {
-		return page, errors.New(refusal.String())
+		return page, denied{refusal}
 	}
 	return page, err
 }
@@ -150,3 +150,12 @@ func (t through) Now(ctx context.Context) (time.Time, error) {
 	page, err := t.ask(ctx, envelope.StreamReadRequest{Only: envelope.OnlyState, Stream: subjects.AuditStream})
 	return page.Now.Add(time.Since(sent) / 2), err
 }
+
+// denied is the error for what a dispatcher refused to read.
+type denied struct{ reason *envelope.Error }
+
+// Error implements error.
+func (d denied) Error() string { return d.reason.String() }
+
+// Fault implements [envelope.Fault].
+func (d denied) Fault() *envelope.Error { return d.reason }
