@@ -48,7 +48,10 @@ func exampleDeployment() (s *stage, stop func()) {
 // newStage runs a stage in an empty folder. Stop it also after an error.
 func newStage(dir string) (*stage, error) {
 	s := &stage{dir: dir, secrets: filepath.Join(dir, "keys")}
-	return s, errors.Join(s.start(), s.serve())
+	if err := s.start(); err != nil {
+		return s, err
+	}
+	return s, s.serve()
 }
 
 func (s *stage) stop() {
@@ -121,15 +124,6 @@ func (s *stage) connect(o toolbus.Options) (*toolbus.Conn, error) {
 
 // serve runs a dispatcher and an executor.
 func (s *stage) serve() (err error) {
-	if s.keys == nil {
-		return nil
-	}
-	file, err := s.credentials("executor", auth.Principal{
-		Actor: "executor://one", Role: auth.Executor, Pool: "default",
-	})
-	if err != nil {
-		return err
-	}
 	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, greet); err != nil {
 		return err
@@ -137,35 +131,49 @@ func (s *stage) serve() (err error) {
 	if s.conn, err = s.connect(toolbus.Options{SecretsDir: s.secrets}); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	dispatching := make(chan struct{})
-	d, err := s.conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(dispatching) }})
+	ready := make(chan struct{})
+	d, err := s.conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(ready) }})
 	if err != nil {
-		cancel()
 		return err
 	}
-	ended := make(chan error, 2)
-	go func() { ended <- d.Run(ctx) }()
-	s.undo = append(s.undo, func() { cancel(); <-ended })
-	<-dispatching
-	return s.execute(file, tools)
+	if err := s.run(d.Run, ready); err != nil {
+		return err
+	}
+	return s.execute(tools)
 }
 
-func (s *stage) execute(file string, tools *toolbus.Toolset) error {
+// execute runs an executor.
+func (s *stage) execute(tools *toolbus.Toolset) error {
+	file, err := s.credentials("executor", auth.Principal{
+		Actor: "executor://one", Role: auth.Executor, Pool: "default",
+	})
+	if err != nil {
+		return err
+	}
 	conn, err := s.connect(toolbus.Options{CredentialsFile: file})
 	if err != nil {
 		return err
 	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready := make(chan struct{})
 	e, err := conn.Executor(tools, toolbus.ExecutorOptions{Ready: func(string) { close(ready) }})
 	if err != nil {
 		return err
 	}
+	return s.run(e.Run, ready)
+}
+
+// run runs a part until the stage stops, and returns when it is ready.
+func (s *stage) run(part func(context.Context) error, ready <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { ended <- e.Run(ctx) }()
+	ended := make(chan error, 1)
+	go func() { ended <- part(ctx); close(ended) }()
 	s.undo = append(s.undo, func() { cancel(); <-ended })
-	<-ready
-	return nil
+	select {
+	case <-ready:
+		return nil
+	case err := <-ended:
+		return err
+	}
 }
 
 func greet(_ context.Context, _ *toolbus.Run, name string) (string, error) {
