@@ -72,8 +72,9 @@ type Call struct {
 	// Scopes, Env and Timezone from the client, TraceID with a fresh UUID, RunID and LaneID from the client's token if
 	// that is bound to a run or a lane ([Client.Bound]). RoleID is recorded as it is; tokens name no role of an agent.
 	Context RequestContext
-	// OnAccepted, if not nil, is called when the call has become durable. Call returns after this
-	// function does, and OnChunk: one that blocks keeps the answer from being in time.
+	// OnAccepted, if not nil, is called when the call has become durable, but not where the outcome comes before the
+	// acceptance, as a stored one does. Call returns after this function does, and OnChunk: one that blocks keeps the
+	// answer from being in time.
 	OnAccepted func(Accepted)
 	// OnChunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
 	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks

@@ -21,8 +21,11 @@ type Error struct {
 	pending  bool
 }
 
-// NewError returns the error for what the bus refused.
-func NewError(reason *envelope.Error) *Error { return &Error{reason: reason} }
+// NewError returns the error of a response that is no success, or with nil of a request that the bus refused for
+// reason.
+func NewError(reason *envelope.Error, response *Response) *Error {
+	return &Error{reason: reason, response: response}
+}
 
 // Error returns the code, the message, the cause, and each place of the input that is to be corrected.
 func (e *Error) Error() string { return client.InFull(e.reason) }
@@ -140,7 +143,7 @@ func succeeded(r *Response, err error) (*Response, error) {
 	case err != nil:
 		return nil, ofBus(err)
 	case r.Status != Success:
-		return nil, &Error{reason: r.Error, response: r}
+		return nil, NewError(r.Error, r)
 	}
 	return r, nil
 }
@@ -149,7 +152,7 @@ func succeeded(r *Response, err error) (*Response, error) {
 // own.
 func ofBus(err error) error {
 	if refused, ok := errors.AsType[*client.Refusal](err); ok {
-		return NewError(refused.Reason)
+		return NewError(refused.Reason, nil)
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func ExampleOutcome() {
 
 // NewError makes the error of a refusal. A test makes errors with it that a bus returns rarely.
 func ExampleNewError() {
-	full := toolbus.NewError(envelope.NewError(envelope.CodeQueue, "").WithRetryAfter(2 * time.Second))
+	full := toolbus.NewError(envelope.NewError(envelope.CodeQueue, "").WithRetryAfter(2*time.Second), nil)
 	fmt.Println(full.Code(), full.Retryable(), full.RetryAfter())
 	// Output: R-CAP-QUEUE true 2s
 }

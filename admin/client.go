@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Options say how an operator connects. The zero value is for a bus that asks for no tokens.
@@ -60,10 +61,10 @@ func Connect(ctx context.Context, url string, o Options) (*Client, error) {
 // refused returns err as a [toolbus.Error] if it is what the bus refused.
 func refused(err error) error {
 	if request, ok := errors.AsType[*client.Refusal](err); ok {
-		return toolbus.NewError(request.Reason)
+		return toolbus.NewError(request.Reason, nil)
 	}
 	if denied, ok := errors.AsType[envelope.Fault](err); ok { // by a dispatcher that reads for this client
-		return toolbus.NewError(denied.Fault())
+		return toolbus.NewError(denied.Fault(), nil)
 	}
 	return err
 }
@@ -228,11 +229,29 @@ func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return all, nil
 }
 
-// RetryDeadLetter has a dispatcher call again what a dead letter asked for, as the actor who called, and returns the
-// response of that call, whatever its status; nil while it has none. The same seq and again always mean the same call,
-// so repeat it until there is a response. Another word in again, of at most 64 bytes, makes a further call. A large
-// output is not fetched.
+// RetryDeadLetter has a dispatcher call again what a dead letter asked for, as the actor who called, and waits for the
+// outcome until ctx ends. It returns the response of a success; another outcome is a [toolbus.Error]. The same seq and
+// again always mean the same call: repeat it if the answer is lost. Another word in again, of at most 64 bytes, makes a
+// further call. A large output is not fetched.
 func (c *Client) RetryDeadLetter(ctx context.Context, seq uint64, again string) (*envelope.Response, error) {
-	a, err := c.own.Replay(ctx, envelope.ReplayRequest{Letter: seq, Again: again})
-	return a.Response, refused(err)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		a, err := c.own.Replay(ctx, envelope.ReplayRequest{Letter: seq, Again: again})
+		switch r := a.Response; {
+		case err != nil:
+			return nil, refused(err)
+		case r != nil && r.Status != envelope.Success:
+			return nil, toolbus.NewError(r.Error, r)
+		case r != nil:
+			return r, nil
+		}
+		if !timer.Sleep(ctx, pause) {
+			return nil, ctx.Err()
+		}
+	}
 }
+
+// How long RetryDeadLetter waits before it asks again for the outcome.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)

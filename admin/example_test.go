@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/admin"
@@ -118,16 +117,11 @@ func ExampleClient_RetryDeadLetter() {
 	}
 	for _, letter := range letters {
 		fmt.Println(letter.Tool, letter.Deliveries, letter.Cause.Code)
-		for range time.Tick(50 * time.Millisecond) {
-			resp, err := operator.RetryDeadLetter(ctx, letter.Seq, "")
-			if err != nil {
-				log.Fatal(err)
-			}
-			if resp != nil { // else the call is running
-				fmt.Println(resp.Status, string(resp.Output))
-				break
-			}
+		resp, err := operator.RetryDeadLetter(ctx, letter.Seq, "")
+		if err != nil {
+			log.Fatal(err)
 		}
+		fmt.Println(resp.Status, string(resp.Output))
 	}
 	// Output:
 	// greet 5 S-TOOL-LOST

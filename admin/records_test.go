@@ -135,15 +135,12 @@ func TestDeadLetter(t *testing.T) {
 		l.Tenant != toolbus.DefaultTenant || time.Since(l.Time).Abs() > time.Minute {
 		t.Errorf("%+v", l)
 	}
-	retry := func(again string) (resp *toolbus.Response) {
+	retry := func(again string) *toolbus.Response {
 		t.Helper()
-		eventually(t, "the retry has a response", func() bool {
-			var err error
-			if resp, err = operator.RetryDeadLetter(t.Context(), letters[0].Seq, again); err != nil {
-				t.Fatal(err)
-			}
-			return resp != nil
-		})
+		resp, err := operator.RetryDeadLetter(t.Context(), letters[0].Seq, again)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if resp.Status != toolbus.Success || string(resp.Output) != `"hello Ada"` {
 			t.Errorf("%+v", resp)
 		}
