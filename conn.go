@@ -26,8 +26,8 @@ type Options struct {
 	Name   string        // that the server shows for the connection; default the name of the program
 	Logger *slog.Logger  // what happens to the connection, and what executors and dispatchers log; nil discards
 	NATS   []nats.Option // such as credentials and TLS; they win over those that a bus needs
-	// Tenant and Actor are of the callers on the connection, which the server answers below their names: permissions may
-	// let it hear nothing else. Default is a name of its own.
+	// Tenant and Actor are of the callers on the connection, which the server answers below their names: permissions
+	// may let it hear nothing else. Default is a name of its own.
 	Tenant, Actor string
 	// Instance is that name, and the one of the first executor or dispatcher on the connection; default a random one.
 	Instance string
@@ -102,7 +102,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	}
 	link, err := app.Establish(ctx, app.Options{
 		URL: cmp.Or(url, DefaultURL), Fsync: t.SyncAlways, Lease: t.Lease, KV: kv.LogOptions{Group: t.Batch},
-		Skew: o.Skew, Logger: o.Logger, Observer: traced, PayloadMemory: o.PayloadMemory, Connect: o.NATS,
+		Skew: o.Skew, Logger: o.Logger, Trace: traced, PayloadMemory: o.PayloadMemory, Connect: o.NATS,
 		Instance: o.Instance,
 		Topology: bus.TopologyOptions{Replicas: t.Replicas, Partitions: t.Partitions, Retention: retention},
 	}, app.LinkOptions{

@@ -64,7 +64,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 	if len(tools.typed) > 0 {
 		adapters[native.Transport] = tools.native()
 	}
-	options := app.ExecutorOptions{Registry: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain}
+	options := app.ExecutorOptions{Tools: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain}
 	return &Executor{c, options, o.Ready}, nil
 }
 
@@ -82,16 +82,18 @@ func (e *Executor) Run(ctx context.Context) error {
 // DispatcherOptions tune a dispatcher. The zero value is good.
 type DispatcherOptions struct {
 	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
-	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them; those
-	// that others admit at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default 100,000
-	// and 200,000. OverflowAfter is how many of an actor run before those of actors that have more open; default 8.
+	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them;
+	// those that others admit at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default
+	// 100,000 and 200,000. OverflowAfter is how many of an actor run before those of actors that have more open;
+	// default 8.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
-	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows it.
+	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows
+	// it.
 	StrictAudit bool
-	// OlderBuilds lets the dispatcher work with executors of the build f16d274, which do not know where dispatchers answer
-	// them: it answers at the reply subject of each question, which may be any subject of the executors' account. It
-	// also lets connections read payloads, and chunks, from the streams, as such executors and clients do. Set it while
-	// these, or connections that such dispatchers have let in, are there.
+	// OlderBuilds lets the dispatcher work with executors of the build f16d274, which do not know where dispatchers
+	// answer them: it answers at the reply subject of each question, which may be any subject of the executors'
+	// account. It also lets connections read payloads, and chunks, from the streams, as such executors and clients do.
+	// Set it while these, or connections that such dispatchers have let in, are there.
 	OlderBuilds bool
 	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
 	Ready func(instance string)
@@ -112,8 +114,8 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 		return nil, err
 	}
 	options := app.DispatcherOptions{
-		Registry: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
-		AheadPerActor: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
+		Tools: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
+		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
 		Version: Version,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil

@@ -21,14 +21,14 @@ func TestAuditOfTenants(t *testing.T) {
 	}
 	for _, tenant := range []string{"acme", "other"} {
 		for _, subject := range []string{
-			subjects.Partition(1).Audit(tenant), subjects.Gate("p", tenant), subjects.Denied("p", tenant),
+			subjects.Partition(1).Audit(tenant), subjects.JournalSubject("p", tenant), subjects.Denied("p", tenant),
 		} {
 			record := audit.Record{Event: audit.ToolDenied, Timestamp: time.Now().UTC(), Tenant: tenant}
 			lines, err := audit.SplitSegments([]audit.Record{record}, audit.MaxSegment)
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromGate, K: 1, N: 1})
+			data, _, err := lines[0].Seal(audit.Segment{Source: audit.SourceProcess, K: 1, N: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,7 @@ func (w *walled) dispatch() {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
+			Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
 		})
 	}()
 	w.t.Cleanup(func() { stop(); <-done })

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// statusNobody is the server's word that nobody listens on a subject: no stream does.
-const statusNobody = "503"
+// statusNoResponders is the server's word that nobody listens on a subject: no stream does.
+const statusNoResponders = "503"
 
 // ackAnswer is what a server says of a message that was published.
 type ackAnswer struct {
@@ -22,7 +22,7 @@ type ackAnswer struct {
 
 // readAck reads the answer of a server as the library does.
 func readAck(msg *nats.Msg) ackResult {
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNobody {
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNoResponders {
 		return ackResult{err: jetstream.ErrNoStreamResponse}
 	}
 	if r, ok := fastAck(msg.Data); ok {

@@ -9,8 +9,8 @@ import (
 // ReconnectWatch tells that a connection was made anew before anything is done with what came over it. The status of
 // the connection says so only a while later, which is too late for that. It is safe for concurrent use.
 type ReconnectWatch struct {
-	NC   *nats.Conn
-	Tell func()
+	NC     *nats.Conn
+	Notify func()
 
 	mu   sync.Mutex
 	seen uint64
@@ -22,6 +22,6 @@ func (a *ReconnectWatch) Check() {
 	defer a.mu.Unlock()
 	if n := a.NC.Stats().Reconnects; n != a.seen {
 		a.seen = n
-		a.Tell()
+		a.Notify()
 	}
 }

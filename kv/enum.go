@@ -53,7 +53,7 @@ func enum[T ~string](c *coder, v *T, table []T) {
 	case err != nil || n < 1 || strconv.Itoa(n) != field:
 		c.bad = true
 	case n > len(table):
-		c.unknown = &format.Error{Kind: format.Event, Form: format.Event.Current(), Says: fmt.Sprintf("%T %d", *v, n)}
+		c.unknown = &format.Error{Kind: format.Event, Version: format.Event.Current(), Detail: fmt.Sprintf("%T %d", *v, n)}
 	default:
 		*v = table[n-1]
 	}

@@ -97,7 +97,7 @@ func readEvent(key subjects.Event, records string) (call.Event, error) {
 	c := eventCoder{key: key, coder: coder{rest: records, reading: true, escapes: strings.IndexByte(records, '%') >= 0}}
 	e := &c.now
 	e.Kind, e.Attempt = call.Kind(key.Kind), key.Attempt
-	e.State.ID, e.State.Part = key.Key.ID, key.Key.Part
+	e.State.ID, e.State.Partition = key.Key.ID, key.Key.Partition
 	if c.bad = !c.next(factsRecord); !c.bad {
 		c.facts(&e.State.Pinned)
 	}
@@ -181,7 +181,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	since(&c.coder, &a.Deadline, a.At)
 	c.queue(a, n)
 	c.counted(&a.N, n)
-	text(&c.coder, &a.InVain)
+	text(&c.coder, &a.Ignored)
 	flag(&c.coder, &a.Strict)
 	text(&c.coder, &a.Owner.Scopes)
 	flag(&c.coder, &a.Undecoded)
@@ -318,7 +318,7 @@ func (c *eventCoder) decision(a *call.Attempt) {
 	since(&c.coder, &d.At, a.At)
 	number(&c.coder, &d.Fence)
 	hash(&c.coder, &d.OutputHash)
-	flag(&c.coder, &d.Untaken)
+	flag(&c.coder, &d.NotTaken)
 	c.end(&d.More)
 	if c.reading {
 		*a.Decision = d

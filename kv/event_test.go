@@ -47,7 +47,7 @@ func fullEvent(kind call.Kind) call.Event {
 	var s call.State
 	n := 0
 	fill(reflect.ValueOf(&s).Elem(), &n)
-	s.Part, s.Seq, s.ID, s.More = 3, 0, "id", "|further|"+"members"
+	s.Partition, s.Seq, s.ID, s.More = 3, 0, "id", "|further|"+"members"
 	for i := range s.Attempts {
 		a := &s.Attempts[i]
 		a.N, a.More, a.Claim.More, a.Decision.More = i+1, "|x", "||y", "|z|%3b"

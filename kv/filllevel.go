@@ -19,16 +19,16 @@ type FillLevel struct {
 }
 
 const (
-	gaugeInterval = time.Second
-	highWater     = 85 // per cent
+	fillInterval = time.Second
+	highWater    = 85 // per cent
 )
 
-// Gauge returns one of this log; Run must be called for it to watch.
-func (l *Log) Gauge() *FillLevel { return &FillLevel{l.js, make([]atomic.Bool, l.Partitions())} }
+// FillLevel returns one of this log; Run must be called for it to watch.
+func (l *Log) FillLevel() *FillLevel { return &FillLevel{l.js, make([]atomic.Bool, l.Partitions())} }
 
 // Run watches until ctx ends.
 func (g *FillLevel) Run(ctx context.Context) {
-	for ok := true; ok; ok = timer.Sleep(ctx, gaugeInterval) {
+	for ok := true; ok; ok = timer.Sleep(ctx, fillInterval) {
 		for p := range g.full {
 			g.measure(ctx, subjects.Partition(p))
 		}
@@ -37,7 +37,7 @@ func (g *FillLevel) Run(ctx context.Context) {
 
 // measure reads how full a partition is. One that cannot be read is as full as it was.
 func (g *FillLevel) measure(ctx context.Context, p subjects.Partition) {
-	ctx, cancel := context.WithTimeout(ctx, gaugeInterval)
+	ctx, cancel := context.WithTimeout(ctx, fillInterval)
 	defer cancel()
 	stream, err := g.js.Stream(ctx, p.Stream())
 	if err != nil {

@@ -133,7 +133,7 @@ func TestUnreadableEvents(t *testing.T) {
 func TestRequestExpired(t *testing.T) {
 	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
 	s := f.claimed(t, "old", call.LookupNo)
-	stream, err := f.js.Stream(t.Context(), s.Part.Stream())
+	stream, err := f.js.Stream(t.Context(), s.Partition.Stream())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,10 @@ type Follower struct {
 	Passes func(instance string) bool
 	Log    *slog.Logger // is told of what is passed over; nil discards
 
-	js      jetstream.JetStream
-	part    subjects.Partition
-	stream  jetstream.Stream
-	serving serverUptime
+	js     jetstream.JetStream
+	part   subjects.Partition
+	stream jetstream.Stream
+	uptime serverUptime
 
 	running jetstream.ConsumeContext // brings the events; Run's own
 	still   still                    // Run's own, too
@@ -85,13 +85,13 @@ func NewFollower(js jetstream.JetStream, part subjects.Partition) *Follower {
 // Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows
 // stands by behind a build that reads it.
 type Unreadable struct {
-	Part subjects.Partition
-	Seq  uint64
-	Err  error // a [format.Error]
+	Partition subjects.Partition
+	Seq       uint64
+	Err       error // a [format.Error]
 }
 
 func (u *Unreadable) Error() string {
-	return fmt.Sprintf("%s at %d: %s", u.Part.Stream(), u.Seq, u.Err)
+	return fmt.Sprintf("%s at %d: %s", u.Partition.Stream(), u.Seq, u.Err)
 }
 
 // Unwrap returns the [format.Error].
@@ -100,7 +100,7 @@ func (u *Unreadable) Unwrap() error { return u.Err }
 // Gone waits until the event at which a follower stopped is not there any more, because it has expired, or ctx ends.
 func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 	for {
-		stream, err := js.Stream(ctx, u.Part.Stream())
+		stream, err := js.Stream(ctx, u.Partition.Stream())
 		if err == nil {
 			_, err = bus.MessageAt(ctx, stream, u.Seq)
 		}
@@ -203,7 +203,7 @@ func (f *Follower) begin(ctx context.Context, from uint64) error {
 	default:
 		end.at = msg.Time
 	}
-	f.serving.heard(time.Now())
+	f.uptime.heard(time.Now())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last, f.read = end, max(from, 1)-1
@@ -254,10 +254,10 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 	}
 	e, err := DecodeEvent(msg.Subject(), msg.Headers())
 	if format.IsUnsupported(err) && Passed(msg.Subject(), f.Passes) {
-		f.notices.Tell(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
+		f.notices.Log(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
 	} else if format.IsUnsupported(err) { // nothing behind it is observed either
 		f.over = true
-		f.refused <- &Unreadable{Part: f.part, Seq: meta.Sequence.Stream, Err: err} // there is room for the only one
+		f.refused <- &Unreadable{Partition: f.part, Seq: meta.Sequence.Stream, Err: err} // there is room for the only one
 		return
 	}
 	known, isNew := f.begun(meta)
@@ -281,8 +281,8 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 // observed already. Where another consumer brings it than the one before, there was an interruption.
 func (f *Follower) begun(meta *jetstream.MsgMetadata) (known time.Duration, isNew bool) {
 	now := time.Now()
-	f.serving.heard(now)
-	at := f.serving.at(now)
+	f.uptime.heard(now)
+	at := f.uptime.at(now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if meta.Consumer != f.consumer {

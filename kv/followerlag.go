@@ -22,7 +22,7 @@ func (f *Follower) checkServerPosition(ctx context.Context, see func(jetstream.M
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return errLogGone
 	case err != nil: // nothing is admitted either
-		f.serving.away()
+		f.uptime.away()
 	case f.stands(read, more):
 		f.listenAgain(ctx, read, see)
 	default:
@@ -49,7 +49,7 @@ func (f *Follower) more(ctx context.Context, stream jetstream.Stream, read uint6
 // meanwhile, and has not. What was announced to come and is not there any more has been lost.
 func (f *Follower) stands(read uint64, more bool) bool {
 	now := time.Now()
-	f.serving.heard(now)
+	f.uptime.heard(now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -59,7 +59,7 @@ func (f *Follower) stands(read uint64, more bool) bool {
 		f.waiting = Lag{}
 		return false
 	}
-	f.waiting.Known(read+1, f.serving.at(now))
+	f.waiting.Known(read+1, f.uptime.at(now))
 	return !f.busy
 }
 
@@ -92,13 +92,13 @@ func (f *Follower) listenAgain(ctx context.Context, read uint64, see func(jetstr
 
 // Served returns for how long the server has served as far as this follower knows, at a local time: the clock on
 // which it measures how far anything is behind, see [Follower.Behind].
-func (f *Follower) Served(now time.Time) time.Duration { return f.serving.at(now) }
+func (f *Follower) Served(now time.Time) time.Duration { return f.uptime.at(now) }
 
 // Behind returns for how long, at a local time, the server has served since this follower knows of events that it
 // has not observed; 0 when it knows of none. How old events are by the clock of the server does not count, nor
 // does the time that the server was away: nothing could be admitted then.
 func (f *Follower) Behind(now time.Time) time.Duration {
-	served := f.serving.at(now)
+	served := f.uptime.at(now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return served - f.waiting.Since(served)

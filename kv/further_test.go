@@ -17,7 +17,7 @@ func (f *followerFixture) unbound(id string) call.State {
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "A", Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Now: now,
 		Deadline: now + 60_000, Nonce: "d-1.1",
-		Facts: call.Pinned{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.Idempotent, Pool: "default",
+		Pinned: call.Pinned{Tenant: "t", Tool: "pay", ID: id, Version: "1.0.0", Class: call.Idempotent, Pool: "default",
 			Fingerprint: "fp"},
 	})
 	return f.write(v.Event)

@@ -45,8 +45,8 @@ type LogOptions struct {
 	// it comes. It is for servers that sync every write, see [DefaultBatch]. Replicas share syncs by
 	// themselves, so that a log with replicas does without.
 	Group int
-	// Passes reports whether an event that this build cannot read is passed over, because of the instance that wrote it:
-	// it counts as little as one that is no event. Nil is for no instance: then such a log cannot be read.
+	// Passes reports whether an event that this build cannot read is passed over, because of the instance that wrote
+	// it: it counts as little as one that is no event. Nil is for no instance: then such a log cannot be read.
 	Passes func(instance string) bool
 }
 
@@ -91,7 +91,7 @@ func (l *Log) Partitions() int { return len(l.parts) }
 
 // part returns the partition of the log of id.
 func (l *Log) part(id string) (subjects.Partition, part) {
-	p := subjects.PartOf(id, len(l.parts))
+	p := subjects.PartitionOf(id, len(l.parts))
 	return p, l.parts[p]
 }
 
@@ -102,12 +102,12 @@ func (l *Log) part(id string) (subjects.Partition, part) {
 // first, or a build of another age has written to the log meanwhile (a [format.Error], too).
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
-	e.State.Part, in = l.part(e.State.ID)
+	e.State.Partition, in = l.part(e.State.ID)
 	out := l.message(e, body)
 	defer l.sent.Put(out)
 	msg := &out.Msg
 	underway := false // a former try had no answer, and may be stored yet
-	silence := silence{log: l, since: time.Now()}
+	silence := unacked{log: l, since: time.Now()}
 	tries := timer.Backoff{Pause: time.Millisecond, MaxPause: 100 * time.Millisecond}
 	for {
 		seq, err := l.publish(ctx, in, msg, e.Until)
@@ -143,17 +143,17 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 	}
 }
 
-// Silence returns for how long the server has answered no write although it answered reads, as it does
+// UnackedFor returns for how long the server has answered no write although it answered reads, as it does
 // when it could not write to its disk; 0 when it does not look like that.
-func (l *Log) Silence() time.Duration {
+func (l *Log) UnackedFor() time.Duration {
 	if since := l.silent.Load(); since != 0 {
 		return time.Since(time.Unix(0, since))
 	}
 	return 0
 }
 
-// silence watches one write for what [Log.Silence] says.
-type silence struct {
+// unacked watches one write for what [Log.UnackedFor] says.
+type unacked struct {
 	log    *Log
 	since  time.Time
 	silent bool // the last try had no answer
@@ -161,7 +161,7 @@ type silence struct {
 }
 
 // heard is told of every try of the write. A refusal is an answer.
-func (s *silence) heard(err error) {
+func (s *unacked) heard(err error) {
 	s.silent = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 	if err == nil || bus.IsAnswered(err) || errors.Is(err, call.ErrFull) {
 		s.log.silent.Store(0)
@@ -170,7 +170,7 @@ func (s *silence) heard(err error) {
 
 // looked is told whether the log could be read after a try. One lost answer is nothing; after
 // two it is not the network.
-func (s *silence) looked(err error) {
+func (s *unacked) looked(err error) {
 	if err != nil || !s.silent {
 		return
 	}
@@ -239,7 +239,7 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	if err != nil || last.RawStreamMsg == nil && last.End == 0 {
 		return call.Entry{}, err
 	}
-	return last.Entry(subjects.PartOf(id, len(l.parts)))
+	return last.Entry(subjects.PartitionOf(id, len(l.parts)))
 }
 
 // Last returns the last event of the log as it is stored, with the errors of Read.
@@ -247,7 +247,7 @@ func (l *Log) Last(ctx context.Context, tool, id string) (StoredEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
 	p, _ := l.part(id)
-	return l.reader.Last(ctx, subjects.Key{Tool: tool, ID: id, Part: p})
+	return l.reader.Last(ctx, subjects.Key{Tool: tool, ID: id, Partition: p})
 }
 
 // Get returns the event at seq of a partition; the zero Entry when it has expired.
@@ -309,7 +309,7 @@ func (l *Log) message(e call.Event, body []byte) *outgoing {
 }
 
 func keyOf(e call.Event) subjects.Key {
-	return subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: e.State.Part}
+	return subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Partition: e.State.Partition}
 }
 
 // EventSubject returns the subject under which an event is stored.

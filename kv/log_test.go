@@ -80,7 +80,7 @@ func admission(t *testing.T, s call.State, id, callID string, timeout time.Durat
 	now := time.Now()
 	v := call.Admit(s, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
-		Facts: call.Pinned{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful,
+		Pinned: call.Pinned{Tenant: "t", Tool: "web.fetch", ID: id, Version: "1.0.0", Class: call.SideEffectful,
 			Pool: "default", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "q-" + callID,
 	})
@@ -255,17 +255,17 @@ func TestSilence(t *testing.T) {
 		return nil, context.DeadlineExceeded
 	}
 	f.js.set(lost)
-	if err := write("id1", 2*time.Second); !errors.Is(err, call.ErrUnsure) || f.log.Silence() <= 0 {
-		t.Errorf("no write was taken: %v, silence %s", err, f.log.Silence())
+	if err := write("id1", 2*time.Second); !errors.Is(err, call.ErrUnsure) || f.log.UnackedFor() <= 0 {
+		t.Errorf("no write was taken: %v, silence %s", err, f.log.UnackedFor())
 	}
 	f.js.set(nil)
-	if err := write("id2", 30*time.Second); err != nil || f.log.Silence() != 0 {
-		t.Errorf("a write was taken: %v, silence %s", err, f.log.Silence())
+	if err := write("id2", 30*time.Second); err != nil || f.log.UnackedFor() != 0 {
+		t.Errorf("a write was taken: %v, silence %s", err, f.log.UnackedFor())
 	}
 	f.js.set(lost)
 	f.srv.Stop()
-	if err := write("id3", time.Second); !errors.Is(err, call.ErrUnsure) || f.log.Silence() != 0 {
-		t.Errorf("the server is away: %v, silence %s", err, f.log.Silence())
+	if err := write("id3", time.Second); !errors.Is(err, call.ErrUnsure) || f.log.UnackedFor() != 0 {
+		t.Errorf("the server is away: %v, silence %s", err, f.log.UnackedFor())
 	}
 }
 
@@ -416,14 +416,16 @@ func TestLogInPartitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used[s.Part]++
+		used[s.Partition]++
 		last, err := f.log.Read(t.Context(), "web.fetch", id)
-		if err != nil || last.State.Part != s.Part || last.State.Seq != s.Seq || s.Part != subjects.PartOf(id, 3) {
-			t.Errorf("%s was written to %d of partition %d, and is read at %d of %d: %v", id, s.Seq, s.Part, last.State.Seq,
-				last.State.Part, err)
+		if err != nil || last.State.Partition != s.Partition || last.State.Seq != s.Seq ||
+			s.Partition != subjects.PartitionOf(id, 3) {
+			t.Errorf("%s was written to %d of partition %d, and is read at %d of %d: %v", id, s.Seq, s.Partition, last.State.Seq,
+				last.State.Partition, err)
 		}
-		if at, err := f.log.Get(t.Context(), s.Part, s.Seq); err != nil || at.State.ID != id || at.State.Part != s.Part {
-			t.Errorf("%s: at its place is %q of partition %d: %v", id, at.State.ID, at.State.Part, err)
+		at, err := f.log.Get(t.Context(), s.Partition, s.Seq)
+		if err != nil || at.State.ID != id || at.State.Partition != s.Partition {
+			t.Errorf("%s: at its place is %q of partition %d: %v", id, at.State.ID, at.State.Partition, err)
 		}
 		if _, err := f.log.Write(t.Context(), admission(t, call.State{}, id, "B", time.Minute), nil); err == nil {
 			t.Errorf("%s was admitted twice", id)

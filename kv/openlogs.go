@@ -146,7 +146,7 @@ const (
 // ctx ends.
 func (f *Follower) before(ctx context.Context, e call.Event, seq uint64) *call.State {
 	var s call.State
-	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Part: f.part}
+	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Partition: f.part}
 	tries := timer.Backoff{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}
 	err := tries.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		s, err = Before(ctx, f.stream, key, seq, f.Passes)

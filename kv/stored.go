@@ -26,7 +26,7 @@ func (s StoredEvent) Entry(p subjects.Partition) (last call.Entry, err error) {
 		last, err = entry(s.RawStreamMsg)
 	}
 	if err == nil && (s.RawStreamMsg == nil || s.End > s.Sequence) {
-		last.State.Part, last.State.Seq = p, s.End
+		last.State.Partition, last.State.Seq = p, s.End
 	}
 	return last, err
 }
@@ -52,7 +52,7 @@ func (s streams) replicas() int { return s.parts[0].CachedInfo().Config.Replicas
 // such as the marker of an operator's `nats kv del`, the newest event before it does, and the next write follows the
 // message.
 func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error) {
-	stream := s.parts[key.Part]
+	stream := s.parts[key.Partition]
 	msg, err := stream.GetLastMsgForSubject(ctx, key.Filter())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return StoredEvent{}, nil

@@ -12,34 +12,36 @@ import (
 // the same prefix, so one filter covers the log. Use [Key.Ref] where a comparable value is needed:
 // a parsed key of a very long tool id has no Tool (see the package comment).
 type Key struct {
-	Tool string // tool id, plain
-	ID   string
-	Part Partition // see [PartOf]; references do without
+	Tool      string // tool id, plain
+	ID        string
+	Partition Partition // see [PartitionOf]; references do without
 	// digest is the tool token of a parsed key whose tool id is not in it.
 	digest string
 }
 
 // Ref returns the public reference to the call, which [ParseRef] reads: the start of the log's keys in the bucket,
 // without the last dot.
-func (k Key) Ref() string { return string(k.appendTo(make([]byte, 0, room))) }
+func (k Key) Ref() string { return string(k.appendTo(make([]byte, 0, typicalSize))) }
 
 // Filter returns the subject filter of the whole log. Every writer uses it in its expectation,
 // and it must be the same string in each.
 func (k Key) Filter() string {
-	b := k.appendTo(k.Part.appendPrefix(make([]byte, 0, room)))
+	b := k.appendTo(k.Partition.appendPrefix(make([]byte, 0, typicalSize)))
 	return string(append(b, ".>"...))
 }
 
 // Request returns the subject of the event that admits attempt n; executors pull it from a [Queue] of the pool.
 func (k Key) Request(n int, version, queue, pool string) string {
-	b := append(k.appendEvent(make([]byte, 0, room), n, KindRequest), '.')
+	b := append(k.appendEvent(make([]byte, 0, typicalSize), n, KindRequest), '.')
 	b = append(appendToken(b, version), '.')
 	b = append(append(b, word(queue)...), '.')
 	return string(appendToken(b, pool))
 }
 
 // Join returns the subject of the event that binds more callers to attempt n.
-func (k Key) Join(n int) string { return string(k.appendEvent(make([]byte, 0, room), n, KindJoin)) }
+func (k Key) Join(n int) string {
+	return string(k.appendEvent(make([]byte, 0, typicalSize), n, KindJoin))
+}
 
 // Claim returns the subject of the event by which an instance of an executor claims attempt n. It ends with
 // the writer, so that the server can enforce who writes it.
@@ -53,16 +55,16 @@ func (k Key) Outcome(n int, instance string) string {
 
 const decisions = "x"
 
-// room is what most subjects need: made in so much of the stack, they cost one allocation.
-const room = 160
+// typicalSize is what most subjects need: made in so much of the stack, they cost one allocation.
+const typicalSize = 160
 
 func (k Key) event(n int, kind, instance string) string {
-	b := append(k.appendEvent(make([]byte, 0, room), n, kind), '.')
+	b := append(k.appendEvent(make([]byte, 0, typicalSize), n, kind), '.')
 	return string(appendToken(b, instance))
 }
 
 func (k Key) appendEvent(b []byte, n int, kind string) []byte {
-	b = append(k.appendTo(k.Part.appendPrefix(b)), '.')
+	b = append(k.appendTo(k.Partition.appendPrefix(b)), '.')
 	b = append(strconv.AppendInt(b, int64(n), 10), '.')
 	return append(b, kind...)
 }
@@ -150,7 +152,7 @@ func parseEvent(subject string) (e Event, err error) {
 	if e.Key, err = parseKey(t[0], t[1]); err != nil {
 		return e, err
 	}
-	e.Key.Part = part
+	e.Key.Partition = part
 	if e.Attempt, ok = natural(t[2]); !ok {
 		return e, errSubject
 	}
@@ -193,21 +195,21 @@ func natural(s string) (int, bool) {
 func Queue(prio string, behind bool) string {
 	prio = cmp.Or(prio, "normal")
 	if behind {
-		return prio + behindOthers
+		return prio + overflowSuffix
 	}
 	return prio
 }
 
 // ParseQueue is the inverse of [Queue].
 func ParseQueue(queue string) (prio string, behind bool) {
-	prio, behind = strings.CutSuffix(queue, behindOthers)
+	prio, behind = strings.CutSuffix(queue, overflowSuffix)
 	if prio == "" {
 		return queue, false
 	}
 	return prio, behind
 }
 
-const behindOthers = "-behind"
+const overflowSuffix = "-behind"
 
 // Queues returns the names of all queues of a pool.
 func Queues() (all []string) {

@@ -17,10 +17,10 @@ const (
 
 // Filters of the entries of the control bucket.
 const (
-	KeysAll    = keysPrefix + "*"
-	RevokedAll = revokedPrefix + "*"
-	BarredAll  = barredPrefix + "*.*"
-	IssuedAll  = issuedPrefix + "*"
+	KeysAll          = keysPrefix + "*"
+	RevokedAll       = revokedPrefix + "*"
+	RevokedActorsAll = barredPrefix + "*.*"
+	IssuedAll        = issuedPrefix + "*"
 )
 
 // SigningKey returns the subject of a key that tokens are signed with.
@@ -39,11 +39,11 @@ func ParseRevoked(subject string) (family string, ok bool) {
 	return strings.CutPrefix(subject, revokedPrefix)
 }
 
-// Barred returns the subject of the entry that revokes the tokens that an actor has by then.
-func Barred(tenant, actor string) string { return tokens(barredPrefix, tenant, actor) }
+// RevokedActor returns the subject of the entry that revokes the tokens that an actor has by then.
+func RevokedActor(tenant, actor string) string { return tokens(barredPrefix, tenant, actor) }
 
-// IsBarred reports whether a subject is one of [Barred].
-func IsBarred(subject string) bool { return strings.HasPrefix(subject, barredPrefix) }
+// IsRevokedActor reports whether a subject is one of [RevokedActor].
+func IsRevokedActor(subject string) bool { return strings.HasPrefix(subject, barredPrefix) }
 
 // Issued returns the subject of the entry that lists a family of tokens.
 func Issued(family string) string { return tokens(issuedPrefix, family) }

@@ -25,28 +25,28 @@ func ExecutorRequest(op, pool, instance string) string {
 	return tokens(exePrefix+word(op)+".", pool, instance)
 }
 
-// DeskWildcard returns the subscription for an operation, whoever asks.
-func DeskWildcard(op string) string { return exePrefix + word(op) + ".*.*" }
+// ExecutorRequestWildcard returns the subscription for an operation, whoever asks.
+func ExecutorRequestWildcard(op string) string { return exePrefix + word(op) + ".*.*" }
 
-// ParseDesk returns which executor asks on a subject of [ExecutorRequest] for op.
-func ParseDesk(op, subject string) (pool, instance string, err error) {
+// ParseExecutorRequest returns which executor asks on a subject of [ExecutorRequest] for op.
+func ParseExecutorRequest(op, subject string) (pool, instance string, err error) {
 	err = parse(subject, exePrefix+word(op)+".", &pool, &instance)
 	return pool, instance, err
 }
 
-// DeskAnswers returns the prefix of the subjects on which dispatchers answer the questions of an executor. Behind it
-// stands one word, which the executor makes for one question and names in [HeaderAnswer].
-func DeskAnswers(pool, instance string) string {
+// ExecutorAnswers returns the prefix of the subjects on which dispatchers answer the questions of an executor. Behind
+// it stands one word, which the executor makes for one question and names in [HeaderAnswer].
+func ExecutorAnswers(pool, instance string) string {
 	return tokens(exePrefix+answers+".", pool, instance) + "."
 }
 
-// DeskAnswersAll covers the answers to all executors.
-const DeskAnswersAll = exePrefix + answers + ".*.*.*"
+// ExecutorAnswersAll covers the answers to all executors.
+const ExecutorAnswersAll = exePrefix + answers + ".*.*.*"
 
-// DeskAnswer returns the subject of the answer to a question that an executor has asked on a subject of
+// ExecutorAnswer returns the subject of the answer to a question that an executor has asked on a subject of
 // [ExecutorRequest] under a word. ok is false for any other subject, and for a word that is not one token of letters,
 // digits, - and _ of at most 100 bytes.
-func DeskAnswer(subject, word string) (to string, ok bool) {
+func ExecutorAnswer(subject, word string) (to string, ok bool) {
 	t := strings.Split(subject, ".")
 	if len(t) != 5 || !strings.HasPrefix(subject, exePrefix) || strings.Contains(word, ".") || !answerWord(word) {
 		return "", false
@@ -54,16 +54,16 @@ func DeskAnswer(subject, word string) (to string, ok bool) {
 	return exePrefix + answers + "." + t[3] + "." + t[4] + "." + word, true
 }
 
-// HeardWildcard is where dispatchers hear what executors answer to a kill or a seek.
-const HeardWildcard = exePrefix + heard + ".*.*.*"
+// ExecutorReplyWildcard is where dispatchers hear what executors answer to a kill or a seek.
+const ExecutorReplyWildcard = exePrefix + heard + ".*.*.*"
 
 // ExecutorReply returns the subject on which an executor answers a kill or a seek, which names the word.
 func ExecutorReply(pool, instance, word string) string {
 	return tokens(exePrefix+heard+".", pool, instance, word)
 }
 
-// ParseHeard is the inverse of [ExecutorReply].
-func ParseHeard(subject string) (pool, instance, word string, err error) {
+// ParseExecutorReply is the inverse of [ExecutorReply].
+func ParseExecutorReply(subject string) (pool, instance, word string, err error) {
 	err = parse(subject, exePrefix+heard+".", &pool, &instance, &word)
 	return pool, instance, word, err
 }

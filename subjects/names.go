@@ -30,7 +30,7 @@ const (
 	HeaderEvent       = "Tb-Event"     // event of the call log, with the state after it
 	HeaderKind        = "Tb-Kind"      // what an answer is: accepted, outcome or refusal, see package question
 	HeaderInputRef    = "Tb-Input-Ref" // name of a claim-checked input in the payload store
-	HeaderAnswer      = "Tb-Answer"    // end of the subject of the answer, see [AnswerTo] and [DeskAnswer]
+	HeaderAnswer      = "Tb-Answer"    // end of the subject of the answer, see [AnswerTo] and [ExecutorAnswer]
 	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
 	// HeaderRequestInfo is what the server itself says of whoever has sent a message from another account.
 	HeaderRequestInfo = "Nats-Request-Info"

@@ -46,11 +46,11 @@ type PayloadPart struct {
 // The subjects on which clients store parts, and where dispatchers hear them: a server with accounts brings each
 // message of a client there, and takes none of it into the stream itself.
 const (
-	PartsSent  = payloadPrefix + "*.*.*.*.*"
-	PartsHeard = partPrefix + "*.*.*.*.*"
+	PartsSent     = payloadPrefix + "*.*.*.*.*"
+	PartsReceived = partPrefix + "*.*.*.*.*"
 )
 
-// ParsePayload parses a subject of [PayloadOwner.Payload], or the one of [PartsHeard] that stands for it. It accepts
+// ParsePayload parses a subject of [PayloadOwner.Payload], or the one of [PartsReceived] that stands for it. It accepts
 // nothing else: each token is one that [Token] makes, the SHA-256 is 64 lower-case hex digits, and the part a decimal
 // number.
 func ParsePayload(subject string) (p PayloadPart, err error) {

@@ -23,8 +23,8 @@ const MetaForm = "toolbus.form"
 // of records under way for each, of which a server takes 50 for the record at once.
 const MaxPartitions = 8
 
-// PartOf returns in which of so many partitions the log of an id is. 0 partitions are one.
-func PartOf(id string, partitions int) Partition {
+// PartitionOf returns in which of so many partitions the log of an id is. 0 partitions are one.
+func PartitionOf(id string, partitions int) Partition {
 	if partitions <= 1 {
 		return 0
 	}

@@ -16,9 +16,9 @@ func TestPartNames(t *testing.T) {
 		if got := [4]string{p.Stream(), p.All(), p.AuditLog(), p.NextWork("p", "low")}; got != want {
 			t.Errorf("partition %d: %q", p, got)
 		}
-		event := Key{Tool: "web.fetch", ID: id, Part: p}.Claim(1, "e")
+		event := Key{Tool: "web.fetch", ID: id, Partition: p}.Claim(1, "e")
 		parsed, err := ParseEvent(event)
-		if err != nil || parsed.Key.Part != p || parsed.Key.Claim(1, "e") != event ||
+		if err != nil || parsed.Key.Partition != p || parsed.Key.Claim(1, "e") != event ||
 			!strings.HasPrefix(event, strings.TrimSuffix(p.All(), ">")) {
 			t.Errorf("partition %d: %s is read as %+v: %v", p, event, parsed, err)
 		}
@@ -33,16 +33,16 @@ func TestPartOfStaysAsItIs(t *testing.T) {
 	for id, want := range map[string][3]Partition{
 		id: {0, 0, 4}, "00000000000000000000000000000000": {0, 1, 5}, "a": {0, 0, 4}, "": {0, 1, 5},
 	} {
-		if got := [3]Partition{PartOf(id, 1), PartOf(id, 2), PartOf(id, 8)}; got != want {
+		if got := [3]Partition{PartitionOf(id, 1), PartitionOf(id, 2), PartitionOf(id, 8)}; got != want {
 			t.Errorf("%q is in %d", id, got)
 		}
 	}
-	if PartOf(id, 0) != 0 || PartOf(id, -1) != 0 {
+	if PartitionOf(id, 0) != 0 || PartitionOf(id, -1) != 0 {
 		t.Error("a log that says nothing of partitions has one")
 	}
 	counts := make([]int, 4)
 	for n := range 4000 {
-		counts[PartOf(fmt.Sprintf("%032d", n), 4)]++
+		counts[PartitionOf(fmt.Sprintf("%032d", n), 4)]++
 	}
 	for p, n := range counts {
 		if n < 800 {

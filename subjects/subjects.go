@@ -30,14 +30,14 @@ const (
 const (
 	CallWildcard = callPrefix + "*.*.*"
 	KillWildcard = killPrefix + "*"
-	// SeekWildcard is what executors subscribe to in order to say what they run.
-	SeekWildcard = seekPrefix + "*"
+	// LocateWildcard is what executors subscribe to in order to say what they run.
+	LocateWildcard = seekPrefix + "*"
 )
 
 // Answers returns the prefix of the subjects on which an actor of a tenant waits for answers. Behind it
 // stands a word that the caller made for one call, and that nobody else can guess.
 func Answers(tenant, actor string) string {
-	return string(AppendAnswers(make([]byte, 0, room), tenant, actor))
+	return string(AppendAnswers(make([]byte, 0, typicalSize), tenant, actor))
 }
 
 // AppendAnswers appends [Answers] to b.
@@ -103,7 +103,7 @@ func Service(op, tenant, actor string) string {
 	return svcPrefix + word(op) + "." + Token(tenant) + "." + Token(actor)
 }
 
-// CallerTokens returns the tenant and actor tokens of a subject of [Call], [Service] or [PartsHeard]: what the
+// CallerTokens returns the tenant and actor tokens of a subject of [Call], [Service] or [PartsReceived]: what the
 // bus enforces, also for names too long to be read back. ok is false for any other subject.
 func CallerTokens(subject string) (tenant, actor string, ok bool) {
 	var room [8]string
@@ -178,11 +178,11 @@ func ParseChunk(subject string) (ChunkSource, error) {
 	return c, nil
 }
 
-// Gate returns the subject of the segments of a tenant that a process writes of its own.
-func Gate(process, tenant string) string { return auditOf("gate."+word(process), tenant) }
+// JournalSubject returns the subject of the segments of a tenant that a process writes of its own.
+func JournalSubject(process, tenant string) string { return auditOf("gate."+word(process), tenant) }
 
-// GateOf returns the filter of all segments that a process writes of its own.
-func GateOf(process string) string { return auditPrefix + "gate." + word(process) + ".*" }
+// JournalSubjectsOf returns the filter of all segments that a process writes of its own.
+func JournalSubjectsOf(process string) string { return auditPrefix + "gate." + word(process) + ".*" }
 
 // Denied returns the subject of the segments of a tenant's refusals by a process.
 func Denied(process, tenant string) string { return deniedOf(process) + Token(tenant) }
@@ -202,7 +202,7 @@ func DeniedOfTenant(tenant string) []string { return []string{deniedPrefix + "*.
 func deniedOf(process string) string { return deniedPrefix + word(process) + "." }
 
 func auditOf(src, tenant string) string {
-	b := append(append(make([]byte, 0, room), auditPrefix...), src...)
+	b := append(append(make([]byte, 0, typicalSize), auditPrefix...), src...)
 	return string(appendToken(append(b, '.'), tenant))
 }
 
@@ -221,18 +221,18 @@ func ParseKill(subject string) (id string, err error) {
 	return id, err
 }
 
-// Seek returns the subject on which executors are asked who of them runs an attempt of a call.
-func Seek(id string) string { return seekPrefix + Token(id) }
+// Locate returns the subject on which executors are asked who of them runs an attempt of a call.
+func Locate(id string) string { return seekPrefix + Token(id) }
 
-// ParseSeek is the inverse of [Seek].
-func ParseSeek(subject string) (id string, err error) {
+// ParseLocate is the inverse of [Locate].
+func ParseLocate(subject string) (id string, err error) {
 	err = parse(subject, seekPrefix, &id)
 	return id, err
 }
 
 // tokens is the inverse of parse.
 func tokens(prefix string, names ...string) string {
-	return string(appendTokens(make([]byte, 0, room), prefix, names...))
+	return string(appendTokens(make([]byte, 0, typicalSize), prefix, names...))
 }
 
 func appendTokens(b []byte, prefix string, names ...string) []byte {

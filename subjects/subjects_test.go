@@ -41,14 +41,14 @@ func TestNames(t *testing.T) {
 		PayloadsOn("gpu pool"):                                    "tb.payload.*.*.*.*.gpu_20pool",
 		ChunkLive("acme", "a", id):                                "tb.chunk.acme.a." + id + ".>",
 		Partition(1).Audit("a.b"):                                 "tb.audit.calls_1.a_2eb",
-		Gate("e-1", "acme"):                                       "tb.audit.gate.e-1.acme",
-		GateOf("e-1"):                                             "tb.audit.gate.e-1.*",
+		JournalSubject("e-1", "acme"):                             "tb.audit.gate.e-1.acme",
+		JournalSubjectsOf("e-1"):                                  "tb.audit.gate.e-1.*",
 		Denied("d-1", "acme"):                                     "tb.denied.d-1.acme",
 		DeniedOf("d-1"):                                           "tb.denied.d-1.*",
 		Dead("acme", "web.fetch"):                                 "tb.dead.acme.web_2efetch",
 		Kill(id):                                                  "tb.ctl.kill." + id,
-		Seek(id):                                                  "tb.ctl.seek." + id,
-		DeskAnswers("gpu pool", "e-1"):                            "tb.exe.ans.gpu_20pool.e-1.",
+		Locate(id):                                                "tb.ctl.seek." + id,
+		ExecutorAnswers("gpu pool", "e-1"):                        "tb.exe.ans.gpu_20pool.e-1.",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -69,7 +69,7 @@ func TestRoundTrips(t *testing.T) {
 			same(t, err, []any{c}, ChunkSource{a, b, a, 3, 1 << 60, b})
 			killed, err := ParseKill(Kill(a))
 			same(t, err, []any{killed}, a)
-			sought, err := ParseSeek(Seek(a))
+			sought, err := ParseLocate(Locate(a))
 			same(t, err, []any{sought}, a)
 			pool, executor, err := ParsePool(PoolSubject(a, b))
 			same(t, err, []any{pool, executor}, a, b)
@@ -145,7 +145,7 @@ func TestParsersRefuse(t *testing.T) {
 			"ParseCall":  func(s string) error { _, _, _, err := ParseCall(s); return err },
 			"ParseChunk": func(s string) error { _, err := ParseChunk(s); return err },
 			"ParseKill":  func(s string) error { _, err := ParseKill(s); return err },
-			"ParseSeek":  func(s string) error { _, err := ParseSeek(s); return err },
+			"ParseSeek":  func(s string) error { _, err := ParseLocate(s); return err },
 			"ParseRef":   func(s string) error { _, err := ParseRef(s); return err },
 			"ParsePool":  func(s string) error { _, _, err := ParsePool(s); return err },
 			"ParseEvent": func(s string) error { _, err := ParseEvent(s); return err },

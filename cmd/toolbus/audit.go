@@ -17,7 +17,7 @@ import (
 )
 
 func auditCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "audit", Short: "Read the audit log", GroupID: "operate",
 		Example: "  toolbus audit replay --since 1h\n  toolbus audit tail",
 	})
@@ -187,7 +187,7 @@ var errBehind = errors.New("the audit log is behind the calls: the newest record
 func upToDate(ctx context.Context, from reader.Source) error {
 	waiting, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	err := from.Await(waiting)
+	err := from.WaitRecorded(waiting)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return errBehind
 	}

@@ -35,7 +35,7 @@ func TestAuditInTimeOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromDenial, K: 1, N: 1})
+		data, _, err := lines[0].Seal(audit.Segment{Source: audit.SourceRefusal, K: 1, N: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestAuditTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromDenial, K: 1, N: 1})
+	data, _, err := lines[0].Seal(audit.Segment{Source: audit.SourceRefusal, K: 1, N: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestAuditBehind(t *testing.T) {
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner:       call.Owner{CallID: "11111111-0000-4000-8000-000000000000", Actor: "agent"},
 		Fingerprint: "fp", Nonce: "n", Priority: envelope.PriorityNormal,
-		Facts: call.Pinned{
+		Pinned: call.Pinned{
 			Tenant: "default", Tool: "play", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),

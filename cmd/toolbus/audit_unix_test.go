@@ -88,7 +88,7 @@ func storeRecords(b *testing.B, js jetstream.JetStream) {
 			b.Fatal(err)
 		}
 		for k, l := range lines {
-			data, _, err := l.Seal(audit.Segment{Source: audit.FromLog, K: k + 1, N: len(lines)})
+			data, _, err := l.Seal(audit.Segment{Source: audit.SourceLog, K: k + 1, N: len(lines)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -21,7 +21,7 @@ type bookmark struct {
 }
 
 func contextCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "context", Short: "Save servers and credentials under names", GroupID: "use",
 		Long: `A context is a file with a server, a credentials file, TLS files and a tenant. A command uses the
 context of --context, else of TOOLBUS_CONTEXT, else the one of "context use". Flags take precedence over the

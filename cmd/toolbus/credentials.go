@@ -27,7 +27,7 @@ import (
 )
 
 func credentialsCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "credentials", Short: "Issue, show, renew, narrow, revoke and list credentials", GroupID: "operate",
 		Example: "  toolbus credentials whoami\n  toolbus credentials issue --actor agent://billing --out billing.token",
 		Long: `A credential is a file with a token, which names its actor, its role and its rights. A token is valid

@@ -23,7 +23,7 @@ import (
 )
 
 func deadCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "dead", Short: "Show and replay dead letters: calls that executors gave up", GroupID: "operate",
 		Example: "  toolbus dead list\n  toolbus dead replay 3",
 	})

@@ -190,7 +190,7 @@ func (b *devBus) creditOne(ctx context.Context, store *tokenstore.Store, p auth.
 	mint := func() (string, error) { return store.Mint(p) }
 	former, ok := formerOf(file)
 	if ok && former.Role == p.Role && former.Pool == p.Pool && former.RenewUntil.After(now.Add(devLife/2)) &&
-		!store.Checker().Revoked.Revoked(&former) {
+		!store.Verifier().Revoked.Revoked(&former) {
 		p.Family, p.RenewUntil = former.Family, former.RenewUntil
 	} else {
 		p.Family, p.RenewUntil = auth.NewID(), now.Add(devLife)

@@ -15,7 +15,7 @@ import (
 )
 
 func keysCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "keys", Short: "Create the secrets and server configurations of a deployment", GroupID: "operate",
 		Example: "  toolbus keys init ./deployment --profile single",
 	})

@@ -200,7 +200,7 @@ Exit codes:
 		SilenceUsage: true, SilenceErrors: true,
 		Version: cli.Version(),
 	}
-	cli.Family(root)
+	cli.Group(root)
 	cli.WrapHelp(root)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return cmp.Or(cli.CheckOldFlags(cmd.Flags()), g.check())
@@ -232,7 +232,7 @@ Exit codes:
 func strict(cmd *cobra.Command) {
 	switch cmd.Name() {
 	case "completion":
-		cli.Family(cmd)
+		cli.Group(cmd)
 		for _, shell := range cmd.Commands() {
 			shell.Args = cli.NoArgs
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 func toolsCmd(g *global) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "tools", Short: "List and show tools, and import tools of MCP servers", GroupID: "use",
 		Example: "  toolbus tools list\n  toolbus tools show text.search",
 	})

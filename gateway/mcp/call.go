@@ -20,21 +20,21 @@ import (
 )
 
 // callTool answers tools/call.
-func (d *Server) callTool(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (d *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	select {
 	case d.calls <- struct{}{}:
 		defer func() { <-d.calls }()
 	default:
 		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
 	}
-	if by.guest != nil {
-		if !d.guests.calling(by.guest) {
+	if by.caller != nil {
+		if !d.callers.calling(by.caller) {
 			return nil, &jsonrpc.Error{
 				Code:    codeUnavailable,
 				Message: "too many calls of yours at once: try again later",
 			}
 		}
-		defer d.guests.called(by.guest)
+		defer d.callers.called(by.caller)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -126,7 +126,7 @@ func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed 
 
 // asked is a call on its way.
 type asked struct {
-	by   *caller
+	by   *sender
 	of   *Definition
 	call toolbus.Call
 	// lasting says that whoever asked may ask again, and is then told the same: nothing is lost when it goes away.
@@ -134,7 +134,7 @@ type asked struct {
 }
 
 // ask makes a call of a request.
-func (d *Server) ask(ctx context.Context, by *caller, req *sdk.CallToolRequest) (*asked, error) {
+func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) (*asked, error) {
 	says, err := read(req.Params.GetMeta(), by.header)
 	if err != nil {
 		return nil, err

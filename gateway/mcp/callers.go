@@ -16,63 +16,63 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// guests are callers that come with a token of their own, each with a client that says it with all that it sends: so
+// callers are callers that come with a token of their own, each with a client that says it with all that it sends: so
 // the bus decides what each may do, for lists and for calls. Tokens that come from the same one share what there is for
 // one caller: nobody gets more of it by narrowing theirs.
-type guests struct {
+type callers struct {
 	tenant string // of the door, beyond which it may not speak
 	client func(toolbus.ClientOptions) (*toolbus.Client, error)
 	asking singleflight.Group
 
-	mu                     sync.Mutex
-	by                     map[tokenSum]*guest
-	requests, calls, seats room
+	mu                      sync.Mutex
+	by                      map[tokenSum]*caller
+	requests, calls, places quota
 }
 
 type tokenSum [sha256.Size]byte
 
-// guest is somebody with a token.
-type guest struct {
-	client *toolbus.Client
-	says   auth.Principal
-	sum    tokenSum
+// caller is somebody with a token.
+type caller struct {
+	client    *toolbus.Client
+	principal auth.Principal
+	sum       tokenSum
 
 	// Under the lock of guests.
-	believed time.Time // when the bus did so last
+	verified time.Time // when the bus did so last
 	used     time.Time
 	busy     int  // requests and calls on their way, and questions about it
 	gone     bool // from among the guests, or not there yet
 }
 
 // root names the token that the guest's comes from.
-func (at *guest) root() string {
-	if len(at.says.Chain) > 0 {
-		return at.says.Chain[0]
+func (at *caller) root() string {
+	if len(at.principal.Chain) > 0 {
+		return at.principal.Chain[0]
 	}
-	return at.says.Family
+	return at.principal.Family
 }
 
 const (
-	// maxGuests is how many tokens a door remembers at once. One that it has forgotten is asked about again.
-	maxGuests = 1000
-	// belief is for how long a token is not asked about again. What is sent with it is checked in any case: this is for
-	// how long a caller whose token has ended is told so in the answer to a call, and not by 401.
-	belief = 10 * time.Second
+	// maxCallers is how many tokens a door remembers at once. One that it has forgotten is asked about again.
+	maxCallers = 1000
+	// verifiedFor is for how long a token is not asked about again. What is sent with it is checked in any case: this
+	// is for how long a caller whose token has ended is told so in the answer to a call, and not by 401.
+	verifiedFor = 10 * time.Second
 	// admitTime is how long the bus may take to say whose a token is. It is short, since it is beside the deadline of a
 	// call, and no answer is one that may be asked for again.
 	admitTime = 2 * time.Second
 )
 
-// barred says why nobody is let in with a token, as a status of HTTP.
-type barred struct {
+// rejection says why nobody is let in with a token, as a status of HTTP.
+type rejection struct {
 	status int
 	why    string
 }
 
-func (b *barred) Error() string { return b.why }
+func (b *rejection) Error() string { return b.why }
 
 // admit returns the guest whose token it is, once the bus believes it, for a request of its. Leave it when done.
-func (g *guests) admit(ctx context.Context, token string) (*guest, error) {
+func (g *callers) admit(ctx context.Context, token string) (*caller, error) {
 	says, err := g.read(token)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (g *guests) admit(ctx context.Context, token string) (*guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := g.believe(ctx, sum, token, says)
+	at, err := g.verify(ctx, sum, token, says)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil && as == at.root() {
@@ -93,48 +93,48 @@ func (g *guests) admit(ctx context.Context, token string) (*guest, error) {
 		return nil, err
 	}
 	if !g.requests.take(at.root()) {
-		g.rests(at)
-		return nil, greedy
+		g.release(at)
+		return nil, overQuota
 	}
 	return at, nil
 }
 
 // What is said of those that have their share, and of those that find no room.
 var (
-	greedy  = &barred{http.StatusTooManyRequests, "too many requests of yours at once: try again later"}
-	crowded = &barred{http.StatusServiceUnavailable, "too many callers at once: try again later"}
+	overQuota  = &rejection{http.StatusTooManyRequests, "too many requests of yours at once: try again later"}
+	overloaded = &rejection{http.StatusServiceUnavailable, "too many callers at once: try again later"}
 )
 
-// stranger is whoever comes with a token that is not known: all of them together are one caller.
-const stranger = ""
+// unverified is whoever comes with a token that is not known: all of them together are one caller.
+const unverified = ""
 
 // enter counts a request, and returns whose it is.
-func (g *guests) enter(sum tokenSum) (as string, err error) {
+func (g *callers) enter(sum tokenSum) (as string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.by[sum]
 	switch {
-	case at == nil && g.requests.take(stranger):
-		return stranger, nil
+	case at == nil && g.requests.take(unverified):
+		return unverified, nil
 	case at == nil:
-		return "", crowded
+		return "", overloaded
 	case g.requests.take(at.root()):
 		return at.root(), nil
 	}
-	return "", greedy
+	return "", overQuota
 }
 
 // leave ends a request of a guest.
-func (g *guests) leave(at *guest) {
+func (g *callers) leave(at *caller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.requests.give(at.root())
-	g.rests(at)
+	g.release(at)
 }
 
 // calling counts a call of a guest, which may outlive the request that it came with, unless it has too many. Take it
 // back with called.
-func (g *guests) calling(at *guest) bool {
+func (g *callers) calling(at *caller) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.calls.take(at.root()) {
@@ -144,30 +144,30 @@ func (g *guests) calling(at *guest) bool {
 	return true
 }
 
-func (g *guests) called(at *guest) {
+func (g *callers) called(at *caller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls.give(at.root())
-	g.rests(at)
+	g.release(at)
 }
 
 // read returns what a token says that may be one, whoever has signed it.
-func (g *guests) read(token string) (auth.Principal, error) {
+func (g *callers) read(token string) (auth.Principal, error) {
 	says, err := auth.Inspect(token)
 	switch {
 	case len(token) > auth.MaxToken || err != nil:
-		err = &barred{http.StatusUnauthorized, "the token is none of Toolbus"}
+		err = &rejection{http.StatusUnauthorized, "the token is none of Toolbus"}
 	case !time.Now().Before(says.Expires):
-		err = &barred{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
+		err = &rejection{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
 	case says.Tenant != g.tenant:
-		err = &barred{http.StatusForbidden, fmt.Sprintf("this door is for the tenant %s", g.tenant)}
+		err = &rejection{http.StatusForbidden, fmt.Sprintf("this door is for the tenant %s", g.tenant)}
 	}
 	return says, err
 }
 
-// believe returns the guest whose token it is, and keeps it busy.
-func (g *guests) believe(ctx context.Context, sum tokenSum, token string, says auth.Principal) (*guest, error) {
-	if at := g.find(sum, time.Now().Add(-belief)); at != nil {
+// verify returns the guest whose token it is, and keeps it busy.
+func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says auth.Principal) (*caller, error) {
+	if at := g.find(sum, time.Now().Add(-verifiedFor)); at != nil {
 		return at, nil
 	}
 	_, err, _ := g.asking.Do(string(sum[:]), func() (any, error) {
@@ -181,15 +181,15 @@ func (g *guests) believe(ctx context.Context, sum tokenSum, token string, says a
 	if at := g.find(sum, time.Time{}); at != nil {
 		return at, nil
 	}
-	return nil, crowded
+	return nil, overloaded
 }
 
 // find returns the guest with a token that was believed after since, and keeps it busy.
-func (g *guests) find(sum tokenSum, since time.Time) *guest {
+func (g *callers) find(sum tokenSum, since time.Time) *caller {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.by[sum]
-	if at == nil || !at.believed.After(since) {
+	if at == nil || !at.verified.After(since) {
 		return nil
 	}
 	at.busy++
@@ -197,8 +197,8 @@ func (g *guests) find(sum tokenSum, since time.Time) *guest {
 	return at
 }
 
-// rests takes one away from what keeps a guest busy. It is called under the lock.
-func (g *guests) rests(at *guest) {
+// release takes one away from what keeps a guest busy. It is called under the lock.
+func (g *callers) release(at *caller) {
 	if at.busy--; at.gone && at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
@@ -206,15 +206,15 @@ func (g *guests) rests(at *guest) {
 
 // ask asks the bus whether it believes a token. The question is one that any agent may ask, and that needs no look at
 // any log: that it makes no sense is the answer to somebody who is believed.
-func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says auth.Principal) error {
-	at, err := g.knock(sum, token, says)
+func (g *callers) ask(ctx context.Context, sum tokenSum, token string, says auth.Principal) error {
+	at, err := g.lookUp(sum, token, says)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.rests(at)
+		g.release(at)
 	}()
 	_, err = at.client.Result(ctx, envelope.CallRef{Ref: "-"})
 	refused, ok := errors.AsType[*toolbus.Error](err)
@@ -222,22 +222,22 @@ func (g *guests) ask(ctx context.Context, sum tokenSum, token string, says auth.
 	defer g.mu.Unlock()
 	switch {
 	case !ok:
-		return &barred{http.StatusServiceUnavailable, fmt.Sprintf(
+		return &rejection{http.StatusServiceUnavailable, fmt.Sprintf(
 			"the bus does not say whose the token is, so nothing was done: ask again (%v)", err)}
 	case codeOf(refused.Reason()) == codeDenied:
 		g.drop(at)
-		return &barred{http.StatusUnauthorized, refused.Reason().Message}
+		return &rejection{http.StatusUnauthorized, refused.Reason().Message}
 	case refused.Code() == envelope.CodeForbidden:
 		g.drop(at)
-		return &barred{http.StatusForbidden, refused.Reason().Message}
+		return &rejection{http.StatusForbidden, refused.Reason().Message}
 	case refused.Code() != envelope.CodeMalformed:
-		return &barred{http.StatusServiceUnavailable, refused.Reason().Message}
+		return &rejection{http.StatusServiceUnavailable, refused.Reason().Message}
 	}
-	return g.welcome(at)
+	return g.keep(at)
 }
 
-// knock returns the guest with a token, busy; a new one, with a client of its own, is not among the guests yet.
-func (g *guests) knock(sum tokenSum, token string, says auth.Principal) (*guest, error) {
+// lookUp returns the guest with a token, busy; a new one, with a client of its own, is not among the guests yet.
+func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*caller, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if at := g.by[sum]; at != nil {
@@ -248,35 +248,35 @@ func (g *guests) knock(sum tokenSum, token string, says auth.Principal) (*guest,
 		Tenant: says.Tenant, Actor: says.Actor, Token: func() string { return token },
 	})
 	if err != nil {
-		return nil, &barred{http.StatusServiceUnavailable, err.Error()}
+		return nil, &rejection{http.StatusServiceUnavailable, err.Error()}
 	}
-	return &guest{client: client, says: says, sum: sum, busy: 1, gone: true}, nil
+	return &caller{client: client, principal: says, sum: sum, busy: 1, gone: true}, nil
 }
 
-// welcome notes that the bus believes a guest's token. It is called under the lock, as are those below.
-func (g *guests) welcome(at *guest) error {
-	at.believed = time.Now()
+// keep notes that the bus believes a guest's token. It is called under the lock, as are those below.
+func (g *callers) keep(at *caller) error {
+	at.verified = time.Now()
 	if !at.gone {
 		return nil
 	}
-	for !g.seats.take(at.root()) {
-		oldest := g.dispensable(g.seats.by[at.root()])
+	for !g.places.take(at.root()) {
+		oldest := g.dispensable(g.places.by[at.root()])
 		if oldest == nil {
-			return crowded
+			return overloaded
 		}
 		g.drop(oldest)
 	}
 	if g.by == nil {
-		g.by = map[tokenSum]*guest{}
+		g.by = map[tokenSum]*caller{}
 	}
 	g.by[at.sum], at.gone = at, false
 	return nil
 }
 
 // dispensable returns the guest that was here longest ago and has nothing on its way, of those that have as many seats.
-func (g *guests) dispensable(seats int) (oldest *guest) {
+func (g *callers) dispensable(seats int) (oldest *caller) {
 	for _, at := range g.by {
-		if at.busy == 0 && g.seats.by[at.root()] >= seats && (oldest == nil || at.used.Before(oldest.used)) {
+		if at.busy == 0 && g.places.by[at.root()] >= seats && (oldest == nil || at.used.Before(oldest.used)) {
 			oldest = at
 		}
 	}
@@ -284,19 +284,19 @@ func (g *guests) dispensable(seats int) (oldest *guest) {
 }
 
 // drop sees a guest off, if it was let in, whose calls end as the bus says.
-func (g *guests) drop(at *guest) {
+func (g *callers) drop(at *caller) {
 	if at.gone {
 		return
 	}
 	delete(g.by, at.sum)
-	g.seats.give(at.root())
+	g.places.give(at.root())
 	if at.gone = true; at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
 }
 
 // close ends all clients.
-func (g *guests) close() {
+func (g *callers) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, at := range g.by {

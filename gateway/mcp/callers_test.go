@@ -103,14 +103,14 @@ func (w *walled) read(name string) string {
 // door opens a door over HTTP.
 func (w *walled) door(o mcp.Options) *httptest.Server {
 	w.t.Helper()
-	w.token("door", "door://web", auth.Door, "")
+	w.token("door", "door://web", auth.Gateway, "")
 	conn := w.connect(toolbus.Options{CredentialsFile: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = client.Close() })
-	o.Guest = conn.Client
+	o.NewClient = conn.Client
 	return open(w.t, mcp.New(w.t.Context(), client, o))
 }
 

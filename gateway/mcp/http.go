@@ -54,7 +54,7 @@ func (d *Server) Handler() http.Handler {
 			stateless.ServeHTTP(w, r) // the library refuses an id that it answers already
 		default:
 			defer d.passed(r)
-			stateful.ServeHTTP(&owned{ResponseWriter: w, door: d, owner: ownerOf(r)}, r)
+			stateful.ServeHTTP(&owned{ResponseWriter: w, server: d, owner: ownerOf(r)}, r)
 		}
 	})
 	protected := http.NewCrossOriginProtection()
@@ -122,48 +122,48 @@ const noToken = "this door asks for your Toolbus token with each request, as the
 
 // admitted lets in whoever has a token that the bus believes, where the bus asks for one.
 func (d *Server) admitted(next http.Handler) http.Handler {
-	if d.guests.client == nil {
+	if d.callers.client == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, err := d.guestOf(r)
+		at, err := d.callerOf(r)
 		if err != nil {
-			d.turnAway(w, r, err)
+			d.reject(w, r, err)
 			return
 		}
-		defer d.guests.leave(at)
+		defer d.callers.leave(at)
 		if r.Method == http.MethodGet { // a stream of what happens ends with the token that it was asked for with
-			ctx, cancel := context.WithDeadline(r.Context(), at.says.Expires)
+			ctx, cancel := context.WithDeadline(r.Context(), at.principal.Expires)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
 		info := &auth.TokenInfo{
-			UserID:     subjects.Token(at.says.Tenant) + "." + subjects.Token(at.says.Actor),
-			Expiration: at.says.Expires, Extra: map[string]any{guestKey: at},
+			UserID:     subjects.Token(at.principal.Tenant) + "." + subjects.Token(at.principal.Actor),
+			Expiration: at.principal.Expires, Extra: map[string]any{callerKey: at},
 		}
 		known := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
 		auth.RequireBearerToken(known, nil)(next).ServeHTTP(w, r)
 	})
 }
 
-// guestKey is where the library carries a guest along with its requests.
-const guestKey = "guest"
+// callerKey is where the library carries a guest along with its requests.
+const callerKey = "guest"
 
-func (d *Server) guestOf(r *http.Request) (*guest, error) {
+func (d *Server) callerOf(r *http.Request) (*caller, error) {
 	credentials := r.Header.Values("Authorization")
 	if len(credentials) == 0 {
-		return nil, &barred{http.StatusUnauthorized, noToken}
+		return nil, &rejection{http.StatusUnauthorized, noToken}
 	}
 	scheme, token, _ := strings.Cut(credentials[0], " ")
 	if len(credentials) > 1 || !strings.EqualFold(scheme, "Bearer") {
-		return nil, &barred{http.StatusUnauthorized, noToken}
+		return nil, &rejection{http.StatusUnauthorized, noToken}
 	}
-	return d.guests.admit(r.Context(), strings.TrimSpace(token))
+	return d.callers.admit(r.Context(), strings.TrimSpace(token))
 }
 
-// turnAway answers a request whose token was not accepted.
-func (d *Server) turnAway(w http.ResponseWriter, r *http.Request, err error) {
-	why := &barred{http.StatusInternalServerError, err.Error()}
+// reject answers a request whose token was not accepted.
+func (d *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
+	why := &rejection{http.StatusInternalServerError, err.Error()}
 	_ = errors.As(err, &why)
 	switch why.status {
 	case http.StatusUnauthorized:

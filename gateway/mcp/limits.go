@@ -1,14 +1,14 @@
 package mcp
 
-// room is what there is for all callers together. One may have more of it as long as more is left than it has: half of
+// quota is what there is for all callers together. One may have more of it as long as more is left than it has: half of
 // it alone, a third beside another one. So there is always some for whoever comes next.
-type room struct {
+type quota struct {
 	most, taken int
 	by          map[string]int
 }
 
 // take takes one, unless whoever wants it has its share.
-func (r *room) take(who string) bool {
+func (r *quota) take(who string) bool {
 	if r.by[who] >= r.most-r.taken {
 		return false
 	}
@@ -21,7 +21,7 @@ func (r *room) take(who string) bool {
 }
 
 // give gives one back.
-func (r *room) give(who string) {
+func (r *quota) give(who string) {
 	r.taken--
 	if r.by[who]--; r.by[who] == 0 {
 		delete(r.by, who)

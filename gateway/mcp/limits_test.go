@@ -7,7 +7,7 @@ import (
 
 // However many take all that they get, there is one more for whoever comes next, until what is left cannot be shared.
 func TestRoom(t *testing.T) {
-	r := room{most: 1000}
+	r := quota{most: 1000}
 	var had []int
 	for i := range 9 {
 		who, n := fmt.Sprint(i), 0

@@ -15,8 +15,8 @@ const (
 	refuseTime = time.Second
 )
 
-// crowdedAnswer is sent over a connection beyond the bound, before it has sent anything.
-const crowdedAnswer = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+// overloadedAnswer is sent over a connection beyond the bound, before it has sent anything.
+const overloadedAnswer = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n" +
 	"too many connections at once: try again later\n"
 
@@ -26,7 +26,7 @@ type listener struct {
 	net.Listener
 
 	mu       sync.Mutex
-	open     room
+	open     quota
 	closed   bool
 	refusing sync.WaitGroup
 	turned   chan struct{} // one element for each connection that is told why it is closed
@@ -35,7 +35,7 @@ type listener struct {
 // Bound returns a listener of at most [Options].MaxConnections open connections. One more is answered with 503 and
 // closed. Close waits for these answers, a second at most.
 func (d *Server) Bound(at net.Listener) net.Listener {
-	return &listener{Listener: at, open: room{most: d.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
+	return &listener{Listener: at, open: quota{most: d.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
 }
 
 // Accept implements net.Listener.
@@ -98,7 +98,7 @@ func (l *listener) refuse(c net.Conn) {
 func sayCrowded(c net.Conn) {
 	defer func() { _ = c.Close() }() // nothing can be done about it
 	_ = c.SetDeadline(time.Now().Add(refuseTime))
-	if _, err := io.WriteString(c, crowdedAnswer); err != nil {
+	if _, err := io.WriteString(c, overloadedAnswer); err != nil {
 		return
 	}
 	if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

@@ -22,7 +22,7 @@ func (d *Server) Metadata(endpoint string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := d.endpoint(r, endpoint)
 		switch of := strings.TrimPrefix(r.URL.Path, MetadataPath); {
-		case d.guests.client == nil, of != "" && of != endpoint && of != at.Path:
+		case d.callers.client == nil, of != "" && of != endpoint && of != at.Path:
 			http.NotFound(w, r)
 			return
 		case of == "": // the host as a whole

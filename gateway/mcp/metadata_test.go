@@ -20,14 +20,14 @@ import (
 // host serves a door at /mcp, and its metadata.
 func (w *walled) host(o mcp.Options) *httptest.Server {
 	w.t.Helper()
-	w.token("door", "door://web", auth.Door, "")
+	w.token("door", "door://web", auth.Gateway, "")
 	conn := w.connect(toolbus.Options{CredentialsFile: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = client.Close() })
-	o.Guest = conn.Client
+	o.NewClient = conn.Client
 	return serveAt(w.t, mcp.New(w.t.Context(), client, o))
 }
 

@@ -77,7 +77,7 @@ type foundTool struct {
 }
 
 // search answers a call of the tool.
-func (d *Server) search(ctx context.Context, by *caller, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (d *Server) search(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
 	if wrong := d.searching.Validate(given); len(wrong) > 0 {
 		return refused(jsonschema.Below(asInput, wrong), by.protocol), nil

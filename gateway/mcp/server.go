@@ -25,19 +25,21 @@ type Options struct {
 	Version  string       // of the program, which clients are told; default "devel"
 	PageSize int          // tools on a page of a list; default 100
 	Logger   *slog.Logger // nil discards
-	// Guest makes clients of callers that come over HTTP with tokens of their own. Without it nobody is asked for one,
-	// and all call as the client that the door was made with.
-	Guest       func(toolbus.ClientOptions) (*toolbus.Client, error)
+	// NewClient makes clients of callers that come over HTTP with tokens of their own. Without it nobody is asked for
+	// one, and all call as the client that the door was made with.
+	NewClient   func(toolbus.ClientOptions) (*toolbus.Client, error)
 	MaxBody     int64 // bytes of a request; default 4 MiB
 	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
 	MaxSessions int   // of clients that have such; default 1,000
 	// MaxConnections is the number of connections over HTTP at once, idle ones included; default 8,192. See
 	// [Server.Bound].
 	MaxConnections int
-	// URL is the URL of the gateway as clients know it, behind a proxy for example, which the protected resource metadata
-	// and answers with the status 401 name; nil is the path of [Server.Handler] at the host that the request names.
+	// URL is the URL of the gateway as clients know it, behind a proxy for example, which the protected resource
+	// metadata and answers with the status 401 name; nil is the path of [Server.Handler] at the host that the request
+	// names.
 	URL *url.URL
-	// AuthorizationServers are the issuers of tokens of the bus that the protected resource metadata names; default none.
+	// AuthorizationServers are the issuers of tokens of the bus that the protected resource metadata names; default
+	// none.
 	AuthorizationServers []string
 	// SearchAbove is the number of tools above which there is one more, [SearchTool]; default 50, and none where it is
 	// negative.
@@ -82,7 +84,7 @@ type Server struct {
 	instance  string             // of this door, in the names of its sessions
 	open      context.Context
 	end       context.CancelFunc
-	guests    guests
+	callers   callers
 	sessions  sessions
 	requests  chan struct{} // one for each over HTTP
 	answers   chan struct{} // one for each of these that is more than listening
@@ -95,10 +97,10 @@ type Server struct {
 // [Server.Serve]. It is open until ctx ends; close it when it is not used any more.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
-	d := &Server{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), guests: guests{
-		tenant: client.Options().Tenant, client: o.Guest, requests: room{most: o.MaxRequests},
-		calls: room{most: o.MaxRequests},
-		seats: room{most: maxGuests},
+	d := &Server{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), callers: callers{
+		tenant: client.Options().Tenant, client: o.NewClient, requests: quota{most: o.MaxRequests},
+		calls:  quota{most: o.MaxRequests},
+		places: quota{most: maxCallers},
 	}}
 	d.open, d.end = context.WithCancel(ctx)
 	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {
@@ -129,15 +131,15 @@ func (d *Server) cacheable(c *sdk.Cacheable) {
 	c.TTLMs, c.CacheScope = int(d.o.Every.Milliseconds()), "private"
 }
 
-// caller is whoever sent a request.
-type caller struct {
+// sender is whoever sent a request.
+type sender struct {
 	client    *toolbus.Client
 	header    http.Header // of the request, over HTTP
 	asking    asking
 	web       bool // the request came over HTTP
 	stateless bool // and is of no session
 	protocol  string
-	guest     *guest          // nil where nobody is asked for a token
+	caller    *caller         // nil where nobody is asked for a token
 	over      context.Context // of its connection; nil over HTTP
 }
 
@@ -149,19 +151,19 @@ func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
-			by, err := d.caller(req, r.ProtocolVersion())
+			by, err := d.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
 			return d.list(ctx, by, r)
 		case *sdk.CallToolRequest:
-			by, err := d.caller(req, r.ProtocolVersion())
+			by, err := d.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
 			return d.callTool(ctx, by, r)
 		case *taskRequest:
-			by, err := d.caller(req, r.ProtocolVersion())
+			by, err := d.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
@@ -190,9 +192,9 @@ func served(method string) bool {
 	return strings.HasPrefix(method, "notifications/")
 }
 
-// caller returns whoever sent a request.
-func (d *Server) caller(req sdk.Request, protocol string) (*caller, error) {
-	by := &caller{client: d.own, protocol: protocol}
+// senderOf returns whoever sent a request.
+func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
+	by := &sender{client: d.own, protocol: protocol}
 	extra := req.GetExtra()
 	if extra == nil {
 		return by, nil
@@ -204,16 +206,16 @@ func (d *Server) caller(req sdk.Request, protocol string) (*caller, error) {
 	if !by.web && extra.TokenInfo != nil {
 		by.over, _ = extra.TokenInfo.Extra[overKey].(context.Context)
 	}
-	if !by.web || d.guests.client == nil {
+	if !by.web || d.callers.client == nil {
 		return by, nil
 	}
 	if extra.TokenInfo != nil {
-		by.guest, _ = extra.TokenInfo.Extra[guestKey].(*guest)
+		by.caller, _ = extra.TokenInfo.Extra[callerKey].(*caller)
 	}
-	if by.guest == nil { // no request comes here without
+	if by.caller == nil { // no request comes here without
 		return nil, &jsonrpc.Error{Code: codeDenied, Message: noToken}
 	}
-	by.client = by.guest.client
+	by.client = by.caller.client
 	return by, nil
 }
 
@@ -233,7 +235,7 @@ type listing struct {
 }
 
 // list answers tools/list: the tool that finds others first, and then all others by their names.
-func (d *Server) list(ctx context.Context, by *caller, req *sdk.ListToolsRequest) (sdk.Result, error) {
+func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	v, err := d.catalogue.of(ctx, by.client)
 	if err != nil {
 		return nil, unlisted(err)
@@ -272,7 +274,7 @@ func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	default:
 		return
 	}
-	by, err := d.caller(req, "")
+	by, err := d.senderOf(req, "")
 	if err != nil {
 		return
 	}
@@ -302,7 +304,7 @@ func (d *Server) Close() {
 	for s := range d.server.Sessions() {
 		_ = s.Close() // nobody reads any more
 	}
-	d.guests.close()
+	d.callers.close()
 }
 
 // Drain waits until what was asked over HTTP is answered, or ctx ends. From then on there are no answers any more.

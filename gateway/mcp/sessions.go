@@ -30,7 +30,7 @@ const resentTime = time.Minute
 // asked for one.
 func ownerOf(r *http.Request) string {
 	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
-		if at, ok := info.Extra[guestKey].(*guest); ok {
+		if at, ok := info.Extra[callerKey].(*caller); ok {
 			return at.root()
 		}
 	}
@@ -53,15 +53,15 @@ func (d *Server) owns(owner, session string) {
 // owned is an answer that may begin a session. It notes the owner before the client can use the session.
 type owned struct {
 	http.ResponseWriter
-	door  *Server
-	owner string
-	begun bool
+	server *Server
+	owner  string
+	begun  bool
 }
 
 func (o *owned) begin() {
 	if !o.begun {
 		o.begun = true
-		o.door.owns(o.owner, o.Header().Get(headerSessions))
+		o.server.owns(o.owner, o.Header().Get(headerSessions))
 	}
 }
 

@@ -167,7 +167,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // named returns the call that a task is, and when it was made.
 func (d *Server) named(
 	ctx context.Context,
-	by *caller,
+	by *sender,
 	name string,
 ) (of *Definition, id string, began time.Time, err error) {
 	parts := strings.Split(name, ".")
@@ -199,7 +199,7 @@ const maxYear = 9999
 func noTask() error { return invalid("no such task is known to you") }
 
 // aboutTask answers a request about a task.
-func (d *Server) aboutTask(ctx context.Context, by *caller, method string, req *taskRequest) (sdk.Result, error) {
+func (d *Server) aboutTask(ctx context.Context, by *sender, method string, req *taskRequest) (sdk.Result, error) {
 	if err := mayAsk(by, req); err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func outcomeOf(ctx context.Context, client *toolbus.Client, ref string) (r *enve
 }
 
 // mayAsk refuses requests of clients that do not say that they know tasks, and of those whose header names another one.
-func mayAsk(by *caller, req *taskRequest) error {
+func mayAsk(by *sender, req *taskRequest) error {
 	if !knowsTasks(by.protocol, req.ClientCapabilities()) {
 		need, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{
 			"extensions": map[string]any{tasks: map[string]any{}}}}) // of texts

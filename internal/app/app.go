@@ -30,12 +30,12 @@ type Options struct {
 	KV       kv.LogOptions
 	Lease    time.Duration // default bus.DefaultLease; executors take that of the dispatchers
 	// PayloadMemory is how many bytes of memory large payloads may take in a dispatcher, and in an executor; 0 is
-	// room.Default.
+	// flow.DefaultMemory.
 	PayloadMemory int64
 	Fsync         bool          // the server syncs every write before it acknowledges it; dispatchers tell executors
 	Skew          time.Duration // added to the local clock; for tests
 	Logger        *slog.Logger  // nil discards
-	Observer      call.Trace
+	Trace         call.Trace
 	Connect       []nats.Option
 	// Instance names the process; default [NewInstanceID]. The server answers it below that name, or below the one of
 	// the caller whose connection it is, if Caller is one.
@@ -44,8 +44,8 @@ type Options struct {
 	// Inbox is the prefix of the subjects on which the server answers a connection with a token; "" without one.
 	Inbox string
 
-	// Held is the connection of a process that has a token; nil of one that has none.
-	Held *TokenConn
+	// TokenConn is the connection of a process that has a token; nil of one that has none.
+	TokenConn *TokenConn
 
 	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
 	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
@@ -55,17 +55,17 @@ type Options struct {
 // Conn is a connection to a bus, with what a process has on it. [RunDispatcher] and [RunExecutor] open what they need.
 type Conn struct {
 	Options
-	NC      *nats.Conn
-	JS      jetstream.JetStream // for [ack.Publish]
-	Log     *kv.Log
-	Clock   *bus.Clock
-	nonces  atomic.Uint64
-	notices format.Notices
-	control *rpc.Control
-	tokens  bool                  // there is identity: permissions go by tokens
-	acked   *bus.AckingJetStream  // JS
-	front   atomic.Pointer[front] // of a dispatcher
-	bulk    atomic.Pointer[front] // of a dispatcher, for parts of payloads
+	NC       *nats.Conn
+	JS       jetstream.JetStream // for [ack.Publish]
+	Log      *kv.Log
+	Clock    *bus.Clock
+	nonces   atomic.Uint64
+	notices  format.Notices
+	control  *rpc.Control
+	tokens   bool                        // there is identity: permissions go by tokens
+	acked    *bus.AckingJetStream        // JS
+	requests atomic.Pointer[requestConn] // of a dispatcher
+	bulk     atomic.Pointer[requestConn] // of a dispatcher, for parts of payloads
 }
 
 // Connect is [Dial] and [Open].
@@ -144,7 +144,7 @@ func (c *Conn) NewNonce() string {
 // Stats counts what went over all connections of the process to the server.
 func (c *Conn) Stats() nats.Statistics {
 	all := c.NC.Stats()
-	for _, front := range []*front{c.front.Load(), c.bulk.Load()} {
+	for _, front := range []*requestConn{c.requests.Load(), c.bulk.Load()} {
 		if front == nil {
 			continue
 		}

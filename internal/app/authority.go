@@ -38,7 +38,7 @@ func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func
 // renew exchanges a token, also one that has expired: it vouches for its holder in that alone.
 func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender) (
 	a envelope.TokenResponse, _ *envelope.Error) {
-	p, refusal := auth.AuthenticateRenewal(s.Store.Checker(), c.Clock.Now(), from, call.CredentialFromContext(ctx))
+	p, refusal := auth.AuthenticateRenewal(s.Store.Verifier(), c.Clock.Now(), from, call.CredentialFromContext(ctx))
 	if refusal != nil {
 		return a, refusal
 	}
@@ -59,23 +59,23 @@ func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) [
 		}),
 		rpc.NewEndpoint(subjects.OpTokenNarrow, func(ctx context.Context, _ call.Sender,
 			q envelope.NarrowRequest) (envelope.TokenResponse, *envelope.Error) {
-			return s.Narrow(ctx, auth.From(ctx), q)
+			return s.Narrow(ctx, auth.FromContext(ctx), q)
 		}),
 		rpc.NewEndpoint(subjects.OpTokenIssue, func(ctx context.Context, _ call.Sender,
 			q envelope.IssueRequest) (envelope.TokenResponse, *envelope.Error) {
-			return s.Issue(ctx, auth.From(ctx), q)
+			return s.Issue(ctx, auth.FromContext(ctx), q)
 		}),
 		rpc.NewEndpoint(subjects.OpTokenRevoke, func(ctx context.Context, _ call.Sender,
 			q envelope.RevokeRequest) (envelope.RevokeResponse, *envelope.Error) {
-			return s.Revoke(ctx, auth.From(ctx), q)
+			return s.Revoke(ctx, auth.FromContext(ctx), q)
 		}),
 		rpc.NewEndpoint(subjects.OpTokenList, func(ctx context.Context, _ call.Sender,
 			q envelope.CredentialsRequest) (envelope.CredentialsResponse, *envelope.Error) {
-			return s.List(ctx, auth.From(ctx), q)
+			return s.List(ctx, auth.FromContext(ctx), q)
 		}),
 		rpc.NewEndpoint(subjects.OpKeyRotate, func(ctx context.Context, _ call.Sender,
 			q envelope.RotateRequest) (envelope.RotateResponse, *envelope.Error) {
-			return s.Rotate(ctx, auth.From(ctx), q)
+			return s.Rotate(ctx, auth.FromContext(ctx), q)
 		}),
 	}
 }

@@ -15,13 +15,13 @@ import (
 // bulk is the connection of a dispatcher for parts of payloads: those that clients store, those that it hands out, and
 // those that it reads itself. On the other connections nothing waits for half a MiB.
 type bulk struct {
-	*front
+	*requestConn
 	acked    *bus.AckingJetStream
 	payloads *streaming.Payloads
 }
 
 func openBulk(c *Conn) (*bulk, error) {
-	f, err := openFront(c.NC, "payloads", c.Logger)
+	f, err := openRequestConn(c.NC, "payloads", c.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -33,22 +33,22 @@ func openBulk(c *Conn) (*bulk, error) {
 	c.bulk.Store(f)
 	acked := bus.WithSharedAcks(js)
 	return &bulk{
-		front: f, acked: acked, payloads: payloadsOf(streaming.NewStore(acked, subjects.PayloadsStream)),
+		requestConn: f, acked: acked, payloads: payloadsOf(streaming.NewStore(acked, subjects.PayloadsStream)),
 	}, nil
 }
 
 func (b *bulk) close() {
-	b.front.close()
+	b.requestConn.close()
 	b.acked.Close()
 }
 
 // take takes in the parts that clients store, until stop is called. Without tokens clients store in the stream.
-func (b *bulk) take(ctx context.Context, c *Conn, s *shares) (stop func(), err error) {
+func (b *bulk) take(ctx context.Context, c *Conn, s *payloadQuota) (stop func(), err error) {
 	if !c.tokens {
 		return func() {}, nil
 	}
 	parts, err := rpc.TakeParts(ctx, rpc.PartsOptions{
-		NC: b.nc, Log: c.Logger, Greedy: s.greedyOf,
+		NC: b.nc, Log: c.Logger, OverQuota: s.overQuotaOf,
 		Store: func(ctx context.Context, subject string, body []byte) (uint64, error) {
 			sequence, err := b.payloads.PutPart(ctx, subject, body)
 			if err == nil {

@@ -33,9 +33,9 @@ func openCallout(c *Conn, r *tool.Set, s *tokenstore.Store, older bool) (stop fu
 	out := callout.NewRevocationWatcher(s, system)
 	open := callout.NewConnections(system, c.Clock.Now, c.Logger)
 	porter, err := callout.Serve(asked, callout.Options{
-		Keys: c.Keys, Check: s.Checker().Verify, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
+		Keys: c.Keys, Check: s.Verifier().Verify, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
 		Logger: c.Logger,
-		Facts: func(p auth.Principal) auth.PermissionInputs {
+		Inputs: func(p auth.Principal) auth.PermissionInputs {
 			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
 		},
 	})

@@ -28,11 +28,11 @@ import (
 // which it was made. So it is made anew before, at a quiet moment, with the one that was renewed meanwhile. Its
 // methods are safe for concurrent use; those of nil do nothing.
 type TokenConn struct {
-	bearer *tokensource.Source
-	door   tokensource.ConnectBackoff
-	nc     atomic.Pointer[nats.Conn]
-	over   chan error // why nobody is let in any more
-	log    *slog.Logger
+	source  *tokensource.Source
+	backoff tokensource.ConnectBackoff
+	nc      atomic.Pointer[nats.Conn]
+	over    chan error // why nobody is let in any more
+	log     *slog.Logger
 
 	mu     sync.Mutex
 	ends   time.Time     // of the token that was shown, by the clock of this process
@@ -87,12 +87,12 @@ func Hold(file string, o *Options) (*TokenConn, error) {
 		return nil, err
 	}
 	if says := b.Principal(); says.Role == auth.Executor {
-		o.Instance = auth.NewInstance(says)
+		o.Instance = auth.NewInstanceID(says)
 	} else {
 		o.Caller = subjects.Owner{Tenant: says.Tenant, Actor: says.Actor}
 	}
-	o.Held = hold(b, o)
-	return o.Held, nil
+	o.TokenConn = hold(b, o)
+	return o.TokenConn, nil
 }
 
 // hold makes a connection with these options show the token.
@@ -101,10 +101,10 @@ func hold(b *tokensource.Source, o *Options) *TokenConn {
 		o.Inbox = says.Inbox()
 	}
 	h := &TokenConn{
-		bearer: b, door: tokensource.ConnectBackoff{Bearer: b}, over: make(chan error, 1),
+		source: b, backoff: tokensource.ConnectBackoff{Source: b}, over: make(chan error, 1),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
-	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.show), nats.CustomReconnectDelay(h.pause))
+	o.Connect = append(slices.Clone(o.Connect), nats.TokenHandler(h.present), nats.CustomReconnectDelay(h.pause))
 	return h
 }
 
@@ -122,10 +122,10 @@ func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.
 	if h == nil {
 		return dial(ctx, name, o)
 	}
-	if h.bearer.Principal().Role == auth.Executor {
+	if h.source.Principal().Role == auth.Executor {
 		name = auth.ConnectionName(o.Instance)
 	}
-	if h.bearer.Expired() {
+	if h.source.Expired() {
 		nc, err := h.dial(ctx, name, o)
 		if err == nil {
 			err = h.renewFirst(ctx, nc)
@@ -147,16 +147,16 @@ func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.
 func (h *TokenConn) dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
 	nc, err := dial(ctx, name, o)
 	if bus.Denied(err) {
-		refused := h.bearer.Denied()
+		refused := h.source.Denied()
 		cause, _, _ := strings.Cut(err.Error(), "\n") // what to do about it is said by the refusal
-		refused.Refusal = refused.Refusal.WithCause(cause)
+		refused.Cause = refused.Cause.WithCause(cause)
 		return nil, refused
 	}
 	return nc, err
 }
 
-func (h *TokenConn) show() string {
-	token, ends, left := h.bearer.Current()
+func (h *TokenConn) present() string {
+	token, ends, left := h.source.Current()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ends, h.left = ends, left
@@ -171,12 +171,12 @@ func (h *TokenConn) pause(int) time.Duration {
 	if nc != nil {
 		last = nc.LastError()
 	}
-	was := h.door.Crowded()
-	pause, err := h.door.Pause(errors.Is(last, nats.ErrAuthorization), bus.Crowded(last))
-	if h.door.Refused() != nil {
+	was := h.backoff.Crowded()
+	pause, err := h.backoff.Pause(errors.Is(last, nats.ErrAuthorization), bus.Crowded(last))
+	if h.backoff.Refused() != nil {
 		h.denied.call()
 	}
-	if h.door.Crowded() && !was {
+	if h.backoff.Crowded() && !was {
 		h.log.Warn("the server refuses the connection, which is tried again", "err", bus.ErrCrowded,
 			"fix", bus.ConnectHint(bus.ErrCrowded))
 	}
@@ -196,16 +196,16 @@ func (h *TokenConn) Refused() error {
 	if h == nil {
 		return nil
 	}
-	return h.door.Refused()
+	return h.backoff.Refused()
 }
 
 // Renews reports whether the token is renewed if it has expired.
-func (h *TokenConn) Renews() bool { return h != nil && !h.bearer.Spent() }
+func (h *TokenConn) Renews() bool { return h != nil && !h.source.Spent() }
 
 // Crowded returns [bus.ErrCrowded] while the server refuses the connection for a bound of connections, which may pass;
 // else nil. It does not wait for the connection.
 func (h *TokenConn) Crowded() error {
-	if h == nil || !h.door.Crowded() {
+	if h == nil || !h.backoff.Crowded() {
 		return nil
 	}
 	return bus.ErrCrowded
@@ -221,7 +221,7 @@ func (h *TokenConn) admitted(ctx context.Context, nc *nats.Conn) {
 			if !ok {
 				return
 			}
-			h.door.Admitted()
+			h.backoff.Admitted()
 		case <-ctx.Done():
 			return
 		}
@@ -270,14 +270,14 @@ func (h *TokenConn) renewFirst(ctx context.Context, nc *nats.Conn) error {
 		return err
 	}
 	defer func() { _ = inbox.Close() }() // the connection ends next
-	if err := h.bearer.Renew(ctx, inbox); err != nil {
+	if err := h.source.Renew(ctx, inbox); err != nil {
 		return fmt.Errorf("the credential has expired: %w", err)
 	}
 	return nil
 }
 
 func (h *TokenConn) inboxOn(nc *nats.Conn) (*rpc.Inbox, error) {
-	says := h.bearer.Principal()
+	says := h.source.Principal()
 	inbox, err := rpc.NewInbox(nc, says.Tenant, says.Actor, says.Below()...)
 	if err == nil {
 		inbox.Token = h.Token
@@ -296,7 +296,7 @@ func (h *TokenConn) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	all.Go(func() { h.bearer.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // it is closed otherwise
+	all.Go(func() { h.source.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // it is closed otherwise
 	all.Go(func() { h.refresh(ctx, nc) })
 	all.Go(func() { h.admitted(ctx, nc) })
 	select {
@@ -313,12 +313,12 @@ func (h *TokenConn) Renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = h.bearer.Renew(ctx, inbox)
+	err = h.source.Renew(ctx, inbox)
 	return errors.Join(err, inbox.Close())
 }
 
 // Token returns the token as it is now.
-func (h *TokenConn) Token() string { return h.bearer.Token() }
+func (h *TokenConn) Token() string { return h.source.Token() }
 
 // Before has something done before the connection is made anew, until forget is called. It may take a moment.
 func (h *TokenConn) Before(do func()) (forget func()) {
@@ -334,20 +334,20 @@ func (h *TokenConn) refresh(ctx context.Context, nc *nats.Conn) {
 		h.mu.Lock()
 		ends, left, at := h.ends, h.left, h.at
 		h.mu.Unlock()
-		_, renewed, _ := h.bearer.Current()
+		_, renewed, _ := h.source.Current()
 		switch {
 		case time.Until(at) > 0:
 			timer.Sleep(ctx, time.Until(at))
 		case !renewed.After(ends) || time.Until(ends) <= 0: // it will be; or the server has ended the connection
 			timer.Sleep(ctx, max(left/20, time.Millisecond))
 		default:
-			h.anew(ctx, nc, ends.Add(-left/4))
+			h.reconnect(ctx, nc, ends.Add(-left/4))
 		}
 	}
 }
 
-// anew makes the connection anew, at a quiet moment before late, or then.
-func (h *TokenConn) anew(ctx context.Context, nc *nats.Conn, late time.Time) {
+// reconnect makes the connection anew, at a quiet moment before late, or then.
+func (h *TokenConn) reconnect(ctx context.Context, nc *nats.Conn, late time.Time) {
 	if !quiet(ctx, nc, late) {
 		return
 	}

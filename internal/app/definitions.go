@@ -12,7 +12,7 @@ import (
 
 // definitions returns what an executor says of those tools of its pool that servers define.
 func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
-	for _, m := range o.Registry.List() {
+	for _, m := range o.Tools.List() {
 		server, definition := m.Approved()
 		comparer, ok := o.Adapters[m.Transport].(tool.Comparer)
 		if !ok || definition == "" || m.Pool != o.Pool {
@@ -35,7 +35,7 @@ func recheck(ctx context.Context, every time.Duration, o ExecutorOptions) {
 	for timer.Sleep(ctx, every) {
 		for _, a := range o.Adapters {
 			if c, ok := a.(tool.Comparer); ok {
-				c.Recheck(ctx, o.Registry.List())
+				c.Recheck(ctx, o.Tools.List())
 			}
 		}
 	}

@@ -32,13 +32,13 @@ import (
 
 // DispatcherOptions tune a dispatcher process.
 type DispatcherOptions struct {
-	Registry *tool.Set
+	Tools    *tool.Set
 	AuditLag time.Duration // see dispatcher.Options
 	Strict   bool          // see dispatcher.Options
 	// PoolAbsence is that of dispatcher.Options; at least the lease.
 	PoolAbsence time.Duration
-	// OpenPerActor, OpenPerTenant and AheadPerActor are those of dispatcher.Options.
-	OpenPerActor, OpenPerTenant, AheadPerActor int
+	// OpenPerActor, OpenPerTenant and OverflowAfter are those of dispatcher.Options.
+	OpenPerActor, OpenPerTenant, OverflowAfter int
 	// OlderBuilds lets the dispatcher work with executors and callers of f16d274: see toolbus.DispatcherOptions.
 	OlderBuilds bool
 
@@ -64,7 +64,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		}
 		serves = true
 	}
-	if err := warnOfRetention(ctx, c, o.Registry); err != nil {
+	if err := warnOfRetention(ctx, c, o.Tools); err != nil {
 		return err
 	}
 	store, end, err := openAuthority(ctx, c)
@@ -73,10 +73,10 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	}
 	defer end()
 	if o.store = store; store != nil {
-		o.Tokens = store.Checker()
+		o.Tokens = store.Verifier()
 	}
 	c.tokens = o.Tokens != nil
-	stop, err := openCallout(c, o.Registry, store, o.OlderBuilds)
+	stop, err := openCallout(c, o.Tools, store, o.OlderBuilds)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func absence(c *Conn, o DispatcherOptions) time.Duration {
 // waitAsStandby leaves the work to dispatchers of a newer build, as long as there is something that this one cannot
 // read.
 func waitAsStandby(ctx context.Context, c *Conn, err error) {
-	c.notices.Tell(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
+	c.notices.Log(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
 	if u, ok := errors.AsType[*kv.Unreadable](err); ok {
 		u.Gone(ctx, c.JS)
 		return
@@ -169,7 +169,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 			return err
 		}
 	}
-	if err := makeWork(ctx, c, o.Registry); err != nil {
+	if err := makeWork(ctx, c, o.Tools); err != nil {
 		return err
 	}
 	pools, err := heartbeat.OpenStore(ctx, c.JS, c.Lease)
@@ -179,7 +179,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err := pools.Old(ctx); err != nil {
 		return err
 	}
-	store := c.Log.Gauge()
+	store := c.Log.FillLevel()
 	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
 	var d *dispatcher.Dispatcher
 	readers, err := readParts(ctx, c, func(p subjects.Partition) uint64 { return d.ReplayFrom(p) })
@@ -188,7 +188,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	vitals := &condition{store, readers}
 	journal := writer.NewJournal(c.JS, "dispatcher-"+c.Instance, c.Clock.Now, c.NewNonce, c.Logger)
-	evidence := newEvidence(c, pools, o.Registry)
+	evidence := newEvidence(c, pools, o.Tools)
 	evidence.Look(ctx) // before the first call is admitted
 	findings := &heartbeat.Findings{}
 	deaf, err := listenToBeats(c, findings)
@@ -202,24 +202,24 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	defer bulk.close()
 	shares := newShares(c)
-	coverage := writer.NewCoverage(c.JS, c.Log.Partitions(), c.Logger)
+	coverage := writer.NewWatermark(c.JS, c.Log.Partitions(), c.Logger)
 	executors := &executorapi.Server{
 		Payloads: bulk.payloads, Chunks: streaming.NewStore(c.JS, subjects.ChunksStream),
-		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Coverage: coverage,
-		Made: poolsOf(o.Registry), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
+		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Watermark: coverage,
+		Made: poolsOf(o.Tools), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
 		OlderBuilds: o.OlderBuilds,
 	}
 	d = dispatcher.New(dispatcher.Options{
-		Greedy:   shares.Greedy,
-		Evidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
+		OverQuota:    shares.OverQuota,
+		PoolEvidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
 		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
-		Catalog: o.Registry, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
+		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
-		Health:   vitals, Records: journal,
+		Capacity: vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
-		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, AheadPerActor: o.AheadPerActor,
-		PayloadMemory: c.PayloadMemory, Observer: c.Observer, Logger: c.Logger,
+		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,
+		PayloadMemory: c.PayloadMemory, Trace: c.Trace, Logger: c.Logger,
 	})
 
 	// Whatever serves requests in hand outlives the intake.
@@ -262,7 +262,7 @@ const oldInterval = 10 * time.Second
 func watchOld(ctx context.Context, c *Conn, pools *heartbeat.Store) {
 	for timer.Sleep(ctx, oldInterval) {
 		if err := pools.Old(ctx); err != nil {
-			c.notices.Tell(c.Logger, "an executor that cannot share this bus takes calls away", err)
+			c.notices.Log(c.Logger, "an executor that cannot share this bus takes calls away", err)
 		}
 	}
 }
@@ -319,24 +319,24 @@ func flush(ctx context.Context, c *Conn, readers []logReader, journal *writer.Jo
 	}
 }
 
-// handTime is how long requests in hand may take when the dispatcher stops. Whoever has no answer by then
+// answerTime is how long requests in hand may take when the dispatcher stops. Whoever has no answer by then
 // asks another one.
-const handTime = 5 * time.Second
+const answerTime = 5 * time.Second
 
 // serve answers requests until ctx ends, or something in the background fails; stop ends the
 // background, if what is in hand takes too long.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
-	executors *executorapi.Server, bulk *bulk, shares *shares, o DispatcherOptions) error {
+	executors *executorapi.Server, bulk *bulk, shares *payloadQuota, o DispatcherOptions) error {
 	defer executors.Stop()
 	if err := executors.Serve(background); err != nil {
 		return err
 	}
-	f, err := openFront(c.NC, "requests", c.Logger)
+	f, err := openRequestConn(c.NC, "requests", c.Logger)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	c.front.Store(f)
+	c.requests.Store(f)
 	svc, err := rpc.Serve(background, f.nc, c.Logger, o.Version, endpoints(c, d, bulk.payloads, o))
 	if err != nil {
 		return err
@@ -369,7 +369,7 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	case <-ctx.Done():
 	case <-background.Done():
 	}
-	limit := time.AfterFunc(handTime, stop)
+	limit := time.AfterFunc(answerTime, stop)
 	defer limit.Stop()
 	intake.Stop()
 	return svc.Stop()

@@ -34,10 +34,10 @@ func endpoints(
 		rpc.NewEndpoint(subjects.OpWhy, d.Why),
 		rpc.NewEndpoint(subjects.OpDescribe, func(_ context.Context, _ call.Sender,
 			q envelope.DescribeRequest) (envelope.DescribeResponse, *envelope.Error) {
-			tools, more := o.Registry.Describe(q)
-			withheld(d, o.Registry, tools)
+			tools, more := o.Tools.Describe(q)
+			withheld(d, o.Tools, tools)
 			answer := envelope.DescribeResponse{
-				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.Silence().Milliseconds(),
+				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.UnackedFor().Milliseconds(),
 			}
 			if q.Tool == "" {
 				answer.Waiting = d.Waiting()
@@ -46,7 +46,7 @@ func endpoints(
 		}),
 		rpc.NewEndpoint(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (envelope.Inventory,
 			*envelope.Error) {
-			return o.Registry.Inventory(c.Instance), nil
+			return o.Tools.Inventory(c.Instance), nil
 		}).ToAll(),
 		rpc.NewEndpoint(subjects.OpChunks, func(ctx context.Context, from call.Sender,
 			q envelope.ChunksRequest) (envelope.ChunksResponse, *envelope.Error) {
@@ -59,7 +59,7 @@ func endpoints(
 		rpc.NewEndpoint(subjects.OpHealth, func(ctx context.Context, from call.Sender,
 			_ struct{}) (envelope.Health, *envelope.Error) {
 			pools := map[string][]string{}
-			for _, m := range o.Registry.List() {
+			for _, m := range o.Tools.List() {
 				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
 			}
 			// What servers answer is megabytes each time, in a flood of requests even more: one question at a time.
@@ -128,7 +128,7 @@ func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 		if refusal != nil {
 			return nil, refusal
 		}
-		return answer(auth.With(ctx, p), from, body)
+		return answer(auth.NewContext(ctx, p), from, body)
 	}
 	return e
 }
@@ -149,7 +149,7 @@ func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 // stored answers with what is on record. Operators are told all, auditors what is of their tenants.
 func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
 	_ *envelope.Error) {
-	if p := auth.From(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
+	if p := auth.FromContext(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
 		if q.Tenant == "" {
 			q.Tenant = p.Tenant
 		}
@@ -171,14 +171,14 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Se
 	q envelope.ReplayRequest) (a envelope.ResultResponse, _ *envelope.Error) {
 	letter, err := deadletter.DeadLetterAt(ctx, reader.Streams(c.JS), q.Letter)
 	switch {
-	case errors.Is(err, deadletter.ErrNoLetter):
+	case errors.Is(err, deadletter.ErrNoDeadLetter):
 		return a, envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("give the number of a dead letter")
 	case err != nil:
 		return a, envelope.NewError(envelope.CodeUnavailable, "the dead letter could not be read").
 			WithRetryAfter(time.Second).WithCause(err.Error())
 	}
-	by := cmp.Or(auth.From(ctx), &auth.Principal{Tenant: from.Tenant, Actor: from.Actor})
-	return d.Replay(ctx, by.Tenant+"/"+by.Actor, dispatcher.Letter{
+	by := cmp.Or(auth.FromContext(ctx), &auth.Principal{Tenant: from.Tenant, Actor: from.Actor})
+	return d.Replay(ctx, by.Tenant+"/"+by.Actor, dispatcher.DeadLetter{
 		Seq: letter.Seq, Attempt: letter.Attempt, State: letter.State, Body: letter.Body,
 	}, q.Again)
 }

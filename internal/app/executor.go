@@ -26,7 +26,7 @@ import (
 
 // ExecutorOptions tune an executor process.
 type ExecutorOptions struct {
-	Registry *tool.Set
+	Tools    *tool.Set
 	Adapters map[string]tool.Adapter
 	Pool     string        // default tool.DefaultPool
 	Slots    int           // calls at once; default DefaultSlots
@@ -45,7 +45,7 @@ const (
 func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	o.Pool, o.Slots = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots)
 	o.Drain = cmp.Or(o.Drain, DefaultDrain)
-	if err := executor.Runnable(o.Registry.List(), o.Adapters, o.Pool); err != nil {
+	if err := executor.Runnable(o.Tools.List(), o.Adapters, o.Pool); err != nil {
 		return err
 	}
 	if err := supervisor.Undumpable(); err != nil {
@@ -58,15 +58,15 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	}
 	pools := heartbeat.NewRemoteStore(c.JS, c.Lease, counter.Beat)
 	e := executor.New(executor.Options{
-		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Registry, Adapters: o.Adapters, CallLog: c.Log,
+		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: c.Log,
 		Replies:  rpc.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(counter.Newest)),
 		Streams:  streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).Through(counter.Newest)},
-		Peers:    pools, Records: counter, Coverage: counter, Now: c.Clock.Now,
+		Liveness: pools, Records: counter, Watermark: counter, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
-		Observer: c.Observer, Logger: c.Logger,
+		Trace: c.Trace, Logger: c.Logger,
 	})
-	anew := &bus.ReconnectWatch{NC: c.NC, Tell: e.ControlReady}
+	anew := &bus.ReconnectWatch{NC: c.NC, Notify: e.ControlReady}
 	workers, err := workqueue.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
 		func(ctx context.Context, w *workqueue.Message) {
 			anew.Check()
@@ -76,9 +76,9 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	workers.Log = c.Logger
-	pools.PullsBehind = workers.PullsBehind
+	pools.PullsOverflow = workers.PullsOverflow
 	pools.Definitions = func() heartbeat.Definitions { return definitions(o) }
-	defer c.Held.Before(workers.Pause)()
+	defer c.TokenConn.Before(workers.Pause)()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
 

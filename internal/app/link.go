@@ -27,8 +27,8 @@ type LinkOptions struct {
 	Credentials string        // a file with the token of the process, which is renewed there
 	SecretsDir  string        // the folder of the deployment's secrets, of dispatchers
 	Timeout     time.Duration // for each server to accept the connection; default [bus.DialTime]
-	// Tenant and Actor are of the callers on the connection; default those of the token, else [client.DefaultTenant] and
-	// [client.DefaultActor], if one of the two is set.
+	// Tenant and Actor are of the callers on the connection; default those of the token, else [client.DefaultTenant]
+	// and [client.DefaultActor], if one of the two is set.
 	Tenant, Actor string
 }
 
@@ -91,8 +91,8 @@ func (l *Link) Options() Options { return l.options }
 func (l *Link) Client(o client.Options) (*client.Client, error) {
 	o.Payloads = OpenPayloads(l.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, l.options.Caller.Tenant), cmp.Or(o.Actor, l.options.Caller.Actor)
-	held := l.options.Held
-	o.Hooks = client.Hooks{Barred: l.Barred, OnRefused: held.OnRefused, Crowded: held.Crowded}
+	held := l.options.TokenConn
+	o.Hooks = client.Hooks{IsPermissionDenied: l.IsPermissionDenied, OnRefused: held.OnRefused, Crowded: held.Crowded}
 	if o.Token == nil && held != nil {
 		o.Token, o.Renews = held.Token, held.Renews
 	}
@@ -105,16 +105,16 @@ var ErrNoCredentials = errors.New("the connection has no credentials to renew")
 // Renew exchanges the token of the connection for a new one now. The error is a [client.Refusal] if
 // dispatchers do not renew the token.
 func (l *Link) Renew(ctx context.Context) error {
-	if l.options.Held == nil {
+	if l.options.TokenConn == nil {
 		return ErrNoCredentials
 	}
-	return refused(l.options.Held.Renew(ctx))
+	return refused(l.options.TokenConn.Renew(ctx))
 }
 
 // refused returns err as a [client.Refusal] if dispatchers do not renew a token.
 func refused(err error) error {
 	if renewal, ok := errors.AsType[*tokensource.RenewalError](err); ok {
-		return &client.Refusal{Reason: renewal.Refusal.WithEffect(envelope.EffectNone)}
+		return &client.Refusal{Reason: renewal.Cause.WithEffect(envelope.EffectNone)}
 	}
 	return err
 }
@@ -137,12 +137,12 @@ func (l *Link) end(err error) {
 	}
 }
 
-// Barred returns the reason why the server does not accept the connection any more; nil while it does.
-func (l *Link) Barred() error {
+// IsPermissionDenied returns the reason why the server does not accept the connection any more; nil while it does.
+func (l *Link) IsPermissionDenied() error {
 	if why := context.Cause(l.closing); why != nil && !errors.Is(why, ErrClosed) {
 		return why
 	}
-	return l.options.Held.Refused()
+	return l.options.TokenConn.Refused()
 }
 
 // next returns the options of the next process: the first one has the name of the connection.
@@ -173,7 +173,7 @@ func (l *Link) Run(ctx context.Context, process func(context.Context, *Conn) err
 		err = process(ctx, opened)
 		opened.Release()
 	}
-	if barred := l.Barred(); barred != nil {
+	if barred := l.IsPermissionDenied(); barred != nil {
 		return barred
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {

@@ -16,19 +16,19 @@ func TestSharesRememberTheGreedy(t *testing.T) {
 		one := subjects.Owner{Tenant: "acme", Actor: "agent://a"}
 		other := subjects.Owner{Tenant: "acme", Actor: "agent://b"}
 		s.note(streaming.Cut{Tenant: "acme", Actor: subjects.Token(one.Actor)}, time.Now())
-		if s.Greedy(one) != greedyTime || s.Greedy(other) != 0 {
-			t.Errorf("%s, %s", s.Greedy(one), s.Greedy(other))
+		if s.OverQuota(one) != overQuotaTime || s.OverQuota(other) != 0 {
+			t.Errorf("%s, %s", s.OverQuota(one), s.OverQuota(other))
 		}
-		<-time.After(greedyTime)
-		if s.Greedy(one) != 0 {
-			t.Errorf("still after %s", greedyTime)
+		<-time.After(overQuotaTime)
+		if s.OverQuota(one) != 0 {
+			t.Errorf("still after %s", overQuotaTime)
 		}
 		s.note(streaming.Cut{Tenant: "acme"}, time.Now())
-		if s.Greedy(other) != greedyTime || s.Greedy(subjects.Owner{Tenant: "other", Actor: "agent://b"}) != 0 {
+		if s.OverQuota(other) != overQuotaTime || s.OverQuota(subjects.Owner{Tenant: "other", Actor: "agent://b"}) != 0 {
 			t.Error("it is not all of the tenant")
 		}
-		if len(s.greedy) != 1 {
-			t.Errorf("%d are remembered", len(s.greedy))
+		if len(s.over) != 1 {
+			t.Errorf("%d are remembered", len(s.over))
 		}
 	})
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
-// front is the connection over which requests and questions come to a dispatcher, so that whatever senders flood it
-// with never stands before acknowledgements, events of the log and what executors say: these come over the other one,
-// the back. It leads to the server that the back is connected to, or nowhere: a dispatcher that cannot write must not
-// take in what others could.
-type front struct {
+// requestConn is the connection over which requests and questions come to a dispatcher, so that whatever senders flood
+// it with never stands before acknowledgements, events of the log and what executors say: these come over the other
+// one, the back. It leads to the server that the back is connected to, or nowhere: a dispatcher that cannot write must
+// not take in what others could.
+type requestConn struct {
 	nc      *nats.Conn
-	back    *nats.Conn
+	main    *nats.Conn
 	web     bool // the server is spoken to by WebSocket, in whose frames no messages are found
 	dialer  nats.CustomDialer
 	last    *rpc.FilterConn // that was dialled; the client library dials one at a time
@@ -42,9 +42,9 @@ type taker struct {
 // errAway is why the front waits with connecting.
 var errAway = errors.New("the connection of the dispatcher is away")
 
-// openFront connects as the back is connected; what comes over it is called kind.
-func openFront(back *nats.Conn, kind string, log *slog.Logger) (*front, error) {
-	f := &front{back: back, web: strings.HasPrefix(back.ConnectedUrl(), "ws"), done: make(chan struct{})}
+// openRequestConn connects as the back is connected; what comes over it is called kind.
+func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestConn, error) {
+	f := &requestConn{main: back, web: strings.HasPrefix(back.ConnectedUrl(), "ws"), done: make(chan struct{})}
 	o := back.Opts
 	o.Name += " (" + kind + ")"
 	o.ClosedCB, o.ReconnectedCB, o.DiscoveredServersCB = nil, nil, nil
@@ -71,24 +71,24 @@ func openFront(back *nats.Conn, kind string, log *slog.Logger) (*front, error) {
 }
 
 // follow goes where the back goes.
-func (f *front) follow() {
+func (f *requestConn) follow() {
 	defer close(f.done)
 	for range f.changes {
-		if !f.back.IsConnected() || f.nc.ConnectedServerId() != f.back.ConnectedServerId() {
+		if !f.main.IsConnected() || f.nc.ConnectedServerId() != f.main.ConnectedServerId() {
 			_ = f.nc.ForceReconnect() // it is closed otherwise
 		}
 	}
 }
 
 // close ends it, when what was said over it has left.
-func (f *front) close() {
-	f.back.RemoveStatusListener(f.changes)
+func (f *requestConn) close() {
+	f.main.RemoveStatusListener(f.changes)
 	<-f.done
 	_ = f.nc.FlushTimeout(time.Second) // a dead connection has nothing to flush to
 	f.nc.Close()
 }
 
-func (f *front) sieved(conn net.Conn) net.Conn {
+func (f *requestConn) filtered(conn net.Conn) net.Conn {
 	f.last = rpc.NewFilterConn(conn, func(subject []byte, size int) rpc.FilterAction {
 		if t := f.taker.Load(); t != nil {
 			return t.judge(subject, size)
@@ -102,31 +102,31 @@ func (f *front) sieved(conn net.Conn) net.Conn {
 }
 
 // serves has requests taken in as they come.
-func (f *front) serves(in *rpc.CallListener, questions *rpc.Service) {
+func (f *requestConn) serves(in *rpc.CallListener, questions *rpc.Service) {
 	f.taker.Store(&taker{
 		judge: func(subject []byte, size int) rpc.FilterAction {
-			if fate := in.Fate(subject, size); fate != rpc.FilterPass {
+			if fate := in.Filter(subject, size); fate != rpc.FilterPass {
 				return fate
 			}
-			return questions.Fate(subject, size)
+			return questions.Filter(subject, size)
 		},
 		take: in.Take,
 	})
 }
 
 // stores has parts of payloads taken in as they come.
-func (f *front) stores(p *rpc.Parts) { f.taker.Store(&taker{judge: p.Fate, take: p.Take}) }
+func (f *requestConn) stores(p *rpc.Parts) { f.taker.Store(&taker{judge: p.Filter, take: p.Take}) }
 
 // stats counts what went over it.
-func (f *front) stats() nats.Statistics {
+func (f *requestConn) stats() nats.Statistics {
 	s := f.nc.Stats()
 	s.InMsgs += f.taken.Load()
 	return s
 }
 
 // Dial implements nats.CustomDialer. Wherever the library wants to go, it goes to the server of the back.
-func (f *front) Dial(network, _ string) (net.Conn, error) {
-	address := f.back.ConnectedAddr()
+func (f *requestConn) Dial(network, _ string) (net.Conn, error) {
+	address := f.main.ConnectedAddr()
 	if address == "" {
 		return nil, errAway
 	}
@@ -134,12 +134,12 @@ func (f *front) Dial(network, _ string) (net.Conn, error) {
 	if err != nil || f.web {
 		return conn, err
 	}
-	return f.sieved(conn), nil
+	return f.filtered(conn), nil
 }
 
 // SkipTLSHandshake is asked by the client library when the connection is to be encrypted from here on. It would do that
 // above what reads the messages, where they cannot be read: hence it is done below.
-func (f *front) SkipTLSHandshake() bool {
+func (f *requestConn) SkipTLSHandshake() bool {
 	if own, ok := f.dialer.(interface{ SkipTLSHandshake() bool }); ok && own.SkipTLSHandshake() {
 		return true
 	}
@@ -155,8 +155,8 @@ func (f *front) SkipTLSHandshake() bool {
 }
 
 // encryption is that of the back.
-func (f *front) encryption() (*tls.Config, error) {
-	o, config := f.back.Opts, &tls.Config{}
+func (f *requestConn) encryption() (*tls.Config, error) {
+	o, config := f.main.Opts, &tls.Config{}
 	if o.TLSConfig != nil {
 		config = o.TLSConfig.Clone()
 	}
@@ -174,27 +174,27 @@ func (f *front) encryption() (*tls.Config, error) {
 		}
 		config.RootCAs = roots
 	}
-	state, err := f.back.TLSConnectionState()
+	state, err := f.main.TLSConnectionState()
 	if config.ServerName = cmp.Or(config.ServerName, state.ServerName); config.ServerName == "" { // it is an address
-		config.ServerName, _, _ = net.SplitHostPort(f.back.ConnectedAddr())
+		config.ServerName, _, _ = net.SplitHostPort(f.main.ConnectedAddr())
 	}
 	return config, err
 }
 
 // inProcess is a server in this process.
 type inProcess struct {
-	front  *front
-	server nats.InProcessConnProvider
+	requests *requestConn
+	server   nats.InProcessConnProvider
 }
 
 // InProcessConn implements nats.InProcessConnProvider.
 func (p inProcess) InProcessConn() (net.Conn, error) {
-	if !p.front.back.IsConnected() {
+	if !p.requests.main.IsConnected() {
 		return nil, errAway
 	}
 	conn, err := p.server.InProcessConn()
 	if err != nil {
 		return nil, err
 	}
-	return p.front.sieved(conn), nil
+	return p.requests.filtered(conn), nil
 }

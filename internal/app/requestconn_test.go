@@ -15,7 +15,7 @@ import (
 
 // fronted is a front with what comes over it on the subjects a.*, behind a back.
 type fronted struct {
-	*front
+	*requestConn
 	t     *testing.T
 	other *nats.Conn // of somebody who sends
 	heard chan *nats.Msg
@@ -24,12 +24,12 @@ type fronted struct {
 // newFronted has what other sends come to a front.
 func newFronted(t *testing.T, back, other *nats.Conn) *fronted {
 	t.Helper()
-	f, err := openFront(back, "requests", slog.New(slog.DiscardHandler))
+	f, err := openRequestConn(back, "requests", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)
-	w := &fronted{front: f, t: t, other: other, heard: make(chan *nats.Msg, 100)}
+	w := &fronted{requestConn: f, t: t, other: other, heard: make(chan *nats.Msg, 100)}
 	if _, err := f.nc.ChanSubscribe("a.*", w.heard); err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 		return Record{}, false
 	}
 	r = about(s, a)
-	r.Timestamp, r.LogPart, r.LogSeq = at.UTC(), s.Part, seq
+	r.Timestamp, r.LogPart, r.LogSeq = at.UTC(), s.Partition, seq
 	if kind == call.Requested {
 		r.Event, r.Name = ToolRequested, "ToolInvoked"
 		return r, true

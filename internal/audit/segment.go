@@ -39,8 +39,8 @@ type Segment struct {
 	Count  int    `json:"count"` // records in this one
 	// Prev is the hash of the first line of the segment before, in hex; empty in the first of a chain.
 	Prev string `json:"prev,omitzero"`
-	// Root is the root of the Merkle tree (RFC 6962) over the lines of the records, in hex. Each line carries a salt, so
-	// that a proof of one shows nothing of its neighbours.
+	// Root is the root of the Merkle tree (RFC 6962) over the lines of the records, in hex. Each line carries a salt,
+	// so that a proof of one shows nothing of its neighbours.
 	Root string `json:"root"`
 	// Extra are members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
@@ -48,9 +48,9 @@ type Segment struct {
 
 // Sources of segments.
 const (
-	FromLog    = "log"    // projected from the call log
-	FromGate   = "gate"   // what is no event of it: callers that share a call, late results
-	FromDenial = "denial" // refusals
+	SourceLog     = "log"    // projected from the call log
+	SourceProcess = "gate"   // what is no event of it: callers that share a call, late results
+	SourceRefusal = "denial" // refusals
 )
 
 // Position is a place in a partition of the call log. The time tells it from one of the same number in a log

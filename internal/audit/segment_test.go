@@ -48,7 +48,7 @@ func TestSegments(t *testing.T) {
 			got := map[string][]uint64{}
 			prev := ""
 			for i, l := range lines {
-				want := Segment{Source: FromLog, K: i + 1, N: len(lines), Prev: prev,
+				want := Segment{Source: SourceLog, K: i + 1, N: len(lines), Prev: prev,
 					Through: Position{Seq: 1000, Time: time.Unix(5, 7).UTC()}}
 				data, hash := seal(t, l, want)
 				s, ok, err := Open(data)
@@ -126,7 +126,7 @@ func TestSegmentTampered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, hash := seal(t, lines[0], Segment{Source: FromLog, K: 1, N: 1})
+	data, hash := seal(t, lines[0], Segment{Source: SourceLog, K: 1, N: 1})
 	found := func(name string, data []byte) {
 		t.Helper()
 		if s, ok, err := Open(data); ok && err == nil && s.Hash == hash && s.Whole() == nil {
@@ -159,7 +159,7 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	data, _, err := lines[0].Seal(Segment{Source: FromGate, Writer: "w", K: 1, N: 1})
+	data, _, err := lines[0].Seal(Segment{Source: SourceProcess, Writer: "w", K: 1, N: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func BenchmarkSegment(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, _, err := lines[0].Seal(Segment{Source: FromLog, K: 1, N: 1}); err != nil {
+		if _, _, err := lines[0].Seal(Segment{Source: SourceLog, K: 1, N: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}

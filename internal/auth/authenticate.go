@@ -43,9 +43,9 @@ func AuthenticateRenewal(tokens *Verifier, now time.Time, from call.Sender, c ca
 func overConnection(op string, p *Principal, user string) *envelope.Error {
 	own := op == subjects.OpTokenRenew || op == subjects.OpTokenNarrow
 	switch {
-	case user == p.User() || !own && p.Speaker(user):
+	case user == p.User() || !own && p.MayUseConnectionOf(user):
 		return nil
-	case own && p.Speaker(user):
+	case own && p.MayUseConnectionOf(user):
 		return envelope.NewError(envelope.CodeIdentity, "a door neither renews nor narrows the tokens of its callers").
 			WithFix("renew or narrow the token over a connection of its own, or issue one for longer: " +
 				"`toolbus credentials issue --life 24h`")

@@ -43,7 +43,7 @@ func ServiceExports() (all []ServiceExport) {
 	for _, to := range []string{Agents, Auditors} {
 		all = append(all, ServiceExport{Subject: "tb.svc.*.*.*", To: to, Threshold: untilAnswered, Share: true})
 	}
-	parts := once(Agents, subjects.PartsHeard)
+	parts := once(Agents, subjects.PartsReceived)
 	parts.As = subjects.PartsSent
 	for _, to := range []string{Agents, Exec} { // for builds of the release before, see Facts.OlderBuilds
 		all = append(all, many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
@@ -52,7 +52,7 @@ func ServiceExports() (all []ServiceExport) {
 		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		ServiceExport{Subject: "tb.exe.*.*.*", To: Exec, Threshold: untilAnswered, Share: true},
-		ServiceExport{Subject: subjects.HeardWildcard, To: Exec, Threshold: untilAnswered, Share: true},
+		ServiceExport{Subject: subjects.ExecutorReplyWildcard, To: Exec, Threshold: untilAnswered, Share: true},
 		ServiceExport{Subject: subjects.ServiceWildcard(subjects.OpTokenRenew), To: Exec, Threshold: untilAnswered,
 			Share: true},
 	)
@@ -85,14 +85,14 @@ func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + s
 // pass on. A request is no service: the server would say of each which user has sent it, and remember where its answer
 // goes, at a tenth of what a call costs. Nothing in TB but dispatchers hears requests, and those answer below
 // [subjects.Answers] alone, so that a hostile reply subject leads nowhere. The questions of executors are a service;
-// dispatchers answer them below [subjects.DeskAnswers].
+// dispatchers answer them below [subjects.ExecutorAnswers].
 func streams() []StreamExport {
 	return []StreamExport{
 		{subjects.CallWildcard, Agents, TB},
 		{"tb.ans.>", TB, Agents}, {"tb.ans.>", TB, Auditors}, {"tb.ans.>", TB, Exec}, {"tb.ans.>", Exec, Agents},
 		{subjects.ChunksAll, TB, Agents}, {subjects.ChunksAll, Exec, Agents},
-		{subjects.KillWildcard, TB, Exec}, {subjects.SeekWildcard, TB, Exec},
-		{subjects.DeskAnswersAll, TB, Exec},
+		{subjects.KillWildcard, TB, Exec}, {subjects.LocateWildcard, TB, Exec},
+		{subjects.ExecutorAnswersAll, TB, Exec},
 	}
 }
 

@@ -171,17 +171,17 @@ func TestKeyOfWhomNothingWasHeard(t *testing.T) {
 		}
 		is(ErrNotReady)
 		c.Revoked.Replace(nil, nil)
-		c.Revoked.Prove(time.Now())
+		c.Revoked.MarkFresh(time.Now())
 		is(ErrUnknownKey)
 		time.Sleep(2 * time.Second)
 		is(ErrNotReady)
 		go func() { // it hears of it while the token waits
 			time.Sleep(moment / 2)
 			c.Keys.Replace(map[string]Key{"k1": {Public: public(1)}, "k2": {Public: public(2)}})
-			c.Revoked.Prove(time.Now())
+			c.Revoked.MarkFresh(time.Now())
 		}()
 		is(nil)
-		c.Revoked.Doubt()
+		c.Revoked.MarkStale()
 		is(ErrNotReady)
 	})
 }
@@ -209,7 +209,7 @@ func TestRenewed(t *testing.T) {
 func TestNarrow(t *testing.T) {
 	p := agent()
 	door := agent()
-	door.Role, door.Scopes = Door, []string{ScopeAll}
+	door.Role, door.Scopes = Gateway, []string{ScopeAll}
 	for name, test := range map[string]struct {
 		from Principal
 		less Narrowing
@@ -321,7 +321,7 @@ func TestBound(t *testing.T) {
 		"a run":      {func(p *Principal) { p.Scopes, p.Run = nil, "r0" }, true},
 		"a lane":     {func(p *Principal) { p.Scopes, p.Lane = nil, "l0" }, true},
 		"narrowed":   {func(p *Principal) { p.Scopes, p.Chain = nil, []string{"parent"} }, true},
-		"a door":     {func(p *Principal) { p.Role = Door }, false},
+		"a door":     {func(p *Principal) { p.Role = Gateway }, false},
 		"an auditor": {func(p *Principal) { p.Role, p.Chain = Auditor, []string{"parent"} }, false},
 	} {
 		p := agent()
@@ -404,7 +404,7 @@ func TestSpeaker(t *testing.T) {
 		"operator.acme.op.abc":         false,
 		"":                             false,
 	} {
-		if p.Speaker(user) != want {
+		if p.MayUseConnectionOf(user) != want {
 			t.Errorf("%q: %v", user, !want)
 		}
 	}
@@ -495,7 +495,7 @@ func TestRevokedLately(t *testing.T) {
 	if !r.Revoked(&p) || !r.Family(p.Family) || r.Family("other") {
 		t.Error("a revoked family is not")
 	}
-	if late := r.BarredSince(p.Issued.Add(-time.Minute)); len(late) != 1 || !late[barred].Equal(p.Issued) {
+	if late := r.ActorsRevokedSince(p.Issued.Add(-time.Minute)); len(late) != 1 || !late[barred].Equal(p.Issued) {
 		t.Errorf("barred lately: %v", late)
 	}
 }
@@ -503,7 +503,7 @@ func TestRevokedLately(t *testing.T) {
 // A context carries who asks, where anybody is asked for tokens.
 func TestContext(t *testing.T) {
 	p := agent()
-	if From(With(t.Context(), &p)) != &p || From(t.Context()) != nil {
+	if FromContext(NewContext(t.Context(), &p)) != &p || FromContext(t.Context()) != nil {
 		t.Error("another one")
 	}
 }
@@ -533,7 +533,7 @@ func TestLease(t *testing.T) {
 		}
 		r.Replace(nil, nil)
 		is(ErrNotReady)
-		r.Prove(time.Now())
+		r.MarkFresh(time.Now())
 		is(nil)
 		time.Sleep(999 * time.Millisecond)
 		is(nil)
@@ -541,7 +541,7 @@ func TestLease(t *testing.T) {
 		is(ErrNotReady)
 		go func() {
 			time.Sleep(moment / 2)
-			r.Prove(time.Now())
+			r.MarkFresh(time.Now())
 		}()
 		is(nil)
 		p, _ := Inspect(token)

@@ -42,8 +42,8 @@ func InstancePrefix(p Principal) string {
 	return own[:min(familyPart, len(own))] + "-"
 }
 
-// NewInstance returns one that no other process has.
-func NewInstance(p Principal) string {
+// NewInstanceID returns one that no other process has.
+func NewInstanceID(p Principal) string {
 	return InstancePrefix(p) + strings.ToLower(rand.Text()[:randomPart])
 }
 

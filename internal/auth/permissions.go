@@ -45,7 +45,7 @@ func Permissions(p Principal, f PermissionInputs) jwt.Permissions {
 	case Agent:
 		own := subjects.PartsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
 		return allow(append(asks(p), payloads(own, f)...), agentHears(p, f))
-	case Door:
+	case Gateway:
 		tenant, all := subjects.Token(p.Tenant)+".", subjects.PartsOf(subjects.Token(p.Tenant), "")
 		return allow(
 			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all, f)...),
@@ -132,8 +132,8 @@ func executor(p Principal, f PermissionInputs) jwt.Permissions {
 		}
 	}
 	return allow(publish,
-		append(hears(p, f), subjects.InboxOf(f.Instance)+".>", subjects.DeskAnswers(p.Pool, f.Instance)+"*",
-			subjects.KillWildcard, subjects.SeekWildcard))
+		append(hears(p, f), subjects.InboxOf(f.Instance)+".>", subjects.ExecutorAnswers(p.Pool, f.Instance)+"*",
+			subjects.KillWildcard, subjects.LocateWildcard))
 }
 
 // Entitled reports whether what a token says lets a connection publish on a subject. Where the server has not let one

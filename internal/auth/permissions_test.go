@@ -13,7 +13,7 @@ import (
 func everybody() map[string]Principal {
 	all := map[string]Principal{}
 	for _, role := range []Role{
-		Agent, Door, Auditor, Executor, Operator,
+		Agent, Gateway, Auditor, Executor, Operator,
 	} {
 		all[string(role)] = Principal{
 			Tenant: "default", Actor: "agent://a", Role: role, Pool: "gpu", Family: "0123456789ab",

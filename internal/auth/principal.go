@@ -17,14 +17,14 @@ type Role string
 // The roles. Dispatchers have keys and need no token.
 const (
 	Agent    Role = "agent"    // calls tools, as one actor
-	Door     Role = "door"     // brings the requests of many actors of its tenant, each with its own token
+	Gateway  Role = "door"     // brings the requests of many actors of its tenant, each with its own token
 	Auditor  Role = "auditor"  // reads the record of its tenant; with the scope [ScopeAudit], of all
 	Executor Role = "executor" // runs the calls of one pool
 	Operator Role = "operator" // looks after the deployment, and mints tokens
 )
 
 // Roles are all of them.
-func Roles() []Role { return []Role{Agent, Door, Auditor, Executor, Operator} }
+func Roles() []Role { return []Role{Agent, Gateway, Auditor, Executor, Operator} }
 
 // Scopes with a meaning of their own.
 const (
@@ -151,9 +151,10 @@ func RootOf(family string) string {
 	return family
 }
 
-// Speaker reports whether a connection of that user may bring requests of p: its own, or as a door of its tenant.
-func (p Principal) Speaker(user string) bool {
-	return user == p.User() || strings.HasPrefix(user, string(Door)+"."+subjects.Token(p.Tenant)+".")
+// MayUseConnectionOf reports whether a connection of that user may bring requests of p: its own, or as a door of its
+// tenant.
+func (p Principal) MayUseConnectionOf(user string) bool {
+	return user == p.User() || strings.HasPrefix(user, string(Gateway)+"."+subjects.Token(p.Tenant)+".")
 }
 
 // Renewed returns p as a new token from now on, with the rights and the life that it had, at most [MaxLife]. It returns
@@ -235,7 +236,7 @@ func sorted(scopes []string) []string {
 }
 
 // latest returns the later time. A token is not issued before the one that it was made from: the actor may have been
-// barred in the same second, see [Revocations.Barred].
+// barred in the same second, see [Revocations.ActorRevokedAt].
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -16,17 +16,17 @@ type Revocations struct {
 	// believed of no token. It is set before anything else is done.
 	Lease time.Duration
 
-	mu       sync.RWMutex
-	known    bool
-	families map[string]bool
-	barred   map[[2]string]time.Time
-	proven   time.Time
-	again    chan struct{} // closed by the next proof
+	mu            sync.RWMutex
+	known         bool
+	families      map[string]bool
+	revokedActors map[[2]string]time.Time
+	proven        time.Time
+	again         chan struct{} // closed by the next proof
 }
 
-// Prove says that at a time these were all that there were: a process that was stopped, or that nobody tells anything,
-// must not go on for longer than the lease with what it knew.
-func (r *Revocations) Prove(at time.Time) {
+// MarkFresh says that at a time these were all that there were: a process that was stopped, or that nobody tells
+// anything, must not go on for longer than the lease with what it knew.
+func (r *Revocations) MarkFresh(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proven = at
@@ -36,8 +36,8 @@ func (r *Revocations) Prove(at time.Time) {
 	r.again = make(chan struct{})
 }
 
-// Doubt takes back what was proven: nothing of late is sure until the next proof.
-func (r *Revocations) Doubt() {
+// MarkStale takes back what was proven: nothing of late is sure until the next proof.
+func (r *Revocations) MarkStale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proven = time.Time{}
@@ -81,8 +81,8 @@ func (r *Revocations) await() {
 func (r *Revocations) Replace(families map[string]bool, barred map[[2]string]time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changed = !maps.Equal(r.families, families) || !maps.Equal(r.barred, barred)
-	r.known, r.families, r.barred = true, families, barred
+	changed = !maps.Equal(r.families, families) || !maps.Equal(r.revokedActors, barred)
+	r.known, r.families, r.revokedActors = true, families, barred
 	return changed
 }
 
@@ -93,33 +93,33 @@ func (r *Revocations) Family(family string) bool {
 	return r.families[family]
 }
 
-// Barred returns when an actor, or one that it is a sub-actor of, was barred last; zero if none was.
-func (r *Revocations) Barred(tenant, actor string) (at time.Time) {
+// ActorRevokedAt returns when an actor, or one that it is a sub-actor of, was barred last; zero if none was.
+func (r *Revocations) ActorRevokedAt(tenant, actor string) (at time.Time) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.barredAt(tenant, actor)
+	return r.actorRevokedAt(tenant, actor)
 }
 
-// barredAt is [Revocations.Barred] under r.mu.
-func (r *Revocations) barredAt(tenant, actor string) (at time.Time) {
-	if len(r.barred) == 0 {
+// actorRevokedAt is [Revocations.ActorRevokedAt] under r.mu.
+func (r *Revocations) actorRevokedAt(tenant, actor string) (at time.Time) {
+	if len(r.revokedActors) == 0 {
 		return at
 	}
-	at = r.barred[[2]string{tenant, actor}]
+	at = r.revokedActors[[2]string{tenant, actor}]
 	for i := range len(actor) {
 		if of := actor[:i]; IsSub(actor, of) {
-			at = latest(at, r.barred[[2]string{tenant, of}])
+			at = latest(at, r.revokedActors[[2]string{tenant, of}])
 		}
 	}
 	return at
 }
 
-// BarredSince returns the actors that were barred after a time, by tenant and name, and when.
-func (r *Revocations) BarredSince(since time.Time) map[[2]string]time.Time {
+// ActorsRevokedSince returns the actors that were barred after a time, by tenant and name, and when.
+func (r *Revocations) ActorsRevokedSince(since time.Time) map[[2]string]time.Time {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	late := map[[2]string]time.Time{}
-	for of, at := range r.barred {
+	for of, at := range r.revokedActors {
 		if at.After(since) {
 			late[of] = at
 		}
@@ -142,7 +142,7 @@ func (r *Revocations) check(p *Principal) error {
 	for _, f := range p.Chain {
 		bad = bad || r.families[f]
 	}
-	if at := r.barredAt(p.Tenant, p.Actor); bad || !at.IsZero() && !p.Issued.After(at) {
+	if at := r.actorRevokedAt(p.Tenant, p.Actor); bad || !at.IsZero() && !p.Issued.After(at) {
 		return ErrRevoked
 	}
 	if r.lapsed() {
@@ -234,13 +234,13 @@ func (c *Verifier) remember(hash [sha256.Size]byte, p *Principal) {
 // principalKey is the key of a principal in a context.
 type principalKey struct{}
 
-// With returns ctx for what p asks for.
-func With(ctx context.Context, p *Principal) context.Context {
+// NewContext returns ctx for what p asks for.
+func NewContext(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// From returns who asks for what ctx is for; nil where tokens are not asked for.
-func From(ctx context.Context) *Principal {
+// FromContext returns who asks for what ctx is for; nil where tokens are not asked for.
+func FromContext(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
 }

@@ -42,7 +42,7 @@ func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 	}
 	o, name := app.Options{URL: h.url, Fsync: h.always, Connect: h.connect}, "bench-executor"
 	if held != nil {
-		o.Instance = auth.NewInstance(held.Principal())
+		o.Instance = auth.NewInstanceID(held.Principal())
 		name = auth.ConnectionName(o.Instance)
 	}
 	nc, err := app.DialHolding(ctx, name, o, held)

@@ -54,11 +54,11 @@ func Node(ctx context.Context, o NodeOptions) error {
 	switch o.Role {
 	case Dispatcher:
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: r, Version: toolbus.Version, Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
+			Tools: r, Version: toolbus.Version, Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
 		})
 	case Executor:
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: r, Adapters: Adapters(), Slots: o.Slots, Ready: o.Ready,
+			Tools: r, Adapters: Adapters(), Slots: o.Slots, Ready: o.Ready,
 		})
 	}
 	return fmt.Errorf("%q is neither %s nor %s", o.Role, Dispatcher, Executor)
@@ -78,7 +78,7 @@ func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	options.Instance = auth.NewInstance(held.Principal())
+	options.Instance = auth.NewInstanceID(held.Principal())
 	nc, err := app.DialHolding(ctx, auth.ConnectionName(options.Instance), options, held)
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, pa
 	parts.Go(func() error {
 		defer dispatcher.Close()
 		return app.RunDispatcher(ctx, dispatcher,
-			app.DispatcherOptions{Registry: r, Version: toolbus.Version, Ready: func() { close(serves) }})
+			app.DispatcherOptions{Tools: r, Version: toolbus.Version, Ready: func() { close(serves) }})
 	})
 	select {
 	case <-serves:
@@ -79,7 +79,7 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, pa
 	}
 	parts.Go(func() error {
 		defer executor.Close()
-		return app.RunExecutor(ctx, executor, app.ExecutorOptions{Registry: r, Adapters: Adapters(), Slots: o.Slots})
+		return app.RunExecutor(ctx, executor, app.ExecutorOptions{Tools: r, Adapters: Adapters(), Slots: o.Slots})
 	})
 	return p.connect(ctx, h, dispatcher, executor)
 }

@@ -9,12 +9,12 @@ import (
 // AdmitRequest is a request as admission sees it. The facts count only when it opens the log.
 type AdmitRequest struct {
 	Owner       Owner
-	Facts       Pinned
+	Pinned      Pinned
 	Fingerprint string
 	Deadline    UnixMS
 	Priority    envelope.Priority
-	Behind      bool   // as InVain
-	InVain      string // see Attempt
+	Overflow    bool   // as InVain
+	Ignored     string // see Attempt
 	Now         UnixMS
 	Nonce       string
 	Strict      bool // see [Attempt]
@@ -46,7 +46,7 @@ type AdmitResult struct {
 // attempt is joined; a final outcome is replayed; a retryable one opens the next attempt.
 func Admit(s State, ask AdmitRequest) AdmitResult {
 	if s.Empty() {
-		return open(s, ask, ask.Facts)
+		return open(s, ask, ask.Pinned)
 	}
 	if s.Fingerprint != ask.Fingerprint {
 		return AdmitResult{Do: Refuse, Code: envelope.CodeKeyReused}
@@ -59,7 +59,7 @@ func Admit(s State, ask AdmitRequest) AdmitResult {
 	}
 	last := s.Last()
 	switch {
-	case last.Open() && (len(last.Joined) >= MaxJoined || s.room() < joinSize(ask.Owner.CallID)):
+	case last.Open() && (len(last.Joined) >= MaxJoined || s.spaceLeft() < joinSize(ask.Owner.CallID)):
 		return AdmitResult{Do: Refuse, Code: envelope.CodeJoiners}
 	case last.Open():
 		return AdmitResult{Do: Join, Attempt: last.N}
@@ -79,7 +79,7 @@ func Admit(s State, ask AdmitRequest) AdmitResult {
 // the key: callers would lose it by asking again while the deployment could not serve them.
 func (s State) taken() (n int) {
 	for _, a := range s.Attempts {
-		if a.Open() || !a.Decision.Untaken {
+		if a.Open() || !a.Decision.NotTaken {
 			n++
 		}
 	}
@@ -92,7 +92,7 @@ func open(s State, ask AdmitRequest, facts Pinned) AdmitResult {
 	next.Pinned = facts
 	next.Attempts = append(append([]Attempt(nil), s.Attempts...), Attempt{
 		N: n, Owner: ask.Owner, Nonce: ask.Nonce, At: ask.Now, Deadline: ask.Deadline, Priority: ask.Priority,
-		Overflow: ask.Behind, Strict: ask.Strict, InVain: ask.InVain,
+		Overflow: ask.Overflow, Strict: ask.Strict, Ignored: ask.Ignored,
 	})
 	return AdmitResult{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }
@@ -101,7 +101,7 @@ func open(s State, ask AdmitRequest, facts Pinned) AdmitResult {
 // room any more. One event carries everyone waiting, so a thousand joiners cost a few writes;
 // a caller that is bound already, or asks twice, takes no room.
 func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []string) {
-	room := s.room()
+	room := s.spaceLeft()
 	next := s.with(n, func(a *Attempt) {
 		a.Joined = slices.Clone(a.Joined)
 		bound := map[string]bool{a.Owner.CallID: true}

@@ -117,7 +117,7 @@ func TestAdmittedEvent(t *testing.T) {
 	j.fail()
 
 	b := ask(call.SideEffectful, "B")
-	b.Facts.Version, b.Facts.Class, b.Now, b.Deadline, b.Priority = "2.0.0", call.SideEffectful, start+100, start+900,
+	b.Pinned.Version, b.Pinned.Class, b.Now, b.Deadline, b.Priority = "2.0.0", call.SideEffectful, start+100, start+900,
 		envelope.PriorityHigh
 	v := call.Admit(j.state, b)
 	if v.Event.Kind != call.Requested || v.Event.Attempt != 2 || v.Event.Nonce != "q-B" ||

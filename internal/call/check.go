@@ -62,13 +62,13 @@ func (s State) same(o State) bool {
 func (a Attempt) same(o Attempt) bool {
 	return a.N == o.N && a.Owner == o.Owner && slices.Equal(a.Joined, o.Joined) && a.Nonce == o.Nonce &&
 		a.Admitted == o.Admitted && a.At == o.At && a.Deadline == o.Deadline && a.Priority == o.Priority &&
-		a.Overflow == o.Overflow && a.InVain == o.InVain && a.Strict == o.Strict &&
-		alike(a.Claim, o.Claim, func(c *Claim) { c.More = "" }) &&
-		alike(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
+		a.Overflow == o.Overflow && a.Ignored == o.Ignored && a.Strict == o.Strict &&
+		sameWithout(a.Claim, o.Claim, func(c *Claim) { c.More = "" }) &&
+		sameWithout(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
 }
 
-// alike compares what two pointers lead to, without what strip removes.
-func alike[T comparable](a, b *T, strip func(*T)) bool {
+// sameWithout compares what two pointers lead to, without what strip removes.
+func sameWithout[T comparable](a, b *T, strip func(*T)) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -16,7 +16,7 @@ func claimed(t *testing.T, lookup call.Lookup) *journal {
 	t.Helper()
 	j := newJournal(t)
 	a := ask(call.SideEffectful, "A")
-	a.Facts.Lookup, a.Facts.Digest, a.Facts.DryRun = lookup, "d", false
+	a.Pinned.Lookup, a.Pinned.Digest, a.Pinned.DryRun = lookup, "d", false
 	j.add(call.Admit(j.state, a).Event)
 	j.claim("claimer.1")
 	return j

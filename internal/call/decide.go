@@ -13,9 +13,9 @@ type Completion struct {
 	Error  envelope.Code   // with ToolEnded: "" means success
 	Effect envelope.Effect // with ToolEnded: what the tool said of its effect
 	Output string          // SHA-256 of the output, or of what the tool said instead with its error, hex; "" for neither
-	// Untaken, with TimedOut and Deserted: the decider is certain that no executor has started the attempt, and that
+	// NotTaken, with TimedOut and Deserted: the decider is certain that no executor has started the attempt, and that
 	// none will without a claim.
-	Untaken bool
+	NotTaken bool
 	// Stored is when the server stored the request event; 0 where that is not known. Nobody starts what was stored
 	// at its deadline or later.
 	Stored UnixMS
@@ -33,7 +33,7 @@ const (
 	ClaimLost                   // the claimer is gone and the tool could not confirm its effect
 	Poisoned                    // claimed too often without an outcome
 	Unrunnable                  // it could not be started: nothing ran; Error says why
-	Deserted                    // nobody of its pool has lived for long: there is nobody to wait for
+	PoolAbsent                  // nobody of its pool has lived for long: there is nobody to wait for
 )
 
 // DecideResult is the answer of Decide.
@@ -65,14 +65,14 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	if end.Cause == Confirmed && s.Lookup == LookupNo { // the tool that was admitted cannot confirm anything
 		end.Cause, end.Output = ClaimLost, ""
 	}
-	untaken := untaken(s, a, end)
-	if end.Cause == Deserted && !untaken && (a.Touched() || !s.HasNoEffect()) {
+	untaken := notTaken(s, a, end)
+	if end.Cause == PoolAbsent && !untaken && (a.Touched() || !s.HasNoEffect()) {
 		return DecideResult{Taken: true}
 	}
 	code, effect := judge(s, a, end)
 	d := Decision{
 		Nonce: end.Nonce, Code: code, Effect: effect, By: end.By, At: end.Now, Fence: end.Fence,
-		Status: envelope.Success, OutputHash: end.Output, Untaken: untaken,
+		Status: envelope.Success, OutputHash: end.Output, NotTaken: untaken,
 	}
 	if code != "" {
 		d.Status = code.Status()
@@ -87,13 +87,13 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	}
 }
 
-// untaken reports whether no executor can have started attempt a: where a claim is needed the log proves it,
+// notTaken reports whether no executor can have started attempt a: where a claim is needed the log proves it,
 // otherwise end has to know.
-func untaken(s State, a Attempt, end Completion) bool {
-	if a.Touched() || end.Cause != TimedOut && end.Cause != Deserted {
+func notTaken(s State, a Attempt, end Completion) bool {
+	if a.Touched() || end.Cause != TimedOut && end.Cause != PoolAbsent {
 		return false
 	}
-	return !s.MayRunAgain() || end.Untaken || a.storedLate(end)
+	return !s.MayRunAgain() || end.NotTaken || a.storedLate(end)
 }
 
 // storedLate reports whether the request event came into the log too late for anybody to start it: the server
@@ -106,10 +106,10 @@ func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) 
 	switch end.Cause {
 	case Confirmed:
 		return "", effect
-	case Deserted:
+	case PoolAbsent:
 		return envelope.CodeUnavailable, effect
 	case TimedOut:
-		if untaken(s, a, end) && !a.storedLate(end) { // the executors are to blame, and not the server
+		if notTaken(s, a, end) && !a.storedLate(end) { // the executors are to blame, and not the server
 			return envelope.CodeUnavailable, effect
 		}
 		return pick(safe, envelope.CodeTimeout, envelope.CodeTimeoutUnknown), effect
@@ -138,7 +138,7 @@ func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	switch {
 	case a.guessed(end):
 		return envelope.EffectUnknown
-	case s.HasNoEffect(), untaken(s, a, end):
+	case s.HasNoEffect(), notTaken(s, a, end):
 		return envelope.EffectNone
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
@@ -173,7 +173,7 @@ func faultedBefore(s State, n int) bool {
 		if !ok || before.Decision == nil {
 			return false
 		}
-		if !before.Decision.Untaken {
+		if !before.Decision.NotTaken {
 			return toolFault(before.Decision.Code)
 		}
 	}

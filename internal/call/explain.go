@@ -77,7 +77,7 @@ func cause(s State, a Attempt) string {
 		return message
 	case a.Undecoded && a.Decision.By != ByExecutor:
 		return "it " + undecoded
-	case a.Decision.Untaken:
+	case a.Decision.NotTaken:
 		return "its request was stored too late for any executor to take it"
 	}
 	return envelope.Lookup(a.Decision.Code).LikelyCause
@@ -91,7 +91,7 @@ func Unserved(s State, a Attempt) (message, fix string) {
 	case d.Code == envelope.CodeUnavailable && d.By == ByDispatcher:
 		return fmt.Sprintf("no executor of pool %s is alive, and none has been for a while", s.Pool),
 			fmt.Sprintf("start one with `toolbus executor --pool %s`", s.Pool) + again
-	case d.Code == envelope.CodeUnavailable && d.Untaken:
+	case d.Code == envelope.CodeUnavailable && d.NotTaken:
 		return fmt.Sprintf("no executor of pool %s took the call by its deadline", s.Pool),
 			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give a larger timeout_ms", s.Pool) + again
 	}

@@ -25,7 +25,7 @@ func TestExplain(t *testing.T) {
 		"queued behind others": {
 			func(j *journal) {
 				a := ask(side, "A")
-				a.Behind = true
+				a.Overflow = true
 				j.add(call.Admit(j.state, a).Event)
 			}, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority, behind the " +

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write the golden files")
 func examples(t *testing.T, lookup call.Lookup) *journal {
 	j := newJournal(t)
 	a := ask(call.SideEffectful, "11111111-1111-4111-8111-111111111111")
-	a.Facts.Digest, a.Facts.DryRun, a.Priority = "sha256:00", true, envelope.PriorityHigh
-	a.Facts.Lookup = lookup
+	a.Pinned.Digest, a.Pinned.DryRun, a.Priority = "sha256:00", true, envelope.PriorityHigh
+	a.Pinned.Lookup = lookup
 	a.Owner = call.Owner{
 		CallID: a.Owner.CallID, Actor: "agent", Reply: "_INBOX.a", ContentType: "application/json",
 		Trace: "22222222-2222-4222-8222-222222222222", Parent: "00-0-0-01", Run: "run", Role: "role", Lane: "lane",

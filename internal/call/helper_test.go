@@ -40,7 +40,7 @@ func facts(class call.EffectClass) call.Pinned {
 
 func ask(class call.EffectClass, callID string) call.AdmitRequest {
 	return call.AdmitRequest{
-		Owner: call.Owner{CallID: callID, Actor: "agent", Reply: "_INBOX." + callID}, Facts: facts(class), Fingerprint: "fp",
+		Owner: call.Owner{CallID: callID, Actor: "agent", Reply: "_INBOX." + callID}, Pinned: facts(class), Fingerprint: "fp",
 		Deadline: start + 15_000, Priority: envelope.PriorityNormal, Now: start, Nonce: "q-" + callID,
 	}
 }
@@ -49,7 +49,7 @@ func ask(class call.EffectClass, callID string) call.AdmitRequest {
 func (j *journal) admit(class call.EffectClass, callID string) call.State {
 	j.t.Helper()
 	a := ask(class, callID)
-	a.Facts.DryRun = j.dry
+	a.Pinned.DryRun = j.dry
 	v := call.Admit(j.state, a)
 	switch v.Do {
 	case call.Write:

@@ -44,7 +44,7 @@ func (in *IncomingRequest) OnlyWaits() {
 	}
 }
 
-// Inbox returns where the sender waits.
-func (in *IncomingRequest) Inbox() ReplyAddress {
+// ReplyAddress returns where the sender waits.
+func (in *IncomingRequest) ReplyAddress() ReplyAddress {
 	return ReplyAddress{Reply: in.Reply, ContentType: in.ContentType}
 }

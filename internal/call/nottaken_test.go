@@ -15,8 +15,8 @@ func TestUntaken(t *testing.T) {
 	const due = start + 15_000
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
 	const unserved, late = envelope.CodeUnavailable, envelope.CodeTimeout
-	timedOut, deserted := call.Completion{Cause: call.TimedOut}, call.Completion{Cause: call.Deserted}
-	sure := func(e call.Completion) call.Completion { e.Untaken = true; return e }
+	timedOut, deserted := call.Completion{Cause: call.TimedOut}, call.Completion{Cause: call.PoolAbsent}
+	sure := func(e call.Completion) call.Completion { e.NotTaken = true; return e }
 	stored := func(e call.Completion, at call.UnixMS) call.Completion { e.Stored = at; return e }
 	for name, c := range map[string]struct {
 		class   call.EffectClass
@@ -62,7 +62,7 @@ func TestUntaken(t *testing.T) {
 			if r.Taken != (c.code == "") || r.Do == r.Taken || r.Code != c.code || r.Effect != c.effect {
 				t.Fatalf("ruling %+v", r)
 			}
-			if d := r.Event.State.Attempts; r.Do && d[0].Decision.Untaken != c.untaken {
+			if d := r.Event.State.Attempts; r.Do && d[0].Decision.NotTaken != c.untaken {
 				t.Errorf("decision %+v", d[0].Decision)
 			}
 		})
@@ -108,7 +108,7 @@ func TestUntakenAttemptsLieBetweenFaults(t *testing.T) {
 	j.admit(call.Idempotent, "A")
 	j.decide(fault)
 	j.admit(call.Idempotent, "B")
-	j.decide(call.Completion{Cause: call.TimedOut, Untaken: true})
+	j.decide(call.Completion{Cause: call.TimedOut, NotTaken: true})
 	j.admit(call.Idempotent, "C")
 	j.decide(fault)
 	if d := j.state.Last().Decision; d.Code != envelope.CodeToolFaultAgain {

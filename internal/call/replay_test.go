@@ -64,7 +64,7 @@ func (g *grower) step() {
 
 func (g *grower) ask(callID, nonce string) {
 	a := ask(g.class, callID)
-	a.Nonce, a.Facts.Lookup = nonce, g.lookup
+	a.Nonce, a.Pinned.Lookup = nonce, g.lookup
 	if g.rand.IntN(10) == 0 {
 		a.Fingerprint = "other"
 	}

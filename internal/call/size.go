@@ -78,5 +78,5 @@ func quoted(v string) int {
 	return n
 }
 
-// room returns how many bytes of call ids may still join attempt a of s.
-func (s State) room() int { return maxJoinBytes - s.size() }
+// spaceLeft returns how many bytes of call ids may still join attempt a of s.
+func (s State) spaceLeft() int { return maxJoinBytes - s.size() }

@@ -32,7 +32,7 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 					Decision: &Decision{
 						Seq: 1 << 63, Nonce: id, Code: envelope.CodeCancelledUnknown, Status: envelope.TerminalError,
 						Effect: envelope.EffectUnknown, OutputHash: strings.Repeat("0", 64), At: 1 << 62, Fence: 1 << 63,
-						By: ByCanceller, Untaken: true,
+						By: ByCanceller, NotTaken: true,
 					},
 				}
 				if n%2 == 1 {
@@ -74,7 +74,7 @@ func TestLargestState(t *testing.T) {
 	for n := range MaxAttempts {
 		v := Admit(s, AdmitRequest{Owner: Owner{CallID: fmt.Sprintf("%036d", n), Actor: wide, Run: wide,
 			Role: wide, Lane: wide},
-			Facts: Pinned{Class: Idempotent}})
+			Pinned: Pinned{Class: Idempotent}})
 		if v.Do != Write {
 			t.Fatalf("attempt %d: %+v", n+1, v)
 		}

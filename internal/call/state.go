@@ -56,8 +56,8 @@ const (
 type State struct {
 	// Seq is the sequence of the log's last event, and so the expectation of the next write.
 	Seq uint64 `json:"-"`
-	// Part is the partition that the log is in. Positions are those of their partition.
-	Part subjects.Partition `json:"-"`
+	// Partition is the partition that the log is in. Positions are those of their partition.
+	Partition subjects.Partition `json:"-"`
 	Pinned
 	Attempts []Attempt `json:"attempts"`
 }
@@ -117,7 +117,7 @@ type Attempt struct {
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
 	Overflow bool              `json:"behind,omitzero"` // its actor had many open: others of the priority go ahead
-	InVain   string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see settle.InVain
+	Ignored  string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see outcome.IgnoredFields
 	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
 	// Undecoded says that an executor wrote a claim or a decision of the attempt that cannot be decoded, while the
 	// attempt was open. Readers of the log set it, and writers carry it on. The executor may have run the attempt.
@@ -139,8 +139,8 @@ type ReplyAddress struct {
 	ContentType string
 }
 
-// Inbox returns where the owner waits.
-func (o Owner) Inbox() ReplyAddress { return ReplyAddress{o.Reply, o.ContentType} }
+// ReplyAddress returns where the owner waits.
+func (o Owner) ReplyAddress() ReplyAddress { return ReplyAddress{o.Reply, o.ContentType} }
 
 // Owner is the caller whose request opened the attempt. Reply is where it waits.
 type Owner struct {
@@ -179,9 +179,9 @@ type Decision struct {
 	At         UnixMS          `json:"at"`
 	Fence      uint64          `json:"fence,omitzero"`
 	OutputHash string          `json:"out,omitzero"`
-	// Untaken says that no executor had taken the attempt, or could have: it uses up nothing of the key.
-	Untaken bool   `json:"untaken,omitzero"`
-	More    string `json:"more,omitzero"` // as [Pinned.More]
+	// NotTaken says that no executor had taken the attempt, or could have: it uses up nothing of the key.
+	NotTaken bool   `json:"untaken,omitzero"`
+	More     string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider says which part decided.
@@ -203,8 +203,8 @@ type Event struct {
 	Attempt int    `json:"attempt"`
 	Nonce   string `json:"nonce"`
 	State   State  `json:"state"`
-	// Until is the time at which the writer stops trying, if its context has not ended before. Zero means never. It is not
-	// stored.
+	// Until is the time at which the writer stops trying, if its context has not ended before. Zero means never. It is
+	// not stored.
 	Until time.Time `json:"-"`
 }
 
@@ -245,7 +245,7 @@ func (s State) Ref() string { return subjects.Key{Tool: s.Tool, ID: s.ID}.Ref() 
 // would change nothing: such a call may be decided while its work is handed out.
 func (s State) NotStarted(n int) bool {
 	a, ok := s.Attempt(n)
-	return ok && !s.HasNoEffect() && a.Decision != nil && a.Decision.Untaken
+	return ok && !s.HasNoEffect() && a.Decision != nil && a.Decision.NotTaken
 }
 
 // Untouched reports whether the log proves that no executor started a run of any attempt. That holds for the empty log.

@@ -24,7 +24,7 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 	cause := func(c call.Cause) call.Completion {
 		return call.Completion{Cause: c, By: call.ByDeadline, Nonce: "d-1.1"}
 	}
-	sure := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Untaken: true, Stored: start + 16_000}
+	sure := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, NotTaken: true, Stored: start + 16_000}
 	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
 		for _, claimed := range []bool{false, true} {
 			for name, c := range map[string]struct {
@@ -44,7 +44,7 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 				j.undecoded()
 				s := j.decide(c.end)
 				d := s.Last().Decision
-				if d.Status != envelope.TerminalError || d.Code != c.code || d.Effect != c.effect || d.Untaken {
+				if d.Status != envelope.TerminalError || d.Code != c.code || d.Effect != c.effect || d.NotTaken {
 					t.Errorf("%s, claimed %t, %s: %+v", class, claimed, name, d)
 				}
 				if s.NotStarted(1) || s.Untouched() {
@@ -57,7 +57,7 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 			}
 			j.undecoded()
 			a := j.state.Last()
-			if r := call.Decide(j.state, 1, a.Admitted, call.Completion{Cause: call.Deserted, Untaken: true}); !r.Taken {
+			if r := call.Decide(j.state, 1, a.Admitted, call.Completion{Cause: call.PoolAbsent, NotTaken: true}); !r.Taken {
 				t.Errorf("%s, claimed %t: deserted: %+v", class, claimed, r)
 			}
 		}

@@ -77,11 +77,11 @@ type cluster struct {
 
 // Names of what is in a cluster.
 var (
-	dispatchers = []string{"dispatcher-1", "dispatcher-2"}
-	executors   = []string{"executor-1", "executor-2", "executor-3"}
-	swifts      = []string{"swift-1", "swift-2"}         // executors of steady calls
-	lines       = []string{"line-1", "line-2", "line-3"} // of callers
-	doors       = []string{"door-1", "door-2"}           // for MCP clients
+	dispatchers  = []string{"dispatcher-1", "dispatcher-2"}
+	executors    = []string{"executor-1", "executor-2", "executor-3"}
+	swifts       = []string{"swift-1", "swift-2"}         // executors of steady calls
+	lines        = []string{"line-1", "line-2", "line-3"} // of callers
+	gatewayNames = []string{"door-1", "door-2"}           // for MCP clients
 )
 
 // workers are the executors of a run.
@@ -123,7 +123,7 @@ func newCluster(o Options, dir string) (*cluster, error) {
 			return nil, err
 		}
 	}
-	for i, name := range slices.Concat(dispatchers, o.workers(), lines, o.doors()) {
+	for i, name := range slices.Concat(dispatchers, o.workers(), lines, o.gateways()) {
 		if err := c.listen(name, o.Seed*100+uint64(i)); err != nil {
 			return nil, errors.Join(err, c.close())
 		}

@@ -57,7 +57,7 @@ func (f fault) String() string {
 // several is in their own plan.
 func planFaults(o Options) []fault {
 	seed, duration := o.Seed, o.Duration
-	nodes := slices.Concat(dispatchers, o.workers(), o.doors())
+	nodes := slices.Concat(dispatchers, o.workers(), o.gateways())
 	all := slices.Concat(nodes, lines)
 	if o.Servers == 1 {
 		nodes = append(nodes, server)

@@ -10,10 +10,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpclient"
 )
 
-// doors are those of a run for MCP clients, which builds of before do not have.
-func (o Options) doors() []string {
+// gateways are those of a run for MCP clients, which builds of before do not have.
+func (o Options) gateways() []string {
 	if o.servesMCP() {
-		return doors
+		return gatewayNames
 	}
 	return nil
 }
@@ -21,14 +21,14 @@ func (o Options) doors() []string {
 // open adds the doors for MCP clients. With identity each request brings the token of its actor; without they call as
 // the first one.
 func (c *cluster) open(o Options) error {
-	if len(o.doors()) == 0 {
+	if len(o.gateways()) == 0 {
 		return nil
 	}
-	ports, err := freePorts(rand.New(rand.NewPCG(o.Seed, 6)), len(o.doors()))
+	ports, err := freePorts(rand.New(rand.NewPCG(o.Seed, 6)), len(o.gateways()))
 	if err != nil {
 		return err
 	}
-	for i, name := range o.doors() {
+	for i, name := range o.gateways() {
 		at := fmt.Sprintf("127.0.0.1:%d", ports[i])
 		args := []string{"gateway", "mcp", "--listen", at, "--server", c.url(name)}
 		if o.Identity {

@@ -23,8 +23,8 @@ func issueAll(d *deploymenttest.Deployment, condemned int) error {
 	if err := d.Issue(operator, tenant, boss, auth.Life); err != nil {
 		return err
 	}
-	for _, name := range append([]string{door}, doors...) {
-		front := auth.Principal{Actor: "agent://" + name, Role: auth.Door}
+	for _, name := range append([]string{door}, gatewayNames...) {
+		front := auth.Principal{Actor: "agent://" + name, Role: auth.Gateway}
 		if err := d.Issue(name, tenant, front, deploymenttest.TokenLife); err != nil {
 			return err
 		}

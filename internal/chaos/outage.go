@@ -49,7 +49,7 @@ const before = time.Second
 func silence(log []call.Entry, x happening) (longest checker.Span) {
 	last := map[subjects.Partition]time.Time{}
 	for _, e := range log {
-		part := e.State.Part
+		part := e.State.Partition
 		from, known := last[part]
 		began := known && from.After(x.from.Add(-before)) && from.Before(x.to)
 		if began && e.Time.After(x.from) && e.Time.Sub(from) > longest.To.Sub(longest.From) {

@@ -81,7 +81,7 @@ func callerSkew(caller int) time.Duration {
 
 // planCalls returns the calls of a run: Rate plays a second, until no more can end in time.
 func planCalls(o Options) (plan []play) {
-	d := &drawer{rand.New(rand.NewPCG(o.Seed, 4)), o.tools(), len(o.doors()) > 0}
+	d := &drawer{rand.New(rand.NewPCG(o.Seed, 4)), o.tools(), len(o.gateways()) > 0}
 	for at := time.Duration(0); ; {
 		at += time.Duration(d.ExpFloat64() / o.Rate * float64(time.Second))
 		if at > o.Duration || o.Calls > 0 && len(plan) >= o.Calls {

@@ -6,9 +6,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Family makes cmd one that only its subcommands do something: by itself it shows its help, and a
+// Group makes cmd one that only its subcommands do something: by itself it shows its help, and a
 // subcommand that does not exist is a usage error.
-func Family(cmd *cobra.Command) *cobra.Command {
+func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil

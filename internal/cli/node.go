@@ -260,12 +260,12 @@ func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 // Admission are the flags of a process with a dispatcher: how long a pool may be empty, what has to be on record
 // before a call starts, and how many calls may be open, and go ahead.
 type Admission struct {
-	absence   time.Duration
-	audit     string
-	perActor  int
-	perTenant int
-	ahead     int
-	older     bool
+	absence       time.Duration
+	audit         string
+	perActor      int
+	perTenant     int
+	overflowAfter int
+	older         bool
 }
 
 // The words of --audit.
@@ -286,7 +286,7 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 		"open calls of one actor; further calls are refused with R-CAP-OPEN")
 	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant,
 		"open calls of one tenant; further calls are refused with R-CAP-OPEN")
-	cmd.Flags().IntVar(&a.ahead, "overflow-after", dispatcher.DefaultAheadPerActor,
+	cmd.Flags().IntVar(&a.overflowAfter, "overflow-after", dispatcher.DefaultOverflowAfter,
 		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
 			"actors come first. Choose less than 7/8 of the slots of an executor")
 	OldFlag(cmd.Flags(), "ahead-per-actor", cmd.Flags().Lookup("overflow-after"))
@@ -304,8 +304,8 @@ func (a *Admission) Check(n *Node) error {
 			a.absence, n.lease)
 	case a.perActor < 1 || a.perTenant < 1:
 		return Usagef("--open-per-actor is %d, --open-per-tenant %d: use 1 or more for both", a.perActor, a.perTenant)
-	case a.ahead < 1:
-		return Usagef("--overflow-after is %d: use 1 or more", a.ahead)
+	case a.overflowAfter < 1:
+		return Usagef("--overflow-after is %d: use 1 or more", a.overflowAfter)
 	case a.audit != auditLags && a.audit != auditStrict:
 		return Usagef("--audit: use %s or %s, not %q", auditLags, auditStrict, a.audit)
 	}
@@ -316,6 +316,6 @@ func (a *Admission) Check(n *Node) error {
 func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
 		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,
-		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, OverflowAfter: a.ahead,
+		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, OverflowAfter: a.overflowAfter,
 	}
 }

@@ -72,7 +72,7 @@ func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) 
 	asking, stop := c.whileAccepted(ctx)
 	defer stop()
 	refusal, err := c.inbox.Ask(asking, op, q, &a)
-	if barred := c.Barred(); err != nil && barred != nil && ctx.Err() == nil {
+	if barred := c.IsPermissionDenied(); err != nil && barred != nil && ctx.Err() == nil {
 		refusal, err = exclusion(barred), nil
 	}
 	if err == nil && refusal != nil {

@@ -22,7 +22,7 @@ func (c *Client) excluded(req *envelope.Request, deadline time.Time, why error, 
 // exclusion is the reason why the server does not accept a connection, in terms of the taxonomy.
 func exclusion(why error) *envelope.Error {
 	if refused, ok := errors.AsType[*tokensource.RenewalError](why); ok {
-		return refused.Refusal
+		return refused.Cause
 	}
 	return envelope.NewError(envelope.CodeToken, why.Error())
 }
@@ -31,7 +31,7 @@ func exclusion(why error) *envelope.Error {
 func (c *Client) whileAccepted(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	forget := c.OnRefused(cancel)
-	if c.Barred() != nil {
+	if c.IsPermissionDenied() != nil {
 		cancel()
 	}
 	return ctx, func() { forget(); cancel() }

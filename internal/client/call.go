@@ -35,7 +35,7 @@ func (c *Client) callWithDeadline(ctx context.Context, call Call, started time.T
 	e.call = e.show.of(call)
 	c.watch.Add(&e.watchedCall, started.Add(e.atMost(e.patience(call.Timeout))))
 	defer c.unwatch(e)
-	if c.Barred() != nil {
+	if c.IsPermissionDenied() != nil {
 		return c.given(e, false)
 	}
 	if !c.crew.Start(func() { c.begin(e) }) {
@@ -99,7 +99,7 @@ func accepts(fn *function, r *envelope.Response) bool {
 // given is what is said of an errand that is given up: its caller went away, or the bus is silent. Why it is may be
 // asked where there is time for that.
 func (c *Client) given(e *pendingCall, ask bool) update {
-	req, deadline, barred := e.show.end(), c.watch.Deadline(&e.watchedCall), c.Barred()
+	req, deadline, barred := e.show.end(), c.watch.Deadline(&e.watchedCall), c.IsPermissionDenied()
 	switch {
 	case e.cancelled() != nil:
 		return update{Err: e.cancelled()}

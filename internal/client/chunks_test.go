@@ -66,7 +66,7 @@ func frame(proof, indexes string) nats.Header {
 
 // accept says that the call is accepted, by whomever it was opened.
 func (s *streamed) accept(o opened, proof string) {
-	o.replies.Accepted(o.in.Inbox(), &envelope.Accepted{CallID: o.req.CallID, Ref: "count.id", Attempt: 1,
+	o.replies.Accepted(o.in.ReplyAddress(), &envelope.Accepted{CallID: o.req.CallID, Ref: "count.id", Attempt: 1,
 		DeadlineUnixMS: 1, ToolVersion: "1.0.0", Joined: proof != "", ChunkProof: proof})
 }
 
@@ -82,7 +82,7 @@ func (s *streamed) send(o opened, fence uint64, header nats.Header, body string)
 // end says the outcome, which names one chunk, 7.
 func (s *streamed) end(o opened) {
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, 1), '7'))
-	o.replies.Outcome(o.in.Inbox(), &envelope.Response{
+	o.replies.Outcome(o.in.ReplyAddress(), &envelope.Response{
 		CallID: o.req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`),
 		Provenance: envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true,
 			Chunks: &envelope.Chunks{Count: 1, Digest: hex.EncodeToString(sum[:])}},
@@ -140,7 +140,7 @@ func TestForgedFramesCostFewQuestions(t *testing.T) {
 	if n := s.asked.Load(); n == 0 || n > 8 {
 		t.Errorf("%d questions in two seconds, want one to eight", n)
 	}
-	proof := subjects.ChunkProof(o.in.Inbox().Reply, envelope.CallKeyID(s.client.Tenant, &o.req))
+	proof := subjects.ChunkProof(o.in.ReplyAddress().Reply, envelope.CallKeyID(s.client.Tenant, &o.req))
 	s.send(o, 1, frame(proof, "0-0"), "d7\n")
 	s.end(o)
 	if got := <-calling; len(got) != 2 || got[1] != "success" {

@@ -51,8 +51,8 @@ type Options struct {
 // Hooks say how a connection stands whose token is renewed. The zero value is a connection that the server always
 // accepts, with a token that nothing renews.
 type Hooks struct {
-	// Barred returns the reason why the server does not accept the connection any more; nil while it does.
-	Barred func() error
+	// IsPermissionDenied returns the reason why the server does not accept the connection any more; nil while it does.
+	IsPermissionDenied func() error
 	// OnRefused has a function called each time that Barred has become an error, until forget is called.
 	OnRefused func(do func()) (forget func())
 	Crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
@@ -61,8 +61,8 @@ type Hooks struct {
 
 // withDefaults returns the hooks without nil functions, but for Renews.
 func (h Hooks) withDefaults() Hooks {
-	if h.Barred == nil {
-		h.Barred = func() error { return nil }
+	if h.IsPermissionDenied == nil {
+		h.IsPermissionDenied = func() error { return nil }
 	}
 	if h.OnRefused == nil {
 		h.OnRefused = func(func()) (forget func()) { return func() {} }
@@ -197,7 +197,7 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 		call.Key = freshID()
 	}
 	m := c.callWithDeadline(ctx, call, started)
-	if barred := c.Barred(); barred != nil && m.Err != nil && m.Request != nil {
+	if barred := c.IsPermissionDenied(); barred != nil && m.Err != nil && m.Request != nil {
 		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
 		r := c.excluded(m.Request, started.Add(timeout), barred, false)
 		r.Key = m.Request.Constraints.IdempotencyKey

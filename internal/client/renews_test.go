@@ -51,7 +51,7 @@ func TestCallOutlivesAToken(t *testing.T) {
 			answer = &envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: []byte(`{}`),
 				Provenance: envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Final: true}}
 		}
-		replies.Outcome(in.Inbox(), answer)
+		replies.Outcome(in.ReplyAddress(), answer)
 	})
 	conn, err := toolbus.Connect(t.Context(), f.Srv.URL, toolbus.Options{CredentialsFile: credential(t)})
 	if err != nil {

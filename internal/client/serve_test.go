@@ -77,7 +77,7 @@ func (f *fixture) answering(outcome envelope.Response) *atomic.Int32 {
 		asked.Add(1)
 		answer := outcome
 		answer.CallID = req.CallID
-		replies.Outcome(in.Inbox(), &answer)
+		replies.Outcome(in.ReplyAddress(), &answer)
 	})
 	return &asked
 }
@@ -129,13 +129,13 @@ func TestCopyRefused(t *testing.T) {
 	c := f.serve(bustest.Describing("count"))
 	f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Final: true}
-		replies.Accepted(in.Inbox(),
+		replies.Accepted(in.ReplyAddress(),
 			&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
-		replies.Outcome(in.Inbox(),
+		replies.Outcome(in.ReplyAddress(),
 			envelope.Failure(req.CallID, envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone), p,
 				envelope.Metrics{}))
 		p.Attempt = 1
-		replies.Outcome(in.Inbox(),
+		replies.Outcome(in.ReplyAddress(),
 			&envelope.Response{CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
 	})
 	for range 50 {
@@ -344,11 +344,11 @@ func TestPanicOfCaller(t *testing.T) {
 			called := make(chan struct{})
 			f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
 				if !in.Patient { // a caller that has its outcome first is not told that it was accepted
-					replies.Accepted(in.Inbox(),
+					replies.Accepted(in.ReplyAddress(),
 						&envelope.Accepted{CallID: req.CallID, Ref: "count.id", Attempt: 1, DeadlineUnixMS: 1, ToolVersion: "1.0.0"})
 					<-called
 				}
-				replies.Outcome(in.Inbox(), &envelope.Response{
+				replies.Outcome(in.ReplyAddress(), &envelope.Response{
 					CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: envelope.Provenance{
 						ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Fence: 1, Final: true,
 						Chunks: &envelope.Chunks{Count: 1, Digest: strings.Repeat("0", 64)},

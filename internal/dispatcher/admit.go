@@ -22,7 +22,7 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 	if a.stored == nil {
 		return s, false // its log has expired since it was read
 	}
-	refusal := d.room()
+	refusal := d.capacity()
 	if refusal == nil {
 		refusal = d.hold(a, v.Event.State.Pool)
 		defer d.letGo(a)
@@ -30,7 +30,7 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 	if refusal != nil {
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
-	if v.Event.State.Last().Overflow != a.ask.Behind {
+	if v.Event.State.Last().Overflow != a.ask.Overflow {
 		v = call.Admit(s, a.ask) // only now it is known
 	}
 	earlier, current, err := d.earlier(ctx, s)
@@ -48,12 +48,12 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 	case current.Seq != s.Seq:
 		return l.found(s.Seq, current), true
 	}
-	if d.Observer.Begin == nil {
+	if d.Trace.Begin == nil {
 		after, again, _ := d.write(ctx, l, s, a, v, earlier)
 		return after, again
 	}
-	ctx, parent, end := d.Observer.Begin(ctx, call.TraceEvent{
-		At: call.TraceAdmit, State: call.State{Pinned: a.ask.Facts}, Attempt: v.Event.Attempt, Request: a.req,
+	ctx, parent, end := d.Trace.Begin(ctx, call.TraceEvent{
+		At: call.TraceAdmit, State: call.State{Pinned: a.ask.Pinned}, Attempt: v.Event.Attempt, Request: a.req,
 	})
 	var last call.TraceEvent
 	defer func() { end(last) }()
@@ -78,7 +78,7 @@ func (d *Dispatcher) write(
 		d.Logger.Error("request body", "err", err)
 		return s, false, false
 	}
-	d.Observer.Emit(ctx, call.TraceBeforeAdmit, &s, v.Event.Attempt)
+	d.Trace.Emit(ctx, call.TraceBeforeAdmit, &s, v.Event.Attempt)
 	if d.late(a) {
 		s, again = d.turnDown(ctx, l, s, a, tooLate())
 		return s, again, false
@@ -91,7 +91,7 @@ func (d *Dispatcher) write(
 		return s, again, errors.Is(err, call.ErrUnsure)
 	}
 	opened := after.Last()
-	d.Observer.Emit(ctx, call.TraceAfterAdmit, &after, opened.N)
+	d.Trace.Emit(ctx, call.TraceAfterAdmit, &after, opened.N)
 	l.learn(after)
 	if opened.Owner.CallID != a.ask.Owner.CallID {
 		return after, true, false
@@ -135,7 +135,7 @@ func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Atte
 // keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
 // the log, unless the log has shown it the outcome already.
 func (d *Dispatcher) keep(s call.State, a call.Attempt) {
-	if a.Open() && !d.guard(s.Part).decided(s.ID, a.N, a.Admitted) {
+	if a.Open() && !d.deadlinesOf(s.Partition).decided(s.ID, a.N, a.Admitted) {
 		d.watch(s, a)
 	}
 }
@@ -183,10 +183,10 @@ type acceptance struct {
 // accept tells a caller that its call is durable: at once, or, where the caller is patient, if
 // the outcome is not there soon. due is when it will have an answer.
 func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attempt call.Attempt, due call.UnixMS) {
-	d.Observer.Emit(ctx, call.TraceAccepted, &s, attempt.N)
+	d.Trace.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
-		due: time.Now().Add(patience), to: a.in.Inbox(), key: subjects.Key{Tool: s.Tool, ID: s.ID, Part: s.Part},
-		admitted: attempt.Admitted,
+		due: time.Now().Add(patience), to: a.in.ReplyAddress(), admitted: attempt.Admitted,
+		key: subjects.Key{Tool: s.Tool, ID: s.ID, Partition: s.Partition},
 		message: envelope.Accepted{
 			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,
@@ -237,7 +237,7 @@ func (d *Dispatcher) acceptLate(ctx context.Context) {
 	keep(ctx, d.acceptances.first, func() time.Duration {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
-			if !d.guard(a.key.Part).decided(a.key.ID, a.message.Attempt, a.admitted) {
+			if !d.deadlinesOf(a.key.Partition).decided(a.key.ID, a.message.Attempt, a.admitted) {
 				d.safely("an acceptance", func() { d.tellAccepted(a) })
 			}
 		}

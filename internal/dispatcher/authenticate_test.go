@@ -65,7 +65,7 @@ func TestCredentials(t *testing.T) {
 		"for a run":       {func(p *auth.Principal) { p.Run = "r" }, "", envelope.CodeScope},
 		"for a lane":      {func(p *auth.Principal) { p.Lane = "l" }, "", envelope.CodeScope},
 		"auditor":         {func(p *auth.Principal) { p.Role = auth.Auditor }, "", envelope.CodeForbidden},
-		"a door's own":    {func(p *auth.Principal) { p.Role = auth.Door }, "", envelope.CodeForbidden},
+		"a door's own":    {func(p *auth.Principal) { p.Role = auth.Gateway }, "", envelope.CodeForbidden},
 		"expired":         {func(p *auth.Principal) { p.Expires = p.Issued }, "", envelope.CodeExpired},
 		"revoked":         {func(p *auth.Principal) { p.Family = "bad" }, "", envelope.CodeRevoked},
 		"parent revoked":  {func(p *auth.Principal) { p.Chain = []string{"bad"} }, "", envelope.CodeRevoked},

@@ -21,7 +21,7 @@ func covers(p *auth.Principal, a call.Attempt) bool {
 }
 
 // covered is [covers] for the sender of the question that ctx is for.
-func covered(ctx context.Context, a call.Attempt) bool { return covers(auth.From(ctx), a) }
+func covered(ctx context.Context, a call.Attempt) bool { return covers(auth.FromContext(ctx), a) }
 
 // misdirected reports whether a message names a reply subject that its sender does not hear with a bound token.
 func (d *Dispatcher) misdirected(p *auth.Principal, reply string) bool {

@@ -71,7 +71,7 @@ func TestBoundTokens(t *testing.T) {
 				w.manifest.Security.RequiredScopes = []string{"write"}
 				test.change(&p)
 				w.askWith(s, owner, 1, ofRun0...)
-				ctx := auth.With(t.Context(), &p)
+				ctx := auth.NewContext(t.Context(), &p)
 				for _, q := range []envelope.CallRef{w.query(1), {Ref: w.query(1).Ref}} {
 					w.maySee(ctx, t, q, test.covers)
 				}
@@ -132,7 +132,7 @@ func TestBoundTokensShareNoKey(t *testing.T) {
 		if got := w.toldCodes(owner, 4); len(got) != 1 || got[0] != envelope.CodeScope {
 			t.Errorf("the owner of the first attempt is told %q of the second", got)
 		}
-		ctx := auth.With(t.Context(), &owner)
+		ctx := auth.NewContext(t.Context(), &owner)
 		w.maySee(ctx, t, w.query(1), true)
 		if _, refusal := w.d.Result(ctx, from("agent"), envelope.CallRef{Ref: w.query(1).Ref,
 			CallID: uuid(3)}); refusal == nil {
@@ -154,7 +154,7 @@ func TestAttemptsOfUnknownScopes(t *testing.T) {
 		}{{"", "", true}, {"r0", "", false}, {"r0", "*", true}, {"r1", "*", false}, {"", "say", false}} {
 			p := someAgent()
 			p.Run, p.Scopes = test.run, strings.Fields(test.scopes)
-			_, refusal := w.d.Result(auth.With(t.Context(), &p), from("agent"), w.query(1))
+			_, refusal := w.d.Result(auth.NewContext(t.Context(), &p), from("agent"), w.query(1))
 			if (refusal == nil) != test.covers {
 				t.Errorf("run %q, scopes %q: %v", test.run, test.scopes, refusal)
 			}

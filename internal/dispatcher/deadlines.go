@@ -47,10 +47,10 @@ type openAttempt struct {
 	early    time.Time      // not before this time is it ended for want of executors, in bus time
 	tried    bool           // to end it: not again
 	opened   *flow.Counters // where it is counted
-	tally    *flow.Counter  // nil where it is not
+	counter  *flow.Counter  // nil where it is not
 }
 
-func newGuard(now func() time.Time) *deadlineWatch {
+func newDeadlineWatch(now func() time.Time) *deadlineWatch {
 	return &deadlineWatch{
 		now: now, wake: make(chan struct{}, 1), byKey: map[call.AttemptKey]*openAttempt{}, queued: map[string]*poolQueue{},
 	}
@@ -192,11 +192,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	for range recorders {
 		wg.Go(func() { d.recordAll(ctx) })
 	}
-	for _, g := range d.guards {
+	for _, g := range d.deadlines {
 		wg.Go(func() { d.keepDeadlines(ctx, g) })
 	}
-	wg.Go(func() { d.keepPartings(ctx) })
-	wg.Go(func() { d.endDeserted(ctx) })
+	wg.Go(func() { d.keepJoinerDeadlines(ctx) })
+	wg.Go(func() { d.endPoolAbsent(ctx) })
 	d.acceptLate(ctx)
 	return nil
 }
@@ -245,7 +245,7 @@ func (d *Dispatcher) expire(ctx context.Context, g *deadlineWatch, job *openAtte
 		d.abandon(job)
 		return
 	case format.Newer(err):
-		d.notices.Tell(d.Logger, "a deadline is left to dispatchers of a newer build", err)
+		d.notices.Log(d.Logger, "a deadline is left to dispatchers of a newer build", err)
 		g.close(job.id, job.attempt, job.admitted)
 		return
 	case errors.Is(err, outcome.ErrUnreadable): // it is decided; whoever asks is told that much
@@ -264,10 +264,10 @@ func (d *Dispatcher) expire(ctx context.Context, g *deadlineWatch, job *openAtte
 
 // ended forgets an attempt that is decided, and tells its owner.
 func (d *Dispatcher) ended(ctx context.Context, g *deadlineWatch, job *openAttempt, o outcome.Stored) {
-	d.Observer.Emit(ctx, call.TraceAfterDecide, &o.State, job.attempt)
+	d.Trace.Emit(ctx, call.TraceAfterDecide, &o.State, job.attempt)
 	g.close(job.id, job.attempt, job.admitted)
 	if owner := o.Attempt.Owner; owner.Reply != "" {
-		d.Replies.Outcome(owner.Inbox(), o.For(owner.CallID, false))
+		d.Replies.Outcome(owner.ReplyAddress(), o.For(owner.CallID, false))
 	}
 }
 
@@ -301,9 +301,9 @@ func (g *deadlineWatch) retry(job *openAttempt, after time.Duration) {
 	g.endAt(job, g.now().Add(after))
 }
 
-// guard returns that of a partition.
-func (d *Dispatcher) guard(p subjects.Partition) *deadlineWatch { return d.guards[p] }
+// deadlinesOf returns that of a partition.
+func (d *Dispatcher) deadlinesOf(p subjects.Partition) *deadlineWatch { return d.deadlines[p] }
 
 // ReplayFrom returns the position in a partition of the log from which a new guardian would have to read to
 // find all open attempts; 0 when there are none.
-func (d *Dispatcher) ReplayFrom(p subjects.Partition) uint64 { return d.guard(p).oldest() }
+func (d *Dispatcher) ReplayFrom(p subjects.Partition) uint64 { return d.deadlinesOf(p).oldest() }

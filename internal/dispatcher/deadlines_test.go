@@ -14,7 +14,7 @@ import (
 
 // What is decided costs no memory, also behind an attempt that stays open for long.
 func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
-	g := newGuard(time.Now)
+	g := newDeadlineWatch(time.Now)
 	attempt := func(n int) call.Attempt {
 		return call.Attempt{N: 1, Admitted: uint64(n), Deadline: call.At(time.Now().Add(time.Hour))}
 	}
@@ -35,7 +35,7 @@ func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
 
 // An attempt of an admission that is gone makes room for that of a later one, whose watch it cannot end.
 func TestGuardOfALaterAdmission(t *testing.T) {
-	g := newGuard(time.Now)
+	g := newDeadlineWatch(time.Now)
 	attempt := func(admitted uint64) call.Attempt {
 		return call.Attempt{N: 1, Admitted: admitted, Deadline: call.At(time.Now().Add(time.Hour))}
 	}
@@ -52,7 +52,7 @@ func TestGuardOfALaterAdmission(t *testing.T) {
 
 // Beyond what has been read of the log, nothing is known to be decided.
 func TestGuardKnowsOnlyWhatItSaw(t *testing.T) {
-	g := newGuard(time.Now)
+	g := newDeadlineWatch(time.Now)
 	if g.saw(4); g.decided("id", 1, 5) || !g.decided("id", 1, 4) {
 		t.Error("what was not read is taken for decided, or the other way round")
 	}
@@ -66,16 +66,16 @@ func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 		due := call.Attempt{N: 1, Admitted: 1, Deadline: call.At(time.Now().Add(time.Second))}
 		const calls = 3 * expirers
 		for n := range calls {
-			d.guard(1).open("echo", fmt.Sprint("deaf", n), due, 0)
-			d.guard(0).open("echo", fmt.Sprint("well", n), due, 0)
+			d.deadlinesOf(1).open("echo", fmt.Sprint("deaf", n), due, 0)
+			d.deadlinesOf(0).open("echo", fmt.Sprint("well", n), due, 0)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- d.Run(ctx) }()
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if d.guard(0).size() != 0 || d.guard(1).size() != calls || d.Watching() != calls {
-			t.Errorf("%d of the one and %d of the other partition are watched", d.guard(0).size(), d.guard(1).size())
+		if d.deadlinesOf(0).size() != 0 || d.deadlinesOf(1).size() != calls || d.Watching() != calls {
+			t.Errorf("%d of the one and %d of the other partition are watched", d.deadlinesOf(0).size(), d.deadlinesOf(1).size())
 		}
 		if d.ReplayFrom(0) != 0 || d.ReplayFrom(1) != 1 {
 			t.Errorf("the oldest are at %d and %d", d.ReplayFrom(0), d.ReplayFrom(1))

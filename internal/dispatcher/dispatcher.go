@@ -95,7 +95,7 @@ type Options struct {
 	CallLog  Log
 	Replies  Replier
 	Payloads Payloads
-	Health   Capacity
+	Capacity Capacity
 	Records  Recorder
 	Control  Control
 	Pools    Pools
@@ -105,8 +105,8 @@ type Options struct {
 	OlderBuilds bool
 	// Strange says which instances are of executors, where the server lets each write under its own alone: what one of
 	// them stored and cannot be read keeps nobody waiting. Nil is none.
-	Strange  func(instance string) bool
-	Evidence PoolEvidence // nil: nothing is known, and nothing ended early for want of executors
+	Strange      func(instance string) bool
+	PoolEvidence PoolEvidence // nil: nothing is known, and nothing ended early for want of executors
 	// Definitions says which tools are refused until they are approved; nil refuses none.
 	Definitions Definitions
 	Now         func() time.Time // bus time
@@ -123,36 +123,38 @@ type Options struct {
 	PoolAbsence time.Duration
 	// PayloadMemory is how many bytes large inputs may take while they are checked; others wait. Default 128 MiB.
 	PayloadMemory int64
-	// Greedy says for how long an actor, which has filled the payload store, is to have no large inputs; nil is nobody.
-	Greedy func(subjects.Owner) time.Duration
+	// OverQuota says for how long an actor, which has filled the payload store, is to have no large inputs; nil is
+	// nobody.
+	OverQuota func(subjects.Owner) time.Duration
 	// OpenPerActor and OpenPerTenant are how many attempts may be open of one; beyond them calls are refused. Default
 	// 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int
-	// AheadPerActor is how many attempts of an actor are handed out before those of actors that have more open; default 8.
-	AheadPerActor int
+	// OverflowAfter is how many attempts of an actor are handed out before those of actors that have more open; default
+	// 8.
+	OverflowAfter int
 	// Partitions is how many the call log has; default 1.
 	Partitions int
-	Observer   call.Trace
+	Trace      call.Trace
 	Logger     *slog.Logger
 }
 
 // Dispatcher admits calls. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Options
-	notices format.Notices
-	mu      sync.Mutex
-	lines   map[logKey]*keyQueue
-	guards  []*deadlineWatch // by partition
-	opened  flow.Counters
-	// tellings are outcomes on their way to callers that wait here.
-	tellings    chan notification
-	sharings    chan sharing // on their way to the record
-	sharers     atomic.Int64 // callers in these
-	acceptances acceptances
-	partings    *timer.Queue[envelope.JoinerLeft] // joiners that wait here, and whose own deadline is before the attempt's
-	inputs      *inputs
-	answers     *answers // the Replies
-	stages      []stage
+	notices   format.Notices
+	mu        sync.Mutex
+	keyQueues map[logKey]*keyQueue
+	deadlines []*deadlineWatch // by partition
+	opened    flow.Counters
+	// notifications are outcomes on their way to callers that wait here.
+	notifications   chan notification
+	sharings        chan sharing // on their way to the record
+	sharers         atomic.Int64 // callers in these
+	acceptances     acceptances
+	joinerDeadlines *timer.Queue[envelope.JoinerLeft] // joiners here whose deadline is before the attempt's
+	inputs          *inputs
+	answers         *answers // the Replies
+	stages          []stage
 }
 
 // New returns a Dispatcher; Run must be called for deadlines to be kept.
@@ -162,17 +164,17 @@ func New(o Options) *Dispatcher {
 	o.PoolAbsence = cmp.Or(o.PoolAbsence, DefaultPoolAbsence)
 	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
 	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)
-	o.AheadPerActor = cmp.Or(o.AheadPerActor, DefaultAheadPerActor)
+	o.OverflowAfter = cmp.Or(o.OverflowAfter, DefaultOverflowAfter)
 	replies := &answers{Replier: o.Replies}
 	o.Replies = replies
 	d := &Dispatcher{
-		Options: o, answers: replies, lines: map[logKey]*keyQueue{},
-		tellings: make(chan notification, 256), sharings: make(chan sharing, maxSharings),
-		acceptances: acceptances{first: make(chan struct{}, 1)}, partings: timer.NewQueue[envelope.JoinerLeft](),
+		Options: o, answers: replies, keyQueues: map[logKey]*keyQueue{},
+		notifications: make(chan notification, 256), sharings: make(chan sharing, maxSharings),
+		acceptances: acceptances{first: make(chan struct{}, 1)}, joinerDeadlines: timer.NewQueue[envelope.JoinerLeft](),
 		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
 	for range max(1, o.Partitions) {
-		d.guards = append(d.guards, newGuard(o.Now))
+		d.deadlines = append(d.deadlines, newDeadlineWatch(o.Now))
 	}
 	return d
 }
@@ -192,14 +194,14 @@ func (d *Dispatcher) handle(ctx context.Context, c *candidate) {
 			d.failed(ctx, p, c.request)
 		}
 	}()
-	if d.Observer.Event != nil {
-		d.Observer.Event(ctx, call.TraceEvent{At: call.TraceReceived, Tool: in.Tool})
+	if d.Trace.Event != nil {
+		d.Trace.Event(ctx, call.TraceEvent{At: call.TraceReceived, Tool: in.Tool})
 	}
 	at, refusal := d.check(ctx, c)
 	in.OnlyWaits()
 	switch {
 	case refusal == nil:
-		d.admit(ctx, c.asker)
+		d.admit(ctx, c.caller)
 	case at.unproven: // no dispatcher takes it in, nor reads the log for it; another copy may have been admitted
 		d.refuse(ctx, c.request, at.name, refusal, !stands(refusal.Code))
 	default:

@@ -104,9 +104,9 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Health: w, Records: w,
+		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Capacity: w, Records: w,
 		Control: w, Pools: w, Definitions: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Observer: call.Trace{Event: w.step}, Evidence: w.evidence,
+		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()

@@ -4,12 +4,12 @@ package dispatcher
 func (d *Dispatcher) Lines() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.lines)
+	return len(d.keyQueues)
 }
 
 // Watching returns how many open attempts the dispatcher guards.
 func (d *Dispatcher) Watching() (open int) {
-	for _, g := range d.guards {
+	for _, g := range d.deadlines {
 		open += g.size()
 	}
 	return open

@@ -51,18 +51,18 @@ func TestPanic(t *testing.T) {
 			return func() { w.d.Catalog = sound }
 		},
 		"at its admission": func(w *world) func() {
-			w.d.Observer.Begin = func(context.Context, call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+			w.d.Trace.Begin = func(context.Context, call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 				panic("boom")
 			}
-			return func() { w.d.Observer.Begin = nil }
+			return func() { w.d.Trace.Begin = nil }
 		},
 		"after its admission": func(w *world) func() {
-			w.d.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+			w.d.Trace.Event = func(_ context.Context, s call.TraceEvent) {
 				if s.At == call.TraceAfterAdmit {
 					panic("boom")
 				}
 			}
-			return func() { w.d.Observer.Event = nil }
+			return func() { w.d.Trace.Event = nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestPanicInTheBackground(t *testing.T) {
 			t.Errorf("%+v", r.Error)
 		}
 		strange := w.state()
-		strange.Part = 7 // there is one
+		strange.Partition = 7 // there is one
 		w.d.Observe(t.Context(), call.Decided, 1, strange)
 	})
 }

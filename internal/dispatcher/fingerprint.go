@@ -84,12 +84,12 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		}
 	}
 	ask := call.AdmitRequest{
-		Owner: owner, Facts: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
+		Owner: owner, Pinned: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
 		Priority: cmp.Or(req.Constraints.Priority, envelope.PriorityNormal), Now: call.At(in.Received), Nonce: d.NewNonce(),
-		Strict: d.Strict,
-		InVain: outcome.IgnoredFields(req, c.deadline, wished(in, req)),
+		Strict:  d.Strict,
+		Ignored: outcome.IgnoredFields(req, c.deadline, wished(in, req)),
 	}
-	c.asker = &caller{request: c.request, ask: ask, now: fingerprint, large: c.large, stored: stored}
+	c.caller = &caller{request: c.request, ask: ask, now: fingerprint, large: c.large, stored: stored}
 	return nil
 }
 
@@ -105,9 +105,9 @@ func wished(in *call.IncomingRequest, req *envelope.Request) time.Time {
 // errOtherLog says that a caller was to be told what is in a log, and there is another in its place.
 var errOtherLog = errors.New("the log has expired, and was opened by another build")
 
-// alike makes the fingerprint that a asks with of the kind that its log has, or is to get: those of two kinds are
-// never equal.
-func (d *Dispatcher) alike(ctx context.Context, s call.State, a *caller) (err error) {
+// matchFingerprint makes the fingerprint that a asks with of the kind that its log has, or is to get: those of two
+// kinds are never equal.
+func (d *Dispatcher) matchFingerprint(ctx context.Context, s call.State, a *caller) (err error) {
 	former := envelope.IsFormer(s.Fingerprint)
 	if s.Empty() {
 		former = format.Event.Current() == format.EventFormer
@@ -125,7 +125,7 @@ func (d *Dispatcher) alike(ctx context.Context, s call.State, a *caller) (err er
 		}
 	}
 	if s.Empty() {
-		a.ask.Facts.Fingerprint = a.ask.Fingerprint
+		a.ask.Pinned.Fingerprint = a.ask.Fingerprint
 	}
 	return nil
 }
@@ -152,12 +152,12 @@ func (d *Dispatcher) formerOfLarge(ctx context.Context, a *caller) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	share, err := d.inputs.room.Acquire(ctx, flow.Sender(a.in.From), 2*ref.Bytes)
+	share, err := d.inputs.memory.Acquire(ctx, flow.Sender(a.in.From), 2*ref.Bytes)
 	if err != nil {
 		return "", err
 	}
 	defer share.Release()
-	input, err := d.Payloads.Get(ctx, subjects.Owner(a.in.From).On(a.ask.Facts.Pool), ref)
+	input, err := d.Payloads.Get(ctx, subjects.Owner(a.in.From).On(a.ask.Pinned.Pool), ref)
 	if err != nil {
 		return "", err
 	}

@@ -538,10 +538,10 @@ func TestObservedAdmissions(t *testing.T) {
 		other := w.dispatcher("other", true)
 		var admitted []bool
 		var refused []envelope.Code
-		other.Observer.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+		other.Trace.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 			return ctx, "", func(last call.TraceEvent) { admitted = append(admitted, last.At == call.TraceAfterAdmit) }
 		}
-		other.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+		other.Trace.Event = func(_ context.Context, s call.TraceEvent) {
 			if s.At == call.TraceRefused {
 				refused = append(refused, s.Error.Code)
 			}
@@ -560,7 +560,7 @@ func TestObservedAdmissions(t *testing.T) {
 // An attempt for which there is no room any more once its span is known is refused like any other.
 func TestNoRoomForTheSpan(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
-		w.d.Observer.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+		w.d.Trace.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 			return ctx, strings.Repeat("p", 55), func(call.TraceEvent) {}
 		}
 		opened := 0

@@ -166,7 +166,7 @@ func TestGreedyIsRefused(t *testing.T) {
 		}
 		ask(1, "sha256:"+sum+";7")
 		var asked subjects.Owner
-		w.d.Greedy = func(of subjects.Owner) time.Duration { asked = of; return 3 * time.Second }
+		w.d.OverQuota = func(of subjects.Owner) time.Duration { asked = of; return 3 * time.Second }
 		ask(1, "sha256:"+sum+";7")
 		if n := len(w.refusals()); n != 0 {
 			t.Errorf("a copy was refused: %v", w.refusals())

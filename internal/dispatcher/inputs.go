@@ -37,8 +37,8 @@ const (
 // inputs bounds what large inputs cost a dispatcher. They are read whole, to be checked, and a request of a few
 // hundred bytes may refer to 64 MiB.
 type inputs struct {
-	room  *flow.MemoryBudget
-	known *flow.TTLMap[*prints]
+	memory *flow.MemoryBudget
+	known  *flow.TTLMap[*prints]
 }
 
 // prints are what is known of an input that was checked.
@@ -48,7 +48,7 @@ type prints struct {
 
 func newInputs(bytes int64) *inputs {
 	return &inputs{
-		room: flow.NewMemoryBudget(bytes, maxActorInputs, maxInputsHeld), known: flow.NewTTLMap[*prints](maxPrints,
+		memory: flow.NewMemoryBudget(bytes, maxActorInputs, maxInputsHeld), known: flow.NewTTLMap[*prints](maxPrints,
 			printsTime),
 	}
 }
@@ -98,17 +98,17 @@ func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error 
 	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {
 		return nil
 	}
-	if pause := d.greedy(c.owner()); pause > 0 {
+	if pause := d.overQuota(c.owner()); pause > 0 {
 		return storeTaken(pause)
 	}
 	return d.fetch(ctx, c, 2*ref.Bytes)
 }
 
-func (d *Dispatcher) greedy(of subjects.Owner) time.Duration {
-	if d.Greedy == nil {
+func (d *Dispatcher) overQuota(of subjects.Owner) time.Duration {
+	if d.OverQuota == nil {
 		return 0
 	}
-	return d.Greedy(of)
+	return d.OverQuota(of)
 }
 
 // storeTaken refuses the large input of an actor that has filled the payload store. Copies of what was taken in before
@@ -132,7 +132,7 @@ func fitsInline(input jsontext.Value) *envelope.Error {
 			"a larger one is put into the payload store", len(input), envelope.MaxInline))
 }
 
-func noRoomForInput() *envelope.Error {
+func noMemoryForInput() *envelope.Error {
 	return envelope.NewError(envelope.CodeCapacity, "too many large inputs are being checked").WithRetryAfter(time.Second)
 }
 
@@ -169,16 +169,16 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 	defer cancel()
 	c.in.OnlyWaits()
-	share, err := d.inputs.room.Acquire(ctx, flow.Sender(c.in.From), needs)
+	share, err := d.inputs.memory.Acquire(ctx, flow.Sender(c.in.From), needs)
 	switch {
 	case errors.Is(err, flow.ErrTooLarge):
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("to check the input takes %d MiB of memory, more than this dispatcher has for inputs: %d MiB",
-				(needs+1<<20-1)>>20, d.inputs.room.Total()>>20)).
+				(needs+1<<20-1)>>20, d.inputs.memory.Total()>>20)).
 			WithFix("send less at once, or fewer and longer values; the operator may give dispatchers more by " +
 				"--payload-memory")
 	case err != nil:
-		return noRoomForInput()
+		return noMemoryForInput()
 	}
 	c.large.share = share
 	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {

@@ -11,7 +11,7 @@ import (
 func TestRoomForInputs(t *testing.T) {
 	inputs := newInputs(0)
 	take := func(actor int) (*flow.Reservation, error) {
-		return inputs.room.Acquire(t.Context(), flow.Sender{Tenant: "t", Actor: fmt.Sprint(actor)}, 1)
+		return inputs.memory.Acquire(t.Context(), flow.Sender{Tenant: "t", Actor: fmt.Sprint(actor)}, 1)
 	}
 	var held []*flow.Reservation
 	for n := range maxInputsHeld {

@@ -51,7 +51,7 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
 		return
 	}
-	d.Observer.Emit(ctx, call.TraceBeforeJoin, &s, n)
+	d.Trace.Emit(ctx, call.TraceBeforeJoin, &s, n)
 	after, err := d.CallLog.Write(ctx, event, nil)
 	var moved *call.ConflictError
 	switch {
@@ -67,7 +67,7 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 		return
 	}
 	l.learn(after)
-	d.Observer.Emit(ctx, call.TraceAfterJoin, &after, n)
+	d.Trace.Emit(ctx, call.TraceAfterJoin, &after, n)
 	for _, a := range joining {
 		if !slices.Contains(left, a) {
 			d.await(ctx, l, after, n, a)

@@ -8,19 +8,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// keepPartings answers joiners at their own deadlines until ctx ends.
-func (d *Dispatcher) keepPartings(ctx context.Context) {
-	keep(ctx, d.partings.Wake, func() time.Duration {
-		over, pause := d.partings.Next(d.Now())
+// keepJoinerDeadlines answers joiners at their own deadlines until ctx ends.
+func (d *Dispatcher) keepJoinerDeadlines(ctx context.Context) {
+	keep(ctx, d.joinerDeadlines.Wake, func() time.Duration {
+		over, pause := d.joinerDeadlines.Next(d.Now())
 		for _, l := range over {
-			d.safely("the deadline of a joiner", func() { d.part(l) })
+			d.safely("the deadline of a joiner", func() { d.releaseJoiner(l) })
 		}
 		return pause
 	})
 }
 
-// part tells a joiner at its deadline that its call goes on, if it still waits.
-func (d *Dispatcher) part(l envelope.JoinerLeft) {
+// releaseJoiner tells a joiner at its deadline that its call goes on, if it still waits.
+func (d *Dispatcher) releaseJoiner(l envelope.JoinerLeft) {
 	now := call.At(d.Now())
 	w, s, ok := d.leave(l, func(w waiter) bool { return w.due != 0 && w.due <= now })
 	if ok { // that is no outcome: the attempt has one of its own, later

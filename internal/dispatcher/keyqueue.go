@@ -55,7 +55,7 @@ func (l *keyQueue) leaveAll() []*caller {
 // does not fit in asks again.
 func (d *Dispatcher) admit(ctx context.Context, a *caller) {
 	for {
-		l := d.line(a.ask.Facts.Tool, a.ask.Facts.ID)
+		l := d.queueOf(a.ask.Pinned.Tool, a.ask.Pinned.ID)
 		l.mu.Lock()
 		if l.gone {
 			l.mu.Unlock()
@@ -76,14 +76,14 @@ func (d *Dispatcher) admit(ctx context.Context, a *caller) {
 	}
 }
 
-func (d *Dispatcher) line(tool, id string) *keyQueue {
+func (d *Dispatcher) queueOf(tool, id string) *keyQueue {
 	key := logKey{tool, id}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l := d.lines[key]
+	l := d.keyQueues[key]
 	if l == nil {
 		l = &keyQueue{logKey: key}
-		d.lines[key] = l
+		d.keyQueues[key] = l
 	}
 	return l
 }
@@ -92,7 +92,7 @@ func (d *Dispatcher) line(tool, id string) *keyQueue {
 func (d *Dispatcher) known(tool, id string) *keyQueue {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.lines[logKey{tool, id}]
+	return d.keyQueues[logKey{tool, id}]
 }
 
 // serve answers all that arrive until none is left.
@@ -155,7 +155,7 @@ func (d *Dispatcher) retire(l *keyQueue) {
 	defer l.mu.Unlock()
 	if !l.busy && len(l.arrivals) == 0 && len(l.waiting) == 0 && !l.gone {
 		l.gone = true
-		delete(d.lines, l.logKey)
+		delete(d.keyQueues, l.logKey)
 	}
 }
 
@@ -204,7 +204,7 @@ func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *ca
 		s = l.learn(a.known)
 	}
 	for {
-		if err := d.alike(ctx, s, a); err != nil { // no answer: the caller asks again
+		if err := d.matchFingerprint(ctx, s, a); err != nil { // no answer: the caller asks again
 			d.Logger.Warn("input not compared", "call", l.id, "err", err)
 			return s, false
 		}
@@ -249,7 +249,7 @@ func (d *Dispatcher) noJoin(a *caller) *envelope.Error {
 	switch {
 	case d.late(a):
 		return tooLate()
-	case d.Health.LogFull(): // a join takes room, too
+	case d.Capacity.LogFull(): // a join takes room, too
 		return storeFull()
 	}
 	return nil

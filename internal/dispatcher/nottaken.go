@@ -35,7 +35,7 @@ func (d *Dispatcher) end(
 	if err != nil {
 		return outcome.Stored{}, err
 	}
-	d.Observer.Emit(ctx, at, &last.State, job.attempt)
+	d.Trace.Emit(ctx, at, &last.State, job.attempt)
 	end := call.Completion{Cause: cause, By: by, Nonce: d.NewNonce(), Now: call.At(d.Now())}
 	draft := d.evidence(ctx, last, job.attempt, &end)
 	return outcome.Resolve(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft, nil)
@@ -62,8 +62,8 @@ func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *
 		stored = request.Time
 	}
 	end.Stored = call.At(stored)
-	if end.Stored < a.Deadline && s.MayRunAgain() && d.Evidence != nil { // the log proves it, or nothing does
-		end.Untaken = s.HasNoEffect() && d.undelivered(ctx, s, a) || d.Evidence.WasAbsentAt(ctx, s.Pool, stored)
+	if end.Stored < a.Deadline && s.MayRunAgain() && d.PoolEvidence != nil { // the log proves it, or nothing does
+		end.NotTaken = s.HasNoEffect() && d.undelivered(ctx, s, a) || d.PoolEvidence.WasAbsentAt(ctx, s.Pool, stored)
 	}
 	return draft
 }
@@ -71,6 +71,6 @@ func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *
 // undelivered reports whether a was not even handed out. It may be handed out in this moment: that is good enough
 // for a call whose effect is none whatever becomes of it.
 func (d *Dispatcher) undelivered(ctx context.Context, s call.State, a call.Attempt) bool {
-	seq, err := d.Evidence.Delivered(ctx, s.Part, s.Pool, a.Queue())
+	seq, err := d.PoolEvidence.Delivered(ctx, s.Partition, s.Pool, a.Queue())
 	return err == nil && seq < a.Admitted
 }

@@ -111,7 +111,7 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 				if named != (c.code == envelope.CodeUnavailable) {
 					t.Errorf("%s; %s", r.Error.Message, r.Error.Fix)
 				}
-				if d := w.state().Last().Decision; d.Untaken != (c.code == envelope.CodeUnavailable) || d.By != call.ByDeadline {
+				if d := w.state().Last().Decision; d.NotTaken != (c.code == envelope.CodeUnavailable) || d.By != call.ByDeadline {
 					t.Errorf("%+v", d)
 				}
 			})
@@ -135,7 +135,7 @@ func TestStoredAfterItsDeadline(t *testing.T) {
 				if r := w.outcome(n); r.Error.Code != envelope.CodeTimeout || r.Error.Details.Effect != envelope.EffectNone {
 					t.Fatalf("%s, %d was told %+v", class, n, r.Error)
 				}
-				if a := w.state().Last(); a.N != n+1 || !a.Decision.Untaken {
+				if a := w.state().Last(); a.N != n+1 || !a.Decision.NotTaken {
 					t.Fatalf("%s, attempt %d: %+v", class, n+1, a)
 				}
 			}

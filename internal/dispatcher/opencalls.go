@@ -14,18 +14,18 @@ import (
 const (
 	DefaultOpenPerActor  = 100_000
 	DefaultOpenPerTenant = 200_000
-	DefaultAheadPerActor = 8
+	DefaultOverflowAfter = 8
 )
 
 // hold counts an attempt that is about to be opened in a pool, until it is let go: one that was, is counted by then.
 // Where too many are open already it is refused, and where many are it goes behind; those that other dispatchers
 // admit at the same moment may be as many more.
 func (d *Dispatcher) hold(a *caller, pool string) *envelope.Error {
-	tenant, actor := a.ask.Facts.Tenant, a.ask.Owner.Actor
+	tenant, actor := a.ask.Pinned.Tenant, a.ask.Owner.Actor
 	held, nth, full := d.opened.Hold(tenant, actor, d.OpenPerActor, d.OpenPerTenant, time.Now())
 	if full == nil {
 		a.held = held
-		a.ask.Behind = nth > d.AheadPerActor && d.Evidence != nil && d.Evidence.PullsOverflow(pool)
+		a.ask.Overflow = nth > d.OverflowAfter && d.PoolEvidence != nil && d.PoolEvidence.PullsOverflow(pool)
 		return nil
 	}
 	message := fmt.Sprintf("%d calls of the %s are open, of %d that may be", full.Open, full.Of, full.Most)
@@ -43,15 +43,15 @@ func (g *deadlineWatch) count(o *flow.Counters, s call.State, a call.Attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.byKey[call.AttemptKey{ID: s.ID, N: a.N}]
-	if d != nil && d.admitted == a.Admitted && d.tally == nil {
-		d.opened, d.tally = o, o.Add(s.Tenant, a.Owner.Actor, time.Now())
+	if d != nil && d.admitted == a.Admitted && d.counter == nil {
+		d.opened, d.counter = o, o.Add(s.Tenant, a.Owner.Actor, time.Now())
 	}
 }
 
 // uncount ends that. Callers hold g.mu.
 func (d *openAttempt) uncount() {
-	if d.tally != nil {
-		d.opened.Remove(d.tally, time.Now())
-		d.tally = nil
+	if d.counter != nil {
+		d.opened.Remove(d.counter, time.Now())
+		d.counter = nil
 	}
 }

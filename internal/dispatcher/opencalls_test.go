@@ -121,14 +121,14 @@ func TestManyOpenCallsGoBehind(t *testing.T) {
 			w.askAs(n, actor)
 			return w.goneBehind(n)
 		}
-		for n := range dispatcher.DefaultAheadPerActor + 1 {
+		for n := range dispatcher.DefaultOverflowAfter + 1 {
 			if goes(n, "old") {
 				t.Errorf("call %d goes behind, where no executor pulls that", n)
 			}
 		}
 		p.set(func(p *pool) { p.behind = true })
-		for n := range 2 * dispatcher.DefaultAheadPerActor {
-			if want := n >= dispatcher.DefaultAheadPerActor; goes(100+n, "a") != want {
+		for n := range 2 * dispatcher.DefaultOverflowAfter {
+			if want := n >= dispatcher.DefaultOverflowAfter; goes(100+n, "a") != want {
 				t.Errorf("call %d of an actor goes behind: %t", n, !want)
 			}
 		}
@@ -147,8 +147,8 @@ func TestManyOpenCallsGoBehind(t *testing.T) {
 				ahead++
 			}
 		}
-		if ahead != dispatcher.DefaultAheadPerActor {
-			t.Errorf("%d of 20 at once go ahead, want %d", ahead, dispatcher.DefaultAheadPerActor)
+		if ahead != dispatcher.DefaultOverflowAfter {
+			t.Errorf("%d of 20 at once go ahead, want %d", ahead, dispatcher.DefaultOverflowAfter)
 		}
 	})
 }

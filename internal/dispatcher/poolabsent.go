@@ -14,8 +14,8 @@ import (
 
 // Bounds of ending early what nobody is there to take.
 const (
-	desertedEvery = 250 * time.Millisecond // how often empty pools are sought
-	deserters     = 8                      // attempts worked on at once: deadlines have their own
+	poolAbsentEvery = 250 * time.Millisecond // how often empty pools are sought
+	deserters       = 8                      // attempts worked on at once: deadlines have their own
 	// How old an attempt is at least, so that it is certain what its pool was like when it was stored; and how
 	// much longer one of another dispatcher is left to that.
 	leastAge   = 300 * time.Millisecond
@@ -24,7 +24,7 @@ const (
 
 // watch keeps the deadline of an open attempt, and counts it among those that wait in its pool until it is claimed.
 func (d *Dispatcher) watch(s call.State, a call.Attempt) {
-	g := d.guard(s.Part)
+	g := d.deadlinesOf(s.Partition)
 	g.open(s.Tool, s.ID, a, d.backup(s.ID, a))
 	g.count(&d.opened, s, a)
 	early := a.At.Time().Add(leastAge)
@@ -84,15 +84,15 @@ func (g *deadlineWatch) waiting(counts map[string]int) {
 // Waiting returns how many open attempts nobody has claimed, by pool. Pure and idempotent ones among them may run.
 func (d *Dispatcher) Waiting() map[string]int {
 	counts := map[string]int{}
-	for _, g := range d.guards {
+	for _, g := range d.deadlines {
 		g.waiting(counts)
 	}
 	return counts
 }
 
-// deserted returns the attempts that wait in one of the pools and are old enough, each of them once. Those whose
-// deadline has passed are timed out.
-func (g *deadlineWatch) deserted(pools map[string]bool, now time.Time) (found []*openAttempt) {
+// withoutExecutors returns the attempts that wait in one of the pools and are old enough, each of them once. Those
+// whose deadline has passed are timed out.
+func (g *deadlineWatch) withoutExecutors(pools map[string]bool, now time.Time) (found []*openAttempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, d := range g.byKey {
@@ -111,15 +111,15 @@ func (g *deadlineWatch) again(d *openAttempt) {
 	d.tried = false
 }
 
-// endDeserted ends attempts before their deadlines that nobody is there to take, until ctx ends.
-func (d *Dispatcher) endDeserted(ctx context.Context) {
-	if d.Evidence == nil {
+// endPoolAbsent ends attempts before their deadlines that nobody is there to take, until ctx ends.
+func (d *Dispatcher) endPoolAbsent(ctx context.Context) {
+	if d.PoolEvidence == nil {
 		return
 	}
-	for timer.Sleep(ctx, desertedEvery) {
+	for timer.Sleep(ctx, poolAbsentEvery) {
 		if pools := d.empty(); len(pools) > 0 {
-			for _, g := range d.guards {
-				d.endAll(ctx, g, g.deserted(pools, d.Now()))
+			for _, g := range d.deadlines {
+				d.endAll(ctx, g, g.withoutExecutors(pools, d.Now()))
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (d *Dispatcher) endDeserted(ctx context.Context) {
 func (d *Dispatcher) empty() map[string]bool {
 	empty := map[string]bool{}
 	for pool := range d.Waiting() {
-		if since := d.Evidence.AbsentSince(pool); !since.IsZero() && d.Now().Sub(since) >= d.PoolAbsence {
+		if since := d.PoolEvidence.AbsentSince(pool); !since.IsZero() && d.Now().Sub(since) >= d.PoolAbsence {
 			empty[pool] = true
 		}
 	}
@@ -150,7 +150,7 @@ func (d *Dispatcher) endAll(ctx context.Context, g *deadlineWatch, found []*open
 
 // endOne ends an attempt that nobody is there to take, unless somebody may have taken it, and tells its owner.
 func (d *Dispatcher) endOne(ctx context.Context, g *deadlineWatch, job *openAttempt) {
-	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, call.Deserted, call.ByDispatcher)
+	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, call.PoolAbsent, call.ByDispatcher)
 	switch {
 	case errors.Is(err, outcome.ErrMayHaveRun), errors.Is(err, outcome.ErrAttemptGone), errors.Is(err,
 		outcome.ErrUnreadable):

@@ -40,11 +40,11 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	if req != nil {
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
-	if d.Observer.Event != nil {
-		d.Observer.Event(ctx, call.TraceEvent{At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
+	if d.Trace.Event != nil {
+		d.Trace.Event(ctx, call.TraceEvent{At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
-	d.Replies.Outcome(in.Inbox(), envelope.Failure(callID, e, p, envelope.Metrics{}))
+	d.Replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
 // RejectOverload refuses a request that was not read, since too much of its sender waits. Others must not wait for
@@ -81,7 +81,7 @@ func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal 
 // recalled is a denied request that is to be told what became of its call, and nothing else.
 func recalled(r request, s call.State) *caller {
 	return &caller{request: r, known: s, ask: call.AdmitRequest{
-		Owner: call.Owner{CallID: r.req.CallID, Actor: r.in.From.Actor}, Facts: s.Pinned, Fingerprint: s.Fingerprint,
+		Owner: call.Owner{CallID: r.req.CallID, Actor: r.in.From.Actor}, Pinned: s.Pinned, Fingerprint: s.Fingerprint,
 		Deadline: call.At(wished(r.in, r.req)),
 	}}
 }
@@ -125,7 +125,7 @@ func effectSoFar(s call.State) envelope.Effect {
 func (d *Dispatcher) turnDown(
 	ctx context.Context, l *keyQueue, s call.State, a *caller, refusal *envelope.Error,
 ) (_ call.State, again bool) {
-	last, err := d.CallLog.Read(ctx, a.ask.Facts.Tool, a.ask.Facts.ID)
+	last, err := d.CallLog.Read(ctx, a.ask.Pinned.Tool, a.ask.Pinned.ID)
 	switch {
 	case err != nil: // not known to be bound or not: no answer; the caller asks again
 		d.Logger.Warn("refusal not delivered: the call log cannot be read", "call", l.id, "err", err)
@@ -144,7 +144,7 @@ func (a *caller) effect(s call.State, code envelope.Code) envelope.Effect {
 	switch {
 	case code == envelope.CodeKeyReused:
 		return envelope.EffectNone
-	case a.unsure && effect == envelope.EffectNone && !a.ask.Facts.HasNoEffect():
+	case a.unsure && effect == envelope.EffectNone && !a.ask.Pinned.HasNoEffect():
 		return envelope.EffectUnknown
 	}
 	return effect
@@ -169,13 +169,13 @@ func tooLate() *envelope.Error {
 // late reports whether the deadline of a request has passed by this dispatcher's clock.
 func (d *Dispatcher) late(a *caller) bool { return !a.ask.Deadline.Time().After(d.Now()) }
 
-// room says whether the deployment can take one more attempt; repeats of what it has taken
+// capacity says whether the deployment can take one more attempt; repeats of what it has taken
 // already are not asked.
-func (d *Dispatcher) room() *envelope.Error {
+func (d *Dispatcher) capacity() *envelope.Error {
 	switch {
-	case d.Health.AuditBehind() > d.AuditLag:
+	case d.Capacity.AuditBehind() > d.AuditLag:
 		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second)
-	case d.Health.LogFull():
+	case d.Capacity.LogFull():
 		return storeFull()
 	}
 	return nil

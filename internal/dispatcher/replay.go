@@ -17,8 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Letter is a dead letter that is to be replayed.
-type Letter struct {
+// DeadLetter is a dead letter that is to be replayed.
+type DeadLetter struct {
 	Seq     uint64 // its number
 	Attempt int    // that was given up
 	State   call.State
@@ -34,7 +34,7 @@ const replayTime = 5 * time.Second
 // Replay calls again for what a dead letter asked for, as the actor who asked, and returns how that call stands. The
 // key of the call is made from the letter and from again, so the call is made once for each again, and later questions
 // are answered from its log. The record names by, the operator, and the actor, before the call is made.
-func (d *Dispatcher) Replay(ctx context.Context, by string, l Letter, again string) (
+func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again string) (
 	none envelope.ResultResponse, _ *envelope.Error) {
 	if len(again) > maxAgain {
 		return none, envelope.NewError(envelope.CodeLimit,
@@ -64,7 +64,7 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l Letter, again stri
 
 // replayed returns the request of a letter as a new one: with a call id, a key and a deadline of its own, and an answer
 // that only this dispatcher waits for.
-func (d *Dispatcher) replayed(l Letter, again string) (*call.IncomingRequest, *envelope.Request, error) {
+func (d *Dispatcher) replayed(l DeadLetter, again string) (*call.IncomingRequest, *envelope.Request, error) {
 	body, err := call.DecodeRequestBody(l.Body)
 	if err != nil {
 		return nil, nil, err
@@ -91,8 +91,8 @@ func (d *Dispatcher) replayed(l Letter, again string) (*call.IncomingRequest, *e
 }
 
 // carryOut makes the call of a replay, and returns its acceptance, its refusal, or the outcome that it found.
-func (d *Dispatcher) carryOut(ctx context.Context, by string, l Letter, in *call.IncomingRequest, req *envelope.Request,
-	ref string) (none envelope.ResultResponse, _ *envelope.Error) {
+func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *call.IncomingRequest,
+	req *envelope.Request, ref string) (none envelope.ResultResponse, _ *envelope.Error) {
 	note := audit.Replayed(in.From, req, d.Now(), audit.Replay{
 		By: by, Letter: l.Seq, Ref: l.State.Ref(), Attempt: l.Attempt,
 	})

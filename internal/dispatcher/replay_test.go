@@ -13,17 +13,17 @@ import (
 )
 
 // buried is the letter of a call that was given up, whose request edit changes.
-func buried(t *testing.T, w *world, edit ...string) dispatcher.Letter {
+func buried(t *testing.T, w *world, edit ...string) dispatcher.DeadLetter {
 	t.Helper()
 	body, err := call.RequestBody{Request: w.request(1, edit...).Body}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dispatcher.Letter{Seq: 3, Attempt: 2, Body: body, State: call.State{
+	return dispatcher.DeadLetter{Seq: 3, Attempt: 2, Body: body, State: call.State{
 		Pinned: call.Pinned{Tenant: "t", Tool: "echo", ID: "dead", ArgsHash: "hash"}}}
 }
 
-func replay(t *testing.T, w *world, l dispatcher.Letter, again string) envelope.ResultResponse {
+func replay(t *testing.T, w *world, l dispatcher.DeadLetter, again string) envelope.ResultResponse {
 	t.Helper()
 	a, refusal := w.d.Replay(t.Context(), "ops/agent://op", l, again)
 	synctest.Wait()
@@ -81,7 +81,7 @@ func TestReplayRefused(t *testing.T) {
 		unread := buried(t, w)
 		unread.Body = []byte(`"no request"`)
 		for name, c := range map[string]struct {
-			l     dispatcher.Letter
+			l     dispatcher.DeadLetter
 			again string
 			err   error
 			want  envelope.Code

@@ -112,9 +112,9 @@ func (d *Dispatcher) attempt(
 	return last, a, nil
 }
 
-// toldAs returns the call id under which the actor is told of the call: the one that it names, or its
+// callIDFor returns the call id under which the actor is told of the call: the one that it names, or its
 // own. With those of others it could ask in their names.
-func toldAs(ctx context.Context, s call.State, actor string, q envelope.CallRef) string {
+func callIDFor(ctx context.Context, s call.State, actor string, q envelope.CallRef) string {
 	for _, a := range slices.Backward(s.Attempts) {
 		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor && covered(ctx, a) {
 			return a.Owner.CallID
@@ -131,7 +131,7 @@ func (d *Dispatcher) Result(
 	if refusal != nil {
 		return none, refusal
 	}
-	return d.standing(ctx, last.State, a, toldAs(ctx, last.State, from.Actor, q))
+	return d.standing(ctx, last.State, a, callIDFor(ctx, last.State, from.Actor, q))
 }
 
 // standing returns the outcome of attempt a of s as the call id is told it, or its acceptance.
@@ -173,9 +173,9 @@ func (d *Dispatcher) Cancel(
 	if err != nil {
 		return none, unsettled(err)
 	}
-	d.Observer.Emit(ctx, call.TraceAfterDecide, &o.State, a.N)
+	d.Trace.Emit(ctx, call.TraceAfterDecide, &o.State, a.N)
 	told := "decided"
-	if o.Won || unheard(o.Attempt, d.Now()) {
+	if o.Won || mayBeUnnotified(o.Attempt, d.Now()) {
 		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())
 		switch {
 		case running || o.Won && o.Attempt.Claim != nil:
@@ -183,14 +183,14 @@ func (d *Dispatcher) Cancel(
 		case o.Won:
 			told = "queued"
 		}
-		d.Replies.Outcome(a.Owner.Inbox(), o.For(a.Owner.CallID, false))
+		d.Replies.Outcome(a.Owner.ReplyAddress(), o.For(a.Owner.CallID, false))
 	}
 	return envelope.CancelResponse{Phase: told, Response: o.For(a.Owner.CallID, false)}, nil
 }
 
-// unheard reports whether an attempt ended by a cancel of which nobody may have been told: whoever
+// mayBeUnnotified reports whether an attempt ended by a cancel of which nobody may have been told: whoever
 // wrote it did not learn that it stands, or died.
-func unheard(a call.Attempt, now time.Time) bool {
+func mayBeUnnotified(a call.Attempt, now time.Time) bool {
 	return a.Decision.By == call.ByCanceller && now.Before(a.Due())
 }
 

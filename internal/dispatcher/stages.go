@@ -75,7 +75,7 @@ type candidate struct {
 	large    *large // where the input is not in the request
 	accepted bool   // the input is valid
 	deadline time.Time
-	asker    *caller // at the end
+	caller   *caller // at the end
 }
 
 // check puts a request through the stages, and returns the one that refused it.

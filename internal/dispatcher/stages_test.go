@@ -40,7 +40,7 @@ func TestOrderOfStages(t *testing.T) {
 			w.manifest.AcceptRerun = true
 			lax := w.dispatcher("d2", false)
 			var at []string
-			lax.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+			lax.Trace.Event = func(_ context.Context, s call.TraceEvent) {
 				if s.At == call.TraceRefused {
 					at = append(at, s.Stage)
 				}

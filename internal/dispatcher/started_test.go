@@ -42,7 +42,7 @@ func TestNotStarted(t *testing.T) {
 			w.ask(1, short...)
 		}, false},
 		"the dispatcher failed": {effectful, func(w *world) {
-			w.d.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+			w.d.Trace.Event = func(_ context.Context, s call.TraceEvent) {
 				if s.At == call.TraceAfterAdmit {
 					panic("boom")
 				}

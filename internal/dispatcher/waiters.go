@@ -37,11 +37,11 @@ func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int
 	}
 	d.watch(s, attempt)
 	if w.due != 0 && d.late(a) {
-		d.part(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.releaseJoiner(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 		return
 	}
 	if w.due != 0 && fresh {
-		d.partings.Add(w.due.Time(), envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
+		d.joinerDeadlines.Add(w.due.Time(), envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 	}
 	d.accept(ctx, a, s, attempt, cmp.Or(w.due, attempt.Deadline))
 }
@@ -58,7 +58,7 @@ func (l *keyQueue) enlist(s call.State, n int, a *caller) (_ call.State, attempt
 	if attempt.N == 0 || !attempt.Open() {
 		return s, attempt, w, false
 	}
-	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.Inbox()}
+	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.ReplyAddress()}
 	if attempt.Owner.CallID != w.callID && a.ask.Deadline < attempt.Deadline {
 		w.due = a.ask.Deadline
 	}
@@ -131,12 +131,12 @@ func (d *Dispatcher) replay(ctx context.Context, l *keyQueue, s call.State, n in
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
 		if errors.Is(err, outcome.ErrUnreadable) { // the caller would ask again in vain
-			d.tellUnreadable(a.in.Inbox(), a.ask.Owner.CallID, s, n)
+			d.tellUnreadable(a.in.ReplyAddress(), a.ask.Owner.CallID, s, n)
 		}
 		return
 	}
-	d.Replies.Outcome(a.in.Inbox(), o.For(a.ask.Owner.CallID, true))
-	d.Observer.Emit(ctx, call.TraceReplayed, &s, n)
+	d.Replies.Outcome(a.in.ReplyAddress(), o.For(a.ask.Owner.CallID, true))
+	d.Trace.Emit(ctx, call.TraceReplayed, &s, n)
 	if !o.Attempt.Has(a.ask.Owner.CallID) {
 		if l.replayed == nil {
 			l.replayed = map[int]sharing{}
@@ -233,11 +233,11 @@ func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s
 		}
 	}()
 	a, ok := s.Attempt(attempt)
-	d.guard(s.Part).saw(s.Seq)
+	d.deadlinesOf(s.Partition).saw(s.Seq)
 	switch {
 	case !ok:
 	case kind == call.Decided:
-		d.guard(s.Part).close(s.ID, a.N, a.Admitted)
+		d.deadlinesOf(s.Partition).close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
 	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
 		d.watch(s, a)
@@ -267,7 +267,7 @@ func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
 		return
 	}
 	select {
-	case d.tellings <- notification{s, n, waiting}:
+	case d.notifications <- notification{s, n, waiting}:
 	case <-ctx.Done():
 	}
 }
@@ -278,7 +278,7 @@ func (d *Dispatcher) tellAll(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case t := <-d.tellings:
+		case t := <-d.notifications:
 			d.safely("an outcome", func() { d.tellWaiting(ctx, t) })
 		}
 	}
@@ -293,7 +293,7 @@ func (d *Dispatcher) tellWaiting(ctx context.Context, t notification) {
 		switch {
 		case err == nil:
 			d.Replies.Outcome(w.inbox, o.For(w.callID, false))
-			d.Observer.Emit(ctx, call.TraceDelivered, &t.state, t.attempt)
+			d.Trace.Emit(ctx, call.TraceDelivered, &t.state, t.attempt)
 		case errors.Is(err, outcome.ErrUnreadable):
 			d.tellUnreadable(w.inbox, w.callID, t.state, t.attempt)
 		} // otherwise the callers ask again

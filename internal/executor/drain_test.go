@@ -36,7 +36,7 @@ func TestDrainAfterClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, call.SideEffectful)
 		ctx, stop := context.WithCancel(t.Context())
-		w.ex.Observer.Event = func(_ context.Context, s call.TraceEvent) {
+		w.ex.Trace.Event = func(_ context.Context, s call.TraceEvent) {
 			if s.At == call.TraceAfterClaim {
 				stop()
 			}

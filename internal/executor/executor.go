@@ -32,7 +32,7 @@ type Lease interface {
 	InProgress()                      // say that the work is alive
 	Ack()                             // the attempt is decided: done
 	NakWithDelay(after time.Duration) // give it to somebody else, not before after
-	NakUnstarted(after time.Duration) // HandBack of work that nothing was done with
+	NakUnstarted(after time.Duration) // NakWithDelay of work that nothing was done with
 	// TakeOver calls rest in another goroutine, instead of the one that Handle was called in: the tool does not return
 	// there. The message is handled when rest returns. TakeOver does not block.
 	TakeOver(rest func())
@@ -72,8 +72,8 @@ type RecordSink interface {
 	LateResult(ctx context.Context, s call.State, attempt int, said call.Completion) error
 }
 
-// Coverage knows up to where the audit record holds the call log.
-type Coverage interface {
+// Watermark knows up to where the audit record holds the call log.
+type Watermark interface {
 	// Wait returns when the record is known to hold the event that was stored at seq at that time. An error is the
 	// cause of the end of ctx, or that the record cannot be read.
 	Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error
@@ -81,22 +81,22 @@ type Coverage interface {
 
 // Options are what an Executor is made of; all but Observer and Logger are required.
 type Options struct {
-	Instance string // unique per start of a process
-	Catalog  Catalog
-	Adapters map[string]tool.Adapter
-	CallLog  Log
-	Replies  Replier
-	Streams  Streams
-	Payloads Payloads
-	Peers    Liveness
-	Records  RecordSink
-	Coverage Coverage
-	Now      func() time.Time // bus time
-	NewNonce func() string
-	Lease    time.Duration // see bus.DefaultLease
+	Instance  string // unique per start of a process
+	Catalog   Catalog
+	Adapters  map[string]tool.Adapter
+	CallLog   Log
+	Replies   Replier
+	Streams   Streams
+	Payloads  Payloads
+	Liveness  Liveness
+	Records   RecordSink
+	Watermark Watermark
+	Now       func() time.Time // bus time
+	NewNonce  func() string
+	Lease     time.Duration // see bus.DefaultLease
 	// PayloadMemory is how many bytes large inputs may take until their tools have them; others wait. Default 128 MiB.
 	PayloadMemory int64
-	Observer      call.Trace
+	Trace         call.Trace
 	Logger        *slog.Logger // nil discards
 }
 
@@ -104,19 +104,19 @@ type Options struct {
 // bounds how many run at once.
 type Executor struct {
 	Options
-	notices format.Notices
-	mu      sync.Mutex
-	running map[call.AttemptKey]*job
-	loads   map[string]*load              // of the tools that run, or are waited for
-	killed  map[call.AttemptKey]time.Time // kills heard since listening of attempts not here, until their deadline
-	forgot  time.Time                     // kills heard before may be forgotten
-	doubts  map[*job]bool                 // attempts here that are said to be cancelled, for Confirm
-	doubted chan struct{}                 // there are some
-	forged  flow.Dropped                  // kills that the log does not confirm
-	hand    hand                          // of the newest message
-	since   time.Time                     // no kill was missed since then; zero: all may have been
-	room    *flow.MemoryBudget            // for large inputs
-	beaten  time.Time                     // when the newest heartbeat was sent; zero: none is told of
+	notices       format.Notices
+	mu            sync.Mutex
+	running       map[call.AttemptKey]*job
+	loads         map[string]*load              // of the tools that run, or are waited for
+	killed        map[call.AttemptKey]time.Time // kills heard since listening of attempts not here, until their deadline
+	forgot        time.Time                     // kills heard before may be forgotten
+	doubts        map[*job]bool                 // attempts here that are said to be cancelled, for Confirm
+	doubted       chan struct{}                 // there are some
+	forged        flow.Dropped                  // kills that the log does not confirm
+	shared        sharedContext                 // of the newest message
+	since         time.Time                     // no kill was missed since then; zero: all may have been
+	inputMemory   *flow.MemoryBudget            // for large inputs
+	heartbeatSent time.Time                     // when the newest heartbeat was sent; zero: none is told of
 }
 
 // New returns an Executor.
@@ -125,7 +125,7 @@ func New(o Options) *Executor {
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
 		doubts: map[*job]bool{}, doubted: make(chan struct{}, 1),
-		room: flow.NewMemoryBudget(o.PayloadMemory, 0, 0),
+		inputMemory: flow.NewMemoryBudget(o.PayloadMemory, 0, 0),
 	}
 }
 
@@ -153,7 +153,7 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 	defer e.unharmed(m)
 	j, notYet := e.begin(ctx, m)
 	if j == nil {
-		e.Observer.Emit(ctx, call.TraceNak, &m.Entry.State, m.Entry.Attempt)
+		e.Trace.Emit(ctx, call.TraceNak, &m.Entry.State, m.Entry.Attempt)
 		notYet()
 		return
 	}
@@ -190,21 +190,21 @@ func (e *Executor) acknowledge(j *job, err error) {
 		}
 		e.step(call.TraceBeforeAck, j)
 		j.message.Lease.Ack()
-	case errors.Is(err, errUncovered):
+	case errors.Is(err, errUnrecorded):
 		e.step(call.TraceNak, j)
 		j.message.Lease.NakUnstarted(retryDelay)
 	case errors.Is(err, errWait):
-		e.handBack(j, e.Lease/4)
+		e.nak(j, e.Lease/4)
 	case format.Newer(err):
-		e.notices.Tell(e.Logger, "work handed to executors of a newer build", err)
-		e.handBack(j, missingDelay)
+		e.notices.Log(e.Logger, "work handed to executors of a newer build", err)
+		e.nak(j, missingDelay)
 	default:
 		e.Logger.Warn("nak", "call", j.state.ID, "attempt", j.attempt, "err", err)
-		e.handBack(j, min(time.Duration(max(1, j.message.Deliveries))*retryDelay, retryMost))
+		e.nak(j, min(time.Duration(max(1, j.message.Deliveries))*retryDelay, retryMost))
 	}
 }
 
-func (e *Executor) handBack(j *job, after time.Duration) {
+func (e *Executor) nak(j *job, after time.Duration) {
 	e.step(call.TraceNak, j)
 	j.message.Lease.NakWithDelay(after)
 }
@@ -221,14 +221,14 @@ func (e *Executor) follow(j *job, step call.NextStep) error {
 		return e.deliver(j)
 	case call.Expire:
 		// Handed to nobody before, it was started by nobody; what comes later finds it past its deadline, too.
-		end := call.Completion{Cause: call.TimedOut, Untaken: j.pickup.Deliveries <= 1, Stored: call.At(j.enqueued)}
+		end := call.Completion{Cause: call.TimedOut, NotTaken: j.delivery.Deliveries <= 1, Stored: call.At(j.enqueued)}
 		return e.finish(j, end, outcome.Draft{})
 	case call.WaitClaim:
 		return errWait
 	case call.AskTool:
 		return e.confirm(j)
 	case call.DeadLetter:
-		return e.bury(j)
+		return e.deadLetter(j)
 	}
 	return outcome.ErrAttemptGone // Drop
 }
@@ -243,10 +243,10 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 	}
 	for {
 		// The clocks differ a little: nobody may start what the server stored after its deadline.
-		j.pickup.Now = max(call.At(e.Now()), call.At(j.enqueued))
-		step, claim := call.Take(j.state, j.pickup)
-		if (step == call.Run || step == call.TakeClaim) && j.uncovered() {
-			if err := e.cover(j); err != nil {
+		j.delivery.Now = max(call.At(e.Now()), call.At(j.enqueued))
+		step, claim := call.Take(j.state, j.delivery)
+		if (step == call.Run || step == call.TakeClaim) && j.unrecorded() {
+			if err := e.waitRecorded(j); err != nil {
 				return 0, err
 			}
 			continue
@@ -259,7 +259,7 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 		var moved *call.ConflictError
 		switch {
 		case err == nil:
-			j.state, j.claim = after, j.pickup.Nonce
+			j.state, j.claim = after, j.delivery.Nonce
 			e.step(call.TraceAfterClaim, j)
 		case errors.As(err, &moved):
 			j.state = moved.State
@@ -272,7 +272,7 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 // lookUp reads the log of a message that may not be delivered for the first time, or that is said to be cancelled. That
 // somebody says so alone does not make it a second delivery.
 func (e *Executor) lookUp(j *job) error {
-	again := j.pickup.Deliveries > 1 || e.mayHaveStarted(j)
+	again := j.delivery.Deliveries > 1 || e.mayHaveStarted(j)
 	if !again && !e.heard(j) && !j.killed.Load() {
 		return nil
 	}
@@ -281,7 +281,7 @@ func (e *Executor) lookUp(j *job) error {
 		return err
 	}
 	if j.state = last.State; again {
-		j.pickup.Deliveries = max(2, j.pickup.Deliveries)
+		j.delivery.Deliveries = max(2, j.delivery.Deliveries)
 	}
 	return nil
 }
@@ -290,28 +290,28 @@ func (e *Executor) lookUp(j *job) error {
 // is worth recording even then.
 const decideTime = 10 * time.Second
 
-// hand holds the context and its watchdog for messages that are handled together, usually all of a process.
-type hand struct {
+// sharedContext holds the context and its watchdog for messages that are handled together, usually all of a process.
+type sharedContext struct {
 	ctx    context.Context
 	longer context.Context // ends decideTime after ctx
 	dog    *timer.Watchdog
 }
 
 // under returns the hand of ctx. Callers hold e.mu.
-func (e *Executor) under(ctx context.Context) hand {
-	if e.hand.ctx != ctx {
+func (e *Executor) under(ctx context.Context) sharedContext {
+	if e.shared.ctx != ctx {
 		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		context.AfterFunc(ctx, func() { time.AfterFunc(decideTime, cancel) })
-		e.hand = hand{ctx, longer, timer.NewWatchdog(ctx)}
+		e.shared = sharedContext{ctx, longer, timer.NewWatchdog(ctx)}
 	}
-	return e.hand
+	return e.shared
 }
 
 // finish decides the attempt and delivers what stands.
 func (e *Executor) finish(j *job, end call.Completion, d outcome.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.step(call.TraceBeforeDecide, j)
-	ctx := j.hand.longer
+	ctx := j.shared.longer
 	a, _ := j.state.Attempt(j.attempt)
 	o, err := e.decide(ctx, j, end, d.WithIgnoredWarnings(a))
 	unreadable := errors.Is(err, outcome.ErrUnreadable)
@@ -360,7 +360,7 @@ func late(s call.State, end call.Completion, d *call.Decision) bool {
 func (e *Executor) decide(ctx context.Context, j *job, end call.Completion, d outcome.Draft) (outcome.Stored, error) {
 	var o outcome.Stored
 	err := timer.Backoff{Pause: retryDelay}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		o, err = outcome.Resolve(ctx, e.CallLog, j.state, j.attempt, j.pickup.Admitted, end, d, j.earlier)
+		o, err = outcome.Resolve(ctx, e.CallLog, j.state, j.attempt, j.delivery.Admitted, end, d, j.earlier)
 		if done = !errors.Is(err, call.ErrFull); !done {
 			e.Logger.Warn("the call log is full: a decision waits", "call", j.state.ID, "attempt", j.attempt)
 		}
@@ -381,7 +381,7 @@ func (e *Executor) deliver(j *job) error {
 
 func (e *Executor) reply(j *job, o outcome.Stored) {
 	e.step(call.TraceBeforeReply, j)
-	e.Replies.Outcome(o.Attempt.Owner.Inbox(), o.For(o.Attempt.Owner.CallID, false))
+	e.Replies.Outcome(o.Attempt.Owner.ReplyAddress(), o.For(o.Attempt.Owner.CallID, false))
 }
 
 // confirm ends a side-effectful attempt whose executor is gone: the tool's lookup may confirm
@@ -421,10 +421,10 @@ func (e *Executor) confirmed(j *job, m *tool.Manifest, res tool.Result, found bo
 	return e.finish(j, end, draft)
 }
 
-// bury keeps a poison call among the dead letters, then decides it lost. Letter and outcome name the same effect.
-func (e *Executor) bury(j *job) error {
+// deadLetter keeps a poison call among the dead letters, then decides it lost. Letter and outcome name the same effect.
+func (e *Executor) deadLetter(j *job) error {
 	cause := envelope.NewError(envelope.CodeLost, "")
-	if r := call.Decide(j.state, j.attempt, j.pickup.Admitted, call.Completion{Cause: call.Poisoned}); r.Do {
+	if r := call.Decide(j.state, j.attempt, j.delivery.Admitted, call.Completion{Cause: call.Poisoned}); r.Do {
 		cause.WithEffect(r.Effect)
 	}
 	if err := e.Records.Dead(j.ctx, j.state, j.message.Entry, j.message.Deliveries, cause); err != nil {
@@ -434,4 +434,4 @@ func (e *Executor) bury(j *job) error {
 }
 
 // step tells whoever observes that j takes a step.
-func (e *Executor) step(at call.TracePoint, j *job) { e.Observer.Emit(j.ctx, at, &j.state, j.attempt) }
+func (e *Executor) step(at call.TracePoint, j *job) { e.Trace.Emit(j.ctx, at, &j.state, j.attempt) }

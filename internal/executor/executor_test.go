@@ -79,7 +79,7 @@ func (w *world) executor(instance string) *executor.Executor {
 	ex := executor.New(executor.Options{
 		Instance: instance, Catalog: catalog{w}, Adapters: map[string]tool.Adapter{native.Transport: w},
 		CallLog: w.log,
-		Replies: w, Streams: w, Payloads: payloads{w}, Peers: w, Records: w, Now: time.Now, Lease: lease, Coverage: w,
+		Replies: w, Streams: w, Payloads: payloads{w}, Liveness: w, Records: w, Now: time.Now, Lease: lease, Watermark: w,
 		NewNonce: func() string { w.mu.Lock(); defer w.mu.Unlock(); w.nonce++; return fmt.Sprint(instance, ".", w.nonce) },
 	})
 	ex.ControlReady()
@@ -244,7 +244,7 @@ func (w *world) admitAs(id, callID string, timeout time.Duration) executor.Messa
 	now := time.Now()
 	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
-		Facts: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
+		Pinned: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
 			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
 	})

@@ -24,7 +24,7 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 			w := newWorld(t, class)
 			var log bytes.Buffer
 			w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			w.ex.Observer.Begin = func(context.Context, call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+			w.ex.Trace.Begin = func(context.Context, call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 				panic("boom")
 			}
 			m := w.admit(callA, time.Hour)

@@ -157,7 +157,7 @@ func TestExpiredInQueue(t *testing.T) {
 		pass(2 * time.Second)
 		w.ex.Handle(t.Context(), m)
 		d := w.decided(1)
-		if len(w.runs) != 0 || d.Code != envelope.CodeUnavailable || !d.Untaken || d.Effect != envelope.EffectNone {
+		if len(w.runs) != 0 || d.Code != envelope.CodeUnavailable || !d.NotTaken || d.Effect != envelope.EffectNone {
 			t.Errorf("%d runs, decision %+v", len(w.runs), d)
 		}
 	})

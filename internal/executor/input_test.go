@@ -79,7 +79,7 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, w *world) {
 				var ends []call.TraceEvent
-				w.ex.Observer.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string,
+				w.ex.Trace.Begin = func(ctx context.Context, _ call.TraceEvent) (context.Context, string,
 					func(call.TraceEvent)) {
 					return ctx, "", func(last call.TraceEvent) { ends = append(ends, last) }
 				}

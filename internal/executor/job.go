@@ -18,11 +18,11 @@ import (
 type job struct {
 	executor   *Executor
 	ctx        context.Context // ends when the executor gives up, not at the deadline
-	hand       hand            // of ctx
+	shared     sharedContext   // of ctx
 	message    Message
 	state      call.State
 	attempt    int
-	pickup     call.WorkDelivery
+	delivery   call.WorkDelivery
 	claim      string // nonce of our claim; "" without one
 	fence      uint64
 	work       work
@@ -32,13 +32,13 @@ type job struct {
 	earlier    []call.Outcome    // none where the body cannot be read
 	enqueued   time.Time         // bus time of admission
 	started    time.Time         // bus time the tool was started
-	covered    bool              // the record holds the request
+	recorded   bool              // the record holds the request
 
 	// Of the run.
 	adapter  tool.Adapter
 	manifest *tool.Manifest
 	looks    bool // it is a lookup
-	chunks   emitted
+	chunks   chunkSink
 	observer func(call.TraceEvent) // called when the job ends; may be nil
 
 	abandoned atomic.Bool // the tool does not return: the job is not that goroutine's any more
@@ -92,11 +92,11 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	j = &job{
 		executor: e, ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
 		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
-		pickup: call.WorkDelivery{
+		delivery: call.WorkDelivery{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),
 			// A claim of our own without a job in hand is one whose run ended without a decision.
-			Gone: func(instance string) bool { return instance == e.Instance || e.Peers.Expired(ctx, instance) },
+			Gone: func(instance string) bool { return instance == e.Instance || e.Liveness.Expired(ctx, instance) },
 		},
 	}
 	j.started = j.enqueued
@@ -104,7 +104,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	over := !a.Due().After(e.Now())
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	j.hand = e.under(ctx)
+	j.shared = e.under(ctx)
 	k := j.key()
 	if e.running[k] != nil {
 		return nil, func() { m.Lease.NakWithDelay(e.Lease) }

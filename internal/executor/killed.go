@@ -134,7 +134,7 @@ func (e *Executor) verify(ctx context.Context, j *job) {
 		if e.handles(j) {
 			e.doubt(j)
 		}
-	case err == nil && ok && a.Admitted == j.pickup.Admitted && !a.Open():
+	case err == nil && ok && a.Admitted == j.delivery.Admitted && !a.Open():
 		j.kill()
 	default:
 		e.forged.Note(e.Logger, "the log does not confirm that a call is cancelled", subjects.Kill(k.ID))

@@ -14,15 +14,15 @@ func (e *Executor) HeartbeatStored(sent time.Time) {
 	now := e.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.beaten.IsZero() || now.Sub(e.beaten) > e.Lease {
+	if e.heartbeatSent.IsZero() || now.Sub(e.heartbeatSent) > e.Lease {
 		e.since = now
 	}
-	e.beaten = sent
+	e.heartbeatSent = sent
 }
 
 // silent reports whether dispatchers may hold that this executor is gone. Callers hold e.mu.
 func (e *Executor) silent(now time.Time) bool {
-	return !e.beaten.IsZero() && now.Sub(e.beaten) > e.Lease
+	return !e.heartbeatSent.IsZero() && now.Sub(e.heartbeatSent) > e.Lease
 }
 
 // Locate reports since when, in bus time, the tool of an attempt has run here; ok is false where it does not.

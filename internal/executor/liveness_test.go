@@ -69,7 +69,7 @@ func TestStoredTooLate(t *testing.T) {
 		m.Entry.Time = m.Entry.Time.Add(time.Second)
 		w.ex.Handle(t.Context(), m)
 		d := w.decided(1)
-		if len(w.runs) != 0 || d.Code != envelope.CodeTimeout || d.Effect != envelope.EffectNone || !d.Untaken {
+		if len(w.runs) != 0 || d.Code != envelope.CodeTimeout || d.Effect != envelope.EffectNone || !d.NotTaken {
 			t.Errorf("%d runs, decision %+v", len(w.runs), d)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// emitted takes what a run emits. It opens a stream when the first chunk comes: most runs have none.
-type emitted struct {
+// chunkSink takes what a run emits. It opens a stream when the first chunk comes: most runs have none.
+type chunkSink struct {
 	e       *Executor
 	j       *job
 	m       *tool.Manifest
@@ -21,7 +21,7 @@ type emitted struct {
 }
 
 // Emit takes a chunk. Of a tool that declares no streaming it takes none: callers go by that.
-func (c *emitted) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
+func (c *chunkSink) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	if !c.m.Capability.Streaming {
 		c.dropped++
 		return nil
@@ -35,7 +35,7 @@ func (c *emitted) Emit(ctx context.Context, kind envelope.ChunkKind, data jsonte
 
 // stored waits until all chunks are stored, and returns count and digest of the stored ones; nil if there are none, or
 // if their number is not known.
-func (c *emitted) stored() (*envelope.Chunks, error) {
+func (c *chunkSink) stored() (*envelope.Chunks, error) {
 	if c.stream == nil {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (c *emitted) stored() (*envelope.Chunks, error) {
 }
 
 // warn adds to the warnings of a run what was not stored of it.
-func (c *emitted) warn(warnings []string) []string {
+func (c *chunkSink) warn(warnings []string) []string {
 	if c.dropped == 0 {
 		return warnings
 	}

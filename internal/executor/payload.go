@@ -18,11 +18,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// noRoom is the error of a call whose large input found no room here in time. Its tool was not started.
-type noRoom struct{ fault *envelope.Error }
+// noMemory is the error of a call whose large input found no room here in time. Its tool was not started.
+type noMemory struct{ fault *envelope.Error }
 
-func (n noRoom) Error() string          { return n.fault.Message }
-func (n noRoom) Fault() *envelope.Error { return n.fault }
+func (n noMemory) Error() string          { return n.fault.Message }
+func (n noMemory) Fault() *envelope.Error { return n.fault }
 
 // fetch gets the large input of a job, which takes room until its tool has it. It needs its size twice while it is
 // read: the messages that it comes in are garbage only when it is here. Whoever waits does so as long as the attempt
@@ -30,15 +30,15 @@ func (n noRoom) Fault() *envelope.Error { return n.fault }
 func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	waiting, stop := e.storing(ctx, j)
 	defer stop()
-	share, err := e.room.Acquire(waiting, flow.Sender(j.owner()), 2*j.inputRef.Bytes)
+	share, err := e.inputMemory.Acquire(waiting, flow.Sender(j.owner()), 2*j.inputRef.Bytes)
 	switch {
 	case errors.Is(err, flow.ErrTooLarge):
-		return nil, noRoom{envelope.NewError(envelope.CodeLimit,
+		return nil, noMemory{envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("to read the input takes %d MiB of memory, more than this executor has for inputs: %d MiB",
-				(2*j.inputRef.Bytes+1<<20-1)>>20, e.room.Total()>>20)).
+				(2*j.inputRef.Bytes+1<<20-1)>>20, e.inputMemory.Total()>>20)).
 			WithFix("send less at once; the operator may give executors more by --payload-memory")}
 	case err != nil && ctx.Err() == nil:
-		return nil, noRoom{envelope.NewError(envelope.CodeCapacity, "too many large inputs are being worked on").
+		return nil, noMemory{envelope.NewError(envelope.CodeCapacity, "too many large inputs are being worked on").
 			WithRetryAfter(time.Second)}
 	case err != nil:
 		return nil, err

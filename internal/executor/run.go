@@ -51,7 +51,7 @@ func (e *Executor) run(j *job) error {
 		return e.over(j, unprepared(j, err))
 	}
 	j.adapter, j.manifest = adapter, m
-	j.chunks = emitted{e: e, j: j, m: m}
+	j.chunks = chunkSink{e: e, j: j, m: m}
 	j.started = e.Now()
 	j.setRunning()
 	e.step(call.TraceBeforeEffect, j)
@@ -286,7 +286,7 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 		input, done = data, j.freeInput
 	}
 	a, _ := j.state.Attempt(j.attempt)
-	j.fence = call.Fence(j.state, j.pickup)
+	j.fence = call.Fence(j.state, j.delivery)
 	return tool.Invocation{
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
 		// The caller's own key would name its call among the calls of nobody else; the id does among all there are.
@@ -300,7 +300,7 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 // Its Deadline is the attempt's: adapters pass it on to supervisors, which keep it while this process is frozen.
 func (e *Executor) untilDue(j *job, as **timer.Run) *timer.Run {
 	a, _ := j.state.Attempt(j.attempt)
-	run := j.hand.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
+	run := j.shared.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if *as = run; j.killed.Load() {
@@ -331,10 +331,10 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 
 // begun tells whoever observes that a run begins, and returns the context for it.
 func (e *Executor) begun(run *timer.Run, j *job) context.Context {
-	if e.Observer.Begin == nil {
+	if e.Trace.Begin == nil {
 		return run
 	}
-	ctx, _, done := e.Observer.Begin(run, call.TraceEvent{
+	ctx, _, done := e.Trace.Begin(run, call.TraceEvent{
 		At: call.TraceRun, State: j.state, Attempt: j.attempt, Request: j.work.request(),
 	})
 	j.observer = done

@@ -15,7 +15,7 @@ func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, call.SideEffectful)
 		var steps []call.TracePoint
-		w.ex.Observer.Event = func(_ context.Context, s call.TraceEvent) { steps = append(steps, s.At) }
+		w.ex.Trace.Event = func(_ context.Context, s call.TraceEvent) { steps = append(steps, s.At) }
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		want := []call.TracePoint{
 			"taken", "before-claim", "after-claim", "before-effect", "after-effect", "before-decide", "after-decide",
@@ -26,7 +26,7 @@ func TestSteps(t *testing.T) {
 		}
 		steps = nil
 		w = newWorld(t, call.Pure)
-		w.ex.Observer.Event = func(_ context.Context, s call.TraceEvent) { steps = append(steps, s.At) }
+		w.ex.Trace.Event = func(_ context.Context, s call.TraceEvent) { steps = append(steps, s.At) }
 		m := w.admit(callB, time.Minute)
 		w.manifest = nil
 		w.ex.Handle(t.Context(), m)

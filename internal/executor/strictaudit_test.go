@@ -50,7 +50,7 @@ func TestStrictNeverOnRecord(t *testing.T) {
 	strict(t, 1, func(w *world, m executor.Message, _ func(), done *sync.WaitGroup) {
 		done.Wait()
 		d := w.decided(1)
-		if !d.Untaken || d.Effect != envelope.EffectNone || d.Status != envelope.RetryableError || len(w.runs) > 0 {
+		if !d.NotTaken || d.Effect != envelope.EffectNone || d.Status != envelope.RetryableError || len(w.runs) > 0 {
 			w.t.Errorf("%d runs, decision %+v", len(w.runs), d)
 		}
 		w.wantAcked(m, true)
@@ -104,7 +104,7 @@ func TestStrictShutDown(t *testing.T) {
 // A record that a newer build goes on with is one for executors of that build.
 func TestStrictRecordOfNewerBuild(t *testing.T) {
 	strict(t, 1, func(w *world, m executor.Message, _ func(), done *sync.WaitGroup) {
-		w.unread = &format.Error{Kind: format.Segment, Form: 99}
+		w.unread = &format.Error{Kind: format.Segment, Version: 99}
 		close(w.covered)
 		done.Wait()
 		w.wantAcked(m, false)

@@ -4,15 +4,15 @@ import "time"
 
 // Lane is a queue of messages and the goroutines that handle them. It is safe for concurrent use.
 type Lane[M any] struct {
-	queue *Queue[M]
-	crew  *WorkerPool[*Job[M]]
+	queue   *Queue[M]
+	workers *WorkerPool[*Job[M]]
 }
 
 // NewLane returns an empty lane. It calls do for each message, in as many goroutines at once as limits allow. do may
 // call waits once it only waits for others. Stop the lane when done.
 func NewLane[M any](limits QueueLimits, do func(m M, waits func())) *Lane[M] {
 	l := &Lane[M]{queue: NewQueue[M](limits)}
-	l.crew = NewWorkerPool(func(j *Job[M]) {
+	l.workers = NewWorkerPool(func(j *Job[M]) {
 		for ; j != nil; j = l.queue.Next(j) {
 			taken := j // j itself changes, so that it would have to be on the heap
 			do(j.Item, func() {
@@ -24,7 +24,7 @@ func NewLane[M any](limits QueueLimits, do func(m M, waits func())) *Lane[M] {
 	return l
 }
 
-// Put adds a message of a size in bytes. It never waits. The error is that of [fair.Queue.Put].
+// Put adds a message of a size in bytes. It never waits. The error is that of [Queue.Put].
 func (l *Lane[M]) Put(from Sender, m M, bytes int64) error {
 	_, err := l.queue.Put(from, m, bytes, 1)
 	if err == nil {
@@ -45,13 +45,13 @@ func (l *Lane[M]) Stop(within time.Duration) {
 	case <-time.After(within):
 		l.queue.Clear()
 	}
-	l.crew.Wait()
+	l.workers.Wait()
 }
 
 // start lets goroutines handle the messages whose turn it is.
 func (l *Lane[M]) start() {
 	for j := l.queue.Begin(); j != nil; j = l.queue.Begin() {
-		if !l.crew.Start(j) { // its sender asks another dispatcher
+		if !l.workers.Start(j) { // its sender asks another dispatcher
 			l.queue.End(j)
 		}
 	}

@@ -22,21 +22,21 @@ type Control struct {
 	NC      *nats.Conn
 	Log     *slog.Logger
 	notices format.Notices
-	ear     executorReplies
+	replies executorReplies
 	forged  flow.Dropped
 }
 
-// about is the message of a cancel, with when the attempt is due, and of the question which executor runs an attempt;
-// sighting is the answer of the one that does. Executors answer under the word: no reply reaches one beyond the account
-// that they are in. Those of earlier builds answer to the reply subject, which ends with it.
-type about struct {
-	ID      string      `json:"id"`
-	Attempt int         `json:"attempt"`
-	Due     call.UnixMS `json:"due,omitzero"`
-	Word    string      `json:"word,omitzero"`
+// controlRequest is the message of a cancel, with when the attempt is due, and of the question which executor runs an
+// attempt; sighting is the answer of the one that does. Executors answer under the word: no reply reaches one beyond
+// the account that they are in. Those of earlier builds answer to the reply subject, which ends with it.
+type controlRequest struct {
+	ID         string      `json:"id"`
+	Attempt    int         `json:"attempt"`
+	Due        call.UnixMS `json:"due,omitzero"`
+	ReplyToken string      `json:"word,omitzero"`
 }
 
-type sighting struct {
+type runLocation struct {
 	By    string      `json:"by"`
 	Since call.UnixMS `json:"since"`
 }
@@ -56,7 +56,7 @@ func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due ti
 	// An error says no more than that nobody answered.
 	_ = timer.Backoff{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
-		msg, err := c.request(ctx, pool, subjects.Kill(id), about{ID: id, Attempt: attempt, Due: call.At(due)})
+		msg, err := c.request(ctx, pool, subjects.Kill(id), controlRequest{ID: id, Attempt: attempt, Due: call.At(due)})
 		running = err == nil && string(msg.Data) == killedRunning
 		return err == nil || tries == killTries, err
 	})
@@ -68,12 +68,12 @@ func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due ti
 func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, controlAnswer)
 	defer cancel()
-	var seen sighting
-	msg, err := c.request(ctx, pool, subjects.Seek(id), about{ID: id, Attempt: attempt})
+	var seen runLocation
+	msg, err := c.request(ctx, pool, subjects.Locate(id), controlRequest{ID: id, Attempt: attempt})
 	if err != nil || format.Unmarshal(format.Message, msg.Data, &seen) != nil {
 		return "", since, false
 	}
-	if pool, name, _, err := subjects.ParseHeard(msg.Subject); err == nil { // of which the server knows that it is true
+	if pool, name, _, err := subjects.ParseExecutorReply(msg.Subject); err == nil { // the server enforces both
 		seen.By = subjects.Instance(pool, name)
 	}
 	return seen.By, seen.Since.Time(), true
@@ -91,15 +91,15 @@ func (c *Control) JoinerLeft(l envelope.JoinerLeft) {
 }
 
 // request asks executors, and returns the first answer of the pool.
-func (c *Control) request(ctx context.Context, pool, subject string, q about) (*nats.Msg, error) {
-	answer, err := c.ear.open(c.NC, pool, &q.Word)
+func (c *Control) request(ctx context.Context, pool, subject string, q controlRequest) (*nats.Msg, error) {
+	answer, err := c.replies.open(c.NC, pool, &q.ReplyToken)
 	if err != nil {
 		return nil, err
 	}
-	defer c.ear.close(q.Word)
+	defer c.replies.close(q.ReplyToken)
 	data, err := format.Marshal(format.Message, q)
 	if err == nil {
-		err = c.NC.PublishRequest(subject, c.ear.inbox+q.Word, data)
+		err = c.NC.PublishRequest(subject, c.replies.inbox+q.ReplyToken, data)
 	}
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (c *Control) ServeControl(pool, instance string, r controlHandler) (stop fu
 	if err != nil {
 		return nil, fmt.Errorf("listen for kills: %w", err)
 	}
-	seeks, err := c.NC.Subscribe(subjects.SeekWildcard, func(msg *nats.Msg) {
+	seeks, err := c.NC.Subscribe(subjects.LocateWildcard, func(msg *nats.Msg) {
 		sought(subjects.Instance(pool, instance), r, msg, found)
 	})
 	if err != nil {
@@ -147,9 +147,9 @@ func (c *Control) ServeControl(pool, instance string, r controlHandler) (stop fu
 	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
 }
 
-// maxHeard is how many kills, and how many seeks, an executor answers in a second. Dispatchers do without further
+// maxAnswers is how many kills, and how many seeks, an executor answers in a second. Dispatchers do without further
 // answers.
-const maxHeard = 1000
+const maxAnswers = 1000
 
 // allowance bounds answers by the second. It is for one goroutine at a time.
 type allowance struct {
@@ -162,34 +162,34 @@ func (a *allowance) take(now time.Time) bool {
 		a.second, a.taken = s, 0
 	}
 	a.taken++
-	return a.taken <= maxHeard
+	return a.taken <= maxAnswers
 }
 
 // killed hears a kill. Its sender is not known, so that the executor acts on what the log says.
 func (c *Control) killed(r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
-	var k about
+	var k controlRequest
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
 		err = format.Unmarshal(format.Message, msg.Data, &k)
 	}
 	switch {
 	case format.IsUnsupported(err):
-		c.notices.Tell(c.Log, "a cancel is left to other executors", err)
+		c.notices.Log(c.Log, "a cancel is left to other executors", err)
 		return
 	case err != nil || k.ID != id:
 		c.forged.Note(c.Log, "it is no cancel of the call that its subject names", msg.Subject)
 		return
 	}
 	if r.Kill(k.ID, k.Attempt, k.Due.Time()) {
-		answer(k.Word, []byte(killedRunning))
+		answer(k.ReplyToken, []byte(killedRunning))
 	}
 }
 
 // sought answers when an attempt is asked for that runs here. A forged question harms nobody: the answer goes below the
 // subject of the executor's own answers, where dispatchers know the words that they have made.
 func sought(instance string, r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
-	var s about
-	id, err := subjects.ParseSeek(msg.Subject)
+	var s controlRequest
+	id, err := subjects.ParseLocate(msg.Subject)
 	if err != nil || format.Unmarshal(format.Message, msg.Data, &s) != nil || s.ID != id {
 		return
 	}
@@ -197,8 +197,8 @@ func sought(instance string, r controlHandler, msg *nats.Msg, answer func(word s
 	if !ok {
 		return
 	}
-	if data, err := format.Marshal(format.Message, sighting{By: instance, Since: call.At(since)}); err == nil {
-		answer(s.Word, data)
+	if data, err := format.Marshal(format.Message, runLocation{By: instance, Since: call.At(since)}); err == nil {
+		answer(s.ReplyToken, data)
 	}
 }
 
@@ -217,6 +217,6 @@ func (c *Control) OnJoinerLeft(forget func(envelope.JoinerLeft)) (stop func(), e
 
 func (c *Control) leave(data []byte) (l envelope.JoinerLeft, ok bool) {
 	err := format.Unmarshal(format.Message, data, &l)
-	c.notices.Tell(c.Log, "a joiner waits on", err)
+	c.notices.Log(c.Log, "a joiner waits on", err)
 	return l, err == nil
 }

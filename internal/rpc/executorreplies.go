@@ -49,7 +49,7 @@ func (e *executorReplies) close(word string) {
 // listen subscribes for as long as the connection lives. Callers hold e.mu.
 func (e *executorReplies) listen(nc *nats.Conn) error {
 	inbox := nc.NewInbox() + "."
-	for _, subject := range []string{subjects.HeardWildcard, inbox + "*"} {
+	for _, subject := range []string{subjects.ExecutorReplyWildcard, inbox + "*"} {
 		if _, err := nc.Subscribe(subject, e.hear); err != nil {
 			return fmt.Errorf("listen to executors: %w", err)
 		}
@@ -62,7 +62,7 @@ func (e *executorReplies) hear(msg *nats.Msg) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.waiting[msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]]
-	if pool, _, _, err := subjects.ParseHeard(msg.Subject); err == nil && pool != w.pool {
+	if pool, _, _, err := subjects.ParseExecutorReply(msg.Subject); err == nil && pool != w.pool {
 		return // executors of all pools hear what is asked, and the server knows which one answers
 	}
 	select {

@@ -71,7 +71,7 @@ func TestSeekFlood(t *testing.T) {
 	}
 	defer stop()
 	begun := time.Now()
-	for range 20 * maxHeard {
+	for range 20 * maxAnswers {
 		if err := nc.Publish("tb.ctl.seek.id", []byte(`{"form":2,"id":"id","attempt":1,"word":"w.>"}`)); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestSeekFlood(t *testing.T) {
 		t.Errorf("answered at %v: %v", msg, err)
 	}
 	n, _, err := heard.Pending()
-	if most := (int(time.Since(begun).Seconds()) + 2) * maxHeard; err != nil || n > most {
+	if most := (int(time.Since(begun).Seconds()) + 2) * maxAnswers; err != nil || n > most {
 		t.Errorf("%d answers, want at most %d: %v", n, most, err)
 	}
 }

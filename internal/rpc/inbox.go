@@ -47,12 +47,12 @@ func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, e
 }
 
 // Inbox returns an inbox for the questions of an executor to dispatchers. Close it when done. Dispatchers of f16d274,
-// and those that run with --older-builds, answer at the reply subject; the others below [subjects.DeskAnswers]. The
+// and those that run with --older-builds, answer at the reply subject; the others below [subjects.ExecutorAnswers]. The
 // inbox hears both, under the same word.
 func (c *Control) Inbox(pool, instance string) (*Inbox, error) {
 	in := &Inbox{NC: c.NC, prefix: c.NC.NewInbox() + "."}
 	in.skip = len(in.prefix)
-	return in, in.listen(in.prefix, subjects.DeskAnswers(pool, instance))
+	return in, in.listen(in.prefix, subjects.ExecutorAnswers(pool, instance))
 }
 
 // listen subscribes to one token below each prefix.
@@ -134,8 +134,8 @@ func (in *Inbox) Drop(reply string) {
 	delete(in.waiting, in.token(reply))
 }
 
-// statusNobody is the server's word that nobody listens on the subject of a request.
-const statusNobody = "503"
+// statusNoResponders is the server's word that nobody listens on the subject of a request.
+const statusNoResponders = "503"
 
 // ErrClosed means that an answer could not be heard any more.
 var ErrClosed = errors.New("the client is closed")
@@ -162,7 +162,7 @@ func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nat
 				return nil, err
 			}
 		case msg := <-answer:
-			if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNobody {
+			if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNoResponders {
 				return nil, nats.ErrNoResponders
 			}
 			return msg, nil

@@ -72,9 +72,9 @@ func forTurned() flow.QueueLimits {
 // intake takes in messages of one kind, so that no sender keeps another waiting: each is put into a queue at once,
 // where senders take turns, or turned away. Who is turned away is told so, in a second queue, as far as that has room.
 type intake[M any] struct {
-	taken  *flow.Lane[M]
-	turned *flow.Lane[turnedAway[M]]
-	overs  flow.OverloadLog
+	taken    *flow.Lane[M]
+	turned   *flow.Lane[turnedAway[M]]
+	overload flow.OverloadLog
 }
 
 // turnedAway is a message that found no room.
@@ -88,9 +88,9 @@ type turnedAway[M any] struct {
 func newIntake[M any](log *slog.Logger, kind string, limits flow.QueueLimits, handle func(m M, waits func()),
 	tell func(M, *flow.QueueFullError)) *intake[M] {
 	return &intake[M]{
-		taken:  flow.NewLane(limits, handle),
-		turned: flow.NewLane(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
-		overs:  flow.OverloadLog{Log: log, Kind: kind},
+		taken:    flow.NewLane(limits, handle),
+		turned:   flow.NewLane(forTurned(), func(t turnedAway[M], _ func()) { tell(t.message, t.full) }),
+		overload: flow.OverloadLog{Log: log, Kind: kind},
 	}
 }
 
@@ -106,13 +106,13 @@ func (d *intake[M]) put(from flow.Sender, m M, size int, strip func()) {
 // turn turns a message away.
 func (d *intake[M]) turn(from flow.Sender, m M, full *flow.QueueFullError) {
 	dropped := d.turned.Put(from, turnedAway[M]{m, full}, perMessage) != nil
-	d.overs.Note(from, dropped)
+	d.overload.Note(from, dropped)
 }
 
-// fate is how much need be read of a message: all, or what it takes to tell its sender that there is no room, or
+// filter is how much need be read of a message: all, or what it takes to tell its sender that there is no room, or
 // nothing, which is counted.
-func (d *intake[M]) fate(subject []byte, size int) FilterAction {
-	if !d.overs.Any() {
+func (d *intake[M]) filter(subject []byte, size int) FilterAction {
+	if !d.overload.Any() {
 		return FilterTake
 	}
 	from := sender(string(subject))
@@ -122,7 +122,7 @@ func (d *intake[M]) fate(subject []byte, size int) FilterAction {
 	case d.turned.Fits(from, perMessage):
 		return FilterTakeHead
 	}
-	d.overs.Note(from, true)
+	d.overload.Note(from, true)
 	return FilterDrop
 }
 

@@ -105,7 +105,7 @@ func TestFate(t *testing.T) {
 		d, c := sit(slog.New(slog.NewTextHandler(&log, nil)), false)
 		is := func(of flow.Sender, want FilterAction) {
 			t.Helper()
-			if got := d.fate([]byte("tb.call."+of.Tenant+"."+of.Actor+".echo"), 100); got != want {
+			if got := d.filter([]byte("tb.call."+of.Tenant+"."+of.Actor+".echo"), 100); got != want {
 				t.Errorf("%s: %d, want %d", of.Actor, got, want)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 // CallListener takes call requests in, and hands them to a bounded number of handlers, so that no sender keeps another
 // waiting.
 type CallListener struct {
-	sub  *nats.Subscription
-	desk *intake[*arrived]
+	sub    *nats.Subscription
+	intake *intake[*arrived]
 }
 
 // arrived is a request. Its headers are read when it is its turn.
@@ -51,7 +51,7 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 	crowded func(context.Context, *call.IncomingRequest, *flow.QueueFullError)) (*CallListener, error) {
 	in := &CallListener{}
 	strays := &replyFilter{log: log}
-	in.desk = newIntake(log, "requests", forRequests(),
+	in.intake = newIntake(log, "requests", forRequests(),
 		func(a *arrived, waits func()) {
 			if request, ok := incoming(strays, a.read()); ok {
 				request.Waits = waits
@@ -78,25 +78,25 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 
 // put puts a message where its sender waits. That is all that is done before it is its turn: all senders wait for it.
 func (in *CallListener) put(a *arrived) {
-	in.desk.put(sender(a.Subject), a, len(a.headers)+len(a.Data), func() {
+	in.intake.put(sender(a.Subject), a, len(a.headers)+len(a.Data), func() {
 		a.Data, a.headers = nil, bytes.Clone(a.headers) // they are of the same memory
 	})
 }
 
-// Fate says how whoever reads a message before the client library does is to treat it: requests are given to Take, as
+// Filter says how whoever reads a message before the client library does is to treat it: requests are given to Take, as
 // far as there is room for them, and dropped where there is none.
-func (in *CallListener) Fate(subject []byte, size int) FilterAction {
+func (in *CallListener) Filter(subject []byte, size int) FilterAction {
 	if !bytes.HasPrefix(subject, []byte("tb.call.")) {
 		return FilterPass
 	}
-	return in.desk.fate(subject, size)
+	return in.intake.filter(subject, size)
 }
 
 // Take takes in a request. It never waits, and keeps what it is given.
 func (in *CallListener) Take(m FilteredMessage) {
 	a := &arrived{Msg: nats.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Body}, headers: m.Header}
 	if m.Trimmed {
-		in.desk.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
+		in.intake.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
 		return
 	}
 	in.put(a)
@@ -129,5 +129,5 @@ func (in *CallListener) Stop() {
 		case <-time.After(drained):
 		}
 	}
-	in.desk.stop(drained)
+	in.intake.stop(drained)
 }

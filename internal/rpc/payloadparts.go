@@ -46,19 +46,19 @@ type PartsOptions struct {
 	NC  *nats.Conn
 	Log *slog.Logger
 	// Store stores a part under a subject, and returns its sequence in the stream. The answer to the sender is a
-	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again. Nothing
-	// may refer to body once it returns.
+	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again.
+	// Nothing may refer to body once it returns.
 	Store func(ctx context.Context, subject string, body []byte) (uint64, error)
-	// Greedy returns the time for which an actor, or its tenant, is to store nothing; tenant and actor are tokens.
-	Greedy func(tenant, actor string) time.Duration
+	// OverQuota returns the time for which an actor, or its tenant, is to store nothing; tenant and actor are tokens.
+	OverQuota func(tenant, actor string) time.Duration
 }
 
 // Parts takes in the parts of payloads that clients store, in turns, and stores them if the sender has room. It answers
 // as JetStream does. The headers of a part are dropped: a stored header would say what its sender likes.
 type Parts struct {
 	PartsOptions
-	sub  *nats.Subscription
-	desk *intake[*arrivedPart]
+	sub    *nats.Subscription
+	intake *intake[*arrivedPart]
 }
 
 // arrivedPart is a part with its memory, which is given back when the part is stored.
@@ -80,10 +80,10 @@ const partTime = 5 * time.Second
 // TakeParts listens for parts until Stop, shared with the other dispatchers.
 func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 	p := &Parts{PartsOptions: o}
-	p.desk = newIntake(o.Log, "parts of payloads", forParts(),
+	p.intake = newIntake(o.Log, "parts of payloads", forParts(),
 		func(a *arrivedPart, _ func()) { p.store(ctx, a) },
 		func(a *arrivedPart, full *flow.QueueFullError) { p.answer(a, 0, p.crowded(a.subject, full)) })
-	sub, err := o.NC.QueueSubscribe(subjects.PartsHeard, dispatcherQueue, func(m *nats.Msg) {
+	sub, err := o.NC.QueueSubscribe(subjects.PartsReceived, dispatcherQueue, func(m *nats.Msg) {
 		p.put(&arrivedPart{m.Subject, m.Reply, m.Data, func() {}})
 	})
 	if err == nil {
@@ -98,33 +98,33 @@ func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 
 // put puts a part where its sender waits.
 func (p *Parts) put(a *arrivedPart) {
-	p.desk.put(sender(a.subject), a, len(a.body), a.drop)
+	p.intake.put(sender(a.subject), a, len(a.body), a.drop)
 }
 
-// Fate is [Intake.Fate] for parts.
-func (p *Parts) Fate(subject []byte, size int) FilterAction {
+// Filter is [Intake.Filter] for parts.
+func (p *Parts) Filter(subject []byte, size int) FilterAction {
 	if !bytes.HasPrefix(subject, []byte("tb.part.")) {
 		return FilterPass
 	}
-	switch fate := p.desk.fate(subject, size); {
+	switch fate := p.intake.filter(subject, size); {
 	case fate != FilterTake:
 		return fate
-	case p.greedy(string(subject)) > 0:
+	case p.overQuota(string(subject)) > 0:
 		return FilterTakeHead
 	}
 	return FilterBorrow
 }
 
-func (p *Parts) greedy(subject string) time.Duration {
+func (p *Parts) overQuota(subject string) time.Duration {
 	of := sender(subject)
-	return p.Greedy(of.Tenant, of.Actor)
+	return p.OverQuota(of.Tenant, of.Actor)
 }
 
 // Take takes in a part. It never waits, and keeps what it is given.
 func (p *Parts) Take(m FilteredMessage) {
 	a := &arrivedPart{m.Subject, m.Reply, m.Body, m.Free}
 	if m.Trimmed {
-		p.desk.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
+		p.intake.turn(sender(m.Subject), a, &flow.QueueFullError{Of: "actor", Wait: flow.MinWait})
 		return
 	}
 	p.put(a)
@@ -133,7 +133,7 @@ func (p *Parts) Take(m FilteredMessage) {
 // Stop takes no more parts and waits for those in progress.
 func (p *Parts) Stop() {
 	_ = p.sub.Unsubscribe() // it is gone with the connection otherwise
-	p.desk.stop(drained)
+	p.intake.stop(drained)
 }
 
 func (p *Parts) store(ctx context.Context, a *arrivedPart) {
@@ -143,7 +143,7 @@ func (p *Parts) store(ctx context.Context, a *arrivedPart) {
 		p.answer(a, 0, refusedPart(bus.CodeOtherStream, "the subject is not that of a part of a payload"))
 		return
 	}
-	if p.greedy(a.subject) > 0 {
+	if p.overQuota(a.subject) > 0 {
 		p.answer(a, 0, p.crowded(a.subject, nil))
 		return
 	}
@@ -160,7 +160,7 @@ func (p *Parts) store(ctx context.Context, a *arrivedPart) {
 
 // crowded is the error for a sender that has filled the store, or sends more at once than there is room for.
 func (p *Parts) crowded(subject string, full *flow.QueueFullError) *jetstream.APIError {
-	if pause := p.greedy(subject); pause > 0 || full == nil {
+	if pause := p.overQuota(subject); pause > 0 || full == nil {
 		return refusedPart(bus.CodeStoreFailed,
 			fmt.Sprintf("you have filled the payload store: store nothing for %s", pause.Round(time.Second)))
 	}

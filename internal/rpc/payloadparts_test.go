@@ -33,7 +33,7 @@ func TestParts(t *testing.T) {
 			stored <- subject + " " + string(body)
 			return 7, nil
 		},
-		Greedy: func(_, actor string) time.Duration {
+		OverQuota: func(_, actor string) time.Duration {
 			if actor == "greedy" {
 				return 3 * time.Second
 			}

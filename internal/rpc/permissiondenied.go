@@ -20,7 +20,7 @@ import (
 // NotAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor, or hear
 // answers, as err says.
 func (in *Inbox) NotAllowed(err error) *envelope.Error {
-	if noEar(err) {
+	if mayNotSubscribe(err) {
 		return envelope.NewError(envelope.CodeForbidden,
 			"the server does not let this connection receive answers: it may not subscribe to its inbox").
 			WithFix("let the user of the server subscribe to " + subjects.Answers(in.Tenant,
@@ -31,8 +31,8 @@ func (in *Inbox) NotAllowed(err error) *envelope.Error {
 			in.Actor)).WithCause(err.Error())
 }
 
-// noEar reports whether an error says that a connection may not subscribe to where its answers come.
-func noEar(err error) bool {
+// mayNotSubscribe reports whether an error says that a connection may not subscribe to where its answers come.
+func mayNotSubscribe(err error) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Subscription to ")
 }
 

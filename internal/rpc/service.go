@@ -28,8 +28,8 @@ type Endpoint struct {
 
 // Service is what [Serve] offers.
 type Service struct {
-	svc  micro.Service
-	desk *intake[*asked]
+	svc    micro.Service
+	intake *intake[*asked]
 }
 
 // asked is one request to an endpoint.
@@ -55,7 +55,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	strays := &replyFilter{log: log}
-	s := &Service{svc: svc, desk: newIntake(log, "questions", forQuestions(),
+	s := &Service{svc: svc, intake: newIntake(log, "questions", forQuestions(),
 		func(q *asked, _ func()) { respond(ctx, nc, log, q) },
 		func(q *asked, full *flow.QueueFullError) { q.tell(nc, nil, crowded(full)) })}
 	for _, e := range endpoints {
@@ -86,12 +86,12 @@ func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 		reply: reply, body: r.Data(),
 	}
 	q.by.Reply = reply
-	s.desk.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
+	s.intake.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
-// Fate is [Intake.Fate] for questions, which the client library reads.
-func (s *Service) Fate(subject []byte, size int) FilterAction {
-	if bytes.HasPrefix(subject, []byte("tb.svc.")) && s.desk.fate(subject, size) == FilterDrop {
+// Filter is [Intake.Filter] for questions, which the client library reads.
+func (s *Service) Filter(subject []byte, size int) FilterAction {
+	if bytes.HasPrefix(subject, []byte("tb.svc.")) && s.intake.filter(subject, size) == FilterDrop {
 		return FilterDrop
 	}
 	return FilterPass
@@ -105,7 +105,7 @@ func crowded(full *flow.QueueFullError) *envelope.Error {
 // Stop takes no more requests, whose callers ask another dispatcher, and waits for those in hand.
 func (s *Service) Stop() error {
 	err := s.svc.Stop()
-	s.desk.stop(drained)
+	s.intake.stop(drained)
 	return err
 }
 

@@ -24,9 +24,9 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	req.Context.ParentSpanID = "b7ad6b71-6920-3331-0000-000000000000"
 	req.Constraints.IdempotencyKey = "0123456789abcdef"
 
-	ask := &call.AdmitRequest{Facts: call.Pinned{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
+	ask := &call.AdmitRequest{Pinned: call.Pinned{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
 	parent := admit(t, dispatcher, ask, req, call.TraceAfterAdmit)
-	s := call.State{Pinned: ask.Facts, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
+	s := call.State{Pinned: ask.Pinned, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
 	run(t, executor, s, req, envelope.NewError(envelope.CodeLost, "it quotes its input"))
 
 	got := spans.GetSpans()
@@ -62,7 +62,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 func admit(
 	t *testing.T, tr telemetry.Tracer, ask *call.AdmitRequest, req *envelope.Request, last call.TracePoint,
 ) (parent string) {
-	admission := call.TraceEvent{At: call.TraceAdmit, State: call.State{Pinned: ask.Facts}, Attempt: 1, Request: req}
+	admission := call.TraceEvent{At: call.TraceAdmit, State: call.State{Pinned: ask.Pinned}, Attempt: 1, Request: req}
 	_, parent, end := tr.Trace().Begin(t.Context(), admission)
 	end(call.TraceEvent{At: last})
 	return parent
@@ -91,7 +91,7 @@ func TestAdmittedOrNot(t *testing.T) {
 	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
 	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
-	ask := &call.AdmitRequest{Facts: call.Pinned{Tool: "web.fetch", ID: "id"}}
+	ask := &call.AdmitRequest{Pinned: call.Pinned{Tool: "web.fetch", ID: "id"}}
 	admit(t, tr, ask, req, "")
 	admit(t, tr, ask, req, call.TraceAfterAdmit)
 	refused := call.TraceEvent{At: call.TraceRefused, Tool: "web.fetch", Request: req, Stage: "schema"}

@@ -48,7 +48,7 @@ func parties() map[string]auth.Principal {
 		alice:        {Tenant: "acme", Role: auth.Agent},
 		bob:          {Tenant: "acme", Role: auth.Agent},
 		mallory:      {Tenant: "evil", Role: auth.Agent, Scopes: []string{auth.ScopeAll}},
-		door:         {Tenant: "acme", Role: auth.Door},
+		door:         {Tenant: "acme", Role: auth.Gateway},
 		auditor:      {Tenant: "acme", Role: auth.Auditor},
 		auditorOfAll: {Tenant: "evil", Role: auth.Auditor, Scopes: []string{auth.ScopeAudit}},
 		operator:     {Tenant: "evil", Role: auth.Operator, Scopes: []string{auth.ScopeAll}},
@@ -221,7 +221,7 @@ func (d *devDeployment) dispatcher(at string, o toolbus.DispatcherOptions) {
 func (d *devDeployment) executor(p auth.Principal) (instance string) {
 	p.Role = auth.Executor
 	token, p := d.token(p)
-	o := toolbus.Options{Instance: auth.NewInstance(p), NATS: d.options(nats.Token(token)), Logger: quiet()}
+	o := toolbus.Options{Instance: auth.NewInstanceID(p), NATS: d.options(nats.Token(token)), Logger: quiet()}
 	o.Name = auth.ConnectionName(o.Instance)
 	conn, err := toolbus.Connect(d.Context(), d.url, o)
 	return d.part(conn, err, func(ctx context.Context, ready func(string)) error {
@@ -290,7 +290,7 @@ func (d *devDeployment) join(actor string) *party {
 	p.token, p.Principal = d.token(p.Principal)
 	inbox, name := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox(), actor
 	if p.Role == auth.Executor {
-		p.instance = auth.NewInstance(p.Principal)
+		p.instance = auth.NewInstanceID(p.Principal)
 		inbox, name = subjects.InboxOf(p.instance), auth.ConnectionName(p.instance)
 	}
 	var err error

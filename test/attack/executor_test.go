@@ -33,7 +33,7 @@ func TestForgedEvents(t *testing.T) {
 			v := call.Admit(call.State{}, call.AdmitRequest{
 				Owner:       call.Owner{CallID: id, Actor: alice, Reply: word, ContentType: envelope.ContentJSON},
 				Fingerprint: "f", Priority: envelope.PriorityNormal, Nonce: "n" + id,
-				Facts: call.Pinned{
+				Pinned: call.Pinned{
 					Tenant: "acme", Tool: tool, ID: id, Version: "0.1.0", Class: call.Pure, Pool: p.Pool, Fingerprint: "f",
 				},
 				// As if the request had expired: claims of logs without one do not count before their deadline.
@@ -91,7 +91,7 @@ type deskRow struct {
 func (d *devDeployment) asked(p *party, op string, body []byte) *nats.Msg {
 	d.Helper()
 	word := auth.NewID()
-	answers, err := p.nc.SubscribeSync(subjects.DeskAnswers(p.Pool, p.instance) + word)
+	answers, err := p.nc.SubscribeSync(subjects.ExecutorAnswers(p.Pool, p.instance) + word)
 	d.ok(err)
 	defer func() { d.ok(answers.Unsubscribe()) }()
 	d.ok(p.nc.PublishMsg(&nats.Msg{
@@ -149,7 +149,7 @@ func TestDesk(t *testing.T) {
 	asked = append(asked,
 		row{name: "answer a kill as another", as: everybody(), publish: subjects.ExecutorReply("default", d.real, "x")},
 		row{name: "kill", as: everybody(), publish: subjects.Kill(key.ID)},
-		row{name: "seek", as: everybody(), publish: subjects.Seek(key.ID)},
+		row{name: "seek", as: everybody(), publish: subjects.Locate(key.ID)},
 		row{name: "leave", as: everybody(), publish: subjects.JoinerLeft},
 		row{name: "answer a call", as: callers(), publish: subjects.Answers("acme", alice) + "guess.guess"},
 		row{name: "call as the victim", as: []string{bob, mallory, auditor, auditorOfAll, operator, insider, outsider},

@@ -155,7 +155,7 @@ func (d *devDeployment) concretes(role auth.Role, pattern string) (all []string)
 			return all
 		}
 	}
-	if role == auth.Door {
+	if role == auth.Gateway {
 		pattern = strings.Replace(pattern, ".acme.*", ".acme."+subjects.Token(alice), 1)
 		pattern = strings.Replace(pattern, ".acme.>", ".acme."+subjects.Token(alice)+".>", 1)
 	}

@@ -52,7 +52,7 @@ func (d *devDeployment) hostile() []string {
 		"tb.ans." + acme + ".guess.guess", "_INBOX." + acme + ".guess", subjects.InboxOf(d.real) + ".guess",
 		subjects.Call("acme", alice, "hold"), subjects.Service("cancel", "acme", alice),
 		subjects.ExecutorRequest(subjects.OpDead, "default", d.real), subjects.ExecutorReply("default", d.real, "guess"),
-		subjects.Kill(key.ID), subjects.Seek(key.ID), subjects.JoinerLeft,
+		subjects.Kill(key.ID), subjects.Locate(key.ID), subjects.JoinerLeft,
 		"$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.AUTH", "$SRV.PING", "_R_.guess.guess",
 	}
 }

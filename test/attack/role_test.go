@@ -119,7 +119,7 @@ func TestDoorsMakeNoTokens(t *testing.T) {
 func TestOperatorsCallNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	gate, _ := d.token(auth.Principal{Tenant: "evil", Actor: "door://evil", Role: auth.Door})
+	gate, _ := d.token(auth.Principal{Tenant: "evil", Actor: "door://evil", Role: auth.Gateway})
 	for _, as := range []string{operator, auditorOfAll, "door://evil"} {
 		token := gate
 		if p := d.crowd[as]; p != nil {

@@ -247,7 +247,7 @@ func (s *siege) rawRogue() (c *rawConn, instance string) {
 	s.Helper()
 	says, err := auth.Inspect(s.rogueToken)
 	s.must(err)
-	instance = auth.NewInstance(says)
+	instance = auth.NewInstanceID(says)
 	c, err = s.raw(s.rogueToken, auth.ConnectionName(instance))
 	s.must(err)
 	return c, instance

@@ -181,10 +181,10 @@ func TestExecutorMayDoNothingElse(t *testing.T) {
 		"$JS.API.CONSUMER.MSG.NEXT.KV_calls.exec_other_low", "$JS.ACK.KV_calls.exec_other_low.1.1.1.1.0",
 		key.Request(1, "1.0.0", "low", "default"), key.Join(1), key.Claim(1, "another"), key.Outcome(1, "another"),
 		other.Claim(1, narrow), other.Outcome(1, narrow), subjects.PoolSubject("default", "another"),
-		subjects.PoolSubject("other", narrow), subjects.Gate("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
-		part0.Audit("t"), subjects.ExecutorRequest(subjects.OpLog, "other", narrow),
+		subjects.PoolSubject("other", narrow), subjects.JournalSubject("x", "t"), subjects.Denied("x", "t"),
+		subjects.Dead("t", "echo"), part0.Audit("t"), subjects.ExecutorRequest(subjects.OpLog, "other", narrow),
 		subjects.ExecutorRequest(subjects.OpLog, "default", "another"),
-		subjects.ExecutorReply("default", "another", "word"), subjects.Kill("id"), subjects.Seek("id"), subjects.JoinerLeft,
+		subjects.ExecutorReply("default", "another", "word"), subjects.Kill("id"), subjects.Locate("id"), subjects.JoinerLeft,
 		subjects.Call("default", "agent://a", "echo"), subjects.Service(subjects.OpResult, "default", "agent://a"),
 	} {
 		if err := errors.Join(nc.Publish(subject, nil), nc.Flush()); err != nil {
@@ -304,7 +304,7 @@ func TestPermissionsBeforeQueuesBehind(t *testing.T) {
 	})
 	c := g.agent("agent://a")
 	var calls sync.WaitGroup
-	for range 10 * dispatcher.DefaultAheadPerActor {
+	for range 10 * dispatcher.DefaultOverflowAfter {
 		calls.Go(func() {
 			r, err := c.Call(t.Context(), clientlib.Call{
 				Tool: "echo", Input: []byte(`{}`), Key: uuid.NewString(), Timeout: 20 * time.Second,

@@ -91,7 +91,7 @@ func TestAccounts(t *testing.T) {
 	g.keys = nil // dispatchers alone have them
 
 	text, p := token(t, keys, auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool})
-	g.instance = auth.NewInstance(p)
+	g.instance = auth.NewInstanceID(p)
 	g.connect = []nats.Option{nats.Token(text), nats.Name(auth.ConnectionName(g.instance))}
 	g.watch(g.executor(6).conn.NC)
 

@@ -123,7 +123,7 @@ func TestAuditOutage(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
 			AuditLag: 300 * time.Millisecond, Ready: ready})
 	})
 	d.executor(8)
@@ -258,7 +258,7 @@ func TestFullRecord(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, AuditLag: 100 * time.Millisecond,
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, AuditLag: 100 * time.Millisecond,
 			Version: "0.0.1", Ready: ready})
 	})
 	d.executor(6)
@@ -303,7 +303,7 @@ func TestFullRecord(t *testing.T) {
 	room(jetstream.DiscardOld, 1<<30)
 	until("", "")
 	until("9.x", envelope.CodeVersion) // the record of a busy machine may be behind once more
-	if err := writer.Await(t.Context(), js); err != nil {
+	if err := writer.WaitRecorded(t.Context(), js); err != nil {
 		t.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func TestMalformedFlood(t *testing.T) {
 		key.Outcome(1, "e"),
 		subjects.ChunkSource{Tenant: "default", Actor: "a", ID: "b", Attempt: 1, Fence: 1}.Subject(),
 		subjects.Partition(0).Audit("default"),
-		subjects.Gate("x", "default"),
+		subjects.JournalSubject("x", "default"),
 		subjects.Denied("x", "default"),
 		subjects.Dead("default", "echo"),
 		subjects.PoolSubject("default", "x"),

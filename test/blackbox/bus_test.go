@@ -140,7 +140,7 @@ func (d *busDeployment) run(name string, f func(ctx context.Context, c *app.Conn
 func (d *busDeployment) dispatcher() *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Registry: d.registry, Version: "0.0.1", Ready: ready, Strict: d.strict,
+			Tools: d.registry, Version: "0.0.1", Ready: ready, Strict: d.strict,
 		})
 	})
 }
@@ -148,7 +148,7 @@ func (d *busDeployment) dispatcher() *process {
 func (d *busDeployment) executor(slots int) *process {
 	return d.run("executor", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{
-			Registry: d.registry, Adapters: map[string]tool.Adapter{native.Transport: native.New(d.funcs)}, Slots: slots,
+			Tools: d.registry, Adapters: map[string]tool.Adapter{native.Transport: native.New(d.funcs)}, Slots: slots,
 			Ready: ready,
 		})
 	})

@@ -72,14 +72,14 @@ func TestFloodOfRefusals(t *testing.T) {
 	dying := d.open("dying")
 	serving := make(chan struct{})
 	bustest.Run(t, func(ctx context.Context) {
-		_ = app.RunDispatcher(ctx, dying, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",
+		_ = app.RunDispatcher(ctx, dying, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
 			Ready: func() { close(serving) }}) // it is cut off
 	})
 	<-serving
 	d.executor(1)
 	c, js := d.client(), d.srv.JetStream(t)
 	mustCall(t, c, clientlib.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second})
-	if err := writer.Await(t.Context(), js); err != nil {
+	if err := writer.WaitRecorded(t.Context(), js); err != nil {
 		t.Fatal(err)
 	}
 	before := stored(t, js, subjects.AuditStream)

@@ -22,7 +22,7 @@ import (
 func fill(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	for size := 64 << 10; size > 0; {
-		_, err := js.Publish(t.Context(), subjects.Gate("other", "t"), make([]byte, size))
+		_, err := js.Publish(t.Context(), subjects.JournalSubject("other", "t"), make([]byte, size))
 		if err != nil {
 			size /= 4
 		}
@@ -42,7 +42,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 			d.topology = bus.TopologyOptions{Partitions: 1,
 				Retention: bus.Retention{AuditBytes: 1 << 20, AuditFull: full}}
 			d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-				return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1",
+				return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
 					AuditLag: time.Second, Ready: ready})
 			})
 			d.executor(1)
@@ -52,7 +52,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 					Retry: &envelope.RetryPolicy{MaxAttempts: 1}})
 			}
 			wantStatus(t, ask(), envelope.Success, "")
-			if err := writer.Await(t.Context(), js); err != nil {
+			if err := writer.WaitRecorded(t.Context(), js); err != nil {
 				t.Fatal(err)
 			}
 			fill(t, js)
@@ -61,7 +61,7 @@ func TestRecordAtItsLimit(t *testing.T) {
 			}
 			if !stops {
 				wantStatus(t, r, envelope.Success, "")
-				if err := writer.Await(t.Context(), js); err != nil {
+				if err := writer.WaitRecorded(t.Context(), js); err != nil {
 					t.Error(err)
 				}
 				return
@@ -74,10 +74,11 @@ func TestRecordAtItsLimit(t *testing.T) {
 			if err := bus.Ensure(t.Context(), js, d.topology); err != nil {
 				t.Fatal(err)
 			}
-			if err := writer.Await(t.Context(), js); err != nil {
+			if err := writer.WaitRecorded(t.Context(), js); err != nil {
 				t.Fatal(err)
 			}
-			// The dispatcher looks at the lag from time to time, and may refuse once more; the client asks again as it is told.
+			// The dispatcher looks at the lag from time to time, and may refuse once more; the client asks again as it
+			// is told.
 			wantStatus(t, mustCall(t, c, clientlib.Call{Tool: "echo", Key: uuid.NewString(), Timeout: 20 * time.Second}),
 				envelope.Success, "")
 		})

@@ -27,7 +27,7 @@ import (
 // impatient is a dispatcher that ends calls whose pool is empty for so long.
 func (d *busDeployment) impatient(absence time.Duration) *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		o := app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence}
+		o := app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence}
 		return app.RunDispatcher(ctx, c, o)
 	})
 }
@@ -132,7 +132,7 @@ func (d *busDeployment) storeLate(client *clientlib.Client, ref string, n int) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	first, err := log.Get(d.t.Context(), last.State.Part, last.State.Attempts[0].Admitted)
+	first, err := log.Get(d.t.Context(), last.State.Partition, last.State.Attempts[0].Admitted)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (d *busDeployment) unattended(c *app.Conn) {
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "c", Actor: "agent"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
 		Nonce: c.NewNonce(),
-		Facts: call.Pinned{Tenant: "t", Tool: "echo", ID: "unattended", Version: "1.0.0", Class: call.Pure,
+		Pinned: call.Pinned{Tenant: "t", Tool: "echo", ID: "unattended", Version: "1.0.0", Class: call.Pure,
 			Pool: "elsewhere", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
@@ -68,7 +68,7 @@ func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	d.unattended(e.conn)
 	<-time.After(lag + lag/2)
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: d.registry, Version: "0.0.1", AuditLag: lag,
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", AuditLag: lag,
 			Ready: ready})
 	})
 	c := d.client()

@@ -43,7 +43,7 @@ func (g *guarded) hands(keys *deployment.Keys) {
 	text, p := token(g.t, keys, auth.Principal{
 		Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool,
 	})
-	g.instance = auth.NewInstance(p)
+	g.instance = auth.NewInstanceID(p)
 	g.connect = []nats.Option{nats.Token(text), nats.Name(auth.ConnectionName(g.instance))}
 	g.executor(6)
 }

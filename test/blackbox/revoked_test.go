@@ -35,14 +35,14 @@ func TestRevokedActor(t *testing.T) {
 	g.dispatcher()
 	g.keys = nil // dispatchers alone have them
 	text, p := token(t, keys, auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: tool.DefaultPool})
-	g.instance = auth.NewInstance(p)
+	g.instance = auth.NewInstanceID(p)
 	g.connect = []nats.Option{nats.Token(text), nats.Name(auth.ConnectionName(g.instance))}
 	g.executor(6)
 
 	own, bad := token(t, keys, auth.Principal{Actor: "agent://bad", Role: auth.Agent})
 	good, other := token(t, keys, auth.Principal{Actor: "agent://good", Role: auth.Agent})
 	boss, operator := token(t, keys, auth.Principal{Actor: "operator", Role: auth.Operator})
-	way, door := token(t, keys, auth.Principal{Actor: "door", Role: auth.Door})
+	way, door := token(t, keys, auth.Principal{Actor: "door", Role: auth.Gateway})
 	nc := dialAs(t, g.srv.URL, own, bad)
 	through := dialAs(t, g.srv.URL, way, door)
 	client, spoken := speak(t, nc, own, bad), speak(t, through, own, bad)

@@ -43,7 +43,7 @@ func TestLongCallsOfOneActor(t *testing.T) {
 	}
 	eventually(t, "the executor says that it pulls what goes behind", func() bool {
 		_, said, err := pools.LastAlive(t.Context(), tool.DefaultPool)
-		return err == nil && said.Behind == heartbeat.PullsAll
+		return err == nil && said.Overflow == heartbeat.PullsAll
 	})
 	d.dispatcher() // which has heard that before it admits anything
 	first.stop()

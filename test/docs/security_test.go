@@ -31,11 +31,12 @@ func TestMessagesAndTheirSenders(t *testing.T) {
 		}
 	}
 	heard := []string{
-		subjects.KillWildcard, subjects.SeekWildcard, subjects.JoinerLeft, subjects.PoolsAll, subjects.HeardWildcard,
-		subjects.DeskWildcard(subjects.OpLog), "$SYS.REQ.USER.AUTH", "$SRV.>",
+		subjects.KillWildcard, subjects.LocateWildcard, subjects.JoinerLeft, subjects.PoolsAll,
+		subjects.ExecutorReplyWildcard,
+		subjects.ExecutorRequestWildcard(subjects.OpLog), "$SYS.REQ.USER.AUTH", "$SRV.>",
 	}
 	for _, role := range []auth.Role{
-		auth.Agent, auth.Door, auth.Operator, auth.Auditor, auth.Executor,
+		auth.Agent, auth.Gateway, auth.Operator, auth.Auditor, auth.Executor,
 	} {
 		p := auth.Principal{Tenant: "t", Actor: "a", Role: role, Pool: "p", Family: "0123456789ab"}
 		heard = append(heard, auth.Permissions(p, auth.PermissionInputs{Instance: "01234567-x"}).Sub.Allow...)

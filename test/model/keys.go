@@ -59,7 +59,7 @@ func (k *keys) next(w pair) []move[pair] {
 		s := k.views[w.views[i]]
 		switch {
 		case s.Empty():
-			ask := call.AdmitRequest{Owner: call.Owner{CallID: actors[i]}, Deadline: at(1), Facts: k.facts(i)}
+			ask := call.AdmitRequest{Owner: call.Owner{CallID: actors[i]}, Deadline: at(1), Pinned: k.facts(i)}
 			k.append(w, i, call.Admit(s, ask).Event, "asks")
 		case s.Last().Open():
 			k.step(w, i, s)

@@ -87,7 +87,7 @@ func (l *liar) request(w lied) {
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "A"}, Fingerprint: "input", Now: l.clock(w), Nonce: "r",
 		Deadline: call.UnixMS(lieTimeout / time.Millisecond),
-		Facts: call.Pinned{Tool: "tool", ID: "id", Class: call.SideEffectful, Fingerprint: "input", Lookup: l.Lookup,
+		Pinned: call.Pinned{Tool: "tool", ID: "id", Class: call.SideEffectful, Fingerprint: "input", Lookup: l.Lookup,
 			KeepSeconds: int64(lieKeep / time.Second)},
 	})
 	l.append(w, v.Event, "a dispatcher opens it", l.ttl(v.Event))

@@ -69,7 +69,7 @@ func (r *repeater) store(w asking) {
 	s := r.views[w.view]
 	v := call.Admit(r.counted(s), call.AdmitRequest{
 		Owner: call.Owner{CallID: strconv.Itoa(int(w.asked))}, Deadline: at(1), Nonce: fmt.Sprint("r", w.asked),
-		Facts: call.Pinned{Tool: "tool", ID: "id", Class: r.Class},
+		Pinned: call.Pinned{Tool: "tool", ID: "id", Class: r.Class},
 	})
 	w.waiting = false
 	switch v.Do {
@@ -96,7 +96,7 @@ func (r *repeater) counted(s call.State) call.State {
 	for i, a := range s.Attempts {
 		if a.Decision != nil {
 			d := *a.Decision
-			d.Untaken = false
+			d.NotTaken = false
 			s.Attempts[i].Decision = &d
 		}
 	}
@@ -119,7 +119,7 @@ func (r *repeater) attempt(w asking) {
 		r.take(w)
 	}
 	if w.now > 0 {
-		end := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Untaken: !w.taken}
+		end := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, NotTaken: !w.taken}
 		if w.late {
 			end.Stored = a.Deadline
 		}
@@ -147,7 +147,7 @@ func (r *repeater) decide(w asking, end call.Completion, what string) {
 	end.Nonce = fmt.Sprint("o", a.N)
 	ruling := call.Decide(s, a.N, a.Admitted, end)
 	r.append(w, ruling.Event, fmt.Sprintf("%s\t=> %s, effect %s", what, ruling.Code, ruling.Effect))
-	if d := ruling.Event.State.Last().Decision; d.Untaken && w.taken {
+	if d := ruling.Event.State.Last().Decision; d.NotTaken && w.taken {
 		r.moves[len(r.moves)-1].bad = fmt.Sprintf("attempt %d ran, and does not count", a.N)
 	}
 }

@@ -114,7 +114,7 @@ func (k *keeper) ask(w shelf, s call.State, i int, timeout time.Duration) {
 	v := call.Admit(s, call.AdmitRequest{
 		Owner: call.Owner{CallID: name}, Fingerprint: "input", Now: now, Nonce: fmt.Sprint("r", i),
 		Deadline: now + call.At(time.Unix(0, 0).Add(timeout)),
-		Facts: call.Pinned{Tool: "tool", ID: "id", Class: k.Class, Fingerprint: "input",
+		Pinned: call.Pinned{Tool: "tool", ID: "id", Class: k.Class, Fingerprint: "input",
 			KeepSeconds: int64(k.Keep / time.Second)},
 	})
 	w.asked = uint8(i + 1)

@@ -74,7 +74,7 @@ func (r *rules) askAdmit(s call.State, n, since uint8, last entryID) admitAnswer
 	ask := call.AdmitRequest{
 		Owner: call.Owner{CallID: id, Actor: "actor"}, Fingerprint: fp, Now: at(since),
 		Deadline: at(since) + call.UnixMS(r.due())*tick,
-		Facts:    call.Pinned{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60, Lookup: r.Lookup},
+		Pinned:   call.Pinned{Tool: "tool", ID: "id", Class: r.Class, Fingerprint: fp, KeepSeconds: 60, Lookup: r.Lookup},
 		Nonce:    fmt.Sprint("r", n),
 	}
 	if r.without(Fingerprint) && !s.Empty() {
@@ -251,7 +251,7 @@ func (r *rules) decide(q decideAsk) decideAnswer {
 func (r *rules) askDecide(q decideAsk) decideAnswer {
 	s, m := r.views[q.view], r.entries[q.msg]
 	end, ran := ending(q.end)
-	end.Nonce, end.Untaken = q.nonce.String(), q.sure
+	end.Nonce, end.NotTaken = q.nonce.String(), q.sure
 	if a, ok := s.Attempt(m.Attempt); ok && q.late {
 		end.Stored = a.Deadline
 	}
@@ -312,7 +312,7 @@ func ending(e Ending) (end call.Completion, ran bool) {
 	case timedOut:
 		end.By = call.ByDeadline
 	case deserted:
-		end.By, end.Cause = call.ByDispatcher, call.Deserted
+		end.By, end.Cause = call.ByDispatcher, call.PoolAbsent
 	case cancelled:
 		end.By, end.Cause = call.ByCanceller, call.Cancelled
 	}

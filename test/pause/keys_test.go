@@ -37,7 +37,7 @@ func execute(url, tools string) error {
 	}
 	defer c.Close()
 	return app.RunExecutor(context.Background(), c, app.ExecutorOptions{
-		Registry: registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
+		Tools: registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
 	})
 }
 
@@ -106,7 +106,7 @@ func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done, ready := make(chan error, 1), make(chan struct{})
 	go func() { // ends with ctx
-		o := app.DispatcherOptions{Registry: registry, Version: "0.0.1", Ready: func() { close(ready) }}
+		o := app.DispatcherOptions{Tools: registry, Version: "0.0.1", Ready: func() { close(ready) }}
 		done <- app.RunDispatcher(ctx, c, o)
 	}()
 	t.Cleanup(func() {

@@ -187,7 +187,7 @@ func oneCall(ctx context.Context, log *kv.Log, written chan<- call.Event) {
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: uuid.NewString(), Actor: actor}, Fingerprint: "fp", Now: call.At(now),
 		Deadline: call.At(now.Add(time.Minute)), Nonce: uuid.NewString(),
-		Facts: call.Pinned{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent,
+		Pinned: call.Pinned{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent,
 			Pool: "default", Fingerprint: "fp", KeepSeconds: 3600},
 	})
 	s, err := log.Write(ctx, v.Event, []byte(`{"request":{}}`))
@@ -229,7 +229,7 @@ func (s *served) lost(t *testing.T, acked []call.Event) (lost []string) {
 			lost = append(lost, fmt.Sprintf("%s of %s", e.Kind, e.State.ID))
 			continue
 		}
-		first, err := log.Get(t.Context(), last.State.Part, last.State.Last().Admitted)
+		first, err := log.Get(t.Context(), last.State.Partition, last.State.Last().Admitted)
 		if err != nil || first.Kind != call.Requested || first.State.ID != e.State.ID {
 			t.Errorf("the log of %s ends with %s and does not begin with its admission: %v", e.State.ID, last.Kind, err)
 		}

@@ -82,7 +82,7 @@ func (w *world) admitBeside() {
 	now := time.Now()
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: callC, Actor: actor}, Fingerprint: "fp", Priority: envelope.PriorityNormal, Nonce: "q.1",
-		Facts: call.Pinned{
+		Pinned: call.Pinned{
 			Tenant: "beside", Tool: "chaos.read", ID: "beside" + w.key, Version: "1.0.0", Class: call.Pure, Pool: "default",
 			Fingerprint: "fp",
 		},
@@ -95,7 +95,7 @@ func (w *world) admitBeside() {
 
 // covering runs what an executor knows of the record until ctx ends.
 func (w *world) covering(ctx context.Context) (c *writer.Watermark, ended <-chan struct{}) {
-	c, done := writer.NewCoverage(w.js, 1, slog.New(slog.DiscardHandler)), make(chan struct{})
+	c, done := writer.NewWatermark(w.js, 1, slog.New(slog.DiscardHandler)), make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
 		c.Run(ctx)
@@ -190,7 +190,7 @@ func TestStrictIsJudged(t *testing.T) {
 	w.end(w.ask(w.dispatcher("d1", nil, nil), callA, 1, time.Minute).done, "the dispatcher")
 	w.work(w.executor("e1", nil, nil, nil), 1)
 	written := w.projector(ctx, nil)
-	if err := writer.Await(ctx, w.js); err != nil {
+	if err := writer.WaitRecorded(ctx, w.js); err != nil {
 		t.Fatal(err)
 	}
 	cancel()

@@ -87,7 +87,7 @@ type world struct {
 	runs      int
 	nonces    int
 	strict    bool // calls wait for the record, of which executors know by coverage
-	coverage  executor.Coverage
+	coverage  executor.Watermark
 }
 
 func (b *base) world(t *testing.T, toolID string) *world {
@@ -188,10 +188,10 @@ func (w *world) dispatcherAt(name string, s *stop, log outcome.Log, now func() t
 		log = w.log
 	}
 	return dispatcher.New(dispatcher.Options{
-		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Health: well{}, Records: gate{w},
+		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Capacity: well{}, Records: gate{w},
 		Control: killer{w: w}, Pools: alone{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict,
-		Observer: call.Trace{Event: s.step},
+		Trace: call.Trace{Event: s.step},
 	})
 }
 
@@ -205,8 +205,8 @@ func (w *world) executor(name string, s *stop, log outcome.Log, adapter tool.Ada
 	}
 	e := executor.New(executor.Options{
 		Instance: name, Catalog: w.registry, Adapters: map[string]tool.Adapter{process.Transport: adapter},
-		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Peers: peers{w}, Records: records{w}, Now: time.Now,
-		Coverage: w.coverage, NewNonce: w.nonce(name), Lease: lease, Observer: call.Trace{Event: s.step},
+		CallLog: stopping{log, s}, Replies: owners{w}, Streams: silent{}, Liveness: peers{w}, Records: records{w},
+		Now: time.Now, Watermark: w.coverage, NewNonce: w.nonce(name), Lease: lease, Trace: call.Trace{Event: s.step},
 	})
 	e.ControlReady()
 	ctx, end := context.WithCancel(context.WithoutCancel(w.t.Context()))

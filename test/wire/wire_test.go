@@ -72,14 +72,14 @@ func serve(t *testing.T, connect func(executes bool) (*app.Conn, error)) {
 	for range 2 {
 		c, err := connect(false)
 		run(t, c, err, func(ctx context.Context, c *app.Conn, ready func()) error {
-			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Registry: registry, Version: "0.0.1", PoolAbsence: 2 * lease,
+			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: registry, Version: "0.0.1", PoolAbsence: 2 * lease,
 				Ready: ready})
 		})
 	}
 	c, err := connect(true)
 	run(t, c, err, func(ctx context.Context, c *app.Conn, ready func()) error {
 		adapters := map[string]tool.Adapter{native.Transport: count}
-		return app.RunExecutor(ctx, c, app.ExecutorOptions{Registry: registry, Adapters: adapters, Ready: ready})
+		return app.RunExecutor(ctx, c, app.ExecutorOptions{Tools: registry, Adapters: adapters, Ready: ready})
 	})
 }
 

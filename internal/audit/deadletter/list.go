@@ -30,13 +30,13 @@ func DeadLetters(ctx context.Context, from reader.Source) ([]Message, error) {
 	return letters, nil
 }
 
-// ErrNoLetter is the error of [DeadLetterAt] for a number that no dead letter has.
-var ErrNoLetter = errors.New("`toolbus dead list` shows the dead letters that there are")
+// ErrNoDeadLetter is the error of [DeadLetterAt] for a number that no dead letter has.
+var ErrNoDeadLetter = errors.New("`toolbus dead list` shows the dead letters that there are")
 
-// DeadLetterAt returns the dead letter with a number, or an error that wraps [ErrNoLetter].
+// DeadLetterAt returns the dead letter with a number, or an error that wraps [ErrNoDeadLetter].
 func DeadLetterAt(ctx context.Context, from reader.Source, seq uint64) (Message, error) {
 	if seq == 0 {
-		return Message{}, fmt.Errorf("dead letters are counted from 1: %w", ErrNoLetter)
+		return Message{}, fmt.Errorf("dead letters are counted from 1: %w", ErrNoDeadLetter)
 	}
 	for msg, err := range from.Messages(ctx, subjects.DeadStream, reader.StartAt{After: seq - 1}, bus.ReadTimeout) {
 		if err != nil {
@@ -47,5 +47,5 @@ func DeadLetterAt(ctx context.Context, from reader.Source, seq uint64) (Message,
 		}
 		break
 	}
-	return Message{}, fmt.Errorf("there is no dead letter %d: %w", seq, ErrNoLetter)
+	return Message{}, fmt.Errorf("there is no dead letter %d: %w", seq, ErrNoDeadLetter)
 }

@@ -48,7 +48,7 @@ type replays struct {
 	found   map[uint64][]*Retry // by letter
 	refs    map[string]*Retry   // by reference
 	calls   map[string]*Retry   // by call id
-	letters map[attempt]uint64  // numbers
+	numbers map[attempt]uint64  // numbers
 }
 
 type attempt struct {
@@ -66,7 +66,7 @@ func Retries(ctx context.Context, from reader.Source, letters []Message) (map[ui
 	}
 	var oldest time.Time
 	for _, d := range letters {
-		r.letters[attempt{d.Ref, d.Attempt}] = d.Seq
+		r.numbers[attempt{d.Ref, d.Attempt}] = d.Seq
 		if asked, ok := audit.Project(call.Requested, d.Attempt, d.State, 0, d.Time); ok && asked.TraceID != "" &&
 			asked.ArgumentsHash != "" { // else it is of a build that did not say
 			r.wanted[wantedBy(asked)] = append(r.wanted[wantedBy(asked)], d)
@@ -92,7 +92,7 @@ func (r *replays) see(one audit.Record) {
 	switch one.Event {
 	case audit.DeadReplayed:
 		if one.Replay != nil {
-			if seq, ok := r.letters[attempt{one.Replay.Ref, one.Replay.Attempt}]; ok {
+			if seq, ok := r.numbers[attempt{one.Replay.Ref, one.Replay.Attempt}]; ok {
 				r.add(seq, one).By = one.Replay.By
 			}
 		}

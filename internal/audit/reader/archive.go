@@ -21,8 +21,8 @@ type Source interface {
 	// Messages yields what a stream holds from a place on, in order up to its present end, each of which has to come
 	// within quiet after the one before was taken; or all that ever come, if quiet is 0.
 	Messages(ctx context.Context, stream string, from StartAt, quiet time.Duration) iter.Seq2[Message, error]
-	// Await waits until the record holds every admission and decision that the call log holds now.
-	Await(ctx context.Context) error
+	// WaitRecorded waits until the record holds every admission and decision that the call log holds now.
+	WaitRecorded(ctx context.Context) error
 	// Now is bus time.
 	Now(ctx context.Context) (time.Time, error)
 }
@@ -47,11 +47,11 @@ type State struct {
 }
 
 // Streams reads the streams. Its methods are safe for concurrent use.
-func Streams(js jetstream.JetStream) Source { return direct{js} }
+func Streams(js jetstream.JetStream) Source { return streams{js} }
 
-type direct struct{ js jetstream.JetStream }
+type streams struct{ js jetstream.JetStream }
 
-func (d direct) State(ctx context.Context, stream string) (State, error) {
+func (d streams) State(ctx context.Context, stream string) (State, error) {
 	s, err := d.js.Stream(ctx, stream)
 	if err != nil {
 		return State{}, fmt.Errorf("read %s: %w", stream, bus.MissingStreamError(err))
@@ -60,7 +60,7 @@ func (d direct) State(ctx context.Context, stream string) (State, error) {
 	return State{state.FirstSeq, state.LastSeq, state.Msgs}, nil
 }
 
-func (d direct) Messages(ctx context.Context, stream string, from StartAt,
+func (d streams) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for m, err := range bus.Messages(ctx, d.js, stream, from.config(stream), quiet, jetstream.PullMaxBytes(pullBytes)) {
@@ -92,9 +92,9 @@ func (p StartAt) config(stream string) (c jetstream.OrderedConsumerConfig) {
 	return c
 }
 
-func (d direct) Await(ctx context.Context) error { return writer.Await(ctx, d.js) }
+func (d streams) WaitRecorded(ctx context.Context) error { return writer.WaitRecorded(ctx, d.js) }
 
-func (d direct) Now(ctx context.Context) (time.Time, error) {
+func (d streams) Now(ctx context.Context) (time.Time, error) {
 	clock, err := bus.NewClock(ctx, d.js, nil)
 	if err != nil {
 		return time.Time{}, err

@@ -18,10 +18,12 @@ import (
 // DirectGets reads the record of all tenants from the servers that hold it, whichever answers: all that an auditor has
 // to be allowed is the direct read of the two streams. What only dispatchers know it asks them, as [ViaDispatcher]
 // does.
-func DirectGets(js jetstream.JetStream, asker Asker) Source { return copies{through{asker}, js} }
+func DirectGets(js jetstream.JetStream, asker Asker) Source {
+	return directGets{viaDispatcher{asker}, js}
+}
 
-type copies struct {
-	through
+type directGets struct {
+	viaDispatcher
 	js jetstream.JetStream
 }
 
@@ -32,7 +34,7 @@ const (
 )
 
 // State takes all positions from the first to the last for messages: servers tell their number to nobody else.
-func (c copies) State(ctx context.Context, stream string) (s State, err error) {
+func (c directGets) State(ctx context.Context, stream string) (s State, err error) {
 	if s.First, err = c.position(ctx, stream, `{"seq":1}`); err != nil || s.First == 0 {
 		return State{}, err
 	}
@@ -44,7 +46,7 @@ func (c copies) State(ctx context.Context, stream string) (s State, err error) {
 }
 
 // position returns where a message lies; 0 is none.
-func (c copies) position(ctx context.Context, stream, which string) (uint64, error) {
+func (c directGets) position(ctx context.Context, stream, which string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	msg, err := c.js.Conn().RequestWithContext(ctx, subjects.DirectGet(stream), []byte(which))
@@ -58,7 +60,7 @@ func (c copies) position(ctx context.Context, stream, which string) (uint64, err
 	return strconv.ParseUint(at, 10, 64)
 }
 
-func (c copies) Messages(ctx context.Context, stream string, from StartAt,
+func (c directGets) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(take func(Message, error) bool) {
 		more := true
@@ -89,7 +91,7 @@ func (c copies) Messages(ctx context.Context, stream string, from StartAt,
 }
 
 // batch yields some messages, and returns how many, and where the last lies. None, and no error, is the end.
-func (c copies) batch(ctx context.Context, stream string, at jetstreamext.GetBatchOpt, quiet time.Duration,
+func (c directGets) batch(ctx context.Context, stream string, at jetstreamext.GetBatchOpt, quiet time.Duration,
 	yield func(Message, error) bool) (n int, last uint64, err error) {
 	if quiet > 0 {
 		var cancel context.CancelFunc

@@ -27,7 +27,7 @@ func (f *fixture) store(subject string, n int) {
 	if err != nil {
 		f.T.Fatal(err)
 	}
-	data, _, err := lines[0].Seal(audit.Segment{Source: audit.FromGate, K: 1, N: 1})
+	data, _, err := lines[0].Seal(audit.Segment{Source: audit.SourceProcess, K: 1, N: 1})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func (f *fixture) numbers(filter reader.Filter, most int) (all []int, err error)
 // Records are told in the order of time, whichever stream and partition they are in, and in whatever order they came.
 func TestReplayInTimeOrder(t *testing.T) {
 	f := setup(t)
-	places := []string{subjects.Partition(0).Audit("t"), subjects.Partition(1).Audit("t"), subjects.Gate("p", "t"),
-		subjects.Denied("p", "t"), subjects.Denied("q", "t")}
+	places := []string{subjects.Partition(0).Audit("t"), subjects.Partition(1).Audit("t"),
+		subjects.JournalSubject("p", "t"), subjects.Denied("p", "t"), subjects.Denied("q", "t")}
 	const records = 60
 	var want []int
 	for n := range records {
@@ -116,7 +116,7 @@ func TestNewestAndThenOn(t *testing.T) {
 		for ; ; next += 2 {
 			select {
 			case <-wait:
-				f.store([]string{subjects.Denied("p", "t"), subjects.Gate("p", "t")}[next/2%2], next)
+				f.store([]string{subjects.Denied("p", "t"), subjects.JournalSubject("p", "t")}[next/2%2], next)
 				stored <- struct{}{}
 			case <-ctx.Done():
 				return
@@ -155,7 +155,7 @@ func TestFilterByOddNames(t *testing.T) {
 	escaped := fmt.Appendf(nil, `{"source":"gate","k":1,"n":1,"count":1,"root":"","form":2}%s%s%s`, "\n",
 		`{"form":3, "event":"tool_denied", "tool_name":"\u003c\u00e9>\u0026", "timestamp_utc":"2026-11-22T00:00:00Z"}`,
 		"\n")
-	if _, err := f.JS.Publish(t.Context(), subjects.Gate("other", "t"), escaped); err != nil {
+	if _, err := f.JS.Publish(t.Context(), subjects.JournalSubject("other", "t"), escaped); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range names {

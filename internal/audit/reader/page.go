@@ -29,7 +29,7 @@ func ServePage(ctx context.Context, js jetstream.JetStream,
 	default:
 		return page, fmt.Errorf("%.100q is no stream of the record", q.Stream)
 	}
-	state, err := direct{js}.State(ctx, q.Stream)
+	state, err := streams{js}.State(ctx, q.Stream)
 	page.First, page.Last, page.Held = state.First, state.Last, state.Messages
 	if err != nil || q.Only == envelope.OnlyState || q.After >= state.Last {
 		return page, err
@@ -74,7 +74,7 @@ const (
 func recorded(ctx context.Context, js jetstream.JetStream) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, recordedTime)
 	defer cancel()
-	err := writer.Await(waiting, js)
+	err := writer.WaitRecorded(waiting, js)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return false, nil
 	}

@@ -192,7 +192,7 @@ func (a *auditReader) followUntil(ctx context.Context) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
-	if err := a.archive.Await(waiting); err != nil {
+	if err := a.archive.WaitRecorded(waiting); err != nil {
 		return err
 	}
 	return a.stood(ctx)

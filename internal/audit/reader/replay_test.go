@@ -155,11 +155,12 @@ func (f *fixture) put(n int, records ...audit.Record) {
 		f.T.Fatal(err)
 	}
 	for _, l := range lines {
-		data, _, err := l.Seal(audit.Segment{Source: audit.FromGate, K: 1, N: 1})
+		data, _, err := l.Seal(audit.Segment{Source: audit.SourceProcess, K: 1, N: 1})
 		if err != nil {
 			f.T.Fatal(err)
 		}
-		if _, err := f.JS.Publish(f.T.Context(), subjects.Gate(fmt.Sprint("writer", n), l.Tenant), data); err != nil {
+		subject := subjects.JournalSubject(fmt.Sprint("writer", n), l.Tenant)
+		if _, err := f.JS.Publish(f.T.Context(), subject, data); err != nil {
 			f.T.Fatal(err)
 		}
 	}

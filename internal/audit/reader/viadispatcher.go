@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Asker asks dispatchers; bus.Inbox is one.
+// Asker asks dispatchers; rpc.Inbox is one.
 type Asker interface {
 	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
 }
@@ -50,11 +50,13 @@ func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Source {
 
 // ViaDispatcher reads the streams through dispatchers, which answer operators, and auditors of what is of their
 // tenants.
-func ViaDispatcher(asker Asker) Source { return through{asker} }
+func ViaDispatcher(asker Asker) Source { return viaDispatcher{asker} }
 
-type through struct{ asker Asker }
+type viaDispatcher struct{ asker Asker }
 
-func (t through) ask(ctx context.Context, q envelope.StreamReadRequest) (page envelope.StreamReadResponse, err error) {
+func (t viaDispatcher) ask(ctx context.Context, q envelope.StreamReadRequest) (
+	page envelope.StreamReadResponse, err error,
+) {
 	refusal, err := t.asker.Ask(ctx, subjects.OpStored, q, &page)
 	if refusal != nil {
 		return page, denied{refusal}
@@ -62,7 +64,7 @@ func (t through) ask(ctx context.Context, q envelope.StreamReadRequest) (page en
 	return page, err
 }
 
-func (t through) State(ctx context.Context, stream string) (State, error) {
+func (t viaDispatcher) State(ctx context.Context, stream string) (State, error) {
 	page, err := t.ask(ctx, envelope.StreamReadRequest{Stream: stream, Only: envelope.OnlyState})
 	if err != nil {
 		return State{}, fmt.Errorf("read %s: %w", stream, err)
@@ -73,7 +75,7 @@ func (t through) State(ctx context.Context, stream string) (State, error) {
 // pollPause is how long nothing is asked for once nothing more is there: the record itself is late by as much.
 const pollPause = 250 * time.Millisecond
 
-func (t through) Messages(ctx context.Context, stream string, from StartAt,
+func (t viaDispatcher) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		if err := t.read(ctx, stream, from, quiet, yield); err != nil {
@@ -83,7 +85,7 @@ func (t through) Messages(ctx context.Context, stream string, from StartAt,
 }
 
 // read is Messages, and returns the error that ends them.
-func (t through) read(ctx context.Context, stream string, from StartAt, quiet time.Duration,
+func (t viaDispatcher) read(ctx context.Context, stream string, from StartAt, quiet time.Duration,
 	yield func(Message, error) bool) error {
 	follow := quiet == 0
 	q := envelope.StreamReadRequest{Stream: stream, After: from.After, Since: from.Since, Tenant: from.Tenant}
@@ -117,7 +119,7 @@ func (t through) read(ctx context.Context, stream string, from StartAt, quiet ti
 }
 
 // patient asks until somebody answers, for so long.
-func (t through) patient(ctx context.Context, q envelope.StreamReadRequest,
+func (t viaDispatcher) patient(ctx context.Context, q envelope.StreamReadRequest,
 	quiet time.Duration) (page envelope.StreamReadResponse,
 	err error) {
 	if quiet > 0 {
@@ -136,7 +138,7 @@ func (t through) patient(ctx context.Context, q envelope.StreamReadRequest,
 // answerTime is how long one dispatcher is waited for before another is asked.
 const answerTime = 5 * time.Second
 
-func (t through) Await(ctx context.Context) error {
+func (t viaDispatcher) WaitRecorded(ctx context.Context) error {
 	for {
 		page, err := t.patient(ctx, envelope.StreamReadRequest{Only: envelope.OnlyRecorded}, bus.ReadTimeout)
 		if err != nil || page.Recorded {
@@ -145,7 +147,7 @@ func (t through) Await(ctx context.Context) error {
 	}
 }
 
-func (t through) Now(ctx context.Context) (time.Time, error) {
+func (t viaDispatcher) Now(ctx context.Context) (time.Time, error) {
 	sent := time.Now()
 	page, err := t.ask(ctx, envelope.StreamReadRequest{Only: envelope.OnlyState, Stream: subjects.AuditStream})
 	return page.Now.Add(time.Since(sent) / 2), err

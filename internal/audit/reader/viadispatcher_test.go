@@ -81,7 +81,7 @@ func follows(t *testing.T, way string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f.Decide(f.Admit(1, envelope.PriorityNormal))
-	if err := from.Await(ctx); err != nil {
+	if err := from.WaitRecorded(ctx); err != nil {
 		t.Fatal(err)
 	}
 	n := 0

@@ -32,9 +32,9 @@ type kind struct {
 	code envelope.Code
 }
 
-// floods decides which refusals are recorded one by one, and counts the others: those over the limit of their kind
+// aggregates decides which refusals are recorded one by one, and counts the others: those over the limit of their kind
 // each by itself, and what is over that of the dispatcher together. It is safe for concurrent use.
-type floods struct {
+type aggregates struct {
 	begun chan struct{} // there is something that will be over
 
 	mu    sync.Mutex
@@ -43,8 +43,8 @@ type floods struct {
 	ended []*count            // that lasted too long
 }
 
-func newFloods() floods {
-	return floods{
+func newFloods() aggregates {
+	return aggregates{
 		begun: make(chan struct{}, 1), kinds: map[kind]*allowance{},
 		all: &allowance{over: audit.OverDispatcher, rate: maxDeniedOfAll, most: maxAllAtOnce, left: maxAllAtOnce},
 	}
@@ -81,7 +81,7 @@ type count struct {
 
 // take is asked about every refusal. It returns nil for one that is to be recorded by itself. The others are the n-th
 // of a count; for the first one the opening record is to be stored, and [floods.opened] be called.
-func (f *floods) take(k kind, now time.Time) (c *count, n uint64) {
+func (f *aggregates) take(k kind, now time.Time) (c *count, n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a := f.kinds[k]
@@ -104,7 +104,7 @@ func (f *floods) take(k kind, now time.Time) (c *count, n uint64) {
 }
 
 // add counts a refusal. Callers hold f.mu.
-func (f *floods) add(a *allowance, now time.Time) (*count, uint64) {
+func (f *aggregates) add(a *allowance, now time.Time) (*count, uint64) {
 	if c := a.count; c != nil && c.lasted(now) {
 		f.ended, a.count = append(f.ended, c), nil
 	}
@@ -121,7 +121,7 @@ func (c *count) lasted(now time.Time) bool { return !c.since.IsZero() && now.Sub
 
 // opened tells all that are counted that their opening record is stored, or why not: then the next refusal opens
 // another count.
-func (f *floods) opened(c *count, opening audit.Record, err error, now time.Time) {
+func (f *aggregates) opened(c *count, opening audit.Record, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.opening, c.err, c.since = opening, err, now
@@ -142,7 +142,7 @@ func (c *count) wait(ctx context.Context) (id string, err error) {
 }
 
 // over returns the counts that are over, and whether there is more to come.
-func (f *floods) over(now time.Time) (over []*count, busy bool) {
+func (f *aggregates) over(now time.Time) (over []*count, busy bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	over = f.endAll(func(c *count) bool { return c.lasted(now) || now.Sub(c.last) >= countQuiet })
@@ -155,14 +155,14 @@ func (f *floods) over(now time.Time) (over []*count, busy bool) {
 }
 
 // end returns all counts.
-func (f *floods) end() []*count {
+func (f *aggregates) end() []*count {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.endAll(func(*count) bool { return true })
 }
 
 // endAll ends the counts that are on record and for which done holds. Callers hold f.mu.
-func (f *floods) endAll(done func(*count) bool) (over []*count) {
+func (f *aggregates) endAll(done func(*count) bool) (over []*count) {
 	over, f.ended = f.ended, nil
 	end := func(a *allowance) {
 		if c := a.count; c != nil && !c.since.IsZero() && done(c) {

@@ -25,7 +25,7 @@ type tally struct {
 }
 
 // deny refuses n requests now, and opens what is to be opened.
-func (s *tally) deny(f *floods, n int, who func(int) kind) {
+func (s *tally) deny(f *aggregates, n int, who func(int) kind) {
 	for i := range n {
 		c, number := f.take(who(i), time.Now())
 		if c == nil {

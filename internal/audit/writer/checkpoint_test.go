@@ -19,7 +19,7 @@ func forgotten(b *bustest.Bus) {
 		b.T.Fatal(err)
 	}
 	for range 8 {
-		if _, err := b.JS.Publish(b.T.Context(), subjects.Gate("other", "t"), make([]byte, 16<<10)); err != nil {
+		if _, err := b.JS.Publish(b.T.Context(), subjects.JournalSubject("other", "t"), make([]byte, 16<<10)); err != nil {
 			b.T.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestNoteOfALostRecord(t *testing.T) {
 	if err := p.flush(t.Context(), p.next()); err != nil {
 		t.Fatal(err)
 	}
-	n := note{Through: p.done}
+	n := checkpoint{Through: p.done}
 	b.Restored(before)
 	if err := n.keep(t.Context(), b.JS, 0); err != nil {
 		t.Fatal(err)
@@ -90,14 +90,15 @@ func TestNotes(t *testing.T) {
 		part subjects.Partition
 		seq  uint64
 	}{{0, 7}, {1, 9}, {0, 5}} {
-		if err := (note{Through: audit.Position{Seq: n.seq, Time: at.Time}}).keep(t.Context(), b.JS, n.part); err != nil {
+		c := checkpoint{Through: audit.Position{Seq: n.seq, Time: at.Time}}
+		if err := c.keep(t.Context(), b.JS, n.part); err != nil {
 			t.Fatal(err)
 		}
 	}
 	forgotten(b)
 	var got []uint64
 	for p := range subjects.Partition(3) {
-		n, err := noted(t.Context(), b.JS, p)
+		n, err := readCheckpoint(t.Context(), b.JS, p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,16 +75,16 @@ func TestRecordWhileAnotherWriteIsUnderWay(t *testing.T) {
 	underWay := 0
 	for range 30 {
 		end := uint64(0)
-		if last, err := stream.GetLastMsgForSubject(ctx, subjects.GateOf("process")); err == nil {
+		if last, err := stream.GetLastMsgForSubject(ctx, subjects.JournalSubjectsOf("process")); err == nil {
 			end = last.Sequence
 		}
 		var others sync.WaitGroup
 		failed := make([]error, 8)
 		for i := range failed {
 			others.Go(func() {
-				other := &nats.Msg{Subject: subjects.Gate("process", "t"), Data: []byte("{}"), Header: nats.Header{
+				other := &nats.Msg{Subject: subjects.JournalSubject("process", "t"), Data: []byte("{}"), Header: nats.Header{
 					jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(end, 10)},
-					jetstream.ExpectedLastSubjSeqSubjHeader: {subjects.GateOf("process")},
+					jetstream.ExpectedLastSubjSeqSubjHeader: {subjects.JournalSubjectsOf("process")},
 				}}
 				_, failed[i] = js.PublishMsg(ctx, other)
 			})

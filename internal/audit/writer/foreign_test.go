@@ -24,7 +24,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 		t.Helper()
 		for range n {
 			for _, subject := range []string{
-				subject, subjects.Gate("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
+				subject, subjects.JournalSubject("x", "t"), subjects.Denied("x", "t"), subjects.Dead("t", "echo"),
 				subjects.Key{Tool: "echo", ID: "none"}.Request(1, "1.0.0", "normal", "default"),
 			} {
 				if _, err := f.JS.PublishAsync(subject, []byte("{")); err != nil {
@@ -49,7 +49,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	f.Decide(f.Admit(3, envelope.PriorityNormal))
 	f.recorded("id00003")
 	intrude(1)
-	if err := writer.Await(t.Context(), f.JS); err != nil {
+	if err := writer.WaitRecorded(t.Context(), f.JS); err != nil {
 		t.Error(err)
 	}
 	records := 0

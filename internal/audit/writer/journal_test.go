@@ -22,8 +22,8 @@ func TestAllowedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := call.Admit(call.State{}, call.AdmitRequest{
-		Owner: call.Owner{CallID: "owner", Actor: "agent"},
-		Facts: call.Pinned{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
+		Owner:  call.Owner{CallID: "owner", Actor: "agent"},
+		Pinned: call.Pinned{Tenant: "t", Tool: "echo", ID: "id", Class: call.Pure, Pool: "default"},
 	})
 	s, err := log.Write(t.Context(), v.Event, []byte(`{"request":{}}`))
 	if err != nil {

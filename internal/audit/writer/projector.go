@@ -61,12 +61,12 @@ func placeOf(r *audit.Record) place { return place{r.LogSeq, r.Timestamp.UnixNan
 // The rhythm of projection. A projector that lost a flush stands by for a while, so that one
 // leads and the others follow.
 const (
-	flushLinger = 200 * time.Millisecond // every flush costs a durable write and a hash for each tenant
-	pollEvery   = 10 * time.Millisecond
-	ackTime     = 2 * time.Second
-	standBy     = time.Second
-	maxFlush    = 10_000  // records
-	maxPending  = 200_000 // then the follower waits; memory stays flat
+	flushLinger   = 200 * time.Millisecond // every flush costs a durable write and a hash for each tenant
+	pollEvery     = 10 * time.Millisecond
+	ackTime       = 2 * time.Second
+	waitAsStandby = time.Second
+	maxFlush      = 10_000  // records
+	maxPending    = 200_000 // then the follower waits; memory stays flat
 )
 
 // Observe takes the next event of the call log.
@@ -195,7 +195,7 @@ func (p *Projector) note(ctx context.Context, before audit.Position) (now audit.
 	if before.Seq == 0 {
 		return now
 	}
-	n := note{before, p.open()}
+	n := checkpoint{before, p.open()}
 	if err := n.keep(ctx, p.chain.js, p.part); err != nil {
 		p.log.Warn("not noted how far the call log is on record", "err", err)
 	}
@@ -216,7 +216,7 @@ func (p *Projector) flushAll(ctx context.Context) error {
 			p.linger(ctx)
 			continue
 		}
-		pause := standBy
+		pause := waitAsStandby
 		if ctx.Err() == nil && !overtaken(err) {
 			p.log.Warn("audit record not written yet", "err", err)
 			pause = tries.Next()
@@ -264,7 +264,7 @@ const (
 // rhythm is that of a projector which has no answer: AUDIT may have a leader again at any moment, and calls are refused
 // if the record is behind for long.
 func rhythm() timer.Backoff {
-	return timer.Backoff{Pause: standBy / 10, MaxPause: standBy, Try: findTime, MaxTry: findLong}
+	return timer.Backoff{Pause: waitAsStandby / 10, MaxPause: waitAsStandby, Try: findTime, MaxTry: findLong}
 }
 
 // findEnd reads where the record ends, again and again until it can.
@@ -317,7 +317,7 @@ func (p *Projector) next() *flush {
 	}
 	last := &p.pending[n-1]
 	s := audit.Segment{
-		Source: audit.FromLog, Part: p.part, After: p.done, K: p.begun.k + 1,
+		Source: audit.SourceLog, Part: p.part, After: p.done, K: p.begun.k + 1,
 		Through: audit.Position{Seq: last.LogSeq, Time: last.Timestamp},
 	}
 	if p.begun.through.Seq > 0 {

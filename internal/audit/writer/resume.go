@@ -92,7 +92,7 @@ func (p *Projector) unchained(ctx context.Context) (through audit.Position, olde
 		return through, 0, err
 	}
 	p.fence = f
-	n, err := noted(ctx, p.chain.js, p.part)
+	n, err := readCheckpoint(ctx, p.chain.js, p.part)
 	if err != nil || n.Through.Seq <= f.Through.Seq {
 		return f.Through, f.Oldest, err
 	}

@@ -28,7 +28,7 @@ func admit(b *bustest.Bus, n int, tenant string) {
 	id := fmt.Sprintf("id%05d", n)
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: id, Actor: "agent"}, Fingerprint: "fp", Nonce: "q" + id,
-		Facts: call.Pinned{Tenant: tenant, Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default",
+		Pinned: call.Pinned{Tenant: tenant, Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default",
 			Fingerprint: "fp"},
 		Deadline: call.At(time.Now().Add(time.Minute)), Now: call.At(time.Now()),
 	})
@@ -160,7 +160,7 @@ func TestFlushFinishedByAnother(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				if err := Await(t.Context(), b.JS); err != nil {
+				if err := WaitRecorded(t.Context(), b.JS); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := dying.chain.append(t.Context(), msgs[stored:]); !overtaken(err) {
@@ -234,7 +234,7 @@ func TestOlderBuildGoesOn(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := Await(t.Context(), b.JS); err != nil {
+	if err := WaitRecorded(t.Context(), b.JS); err != nil {
 		t.Fatal(err)
 	}
 	if have := onRecord(b); have[1] != 1 || have[2] != 1 {
@@ -272,7 +272,7 @@ func BenchmarkFlush(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				msgs, err := p.chain.seal(lines, audit.Segment{Source: audit.FromLog, K: 1})
+				msgs, err := p.chain.seal(lines, audit.Segment{Source: audit.SourceLog, K: 1})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -16,21 +16,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Await waits until the record holds every admission and decision that the call log holds now.
-func Await(ctx context.Context, js jetstream.JetStream) error {
+// WaitRecorded waits until the record holds every admission and decision that the call log holds now.
+func WaitRecorded(ctx context.Context, js jetstream.JetStream) error {
 	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)
 	}
 	for p := range n {
-		if err := awaitPart(ctx, js, subjects.Partition(p)); err != nil {
+		if err := waitPartition(ctx, js, subjects.Partition(p)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func awaitPart(ctx context.Context, js jetstream.JetStream, part subjects.Partition) error {
+func waitPartition(ctx context.Context, js jetstream.JetStream, part subjects.Partition) error {
 	calls, err := js.Stream(ctx, part.Stream())
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)

@@ -34,8 +34,8 @@ type Watermark struct {
 	unreadable error // a newer build goes on with the record
 }
 
-// NewCoverage returns the coverage of so many partitions. Run has to be called for anybody to be woken.
-func NewCoverage(js jetstream.JetStream, partitions int, log *slog.Logger) *Watermark {
+// NewWatermark returns the coverage of so many partitions. Run has to be called for anybody to be woken.
+func NewWatermark(js jetstream.JetStream, partitions int, log *slog.Logger) *Watermark {
 	return &Watermark{
 		js: js, log: log, wanted: make(chan struct{}),
 		parts: make([]audit.Position, partitions), moved: make(chan struct{}),
@@ -94,7 +94,7 @@ func (c *Watermark) Run(ctx context.Context) {
 		err := c.follow(ctx, status)
 		if ctx.Err() == nil && err != nil {
 			c.log.Warn("the record is not followed: strict calls wait", "err", err)
-			timer.Sleep(ctx, standBy/10)
+			timer.Sleep(ctx, waitAsStandby/10)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (c *Watermark) look(ctx context.Context, stream jetstream.Stream) (more boo
 
 // watch returns when the record has to be followed anew: the server was away, or there is more than was brought.
 func (c *Watermark) watch(ctx context.Context, stream jetstream.Stream, status <-chan nats.Status) {
-	tick := time.NewTicker(standBy)
+	tick := time.NewTicker(waitAsStandby)
 	defer tick.Stop()
 	for {
 		select {
@@ -193,9 +193,9 @@ func (c *Watermark) take(data []byte) (more bool) {
 	c.came = true
 	switch {
 	case format.Newer(err):
-		c.notices.Tell(c.log, "strict calls are left to executors of a newer build", err)
+		c.notices.Log(c.log, "strict calls are left to executors of a newer build", err)
 		c.unreadable = err
-	case !ok || s.Source != audit.FromLog || s.K != s.N || int(s.Part) >= len(c.parts) || c.parts[s.Part] == s.Through:
+	case !ok || s.Source != audit.SourceLog || s.K != s.N || int(s.Part) >= len(c.parts) || c.parts[s.Part] == s.Through:
 		return false
 	default:
 		c.parts[s.Part], c.unreadable = s.Through, nil

@@ -20,7 +20,7 @@ import (
 // coverage runs the coverage of a bus until the test ends.
 func coverage(t *testing.T, js jetstream.JetStream) *Watermark {
 	t.Helper()
-	c := NewCoverage(js, 1, slog.New(slog.DiscardHandler))
+	c := NewWatermark(js, 1, slog.New(slog.DiscardHandler))
 	bustest.Run(t, c.Run)
 	return c
 }
@@ -193,7 +193,7 @@ func TestStrictRequestsDoNotLinger(t *testing.T) {
 	now := time.Now()
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "id", Actor: "agent"}, Fingerprint: "fp", Nonce: "q", Strict: true,
-		Facts: call.Pinned{Tenant: "t", Tool: "echo", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default",
+		Pinned: call.Pinned{Tenant: "t", Tool: "echo", ID: "id", Version: "1.0.0", Class: call.Pure, Pool: "default",
 			Fingerprint: "fp"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})

@@ -96,7 +96,7 @@ func (w *writer) flush(ctx context.Context, all []*entry) {
 // tells.
 func (w *writer) store(ctx context.Context, lines []*audit.SegmentBody, all []*entry) error {
 	stored := 0
-	pace := timer.Backoff{Pause: standBy / 10, MaxPause: standBy}
+	pace := timer.Backoff{Pause: waitAsStandby / 10, MaxPause: waitAsStandby}
 	return pace.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		s := w.as
 		s.K = stored + 1

@@ -23,11 +23,11 @@ type Check func(token string, now time.Time) (*auth.Principal, error)
 
 // Options are what answers about new connections depend on.
 type Options struct {
-	Keys  *deployment.Keys
-	Check Check
-	Facts func(auth.Principal) auth.PermissionInputs // what permissions depend on beside token and connection; may be nil
-	Now   func() time.Time
-	Note  func(auth.Principal) // gets the principal of each connection that is let in; may be nil
+	Keys   *deployment.Keys
+	Check  Check
+	Inputs func(auth.Principal) auth.PermissionInputs // what permissions depend on beside token and connection; may be nil
+	Now    func() time.Time
+	Note   func(auth.Principal) // gets the principal of each connection that is let in; may be nil
 	// Admit refuses a connection with a token of a principal to an account, by an error; see [Connections.Admit]. Nil
 	// refuses none.
 	Admit  func(p auth.Principal, account, server string, cid uint64) error
@@ -38,8 +38,8 @@ type Options struct {
 // the account AUTH: when one is lost, the others answer.
 type Callout struct {
 	Options
-	sub  *nats.Subscription
-	crew *flow.WorkerPool[*nats.Msg]
+	sub     *nats.Subscription
+	workers *flow.WorkerPool[*nats.Msg]
 
 	mu         sync.Mutex
 	complaints flow.Bucket
@@ -66,8 +66,8 @@ const (
 // Serve answers until Stop.
 func Serve(nc *nats.Conn, o Options) (*Callout, error) {
 	c := &Callout{Options: o, complaints: flow.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
-	c.crew = flow.NewBoundedWorkerPool(maxCallouts, c.serve)
-	sub, err := nc.QueueSubscribe(calloutSubject, calloutQueue, func(msg *nats.Msg) { c.crew.Start(msg) })
+	c.workers = flow.NewBoundedWorkerPool(maxCallouts, c.serve)
+	sub, err := nc.QueueSubscribe(calloutSubject, calloutQueue, func(msg *nats.Msg) { c.workers.Start(msg) })
 	if err == nil {
 		err = nc.FlushTimeout(5 * time.Second)
 	}
@@ -87,7 +87,7 @@ func (c *Callout) Stop() {
 		case <-time.After(time.Second):
 		}
 	}
-	c.crew.Wait()
+	c.workers.Wait()
 }
 
 func (c *Callout) serve(msg *nats.Msg) {
@@ -200,8 +200,8 @@ func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 		until = now.Add(renewTime)
 	}
 	f := auth.PermissionInputs{}
-	if c.Facts != nil {
-		f = c.Facts(*p)
+	if c.Inputs != nil {
+		f = c.Inputs(*p)
 	}
 	f.Expired = expired
 	if p.Role == auth.Executor && !expired {

@@ -139,7 +139,7 @@ func (g *guarded) connect(options ...nats.Option) *nats.Conn {
 func (g *guarded) options() callout.Options {
 	return callout.Options{
 		Keys: g.keys, Check: g.check, Now: time.Now, Logger: slog.New(slog.NewTextHandler(g.said, nil)),
-		Facts: func(auth.Principal) auth.PermissionInputs { return auth.PermissionInputs{Tools: []string{"echo"}} },
+		Inputs: func(auth.Principal) auth.PermissionInputs { return auth.PermissionInputs{Tools: []string{"echo"}} },
 	}
 }
 

@@ -59,7 +59,7 @@ type open struct {
 func opened(root, account string, r auth.Role, since time.Time) *open {
 	asks := account == auth.Agents
 	return &open{
-		root: root, agent: asks && r != auth.Door && r != auth.Operator, asks: asks,
+		root: root, agent: asks && r != auth.Gateway && r != auth.Operator, asks: asks,
 		executor: r == auth.Executor, since: since,
 	}
 }

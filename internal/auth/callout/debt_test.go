@@ -158,7 +158,7 @@ func TestRoomForOthers(t *testing.T) {
 	if full != keptForOthers {
 		t.Errorf("%d agents were refused, want %d", full, keptForOthers)
 	}
-	for i, role := range []auth.Role{auth.Door, auth.Operator} {
+	for i, role := range []auth.Role{auth.Gateway, auth.Operator} {
 		if err := b.Admit(auth.Principal{Role: role, Family: "o"}, auth.Agents, "t", uint64(i)); err != nil {
 			t.Errorf("%s: %v", role, err)
 		}

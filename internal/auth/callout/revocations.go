@@ -26,8 +26,8 @@ type RevocationWatcher struct {
 }
 
 const (
-	// afterwards is when it is looked again for connections that were let in just before it was heard of: longer than the
-	// server waits for the answer about one. A server that does not answer is asked again then, too.
+	// afterwards is when it is looked again for connections that were let in just before it was heard of: longer than
+	// the server waits for the answer about one. A server that does not answer is asked again then, too.
 	afterwards = 3 * time.Second
 	// fresh is how long after the revocation of an actor the evictor closes all connections of that actor and its
 	// sub-actors whose tokens are not known here. Later ones may have been issued since.
@@ -84,8 +84,8 @@ func (e *RevocationWatcher) forget(now time.Time) {
 
 // revoked returns what finds the connections to be closed.
 func (e *RevocationWatcher) revoked(now time.Time) func(auth.User) bool {
-	all := e.store.Checker().Revoked
-	barred := all.BarredSince(now.Add(-fresh))
+	all := e.store.Verifier().Revoked
+	barred := all.ActorsRevokedSince(now.Add(-fresh))
 	return func(u auth.User) bool {
 		e.mu.Lock()
 		p, known := e.let[u.Family]

@@ -11,7 +11,7 @@ import (
 // Where a bound of connections is reached, the client tries less and less often, and does not give up. Where no
 // dispatcher has answered, which takes two seconds, every moment counts. It is safe for concurrent use.
 type ConnectBackoff struct {
-	Bearer *Source
+	Source *Source
 
 	mu      sync.Mutex
 	tried   time.Time // when the last try began
@@ -44,7 +44,7 @@ func (t *ConnectBackoff) Refused() error {
 	if t.vain < certain || t.crowded {
 		return nil
 	}
-	return t.Bearer.Denied()
+	return t.Source.Denied()
 }
 
 // Crowded reports whether the server refused the last tries, at least two, for a bound of connections. It is false
@@ -80,8 +80,8 @@ func (t *ConnectBackoff) Pause(refused, crowded bool) (pause time.Duration, err 
 	default:
 		t.vain++
 	}
-	if refused && (t.Bearer.Spent() || now.Sub(t.since) >= GiveUp) {
-		return 0, t.Bearer.Denied()
+	if refused && (t.Source.Spent() || now.Sub(t.since) >= GiveUp) {
+		return 0, t.Source.Denied()
 	}
 	if t.vain < certain {
 		pause = retry + rand.N(retry/2)

@@ -14,7 +14,7 @@ type try struct {
 
 // at is how a turnstile takes tries, until it lets nobody try any more.
 func (o *office) at(life time.Duration, next func(n int) try) (pauses []time.Duration, err error) {
-	door := ConnectBackoff{Bearer: o.bearer(o.file(o.token(life)))}
+	door := ConnectBackoff{Source: o.bearer(o.file(o.token(life)))}
 	for n := 0; n < 100 && err == nil; n++ {
 		var pause time.Duration
 		of := next(n)
@@ -80,7 +80,7 @@ func TestNobodyAtTheDoor(t *testing.T) {
 func TestCrowdedAtTheDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, began := newOffice(t), time.Now()
-		door := ConnectBackoff{Bearer: o.bearer(o.file(o.token(time.Hour)))}
+		door := ConnectBackoff{Source: o.bearer(o.file(o.token(time.Hour)))}
 		tries := 0
 		for ; time.Since(began) < 10*GiveUp; tries++ {
 			pause, err := door.Pause(false, true)

@@ -92,7 +92,7 @@ func (b *Source) Spent() bool {
 	return time.Now().After(ends) && !time.Now().Before(b.Principal().RenewUntil)
 }
 
-// Asker asks dispatchers; [bus.Inbox] is one.
+// Asker asks dispatchers; rpc.Inbox is one.
 type Asker interface {
 	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
 }
@@ -100,14 +100,14 @@ type Asker interface {
 // RenewalError means that the bus does not accept the token of a file any more, for the reason in Refusal: the token
 // was revoked, or it has expired and cannot be renewed.
 type RenewalError struct {
-	File    string
-	Refusal *envelope.Error
+	File  string
+	Cause *envelope.Error
 }
 
 // Error implements error.
 func (r *RenewalError) Error() string {
-	return fmt.Sprintf("the credential %s is refused: %s: %s (%s)", r.File, r.Refusal.Code, r.Refusal.Message,
-		r.Refusal.Fix)
+	return fmt.Sprintf("the credential %s is refused: %s: %s (%s)", r.File, r.Cause.Code, r.Cause.Message,
+		r.Cause.Fix)
 }
 
 // Denied returns the reason why the server refused a connection with the token after a dispatcher had answered. The
@@ -239,7 +239,7 @@ func (b *Source) insist(ctx context.Context, asker Asker) (expired, ok bool) {
 			next = refusedTime
 			if !told {
 				b.log.Error("have a credential issued anew: what this process asks for is refused from now on", "file", b.file,
-					"code", refused.Refusal.Code, "err", err)
+					"code", refused.Cause.Code, "err", err)
 			}
 			told = true
 		} else if ctx.Err() == nil && b.Expired() {

@@ -66,14 +66,14 @@ func (s *Store) prove(ctx context.Context) error {
 		s.latest = latest{} // it may be gone for its age, of which no position tells
 		return fmt.Errorf("position %d of the bucket has not come yet: %w", of.counts, auth.ErrNotReady)
 	}
-	s.checker.Revoked.Prove(at)
+	s.checker.Revoked.MarkFresh(at)
 	return nil
 }
 
 // newest finds the newest entry that counts. All that was stored up to a position is looked at.
 func (s *Store) newest(ctx context.Context, stored uint64) (latest, error) {
 	of := latest{stored: stored}
-	for _, filter := range []string{subjects.KeysAll, subjects.RevokedAll, subjects.BarredAll} {
+	for _, filter := range []string{subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll} {
 		seq, err := s.last(ctx, filter)
 		if err != nil {
 			return of, err

@@ -57,13 +57,13 @@ func TestServiceOfTokens(t *testing.T) {
 		Tenant: "acme", Actor: "agent://a", Role: "agent", Scopes: []string{"pay", "read"}, RenewS: 3600,
 	})
 	c.is("issue", refusal, "")
-	p, err := c.Store.Checker().Verify(issued.Token, c.now)
+	p, err := c.Store.Verifier().Verify(issued.Token, c.now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.now = c.now.Add(auth.Life)
 	late := tokenstore.Service{Store: c.store(), Record: c.Record}
-	expired, err := late.Store.Checker().Verify(issued.Token, c.now)
+	expired, err := late.Store.Verifier().Verify(issued.Token, c.now)
 	if !errors.Is(err, auth.ErrExpired) {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestLifeOfTokens(t *testing.T) {
 			Tenant: "acme", Actor: "agent://a", Role: "agent", LifeS: life, RenewS: 48 * 3600,
 		})
 		c.is("issue", refusal, "")
-		p, err := c.Store.Checker().Verify(a.Token, c.now)
+		p, err := c.Store.Verifier().Verify(a.Token, c.now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestTokensOfUnknownOrigin(t *testing.T) {
 		want   envelope.Code
 	}{
 		{auth.Agent, true, ""}, {auth.Agent, false, envelope.CodeForbidden},
-		{auth.Operator, true, envelope.CodeForbidden}, {auth.Door, true, envelope.CodeForbidden},
+		{auth.Operator, true, envelope.CodeForbidden}, {auth.Gateway, true, envelope.CodeForbidden},
 	} {
 		root := c.person("agent://a")
 		root.Role = test.role

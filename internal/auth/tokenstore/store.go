@@ -31,8 +31,8 @@ import (
 const MaxRenewal = 90 * 24 * time.Hour
 
 const (
-	// settle is how long a new key is known before it is used: all dispatchers that serve hear of it in milliseconds, and
-	// one that lost its server on the way reads everything anew when it is back.
+	// settle is how long a new key is known before it is used: all dispatchers that serve hear of it in milliseconds,
+	// and one that lost its server on the way reads everything anew when it is back.
 	settle = 5 * time.Second
 	// slack is how much longer than its last token a key is kept, for clocks that differ.
 	slack = time.Minute
@@ -98,8 +98,8 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 	return s, nil
 }
 
-// Checker returns what makes identities of tokens; it hears of revocations while [Store.Run] goes on.
-func (s *Store) Checker() *auth.Verifier { return s.checker }
+// Verifier returns what makes identities of tokens; it hears of revocations while [Store.Run] goes on.
+func (s *Store) Verifier() *auth.Verifier { return s.checker }
 
 // Changed holds a value when more, or less, is revoked than before. It has one reader.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
@@ -280,7 +280,7 @@ func (s *Store) Revoke(ctx context.Context, family, by string) error {
 func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
 	now := s.Now().UTC()
 	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}
-	if err := s.put(ctx, subjects.Barred(tenant, actor), entry, MaxRenewal+slack); err != nil {
+	if err := s.put(ctx, subjects.RevokedActor(tenant, actor), entry, MaxRenewal+slack); err != nil {
 		return 0, err
 	}
 	issued, err := s.Issued(ctx)
@@ -299,7 +299,7 @@ func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int
 
 // afterBar returns the time to issue p at: if its actor was barred within the second of p.Issued, the next second.
 func (s *Store) afterBar(p auth.Principal) time.Time {
-	at := s.checker.Revoked.Barred(p.Tenant, p.Actor)
+	at := s.checker.Revoked.ActorRevokedAt(p.Tenant, p.Actor)
 	if p.Issued.After(at) {
 		return p.Issued
 	}

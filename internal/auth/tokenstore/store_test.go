@@ -92,7 +92,7 @@ func (o *offices) hears(s *tokenstore.Store, token string, want error) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := s.Checker().Verify(token, o.now)
+		_, err := s.Verifier().Verify(token, o.now)
 		if errors.Is(err, want) {
 			return
 		}
@@ -112,11 +112,11 @@ func TestStoreIsShared(t *testing.T) {
 	a, b := o.person("agent://a"), o.person("agent://b")
 	token, other := o.issue(one, a), o.issue(one, b)
 	for _, s := range []*tokenstore.Store{one, two} {
-		if _, err := s.Checker().Verify(token, o.now); err != nil {
+		if _, err := s.Verifier().Verify(token, o.now); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := blind.Checker().Verify(token, o.now); err == nil {
+	if _, err := blind.Verifier().Verify(token, o.now); err == nil {
 		t.Error("believed before the store was read")
 	}
 	if _, err := blind.Mint(a); !errors.Is(err, auth.ErrNotReady) {
@@ -139,7 +139,7 @@ func TestStoreIsShared(t *testing.T) {
 		t.Errorf("a revocation took %v", took)
 	}
 	o.hears(two, narrowed, auth.ErrRevoked)
-	if _, err := two.Checker().Verify(other, o.now); err != nil {
+	if _, err := two.Verifier().Verify(other, o.now); err != nil {
 		t.Error("another family was revoked, too:", err)
 	}
 	run(t, blind)
@@ -181,7 +181,7 @@ func TestFirstKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.store().Checker().Verify(token, o.now); err != nil {
+	if _, err := o.store().Verifier().Verify(token, o.now); err != nil {
 		t.Error(err)
 	}
 }
@@ -210,7 +210,7 @@ func TestBarredActor(t *testing.T) {
 	o.hears(one, token, auth.ErrRevoked)
 	o.hears(one, narrowed, auth.ErrRevoked)
 	o.hears(one, offline, auth.ErrRevoked)
-	if _, err := one.Checker().Verify(bystander, o.now); err != nil {
+	if _, err := one.Verifier().Verify(bystander, o.now); err != nil {
 		t.Error(err)
 	}
 	all, err := one.Issued(t.Context())
@@ -236,7 +236,7 @@ func TestStoreWithoutServer(t *testing.T) {
 	}
 	o.hears(s, token, auth.ErrRevoked)
 	o.Srv.Stop()
-	if _, err := s.Checker().Verify(token, o.now); !errors.Is(err, auth.ErrRevoked) {
+	if _, err := s.Verifier().Verify(token, o.now); !errors.Is(err, auth.ErrRevoked) {
 		t.Error("forgotten without a server:", err)
 	}
 	o.hears(s, other, auth.ErrNotReady) // who knows what was revoked since
@@ -288,7 +288,7 @@ func TestIssuedAfterABar(t *testing.T) {
 			if refusal != nil {
 				t.Fatal(refusal)
 			}
-			p, err := s.Checker().Verify(a.Token, time.Now())
+			p, err := s.Verifier().Verify(a.Token, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +301,7 @@ func TestIssuedAfterABar(t *testing.T) {
 				t.Fatal(refusal)
 			}
 			for _, token := range []string{renewed.Token, narrowed.Token} {
-				if _, err := s.Checker().Verify(token, time.Now()); err != nil {
+				if _, err := s.Verifier().Verify(token, time.Now()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -326,7 +326,7 @@ func TestProof(t *testing.T) {
 		if err := s.Revoke(t.Context(), family, "operator"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Prove(t.Context()); err != nil || !s.Checker().Revoked.Family(family) {
+		if err := s.Prove(t.Context()); err != nil || !s.Verifier().Revoked.Family(family) {
 			t.Error("proven, and not known:", err)
 		}
 	}
@@ -371,7 +371,7 @@ func TestNewestEntryIsGone(t *testing.T) {
 	if err := s.Prove(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Checker().Verify(good, o.now); err != nil {
+	if _, err := s.Verifier().Verify(good, o.now); err != nil {
 		t.Error(err)
 	}
 }
@@ -413,13 +413,13 @@ func TestRotation(t *testing.T) {
 	}
 	fresh := o.issue(during, o.person("agent://a"))
 	for _, token := range []string{former, fresh} {
-		if _, err := before.Checker().Verify(token, o.now); err != nil {
+		if _, err := before.Verifier().Verify(token, o.now); err != nil {
 			t.Error("in between:", err)
 		}
 	}
 	o.now = r.Until
 	after := o.store()
-	p, err := after.Checker().Verify(former, o.now)
+	p, err := after.Verifier().Verify(former, o.now)
 	if !errors.Is(err, auth.ErrExpired) || p == nil {
 		t.Error("a token of the former key is good for more than to be renewed:", err)
 	}
@@ -428,7 +428,7 @@ func TestRotation(t *testing.T) {
 	}
 	distrusting := o.store()
 	for _, token := range []string{former, fresh} {
-		if _, err := distrusting.Checker().Verify(token, o.now); !errors.Is(err, auth.ErrUnknownKey) {
+		if _, err := distrusting.Verifier().Verify(token, o.now); !errors.Is(err, auth.ErrUnknownKey) {
 			t.Error("a key that is not trusted is good for something:", err)
 		}
 	}

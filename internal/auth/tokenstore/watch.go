@@ -26,10 +26,10 @@ const (
 
 // view is what was read of the bucket.
 type view struct {
-	keys     map[string]signingKey
-	families map[string]bool
-	barred   map[[2]string]time.Time
-	seq      uint64 // of the newest entry
+	keys          map[string]signingKey
+	families      map[string]bool
+	revokedActors map[[2]string]time.Time
+	seq           uint64 // of the newest entry
 }
 
 // Run follows the bucket until ctx ends. While the server is away what was last known stays; when it is back everything
@@ -61,7 +61,7 @@ func (s *Store) follow(ctx context.Context) error {
 		}
 	}()
 	v := view{map[string]signingKey{}, map[string]bool{}, map[[2]string]time.Time{}, 0}
-	err := s.watch(ctx, []string{subjects.KeysAll, subjects.RevokedAll, subjects.BarredAll},
+	err := s.watch(ctx, []string{subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll},
 		func(msg jetstream.Msg, meta *jetstream.MsgMetadata, last bool) bool {
 			s.apply(&v, msg, meta)
 			if last {
@@ -146,9 +146,9 @@ func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 			deployment.KeyID(key.Public) == kid {
 			v.keys[kid] = key
 		}
-	case !gone && subjects.IsBarred(msg.Subject()):
+	case !gone && subjects.IsRevokedActor(msg.Subject()):
 		if err = format.Unmarshal(format.Entry, msg.Data(), &bar); err == nil {
-			v.barred[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, meta.Timestamp)
+			v.revokedActors[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, meta.Timestamp)
 		}
 	}
 	if err != nil {
@@ -166,11 +166,11 @@ func (s *Store) show(v view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v.seq < s.shown {
-		s.checker.Revoked.Doubt()
+		s.checker.Revoked.MarkStale()
 	}
 	s.known, s.shown = maps.Clone(v.keys), v.seq
 	s.checker.Keys.Replace(good)
-	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.barred)) {
+	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.revokedActors)) {
 		select {
 		case s.changed <- struct{}{}:
 		default: // it will be seen with the last one

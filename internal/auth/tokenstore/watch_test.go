@@ -41,11 +41,11 @@ func TestReadWhereSomethingIsMissing(t *testing.T) {
 		}
 	}
 	s.show(view{keys: keys, families: map[string]bool{p.Family: true}, seq: 2})
-	s.checker.Revoked.Prove(now)
+	s.checker.Revoked.MarkFresh(now)
 	is(auth.ErrRevoked)
 	s.show(view{keys: keys, seq: 1})
 	is(auth.ErrNotReady)
-	s.checker.Revoked.Prove(now)
+	s.checker.Revoked.MarkFresh(now)
 	is(nil)
 	s.show(view{seq: 0})
 	is(auth.ErrNotReady)

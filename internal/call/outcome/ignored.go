@@ -53,11 +53,11 @@ func IgnoredFields(r *envelope.Request, given, wished time.Time) string {
 // WithIgnoredWarnings returns the draft with a warning, and a name among the policies applied, for whatever the
 // request of attempt a asks for in vain. It says so in the stored outcome, and thus to everybody who is told that.
 func (d Draft) WithIgnoredWarnings(a call.Attempt) Draft {
-	if a.InVain == "" {
+	if a.Ignored == "" {
 		return d
 	}
 	for _, w := range wishes() {
-		if strings.IndexByte(a.InVain, w.mark) >= 0 {
+		if strings.IndexByte(a.Ignored, w.mark) >= 0 {
 			d.Warnings = append(slices.Clip(d.Warnings), w.warning)
 			d.PolicyApplied = append(slices.Clip(d.PolicyApplied), w.name)
 		}

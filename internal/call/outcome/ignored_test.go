@@ -34,7 +34,7 @@ func TestUnapplied(t *testing.T) {
 		r := &envelope.Request{Constraints: envelope.Constraints{TimeoutMS: 1000}}
 		edit(r)
 		said := []string{"said before", "and more"}
-		d := Draft{Warnings: said[:1]}.WithIgnoredWarnings(call.Attempt{InVain: IgnoredFields(r, given, wished(r))})
+		d := Draft{Warnings: said[:1]}.WithIgnoredWarnings(call.Attempt{Ignored: IgnoredFields(r, given, wished(r))})
 		want := []string{name}
 		if name == "" {
 			want = nil

@@ -119,7 +119,7 @@ func (d Draft) timed(r call.DecideResult, cause call.Cause) Draft {
 	}
 	s := r.Event.State
 	a, _ := s.Attempt(r.Event.Attempt)
-	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable || a.Decision.Untaken ||
+	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable || a.Decision.NotTaken ||
 		!s.HasNoEffect() && r.Effect == envelope.EffectNone
 	switch m := &d.Metrics; {
 	case unstarted:
@@ -155,7 +155,7 @@ const tooLarge = "the response is larger than the server takes, together with th
 // own returns the outcome that was just written, at the position it got.
 func own(s call.State, n int, r *envelope.Response) Stored {
 	a, _ := s.Attempt(n)
-	r.Provenance.AuditEventID = AuditID(s.Part, a.Decision.Seq)
+	r.Provenance.AuditEventID = AuditID(s.Partition, a.Decision.Seq)
 	return Stored{State: s, Attempt: a, Response: r, Won: true}
 }
 
@@ -187,7 +187,7 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Stored, error) {
 	if fault != nil {
 		return Stored{State: s, Attempt: a}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
 	}
-	r.Provenance.AuditEventID = AuditID(s.Part, stored.Seq)
+	r.Provenance.AuditEventID = AuditID(s.Partition, stored.Seq)
 	return Stored{State: s, Attempt: a, Response: r}, nil
 }
 
@@ -230,7 +230,7 @@ func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []ca
 // At returns the event of the log s at a position; the zero Entry when it has expired, or when the
 // position is another log's now: the server may have lost its end and used it again.
 func At(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
-	entry, err := log.Get(ctx, s.Part, seq)
+	entry, err := log.Get(ctx, s.Partition, seq)
 	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
 		return call.Entry{}, err
 	}

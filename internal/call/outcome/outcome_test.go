@@ -27,7 +27,7 @@ func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.E
 	now := time.Now()
 	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Nonce: "q-" + callID,
-		Facts: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp",
+		Pinned: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp",
 			Tenant: "t"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})

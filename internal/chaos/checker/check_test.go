@@ -58,7 +58,7 @@ func (w *world) write(e call.Event, body []byte) {
 func (w *world) admit(callID string) {
 	w.t.Helper()
 	v := call.Admit(w.state, call.AdmitRequest{
-		Owner: call.Owner{CallID: callID, Actor: "a"}, Facts: w.facts, Fingerprint: "fp",
+		Owner: call.Owner{CallID: callID, Actor: "a"}, Pinned: w.facts, Fingerprint: "fp",
 		Deadline: call.At(w.now.Add(time.Second)),
 		Now:      call.At(w.now), Nonce: "q" + callID,
 	})

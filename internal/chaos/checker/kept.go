@@ -72,13 +72,13 @@ func segments(x *index) (found []Violation) {
 			wrong("it follows on %q, and segment %d is %q", s.Prev, before.Seq, before.Hash)
 		}
 		// A process gives a flush of its own up when nobody waits for it any more.
-		ended := !second || before.K == before.N || s.Source != audit.FromLog && s.K == 1
+		ended := !second || before.K == before.N || s.Source != audit.SourceLog && s.K == 1
 		switch {
 		case ended && s.K != 1, !ended && s.K != before.K+1:
 			wrong("it is %d of %d, after %d of %d", s.K, s.N, before.K, before.N)
 		case !ended && (s.After != before.After || s.Through != before.Through):
 			wrong("it goes on with a flush to %d, and is of one to %d", before.Through.Seq, s.Through.Seq)
-		case ended && second && s.Source == audit.FromLog && s.After != before.Through:
+		case ended && second && s.Source == audit.SourceLog && s.After != before.Through:
 			wrong("it begins after %d, and the flush before ended at %d", s.After.Seq, before.Through.Seq)
 		}
 		last[s.chain()] = s
@@ -111,6 +111,6 @@ func covered(x *index) (found []Violation) {
 
 // holds reports whether an event is on record once the segment is. All before the last one of a flush are not enough.
 func (s Segment) holds(e call.Entry) bool {
-	return s.Source == audit.FromLog && s.Part == e.State.Part && s.K == s.N &&
+	return s.Source == audit.SourceLog && s.Part == e.State.Partition && s.K == s.N &&
 		s.Through.Seq >= e.State.Seq && !s.Through.Time.Before(e.Time)
 }

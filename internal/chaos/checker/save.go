@@ -24,7 +24,7 @@ type Place struct {
 }
 
 // PlaceOf returns the place of the last event of a log.
-func PlaceOf(s call.State) Place { return Place{s.Part, s.Seq} }
+func PlaceOf(s call.State) Place { return Place{s.Partition, s.Seq} }
 
 // Save writes the history, to be judged again.
 func (h History) Save(w io.Writer) error {
@@ -45,7 +45,7 @@ func Load(r io.Reader) (History, error) {
 		return History{}, errors.New("the history has not one place for every event")
 	}
 	for i := range s.Log {
-		s.Log[i].State.Part, s.Log[i].State.Seq = s.Places[i].Part, s.Places[i].Seq
+		s.Log[i].State.Partition, s.Log[i].State.Seq = s.Places[i].Part, s.Places[i].Seq
 	}
 	return s.History, nil
 }

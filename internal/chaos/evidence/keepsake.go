@@ -67,6 +67,6 @@ func (a Keepsake) add(entries []call.Entry) {
 // log returns all events, each partition in its order.
 func (a Keepsake) log() []call.Entry {
 	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int {
-		return cmp.Or(cmp.Compare(x.State.Part, y.State.Part), cmp.Compare(x.State.Seq, y.State.Seq))
+		return cmp.Or(cmp.Compare(x.State.Partition, y.State.Partition), cmp.Compare(x.State.Seq, y.State.Seq))
 	})
 }

@@ -114,7 +114,7 @@ func Serve(ctx context.Context, book string, args []string) error {
 	}
 	defer c.Release()
 	return app.RunExecutor(ctx, c, app.ExecutorOptions{
-		Registry: registry, Pool: Pool, Slots: 64,
+		Tools: registry, Pool: Pool, Slots: 64,
 		Adapters: map[string]tool.Adapter{native.Transport: native.New(map[string]native.Func{Spec().ID: tick(notes)})},
 		Ready:    func() { _ = os.WriteFile(o.ready, nil, 0o600) }, // whoever waits for it says that it is missing
 	})

@@ -43,12 +43,12 @@ var prefixes = func() map[string]Kind {
 	m := map[string]Kind{jetstream.DefaultAPIPrefix: API, "$JS.ACK.": WorkAck}
 	for wildcard, kind := range map[string]Kind{
 		subjects.CallWildcard: Request, subjects.PoolsAll: Beat, subjects.ChunksAll: Chunk,
-		subjects.AuditAll: Audit, subjects.KillWildcard: Control, subjects.SeekWildcard: Control,
+		subjects.AuditAll: Audit, subjects.KillWildcard: Control, subjects.LocateWildcard: Control,
 		subjects.ServiceWildcard(subjects.OpResult): Service, subjects.ServiceWildcard(subjects.OpCancel): Service,
 		subjects.ServiceWildcard(subjects.OpWhy): Service, subjects.ServiceWildcard(subjects.OpDescribe): Service,
 		subjects.ServiceWildcard(subjects.OpChunks): Service, subjects.ServiceWildcard(subjects.OpInventory): Service,
 		subjects.ServiceWildcard(subjects.OpTokenRenew): Service,
-		subjects.HeardWildcard:                          Desk,
+		subjects.ExecutorReplyWildcard:                  Desk,
 	} {
 		m[strings.TrimRight(wildcard, "*.>")+"."] = kind
 	}
@@ -56,7 +56,7 @@ var prefixes = func() map[string]Kind {
 		subjects.OpHello, subjects.OpWork, subjects.OpLog, subjects.OpBeat, subjects.OpLate, subjects.OpDead,
 		subjects.OpCovered,
 	} {
-		m[strings.TrimRight(subjects.DeskWildcard(op), "*.")+"."] = Desk
+		m[strings.TrimRight(subjects.ExecutorRequestWildcard(op), "*.")+"."] = Desk
 	}
 	for p := range subjects.Partition(subjects.MaxPartitions) {
 		m[strings.TrimRight(p.All(), ">")] = Write

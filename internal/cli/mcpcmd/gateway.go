@@ -23,12 +23,12 @@ const Path = "/mcp"
 // listener is the flags of a door for clients over HTTP.
 type listener struct {
 	address, ready, url string
-	door                mcp.Options
+	server              mcp.Options
 }
 
 // Gateway returns the command that serves clients over HTTP.
 func Gateway(env cli.Env, connect Connect) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use: "gateway", Short: "Serve clients over HTTP", GroupID: "run", Example: "  toolbus gateway mcp",
 	})
 	cmd.AddCommand(overHTTP(env, connect))
@@ -57,20 +57,20 @@ It listens only on this machine by default, and without TLS: put a TLS proxy in 
 	f := cmd.Flags()
 	f.StringVar(&l.address, "listen", "127.0.0.1:4281", "address and port to listen on; port 0 picks a free one")
 	f.StringVar(&l.ready, "ready-file", "", "file to write the URL of the door to once it serves")
-	showFlags(cmd, &l.door)
-	f.Int64Var(&l.door.MaxBody, "max-body", mcp.DefaultBody, "bytes of a request")
+	showFlags(cmd, &l.server)
+	f.Int64Var(&l.server.MaxBody, "max-body", mcp.DefaultBody, "bytes of a request")
 	f.IntVar(
-		&l.door.MaxRequests,
+		&l.server.MaxRequests,
 		"max-requests",
 		mcp.DefaultRequests,
 		"requests at once, streams included, and calls on their way",
 	)
-	f.IntVar(&l.door.MaxSessions, "max-sessions", mcp.DefaultSessions, "sessions at once, of clients that have such")
-	f.IntVar(&l.door.MaxConnections, "max-connections", mcp.DefaultConnections,
+	f.IntVar(&l.server.MaxSessions, "max-sessions", mcp.DefaultSessions, "sessions at once, of clients that have such")
+	f.IntVar(&l.server.MaxConnections, "max-connections", mcp.DefaultConnections,
 		"connections at once, idle ones included; one address has half of them at most")
 	f.StringVar(&l.url, "public-url", "",
 		"`URL` that clients reach the door by, for its OAuth metadata (default http:// with the host that a request names)")
-	f.StringArrayVar(&l.door.AuthorizationServers, "authorization-server", nil,
+	f.StringArrayVar(&l.server.AuthorizationServers, "authorization-server", nil,
 		"`URL` of an OAuth authorization server that issues tokens of this bus, for the metadata; more than once for more")
 	return cmd
 }
@@ -98,7 +98,7 @@ func check(o *mcp.Options, bounds ...int64) error {
 
 // check refuses flags that no door over HTTP can have.
 func (l *listener) check() (err error) {
-	o := &l.door
+	o := &l.server
 	if err := check(o, o.MaxBody, int64(o.MaxRequests), int64(o.MaxSessions), int64(o.MaxConnections)); err != nil {
 		return err
 	}
@@ -119,27 +119,27 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	if err := l.check(); err != nil {
 		return err
 	}
-	conn, client, err := connect(ctx, auth.Door)
+	conn, client, err := connect(ctx, auth.Gateway)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	defer func() { _ = client.Close() }() // the connection ends next
-	l.door.Version = cli.Version()
+	l.server.Version = cli.Version()
 	if client.Options().Token != nil {
-		if says, err := auth.Inspect(client.Options().Token()); err != nil || says.Role != auth.Door {
+		if says, err := auth.Inspect(client.Options().Token()); err != nil || says.Role != auth.Gateway {
 			return cli.Usagef("the credentials are of the role %s, and a door needs some of the role door: "+
 				"`toolbus credentials issue --role door --actor door://NAME`", says.Role)
 		}
-		l.door.Guest = conn.Client
-	} else if len(l.door.AuthorizationServers) > 0 {
+		l.server.NewClient = conn.Client
+	} else if len(l.server.AuthorizationServers) > 0 {
 		return cli.Usagef("leave --authorization-server out: this bus checks no tokens")
 	}
 	at, err := net.Listen("tcp", l.address)
 	if err != nil {
 		return err
 	}
-	door := mcp.New(context.WithoutCancel(ctx), client, l.door) // until it is closed
+	door := mcp.New(context.WithoutCancel(ctx), client, l.server) // until it is closed
 	defer door.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

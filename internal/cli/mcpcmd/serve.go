@@ -20,7 +20,7 @@ type Connect func(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Cli
 
 // Serve returns the command that serves one MCP client over standard input and output.
 func Serve(env cli.Env, stdin io.Reader, connect Connect) *cobra.Command {
-	cmd := cli.Family(&cobra.Command{
+	cmd := cli.Group(&cobra.Command{
 		Use:     "mcp",
 		Short:   "Let an MCP client call the tools of the bus",
 		GroupID: "use",

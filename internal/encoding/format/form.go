@@ -44,7 +44,7 @@ func (k Kind) Current() int { return k.write }
 // Check returns an [*Error] unless this build reads form n of k.
 func (k Kind) Check(n int) error {
 	if n < first || n > k.reads {
-		return &Error{Kind: k, Form: n}
+		return &Error{Kind: k, Version: n}
 	}
 	return nil
 }
@@ -52,23 +52,23 @@ func (k Kind) Check(n int) error {
 // Error says that something is of a form that this build does not read. Whoever meets it stops there:
 // it neither acknowledges the thing nor takes it for something else, and leaves it to a build that reads it.
 type Error struct {
-	Kind Kind
-	Form int    // 0 where the thing carries no number
-	Says string // what in it is not known, where the number alone is
+	Kind    Kind
+	Version int    // 0 where the thing carries no number
+	Detail  string // what in it is not known, where the number alone is
 }
 
 func (e *Error) Error() string {
 	switch {
-	case e.Says != "":
+	case e.Detail != "":
 		return fmt.Sprintf("%s of form %d says %s, which this build does not know: a newer build wrote it; update this "+
-			"process", e.Kind.Name, e.Form, e.Says)
-	case e.Form < first:
+			"process", e.Kind.Name, e.Version, e.Detail)
+	case e.Version < first:
 		return fmt.Sprintf("%s without a form that this build reads: Toolbus 0.1 wrote it; stop its processes, and give "+
 			"this build streams of its own "+
 			"(another account, or delete the old ones)", e.Kind.Name)
 	}
 	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process",
-		e.Kind.Name, e.Form, e.Kind.reads)
+		e.Kind.Name, e.Version, e.Kind.reads)
 }
 
 // IsUnsupported reports whether err says that a build of another age, older or newer, wrote something.
@@ -80,34 +80,34 @@ func IsUnsupported(err error) bool {
 // Newer reports whether err says that a newer build than this one wrote something.
 func Newer(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Form >= first
+	return ok && e.Version >= first
 }
 
 // Notices tells of each form that cannot be read once. The zero value is ready; it is safe for concurrent use.
 type Notices struct {
-	mu   sync.Mutex
-	told map[[2]string]bool
+	mu     sync.Mutex
+	logged map[[2]string]bool
 }
 
 // maxNotices bounds what is remembered: a form is whatever number somebody has written.
 const maxNotices = 100
 
-// Tell logs that what err is about was left alone, unless it has said so of the same kind and form before.
+// Log logs that what err is about was left alone, unless it has said so of the same kind and form before.
 // A nil logger discards.
-func (n *Notices) Tell(log *slog.Logger, msg string, err error) {
+func (n *Notices) Log(log *slog.Logger, msg string, err error) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || log == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	what := [2]string{e.Kind.Name, fmt.Sprint(e.Form, e.Says)}
-	if n.told[what] || len(n.told) >= maxNotices {
+	what := [2]string{e.Kind.Name, fmt.Sprint(e.Version, e.Detail)}
+	if n.logged[what] || len(n.logged) >= maxNotices {
 		return
 	}
-	if n.told == nil {
-		n.told = map[[2]string]bool{}
+	if n.logged == nil {
+		n.logged = map[[2]string]bool{}
 	}
-	n.told[what] = true
+	n.logged[what] = true
 	log.Error(msg, "err", err)
 }

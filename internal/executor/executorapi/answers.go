@@ -15,7 +15,7 @@ import (
 
 // hello asks the server for its time, so that the clock of an executor is no further off than half of its own round
 // trip.
-func (d *Server) hello(ctx context.Context, _ asker, _ nothing) (HelloResponse, error) {
+func (d *Server) hello(ctx context.Context, _ executorName, _ nothing) (HelloResponse, error) {
 	now, err := d.Clock.Server(ctx)
 	return HelloResponse{
 		Now: now, Partitions: d.CallLog.Partitions(), Replicas: d.CallLog.Replicas(),
@@ -25,7 +25,7 @@ func (d *Server) hello(ctx context.Context, _ asker, _ nothing) (HelloResponse, 
 
 // work looks at the consumers of the pool of whoever asks, and makes those anew that are gone, where a tool here names
 // the pool.
-func (d *Server) work(ctx context.Context, from asker, _ nothing) (consumers, error) {
+func (d *Server) work(ctx context.Context, from executorName, _ nothing) (consumers, error) {
 	keeper := workqueue.Watch(d.JS, from.pool, d.CallLog.Partitions())
 	if slices.Contains(d.Made, from.pool) {
 		keeper = workqueue.Keep(d.JS, from.pool, d.CallLog.Partitions(), d.Lease)
@@ -34,13 +34,13 @@ func (d *Server) work(ctx context.Context, from asker, _ nothing) (consumers, er
 	return consumers{all}, err
 }
 
-func (d *Server) beat(ctx context.Context, _ asker, q beating) (b beating, err error) {
+func (d *Server) beat(ctx context.Context, _ executorName, q beating) (b beating, err error) {
 	b.Seq, err = d.Pools.Newest(ctx, q.Pool, q.Instance)
 	return b, err
 }
 
 // own returns the log of a call of the pool of whoever asks.
-func (d *Server) own(ctx context.Context, from asker, tool, id string, attempt int) (call.State, error) {
+func (d *Server) own(ctx context.Context, from executorName, tool, id string, attempt int) (call.State, error) {
 	last, err := d.CallLog.Read(ctx, tool, id)
 	if err != nil {
 		return call.State{}, err
@@ -54,7 +54,7 @@ func (d *Server) own(ctx context.Context, from asker, tool, id string, attempt i
 	return last.State, nil
 }
 
-func (d *Server) late(ctx context.Context, from asker, q late) (nothing, error) {
+func (d *Server) late(ctx context.Context, from executorName, q late) (nothing, error) {
 	s, err := d.own(ctx, from, q.Tool, q.ID, q.Attempt)
 	if err != nil {
 		return nothing{}, err
@@ -65,7 +65,7 @@ func (d *Server) late(ctx context.Context, from asker, q late) (nothing, error) 
 
 // dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is
 // what the log says, since a letter may be replayed in the name of whoever has asked.
-func (d *Server) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
+func (d *Server) dead(ctx context.Context, from executorName, body []byte) (*nats.Msg, error) {
 	letter, err := deadletter.Parse(body, 0)
 	if err != nil {
 		return nil, malformed(err)
@@ -75,7 +75,7 @@ func (d *Server) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, 
 		return nil, err
 	}
 	a, _ := s.Attempt(letter.Attempt)
-	asked, err := d.CallLog.Get(ctx, s.Part, a.Admitted)
+	asked, err := d.CallLog.Get(ctx, s.Partition, a.Admitted)
 	if err == nil && (asked.State.ID != s.ID || asked.Kind != call.Requested) {
 		err = refuse(envelope.CodeNotFound, "the request is not in the log any more")
 	}
@@ -89,16 +89,16 @@ func (d *Server) dead(ctx context.Context, from asker, body []byte) (*nats.Msg, 
 	return &nats.Msg{}, nil
 }
 
-// covered waits for the record, for as long as whoever asks does.
-func (d *Server) covered(ctx context.Context, _ asker, q covering) (covered, error) {
-	if q.Part < 0 || int(q.Part) >= d.CallLog.Partitions() {
-		return covered{}, refuse(envelope.CodeMalformed, "there is no such partition")
+// recorded waits for the record, for as long as whoever asks does.
+func (d *Server) recorded(ctx context.Context, _ executorName, q recordedRequest) (recordedResponse, error) {
+	if q.Partition < 0 || int(q.Partition) >= d.CallLog.Partitions() {
+		return recordedResponse{}, refuse(envelope.CodeMalformed, "there is no such partition")
 	}
-	soon, cancel := context.WithTimeout(d.open, coveredTime)
+	soon, cancel := context.WithTimeout(d.open, recordedTime)
 	defer cancel()
-	err := d.Coverage.Wait(soon, q.Part, q.Seq, q.At)
+	err := d.Watermark.Wait(soon, q.Partition, q.Seq, q.At)
 	if soon.Err() != nil {
-		return covered{}, ctx.Err()
+		return recordedResponse{}, ctx.Err()
 	}
-	return covered{err == nil}, err
+	return recordedResponse{err == nil}, err
 }

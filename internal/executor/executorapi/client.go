@@ -24,7 +24,7 @@ import (
 
 // Client asks dispatchers for one executor. Its methods are safe for concurrent use.
 type Client struct {
-	Inbox    *rpc.Inbox // of the executor: see [bus.Control.Inbox]
+	Inbox    *rpc.Inbox // of the executor: see [rpc.Control.Inbox]
 	Pool     string
 	Instance string           // of the executor, within its pool
 	NewNonce func() string    // which names a record
@@ -36,8 +36,9 @@ type Client struct {
 	answer  time.Duration // for tests; 0 is answerTime
 }
 
-// ErrNobody means that no dispatcher answers executors.
-var ErrNobody = errors.New("no dispatcher answers executors on this bus (start one, and replace older ones first)")
+// ErrNoDispatcher means that no dispatcher answers executors.
+var ErrNoDispatcher = errors.New("no dispatcher answers executors on this bus (start one, and replace " +
+	"older ones first)")
 
 // ErrUnheard means that dispatchers get the questions of an executor, and their answers do not arrive.
 var ErrUnheard = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
@@ -57,7 +58,7 @@ func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, er
 	msg, err := c.Inbox.Request(ctx, subjects.ExecutorRequest(op, c.Pool, c.Instance), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("%s: %w", op, ErrNobody)
+		return nil, fmt.Errorf("%s: %w", op, ErrNoDispatcher)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
@@ -182,8 +183,8 @@ func (c *Client) LateResult(ctx context.Context, s call.State, attempt int, said
 	}))
 }
 
-// buryTime is how long a dispatcher is waited for that keeps a dead letter. Its work is handed back then.
-const buryTime = 10 * time.Second
+// deadTime is how long a dispatcher is waited for that keeps a dead letter. Its work is handed back then.
+const deadTime = 10 * time.Second
 
 // Dead has a call kept that is given up, with what became of its work message since.
 func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error {
@@ -191,7 +192,7 @@ func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliverie
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, buryTime)
+	ctx, cancel := context.WithTimeout(ctx, deadTime)
 	defer cancel()
 	return gone(c.insist(ctx, "a dead letter to be kept", func(ctx context.Context) error {
 		_, err := c.ask(ctx, subjects.OpDead, data)
@@ -210,13 +211,13 @@ func gone(err error) error {
 // Wait returns when the record is known to hold the event that was stored in a partition at seq at that time. An error
 // is the cause of the end of ctx, or that the record cannot be read.
 func (c *Client) Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error {
-	q := covering{Part: part, Seq: seq, At: at}
-	var is covered
+	q := recordedRequest{Partition: part, Seq: seq, At: at}
+	var is recordedResponse
 	err := timer.Backoff{Pause: askAgain}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := c.put(ctx, subjects.OpCovered, q, &is)
-		return is.Covered || final(err) || format.IsUnsupported(err), err
+		return is.Recorded || final(err) || format.IsUnsupported(err), err
 	})
-	if err == nil && is.Covered || final(err) || format.IsUnsupported(err) {
+	if err == nil && is.Recorded || final(err) || format.IsUnsupported(err) {
 		return err
 	}
 	return context.Cause(ctx)

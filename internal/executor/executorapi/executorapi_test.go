@@ -64,11 +64,11 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 	}
 	silent := slog.New(slog.DiscardHandler)
 	journal := writer.NewJournal(js, name, clock.Now, nonces(name), silent)
-	coverage := writer.NewCoverage(js, 1, silent)
+	coverage := writer.NewWatermark(js, 1, silent)
 	end := bustest.Run(f.T, journal.Run)
 	endCoverage := bustest.Run(f.T, coverage.Run)
 	d := &executorapi.Server{
-		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Coverage: coverage,
+		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Watermark: coverage,
 		Made: []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
 		OlderBuilds: older, Chunks: streaming.NewStore(js, subjects.ChunksStream),
 		Payloads: streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload),
@@ -257,14 +257,15 @@ func TestWaitsForADispatcher(t *testing.T) {
 	c.Log = slog.New(slog.NewTextHandler(&out, nil))
 	short, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
-	if _, err := c.Hello(short); !errors.Is(err, executorapi.ErrNobody) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Hello(short); !errors.Is(err, executorapi.ErrNoDispatcher) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody: %v", err)
 	}
-	if _, err := c.Last(t.Context(), subjects.Key{Tool: "echo", ID: "x"}); !errors.Is(err, executorapi.ErrNobody) {
+	if _, err := c.Last(t.Context(), subjects.Key{Tool: "echo", ID: "x"}); !errors.Is(err, executorapi.ErrNoDispatcher) {
 		t.Errorf("nobody reads the log: %v", err)
 	}
 	asked := make(chan struct{}, 100)
-	dying, err := f.NC.QueueSubscribe(subjects.DeskWildcard(subjects.OpHello), "dispatchers",
+	dying, err := f.NC.QueueSubscribe(subjects.ExecutorRequestWildcard(subjects.OpHello), "dispatchers",
 		func(*nats.Msg) { asked <- struct{}{} })
 	if err := errors.Join(err, f.NC.Flush()); err != nil {
 		t.Fatal(err)
@@ -398,7 +399,8 @@ func TestDispatcherOfAnOlderBuild(t *testing.T) {
 func TestAnswersThatDoNotArrive(t *testing.T) {
 	f := setup(t)
 	silent := func(*nats.Msg) {}
-	if _, err := f.NC.QueueSubscribe(subjects.DeskWildcard(subjects.OpHello), "dispatchers", silent); err != nil {
+	hello := subjects.ExecutorRequestWildcard(subjects.OpHello)
+	if _, err := f.NC.QueueSubscribe(hello, "dispatchers", silent); err != nil {
 		t.Fatal(err)
 	}
 	c := f.client("default")

@@ -58,12 +58,12 @@ func storedOf(msg *nats.Msg) (s kv.StoredEvent, err error) {
 
 // Last implements [kv.Reader].
 func (c *Client) Last(ctx context.Context, key subjects.Key) (kv.StoredEvent, error) {
-	return c.logged(ctx, logged{Tool: key.Tool, ID: key.ID, Part: key.Part})
+	return c.logged(ctx, logged{Tool: key.Tool, ID: key.ID, Partition: key.Partition})
 }
 
 // At implements [kv.Reader].
 func (c *Client) At(ctx context.Context, p subjects.Partition, seq uint64) (kv.StoredEvent, error) {
-	return c.logged(ctx, logged{Part: p, Seq: seq})
+	return c.logged(ctx, logged{Partition: p, Seq: seq})
 }
 
 func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
@@ -79,16 +79,16 @@ func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
 }
 
 // logged answers for calls of the pool of whoever asks.
-func (d *Server) logged(ctx context.Context, from asker, q logged) (*nats.Msg, error) {
+func (d *Server) logged(ctx context.Context, from executorName, q logged) (*nats.Msg, error) {
 	read := func() (kv.StoredEvent, error) { return d.CallLog.Last(ctx, q.Tool, q.ID) }
 	if q.Tool == "" {
-		read = func() (kv.StoredEvent, error) { return d.CallLog.At(ctx, q.Part, q.Seq) }
+		read = func() (kv.StoredEvent, error) { return d.CallLog.At(ctx, q.Partition, q.Seq) }
 	}
 	s, err := read()
 	if err != nil || s.RawStreamMsg == nil {
 		return answerOf(s), err
 	}
-	last, err := s.Entry(q.Part)
+	last, err := s.Entry(q.Partition)
 	if err == nil && last.State.Pool != from.pool {
 		err = refuse(envelope.CodeForbidden, "the call is not one of your pool")
 	}

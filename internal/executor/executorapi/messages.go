@@ -31,10 +31,10 @@ type consumers struct {
 
 // logged asks for an event: the last of a log, or the one at a position.
 type logged struct {
-	Tool string             `json:"tool,omitzero"`
-	ID   string             `json:"id,omitzero"`
-	Part subjects.Partition `json:"part,omitzero"`
-	Seq  uint64             `json:"seq,omitzero"`
+	Tool      string             `json:"tool,omitzero"`
+	ID        string             `json:"id,omitzero"`
+	Partition subjects.Partition `json:"part,omitzero"`
+	Seq       uint64             `json:"seq,omitzero"`
 }
 
 // beating asks for the newest heartbeat of another executor, and is the answer.
@@ -56,15 +56,15 @@ type late struct {
 	Output  string          `json:"output,omitzero"`
 }
 
-// covering asks whether an event is on record.
-type covering struct {
-	Part subjects.Partition `json:"part,omitzero"`
-	Seq  uint64             `json:"seq"`
-	At   time.Time          `json:"at"`
+// recordedRequest asks whether an event is on record.
+type recordedRequest struct {
+	Partition subjects.Partition `json:"part,omitzero"`
+	Seq       uint64             `json:"seq"`
+	At        time.Time          `json:"at"`
 }
 
-type covered struct {
-	Covered bool `json:"covered,omitzero"`
+type recordedResponse struct {
+	Recorded bool `json:"covered,omitzero"`
 }
 
 // newest asks for the newest message that the stream of payloads, or of chunks, holds on a subject. Direct asks for the

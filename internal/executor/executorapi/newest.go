@@ -59,7 +59,7 @@ func (c *Client) newest(ctx context.Context, q newest) (*streaming.Message, erro
 }
 
 // newest answers for the pool of the executor that asks.
-func (d *Server) newest(ctx context.Context, from asker, q newest) (*nats.Msg, error) {
+func (d *Server) newest(ctx context.Context, from executorName, q newest) (*nats.Msg, error) {
 	pool, ok := subjects.PoolOf(q.Subject)
 	if !ok {
 		return nil, refuse(envelope.CodeMalformed, "the subject is neither that of a part of a payload nor that of chunks")

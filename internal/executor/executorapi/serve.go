@@ -25,55 +25,55 @@ import (
 
 // Server is what a dispatcher answers executors with. All but Fsync, Identity and OlderBuilds is required.
 type Server struct {
-	NC       *nats.Conn
-	JS       jetstream.JetStream
-	CallLog  *kv.Log
-	Clock    *bus.Clock
-	Pools    *heartbeat.Store
-	Journal  *writer.Journal
-	Coverage *writer.Watermark
-	Payloads *streaming.Payloads
-	Chunks   *streaming.Store
-	Made     []string // the pools whose consumers it makes
-	Lease    time.Duration
-	Fsync    bool
-	Identity bool // tokens say who is who
+	NC        *nats.Conn
+	JS        jetstream.JetStream
+	CallLog   *kv.Log
+	Clock     *bus.Clock
+	Pools     *heartbeat.Store
+	Journal   *writer.Journal
+	Watermark *writer.Watermark
+	Payloads  *streaming.Payloads
+	Chunks    *streaming.Store
+	Made      []string // the pools whose consumers it makes
+	Lease     time.Duration
+	Fsync     bool
+	Identity  bool // tokens say who is who
 	// OlderBuilds answers every question at its reply subject, as executors of f16d274 expect.
 	OlderBuilds bool
 	Log         *slog.Logger
 
-	drops   flow.Dropped
-	subs    []*nats.Subscription
-	quick   *flow.Lane[job]
-	waiting *flow.Lane[job] // questions that may wait for as long as coveredTime
-	overs   flow.OverloadLog
-	open    context.Context // ends when it stops
-	stop    context.CancelFunc
+	drops    flow.Dropped
+	subs     []*nats.Subscription
+	quick    *flow.Lane[job]
+	waiting  *flow.Lane[job] // questions that may wait for as long as coveredTime
+	overload flow.OverloadLog
+	open     context.Context // ends when it stops
+	stop     context.CancelFunc
 }
 
-// asker is an executor that asks; that it is, the server enforces.
-type asker struct{ pool, instance string }
+// executorName is an executor that asks; that it is, the server enforces.
+type executorName struct{ pool, instance string }
 
 // job is one question.
 type job struct {
 	op     string
 	handle handler
 	msg    *nats.Msg
-	from   asker
+	from   executorName
 	to     string // the subject of the answer
 }
 
 // handler answers a question. An error that is no refusal is of now: the question is asked again.
-type handler func(ctx context.Context, from asker, body []byte) (*nats.Msg, error)
+type handler func(ctx context.Context, from executorName, body []byte) (*nats.Msg, error)
 
 const (
-	coveredTime  = answerTime * 3 / 4
-	desksQueue   = "dispatchers"
-	drainAtStop  = time.Second
-	questionTime = answerTime // nobody waits any longer
+	recordedTime     = answerTime * 3 / 4
+	dispatchersQueue = "dispatchers"
+	drainAtStop      = time.Second
+	questionTime     = answerTime // nobody waits any longer
 )
 
-// Bounds of the questions of executors in one dispatcher, see [fair.Limits]: pools take turns, and within one its
+// Bounds of the questions of executors in one dispatcher, see [flow.QueueLimits]: pools take turns, and within one its
 // instances. A question counts as its body and perQuestion.
 const (
 	maxAsked         = 16 * 1024 // that wait or are worked on
@@ -104,7 +104,7 @@ func (d *Server) Serve(ctx context.Context) error {
 	d.quick = flow.NewLane(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
 	d.waiting = flow.NewLane(limits(maxInstanceAsked, maxPoolAsked, maxAsked),
 		answer) // each strict call is one that waits
-	d.overs = flow.OverloadLog{Log: d.Log, Kind: "questions of executors, by pool and instance"}
+	d.overload = flow.OverloadLog{Log: d.Log, Kind: "questions of executors, by pool and instance"}
 	for op, handle := range map[string]handler{
 		subjects.OpHello:  answering(d.hello),
 		subjects.OpWork:   answering(d.work),
@@ -118,11 +118,11 @@ func (d *Server) Serve(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.listen(subjects.OpCovered, answering(d.covered), d.waiting)
+	return d.listen(subjects.OpCovered, answering(d.recorded), d.waiting)
 }
 
 func (d *Server) listen(op string, handle handler, in *flow.Lane[job]) error {
-	sub, err := d.NC.QueueSubscribe(subjects.DeskWildcard(op), desksQueue, func(msg *nats.Msg) {
+	sub, err := d.NC.QueueSubscribe(subjects.ExecutorRequestWildcard(op), dispatchersQueue, func(msg *nats.Msg) {
 		d.take(in, job{op: op, handle: handle, msg: msg})
 	})
 	if err != nil {
@@ -144,13 +144,13 @@ func (d *Server) take(in *flow.Lane[job], j job) {
 		return
 	}
 	var err error
-	if j.from.pool, j.from.instance, err = subjects.ParseDesk(j.op, j.msg.Subject); err != nil {
+	if j.from.pool, j.from.instance, err = subjects.ParseExecutorRequest(j.op, j.msg.Subject); err != nil {
 		d.drops.Note(d.Log, err.Error(), j.msg.Subject)
 		return
 	}
 	from := flow.Sender{Tenant: j.from.pool, Actor: j.from.instance}
 	if in.Put(from, j, int64(len(j.msg.Data))+perQuestion) != nil {
-		d.overs.Note(from, true)
+		d.overload.Note(from, true)
 	}
 }
 
@@ -181,7 +181,7 @@ func (d *Server) answerTo(msg *nats.Msg) (to string, ok bool) {
 	if d.OlderBuilds {
 		return msg.Reply, !subjects.Elsewhere(msg.Reply)
 	}
-	return subjects.DeskAnswer(msg.Subject, msg.Header.Get(subjects.HeaderAnswer))
+	return subjects.ExecutorAnswer(msg.Subject, msg.Header.Get(subjects.HeaderAnswer))
 }
 
 // answer answers one question.
@@ -220,7 +220,7 @@ func (d *Server) unharmed(ctx context.Context, j job) (answer *nats.Msg, err err
 }
 
 // denied puts on record that an executor has asked for what is not of its pool, and returns what it is told.
-func (d *Server) denied(ctx context.Context, from asker, err error) error {
+func (d *Server) denied(ctx context.Context, from executorName, err error) error {
 	r, ok := errors.AsType[*refusal](err)
 	if !ok || r.says.Code != envelope.CodeForbidden {
 		return err
@@ -242,8 +242,8 @@ func refused(err error) (*nats.Msg, error) {
 }
 
 // asking returns the handler that decodes a question for handle.
-func asking[Q any](handle func(context.Context, asker, Q) (*nats.Msg, error)) handler {
-	return func(ctx context.Context, from asker, body []byte) (*nats.Msg, error) {
+func asking[Q any](handle func(context.Context, executorName, Q) (*nats.Msg, error)) handler {
+	return func(ctx context.Context, from executorName, body []byte) (*nats.Msg, error) {
 		var q Q
 		if err := format.Unmarshal(format.Message, body, &q); err != nil {
 			return nil, malformed(err)
@@ -261,8 +261,8 @@ func malformed(err error) error {
 }
 
 // answering returns the handler that also encodes the answer.
-func answering[Q, A any](handle func(context.Context, asker, Q) (A, error)) handler {
-	return asking(func(ctx context.Context, from asker, q Q) (*nats.Msg, error) {
+func answering[Q, A any](handle func(context.Context, executorName, Q) (A, error)) handler {
+	return asking(func(ctx context.Context, from executorName, q Q) (*nats.Msg, error) {
 		a, err := handle(ctx, from, q)
 		if err != nil {
 			return nil, err

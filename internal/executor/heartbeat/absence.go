@@ -16,24 +16,24 @@ type AbsenceMonitor struct {
 	now   func() time.Time // bus time
 
 	mu    sync.Mutex
-	known map[string]*attendance
+	known map[string]*poolPresence
 }
 
-// attendance is what is known of one pool, in bus time.
-type attendance struct {
+// poolPresence is what is known of one pool, in bus time.
+type poolPresence struct {
 	from  time.Time // looked at without a gap since then
 	lived time.Time // the newest heartbeat that was seen; zero: none
 	at    time.Time // of the newest look
 	// unsettled says that at the newest look not all who live can have beaten again after an interruption.
 	unsettled bool
-	behind    bool // whoever beat last pulls what goes behind
+	overflow  bool // whoever beat last pulls what goes behind
 }
 
 // NewAbsenceMonitor returns one that watches the pools; Run must be called for it to go on watching. now is bus time.
 func NewAbsenceMonitor(pools *Store, now func() time.Time, watched ...string) *AbsenceMonitor {
-	a := &AbsenceMonitor{pools: pools, now: now, known: map[string]*attendance{}}
+	a := &AbsenceMonitor{pools: pools, now: now, known: map[string]*poolPresence{}}
 	for _, pool := range watched {
-		a.known[pool] = &attendance{}
+		a.known[pool] = &poolPresence{}
 	}
 	return a
 }
@@ -81,17 +81,17 @@ func (a *AbsenceMonitor) look(ctx context.Context, pool string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.saw(pool, at, lived, settled)
-	if !lived.IsZero() && said.Behind != PullsUntold {
-		k.behind = said.Behind == PullsAll
+	if !lived.IsZero() && said.Overflow != PullsUnknown {
+		k.overflow = said.Overflow == PullsAll
 	}
 	return nil
 }
 
 // saw notes when a look found whom alive. Callers hold a.mu.
-func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *attendance {
+func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *poolPresence {
 	k := a.known[pool]
 	if k == nil {
-		k = &attendance{}
+		k = &poolPresence{}
 		a.known[pool] = k
 	}
 	if !settled || k.unsettled || at.Sub(k.at) > a.pools.ttl/2 {
@@ -113,7 +113,7 @@ func (a *AbsenceMonitor) PullsOverflow(pool string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[pool]
-	return k != nil && k.behind
+	return k != nil && k.overflow
 }
 
 // AbsentSince returns since when nobody of the pool has lived, in bus time, as of a moment ago: since its newest
@@ -123,7 +123,7 @@ func (a *AbsenceMonitor) AbsentSince(pool string) time.Time {
 	defer a.mu.Unlock()
 	k := a.known[pool]
 	if k == nil {
-		a.known[pool] = &attendance{} // from now on it is watched
+		a.known[pool] = &poolPresence{} // from now on it is watched
 		return time.Time{}
 	}
 	if k.from.IsZero() || a.now().Sub(k.at) > a.pools.ttl {
@@ -133,7 +133,7 @@ func (a *AbsenceMonitor) AbsentSince(pool string) time.Time {
 }
 
 // quiet is from when on there is no heartbeat. Nothing found at the first look is nothing in the life of one before.
-func (k *attendance) quiet(ttl time.Duration) time.Time {
+func (k *poolPresence) quiet(ttl time.Duration) time.Time {
 	if from := k.from.Add(-ttl); from.After(k.lived) {
 		return from
 	}
@@ -148,14 +148,14 @@ const livesOn = time.Second
 // executors that begin to beat later claim whatever was stored before that time. It looks anew unless it has looked
 // since.
 func (a *AbsenceMonitor) WasAbsentAt(ctx context.Context, pool string, at time.Time) bool {
-	deserted, looked := a.deserted(pool, at)
+	deserted, looked := a.absentAt(pool, at)
 	if !deserted || looked { // mostly they live, and nobody needs to look again
 		return deserted
 	}
 	if a.look(ctx, pool) != nil {
 		return false
 	}
-	deserted, looked = a.deserted(pool, at)
+	deserted, looked = a.absentAt(pool, at)
 	return deserted && looked
 }
 
@@ -163,8 +163,8 @@ func (a *AbsenceMonitor) WasAbsentAt(ctx context.Context, pool string, at time.T
 // for stored after it.
 const startSlack = 200 * time.Millisecond
 
-// deserted says what is known by now, and whether the pool was looked at since.
-func (a *AbsenceMonitor) deserted(pool string, at time.Time) (deserted, looked bool) {
+// absentAt says what is known by now, and whether the pool was looked at since.
+func (a *AbsenceMonitor) absentAt(pool string, at time.Time) (absentAt, looked bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[pool]

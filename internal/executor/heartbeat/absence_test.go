@@ -81,14 +81,14 @@ func TestAttendancePullsBehind(t *testing.T) {
 		want bool
 	}{
 		{nil, false},
-		{says(heartbeat.PullsUntold), false},
+		{says(heartbeat.PullsUnknown), false},
 		{says(heartbeat.PullsAll), true},
-		{says(heartbeat.PullsUntold), true},
-		{says(heartbeat.PullsAhead), false},
+		{says(heartbeat.PullsUnknown), true},
+		{says(heartbeat.PullsMainOnly), false},
 		{says(heartbeat.PullsAll), true},
 		{nil, false},
 	} {
-		pools.PullsBehind = step.says
+		pools.PullsOverflow = step.says
 		if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ type Heartbeat struct {
 	Form     int             `json:"form"`
 	Pool     string          `json:"pool"`
 	Instance string          `json:"instance"`
-	Behind   OverflowSupport `json:"behind,omitzero"`
+	Overflow OverflowSupport `json:"behind,omitzero"`
 
 	Definitions Definitions `json:"definitions,omitzero"`
 }
@@ -27,9 +27,9 @@ type OverflowSupport string
 
 // What executors may say of it. Older builds say nothing.
 const (
-	PullsAhead  OverflowSupport = ""       // it does not
-	PullsUntold OverflowSupport = "untold" // it has not found out
-	PullsAll    OverflowSupport = "pulled"
+	PullsMainOnly OverflowSupport = ""       // it does not
+	PullsUnknown  OverflowSupport = "untold" // it has not found out
+	PullsAll      OverflowSupport = "pulled"
 )
 
 // decodeBeat reads a heartbeat. The error is a [format.Error] where an executor of another age beats;
@@ -72,7 +72,7 @@ func (p *Store) old(ctx context.Context, subject string, now time.Time) error {
 		return nil
 	}
 	_, err = decodeBeat(subject, msg.Data)
-	if e, ok := errors.AsType[*format.Error](err); ok && e.Form == 0 {
+	if e, ok := errors.AsType[*format.Error](err); ok && e.Version == 0 {
 		return fmt.Errorf("executor %s: %w", subject, err)
 	}
 	return nil

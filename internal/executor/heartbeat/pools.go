@@ -21,8 +21,8 @@ import (
 // than that where it does not: a server that crashed may bring back beats that had been replaced, and keeps
 // them. Its methods are safe for concurrent use.
 type Store struct {
-	// PullsBehind is asked at every beat whether whoever beats pulls what goes behind; nil does not.
-	PullsBehind func() OverflowSupport
+	// PullsOverflow is asked at every beat whether whoever beats pulls what goes behind; nil does not.
+	PullsOverflow func() OverflowSupport
 	// Definitions is asked at every beat what the beating executor has found out about tools; nil says nothing.
 	Definitions func() Definitions
 
@@ -55,8 +55,8 @@ func OpenStore(ctx context.Context, js jetstream.JetStream, lease time.Duration)
 	return p, nil
 }
 
-// NewRemoteStore is [OpenPools] for a process that may only write its own heartbeats: beat asks somebody else for the
-// [Pools.Newest] one of an executor. Nothing but Beat and Gone may be called.
+// NewRemoteStore is [OpenStore] for a process that may only write its own heartbeats: beat returns the
+// sequence of the newest heartbeat of an executor, as [Store.Newest] does. Only Beat and Expired may be called.
 func NewRemoteStore(js jetstream.JetStream, lease time.Duration,
 	beat func(ctx context.Context, pool, name string) (uint64, error)) *Store {
 	return &Store{
@@ -82,8 +82,8 @@ func (p *Store) settled() bool {
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // notices an interruption early
 	b := Heartbeat{Form: format.Entry.Current(), Pool: pool, Instance: instance}
-	if p.PullsBehind != nil {
-		b.Behind = p.PullsBehind()
+	if p.PullsOverflow != nil {
+		b.Overflow = p.PullsOverflow()
 	}
 	if p.Definitions != nil {
 		b.Definitions = p.Definitions().Bounded()

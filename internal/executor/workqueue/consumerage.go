@@ -9,10 +9,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// incarnation is what is known of a consumer, so that its counts of deliveries can be trusted. One
+// consumerAge is what is known of a consumer, so that its counts of deliveries can be trusted. One
 // that was deleted and made anew, or forgot what it had not saved when its server crashed, counts
 // from one again, and hands out as new what others have been running.
-type incarnation struct {
+type consumerAge struct {
 	born time.Time // it has counted every delivery of what is younger
 	gone bool      // the server says something is wrong with it; not looked at since
 	// delivered is how much it had handed out when it was looked at or heard of, and the time before that:
@@ -22,18 +22,18 @@ type incarnation struct {
 }
 
 // meet is what is known after the first look. Nothing is believed of one that is not there.
-func meet(c Consumer) incarnation {
-	return incarnation{born: c.Created, delivered: c.Delivered, before: c.Delivered, gone: c.Created.IsZero()}
+func meet(c Consumer) consumerAge {
+	return consumerAge{born: c.Created, delivered: c.Delivered, before: c.Delivered, gone: c.Created.IsZero()}
 }
 
 // seen is what is known after it was looked at again.
-func (n incarnation) seen(c Consumer) incarnation {
-	return incarnation{born: c.Created, delivered: c.Delivered, before: n.delivered, gone: c.Created.IsZero()}
+func (n consumerAge) seen(c Consumer) consumerAge {
+	return consumerAge{born: c.Created, delivered: c.Delivered, before: n.delivered, gone: c.Created.IsZero()}
 }
 
 // heard is what is known after a message of it came whose count is believed: as much as after a look, but no more
 // often than that is of use.
-func (n incarnation) heard(m *nats.MsgMetadata, now time.Time) incarnation {
+func (n consumerAge) heard(m *nats.MsgMetadata, now time.Time) consumerAge {
 	if now.Sub(n.at) < lookAgain {
 		return n
 	}
@@ -41,11 +41,11 @@ func (n incarnation) heard(m *nats.MsgMetadata, now time.Time) incarnation {
 	return n
 }
 
-// behind reports whether it has forgotten deliveries since the look before the last.
-func (n incarnation) behind() bool { return n.delivered < n.before }
+// rolledBack reports whether it has forgotten deliveries since the look before the last.
+func (n consumerAge) rolledBack() bool { return n.delivered < n.before }
 
 // counts reports whether the count in a message includes all its deliveries.
-func (n incarnation) counts(m *nats.MsgMetadata) bool {
+func (n consumerAge) counts(m *nats.MsgMetadata) bool {
 	return !n.gone && !m.Timestamp.Before(n.born) && m.Sequence.Consumer > n.before
 }
 
@@ -97,7 +97,7 @@ func (w *Puller) lookAt(ctx context.Context) (fine bool) {
 		if s.known.gone {
 			missing = s.stream + " > " + s.name
 		}
-		fine = fine && !s.known.behind() && !s.known.gone
+		fine = fine && !s.known.rolledBack() && !s.known.gone
 	}
 	w.tell(missing)
 	return fine

@@ -15,7 +15,7 @@ func TestIncarnationCounts(t *testing.T) {
 	wrong := met
 	wrong.gone = true
 	for name, c := range map[string]struct {
-		known incarnation
+		known consumerAge
 		at    time.Time
 		nth   uint64 // delivery of the consumer
 		want  bool

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// handTime is how long a message waits in hand for a slot, where a quarter of the lease is not less. It is handed back
-// then: another executor may have one.
-const handTime = 250 * time.Millisecond
+// prefetchTime is how long a message waits in hand for a slot, where a quarter of the lease is not less. It is handed
+// back then: another executor may have one.
+const prefetchTime = 250 * time.Millisecond
 
 // waiting is a message in hand without a slot.
 type waiting struct {

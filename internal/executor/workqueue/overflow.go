@@ -7,33 +7,33 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// PullsBehind says whether what goes behind is pulled here. It is not where dispatchers are of an older build, nor
+// PullsOverflow says whether what goes behind is pulled here. It is not where dispatchers are of an older build, nor
 // where the server does not answer, as it does not where permissions are of an older build.
-func (w *Puller) PullsBehind() heartbeat.OverflowSupport {
+func (w *Puller) PullsOverflow() heartbeat.OverflowSupport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.behindPulled()
+	return w.overflowSupport()
 }
 
-// behindPulled is PullsBehind. Callers hold w.mu.
-func (w *Puller) behindPulled() heartbeat.OverflowSupport {
-	if !w.behind {
-		return heartbeat.PullsAhead
+// overflowSupport is PullsBehind. Callers hold w.mu.
+func (w *Puller) overflowSupport() heartbeat.OverflowSupport {
+	if !w.pullsOverflow {
+		return heartbeat.PullsMainOnly
 	}
 	pulls := heartbeat.PullsAll
 	for _, s := range w.sources {
 		switch {
-		case !s.behind || s.heard:
+		case !s.overflow || s.heard:
 		case s.silent:
-			return heartbeat.PullsAhead
+			return heartbeat.PullsMainOnly
 		default:
-			pulls = heartbeat.PullsUntold
+			pulls = heartbeat.PullsUnknown
 		}
 	}
 	return pulls
 }
 
-// Changed is told when [Puller.PullsBehind] returns something else.
+// Changed returns a channel that receives when the result of [Puller.PullsOverflow] changes.
 func (w *Puller) Changed() <-chan struct{} { return w.changed }
 
 // answers notes whether the server has said something of a source when it was asked. Callers hold w.mu.
@@ -42,14 +42,14 @@ func (w *Puller) answers(s *source, heard bool) {
 	if s.heard == heard && s.silent != heard {
 		return
 	}
-	before := w.behindPulled()
+	before := w.overflowSupport()
 	s.heard, s.silent = heard, !heard
-	now := w.behindPulled()
+	now := w.overflowSupport()
 	if now == before {
 		return
 	}
 	timer.Notify(w.changed)
-	if now == heartbeat.PullsAhead && w.Log != nil {
+	if now == heartbeat.PullsMainOnly && w.Log != nil {
 		w.Log.Warn("the server does not answer for calls of actors that have many open, which go ahead with all others now; "+
 			"unless it is away, give this process the permissions of its build", "consumer", s.stream+" > "+s.name)
 	}
@@ -60,8 +60,8 @@ type sender struct{ tenant, actor string }
 
 // runs notes that n more calls run that are like work. Callers hold w.mu.
 func (w *Puller) runs(work *Message, n int) {
-	w.running = w.running.more(work.behind, n)
-	if t := w.of[work.sender].more(work.behind, n); t.all > 0 {
+	w.running = w.running.more(work.overflow, n)
+	if t := w.of[work.sender].more(work.overflow, n); t.all > 0 {
 		w.of[work.sender] = t
 	} else {
 		delete(w.of, work.sender)
@@ -72,10 +72,10 @@ func (w *Puller) runs(work *Message, n int) {
 // the server may hand them over in another order: where those behind have all slots that they may have, what comes then
 // has one of these, or those left to others would be theirs as well. Callers hold w.mu.
 func (w *Puller) waitsWith(s *source, work *Message) *source {
-	if t := w.of[work.sender]; s.behind || t.behind == 0 || t.all < w.slots-w.kept() {
+	if t := w.of[work.sender]; s.overflow || t.overflow == 0 || t.all < w.slots-w.kept() {
 		return s
 	}
 	return w.sources[slices.IndexFunc(w.sources, func(o *source) bool {
-		return o.behind && o.stream == s.stream && o.priority == s.priority
+		return o.overflow && o.stream == s.stream && o.priority == s.priority
 	})]
 }

@@ -112,14 +112,14 @@ func TestOlderDispatchersLetNothingGoBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.PullsBehind() != heartbeat.PullsAhead {
+	if w.PullsOverflow() != heartbeat.PullsMainOnly {
 		t.Error("it would pull what nobody hands out")
 	}
 	if w, err = workqueue.New(t.Context(), workqueue.Watch(f.JS, "default", 1), "default", 1, 4, time.Minute,
 		nil); err != nil {
 		t.Fatal(err)
 	}
-	if w.PullsBehind() != heartbeat.PullsUntold {
+	if w.PullsOverflow() != heartbeat.PullsUnknown {
 		t.Error("where there are no consumers yet, it would never pull what goes behind")
 	}
 }

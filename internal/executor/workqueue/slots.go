@@ -23,12 +23,12 @@ type pull struct {
 }
 
 // taken is how many slots are taken, and how many of these by what goes behind.
-type taken struct{ all, behind int }
+type taken struct{ all, overflow int }
 
 func (t taken) more(behind bool, n int) taken {
 	t.all += n
 	if behind {
-		t.behind += n
+		t.overflow += n
 	}
 	return t
 }
@@ -37,7 +37,7 @@ func (t taken) more(behind bool, n int) taken {
 func (w *Puller) reserved() taken {
 	t := w.running
 	for _, s := range w.sources {
-		t = t.more(s.behind, s.credits)
+		t = t.more(s.overflow, s.credits)
 	}
 	return t
 }
@@ -48,11 +48,11 @@ func (w *Puller) free() int { return w.slots - w.reserved().all }
 // kept is how many slots what goes behind leaves free, and has for itself where others leave none.
 func (w *Puller) kept() int { return w.slots / 8 }
 
-// room returns how many more slots work of s may have where these are taken.
-func (w *Puller) room(s *source, t taken) int {
+// slotsFor returns how many more slots work of s may have where these are taken.
+func (w *Puller) slotsFor(s *source, t taken) int {
 	free := w.slots - t.all
-	if s.behind {
-		return min(free, max(free-w.kept(), w.kept()-t.behind))
+	if s.overflow {
+		return min(free, max(free-w.kept(), w.kept()-t.overflow))
 	}
 	return free
 }
@@ -70,18 +70,18 @@ func (w *Puller) pull() {
 // has said so for the first time, or nothing. Callers hold w.mu.
 func (w *Puller) listen() {
 	held := func(behind bool) bool {
-		return slices.ContainsFunc(w.sources, func(s *source) bool { return s.behind == behind && len(s.waiting) > 0 })
+		return slices.ContainsFunc(w.sources, func(s *source) bool { return s.overflow == behind && len(s.waiting) > 0 })
 	}
 	ahead, behind, t := held(false), held(true), w.reserved()
 	for _, s := range w.sources {
 		switch {
-		case s.heeded || s.credits > 0 || s.demand > 0 || w.room(s, t) <= 0:
-		case ahead || s.behind && behind: // or there would be more and more in hand
+		case s.heeded || s.credits > 0 || s.demand > 0 || w.slotsFor(s, t) <= 0:
+		case ahead || s.overflow && behind: // or there would be more and more in hand
 		case s.answered || s.silent:
 			w.ask(s, 1, standingPull, true)
 		default:
 			w.ask(s, 1, atOnce, false)
-			t = t.more(s.behind, 1)
+			t = t.more(s.overflow, 1)
 		}
 	}
 }
@@ -94,11 +94,11 @@ func (w *Puller) share() {
 		s.share = 0
 	}
 	for gather := !w.worthwhile(t); !gather; {
-		s := w.turn(func(s *source) bool { return s.wants() && w.room(s, t) > 0 })
+		s := w.turn(func(s *source) bool { return s.wants() && w.slotsFor(s, t) > 0 })
 		if s == nil {
 			break
 		}
-		if t = t.more(s.behind, 1); !w.beginWaiting(s) {
+		if t = t.more(s.overflow, 1); !w.beginWaiting(s) {
 			s.share++
 		}
 	}
@@ -113,7 +113,7 @@ func (w *Puller) share() {
 func (w *Puller) worthwhile(t taken) bool {
 	most := 0
 	for _, s := range w.sources {
-		room := w.room(s, t)
+		room := w.slotsFor(s, t)
 		if room > 0 && s.urgent() {
 			return true
 		}
@@ -135,10 +135,10 @@ func (w *Puller) foresee(t taken) {
 	}
 	each := (w.slots - w.running.all - len(w.sources) + recent) / recent
 	for _, s := range w.sources {
-		n := min(each-s.credits-s.share, w.room(s, t))
+		n := min(each-s.credits-s.share, w.slotsFor(s, t))
 		if s.recent && n >= max(1, each/4) {
 			s.share += n
-			t = t.more(s.behind, n)
+			t = t.more(s.overflow, n)
 		}
 	}
 }

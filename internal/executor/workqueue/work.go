@@ -28,7 +28,7 @@ type Message struct {
 	msg        *nats.Msg
 	meta       *nats.MsgMetadata
 	sender     sender
-	behind     bool // it has a slot that what goes behind may have
+	overflow   bool // it has a slot that what goes behind may have
 	lost       atomic.Bool
 }
 
@@ -41,7 +41,7 @@ func (w *Message) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds t
 // NakWithDelay returns the work, to be delivered again after a while.
 func (w *Message) NakWithDelay(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
 
-// NakUnstarted is HandBack of work that nothing was done with here: where this process is the next to be handed it
+// NakUnstarted is NakWithDelay of work that nothing was done with here: where this process is the next to be handed it
 // again, nobody else has been, and it comes with the same Deliveries.
 func (w *Message) NakUnstarted(after time.Duration) {
 	w.workers.declines.note(w)
@@ -52,7 +52,7 @@ func (w *Message) NakUnstarted(after time.Duration) {
 // return. The message has its slot until rest has returned.
 func (w *Message) TakeOver(rest func()) {
 	w.lost.Store(true)
-	w.workers.crew.Replace(func() {
+	w.workers.handlers.Replace(func() {
 		rest()
 		w.workers.done(w)
 	})
@@ -65,23 +65,23 @@ func (w *Message) TakeOver(rest func()) {
 // partition; it waits for a slot, and is handed back when there is none soon.
 type Puller struct {
 	// Log is told of what cannot be read; set it before Run. Nil discards.
-	Log       *slog.Logger
-	notices   format.Notices
-	slots     int
-	lease     time.Duration
-	patience  time.Duration // how long a message in hand waits for a slot
-	declines  declines
-	repeats   repeats
-	sources   []*source
-	handle    func(context.Context, *Message)
-	crew      *flow.WorkerPool[*Message]
-	consumers Consumers
-	missing   bool // a consumer was, at the last look
-	behind    bool // what goes behind is pulled, too
-	nc        *nats.Conn
-	lookNow   chan struct{}
-	changed   chan struct{} // what PullsBehind returns may have
-	ended     func() bool   // there is no more intake
+	Log           *slog.Logger
+	notices       format.Notices
+	slots         int
+	lease         time.Duration
+	patience      time.Duration // how long a message in hand waits for a slot
+	declines      declines
+	repeats       repeats
+	sources       []*source
+	handle        func(context.Context, *Message)
+	handlers      *flow.WorkerPool[*Message]
+	consumers     Consumers
+	missing       bool // a consumer was, at the last look
+	pullsOverflow bool // what goes behind is pulled, too
+	nc            *nats.Conn
+	lookNow       chan struct{}
+	changed       chan struct{} // what PullsBehind returns may have
+	ended         func() bool   // there is no more intake
 
 	mu      sync.Mutex
 	paused  bool // until there is another connection
@@ -99,7 +99,7 @@ type source struct {
 	next     string    // subject of its pull requests
 	worked   time.Time // when it had work
 	recent   bool      // it had of late
-	known    incarnation
+	known    consumerAge
 	turns    int  // of having the next slot, see turn
 	credits  int  // messages asked for and not yet here; each has a slot reserved
 	share    int  // messages that are to be asked for
@@ -114,12 +114,12 @@ type source struct {
 // queue is one of each pool.
 type queue struct {
 	priority envelope.Priority
-	behind   bool // what is in it goes behind
+	overflow bool // what is in it goes behind
 	weight   int
 }
 
 // token is how subjects and consumers name it.
-func (q queue) token() string { return subjects.Queue(string(q.priority), q.behind) }
+func (q queue) token() string { return subjects.Queue(string(q.priority), q.overflow) }
 
 // queues are those that workers pull from. What goes ahead has four turns for one of what goes behind.
 var queues = []queue{
@@ -152,17 +152,17 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
 	w := &Puller{
-		slots: slots, lease: lease, patience: min(handTime, lease/4), handle: handle, consumers: consumers,
+		slots: slots, lease: lease, patience: min(prefetchTime, lease/4), handle: handle, consumers: consumers,
 		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1), of: map[sender]taken{},
 	}
 	all, err := consumers.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.behind = madeFor(all, pool)
+	w.pullsOverflow = madeFor(all, pool)
 	for p := range subjects.Partition(partitions) {
 		for _, q := range queues {
-			if !q.behind || w.behind {
+			if !q.overflow || w.pullsOverflow {
 				w.sources = append(w.sources, &source{queue: q, stream: p.Stream(), name: subjects.Worker(pool, q.token()),
 					next: p.NextWork(pool, q.token())})
 			}
@@ -183,7 +183,7 @@ func madeFor(all []Consumer, pool string) bool {
 	there := func(behind bool) bool {
 		return slices.ContainsFunc(all, func(c Consumer) bool {
 			return slices.ContainsFunc(queues, func(q queue) bool {
-				return q.behind == behind && c.Name == subjects.Worker(pool, q.token())
+				return q.overflow == behind && c.Name == subjects.Worker(pool, q.token())
 			})
 		})
 	}
@@ -198,12 +198,12 @@ func (w *Puller) Run(ctx, intake context.Context, nc *nats.Conn) {
 	w.mu.Lock()
 	w.nc, w.ended = nc, func() bool { return intake.Err() != nil }
 	w.mu.Unlock()
-	w.crew = flow.NewWorkerPool(func(m *Message) {
+	w.handlers = flow.NewWorkerPool(func(m *Message) {
 		if w.handle(ctx, m); !m.lost.Load() {
 			w.done(m)
 		}
 	})
-	w.crew.Lost = func(m *Message) bool { return m != nil && m.lost.Load() }
+	w.handlers.Lost = func(m *Message) bool { return m != nil && m.lost.Load() }
 	w.mu.Lock()
 	w.pull()
 	w.mu.Unlock()
@@ -238,7 +238,7 @@ func (w *Puller) stop() {
 	}
 	w.giveBackAll()
 	w.mu.Unlock()
-	w.crew.Wait()
+	w.handlers.Wait()
 }
 
 // Pause takes no more work before the connection is made anew: what the server hands to one that ends then comes again
@@ -314,7 +314,7 @@ func (w *Puller) take(work *Message, late bool) {
 	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
 		work.NakUnstarted(0)
 	default:
-		if s = w.waitsWith(s, work); w.room(s, w.running) > 0 {
+		if s = w.waitsWith(s, work); w.slotsFor(s, w.running) > 0 {
 			w.begin(s, work)
 		} else {
 			w.keep(s, work)
@@ -324,8 +324,8 @@ func (w *Puller) take(work *Message, late bool) {
 
 // begin gives a message of s a slot. Callers hold w.mu.
 func (w *Puller) begin(s *source, work *Message) {
-	work.behind = s.behind
-	if !w.crew.Start(work) {
+	work.overflow = s.overflow
+	if !w.handlers.Start(work) {
 		work.NakUnstarted(0)
 		return
 	}
@@ -392,7 +392,7 @@ func (w *Puller) open(msg *nats.Msg) (*Message, bool) {
 	e, err := kv.DecodeEvent(msg.Subject, msg.Header)
 	switch {
 	case format.IsUnsupported(err):
-		w.notices.Tell(w.Log, "work handed to other executors", err)
+		w.notices.Log(w.Log, "work handed to other executors", err)
 		_ = msg.NakWithDelay(unreadableDelay) // as [Message.NakWithDelay]
 		return nil, false
 	case err != nil || e.Kind != call.Requested:

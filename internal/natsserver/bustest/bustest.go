@@ -60,8 +60,8 @@ func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) ca
 	now := time.Now()
 	id := fmt.Sprintf("id%05d", n)
 	v := call.Admit(call.State{}, call.AdmitRequest{
-		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Behind: behind, Nonce: "q" + id,
-		Facts: call.Pinned{
+		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Overflow: behind, Nonce: "q" + id,
+		Pinned: call.Pinned{
 			Tenant: "t", Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),

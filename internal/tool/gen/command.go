@@ -23,7 +23,7 @@ type command struct {
 
 // Command returns the command that writes what tools are.
 func Command(env cli.Env) *cobra.Command {
-	family := cli.Family(&cobra.Command{
+	family := cli.Group(&cobra.Command{
 		Use:     "gen",
 		Short:   "Generate OpenAPI, JSON Schema, MCP or Markdown from manifests",
 		GroupID: "use",

@@ -52,10 +52,10 @@ func (p *pool) compared(e Endpoint) (verdict tool.Verdict, how *changedError) {
 }
 
 // usable returns the connections that can be used.
-func (p *pool) usable() (links []*link) {
+func (p *pool) usable() (links []*serverConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.links {
+	for _, l := range p.conns {
 		if l.conn.Usable() {
 			links = append(links, l)
 		}
@@ -96,7 +96,7 @@ func (p *pool) recheck(ctx context.Context, tools []*tool.Manifest) {
 
 // refresh lists what the server defines if it announced a change, or if it has changed one of the tools and was not
 // asked for a minute. It does nothing while a call does so, and before the first call has.
-func (l *link) refresh(ctx context.Context, tools []*tool.Manifest) error {
+func (l *serverConn) refresh(ctx context.Context, tools []*tool.Manifest) error {
 	select {
 	case l.checking <- struct{}{}:
 	default:
@@ -116,7 +116,7 @@ func (l *link) refresh(ctx context.Context, tools []*tool.Manifest) error {
 }
 
 // withholds reports whether the server has changed one of the tools.
-func (l *link) withholds(tools []*tool.Manifest) bool {
+func (l *serverConn) withholds(tools []*tool.Manifest) bool {
 	for _, m := range tools {
 		if l.change(m.Endpoint.(Endpoint)) != nil {
 			return true

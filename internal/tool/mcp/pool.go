@@ -29,7 +29,7 @@ type pool struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	links   []*link
+	conns   []*serverConn
 	opening *opening // nil while nobody connects
 	streak  int      // connections in a row that were no good
 	again   time.Time
@@ -59,7 +59,7 @@ func (e *downError) Error() string {
 func (e *downError) Unwrap() error { return e.err }
 
 // take returns a connection for one call, which is to be given back. It starts the server if there is none.
-func (p *pool) take(ctx context.Context) (*link, error) {
+func (p *pool) take(ctx context.Context) (*serverConn, error) {
 	for {
 		l, wait, err := p.pick(ctx)
 		if l != nil || err != nil {
@@ -75,11 +75,11 @@ func (p *pool) take(ctx context.Context) (*link, error) {
 
 // pick returns the connection with the fewest calls, or else what is to be waited for. There are never more processes
 // than there may be, so one that is about to end holds up the next one.
-func (p *pool) pick(ctx context.Context) (best *link, wait <-chan struct{}, err error) {
+func (p *pool) pick(ctx context.Context) (best *serverConn, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.links = slices.DeleteFunc(p.links, p.lost)
-	for _, l := range p.links {
+	p.conns = slices.DeleteFunc(p.conns, p.lost)
+	for _, l := range p.conns {
 		switch {
 		case !l.conn.Usable():
 			wait = l.conn.Broken()
@@ -91,7 +91,7 @@ func (p *pool) pick(ctx context.Context) (best *link, wait <-chan struct{}, err 
 	}
 	left := time.Until(p.again)
 	idle := best != nil && best.calls == 0
-	if !idle && p.opening == nil && left <= 0 && len(p.links) < max(1, p.server.Instances) {
+	if !idle && p.opening == nil && left <= 0 && len(p.conns) < max(1, p.server.Instances) {
 		p.open(ctx)
 	}
 	switch {
@@ -107,7 +107,7 @@ func (p *pool) pick(ctx context.Context) (best *link, wait <-chan struct{}, err 
 }
 
 // lost reports whether a connection is of no use any more, and notes what that says of the server.
-func (p *pool) lost(l *link) bool {
+func (p *pool) lost(l *serverConn) bool {
 	select {
 	case <-l.conn.Broken():
 	default:
@@ -152,7 +152,7 @@ func (p *pool) open(ctx context.Context) {
 		}
 		name, version, protocol := conn.About()
 		p.log.Info("MCP server started", "name", name, "version", version, "protocol", protocol)
-		p.links = append(p.links, &link{conn: conn, opened: time.Now(), checking: make(chan struct{}, 1)})
+		p.conns = append(p.conns, &serverConn{conn: conn, opened: time.Now(), checking: make(chan struct{}, 1)})
 	}()
 }
 
@@ -166,7 +166,7 @@ func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
 
 // probe ends a server that does not answer any more, after it has left a call without an answer. Further calls wait
 // until it has shown that it is there.
-func (p *pool) probe(ctx context.Context, l *link) {
+func (p *pool) probe(ctx context.Context, l *serverConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.asked != nil {
@@ -187,14 +187,14 @@ func (p *pool) probe(ctx context.Context, l *link) {
 }
 
 // others counts the calls that a connection has.
-func (p *pool) others(l *link) int {
+func (p *pool) others(l *serverConn) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.calls
 }
 
 // give gives a connection back.
-func (p *pool) give(l *link) {
+func (p *pool) give(l *serverConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.calls--
@@ -210,8 +210,8 @@ func (p *pool) rest() {
 		<-o.done
 	}
 	p.mu.Lock()
-	links := p.links
-	p.links, p.streak, p.again = nil, 0, time.Time{}
+	links := p.conns
+	p.conns, p.streak, p.again = nil, 0, time.Time{}
 	p.mu.Unlock()
 	var all sync.WaitGroup
 	for _, l := range links {

@@ -25,9 +25,9 @@ const (
 	progressBytes   = 16 << 10 // of one; larger ones are left out
 )
 
-// relay passes on what a server tells while a call is under way. The reader of the connection hands it over and must
-// not wait for whoever takes chunks, since all calls of the server need it.
-type relay struct {
+// progressQueue passes on what a server tells while a call is under way. The reader of the connection hands it over and
+// must not wait for whoever takes chunks, since all calls of the server need it.
+type progressQueue struct {
 	sink  tool.Sink
 	limit int64 // bytes of chunks and output together
 	end   context.CancelCauseFunc
@@ -48,15 +48,15 @@ type chunk struct {
 }
 
 // newRelay returns one that passes nothing on where nobody would get it.
-func newRelay(m *tool.Manifest, sink tool.Sink) *relay {
+func newRelay(m *tool.Manifest, sink tool.Sink) *progressQueue {
 	if !m.Capability.Streaming {
 		sink = nil
 	}
-	return &relay{sink: sink, limit: m.Limits.OutputBytes, wake: make(chan struct{}, 1)}
+	return &progressQueue{sink: sink, limit: m.Limits.OutputBytes, wake: make(chan struct{}, 1)}
 }
 
 // call makes a call, and passes on what comes meanwhile. It returns when there is an answer, or ctx has ended.
-func (r *relay) call(ctx context.Context, conn *client.Conn, request client.Request) (client.Answer, error) {
+func (r *progressQueue) call(ctx context.Context, conn *client.Conn, request client.Request) (client.Answer, error) {
 	ctx, r.end = context.WithCancelCause(ctx)
 	defer r.end(nil)
 	if r.sink == nil {
@@ -98,7 +98,7 @@ func (r *relay) call(ctx context.Context, conn *client.Conn, request client.Requ
 }
 
 // emit passes one on, and ends the call where that fails.
-func (r *relay) emit(ctx context.Context, c chunk) {
+func (r *progressQueue) emit(ctx context.Context, c chunk) {
 	if err := r.sink.Emit(ctx, c.kind, c.data); err != nil {
 		r.close() // what comes after a gap is of no use
 		if ctx.Err() == nil {
@@ -108,7 +108,7 @@ func (r *relay) emit(ctx context.Context, c chunk) {
 }
 
 // flush passes on what has come before the answer.
-func (r *relay) flush(ctx context.Context) {
+func (r *progressQueue) flush(ctx context.Context) {
 	for ctx.Err() == nil {
 		c, ok := r.next(true)
 		if !ok {
@@ -120,14 +120,14 @@ func (r *relay) flush(ctx context.Context) {
 }
 
 // close lets go of what waits, and takes no more.
-func (r *relay) close() {
+func (r *progressQueue) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed, r.queue, r.loose = true, nil, 0
 }
 
 // next returns the first that waits; one that may be left out only if there is time for it.
-func (r *relay) next(ready bool) (c chunk, ok bool) {
+func (r *progressQueue) next(ready bool) (c chunk, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 || r.queue[0].loose && !ready {
@@ -140,21 +140,21 @@ func (r *relay) next(ready bool) (c chunk, ok bool) {
 	return c, true
 }
 
-func (r *relay) waits() bool {
+func (r *progressQueue) waits() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.queue) > 0
 }
 
 // passed is how many bytes of chunks count towards the limit of the output.
-func (r *relay) passed() int64 {
+func (r *progressQueue) passed() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bytes
 }
 
 // take takes the params of a notification.
-func (r *relay) take(params jsontext.Value) {
+func (r *progressQueue) take(params jsontext.Value) {
 	c, ok := read(params)
 	if !ok {
 		return
@@ -183,7 +183,7 @@ func (r *relay) take(params jsontext.Value) {
 }
 
 // replace puts c where the last one stands that may be left out.
-func (r *relay) replace(c chunk) {
+func (r *progressQueue) replace(c chunk) {
 	for i, other := range slices.Backward(r.queue) {
 		if other.loose {
 			r.queue[i] = c
@@ -226,7 +226,7 @@ func readChunk(own jsontext.Value) (c chunk, ok bool) {
 }
 
 // failure is the error of a call that has no answer.
-func (r *relay) failure(ctx context.Context, err error) error {
+func (r *progressQueue) failure(ctx context.Context, err error) error {
 	unsent, isUnsent := errors.AsType[*client.NotSentError](err)
 	switch {
 	case r.isOurs(err):
@@ -242,7 +242,7 @@ func (r *relay) failure(ctx context.Context, err error) error {
 }
 
 // isOurs reports whether an error is why the relay has ended a call.
-func (*relay) isOurs(err error) bool {
+func (*progressQueue) isOurs(err error) bool {
 	_, sink := errors.AsType[*tool.SinkError](err)
 	_, limit := errors.AsType[*tool.LimitError](err)
 	return sink || limit

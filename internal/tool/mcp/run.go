@@ -95,7 +95,7 @@ type unheardError struct{ *tool.StartError }
 func (e *unheardError) Unwrap() error { return e.StartError }
 
 // unheard marks an error of a call of which nothing was sent, over a connection that is gone.
-func (l *link) unheard(err error) error {
+func (l *serverConn) unheard(err error) error {
 	unsent, ok := errors.AsType[*tool.StartError](err)
 	if !ok {
 		return err

@@ -20,8 +20,8 @@ const (
 	busyPatience = 30 * time.Second
 )
 
-// link is one connection to a server.
-type link struct {
+// serverConn is one connection to a server.
+type serverConn struct {
 	conn   *client.Conn
 	opened time.Time
 	served atomic.Bool // it has answered a call
@@ -48,7 +48,7 @@ func (e *changedError) Error() string {
 }
 
 // verify returns a *changedError unless the server defines the tool as it was approved.
-func (l *link) verify(ctx context.Context, e Endpoint) error {
+func (l *serverConn) verify(ctx context.Context, e Endpoint) error {
 	if e.Definition == "" {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (l *link) verify(ctx context.Context, e Endpoint) error {
 
 // change returns how the server defines a tool otherwise than it was approved, as it has listed its tools last; nil if
 // it does not.
-func (l *link) change(e Endpoint) *changedError {
+func (l *serverConn) change(e Endpoint) *changedError {
 	switch now, there := (*l.digests.Load())[e.Tool]; {
 	case !there:
 		return &changedError{e.Server, e.Tool, "is not there any more"}
@@ -82,7 +82,7 @@ func (l *link) change(e Endpoint) *changedError {
 }
 
 // list notes what the server defines.
-func (l *link) list(ctx context.Context) error {
+func (l *serverConn) list(ctx context.Context) error {
 	l.checked, l.tried = time.Time{}, time.Now()
 	tools, err := l.conn.List(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *link) list(ctx context.Context) error {
 }
 
 // answers reports whether the server says anything within pingPatience.
-func (l *link) answers(ctx context.Context) bool {
+func (l *serverConn) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingPatience)
 	defer cancel()
 	return !errors.Is(l.conn.Ping(ctx), context.DeadlineExceeded)

@@ -19,14 +19,14 @@ import (
 
 var (
 	errUnfinished = errors.New("not returned yet")
-	errStray      = errors.New("the tool ignored the end of its context")
+	errLeaked     = errors.New("the tool ignored the end of its context")
 	errShut       = errors.New("the run is over")
 	errNoRun      = errors.New("the context belongs to no run, so that no watchdog could abandon it")
 )
 
-// gate stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the context
-// of the run, whatever the function passes: only so is every Emit over when the run is.
-type gate struct {
+// runLimits stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the
+// context of the run, whatever the function passes: only so is every Emit over when the run is.
+type runLimits struct {
 	running context.Context // of the run, with further values
 	run     *timer.Run
 	sink    tool.Sink
@@ -40,7 +40,7 @@ type gate struct {
 }
 
 // Emit implements tool.Sink.
-func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
+func (g *runLimits) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -64,14 +64,14 @@ func (g *gate) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.
 }
 
 // refuse ends the run: a function that goes on has a context that does not.
-func (g *gate) refuse(err error) error {
+func (g *runLimits) refuse(err error) error {
 	g.err = err
 	g.run.Stop()
 	return err
 }
 
 // shut lets nothing pass any more.
-func (g *gate) shut() {
+func (g *runLimits) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err == nil {
@@ -80,7 +80,7 @@ func (g *gate) shut() {
 }
 
 // judge turns what a function returned into the result of the run, before it is shut.
-func (g *gate) judge(out answer) (answer, error) {
+func (g *runLimits) judge(out answer) (answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var said *tool.Error
@@ -121,7 +121,7 @@ func plain(err error) error {
 	return errors.New(err.Error())
 }
 
-func (g *gate) checked(out answer) (answer, error) {
+func (g *runLimits) checked(out answer) (answer, error) {
 	if !out.found {
 		return answer{}, nil
 	}

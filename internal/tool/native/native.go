@@ -30,7 +30,7 @@ type Adapter struct {
 	lookups map[string]LookupFunc
 
 	mu     sync.Mutex
-	strays map[string]int // by name: runs that did not return in time and still go on
+	leaked map[string]int // by name: runs that did not return in time and still go on
 }
 
 var _ tool.Adapter = (*Adapter)(nil)
@@ -45,7 +45,7 @@ func WithLookup(name string, f LookupFunc) Option {
 
 // New returns an adapter for the functions, by the name that manifests give as endpoint.native.
 func New(funcs map[string]Func, opts ...Option) *Adapter {
-	a := &Adapter{funcs: make(map[string]Func, len(funcs)), lookups: map[string]LookupFunc{}, strays: map[string]int{}}
+	a := &Adapter{funcs: make(map[string]Func, len(funcs)), lookups: map[string]LookupFunc{}, leaked: map[string]int{}}
 	maps.Copy(a.funcs, funcs)
 	for _, opt := range opts {
 		opt(a)
@@ -119,7 +119,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 		ctx, cancel = context.WithTimeout(ctx, m.Limits.Longest())
 		defer cancel()
 	}
-	g := &gate{running: ctx, run: of, sink: sink, limit: m.Limits.OutputBytes, of: a, m: m}
+	g := &runLimits{running: ctx, run: of, sink: sink, limit: m.Limits.OutputBytes, of: a, m: m}
 	of.Guard(grace, g)
 	out := g.call(f)
 	if !of.Release() {
@@ -131,15 +131,15 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 }
 
 // Abandon implements watchdog.Guest.
-func (g *gate) Abandon() error {
+func (g *runLimits) Abandon() error {
 	g.of.stray(g.m, +1)
 	defer g.shut()
-	_, err := g.judge(answer{err: errStray})
+	_, err := g.judge(answer{err: errLeaked})
 	return err
 }
 
 // call calls f. A function that ends its goroutine ends this one: the owner of the run goes on in another.
-func (g *gate) call(f function) (out answer) {
+func (g *runLimits) call(f function) (out answer) {
 	out.err = errUnfinished
 	defer func() {
 		if !errors.Is(out.err, errUnfinished) {
@@ -165,14 +165,14 @@ func nameOf(m *tool.Manifest) string {
 func (a *Adapter) stray(m *tool.Manifest, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.strays[nameOf(m)] += n
+	a.leaked[nameOf(m)] += n
 }
 
 // crowded says whether strays occupy all runs that the tool may have.
 func (a *Adapter) crowded(m *tool.Manifest) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := a.strays[nameOf(m)]; n >= max(1, m.Limits.Concurrency) {
+	if n := a.leaked[nameOf(m)]; n >= max(1, m.Limits.Concurrency) {
 		return fmt.Errorf("%d runs of %s ignored the end of their context and still go on", n, m.ToolID)
 	}
 	return nil

@@ -46,7 +46,7 @@ type way interface {
 type Conn struct {
 	session *mcp.ClientSession
 	older   bool
-	router  *router
+	router  *pendingRequests
 	way     way
 	broken  chan struct{}
 	changed atomic.Bool
@@ -109,7 +109,7 @@ func greeting(o Options) *mcp.ClientSessionOptions {
 	return nil
 }
 
-func open(ctx context.Context, s Server, o Options, r *router) (way, error) {
+func open(ctx context.Context, s Server, o Options, r *pendingRequests) (way, error) {
 	if s.URL != "" {
 		return reach(ctx, s, r)
 	}

@@ -14,13 +14,13 @@ type events struct {
 	body   io.Closer
 	from   *bufio.Reader
 	flight *flight
-	router *router
+	router *pendingRequests
 	event  []byte
 	ready  []byte // of the event, not read yet
 	end    error  // behind ready; nil while there may be more
 }
 
-func newEvents(body io.ReadCloser, f *flight, r *router) *events {
+func newEvents(body io.ReadCloser, f *flight, r *pendingRequests) *events {
 	return &events{body: body, from: bufio.NewReader(body), flight: f, router: r}
 }
 

@@ -22,8 +22,8 @@ const retries = 3
 // session is a server behind a URL. It stands between the SDK and the SDK's own transport.
 type session struct {
 	mcp.Connection
-	router *router
-	guard  *guard
+	router *pendingRequests
+	guard  *httpGuard
 
 	mu     sync.Mutex
 	first  jsonrpc.ID // of the request that agrees on a version of the protocol
@@ -31,8 +31,8 @@ type session struct {
 }
 
 // reach opens a session with s, in which all is resolved.
-func reach(ctx context.Context, s Server, r *router) (*session, error) {
-	g := &guard{headers: s.Headers, router: r, inner: &http.Transport{
+func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) {
+	g := &httpGuard{headers: s.Headers, router: r, inner: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: dialPatience}).DialContext,
 		TLSHandshakeTimeout:    dialPatience,

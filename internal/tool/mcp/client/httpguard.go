@@ -28,18 +28,18 @@ const maxRefusal = 64 << 10
 // sendingKey is that of the flight whose request is being sent, rather than a word about it.
 type sendingKey struct{}
 
-// guard sends requests to one server. It knows whether one has left, bounds what comes back, and lets the answer to one
-// request be the end of no other: the SDK ends a session with much of what goes wrong with one.
-type guard struct {
+// httpGuard sends requests to one server. It knows whether one has left, bounds what comes back, and lets the answer to
+// one request be the end of no other: the SDK ends a session with much of what goes wrong with one.
+type httpGuard struct {
 	inner   *http.Transport
 	headers map[string]string
-	router  *router
+	router  *pendingRequests
 	version atomic.Pointer[string]
 	gone    func(reason string) // the session ends
 }
 
 // RoundTrip implements http.RoundTripper.
-func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+func (g *httpGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	f, _ := req.Context().Value(sendingKey{}).(*flight)
 	if f == nil {
 		f = &flight{limit: minFrame}
@@ -65,7 +65,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // bounded returns an answer of which no more is read than its request allows.
-func (g *guard) bounded(ctx context.Context, f *flight, resp *http.Response) (*http.Response, error) {
+func (g *httpGuard) bounded(ctx context.Context, f *flight, resp *http.Response) (*http.Response, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
@@ -83,7 +83,7 @@ func (g *guard) bounded(ctx context.Context, f *flight, resp *http.Response) (*h
 }
 
 // whole reads an answer that is one text.
-func (g *guard) whole(f *flight, resp *http.Response) (*http.Response, error) {
+func (g *httpGuard) whole(f *flight, resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, f.bound()+1))
 	switch {
@@ -109,7 +109,7 @@ func (g *guard) whole(f *flight, resp *http.Response) (*http.Response, error) {
 
 // refused notes the status of an answer that is none. The SDK keeps the session for those that it takes for passing, so
 // all of them look like that, but for the loss of the session itself.
-func (g *guard) refused(f *flight, resp *http.Response) (*http.Response, error) {
+func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, error) {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(text))

@@ -57,8 +57,8 @@ func flightOf(ctx context.Context) *flight {
 	return f
 }
 
-// router knows which message belongs to which flight of one connection.
-type router struct {
+// pendingRequests knows which message belongs to which flight of one connection.
+type pendingRequests struct {
 	changed func()       // the server says that its tools have changed
 	heard   atomic.Int64 // messages, so far
 
@@ -69,12 +69,12 @@ type router struct {
 	asked  int // requests of the server's own, since the connection began
 }
 
-func newRouter(changed func()) *router {
-	return &router{changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{}}
+func newRouter(changed func()) *pendingRequests {
+	return &pendingRequests{changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{}}
 }
 
 // begin gives a flight its token, by which progress is told.
-func (r *router) begin(f *flight) {
+func (r *pendingRequests) begin(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
@@ -83,7 +83,7 @@ func (r *router) begin(f *flight) {
 }
 
 // end forgets a flight: what comes for it now comes too late.
-func (r *router) end(f *flight) {
+func (r *pendingRequests) end(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tokens, f.token)
@@ -91,7 +91,7 @@ func (r *router) end(f *flight) {
 }
 
 // limit is how large the largest answer may be that is waited for.
-func (r *router) limit() int64 {
+func (r *pendingRequests) limit() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	most := int64(minFrame)
@@ -102,7 +102,7 @@ func (r *router) limit() int64 {
 }
 
 // sending returns the flight of a message that is about to be sent, or one that nobody waits for.
-func (r *router) sending(ctx context.Context, msg jsonrpc.Message) *flight {
+func (r *pendingRequests) sending(ctx context.Context, msg jsonrpc.Message) *flight {
 	req, ok := msg.(*jsonrpc.Request)
 	f := flightOf(ctx)
 	if !ok || f == nil || !req.IsCall() {
@@ -116,7 +116,7 @@ func (r *router) sending(ctx context.Context, msg jsonrpc.Message) *flight {
 }
 
 // of returns the flight with an id, and forgets it: there is one answer, and nothing comes after it.
-func (r *router) of(id jsonrpc.ID) *flight {
+func (r *pendingRequests) of(id jsonrpc.ID) *flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.ids[id]
@@ -128,7 +128,7 @@ func (r *router) of(id jsonrpc.ID) *flight {
 }
 
 // fail ends the flight with the id that a message says it has, and reports whether there is one.
-func (r *router) fail(id jsontext.Value, err error) bool {
+func (r *pendingRequests) fail(id jsontext.Value, err error) bool {
 	var plain any
 	if json.Unmarshal(id, &plain) != nil {
 		return false
@@ -145,7 +145,7 @@ func (r *router) fail(id jsontext.Value, err error) bool {
 }
 
 // failAll ends all flights that wait for an answer: one of them was meant.
-func (r *router) failAll(err error) {
+func (r *pendingRequests) failAll(err error) {
 	r.mu.Lock()
 	var all []*flight
 	for _, f := range r.ids {
@@ -159,7 +159,7 @@ func (r *router) failAll(err error) {
 
 // legible decodes a message. If the SDK cannot decode text, legible decodes what [ijson.Mend] makes of it and returns
 // that text too. The flight that such a message answers learns what was replaced in its result.
-func (r *router) legible(text []byte) (msg jsonrpc.Message, mended []byte, err error) {
+func (r *pendingRequests) legible(text []byte) (msg jsonrpc.Message, mended []byte, err error) {
 	if msg, err = decode(text); err == nil {
 		return msg, nil, nil
 	}
@@ -199,7 +199,7 @@ const maxAsked = 10_000
 
 // received takes a message, and returns what the SDK is to be told, nil for nothing. ok is false where the server sends
 // too many requests of its own.
-func (r *router) received(msg jsonrpc.Message) (told jsonrpc.Message, ok bool) {
+func (r *pendingRequests) received(msg jsonrpc.Message) (told jsonrpc.Message, ok bool) {
 	r.heard.Add(1)
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
@@ -217,7 +217,7 @@ func (r *router) received(msg jsonrpc.Message) (told jsonrpc.Message, ok bool) {
 	return nil, true
 }
 
-func (r *router) answered(msg *jsonrpc.Response) jsonrpc.Message {
+func (r *pendingRequests) answered(msg *jsonrpc.Response) jsonrpc.Message {
 	f := r.of(msg.ID)
 	if f == nil || msg.Error != nil {
 		return msg // the SDK drops what it does not wait for
@@ -230,7 +230,7 @@ func (r *router) answered(msg *jsonrpc.Response) jsonrpc.Message {
 	return &jsonrpc.Response{ID: msg.ID, Result: []byte(f.shorten(f.answer)), Extra: msg.Extra}
 }
 
-func (r *router) notified(msg *jsonrpc.Request) {
+func (r *pendingRequests) notified(msg *jsonrpc.Request) {
 	switch msg.Method {
 	case methodChanged:
 		r.changed()

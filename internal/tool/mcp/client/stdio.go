@@ -25,7 +25,7 @@ const politeness = 500 * time.Millisecond
 type process struct {
 	run      *supervisor.Run
 	in       *io.PipeWriter
-	router   *router
+	router   *pendingRequests
 	outgoing chan []byte
 	incoming chan jsonrpc.Message
 
@@ -41,7 +41,7 @@ type process struct {
 }
 
 // start starts the process of s, in which all is resolved.
-func start(s Server, o Options, r *router) (*process, error) {
+func start(s Server, o Options, r *pendingRequests) (*process, error) {
 	cfg, err := config(s, o)
 	if err != nil {
 		return nil, err
