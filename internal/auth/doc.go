@@ -1,6 +1,6 @@
 // Package auth verifies tokens, authenticates messages, and lists the NATS permissions of each role.
 //
-// A token is a JWT, signed with an Ed25519 key of the deployment. [Verifier.Check] is the one place where a credential
+// A token is a JWT, signed with an Ed25519 key of the deployment. [Verifier.Verify] is the one place where a credential
 // becomes an identity, for new connections, for each request on the bus and for the gateways: it verifies the signature
 // against the keys that are valid now ([Keyring]), the times, and that neither the token nor one that it was made from
 // was revoked ([Revocations]). A [Signer] signs tokens; [Principal.Narrow] makes a token of fewer rights.

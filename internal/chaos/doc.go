@@ -1,12 +1,12 @@
-// Package chaos tries to break Toolbus. [Run] starts a NATS server, dispatchers, executors and doors
-// for MCP clients as processes, makes calls of every kind through proxies that lose, delay and double
-// messages, and kills, freezes and restarts any of the processes meanwhile. Then it holds what callers, tools,
-// the call log and AUDIT recorded against each other (package check).
+// Package chaos tries to break Toolbus. [Run] starts a NATS server, dispatchers, executors and MCP gateways as
+// processes, and calls tools of every kind through proxies that lose, delay and double messages. Meanwhile it kills,
+// freezes and restarts any of the processes. Then it compares the records of callers and tools with the call log and
+// AUDIT (package checker).
 //
-// A seed fixes what is asked, and which trouble is made when. It does not fix the course of a
-// run: that depends on how processes are scheduled, so a violation may need several runs of its
-// seed to come again.
+// A seed determines the calls, and the kind and time of each fault. It does not determine the course of a run, because
+// the scheduling of processes differs. So a violation may need several runs of its seed to occur again.
 //
-// cluster.go runs the processes, faults.go plans the trouble, plan.go the calls; driver.go makes
-// the calls, gather.go reads what is kept; proxy, ledger and check are packages of their own.
+// Start reading at chaos.go. cluster.go runs the processes, faults.go plans the faults, plan.go the calls, and
+// driver.go makes the calls. Package evidence reads what the bus has stored; proxy, effects and checker are packages of
+// their own.
 package chaos

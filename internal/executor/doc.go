@@ -1,7 +1,9 @@
-// Package executor runs calls: it takes a work message, claims the call where its class needs
-// it, runs the tool under its limits, and sees to it that exactly one outcome stands before the
-// message is acknowledged.
+// Package executor claims calls, runs tools, and stores outcomes.
 //
-// [Executor.Handle] reads like the protocol. The package knows no NATS: the log, the streams
-// and the clock come in as small interfaces, so that it runs under testing/synctest.
+// [Executor.Handle] takes one work message through the protocol: it claims the attempt if its effect class needs a
+// claim, runs the tool under its limits, and resolves the attempt. When it acknowledges the message, the attempt has
+// exactly one outcome in the call log. Otherwise it returns the message, to be delivered again.
+//
+// The package does not use NATS: the log, the streams and the clock are small interfaces, so that it runs under
+// testing/synctest. Start reading at executor.go, then job.go and run.go.
 package executor

@@ -3,7 +3,10 @@ package docs_test
 import (
 	"go/parser"
 	"go/token"
+	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -29,6 +32,23 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, mode)
 		if err != nil || f.Doc == nil {
 			t.Errorf("%s does not say what the package is (%v)", name, err)
+		}
+	}
+}
+
+// Each file that a package comment names exists in the folder of the package, or below the root.
+func TestFilesOfPackageComments(t *testing.T) {
+	name := regexp.MustCompile(`\b[\w/]+\.go\b`)
+	for _, doc := range files(t, ".go") {
+		if path.Base(doc) != "doc.go" {
+			continue
+		}
+		for _, file := range name.FindAllString(read(t, doc), -1) {
+			_, beside := os.Stat(filepath.Join(root, path.Dir(doc), file))
+			_, below := os.Stat(filepath.Join(root, file))
+			if beside != nil && below != nil {
+				t.Errorf("%s names %s, which does not exist", doc, file)
+			}
 		}
 	}
 }

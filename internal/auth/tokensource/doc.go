@@ -1,4 +1,6 @@
-// Package tokensource holds the token of a process, and keeps it good: it is read from a file, shown to the server and
-// to dispatchers, renewed before it ends, and written back, so that the next process that uses the file finds a token
-// that may still be renewed. Start reading at bearer.go.
+// Package tokensource reads the token of one process from a file, and renews it.
+//
+// [Source] presents the token to the NATS server and to dispatchers, and renews it before it expires. It writes the new
+// token to the file, so that the next process can renew it as well. [ConnectBackoff] delays reconnects after refusals.
+// Start reading at source.go and backoff.go.
 package tokensource

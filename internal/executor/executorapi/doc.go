@@ -1,8 +1,9 @@
-// Package executorapi is what executors ask dispatchers for. An executor needs of the server no more than to pull its
-// work, to write its own events, heartbeats, chunks and payloads, and to read payloads and chunks by their names; all
-// else it is told, or done for it, by a dispatcher: [Server.Serve] answers, [Client] asks. Start reading at client.go;
-// forms.go has what is asked.
+// Package executorapi has the requests that executors send to dispatchers, with their client and server.
 //
-// Questions are answered by one of the dispatchers. One that is not answered in time is asked again, of another one,
-// so that every question may come twice: those that write something write it once.
+// An executor may pull its work, write its own events, heartbeats, chunks and payloads, and read payloads and chunks by
+// name. For everything else it asks a dispatcher: [Client] sends the requests, and [Server.Serve] answers them.
+//
+// Any dispatcher may answer. The client sends a request without an answer again, to any of them, so a server can get a
+// request twice. Requests that write something write it once. Start reading at client.go; messages.go has the requests
+// and responses.
 package executorapi

@@ -1,5 +1,8 @@
-// Package workqueue hands admitted calls to executors: [Puller] pull from all partitions and priorities of a pool, as
-// many messages as there are free slots, and say of each how often it was handed out before, as far as that is
-// certain. Nothing here proves who runs a call; the call log does. Start reading at work.go: share.go gives out slots,
-// hand.go holds what has none, and incarnation.go says how far the server's counts can be believed.
+// Package workqueue pulls admitted calls from a pool's consumers into free slots.
+//
+// [Puller] pulls from all partitions and priorities of one pool, as many messages as there are free slots. For each
+// message it returns how many times the server delivered it before, as far as that is certain. A delivery proves
+// nothing about which executor runs a call: the call log does. Start reading at work.go. slots.go assigns slots,
+// delivery.go holds prefetched messages and detects repeated ones, and consumerage.go decides when the delivery count
+// of the server can be trusted.
 package workqueue

@@ -3,6 +3,6 @@
 // server has changed since, and takes that over where somebody approves it.
 //
 // What a server says is shown and stored, and never obeyed: its annotations propose an effect class, its texts are
-// texts. Start reading at import.go; config.go reads the configurations of agents, manifest.go makes the files of a
+// texts. Start reading at import.go; servers.go merges a server into the folder, manifest.go makes the files of a
 // tool, approve.go compares.
 package importer
