@@ -16,11 +16,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// callers are callers that come with a token of their own, each with a client that says it with all that it sends: so
-// the bus decides what each may do, for lists and for calls. Tokens that come from the same one share what there is for
-// one caller: nobody gets more of it by narrowing theirs.
+// callers holds the HTTP callers that sent a token, each with a client that sends the token with every message: so the
+// bus decides what each caller may list and call. Tokens that were narrowed from the same token share its quotas.
 type callers struct {
-	tenant string // of the door, beyond which it may not speak
+	tenant string // of the gateway; tokens of other tenants are rejected
 	client func(toolbus.ClientOptions) (*toolbus.Client, error)
 	asking singleflight.Group
 
@@ -31,20 +30,20 @@ type callers struct {
 
 type tokenSum [sha256.Size]byte
 
-// caller is somebody with a token.
+// caller is an HTTP caller with a token.
 type caller struct {
 	client    *toolbus.Client
 	principal auth.Principal
 	sum       tokenSum
 
-	// Under the lock of guests.
-	verified time.Time // when the bus did so last
+	// Under the lock of callers.
+	verified time.Time // when the bus accepted the token last
 	used     time.Time
 	busy     int  // requests and calls on their way, and questions about it
-	gone     bool // from among the guests, or not there yet
+	gone     bool // removed, or not kept yet
 }
 
-// root names the token that the guest's comes from.
+// root returns the family of the token that the token of the caller was narrowed from, or its own family.
 func (at *caller) root() string {
 	if len(at.principal.Chain) > 0 {
 		return at.principal.Chain[0]
@@ -63,7 +62,7 @@ const (
 	admitTime = 2 * time.Second
 )
 
-// rejection says why nobody is let in with a token, as a status of HTTP.
+// rejection is the reason why a token was rejected, with the HTTP status of the answer.
 type rejection struct {
 	status int
 	why    string
@@ -71,7 +70,7 @@ type rejection struct {
 
 func (b *rejection) Error() string { return b.why }
 
-// admit returns the guest whose token it is, once the bus believes it, for a request of its. Leave it when done.
+// admit authenticates a token for one request and returns its caller. Call leave when the request has ended.
 func (g *callers) admit(ctx context.Context, token string) (*caller, error) {
 	says, err := g.read(token)
 	if err != nil {
@@ -124,7 +123,7 @@ func (g *callers) enter(sum tokenSum) (as string, err error) {
 	return "", overQuota
 }
 
-// leave ends a request of a guest.
+// leave ends a request of a caller.
 func (g *callers) leave(at *caller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,8 +131,8 @@ func (g *callers) leave(at *caller) {
 	g.release(at)
 }
 
-// calling counts a call of a guest, which may outlive the request that it came with, unless it has too many. Take it
-// back with called.
+// calling counts a call of a caller, which may outlive its request. It returns false if the caller has too many calls.
+// Call called when the call has ended.
 func (g *callers) calling(at *caller) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +150,7 @@ func (g *callers) called(at *caller) {
 	g.release(at)
 }
 
-// read returns what a token says that may be one, whoever has signed it.
+// read returns the claims of a token without verifying its signature.
 func (g *callers) read(token string) (auth.Principal, error) {
 	says, err := auth.Inspect(token)
 	switch {
@@ -165,7 +164,7 @@ func (g *callers) read(token string) (auth.Principal, error) {
 	return says, err
 }
 
-// verify returns the guest whose token it is, and keeps it busy.
+// verify returns the caller of a token that the bus accepts, and counts one more use of it.
 func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says auth.Principal) (*caller, error) {
 	if at := g.find(sum, time.Now().Add(-verifiedFor)); at != nil {
 		return at, nil
@@ -184,7 +183,8 @@ func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says a
 	return nil, overloaded
 }
 
-// find returns the guest with a token that was believed after since, and keeps it busy.
+// find returns the caller of a token that the bus accepted after since, and counts one more use of it; nil if there is
+// none.
 func (g *callers) find(sum tokenSum, since time.Time) *caller {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,7 +197,7 @@ func (g *callers) find(sum tokenSum, since time.Time) *caller {
 	return at
 }
 
-// release takes one away from what keeps a guest busy. It is called under the lock.
+// release ends one use of a caller. Callers of it hold g.mu.
 func (g *callers) release(at *caller) {
 	if at.busy--; at.gone && at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
@@ -236,7 +236,8 @@ func (g *callers) ask(ctx context.Context, sum tokenSum, token string, says auth
 	return g.keep(at)
 }
 
-// lookUp returns the guest with a token, busy; a new one, with a client of its own, is not among the guests yet.
+// lookUp returns the caller of a token and counts one more use of it. A new caller has a client of its own, and is not
+// in g.by yet.
 func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*caller, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -253,7 +254,7 @@ func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*call
 	return &caller{client: client, principal: says, sum: sum, busy: 1, gone: true}, nil
 }
 
-// keep notes that the bus believes a guest's token. It is called under the lock, as are those below.
+// keep notes that the bus accepts the token of a caller. Callers of it, and of the methods below, hold g.mu.
 func (g *callers) keep(at *caller) error {
 	at.verified = time.Now()
 	if !at.gone {
@@ -283,7 +284,7 @@ func (g *callers) dispensable(seats int) (oldest *caller) {
 	return oldest
 }
 
-// drop sees a guest off, if it was let in, whose calls end as the bus says.
+// drop removes a caller, if it was kept. Its calls end as the bus decides.
 func (g *callers) drop(at *caller) {
 	if at.gone {
 		return

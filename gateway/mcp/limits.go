@@ -1,13 +1,13 @@
 package mcp
 
-// quota is what there is for all callers together. One may have more of it as long as more is left than it has: half of
-// it alone, a third beside another one. So there is always some for whoever comes next.
+// quota divides a limit among callers. A caller gets another unit only while it holds fewer units than are free: one
+// caller alone can hold half of the limit, two callers a third each. So a new caller always finds free units.
 type quota struct {
 	most, taken int
 	by          map[string]int
 }
 
-// take takes one, unless whoever wants it has its share.
+// take takes one unit for a caller. It returns false if the caller has its share.
 func (r *quota) take(who string) bool {
 	if r.by[who] >= r.most-r.taken {
 		return false
@@ -20,7 +20,7 @@ func (r *quota) take(who string) bool {
 	return true
 }
 
-// give gives one back.
+// give returns one unit.
 func (r *quota) give(who string) {
 	r.taken--
 	if r.by[who]--; r.by[who] == 0 {
