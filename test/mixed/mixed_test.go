@@ -40,10 +40,10 @@ const root = "../.."
 // each other.
 func baseline(t *testing.T) string {
 	t.Helper()
-	const brought = "internal/encoding/format/form.go"
+	const brought = "internal/form/form.go" // where the package lay then
 	commits := strings.Fields(output(t, "git", "-C", root, "log", "--format=%H", "--diff-filter=A", "--", brought))
 	if len(commits) == 0 {
-		t.Fatal("the history does not reach back to the commit that brought internal/encoding/format: fetch all of it")
+		t.Fatal("the history does not reach back to the commit that brought internal/form: fetch all of it")
 	}
 	return commits[len(commits)-1]
 }
