@@ -135,8 +135,8 @@ func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Atte
 // keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
 // the log, unless the log has shown it the outcome already.
 func (d *Dispatcher) keep(s call.State, a call.Attempt) {
-	if a.Open() && !d.deadlinesOf(s.Partition).decided(s.ID, a.N, a.Admitted) {
-		d.watch(s, a)
+	if a.Open() {
+		d.watch(s, a, false)
 	}
 }
 

@@ -56,9 +56,10 @@ func newDeadlineWatch(now func() time.Time) *deadlineWatch {
 	}
 }
 
-// open watches an attempt, unless it is watched already. A log that was lost or has expired may have been
-// opened again: then the later admission counts.
-func (g *deadlineWatch) open(tool, id string, a call.Attempt, backup time.Duration) {
+// open watches an attempt, unless it is watched already. One that the log has not just shown is not watched where the
+// log was read beyond its admission: it is decided then. A log that was lost or has expired may have been opened
+// again: then the later admission counts.
+func (g *deadlineWatch) open(tool, id string, a call.Attempt, backup time.Duration, shown bool) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,7 +68,7 @@ func (g *deadlineWatch) open(tool, id string, a call.Attempt, backup time.Durati
 		g.remove(have)
 		have = nil
 	}
-	if have != nil {
+	if have != nil || !shown && g.seen >= a.Admitted {
 		return
 	}
 	// The names are parts of a whole message, which must not be kept for them.

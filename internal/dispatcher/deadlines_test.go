@@ -18,16 +18,16 @@ func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
 	attempt := func(n int) call.Attempt {
 		return call.Attempt{N: 1, Admitted: uint64(n), Deadline: call.At(time.Now().Add(time.Hour))}
 	}
-	g.open("echo", "old", attempt(1), 0)
+	g.open("echo", "old", attempt(1), 0, true)
 	const calls = 10_000
 	for n := range calls {
-		g.open("echo", strconv.Itoa(n), attempt(n+2), 0)
+		g.open("echo", strconv.Itoa(n), attempt(n+2), 0, true)
 		g.close(strconv.Itoa(n), 1, uint64(n+2))
 	}
 	if len(g.order) > 2 || g.oldest() != 1 {
 		t.Errorf("%d are kept, the oldest at %d", len(g.order), g.oldest())
 	}
-	g.open("echo", "new", attempt(calls+2), 0)
+	g.open("echo", "new", attempt(calls+2), 0, true)
 	if g.close("old", 1, 1); g.oldest() != calls+2 || g.size() != 1 {
 		t.Errorf("%d are watched, the oldest at %d", g.size(), g.oldest())
 	}
@@ -39,14 +39,30 @@ func TestGuardOfALaterAdmission(t *testing.T) {
 	attempt := func(admitted uint64) call.Attempt {
 		return call.Attempt{N: 1, Admitted: admitted, Deadline: call.At(time.Now().Add(time.Hour))}
 	}
-	g.open("echo", "id", attempt(3), 0)
-	g.open("echo", "id", attempt(7), 0)
+	g.open("echo", "id", attempt(3), 0, true)
+	g.open("echo", "id", attempt(7), 0, true)
 	g.close("id", 1, 3)
 	if g.saw(9); g.size() != 1 || g.oldest() != 7 || g.due.Len() != 1 || g.decided("id", 1, 7) || !g.decided("id", 1, 3) {
 		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), g.due.Len(), g.oldest())
 	}
 	if g.close("id", 1, 7); g.size() != 0 || g.oldest() != 0 || g.due.Len() != 0 || !g.decided("id", 1, 7) {
 		t.Errorf("%d are watched, %d due, the oldest at %d", g.size(), g.due.Len(), g.oldest())
+	}
+}
+
+// An attempt that was decided while its admission was answered is not watched: its owner would be answered again at
+// its deadline. An event of the log itself is believed, for its admission may have expired.
+func TestDecidedAttemptIsNotWatched(t *testing.T) {
+	g := newDeadlineWatch(time.Now)
+	a := call.Attempt{N: 1, Admitted: 3, Deadline: call.At(time.Now().Add(time.Hour))}
+	g.saw(3)
+	g.open("echo", "id", a, 0, true)
+	g.close("id", 1, 3)
+	if g.open("echo", "id", a, 0, false); g.size() != 0 {
+		t.Error("a decided attempt is watched")
+	}
+	if g.open("echo", "id", a, 0, true); g.size() != 1 {
+		t.Error("an attempt that the log shows is not watched")
 	}
 }
 
@@ -66,8 +82,8 @@ func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 		due := call.Attempt{N: 1, Admitted: 1, Deadline: call.At(time.Now().Add(time.Second))}
 		const calls = 3 * expirers
 		for n := range calls {
-			d.deadlinesOf(1).open("echo", fmt.Sprint("deaf", n), due, 0)
-			d.deadlinesOf(0).open("echo", fmt.Sprint("well", n), due, 0)
+			d.deadlinesOf(1).open("echo", fmt.Sprint("deaf", n), due, 0, true)
+			d.deadlinesOf(0).open("echo", fmt.Sprint("well", n), due, 0, true)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

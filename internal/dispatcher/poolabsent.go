@@ -23,9 +23,10 @@ const (
 )
 
 // watch keeps the deadline of an open attempt, and counts it among those that wait in its pool until it is claimed.
-func (d *Dispatcher) watch(s call.State, a call.Attempt) {
+// shown says that the log has just shown it.
+func (d *Dispatcher) watch(s call.State, a call.Attempt, shown bool) {
 	g := d.deadlinesOf(s.Partition)
-	g.open(s.Tool, s.ID, a, d.backup(s.ID, a))
+	g.open(s.Tool, s.ID, a, d.backup(s.ID, a), shown)
 	g.count(&d.opened, s, a)
 	early := a.At.Time().Add(leastAge)
 	if !strings.HasPrefix(a.Nonce, d.Instance) {

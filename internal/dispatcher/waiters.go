@@ -35,7 +35,7 @@ func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int
 		d.replay(ctx, l, s, n, a)
 		return
 	}
-	d.watch(s, attempt)
+	d.watch(s, attempt, false)
 	if w.due != 0 && d.late(a) {
 		d.releaseJoiner(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 		return
@@ -240,7 +240,7 @@ func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s
 		d.deadlinesOf(s.Partition).close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
 	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
-		d.watch(s, a)
+		d.watch(s, a, true)
 	}
 }
 
