@@ -12,26 +12,30 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Clock tells bus time: the server's clock, as far as it can be known here. Clocks of machines
-// differ and are set, so deadlines are compared in bus time only. Its methods are safe for concurrent use.
+// Clock estimates bus time, which is the time of the NATS server's clock. The clocks of machines differ, and operators
+// set them, so deadlines are compared in bus time only. Make a Clock with [NewClock] or [NewClockOf]. Its methods are
+// safe for concurrent use.
 type Clock struct {
 	local  func() time.Time
 	last   atomic.Pointer[Reading]
 	server func(context.Context) (time.Time, error)
 }
 
-// Reading is what the local clock and the bus clock said at the same moment.
+// Reading is a pair of local time and bus time, read at the same moment.
 type Reading struct{ Local, Bus time.Time }
 
-// At returns the bus time of a local one. That the wall clock was set meanwhile does not count.
+// At returns the bus time at the given local time. If both times have a monotonic reading, setting the wall clock in
+// between does not change the result.
 func (r Reading) At(local time.Time) time.Time { return r.Bus.Add(local.Sub(r.Local)) }
 
-// Stepped returns how far the wall clock was set since, or the machine slept.
+// Stepped returns by how much the wall clock has moved more than the monotonic clock between r.Local and local: because
+// it was set, or because the machine slept.
 func (r Reading) Stepped(local time.Time) time.Duration {
 	return local.Round(0).Sub(r.Local.Round(0)) - local.Sub(r.Local)
 }
 
-// NewClock measures the bus clock against local, which is time.Now unless a test skews it.
+// NewClock returns a clock that it has measured against local. A nil local is time.Now; tests pass a skewed clock. The
+// error is not nil if the server did not report its time, or has no stream of Toolbus yet.
 func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Time) (*Clock, error) {
 	stream, err := js.Stream(ctx, subjects.Partition(0).Stream())
 	if err != nil {
@@ -46,8 +50,8 @@ func NewClock(ctx context.Context, js jetstream.JetStream, local func() time.Tim
 	}, local)
 }
 
-// NewClockOf is [NewClock] for processes that ask the server in another way: what server returns is the time of the
-// server between its call and its return.
+// NewClockOf is [NewClock] with another way to ask for the time. The function server returns a time that the server's
+// clock showed between the call of the function and its return.
 func NewClockOf(ctx context.Context, server func(context.Context) (time.Time, error),
 	local func() time.Time) (*Clock, error) {
 	if local == nil {
@@ -57,17 +61,17 @@ func NewClockOf(ctx context.Context, server func(context.Context) (time.Time, er
 	return c, c.Measure(ctx)
 }
 
-// Server asks the server for its time.
+// Server asks the server for its time once. The clock does not use the answer.
 func (c *Clock) Server(ctx context.Context) (time.Time, error) { return c.server(ctx) }
 
-// Now returns bus time.
+// Now returns the current bus time according to the last measurement. It sends nothing.
 func (c *Clock) Now() time.Time { return c.last.Load().At(c.local()) }
 
-// measurements is how often one Measure asks; the quickest answer says most.
+// measurements is the number of requests of one Measure. The answer with the shortest round trip is the most accurate.
 const measurements = 5
 
-// Measure asks the server for its time and keeps what the quickest answer says. The error is within
-// half of that answer's round trip.
+// Measure asks the server for its time five times and keeps the answer with the shortest round trip. Bus time is then
+// accurate to half of that round trip. If a request fails, Measure returns its error and keeps the last measurement.
 func (c *Clock) Measure(ctx context.Context) error {
 	best := time.Duration(1<<63 - 1)
 	var r Reading
@@ -86,19 +90,19 @@ func (c *Clock) Measure(ctx context.Context) error {
 	return nil
 }
 
-// How often Run looks at the local clock, and how far that may be off before it measures at once.
+// Run reads the local clock every lookAtClock, and measures at once if the clock has stepped by more than maxStep.
 const (
 	lookAtClock = time.Second
 	maxStep     = 100 * time.Millisecond
 )
 
-// Run measures again every interval, and soon after the local clock was set or the machine slept, until
-// ctx ends; while nothing can be measured, what was measured before stays.
+// Run measures every interval until ctx ends. It also measures within 1 s after the local clock was set or the machine
+// slept. While the server does not answer, the last measurement stays in use.
 func (c *Clock) Run(ctx context.Context, interval time.Duration) {
 	for timer.Sleep(ctx, min(interval, lookAtClock)) {
 		if c.due(interval) {
 			once, cancel := context.WithTimeout(ctx, interval)
-			_ = c.Measure(once) // it is tried again soon; what is known stays good for a while
+			_ = c.Measure(once) // the next round tries again; until then the last measurement is good enough
 			cancel()
 		}
 	}

@@ -8,40 +8,40 @@ import (
 )
 
 const (
-	limit  = 64 << 10              // bytes that wait to be written; a larger Write writes by itself
-	soon   = 50 * time.Microsecond // between two writes that may be of a burst
-	quiet  = 4                     // batches of one Write after which bursts have ended
-	linger = time.Second           // that Close waits for accepted bytes to be written
+	limit  = 64 << 10              // most bytes that wait to be written; a longer Write is written directly
+	soon   = 50 * time.Microsecond // longest pause between two writes of a burst
+	quiet  = 4                     // a burst ends after this number of batches that hold one Write each
+	linger = time.Second           // longest time that Close takes to write accepted bytes
 )
 
 // CoalescedConn is a connection whose Write may return before the bytes are written. Its methods are safe for
 // concurrent use.
 type CoalescedConn struct {
 	net.Conn
-	timeout time.Duration // of one write to the connection; 0 means no timeout
+	timeout time.Duration // for one write to the connection; 0 means no timeout
 
 	mu      sync.Mutex
-	changed sync.Cond // behind, writing or err
+	changed sync.Cond // signals a change of behind, writing or err
 	behind  []byte    // accepted and not yet written, at most limit bytes; empty unless writing
-	spare   []byte    // memory for behind
-	count   int       // calls of Write that behind is of
-	bursts  int       // batches of one Write until bursts have ended; 0 is that they have
-	writing bool      // one call of Write, or drain, writes to the connection
+	spare   []byte    // memory that behind uses next
+	count   int       // number of calls of Write whose bytes are in behind
+	bursts  int       // batches with one Write each until the burst ends; 0 outside a burst
+	writing bool      // a call of Write, or drain, is writing to the connection
 	last    time.Time // when writing became false
-	err     error     // of the first write that failed, or net.ErrClosed; then Write accepts nothing
+	err     error     // first error of a write, or net.ErrClosed; if it is set, Write accepts nothing
 }
 
-// NewCoalescedConn wraps conn. Only the returned Conn may then write to conn. A write to conn that takes longer than
-// timeout fails with os.ErrDeadlineExceeded; with 0 it may take any time.
+// NewCoalescedConn wraps conn. After that, only the returned connection may write to conn. A write to conn that takes
+// longer than timeout fails with os.ErrDeadlineExceeded; 0 means no timeout.
 func NewCoalescedConn(conn net.Conn, timeout time.Duration) *CoalescedConn {
 	c := &CoalescedConn{Conn: conn, timeout: timeout}
 	c.changed.L = &c.mu
 	return c
 }
 
-// Write implements net.Conn. A lone p it writes itself. In a burst of calls it copies p, and another goroutine writes p
-// together with later ones. While 64 KiB wait to be written, Write blocks.
-// An error of a write closes the connection, because bytes that Write had accepted are lost. All later calls return the
+// Write implements net.Conn. Outside a burst of calls it writes p before it returns. In a burst it copies p, and
+// another goroutine writes p together with the bytes of later calls. While 64 KiB wait to be written, Write blocks. An
+// error of a write closes the connection, because bytes that Write had accepted are lost. All later calls return the
 // error.
 func (c *CoalescedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
@@ -72,7 +72,7 @@ func (c *CoalescedConn) full(p []byte) bool {
 	return c.err == nil && c.writing && len(c.behind)+len(p) > limit
 }
 
-// next passes writing on to drain, or ends it if no bytes wait.
+// next starts drain if bytes wait to be written, and otherwise sets writing to false.
 func (c *CoalescedConn) next() {
 	if len(c.behind) > 0 {
 		go c.drain() // Close waits for it
@@ -82,7 +82,7 @@ func (c *CoalescedConn) next() {
 	c.changed.Broadcast()
 }
 
-// drain writes what waits, and ends. Goroutines that run first may add to it.
+// drain writes the waiting bytes as one batch. It yields first, so that runnable goroutines can add bytes to the batch.
 func (c *CoalescedConn) drain() {
 	runtime.Gosched()
 	c.mu.Lock()
@@ -99,10 +99,10 @@ func (c *CoalescedConn) drain() {
 	c.next()
 }
 
-// write writes p to the connection. It unlocks c.mu meanwhile; writing keeps other writes away.
+// write writes p to the connection. It unlocks c.mu during the write; c.writing prevents a second write.
 func (c *CoalescedConn) write(p []byte) (int, error) {
-	if c.err == nil && c.timeout > 0 { // Close has set its own
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)) // an error means that the write fails, too
+	if c.err == nil && c.timeout > 0 { // Close has set its own deadline
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)) // after an error the write fails, too
 	}
 	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
@@ -112,7 +112,7 @@ func (c *CoalescedConn) write(p []byte) (int, error) {
 			c.err = err
 		}
 		c.behind = nil
-		_ = c.Conn.Close() // it is of no more use
+		_ = c.Conn.Close() // the write error is the one to return
 	}
 	return n, err
 }

@@ -19,30 +19,34 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// minPayload is what a server must take in one message, headers included: an envelope with the state
-// of its log, or chunks as the service answers with them, in base64. Frames of chunks adapt
-// to what it takes.
+// minPayload is the smallest max_payload, in bytes, that a server may have. The largest messages, headers included, are
+// an envelope with the state of its log, and an answer of a dispatcher with chunks in base64. Frames of chunks adapt to
+// the max_payload of the server.
 const minPayload = 768 << 10
 
-const ( // neither is larger
+const ( // these do not compile if minPayload is too small
 	_ = uint(minPayload - maxRequest)
 	_ = uint(minPayload - (MaxChunkBytes+2)/3*4 - envelope.MaxHeaders)
 )
 
-// MaxChunkBytes is how many bytes of chunks the service answers with at once, at the most.
+// MaxChunkBytes is the largest number of bytes of chunks in one answer of a dispatcher.
 const MaxChunkBytes = 512 << 10
 
-// DialTime is how long each server may take to accept a connection, unless an option says otherwise.
+// DialTime is the default time within which each server must accept a connection. nats.Timeout changes it.
 const DialTime = 5 * time.Second
 
-// Dial connects to servers, one or more URLs with commas between them, and refuses servers that are
-// too old or take too small messages. Reconnection is unlimited, also while a server turns the
-// connection away, as one with a wrong configuration does: whoever waits for an answer has a deadline of its own.
+// Dial connects to one of the servers, a list of URLs separated by commas. The server must be at least version 2.15.2
+// and have a max_payload of at least 768 KiB. After a loss the connection reconnects without limit, even while a server
+// refuses it. Requests that wait for an answer need their own deadline. name is the connection name that the server
+// shows.
+//
+// [Denied], [NotNow] and [IsUnreachable] classify the error, and [ConnectHint] says how to mend it.
 func Dial(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 	return dial(servers, name, needs, opts)
 }
 
-// DialCaller connects as [Dial] does, for a connection that sends nothing larger than a caller's request.
+// DialCaller is [Dial] for a connection that sends no message larger than a request of a caller. It accepts a server
+// with a smaller max_payload.
 func DialCaller(servers, name string, opts ...nats.Option) (*nats.Conn, error) {
 	return dial(servers, name, func(*nats.Conn) int64 { return maxRequest }, opts)
 }
@@ -56,7 +60,7 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 	nc, err := connect(servers, append(opts, Coalesced))
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
-			err = bad.Err // it quotes the whole URL otherwise
+			err = bad.Err // without the URL, which may contain a password
 		}
 		return nil, fmt.Errorf("connect to %s: %w", Redacted(servers), err)
 	}
@@ -73,9 +77,9 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 	return nc, nil
 }
 
-// Coalesced is an option that writes many messages to the server with one system call while they come in bursts. It
-// wraps the dialer of the options before it, and takes over their FlusherTimeout. Connections to an embedded server
-// (nats.InProcessServer) stay as they are.
+// Coalesced is a [nats.Option] that writes the messages of a burst with one system call; see [CoalescedConn]. Put it
+// after other options: it wraps the dialer that they set, and uses their FlusherTimeout as its write timeout. It does
+// not change connections to an embedded server (nats.InProcessServer).
 func Coalesced(o *nats.Options) error {
 	d := dialer{o.CustomDialer, o.FlusherTimeout}
 	switch {
@@ -91,12 +95,12 @@ func Coalesced(o *nats.Options) error {
 	return nil
 }
 
-// keepAlive is that of nats.go's own dialer.
+// keepAlive is the keep-alive interval of the default dialer of nats.go.
 const keepAlive = 5 * time.Minute
 
 type dialer struct {
 	nats.CustomDialer
-	timeout time.Duration // of a write
+	timeout time.Duration // for one write
 }
 
 // Dial implements nats.CustomDialer.
@@ -108,31 +112,31 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return NewCoalescedConn(conn, d.timeout), nil
 }
 
-// SkipTLSHandshake passes on the question of nats.go whether the dialer encrypts.
+// SkipTLSHandshake reports to nats.go whether the wrapped dialer makes the TLS handshake itself.
 func (d dialer) SkipTLSHandshake() bool {
 	own, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
 	return ok && own.SkipTLSHandshake()
 }
 
-// A server with accounts asks dispatchers about a connection, waits two seconds for an answer, and refuses it then. If
-// it has asked one that was just going away, another one answers the next time.
-// A dispatcher that refuses a token answers at once.
+// A server with accounts asks a dispatcher about each new connection (auth callout). Without an answer it refuses the
+// connection after 2 s. The dispatcher that it asked may have been shutting down, so connect tries connectTries times.
+// A dispatcher that refuses a token answers at once: a refusal within refusedWithin came from a dispatcher.
 const (
 	refusedWithin = time.Second
 	connectTries  = 3
 )
 
-// ErrUnanswered means that the server refused a connection because no dispatcher told it in two seconds whose the
-// connection is.
+// ErrUnanswered means that the server refused a connection because no dispatcher answered its auth callout within 2 s,
+// in each of three tries.
 var ErrUnanswered = errors.New("no dispatcher answered the server's question about the token")
 
-// ErrCrowded means that a dispatcher or the server refused a connection for a bound of connections, or a dispatcher for
-// a flood of earlier ones. The token is good.
+// ErrCrowded means that the server or a dispatcher refused a connection because a limit of connections is reached, or
+// because the credential made too many connections before. The token itself is valid.
 var ErrCrowded = errors.New("a bound of connections is reached: this credential with all that was narrowed from it, " +
 	"or all clients together, have as many as they may; or the credential is refused for a minute because it flooded " +
 	"the bus")
 
-// Crowded reports whether an error of a connection, or its last error, says that the server had no room for it; see
+// Crowded reports whether err, an error of a connection, means that a limit of connections is reached; see
 // [ErrCrowded].
 func Crowded(err error) bool {
 	return errors.Is(err, ErrCrowded) || errors.Is(err, nats.ErrMaxAccountConnectionsExceeded) ||
@@ -145,7 +149,7 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 		nc, err = nats.Connect(servers, opts...)
 		took := time.Since(begun)
 		switch {
-		case pinged(err): // as for a question that nobody answered in time
+		case pinged(err): // no dispatcher has answered yet: try again
 		case Crowded(err):
 			return nc, fmt.Errorf("%w: %w", ErrCrowded, err)
 		case !unauthorized(err), took < refusedWithin:
@@ -155,25 +159,25 @@ func connect(servers string, opts []nats.Option) (nc *nats.Conn, err error) {
 	return nc, fmt.Errorf("%w: %w", ErrUnanswered, err)
 }
 
-// pinged reports whether the server has sent its first PING, two seconds after the start of a connection, while a
-// dispatcher had not answered yet. The client library takes no PING then, and has no error of its own for it.
+// pinged reports whether the server sent its first PING, 2 s after the start of the connection, before a dispatcher had
+// answered. nats.go expects a PONG at that point, and has no error value for this case.
 func pinged(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "expected 'PONG', got 'PING'")
 }
 
-// Denied reports whether an error of [Dial] says that the server does not accept the user or the token, and, if it asks
-// dispatchers, that one of them answered so.
+// Denied reports whether err, an error of [Dial], means that the server, or the dispatcher that it asked, refused the
+// user or the token.
 func Denied(err error) bool { return unauthorized(err) && !NotNow(err) }
 
-// NotNow reports whether an error of [Dial] says that the server accepts no connection for a reason that may pass:
-// [ErrUnanswered] or [ErrCrowded].
+// NotNow reports whether err, an error of [Dial], is a refusal that may be temporary: [ErrUnanswered] or [ErrCrowded].
 func NotNow(err error) bool { return errors.Is(err, ErrUnanswered) || errors.Is(err, ErrCrowded) }
 
 // maxRequest is the largest message of a caller in bytes, headers included.
 const maxRequest = envelope.MaxEnvelope + envelope.MaxHeaders
 
-// needs returns the size of the largest message that nc may send. A connection with a token may be a caller's. The
-// server reports the limit of its account some time after it has accepted the connection.
+// needs returns the max_payload that the server must have for nc. A connection with a token may belong to a caller. The
+// server reports the limit of the caller's account only after it has accepted the connection, so only a caller's
+// largest request is required.
 func needs(nc *nats.Conn) int64 {
 	if nc.Opts.TokenHandler != nil || nc.Opts.Token != "" {
 		return maxRequest
@@ -181,7 +185,7 @@ func needs(nc *nats.Conn) int64 {
 	return minPayload
 }
 
-// Redacted returns URLs of servers without what is secret in them, to be shown.
+// Redacted returns the URLs in servers with passwords and tokens replaced by xxxxx, for logs and error messages.
 func Redacted(servers string) string {
 	shown := strings.Split(servers, ",")
 	for i, server := range shown {
@@ -200,22 +204,22 @@ func Redacted(servers string) string {
 
 var errServer = errors.New("the server does not do")
 
-// IsUnreachable reports whether an error of [Dial] says that no server is there, or that none answers: that may
-// pass by itself.
+// IsUnreachable reports whether err, an error of [Dial], means that no server could be reached, or that the server did
+// not answer. A later try may succeed.
 func IsUnreachable(err error) bool {
-	// What the system says of a file looks like an error of a network.
+	// A *fs.PathError satisfies net.Error, but comes from a file of certificates or credentials.
 	return isAs[net.Error](err) && !isAs[*fs.PathError](err) || errors.Is(err, nats.ErrNoServers) ||
 		errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF)
 }
 
-// unauthorized reports whether an error says that the server does not know the user, or not any more.
+// unauthorized reports whether err means that the server refused the credentials, or that they expired or were revoked.
 func unauthorized(err error) bool {
 	return slices.ContainsFunc([]error{
 		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
 	}, func(of error) bool { return errors.Is(err, of) })
 }
 
-// ConnectHint says what to do about an error of [Dial].
+// ConnectHint returns one sentence for the user that says how to mend err, an error of [Dial].
 func ConnectHint(err error) string {
 	switch {
 	case isAs[*tls.CertificateVerificationError](err):
@@ -245,7 +249,8 @@ func isAs[E error](err error) bool {
 	return is
 }
 
-// older compares two versions of the form x.y.z; a version that cannot be read counts as old.
+// older reports whether version have is lower than want, both of the form x.y.z. A version that cannot be parsed is
+// old.
 func older(have, want string) bool {
 	var h, w [3]int
 	_, err := fmt.Sscanf(have, "%d.%d.%d", &h[0], &h[1], &h[2])
@@ -253,13 +258,13 @@ func older(have, want string) bool {
 	return err != nil || bad != nil || slices.Compare(h[:], w[:]) < 0
 }
 
-// LogConnection makes a connection log what happens to it; the client library would say some of it on
-// standard error, and nothing of the rest.
+// LogConnection returns options with which a connection logs losses, reconnects and asynchronous errors to log. Without
+// them nats.go prints asynchronous errors to standard error and reports no losses or reconnects.
 func LogConnection(log *slog.Logger) []nats.Option {
-	lost := false // handlers are called one after the other
+	lost := false // needs no lock: nats.go calls the handlers one after the other
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if lost = err != nil; lost { // it was not closed by us
+			if lost = err != nil; lost { // err is nil if this process closed the connection
 				log.Warn("connection to the bus lost", "err", err)
 			}
 		}),

@@ -10,14 +10,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Files say what a connection trusts and what it shows the server; "" is none.
+// Files names the files with the certificates and the token of a connection. "" means that there is no such file.
 type Files struct {
-	CA        string // certificates, in PEM, of the authorities that the server's may be of; none are those of the machine
-	Cert, Key string // certificate that the server is shown, and its key, in PEM
-	Token     string // a token on one line; read anew for each connection, and refused if others may read it
+	CA        string // PEM certificates of the trusted authorities; "" trusts those of the operating system
+	Cert, Key string // PEM certificate and private key of the client
+	Token     string // holds the token on one line; read for each connection; only its owner may have access
 }
 
-// Options are those of [Dial]. What the files hold is read, and an error says what is wrong with which.
+// Options reads the files and returns options for [Dial]. The error names the file that cannot be used, and why.
 func (f Files) Options() (o []nats.Option, err error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
@@ -40,7 +40,7 @@ func (f Files) Options() (o []nats.Option, err error) {
 			return nil, err
 		}
 		o = append(o, nats.TokenHandler(func() string {
-			token, _ := f.ReadToken() // the server says what it is without one
+			token, _ := f.ReadToken() // without a token, the server refuses the connection and reports why
 			return token
 		}))
 	}
@@ -59,7 +59,8 @@ func authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ReadToken reads the token anew, since whoever renews it replaces the file.
+// ReadToken reads the file Token and returns the token. It returns an error if the file is accessible to its group or
+// to others, or holds anything besides one token. Read the token again before each use: renewing it replaces the file.
 func (f Files) ReadToken() (string, error) {
 	file := f.Token
 	info, err := os.Stat(file)

@@ -11,24 +11,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Message is a message of a stream.
+// Message is a message of a stream with its stream sequence and the time at which the server stored it.
 type Message struct {
 	jetstream.Msg
-	Seq  uint64 // its position
+	Seq  uint64
 	Time time.Time
 }
 
-// StartAfter is the configuration of a reader that begins behind a position.
+// StartAfter returns the configuration of an ordered consumer that starts with the message after seq.
 func StartAfter(seq uint64) jetstream.OrderedConsumerConfig {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
 }
 
-// ReadTimeout is how long the rest of a stream is waited for: a server that is started again in between,
-// and found again, takes some ten seconds.
+// ReadTimeout is the usual quiet of [Messages]. The restart of a server and the reconnect take about 10 s.
 const ReadTimeout = 30 * time.Second
 
-// Messages yields the messages of a stream in order up to its present end, each of which has to come within quiet after
-// the one before was taken; or all that ever come, if quiet is 0.
+// Messages yields the messages of a stream in order, up to the end that the stream has when the last one arrives. It
+// yields an error, and ends, if the next message takes longer than quiet, or if ctx ends.
+//
+// If quiet is 0, Messages does not end at the end of the stream, but waits for new messages. It then ends without an
+// error when ctx is cancelled.
 func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
 	quiet time.Duration, pull ...jetstream.PullMessagesOpt) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
@@ -38,7 +40,7 @@ func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 	}
 }
 
-// consume is Messages, and returns the error that ends them.
+// consume calls yield for each message as [Messages] does, and returns the error that ends them.
 func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
 	quiet time.Duration, yield func(Message, error) bool, pull ...jetstream.PullMessagesOpt) error {
 	follow := quiet == 0
@@ -58,7 +60,7 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 	for {
 		msg, err := nextWithin(ctx, it, quiet)
 		if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
-			return nil // that is its end; whoever wants all must know that it was not
+			return nil // the usual end of a follower; a reader up to the end gets the error: it is incomplete
 		}
 		if err != nil {
 			return err
@@ -73,9 +75,9 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 	}
 }
 
-// nextWithin waits for the next message, as long as it takes if quiet is 0.
+// nextWithin waits for the next message for at most quiet, or without limit if quiet is 0.
 func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
-	if err := ctx.Err(); err != nil { // also if there is a message
+	if err := ctx.Err(); err != nil { // Next might return a buffered message first
 		return nil, err
 	}
 	if quiet == 0 {
@@ -90,8 +92,8 @@ func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Du
 	return msg, err
 }
 
-// MessageAt returns the message at seq. If its headers cannot be parsed, Toolbus did not write it, and the error is
-// [jetstream.ErrMsgNotFound].
+// MessageAt returns the message with the stream sequence seq. The error is [jetstream.ErrMsgNotFound] if the stream has
+// no such message. It is the same if the headers of the message cannot be parsed: Toolbus did not write it.
 func MessageAt(ctx context.Context, stream jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
 	msg, err := stream.GetMsg(ctx, seq)
 	if errors.Is(err, nats.ErrBadHeaderMsg) {

@@ -11,8 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Partitions returns how many partitions the call log has. Each of them says so. An error is also that they
-// do not agree: with another number an id would be looked for elsewhere, and its call run again.
+// Partitions returns the number of partitions of the call log, from the metadata of the first stream. It returns an
+// error if the call log has more streams than that: with a wrong number, dispatchers would look for the log of an id in
+// another partition, and run its call again.
 func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
 	n, err := said(ctx, js, 0)
 	if err != nil {
@@ -33,8 +34,8 @@ func Partitions(ctx context.Context, js jetstream.JetStream) (int, error) {
 	return n, nil
 }
 
-// PartitionsBefore returns how many partitions a call log had whose first one may be gone: 1 where nothing
-// is left of it.
+// PartitionsBefore returns the number of partitions of a call log whose first stream may be lost. It reads the metadata
+// of the first or second stream, and returns 1 if neither exists.
 func PartitionsBefore(ctx context.Context, js jetstream.JetStream) (int, error) {
 	for p := range subjects.Partition(2) {
 		n, err := said(ctx, js, p)
@@ -46,7 +47,7 @@ func PartitionsBefore(ctx context.Context, js jetstream.JetStream) (int, error) 
 	return 1, nil
 }
 
-// said returns what a partition says: 1 where it says nothing.
+// said returns the number of partitions in the metadata of a partition, and 1 if the metadata has none.
 func said(ctx context.Context, js jetstream.JetStream, p subjects.Partition) (int, error) {
 	stream, err := js.Stream(ctx, p.Stream())
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// statusNoResponders is the server's word that nobody listens on a subject: no stream does.
+// statusNoResponders is the status with which the server answers a request to a subject without subscribers. For a
+// published message it means that no stream has the subject.
 const statusNoResponders = "503"
 
-// ackAnswer is what a server says of a message that was published.
+// ackAnswer is the JSON acknowledgement of a published message: its place in the stream, or the error.
 type ackAnswer struct {
 	Stream    string              `json:"stream"`
 	Sequence  uint64              `json:"seq"`
@@ -20,7 +21,7 @@ type ackAnswer struct {
 	Error     *jetstream.APIError `json:"error"`
 }
 
-// readAck reads the answer of a server as the library does.
+// readAck reads an acknowledgement. It returns the same errors as package jetstream.
 func readAck(msg *nats.Msg) ackResult {
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNoResponders {
 		return ackResult{err: jetstream.ErrNoStreamResponse}
@@ -38,8 +39,8 @@ func readAck(msg *nats.Msg) ackResult {
 	return ackResult{ack: PubAck{Sequence: a.Sequence, Duplicate: a.Duplicate}}
 }
 
-// fastAck reads an answer in the words, and the order, that servers use; not ok are all others, which are for the
-// library of JSON.
+// fastAck parses an acknowledgement with the members, and in the order, that NATS servers write. ok is false for any
+// other text: then use the general JSON decoder.
 func fastAck(data []byte) (r ackResult, ok bool) {
 	s := ackScanner{rest: data}
 	s.open()
@@ -67,10 +68,11 @@ func fastAck(data []byte) (r ackResult, ok bool) {
 	return r, true
 }
 
-// ackScanner reads JSON text of the plainest kind. It is odd from the first byte on that is anything else.
+// ackScanner parses objects of ASCII strings without escapes, of numbers and of true. At the first other byte it sets
+// odd, which stays set.
 type ackScanner struct {
 	rest  []byte
-	later bool // a member of this object has been read
+	later bool // a member of this object has been read: a comma precedes the next one
 	odd   bool
 }
 
@@ -84,7 +86,7 @@ func (s *ackScanner) close() {
 	s.later = true
 }
 
-// word skips what must be next.
+// word skips w, which must be next.
 func (s *ackScanner) word(w string) {
 	if len(s.rest) < len(w) || string(s.rest[:len(w)]) != w {
 		s.odd = true
@@ -93,7 +95,7 @@ func (s *ackScanner) word(w string) {
 	s.rest = s.rest[len(w):]
 }
 
-// member reports whether this member is next, and goes on to its value if so. The name has its quotes and colon.
+// member reports whether the member of that name is next, and if so skips to its value. name includes quotes and colon.
 func (s *ackScanner) member(name string) bool {
 	ahead := *s
 	if s.later {
@@ -110,7 +112,7 @@ func (s *ackScanner) member(name string) bool {
 	return true
 }
 
-// text reads a text without escapes, in ASCII.
+// text reads an ASCII string without escapes.
 func (s *ackScanner) text() (text []byte) {
 	s.word(`"`)
 	end := bytes.IndexByte(s.rest, '"')
@@ -125,7 +127,7 @@ func (s *ackScanner) text() (text []byte) {
 	return text
 }
 
-// number reads a whole number of at most 18 digits, which fits into all integers of 64 bits.
+// number reads an integer of at most 18 digits, which fits into a uint64 and an int64.
 func (s *ackScanner) number() (n uint64) {
 	digits := 0
 	for digits < len(s.rest) && '0' <= s.rest[digits] && s.rest[digits] <= '9' {
@@ -139,7 +141,7 @@ func (s *ackScanner) number() (n uint64) {
 	return n
 }
 
-// refusal reads what a server refuses with.
+// refusal reads the error object of an acknowledgement.
 func (s *ackScanner) refusal() *jetstream.APIError {
 	var e jetstream.APIError
 	s.open()

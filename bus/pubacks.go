@@ -10,26 +10,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ackInbox hears the answers to all that is published over one connection, and tells each waiter the one that is for
-// it.
+// ackInbox receives the acknowledgements of all messages that are published over one connection, and passes each one to
+// the goroutine that waits for it.
 //
-// A waiter is told exactly once, by whatever takes it out of the map: its answer, the sweep, its own context, or the
-// end of the inbox. That is why its channel holds one result, nobody ever waits to send, and it can be used again. An
-// answer that comes late, or twice, finds nobody.
+// A waiter gets exactly one result, from the function that removes it from the map: because of its acknowledgement, a
+// sweep, the end of its own context, or the end of the inbox. So its channel holds one result, sending never blocks,
+// and the waiter can be used again. A late or second acknowledgement finds no waiter and is dropped.
 type ackInbox struct {
 	nc   *nats.Conn
-	free sync.Pool // of *waiter
+	free sync.Pool // of *ackWaiter
 
-	mu      sync.Mutex // one for all: whatever is published takes the one of the connection, too
+	mu      sync.Mutex // one lock is enough: each publish also takes the lock of the connection
 	sub     *nats.Subscription
 	prefix  string        // of the reply subjects
-	ended   chan struct{} // closed when nothing is heard any more
+	ended   chan struct{} // closed when the subscription has ended
 	closed  bool
-	last    uint64 // token that was given
-	waiting map[uint64]*ackWaiter
+	last    uint64                // token that was issued last
+	waiting map[uint64]*ackWaiter // by token
 
 	timer    *time.Timer
-	due      time.Time // when it sweeps; zero when nobody waits
+	due      time.Time // of the next sweep; zero if no sweep is due
 	sweeping sync.WaitGroup
 }
 
@@ -67,19 +67,19 @@ func (in *ackInbox) publish(ctx context.Context, msg *nats.Msg, answer time.Dura
 	case r = <-w.told:
 	case <-ctx.Done():
 		in.tell(token, ackResult{err: ctx.Err()})
-		r = <-w.told // this, or what was on its way
+		r = <-w.told // this error, or the result that came first
 	}
 	in.free.Put(w)
 	return r.ack, r.err
 }
 
-// reply returns the subject on which the answer to a waiter is heard.
+// reply returns the reply subject of a token.
 func (in *ackInbox) reply(token uint64) string {
 	var room [64]byte
 	return string(strconv.AppendUint(append(room[:0], in.prefix...), token, 36))
 }
 
-// open adds a waiter.
+// open adds a waiter that waits at most for the duration answer.
 func (in *ackInbox) open(answer time.Duration) (token uint64, w *ackWaiter, err error) {
 	w = in.free.Get().(*ackWaiter)
 	w.until = time.Now().Add(answer)
@@ -94,7 +94,7 @@ func (in *ackInbox) open(answer time.Duration) (token uint64, w *ackWaiter, err 
 	return in.last, w, nil
 }
 
-// listen subscribes, the first time. Callers hold in.mu.
+// listen subscribes if it has not yet. Callers hold in.mu.
 func (in *ackInbox) listen() (err error) {
 	if in.closed {
 		return nats.ErrConnectionClosed
@@ -107,18 +107,18 @@ func (in *ackInbox) listen() (err error) {
 		return fmt.Errorf("inbox of acknowledgements: %w", err)
 	}
 	in.sub.SetClosedHandler(in.end)
-	if !in.sub.IsValid() { // the connection was closed meanwhile, which may have missed the handler
+	if !in.sub.IsValid() { // the connection was closed just now, perhaps before the handler was set
 		in.sub, in.closed = nil, true
 		return nats.ErrConnectionClosed
 	}
 	return nil
 }
 
-// hear tells the waiter whose answer msg is.
+// hear passes the acknowledgement msg to its waiter.
 func (in *ackInbox) hear(msg *nats.Msg) {
 	token, err := strconv.ParseUint(msg.Subject[len(in.prefix):], 36, 64)
 	if err != nil {
-		return // not one that was given
+		return // not a token of this inbox
 	}
 	if w := in.take(token); w != nil {
 		w.told <- readAck(msg)
@@ -131,7 +131,7 @@ func (in *ackInbox) tell(token uint64, r ackResult) {
 	}
 }
 
-// take removes a waiter, nil when it has been told.
+// take removes and returns a waiter. It returns nil if the waiter has its result already.
 func (in *ackInbox) take(token uint64) *ackWaiter {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -140,10 +140,10 @@ func (in *ackInbox) take(token uint64) *ackWaiter {
 	return w
 }
 
-// ackGrain is how much longer than it asked for a waiter may wait, so that many are swept at once.
+// ackGrain is the shortest time between two sweeps. A waiter may wait longer than it asked for by this time.
 const ackGrain = 5 * time.Millisecond
 
-// arm sees to a sweep at that time, unless there is an earlier one. Callers hold in.mu.
+// arm sets the timer for a sweep at the given time, unless an earlier sweep is due. Callers hold in.mu.
 func (in *ackInbox) arm(at time.Time) {
 	if !in.due.IsZero() && !at.Before(in.due) {
 		return
@@ -158,8 +158,8 @@ func (in *ackInbox) arm(at time.Time) {
 	}
 }
 
-// sweep tells those that have waited for long enough, and comes again when the next of them will have. Most are
-// answered before, so that it is one sweep for thousands of answers.
+// sweep ends the waiters whose time is over, and sets the timer for the next one. Most acknowledgements come much
+// earlier, so one sweep serves thousands of them.
 func (in *ackInbox) sweep() {
 	defer in.sweeping.Done()
 	in.mu.Lock()
@@ -185,7 +185,7 @@ func (in *ackInbox) sweep() {
 	in.arm(next)
 }
 
-// end tells all waiters that nothing is heard any more.
+// end is called when the subscription is closed. It ends all waiters.
 func (in *ackInbox) end(string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -193,7 +193,7 @@ func (in *ackInbox) end(string) {
 	close(in.ended)
 }
 
-// refuse lets nobody wait. Callers hold in.mu.
+// refuse ends all waiters and accepts no more. Callers hold in.mu.
 func (in *ackInbox) refuse() {
 	in.closed = true
 	for token, w := range in.waiting {
@@ -204,13 +204,13 @@ func (in *ackInbox) refuse() {
 
 func (in *ackInbox) close() {
 	if sub := in.shut(); sub != nil {
-		_ = sub.Unsubscribe() // it is gone with the connection otherwise
+		_ = sub.Unsubscribe() // an error means that the connection is closed, and the subscription with it
 		<-in.ended
 	}
 	in.sweeping.Wait()
 }
 
-// shut ends all waits, and returns what is still heard.
+// shut ends all waiters and the timer. It returns the subscription, nil if there is none.
 func (in *ackInbox) shut() *nats.Subscription {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// PubAck says where a message is stored.
+// PubAck is the server's acknowledgement of a published message.
 type PubAck struct {
-	Sequence  uint64
-	Duplicate bool // the stream had it already, by its message id
+	Sequence  uint64 // of the message in its stream
+	Duplicate bool   // the stream already had a message with this Nats-Msg-Id, and dropped this one
 }
 
-// Publish sends msg once, and waits for the answer of the server, for no longer than answer and no longer than ctx: the
-// error is that of ctx or [context.DeadlineExceeded] then, and the message may be stored yet. An answer that refuses it
-// wraps a [jetstream.APIError]; [jetstream.ErrNoStreamResponse] says that no stream takes it. Other errors are those of
-// the connection. msg is not kept.
+// Publish sends msg once and waits for the acknowledgement of the server until the duration answer is over or ctx ends.
+// Then the error is [context.DeadlineExceeded] or the error of ctx, and the server may still store the message. If the
+// server refuses the message, the error wraps a [jetstream.APIError]. [jetstream.ErrNoStreamResponse] means that no
+// stream has the subject. Other errors are those of the connection. Publish does not keep msg.
 //
-// A js that was not made [With] answers by itself, with the same errors: those who publish once in a while, as clients
-// do, need no inbox of their own.
+// Make js with [WithSharedAcks] if the process publishes often. Another js works, too, with the same errors, but costs
+// more for each message.
 func Publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer time.Duration) (PubAck, error) {
 	if p, ok := js.(publisher); ok {
 		return p.PublishAcked(ctx, msg, answer)
@@ -38,22 +38,24 @@ type publisher interface {
 	PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (PubAck, error)
 }
 
-// AckingJetStream is one over which [Publish] is cheap. It is safe for concurrent use.
+// AckingJetStream is a JetStream context whose messages share one inbox and one timer for acknowledgements. [Publish]
+// uses it. It is safe for concurrent use.
 type AckingJetStream struct {
 	jetstream.JetStream
 	inbox *ackInbox
 }
 
-// WithSharedAcks returns js with an inbox of its own, which is opened when something is published. Close it when done.
+// WithSharedAcks returns js with a shared inbox for acknowledgements, which the first [Publish] opens. Close it when
+// done.
 func WithSharedAcks(js jetstream.JetStream) *AckingJetStream {
 	return &AckingJetStream{JetStream: js, inbox: newAckInbox(js.Conn())}
 }
 
-// PublishAcked is [Publish].
+// PublishAcked publishes msg as [Publish] does. Callers use Publish.
 func (j *AckingJetStream) PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (PubAck, error) {
 	return j.inbox.publish(ctx, msg, answer)
 }
 
-// Close ends all that is being published with [nats.ErrConnectionClosed], and returns when nothing of it runs any more.
-// The connection stays open. Closing it again does nothing.
+// Close ends all waiting and later calls of [Publish] with [nats.ErrConnectionClosed]. It returns when the subscription
+// and the timer have ended. The connection stays open. Further calls do nothing.
 func (j *AckingJetStream) Close() { j.inbox.close() }

@@ -6,17 +6,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ReconnectWatch tells that a connection was made anew before anything is done with what came over it. The status of
-// the connection says so only a while later, which is too late for that. It is safe for concurrent use.
+// ReconnectWatch calls Notify after a reconnect of a connection. Call Check before you act on a message: so Notify runs
+// before anything that arrived over the new connection takes effect. The status channels and handlers of nats.go run
+// later, in another goroutine. Its method is safe for concurrent use.
 type ReconnectWatch struct {
 	NC     *nats.Conn
-	Notify func()
+	Notify func() // called by Check, by one goroutine at a time
 
 	mu   sync.Mutex
 	seen uint64
 }
 
-// Check tells, if the connection was made anew since the last check.
+// Check calls Notify if the connection has reconnected since the last call of Check.
 func (a *ReconnectWatch) Check() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,33 +9,35 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Retention says how long the record is kept. A zero value leaves what there is, or else the default; any other is
-// given to streams that exist, too. Processes that are given different ones take turns: the last to start wins.
+// Retention limits the age and size of the audit record. A zero field keeps the setting of an existing stream, and a
+// new stream gets the default. Any other value also changes an existing stream. If processes start with different
+// values, those of the last one apply.
 type Retention struct {
-	AuditAge    time.Duration // of what has to do with calls, default 30 days
-	AuditBytes  int64         // default 4 GiB
-	AuditFull   FullPolicy    // default Forget
-	DeniedAge   time.Duration // of refusals, default 30 days
-	DeniedBytes int64         // default 512 MiB
+	AuditAge    time.Duration // maximum age in the stream AUDIT (calls); at least 1 minute; default 30 days
+	AuditBytes  int64         // maximum size of AUDIT; at least 1 MiB; default 4 GiB
+	AuditFull   FullPolicy    // what happens if AUDIT is full; default DropOldest
+	DeniedAge   time.Duration // maximum age in the stream DENIED (refusals); at least 1 minute; default 30 days
+	DeniedBytes int64         // maximum size of DENIED; at least 1 MiB; default 512 MiB
 }
 
-// FullPolicy says what happens when the record of calls has as many bytes as it may have.
+// FullPolicy is the reaction to a full stream AUDIT: [DropOldest] or [Refuse].
 type FullPolicy string
 
-// What may happen then.
 const (
-	DropOldest FullPolicy = "forget" // the oldest goes
-	// Refuse: calls are refused with R-CAP-AUDIT until the oldest is too old, or there is more room.
+	// DropOldest deletes the oldest records to make room for new ones.
+	DropOldest FullPolicy = "forget"
+	// Refuse keeps the old records. Dispatchers refuse calls with R-CAP-AUDIT until records expire or the limit is raised.
 	Refuse FullPolicy = "refuse"
 )
 
-// minRetention is the shortest age of the record, and minRecord the least room for it, in bytes.
+// minRetention is the shortest age, and minRecord the smallest size in bytes, of the streams of the record.
 const (
 	minRetention = time.Minute
 	minRecord    = 1 << 20
 )
 
-// Check refuses what no record can be kept with.
+// Check returns an error if an age is shorter than 1 minute, a size is smaller than 1 MiB, or AuditFull is unknown.
+// Zero values are valid.
 func (r Retention) Check() error {
 	for what, age := range map[string]time.Duration{"AUDIT": r.AuditAge, "DENIED": r.DeniedAge} {
 		if age != 0 && age < minRetention {
@@ -54,7 +56,7 @@ func (r Retention) Check() error {
 	return fmt.Errorf("%q is not what can happen when AUDIT is full: that is %s or %s", r.AuditFull, DropOldest, Refuse)
 }
 
-// apply gives a stream what is set for it, and reports whether that changes it.
+// apply writes the fields of r that are set into the configuration of a stream, and reports whether that changes it.
 func (r Retention) apply(c *jetstream.StreamConfig) (changed bool) {
 	before := *c
 	switch c.Name {
@@ -74,7 +76,7 @@ func (r Retention) apply(c *jetstream.StreamConfig) (changed bool) {
 	return c.MaxAge != before.MaxAge || c.MaxBytes != before.MaxBytes || c.Discard != before.Discard
 }
 
-// replace gives what there is a value for.
+// replace sets *to unless value is the zero value.
 func replace[T comparable](to *T, value T) {
 	var none T
 	if value != none {

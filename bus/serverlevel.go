@@ -13,17 +13,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How long a process that starts waits for servers which are electing a leader, or are too few to have one, and how
-// often it asks again.
+// A process that starts waits at most electionTime for the servers to elect a leader, and asks every electionPause.
 const (
 	electionTime  = 30 * time.Second
 	electionPause = 250 * time.Millisecond
 )
 
-// levelAnswer is how long a server may take to say what it can.
+// levelAnswer is the time within which a server must answer [CheckLevel].
 const levelAnswer = 2 * time.Second
 
-// CheckLevel refuses a server whose JetStream cannot do what is needed, or that has none for us, and says which.
+// CheckLevel returns an error if the JetStream API level of the server is below 4, if JetStream is not enabled for this
+// account, or if this connection may not use it. It waits at most 2 s for an answer.
 func CheckLevel(ctx context.Context, js jetstream.JetStream) error {
 	once, cancel := context.WithTimeout(ctx, levelAnswer)
 	defer cancel()
@@ -43,13 +43,14 @@ func CheckLevel(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// IsPermissionDenied reports whether err, of [CheckLevel], says that this connection cannot ask JetStream anything.
+// IsPermissionDenied reports whether err, an error of [CheckLevel], means that this connection may not use JetStream,
+// or that JetStream is not enabled.
 func IsPermissionDenied(err error) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 }
 
-// mayAsk returns the server's word that this connection may not ask JetStream.
+// mayAsk returns an error if the server does not let this connection send requests to JetStream.
 func mayAsk(ctx context.Context, nc *nats.Conn) error {
 	if MayPublish(ctx, nc, jetstream.DefaultAPIPrefix+"INFO") {
 		return nil
@@ -57,9 +58,9 @@ func mayAsk(ctx context.Context, nc *nats.Conn) error {
 	return denied(nc)
 }
 
-// MayPublish reports whether the server lets this connection publish to a subject, by a message without a body or a
-// reply: what is not allowed would never be answered, but what the server says of a message comes before its answer to
-// the ping behind it. That it cannot be asked is no answer.
+// MayPublish reports whether the server lets this connection publish to subject. It publishes an empty message without
+// a reply subject, and then waits for a PONG: a permission error arrives before the PONG. MayPublish returns true if
+// the message cannot be sent, or if ctx ends first.
 func MayPublish(ctx context.Context, nc *nats.Conn, subject string) bool {
 	if nc.Publish(subject, nil) != nil || nc.FlushWithContext(ctx) != nil {
 		return true
@@ -68,7 +69,8 @@ func MayPublish(ctx context.Context, nc *nats.Conn, subject string) bool {
 	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), strconv.Quote(subject))
 }
 
-// noJetStream says why JetStream did not say what it can; denied is what the server does not allow, if it told.
+// noJetStream returns the error of CheckLevel for a request that failed with err. denied is the permission error of the
+// server, or nil.
 func noJetStream(err, denied error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
@@ -84,8 +86,8 @@ func noJetStream(err, denied error) error {
 	return fmt.Errorf("JetStream: %w", err)
 }
 
-// denied is an error if the last complaint of the server is that this connection may not ask JetStream, or not hear
-// its answers: nobody answers then, as while there is no leader.
+// denied returns an error if the last error of the server is that this connection may not send requests to JetStream,
+// or not subscribe to its answers. Such a request times out, as it does while the servers have no leader.
 func denied(nc *nats.Conn) error {
 	err := LastError(nc)
 	if !errors.Is(err, nats.ErrPermissionViolation) {
@@ -100,20 +102,20 @@ func denied(nc *nats.Conn) error {
 	return nil
 }
 
-// passing reports whether err is of servers that have no leader: one of them says so, or nobody answers.
+// passing reports whether err may mean that the servers have no leader: a server reports it, or the request timed out.
 func passing(err error) bool {
 	return HasErrorCode(err, CodeElecting) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
-// atHand is how long a question to the connection itself may take: longer than any that it lets through.
+// atHand bounds the wait for the lock of the connection, which is free within less unless the connection reconnects.
 const atHand = 5 * time.Millisecond
 
-// LastError returns what the server last complained of; nothing while the connection is being made anew, and
-// says nothing.
+// LastError returns the last error of the connection, usually one that the server reported. It returns nil if there is
+// none, and also if nc.LastError blocks for more than 5 ms, as it can during a reconnect.
 func LastError(nc *nats.Conn) error {
 	last := make(chan error, 1)
-	go func() { last <- nc.LastError() }() // ends when the connection lets go of it
+	go func() { last <- nc.LastError() }() // ends when the connection releases its lock
 	select {
 	case err := <-last:
 		return err

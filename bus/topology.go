@@ -17,32 +17,33 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What a server must offer.
+// Minimum requirements for a server.
 const (
 	minServer   = "2.15.2"
 	minAPILevel = 4 // message TTL, atomic batches
 )
 
-// TopologyOptions size the streams; the zero value is the default.
+// TopologyOptions configures the streams that [Ensure] creates. The zero value uses all defaults.
 type TopologyOptions struct {
-	Replicas     int           // servers that hold each stream; default 1, and more are fine
-	Partitions   int           // of the call log, fixed when it is made; default what there is, else 1
-	CallsBytes   int64         // default 4 GiB, shared by the partitions
-	Retention    Retention     // of the record
-	ChunksAge    time.Duration // default 15 minutes
-	ChunksBytes  int64         // default 1 GiB
-	PayloadAge   time.Duration // default 26 hours: outlives the default retention
-	PayloadBytes int64         // default 2 GiB
-	// DirectRecord lets servers answer auditors with the messages of the record, each with what it has.
+	Replicas     int           // servers that hold each stream; an existing stream may have more; default 1
+	Partitions   int           // streams of the call log, which cannot change later; default: as it exists, else 1
+	CallsBytes   int64         // maximum size of the call log, shared by its partitions; default 4 GiB
+	Retention    Retention     // of the audit record
+	ChunksAge    time.Duration // maximum age of chunks; default 15 minutes
+	ChunksBytes  int64         // maximum size of the streams CHUNKS and DEAD, each; default 1 GiB
+	PayloadAge   time.Duration // maximum age of large inputs and outputs; default 26 h, more than outcomes are kept
+	PayloadBytes int64         // maximum size of large inputs and outputs; default 2 GiB
+	// DirectRecord lets every replica of AUDIT and DENIED answer reads (allow_direct). A replica may lag behind the
+	// leader.
 	DirectRecord bool
-	Logger       *slog.Logger // told what the servers are waited for; nil for nobody
+	Logger       *slog.Logger // logs that Ensure waits for a leader; nil discards
 }
 
-// DefaultLease is how long an executor may be silent before its work is given to another.
+// DefaultLease is the default time that an executor may be silent before others take over its work.
 const DefaultLease = 5 * time.Second
 
-// MinLease leaves room for a heartbeat, of which there are three in a lease, to be late: one that
-// is shorter takes executors that are well for dead, and their work from them.
+// MinLease is the shortest lease. An executor sends three heartbeats per lease. With a shorter lease, late heartbeats
+// would make live executors look dead, and others would take over their work.
 const MinLease = 100 * time.Millisecond
 
 func (o TopologyOptions) withDefaults() TopologyOptions {
@@ -58,23 +59,23 @@ func (o TopologyOptions) withDefaults() TopologyOptions {
 
 const month = 30 * 24 * time.Hour
 
-const dedup = 10 * time.Second // ids live in memory; the compare-and-set is what counts
+const dedup = 10 * time.Second // short: the server keeps ids in memory, and correctness rests on the compare-and-set
 
-// callLog is one partition of the call log, with the reason of each unusual setting.
+// callLog returns the configuration of one partition of the call log, with the reason of each unusual setting.
 func callLog(p subjects.Partition, o TopologyOptions) jetstream.StreamConfig {
 	c := jetstream.StreamConfig{
 		Name:               p.Stream(),
 		Description:        "Toolbus call log: one log per idempotency id",
 		Subjects:           []string{p.All()},
 		Retention:          jetstream.LimitsPolicy,
-		Discard:            jetstream.DiscardNew, // full must be an answer, not a loss
+		Discard:            jetstream.DiscardNew, // a full log refuses new events and loses no old ones
 		AllowMsgTTL:        true,
 		AllowDirect:        false, // reads must come from the leader
 		DenyPurge:          true,
-		AllowAtomicPublish: true, // events that wait for a sync are stored by one
+		AllowAtomicPublish: true, // events that wait for a sync are stored as one batch
 		MaxBytes:           o.CallsBytes / int64(o.Partitions),
-		// the stock KV tools want a history (0.1, which has to keep out, wants one of 64); events repeat a key only when
-		// they contain the older one
+		// The NATS KV tools require a history limit. It must not be 64: Toolbus 0.1 requires that value, and must refuse
+		// this stream. A dropped older event of a key is harmless, because the newer one contains it.
 		MaxMsgsPerSubject: 32,
 		MaxMsgSize:        -1,
 	}
@@ -84,7 +85,8 @@ func callLog(p subjects.Partition, o TopologyOptions) jetstream.StreamConfig {
 	return c
 }
 
-// Streams is the topology: every stream of Toolbus, with the reason of each unusual setting.
+// Streams returns the configurations of all streams of Toolbus, with the reason of each unusual setting. The partitions
+// of the call log come first; if o.Partitions is 0, there are none.
 func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
 	all := make([]jetstream.StreamConfig, 0, o.Partitions+7)
@@ -99,14 +101,14 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Discard:            jetstream.DiscardOld,
 			DenyDelete:         true,
 			DenyPurge:          true,
-			AllowAtomicPublish: true,           // a flush of many tenants is stored by one compare-and-set
-			AllowDirect:        o.DirectRecord, // whoever appends is held to the newest by the compare-and-set
+			AllowAtomicPublish: true,           // one compare-and-set stores the segments of all tenants of a flush
+			AllowDirect:        o.DirectRecord, // a stale read does no harm: appending is a compare-and-set
 			MaxAge:             month,
 			MaxBytes:           4 << 30,
 		},
 		{
 			Name:               subjects.DeniedStream,
-			Description:        "Toolbus record of refusals", // apart, so that a flood of them pushes nothing else out
+			Description:        "Toolbus record of refusals", // separate, so that a flood of refusals evicts nothing else
 			Subjects:           []string{subjects.DeniedAll},
 			Discard:            jetstream.DiscardOld,
 			DenyDelete:         true,
@@ -147,7 +149,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Name:              subjects.ControlStream,
 			Description:       "Toolbus keys of tokens, and revocations",
 			Subjects:          []string{subjects.ControlAll},
-			Discard:           jetstream.DiscardNew, // what was revoked must not be forgotten
+			Discard:           jetstream.DiscardNew, // revocations must not be evicted
 			AllowMsgTTL:       true,
 			DenyPurge:         true,
 			MaxMsgsPerSubject: 1,
@@ -157,10 +159,10 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			Name:              subjects.PoolsStream,
 			Description:       "Toolbus executor heartbeats",
 			Subjects:          []string{subjects.PoolsAll},
-			Discard:           jetstream.DiscardOld, // a beat always finds room, whoever has filled the bucket
+			Discard:           jetstream.DiscardOld, // a heartbeat always finds room, even in a full bucket
 			AllowMsgTTL:       true,
 			MaxMsgsPerSubject: 1,
-			MaxAge:            24 * time.Hour, // of what is no beat, and has no TTL
+			MaxAge:            24 * time.Hour, // for messages other than heartbeats, which have a TTL
 			MaxBytes:          64 << 20,
 			Duplicates:        time.Second,
 		},
@@ -168,7 +170,7 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	for i := range all {
 		c := &all[i]
 		o.Retention.apply(c)
-		c.Storage = jetstream.FileStorage // a memory stream would be gone after a restart of the server
+		c.Storage = jetstream.FileStorage // a restart of the server would empty a stream in memory
 		c.Replicas, c.Duplicates = o.Replicas, cmp.Or(c.Duplicates, dedup)
 		if c.Metadata == nil {
 			c.Metadata = map[string]string{}
@@ -178,24 +180,25 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	return all
 }
 
-// Readable refuses a stream that a build of another age made. One that is not of Toolbus at all says so by its
-// settings.
+// Readable returns an error if a build with another format of streams made the stream. It returns nil for a stream that
+// Toolbus did not make: [Compatible] finds its settings.
 func Readable(have jetstream.StreamConfig) error {
 	if !strings.HasPrefix(have.Description, ours) {
 		return nil
 	}
-	n, _ := strconv.Atoi(have.Metadata[subjects.MetaForm]) // none is one of Toolbus 0.1
+	n, _ := strconv.Atoi(have.Metadata[subjects.MetaForm]) // Toolbus 0.1 wrote no number
 	if err := format.Streams.Check(n); err != nil {
 		return fmt.Errorf("stream %s: %w", have.Name, err)
 	}
 	return nil
 }
 
-// ours is how the descriptions of our streams begin.
+// ours is the prefix of the descriptions of all streams of Toolbus.
 const ours = "Toolbus "
 
-// Ensure creates the streams, or verifies that what exists fits. A difference that Toolbus could not work with is
-// an error which names it; sizes may differ. It waits for servers that have no leader, for electionTime.
+// Ensure creates the streams that do not exist, and checks the others. It returns an error that names each setting with
+// which Toolbus cannot work; sizes may differ. It updates the retention, and settings of earlier versions. While the
+// servers have no leader, it waits up to 30 s. Several processes may call it at the same time.
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
 	begun, told := time.Now(), false
@@ -228,8 +231,8 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	return nil
 }
 
-// partitioned makes the first partition of the call log, if it is not there, and says how many there are.
-// Whoever makes the first one decides for all.
+// partitioned creates the first partition of the call log if it does not exist, and returns o with the number of
+// partitions. The process that creates the first partition fixes the number for all.
 func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream) (TopologyOptions, error) {
 	want := o.Partitions
 	if want < 0 || want > subjects.MaxPartitions {
@@ -255,7 +258,7 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 	return o, nil
 }
 
-// refusal says what to do about err, with which the server refused to make a stream.
+// refusal adds a hint to err, with which the server refused to create a stream.
 func refusal(err error, want jetstream.StreamConfig) error {
 	do := ""
 	switch ErrorCode(err) {
@@ -276,14 +279,14 @@ func refusal(err error, want jetstream.StreamConfig) error {
 	return fmt.Errorf("stream %s: %w%s", want.Name, err, do)
 }
 
-// How long a server may take to say that it has made a stream, before it is asked again, and how often it is
-// asked: one of a cluster that has only just formed may make it and not say so.
+// A server that has not answered a request to create a stream within createAnswer is asked again, createTries times in
+// all. A server of a newly formed cluster may create the stream without an answer.
 const (
 	createAnswer = 2 * time.Second
 	createTries  = 3
 )
 
-// create makes a stream; one that is there and the same is no error.
+// create creates a stream. If the same stream exists, it returns nil.
 func create(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
 	tries := 0
 	return timer.Backoff{Try: createAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
@@ -298,8 +301,8 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	if refused == nil {
 		return nil
 	}
-	// Whatever the reason, the stream may be there: a server that can reserve no more for another one does
-	// not look for it.
+	// The stream may exist whatever the error: a server without free storage refuses the request before it looks for the
+	// stream.
 	have, err := js.Stream(ctx, want.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -313,7 +316,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	}
 	changed := modernise(&found, want)
 	changed = r.apply(&found) || changed
-	if err := Compatible(found, want); err != nil || !changed { // a stream that is not ours is left as it is
+	if err := Compatible(found, want); err != nil || !changed { // never update a stream that Toolbus did not make
 		return err
 	}
 	if _, err := js.UpdateStream(ctx, found); err != nil {
@@ -322,28 +325,30 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	return nil
 }
 
-// modernise changes what an earlier version has made otherwise, and reports whether there is anything.
+// modernise changes the settings that an earlier version made differently, and reports whether it changed any.
 func modernise(found *jetstream.StreamConfig, want jetstream.StreamConfig) (changed bool) {
-	if want.AllowAtomicPublish && !found.AllowAtomicPublish { // it did not need it yet
+	if want.AllowAtomicPublish && !found.AllowAtomicPublish {
 		found.AllowAtomicPublish, changed = true, true
 	}
 	if evidence(want) && want.AllowDirect && !found.AllowDirect {
 		found.AllowDirect, changed = true, true
 	}
-	if want.Name == subjects.PoolsStream && found.Discard != want.Discard { // a full bucket took no beats
+	if want.Name == subjects.PoolsStream && found.Discard != want.Discard { // a full bucket refused heartbeats
 		found.Discard, found.MaxAge, changed = want.Discard, want.MaxAge, true
 	}
 	return changed
 }
 
-// evidence reports whether a stream is of the record, which may be read directly or not: nothing depends on it.
+// evidence reports whether a stream belongs to the audit record. Its allow_direct may have either value.
 func evidence(c jetstream.StreamConfig) bool {
 	return c.Name == subjects.AuditStream || c.Name == subjects.DeniedStream
 }
 
-// Compatible reports settings of an existing stream that break a promise.
+// Compatible returns an error that names each setting of an existing stream with which Toolbus cannot keep its
+// promises. It returns nil if there is no such setting.
 func Compatible(have, want jetstream.StreamConfig) error {
-	// What expires by itself, message by message, may not go earlier, nor be full while there is room for its bytes.
+	// In a stream whose messages have their own TTL, max_age would end them too early. Without max_age, max_msgs would
+	// make the stream full before its bytes are used.
 	age, msgs := time.Duration(0), int64(-1)
 	if want.MaxAge == 0 {
 		age, msgs = have.MaxAge, have.MaxMsgs
@@ -353,7 +358,7 @@ func Compatible(have, want jetstream.StreamConfig) error {
 		size = have.MaxMsgSize
 	}
 	discard := have.Discard
-	if want.Name == subjects.AuditStream { // to refuse calls, or forget them, when it is full is the operator's choice
+	if want.Name == subjects.AuditStream { // the operator chooses its FullPolicy
 		discard = want.Discard
 	}
 	direct := have.AllowDirect
@@ -397,7 +402,8 @@ func Compatible(have, want jetstream.StreamConfig) error {
 	return errors.Join(bad...)
 }
 
-// MissingStreamError says what to do about a stream that is not there.
+// MissingStreamError adds a hint to err if it is or wraps [jetstream.ErrStreamNotFound]. It returns any other err as it
+// is.
 func MissingStreamError(err error) error {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
