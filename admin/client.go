@@ -21,25 +21,25 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Options say how an operator connects. The zero value is for a bus that asks for no tokens.
+// Options configures the connection of an operator or auditor. The zero value suits a bus without tokens.
 type Options struct {
-	Name            string // that the server shows for the connection; default the name of the program
-	CredentialsFile string // with the token of the operator, or the auditor; it is renewed there
-	Tenant, Actor   string // of the operator on a bus that asks for no tokens; default those of toolbus.ClientOptions
-	Timeout         time.Duration
-	Logger          *slog.Logger  // what happens to the connection; nil discards
-	NATS            []nats.Option // such as TLS
+	Name            string        // connection name that the NATS server shows; default: base name of os.Args[0]
+	CredentialsFile string        // file with the operator's or auditor's token, which the client renews and replaces
+	Tenant, Actor   string        // identity on a bus without tokens; default as in toolbus.ClientOptions
+	Timeout         time.Duration // for each server to accept the connection; default 5 s
+	Logger          *slog.Logger  // logs losses, reconnects and errors of the connection; nil discards
+	NATS            []nats.Option // further options of the connection, such as nats.Secure
 }
 
-// Client makes the calls of operators and auditors. What dispatchers refuse is a [toolbus.Error]. Its methods are safe
-// for concurrent use.
+// Client sends the requests of operators and auditors to dispatchers. Make one with [Connect]. If a dispatcher refuses
+// a request, the error is a [toolbus.Error]. Its methods are safe for concurrent use.
 type Client struct {
 	link *app.Link
 	own  *client.Client
 }
 
-// Connect connects to the bus at url, one or more with commas between them; "" is [toolbus.DefaultURL]. It waits for a
-// server until ctx ends at the latest. Close the client when done.
+// Connect connects to the bus at url, one or more URLs separated by commas; "" is [toolbus.DefaultURL]. It waits for a
+// server until ctx ends. Close the client when done.
 func Connect(ctx context.Context, url string, o Options) (*Client, error) {
 	if url == "" {
 		url = toolbus.DefaultURL
@@ -58,56 +58,57 @@ func Connect(ctx context.Context, url string, o Options) (*Client, error) {
 	return &Client{link, own}, nil
 }
 
-// refused returns err as a [toolbus.Error] if it is what the bus refused.
+// refused returns err as a [toolbus.Error] if a dispatcher refused the request, and otherwise as it is.
 func refused(err error) error {
 	if request, ok := errors.AsType[*client.Refusal](err); ok {
 		return toolbus.NewError(request.Reason, nil)
 	}
-	if denied, ok := errors.AsType[envelope.Fault](err); ok { // by a dispatcher that reads for this client
+	if denied, ok := errors.AsType[envelope.Fault](err); ok { // from a dispatcher that reads a stream for this client
 		return toolbus.NewError(denied.Fault(), nil)
 	}
 	return err
 }
 
-// Close ends the connection.
+// Close closes the client and its connection. Do not use the client afterwards.
 func (c *Client) Close() error {
 	err := c.own.Close()
 	c.link.Close()
 	return err
 }
 
-// The requests and responses of the calls of operators.
+// Requests and responses of the methods of [Client].
 type (
-	// IssueRequest says for whom a token is, and what it may do.
+	// IssueRequest holds the tenant, actor, role, rights and lifetime of a new token.
 	IssueRequest = envelope.IssueRequest
-	// Token is a token with its family, by which it is revoked.
+	// Token is a signed token, with its expiry and the family by which it can be revoked.
 	Token = envelope.TokenResponse
-	// RevokeRequest says which credentials end.
+	// RevokeRequest selects the credentials to revoke: one family, or an actor of a tenant with its sub-actors.
 	RevokeRequest = envelope.RevokeRequest
-	// Revoked says how many credentials have ended.
+	// Revoked holds the number of listed credentials that a revocation covers.
 	Revoked = envelope.RevokeResponse
-	// Credential is a credential that was issued and has not ended.
+	// Credential describes an issued credential that can still be used or renewed. It does not hold the token.
 	Credential = envelope.CredentialInfo
-	// KeyRotation says which key tokens are signed with.
+	// KeyRotation holds the id of the new signing key and the times at which keys change.
 	KeyRotation = envelope.RotateResponse
 )
 
-// IssueToken makes the first token of a credential.
+// IssueToken has a dispatcher issue the first token of a new credential.
 func (c *Client) IssueToken(ctx context.Context, r IssueRequest) (Token, error) {
 	t, err := c.own.Issue(ctx, r)
 	return t, refused(err)
 }
 
-// RevokeTokens ends credentials: within a second nothing that is done with them is admitted.
+// RevokeTokens revokes credentials, with all tokens that were renewed or narrowed from them. Within 1 s, dispatchers
+// refuse their requests and the servers close their connections.
 func (c *Client) RevokeTokens(ctx context.Context, r RevokeRequest) (Revoked, error) {
 	a, err := c.own.Revoke(ctx, r)
 	return a, refused(err)
 }
 
-// CredentialFilter selects credentials; "" selects all.
+// CredentialFilter selects credentials by tenant and actor; "" selects all.
 type CredentialFilter struct{ Tenant, Actor string }
 
-// Credentials yields the credentials that were issued and have not ended, a page at a time. An error ends it.
+// Credentials yields the issued credentials that can still be used or renewed. After an error it ends.
 func (c *Client) Credentials(ctx context.Context, f CredentialFilter) iter.Seq2[Credential, error] {
 	return func(yield func(Credential, error) bool) {
 		all, err := c.own.Credentials(ctx, envelope.CredentialsRequest{Tenant: f.Tenant, Actor: f.Actor})
@@ -122,47 +123,47 @@ func (c *Client) Credentials(ctx context.Context, f CredentialFilter) iter.Seq2[
 	}
 }
 
-// RotateKeys makes a new key that tokens are signed with. Tokens of former keys stay good until they expire; with
-// distrust none is accepted any more from now on, and Token of the result replaces the one in the operator's
-// CredentialsFile.
+// RotateKeys has a dispatcher create a new key for signing tokens. Without distrust, tokens of earlier keys stay valid
+// until they expire. With distrust, dispatchers accept no token of an earlier key from now on: the result holds a new
+// Token for the operator, which the caller must write to its CredentialsFile.
 func (c *Client) RotateKeys(ctx context.Context, distrust bool) (KeyRotation, error) {
 	a, err := c.own.RotateKeys(ctx, envelope.RotateRequest{Distrust: distrust})
 	return a, refused(err)
 }
 
-// AuditFilter selects audit records; zero values select all. Times are in bus time.
+// AuditFilter selects audit records. A record must match all fields that are set. Since and Until are in bus time.
 type AuditFilter struct {
-	Since, Until    time.Time
+	Since, Until    time.Time // the zero time is no limit
 	Tenant          string
 	Tool, Actor     string
 	Run, Role, Lane string
-	Call            string // reference, call id, or its first 8 characters or more
-	Event           string // such as tool_executed, see docs/wire.md
+	Call            string // reference, call id, or at least the first 8 characters of the call id
+	Event           string // such as tool_executed; see docs/wire.md
 	Status          envelope.Status
 	Code            envelope.Code
-	Last            int  // how many of the newest records that match; at most 65,536; 0 is all
-	Follow          bool // go on with new records until ctx ends, or Until has passed
+	Last            int  // yield only this number of the newest matching records, at most 65,536; 0 yields all
+	Follow          bool // wait for new records until ctx ends or Until has passed
 }
 
-// AuditRecord is a record of the audit log.
+// AuditRecord is one record of the audit log: a request, a refusal, an outcome, or an operation of an operator.
 type AuditRecord struct {
-	Time                      time.Time
-	Event                     string // such as tool_executed
+	Time                      time.Time // bus time
+	Event                     string    // such as tool_executed; see docs/wire.md
 	Tenant, Actor             string
 	Tool, Function            string
-	Ref, CallID               string
+	Ref, CallID               string // reference and id of the call
 	Attempt                   int
 	TraceID                   string
-	ArgumentsHash, OutputHash string // SHA-256, in hexadecimal; inputs and outputs are not recorded
+	ArgumentsHash, OutputHash string // SHA-256 in hexadecimal; inputs and outputs are not recorded
 	Status                    envelope.Status
 	Code                      envelope.Code
 	Effect                    envelope.Effect
 	DecidedBy                 string         // executor, deadline, canceller or dispatcher; "" if nothing was decided
-	JSON                      jsontext.Value // the whole record, see docs/wire.md
+	JSON                      jsontext.Value // the whole record as JSON; see docs/wire.md
 }
 
-// AuditRecords yields audit records, oldest first. An operator reads those of all tenants, an auditor those of its own.
-// An error ends it.
+// AuditRecords yields audit records, oldest first. An operator reads the records of all tenants, an auditor those of
+// its own tenant. After an error it ends.
 func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[AuditRecord, error] {
 	return func(yield func(AuditRecord, error) bool) {
 		from, err := c.own.Archive(ctx)
@@ -196,19 +197,19 @@ func recordOf(r audit.Record) (AuditRecord, error) {
 	}, err
 }
 
-// DeadLetter is a call that could not be run.
+// DeadLetter describes a call that executors could not run, and whose request is stored for a retry.
 type DeadLetter struct {
-	Seq        uint64 // by which it is called again, see [Client.RetryDeadLetter]
-	Time       time.Time
+	Seq        uint64    // sequence in the stream DEAD; the argument of [Client.RetryDeadLetter]
+	Time       time.Time // when the attempt was given up
 	Tenant     string
 	Tool, Ref  string
-	CallID     string // of the request
+	CallID     string // of the request that opened the attempt
 	Attempt    int
-	Deliveries int             // how often executors got it
-	Cause      *envelope.Error // why it was given up
+	Deliveries int             // number of times that the server delivered the attempt to an executor
+	Cause      *envelope.Error // why the attempt was given up
 }
 
-// DeadLetters returns the dead letters of all tenants, oldest first.
+// DeadLetters returns the dead letters of all tenants, oldest first. Only an operator may read them.
 func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	from, err := c.own.Archive(ctx)
 	if err != nil {
@@ -229,10 +230,12 @@ func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return all, nil
 }
 
-// RetryDeadLetter has a dispatcher call again what a dead letter asked for, as the actor who called, and waits for the
-// outcome until ctx ends. It returns the response of a success; another outcome is a [toolbus.Error]. The same seq and
-// again always mean the same call: repeat it if the answer is lost. Another word in again, of at most 64 bytes, makes a
-// further call. A large output is not fetched.
+// RetryDeadLetter has a dispatcher repeat the call of a dead letter, as the actor that made it, and waits for the
+// outcome until ctx ends. It returns the response of a success; any other outcome is a [toolbus.Error].
+//
+// The idempotency key is made from seq and again: after a lost answer, use the same two values to ask for the same
+// call. Another value of again, of at most 64 bytes, makes a new call. RetryDeadLetter does not fetch an output that is
+// stored as a payload.
 func (c *Client) RetryDeadLetter(ctx context.Context, seq uint64, again string) (*envelope.Response, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		a, err := c.own.Replay(ctx, envelope.ReplayRequest{Letter: seq, Again: again})
@@ -250,7 +253,8 @@ func (c *Client) RetryDeadLetter(ctx context.Context, seq uint64, again string) 
 	}
 }
 
-// How long RetryDeadLetter waits before it asks again for the outcome.
+// RetryDeadLetter waits firstPause before it asks again for the outcome. It doubles the pause each time, up to
+// lastPause.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second

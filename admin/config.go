@@ -11,11 +11,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-// rewrite is what to do about limits.
+// rewrite is the hint for a failed check of limits.
 const rewrite = "write the configuration of the servers again, from the deployment's keys: `toolbus keys init` says how"
 
-// Configuration checks the limits in the configuration file of a server. A running server does not report those of
-// accounts and of its log. The files that the configuration names have to be there.
+// Configuration checks the limits in the configuration file of a NATS server: connections of accounts, slow clients and
+// the size of the log. A running server does not report them. Files that the configuration includes must exist.
 func Configuration(file string) []Check {
 	name := filepath.Base(file)
 	l, err := natsserver.ReadLimits(file)
@@ -26,7 +26,7 @@ func Configuration(file string) []Check {
 	return []Check{accountLimits(l, name), slowClients(l, name), serverLog(l, name)}
 }
 
-// accountLimits checks that accounts for tokens leave connections to dispatchers.
+// accountLimits checks that the accounts for tokens leave enough connections to dispatchers.
 func accountLimits(l natsserver.Limits, name string) Check {
 	all, unbounded := 0, []string(nil)
 	for _, of := range []string{auth.Agents, auth.Exec, auth.Auditors} {

@@ -1,7 +1,8 @@
-// Package admin has the calls of operators and auditors. A [Client] issues and revokes tokens, reads the audit log and
-// retries dead letters. [Diagnose], [DiagnoseWithSecrets] and [Configuration] check a deployment from outside, as
-// `toolbus doctor` does: they change nothing, each [Check] that does not pass says what to do, and a check that could
-// not be made is one that does not pass.
+// Package admin is for operators and auditors. A [Client] issues and revokes tokens, reads the audit log and retries
+// dead letters. [Diagnose], [DiagnoseWithSecrets] and [Configuration] check a deployment from outside, as `toolbus
+// doctor` does. They change nothing. Each [Check] that does not pass has a fix. A check that could not be made does not
+// pass.
 //
-// Start reading at client.go. doctor.go has the checks; inventory.go compares the tools that dispatchers have loaded.
+// Start reading at client.go. The checks are in doctor.go; inventory.go compares the tools that dispatchers have
+// loaded.
 package admin

@@ -21,17 +21,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Check is one finding about a deployment.
+// Check is the result of one check of a deployment, with a fix if it did not pass.
 type Check = envelope.Check
 
-// The results of a check.
+// Values of Check.Status.
 const (
 	CheckOK      = envelope.CheckOK
 	CheckWarning = envelope.CheckWarning
 	CheckFailed  = envelope.CheckFailed
 )
 
-// Diagnose checks a deployment from outside: server, topology, executors, dispatchers, clocks.
+// Diagnose checks a deployment from outside: the server, the topology, the executors, the dispatchers, the rights of
+// the connection and the clock of this machine. url, o and connect are those of a caller. What the caller may not read
+// itself a dispatcher reads for it. Bound the time with ctx.
 func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect ...nats.Option) []Check {
 	of := subjects.Owner{
 		Tenant: cmp.Or(o.Tenant, client.DefaultTenant), Actor: cmp.Or(o.Actor, client.DefaultActor),
@@ -46,7 +48,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	}
 	nc, err := bus.DialCaller(url, "toolbus-doctor", append([]nats.Option{
 		nats.CustomInboxPrefix(hears),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what is not allowed is a finding
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // a missing right becomes a finding
 	}, connect...)...)
 	if err != nil {
 		return []Check{envelope.Failed("server", err.Error(), bus.ConnectHint(err))}
@@ -67,7 +69,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if err != nil {
 		return append(checks, envelope.Failed("answers", err.Error(), ""))
 	}
-	defer func() { _ = inbox.Close() }() // gone with the connection otherwise
+	defer func() { _ = inbox.Close() }() // after an error, it ends with the connection
 	if no := inbox.Unheard(); no != nil {
 		return append(checks, envelope.Failed("answers", no.Message+": "+no.Cause, no.Fix))
 	}
@@ -81,7 +83,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if err := bus.CheckLevel(ctx, js); bus.IsPermissionDenied(err) {
 		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
 	} else if err != nil {
-		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // which says what to do
+		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // err includes the fix
 	}
 	found, err := inside()
 	if err != nil {
@@ -90,7 +92,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	return append(append(checks, found...), said...)
 }
 
-// whose returns whom a token is of, as it says itself; nil without one.
+// whose returns the principal that the token names, without verifying the token. It returns nil if there is no token.
 func whose(token func() string) (*auth.Principal, error) {
 	if token == nil || token() == "" {
 		return nil, nil
@@ -108,7 +110,7 @@ func poolsOf(d envelope.DescribeResponse) map[string][]string {
 	return pools
 }
 
-// asked is what a dispatcher sees, which this user, because of cause, does not.
+// asked returns the checks that a dispatcher makes for this user, who may not make them itself because of cause.
 func asked(ctx context.Context, inbox *rpc.Inbox, cause error) ([]Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -123,14 +125,14 @@ func asked(ctx context.Context, inbox *rpc.Inbox, cause error) ([]Check, error) 
 	return seen.Checks, nil
 }
 
-// askTime bounds each question to dispatchers.
+// askTime bounds each request to dispatchers.
 const askTime = 5 * time.Second
 
-// asOperator is what to do where doctor itself may not look.
+// asOperator is the fix if this user lacks the rights for a check.
 const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Without tokens\", calls " +
 	"it operator"
 
-// waiting is the finding that tools wait for approval, and why.
+// waiting returns the warning that tools wait for approval. why is the first part of its text.
 func waiting(why string, ids []string) Check {
 	named := strings.Join(ids[:min(len(ids), maxDifferences)], " ")
 	if len(ids) > maxDifferences {
@@ -140,7 +142,8 @@ func waiting(why string, ids []string) Check {
 		"see the changes with `toolbus tools approve`, and take them over with `toolbus tools approve "+named+"`")
 }
 
-// diagnoseDispatchers looks at what dispatchers say.
+// diagnoseDispatchers asks a dispatcher for its description, and returns it with the checks of dispatchers, clock,
+// tools, approvals and call log.
 func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox) (d envelope.DescribeResponse,
 	_ []Check) {
 	d, err := c.Describe(ctx)
@@ -169,7 +172,7 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 		checks = append(checks, waiting("changed for some executors, which do not call them; their servers are not of one "+
 			"version everywhere: ", ids))
 	}
-	if d.SilentMS > 0 { // it could not write to its disk, and answers reads alone until it is started again
+	if d.SilentMS > 0 { // after a failed write to its disk, the server answers only reads until it is restarted
 		silence := (time.Duration(d.SilentMS) * time.Millisecond).Round(time.Second)
 		checks = append(checks, envelope.Failed("call log",
 			fmt.Sprintf("the server has taken no write for %s: nothing is admitted or decided", silence),

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// How long dispatchers are waited for: the first one, and more after each.
+// inventories waits firstInventory for the first answer, and nextInventory for another one after each answer.
 const (
 	firstInventory = 2 * time.Second
 	nextInventory  = 300 * time.Millisecond
 )
 
-// inventories asks all dispatchers what they have loaded.
+// inventories asks all dispatchers for the tools that they have loaded.
 func inventories(ctx context.Context, inbox *rpc.Inbox) (all []envelope.Inventory, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -34,8 +34,8 @@ func inventories(ctx context.Context, inbox *rpc.Inbox) (all []envelope.Inventor
 	return all, err
 }
 
-// diagnoseTools compares what the dispatchers have loaded: a call of a tool in which they differ ends as the one
-// does that it happens to meet.
+// diagnoseTools compares the tools that the dispatchers have loaded. If they differ in a tool, the result of a call
+// depends on the dispatcher that receives it.
 func diagnoseTools(ctx context.Context, inbox *rpc.Inbox) Check {
 	all, err := inventories(ctx, inbox)
 	if err != nil || len(all) == 0 {
@@ -52,10 +52,10 @@ func diagnoseTools(ctx context.Context, inbox *rpc.Inbox) Check {
 	return envelope.Well("tools", says)
 }
 
-// maxDifferences is how many tools doctor names.
+// maxDifferences is the largest number of tools that one check names.
 const maxDifferences = 10
 
-// differences says of each tool that is not the same everywhere what it is where.
+// differences returns one sentence for each tool that is not the same in all dispatchers: what each of them has loaded.
 func differences(all []envelope.Inventory) (says []string) {
 	ids := map[string]bool{}
 	for _, i := range all {
@@ -64,7 +64,7 @@ func differences(all []envelope.Inventory) (says []string) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		has := map[string][]string{} // instances by what they have
+		has := map[string][]string{} // instances, by what they have loaded
 		for _, i := range all {
 			if have := loaded(i, id); have != "" {
 				has[have] = append(has[have], i.Instance)
@@ -85,7 +85,8 @@ func differences(all []envelope.Inventory) (says []string) {
 	return says
 }
 
-// loaded is what the dispatcher has of a tool; "" where it had no room to say so.
+// loaded returns what a dispatcher has loaded of a tool: its version and digest, or "missing". It returns "" if that is
+// unknown, because the list of tools was cut short before this tool.
 func loaded(i envelope.Inventory, id string) string {
 	if have, ok := i.Tools[id]; ok {
 		return have

@@ -20,13 +20,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// keyName is what the server shows of the connections of [DiagnoseWithSecrets].
+// keyName is the connection name that the NATS server shows for connections of [DiagnoseWithSecrets].
 const keyName = "toolbus-doctor"
 
 // DiagnoseWithSecrets checks a deployment with its secrets, which `toolbus keys init` wrote to the folder secretsDir.
-// It checks servers and streams directly, as an administrator of the server, and the rest as an operator with a token
-// that expires after a minute. profile is the profile that the deployment should have, "" the one that the folder
-// names. The error says why the secrets cannot be read.
+// It checks the servers as the system account, the streams as a dispatcher, and the rest as an operator, with a token
+// that it signs itself and that expires after 1 minute. profile is the expected profile of the deployment; "" is the
+// profile that the folder names. DiagnoseWithSecrets returns an error only if the secrets cannot be read.
 func DiagnoseWithSecrets(ctx context.Context, url, secretsDir, profile string, connect ...nats.Option) (
 	[]Check, error) {
 	keys, err := deployment.Load(secretsDir)
@@ -57,7 +57,7 @@ func withKeys(ctx context.Context, url string, keys *deployment.Keys, connect []
 		err = bus.CheckLevel(ctx, js)
 	}
 	if err != nil {
-		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // which says what to do
+		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // err includes the fix
 	}
 	checks = append(checks, health.Placed(ctx, js, want)...)
 	token, p, err := operatorToken(ctx, js, keys)
@@ -76,7 +76,8 @@ func dialAs(url string, key nkeys.KeyPair, connect []nats.Option) (*nats.Conn, e
 	return bus.Dial(url, keyName, append(append([]nats.Option{}, connect...), nats.Nkey(public, key.Sign))...)
 }
 
-// inTB looks whether the key of dispatchers leads to where everything durable is, and may do everything there.
+// inTB checks that the key of dispatchers leads to the account TB, which has all streams, and has all permissions
+// there.
 func inTB(ctx context.Context, nc *nats.Conn) Check {
 	info, ok := aboutSelf(ctx, nc)
 	switch {
@@ -94,7 +95,7 @@ func inTB(ctx context.Context, nc *nats.Conn) Check {
 	return envelope.Well("rights of dispatchers", "everything in the account "+auth.TB)
 }
 
-// operatorToken mints a token for doctor itself with the key that the deployment signs with now.
+// operatorToken signs an operator token for this check with the current signing key of the deployment.
 func operatorToken(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys) (
 	string, auth.Principal, error) {
 	now := time.Now()

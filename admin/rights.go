@@ -18,8 +18,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// rights looks at what the server lets this connection do. A deployment without tokens is a warning, what a token's
-// connection lacks or has beyond its role a failure.
+// rights checks the permissions of this connection. A deployment without tokens is a warning. A permission that the
+// role of the token needs and the connection lacks is a failure, and so is one that exceeds the role.
 func rights(ctx context.Context, nc *nats.Conn, p *auth.Principal) Check {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -35,7 +35,7 @@ func rights(ctx context.Context, nc *nats.Conn, p *auth.Principal) Check {
 	}
 	want := auth.Permissions(*p, auth.PermissionInputs{})
 	missing, extra := tried(ctx, nc, want.Pub.Allow, want.Sub.Allow)
-	if asked { // which no role may
+	if asked { // no role may publish to this subject
 		extra = append(extra, "publish $SYS.REQ.USER.INFO")
 	}
 	return compared(p.Role, missing, extra)
@@ -58,7 +58,7 @@ func compared(role auth.Role, missing, extra []string) Check {
 		strings.Join(fix, "; "))
 }
 
-// self is what the server says of a connection.
+// self is the server's answer about a connection.
 type self struct {
 	Account     string `json:"account"`
 	Permissions *struct {
@@ -67,14 +67,15 @@ type self struct {
 	} `json:"permissions"`
 }
 
-// guest reports whether the account is one to which tokens alone should lead.
+// guest reports whether the account is for connections with tokens only.
 func (s self) guest() bool {
 	return slices.Contains([]string{auth.Agents, auth.Exec, auth.Auditors}, s.Account)
 }
 
 const subjectSelf = "$SYS.REQ.USER.INFO"
 
-// aboutSelf asks the server who it takes this connection for; ok is false where the connection may not ask.
+// aboutSelf asks the server for the account and the permissions of this connection. ok is false if the connection may
+// not ask, or gets no answer.
 func aboutSelf(ctx context.Context, nc *nats.Conn) (s self, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -91,12 +92,12 @@ func aboutSelf(ctx context.Context, nc *nats.Conn) (s self, ok bool) {
 	return s, json.Unmarshal(msg.Data, &answer) == nil
 }
 
-// tried compares rights with what the server lets through. What is published is empty and asks for no answer, so that
-// nobody acts on it.
+// tried compares the permissions that the connection should have with those that the server grants. It publishes only
+// empty messages without a reply subject, which no process acts on.
 func tried(ctx context.Context, nc *nats.Conn, publish, hear []string) (missing, extra []string) {
 	nobody := strings.ToLower(rand.Text()[:12])
 	for _, s := range publish {
-		if !strings.HasPrefix(s, strings.TrimSuffix(subjects.PayloadsAll, ">")) && // it would be stored
+		if !strings.HasPrefix(s, strings.TrimSuffix(subjects.PayloadsAll, ">")) && // a stream would store the message
 			!bus.MayPublish(ctx, nc, example(s, nobody)) {
 			missing = append(missing, "publish "+s)
 		}
@@ -124,13 +125,13 @@ func tried(ctx context.Context, nc *nats.Conn, publish, hear []string) (missing,
 	return missing, extra
 }
 
-// mayHear reports whether the server lets this connection subscribe to a subject, as [bus.MayPublish] does.
+// mayHear reports whether the server lets this connection subscribe to a subject. It returns true if ctx ends first.
 func mayHear(ctx context.Context, nc *nats.Conn, subject string) bool {
 	sub, err := nc.Subscribe(subject, func(*nats.Msg) {})
 	if err != nil {
 		return false
 	}
-	defer func() { _ = sub.Unsubscribe() }() // where it may not be, the server has none
+	defer func() { _ = sub.Unsubscribe() }() // fails if the server refused the subscription
 	if nc.FlushWithContext(ctx) != nil {
 		return true
 	}
@@ -138,7 +139,8 @@ func mayHear(ctx context.Context, nc *nats.Conn, subject string) bool {
 	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), strconv.Quote(subject))
 }
 
-// example is a subject without wildcards that lies in another, on which nobody acts.
+// example returns a subject that matches the given one, with the token nobody in place of each wildcard. No process
+// acts on it.
 func example(subject, nobody string) string {
 	tokens := strings.Split(subject, ".")
 	for i, t := range tokens {
