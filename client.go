@@ -13,42 +13,43 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// DefaultTenant and DefaultActor are used when a client names no tenant or actor.
+// DefaultTenant and DefaultActor apply if ClientOptions leaves the field empty and the connection has no caller:
+// neither [Options] nor the credentials name one.
 const (
 	DefaultTenant = client.DefaultTenant
 	DefaultActor  = client.DefaultActor
 )
 
-// ClientOptions say who calls. The zero value is a development client.
+// ClientOptions identifies the caller of a [Client]. The zero value suits a development client.
 type ClientOptions struct {
-	Tenant   string // default "default"; at most 100 characters as a token, see docs/limits.md
-	Actor    string // default "agent://local"; the same
-	Env      string // prod, staging or dev; default "dev"
-	Timezone string // default "UTC"
-	Scopes   []string
-	// Token returns the token of the actor, as it is now; nil is that of the connection, if it has one.
+	Tenant   string   // default: that of the connection, else "default"; at most 100 characters, see docs/limits.md
+	Actor    string   // default: that of the connection, else "agent://local"; at most 100 characters
+	Env      string   // prod, staging or dev; default "dev"
+	Timezone string   // default "UTC"
+	Scopes   []string // permissions that the calls claim
+	// Token returns the current token of the actor. nil uses the token of the connection, if it has one.
 	Token func() string
-	// StableKeys gives each call without a Key the key that [StableKey] computes, in the place of a fresh one. It is for
-	// a caller that must find a call again after a crash and stores nothing. Equal calls are then one call: the second
-	// one replays the success of the first one for 24 h (limits.retention_s of the tool), whatever has changed since. So
-	// do not set it for tools that read what may change, or write what others may overwrite.
+	// StableKeys gives each call without a Key the key that [StableKey] computes, instead of a random one. It is for a
+	// caller that must find a call again after a crash and stores nothing. Equal calls are then one call: the second one
+	// replays the success of the first one for 24 h (limits.retention_s of the tool), whatever has changed since. So do
+	// not set it for tools that read data which may change, or write data which others may overwrite.
 	StableKeys bool
-	Logger     *slog.Logger // one INFO line per call; nil discards
+	Logger     *slog.Logger // logs one line of level INFO per call; nil discards
 }
 
-// Client calls tools. It keeps the duties of the agent: it gives keys to calls, retries only what may be retried, and
-// checks outputs. It refuses only requests that it cannot send; dispatchers check all others, and record what they
-// refuse. Its methods are safe for concurrent use.
+// Client calls tools. It gives an idempotency key to each call, repeats a call only where that is safe, and checks
+// outputs. It refuses only requests that it cannot send. Dispatchers check all others, and record their refusals. Make
+// one with [Conn.Client]. Its methods are safe for concurrent use.
 type Client struct{ own *client.Client }
 
-// Call is what to call. Tool is required; the other zero values are defaults.
+// Call describes one call of a function of a tool. Tool is required; the other zero values are defaults.
 type Call struct {
 	Tool     string
-	Version  string // semver range; default "*"
-	Function string // may be left out where the tool has one function
-	Input    jsontext.Value
-	// Timeout is at least 1 ms; default: the tool's own, and 5 s while nobody says what that is; never longer than ctx
-	// has.
+	Version  string         // semver range; default "*"
+	Function string         // may be empty if the tool has one function
+	Input    jsontext.Value // must fit the request schema of the function
+	// Timeout is the time from the start of Call until the deadline, at least 1 ms. The deadline is never later than that
+	// of ctx. Default: the default timeout of the tool, or 5 s while the client does not know it.
 	Timeout time.Duration
 	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
 	// one joins the first one while that runs, and replays its success for 24 h (limits.retention_s of the tool). By
@@ -59,54 +60,58 @@ type Call struct {
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
 	DryRun   bool
-	// Retry says how often, and when, the library makes the call again after a retryable error; default 3 attempts, 200 ms
-	// to 2 s, full jitter. A call of a tool that is neither pure nor idempotent is made again only if the answer proves
-	// that no executor started it (Provenance.NotStarted), whatever Retry says. See also CallID.
+	// Retry sets the number of attempts that the client makes after retryable errors, and the pauses between them. nil
+	// means 3 attempts with pauses of 200 ms to 2 s and full jitter. If the tool is neither pure nor idempotent, the
+	// client repeats the call only if the answer proves that no executor started it (Provenance.NotStarted). See also
+	// CallID.
 	Retry      *RetryPolicy
 	Provenance jsontext.Value // an object
-	// CallID names this request; default: a fresh one. A request with the same id and the same Key gets the same
-	// outcome, so the library makes a call with a CallID once, whatever Retry says. To try again, call with the same Key
-	// and another CallID.
+	// CallID is the id of this request; default: a random one. Requests with the same id and Key get the same outcome, so
+	// the client makes a call with a CallID once, whatever Retry says. To try again, call with the same Key and another
+	// CallID.
 	CallID string
-	// Context has the trace, session, role, run and lane of the call, and more. Empty members are filled in: ActorID,
-	// Scopes, Env and Timezone from the client, TraceID with a fresh UUID, RunID and LaneID from the client's token if
-	// that is bound to a run or a lane ([Client.Bound]). RoleID is recorded as it is; tokens name no role of an agent.
+	// Context holds the trace, session, role, run and lane of the call, and more. The client fills in empty members:
+	// ActorID, Scopes, Env and Timezone from its options, TraceID with a new UUID, and RunID and LaneID from its token if
+	// that is bound to a run or a lane ([Client.Bound]). Dispatchers record RoleID as it is, and check no token for it.
 	Context RequestContext
-	// OnAccepted, if not nil, is called when the call has become durable, but not where the outcome comes before the
-	// acceptance, as a stored one does. Call returns after this function does, and OnChunk: one that blocks keeps the
-	// answer from being in time.
+	// OnAccepted, if not nil, is called when the call has become durable. It is not called if the outcome arrives before
+	// the acceptance, as a stored outcome does. Call does not return while OnAccepted or OnChunk runs: a function that
+	// blocks can delay the answer past the deadline.
 	OnAccepted func(Accepted)
-	// OnChunk, if not nil, makes the call prefer streaming and gets its chunks in order, without
-	// gap or duplicate. A chunk with another fence is of another run of the call, whose chunks
-	// begin anew with index 0: what came before is void. A success without all of its chunks is an
-	// error, unless it is a stored one (replayed): then a warning says that they have expired. An
-	// error of this function ends the chunks, not the call; Call returns it when that has ended.
+	// OnChunk, if not nil, makes the call prefer streaming. It gets the chunks in order, without gaps and duplicates. A
+	// chunk with another fence belongs to another run of the call: its chunks begin again with index 0, and those of the
+	// former run are void. A success without all of its chunks is an error. If a stored success is replayed and its
+	// chunks have expired, the response has a warning instead. After an error of OnChunk the client delivers no more
+	// chunks, but the call goes on; Call returns the error when the call has ended.
 	OnChunk func(Chunk) error
 }
 
-// Call makes a call and returns the response of its success, at the latest 100 ms after the deadline; a deadline of ctx
-// is the call's, if it is the earlier one. Every other end is an error and no response:
+// Call makes a call and returns the response of its success. It returns at the latest 100 ms after the deadline, which
+// is the earlier one of Timeout and the deadline of ctx. If the call has no success, Call returns one of these errors
+// and no response:
 //
-//   - an [Error] for the three other outcomes, for what the bus refused, and where the bus gives no answer at all. If
-//     [Error.Final] is false, the call may still run: the same call with [Error.Key] asks again.
-//   - the error of ctx if the caller cancelled it, and the error of OnChunk: the call may still run; the same call
-//     with the key that [KeyOf] returns finds it.
-//   - any other error if the request could not be sent, such as [ErrClosed].
+//   - an [Error] for the three other outcomes, for a refusal of the bus, and if the bus does not answer by the
+//     deadline. If [Error.Final] is false, the call may still run: the same call with [Error.Key] asks again.
+//   - the error of ctx if the caller cancelled it, or the error of OnChunk. The call may still run: the same call with
+//     the key that [KeyOf] returns finds it.
+//   - another error if the client could not send the request, such as [ErrClosed].
 //
-// When the server does not accept the credentials of the [Conn] any more, the code is A-AUTH-REVOKED or A-AUTH-EXPIRED,
-// at once. A function of the call that panics makes Call panic with the same value and where it did.
+// If the server no longer accepts the credentials of the [Conn], Call returns at once with the code A-AUTH-REVOKED or
+// A-AUTH-EXPIRED. If OnAccepted or OnChunk panics, or ends its goroutine, Call panics with a value that prints the
+// original value and its stack.
 func (c *Client) Call(ctx context.Context, call Call) (*Response, error) {
 	return succeeded(c.own.Call(ctx, client.Call(call)))
 }
 
-// StreamItem is an element of a streamed call: a chunk, or at the end the response of the success.
+// StreamItem is one item of [Client.Stream]: a chunk, or the response of the success as the last item. The other field
+// is nil.
 type StreamItem struct {
 	Chunk    *Chunk
 	Response *Response
 }
 
-// Stream makes a call and yields its chunks as they come, then the response of its success or the error that
-// [Client.Call] returns. Ending the loop early leaves the call running; cancel it if it is not wanted any more.
+// Stream makes a call and yields its chunks as they arrive, then the response of its success or the error that
+// [Client.Call] returns. If the loop ends early, the call goes on; end it with [Client.Cancel].
 func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, error] {
 	return func(yield func(StreamItem, error) bool) {
 		for item, err := range c.own.Stream(ctx, client.Call(call)) {
@@ -120,8 +125,9 @@ func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, er
 	}
 }
 
-// Result returns the response of the success of a call. A call without an outcome is an [Error] with Pending true. An
-// output that cannot be had is what it is for [Client.Call]: an error with Final false.
+// Result returns the response of a call that has ended with success. It does not wait: if the call has no outcome yet,
+// the error is an [Error] whose Pending is true. If the output cannot be fetched, the error is an [Error] whose Final
+// is false.
 func (c *Client) Result(ctx context.Context, ref CallRef) (*Response, error) {
 	a, err := c.own.Result(ctx, ref)
 	if err != nil || a.Response != nil {
@@ -131,32 +137,33 @@ func (c *Client) Result(ctx context.Context, ref CallRef) (*Response, error) {
 	return nil, &Error{reason: e.WithFix("ask again later, or cancel the call"), pending: true}
 }
 
-// Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
+// Cancel ends a call, if the client made the request that opened the attempt. If the request of the client joined the
+// attempt, Cancel ends only the wait of that request.
 func (c *Client) Cancel(ctx context.Context, ref CallRef) (CancelResponse, error) {
 	a, err := c.own.Cancel(ctx, ref)
 	return a, ofBus(err)
 }
 
-// Why says in one sentence what a call waits for, or why it ended as it did.
+// Why returns one sentence that says what a call waits for, or why it ended as it did.
 func (c *Client) Why(ctx context.Context, ref CallRef) (string, error) {
 	sentence, err := c.own.Why(ctx, ref)
 	return sentence, ofBus(err)
 }
 
-// Tools returns the descriptions of all tools that dispatchers have, sorted by id.
+// Tools returns the descriptions of all tools that the dispatchers have loaded, sorted by id.
 func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 	tools, err := c.own.Tools(ctx)
 	return tools, ofBus(err)
 }
 
-// Tool returns the description of a tool.
+// Tool returns the description of the tool with that id.
 func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 	info, err := c.own.Tool(ctx, id)
 	return info, ofBus(err)
 }
 
-// NarrowToken asks for a token with less rights than the client's own, for a part of what it does: a sub-agent, a run.
-// It ends with the client's token at the latest, and is revoked with it.
+// NarrowToken has a dispatcher issue a token with fewer rights than the client's own, for example for a sub-agent or
+// one run. The new token expires no later than the client's token, and is revoked with it.
 func (c *Client) NarrowToken(ctx context.Context, r NarrowRequest) (TokenResponse, error) {
 	a, err := c.own.Narrow(ctx, r)
 	return a, ofBus(err)
@@ -171,19 +178,20 @@ func (c *Client) Options() ClientOptions {
 	}
 }
 
-// Bound returns the run and the lane that the client's token is bound to; "" is any. Calls of the client get them as
-// context.run_id and context.lane_id unless [Call.Context] sets others, which dispatchers refuse with A-AUTH-SCOPE.
+// Bound returns the run and the lane that the client's token is bound to; "" means not bound. The client sends them as
+// context.run_id and context.lane_id of each call unless [Call.Context] sets others, which dispatchers refuse with
+// A-AUTH-SCOPE.
 func (c *Client) Bound() (run, lane string) { return c.own.Bound() }
 
-// Close ends the client; calls in flight get a local answer at their deadline, and what watches these ends with the
-// last one. Closing it again does nothing.
+// Close ends the client. Calls that still run return at their deadline with an [Error] whose Final is false. Further
+// calls of Close do nothing.
 func (c *Client) Close() error { return c.own.Close() }
 
 // StableKey returns the idempotency key that a client with [ClientOptions.StableKeys] gives to a call: a hash of its
 // Tool, Function, Version and Input. The order of members and white space in Input make no difference. Function must be
-// set. Programs in other languages compute the same key, see docs/wire.md. It is for a caller that must find a call
-// again after a crash and stores nothing. Calls with one key replay a success for 24 h (limits.retention_s of the
-// tool): a caller that writes A, B and then A again with stable keys leaves B.
+// set. docs/wire.md specifies the key for programs in other languages. A stable key is for a caller that must find a
+// call again after a crash and stores nothing. Calls with one key replay a success for 24 h (limits.retention_s of the
+// tool): if a caller writes A, then B, then A again with stable keys, the third call writes nothing, and B stays.
 func StableKey(call Call) (string, error) {
 	if call.Function == "" {
 		return "", errors.New("a stable key depends on the function: set Call.Function")

@@ -18,75 +18,78 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
-// DefaultURL is where `toolbus dev` listens, and where callers look unless they are told otherwise.
+// DefaultURL is the address on which `toolbus dev` listens, and the default of [Connect].
 const DefaultURL = "nats://127.0.0.1:4280"
 
-// Options say how to connect to a bus. The zero value is good for a client, and for a bus of one server.
+// Options configures a connection and the executors and dispatchers on it. The zero value suits a client, and a bus
+// with one NATS server.
 type Options struct {
-	Name   string        // that the server shows for the connection; default the name of the program
-	Logger *slog.Logger  // what happens to the connection, and what executors and dispatchers log; nil discards
-	NATS   []nats.Option // such as credentials and TLS; they win over those that a bus needs
-	// Tenant and Actor are of the callers on the connection, which the server answers below their names: permissions
-	// may let it hear nothing else. Default is a name of its own.
+	Name   string        // connection name that the NATS server shows; default: base name of os.Args[0]
+	Logger *slog.Logger  // logs events of the connection, of executors and of dispatchers; nil discards
+	NATS   []nats.Option // further options of the connection; they override those of Toolbus
+	// Tenant and Actor are the default identity of clients on the connection. The connection receives answers only on
+	// subjects below these names, so that server permissions can restrict it to them. Default: those of the token; without
+	// a token, the connection receives answers below a name of its own.
 	Tenant, Actor string
-	// Instance is that name, and the one of the first executor or dispatcher on the connection; default a random one.
+	// Instance is the name of the connection, and of the first executor or dispatcher on it. Default: a random name.
 	Instance string
-	// CredentialsFile has the token of the process, see `toolbus credentials`: it says who calls, and is
-	// renewed, and replaced, as long as the connection lives.
+	// CredentialsFile is the file with the token of the process, which names its tenant and actor; see
+	// `toolbus credentials`. The connection renews the token in time and replaces the file.
 	CredentialsFile string
-	// SecretsDir is the folder of the deployment's secrets, of dispatchers: see `toolbus keys init`. Without it whoever
-	// reaches the server may do everything.
+	// SecretsDir is the folder of secrets that `toolbus keys init` writes. Only dispatchers need it. A dispatcher without
+	// it authenticates nobody: any client of the NATS server may call any tool as any actor.
 	SecretsDir string
-	// Timeout is how long each server may take to accept the connection; default 5 s.
+	// Timeout is the time within which each server must accept the connection; default 5 s.
 	Timeout time.Duration
-	// Topology is for executors and dispatchers; it must be the same for all of a bus.
+	// Topology is for executors and dispatchers. It must be the same for all of them on a bus.
 	Topology Topology
-	// PayloadMemory is how many bytes of memory large inputs may take at once in an executor, and in a dispatcher;
-	// default 128 MiB. Calls wait for it, and one whose input needs more than there is altogether is refused.
+	// PayloadMemory is the memory, in bytes, that large inputs may take at once in an executor, and in a dispatcher;
+	// default 128 MiB. Calls wait for free memory. A call whose input needs more than all of it is refused.
 	PayloadMemory int64
-	// TracerProvider makes the traces of executors and dispatchers; nil makes none.
+	// TracerProvider creates the traces of executors and dispatchers; nil creates none.
 	TracerProvider trace.TracerProvider
-	Skew           time.Duration // added to the local clock, to see that it does no harm
+	Skew           time.Duration // added to the local clock; for tests of clock skew
 }
 
-// Topology says how a bus stores calls. The zero value is a bus of one server that syncs at intervals.
+// Topology configures how a bus stores calls. The zero value suits a bus with one server that syncs at intervals.
 type Topology struct {
-	SyncAlways bool      // the server syncs every write: tools of the class [SideEffectful] may be called
-	Replicas   int       // servers that hold each stream; default 1, and 3 in a cluster of three
-	Partitions int       // of the call log, fixed when it is made; default what there is, else 1
-	Batch      int       // with SyncAlways: how many events must wait at once to be written together; default 16
-	Retention  Retention // of the audit log; what is left out stays as it is
-	// Lease is how long an executor may be silent before its work is taken over; from 100 ms on, default 5 s.
+	SyncAlways bool      // the server has sync_interval: always; tools of class [SideEffectful] require it
+	Replicas   int       // servers that hold each stream; default 1; use 3 in a cluster of three servers
+	Partitions int       // streams of the call log, which cannot change later; default: as it exists, else 1
+	Batch      int       // with SyncAlways: number of waiting events that are written as one batch; default 16
+	Retention  Retention // of the audit log
+	// Lease is the time that an executor may be silent before others take over its work; at least 100 ms, default 5 s.
 	Lease time.Duration
 }
 
-// FullPolicy says what happens when the audit log has no more room.
+// FullPolicy is the reaction to a full audit log: [DropOldest] or [RefuseCalls].
 type FullPolicy string
 
-// The two policies. What is left out is [DropOldest].
+// Values of [FullPolicy]. The empty value keeps the policy of the bus, which is DropOldest for a new one.
 const (
-	DropOldest  FullPolicy = "forget" // the oldest records go
-	RefuseCalls FullPolicy = "refuse" // calls are refused with R-CAP-AUDIT until there is room
+	DropOldest  FullPolicy = "forget" // delete the oldest records
+	RefuseCalls FullPolicy = "refuse" // refuse calls with R-CAP-AUDIT until records expire or the limit is raised
 )
 
-// Retention says how long the audit log is kept, by age and by bytes. A zero value leaves the limit as it is.
+// Retention limits the age and the size of the audit log. A zero field leaves the limit as it is; on a new bus the
+// limits are 30 days, 4 GiB and, for refusals, 512 MiB.
 type Retention struct {
-	AuditAge, DeniedAge     time.Duration // of records, and of those of refusals; at least a minute
-	AuditBytes, DeniedBytes int64
-	WhenFull                FullPolicy
+	AuditAge, DeniedAge     time.Duration // maximum age of records, and of records of refusals; at least 1 minute
+	AuditBytes, DeniedBytes int64         // maximum size of the same, in bytes; at least 1 MiB
+	WhenFull                FullPolicy    // applies to AuditBytes; the oldest refusals are always deleted
 }
 
-// Conn is a connection to a bus, from which clients, executors and dispatchers are made. It survives the absence of
-// the server. Its methods are safe for concurrent use.
+// Conn is a connection to a bus. Make clients, executors and dispatchers from it. It reconnects after a loss of the
+// server, without limit. Its methods are safe for concurrent use.
 type Conn struct{ link *app.Link }
 
-// ErrClosed is the error of a connection, or a client, that is closed.
+// ErrClosed is the error of calls on a [Conn] or [Client] that is closed.
 var ErrClosed = app.ErrClosed
 
-// Connect connects to the bus at url, one or more with commas between them; "" is [DefaultURL].
-// A server that is not there, or is too old, is an error that says what to do; it is waited for until ctx
-// ends at the latest. Credentials that the bus does not accept are an [Error] with the code A-AUTH-EXPIRED if they have
-// expired for good, and else A-AUTH-REVOKED. Close the connection when done.
+// Connect connects to the bus at url, one or more URLs separated by commas; "" is [DefaultURL]. It waits for a server
+// until ctx ends. The error says what to do if no server answered, or if the server is too old. If the bus does not
+// accept the credentials, the error is an [Error] with the code A-AUTH-EXPIRED if they have expired and cannot be
+// renewed, and otherwise A-AUTH-REVOKED. Close the connection when done.
 func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	t := o.Topology
 	if t.Lease != 0 && t.Lease < bus.MinLease {
@@ -115,7 +118,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	return &Conn{link}, nil
 }
 
-// stored returns the limits as the topology has them.
+// stored returns r as a value of package bus.
 func (r Retention) stored() bus.Retention {
 	return bus.Retention{
 		AuditAge: r.AuditAge, DeniedAge: r.DeniedAge, AuditBytes: r.AuditBytes, DeniedBytes: r.DeniedBytes,
@@ -123,10 +126,11 @@ func (r Retention) stored() bus.Retention {
 	}
 }
 
-// NATS returns the connection to the server, for what this package has no function for.
+// NATS returns the underlying connection to the NATS server. Do not close it.
 func (c *Conn) NATS() *nats.Conn { return c.link.NC }
 
-// Client returns a client that calls tools. Close it when done.
+// Client returns a client that calls tools over the connection. The error is not nil if the tenant or the actor is not
+// a valid name. Close the client when done.
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	own, err := c.link.Client(client.Options{
 		Tenant: o.Tenant, Actor: o.Actor, Env: o.Env, Timezone: o.Timezone, Scopes: o.Scopes, Token: o.Token,
@@ -138,12 +142,12 @@ func (c *Conn) Client(o ClientOptions) (*Client, error) {
 	return &Client{own}, nil
 }
 
-// Renew exchanges the token of the connection's credentials for a new one now, and replaces the file; an expired token
-// of a credential that may still be renewed was exchanged by [Connect]. It is an error if the connection has no
-// credentials, and an [Error] if dispatchers do not renew the token. What runs on the connection goes on with the new
-// token. A connection renews its token by itself in time, so a program that keeps one needs no Renew.
+// Renew renews the token of the connection now, and replaces the credentials file. Clients, executors and dispatchers
+// on the connection use the new token. Renew returns an error if the connection has no credentials, and an [Error] if
+// dispatchers refuse to renew the token. An open connection renews its token by itself before it expires, and [Connect]
+// renews an expired one if that is allowed, so most programs do not need Renew.
 func (c *Conn) Renew(ctx context.Context) error { return ofBus(c.link.Renew(ctx)) }
 
-// Close ends what runs on the connection as the end of its context would, waits for it, and closes the connection when
-// what was sent has left. Clients must not be used afterwards. Closing it again does nothing.
+// Close stops the executors and dispatchers on the connection as the end of their contexts would, waits until their Run
+// has returned, and closes the connection. Clients must not be used afterwards. Further calls do nothing.
 func (c *Conn) Close() { c.link.Close() }

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// Error is every end of a call that is no success: the outcome of a call, what the bus refused, and what the library
-// says where it knows no more, such as that nobody answered by the deadline. It is immutable.
+// Error is the error of a call that did not succeed: an outcome other than success, a refusal of the bus, or an error
+// of the client itself, such as no answer by the deadline. It is immutable, and safe for concurrent use.
 //
 //	resp, err := client.Call(ctx, call)
 //	if failed, ok := errors.AsType[*toolbus.Error](err); ok && failed.Retryable() {
@@ -17,23 +17,23 @@ import (
 //	}
 type Error struct {
 	reason   *envelope.Error
-	response *Response // nil if a request of another kind was refused
+	response *Response // nil if a request other than a call was refused
 	pending  bool
 }
 
-// NewError returns the error of a response that is no success, or with nil of a request that the bus refused for
-// reason.
+// NewError returns an Error with that reason. response is the response of the call, or nil if the bus refused a request
+// other than a call.
 func NewError(reason *envelope.Error, response *Response) *Error {
 	return &Error{reason: reason, response: response}
 }
 
-// Error returns the code, the message, the cause, and each place of the input that is to be corrected.
+// Error returns the code, the message, the cause, and each location in the input that is invalid.
 func (e *Error) Error() string { return client.InFull(e.reason) }
 
 // Code returns the error code, see docs/errors.md.
 func (e *Error) Code() envelope.Code { return e.reason.Code }
 
-// Status returns the outcome; "" if nothing but a request about a call was refused.
+// Status returns the status of the response; "" if Response is nil.
 func (e *Error) Status() Status {
 	if e.response == nil {
 		return ""
@@ -41,30 +41,30 @@ func (e *Error) Status() Status {
 	return e.response.Status
 }
 
-// Effect says whether the effect of the call took place.
+// Effect returns what is known of the effect of the call: none, applied or unknown.
 func (e *Error) Effect() Effect { return e.reason.Details.Effect }
 
-// Final reports whether this is how the call ended. Otherwise it may still run, or have ended in another way: the same
-// call with [Error.Key] asks again.
+// Final reports whether the error is the outcome of the call. If not, the call may still run, or may have ended
+// differently: the same call with [Error.Key] asks again.
 func (e *Error) Final() bool { return e.response != nil && e.response.Provenance.Final }
 
-// Pending reports whether the call has no outcome yet, in an error of [Client.Result].
+// Pending reports whether this is an error of [Client.Result] about a call that has no outcome yet.
 func (e *Error) Pending() bool { return e.pending }
 
-// Retryable reports whether the same call with [Error.Key] may succeed.
+// Retryable reports whether the same call with [Error.Key] may succeed later.
 func (e *Error) Retryable() bool { return e.reason.Code.Retryable() }
 
-// RetryAfter returns how long to wait before the call is made again; 0 is no hint.
+// RetryAfter returns the time to wait before the next attempt; 0 means that the bus gave no hint.
 func (e *Error) RetryAfter() time.Duration {
 	return time.Duration(e.reason.Details.RetryAfterMS) * time.Millisecond
 }
 
-// Fix says what the caller can do about it.
+// Fix returns a sentence that says what the caller can do about the error.
 func (e *Error) Fix() string { return e.reason.Fix }
 
-// Key returns the idempotency key of the call. The same call with this key asks again, or runs the next attempt after a
-// [RetryableError]; it never makes a second effect. It is "" for a request that is no call, and for a call with a
-// stable key that could not be sent.
+// Key returns the idempotency key of the call. The same call with this key asks for the outcome, or runs the next
+// attempt after a [RetryableError]; it never makes a second effect. Key is "" for a request other than a call, and for
+// a call with a stable key that the client could not send.
 func (e *Error) Key() string {
 	if e.response == nil {
 		return ""
@@ -72,13 +72,13 @@ func (e *Error) Key() string {
 	return e.response.Key
 }
 
-// Reason returns the error as it is in responses, with all its members. It must not be changed.
+// Reason returns the error with all its members, in the form that responses have. Do not change it.
 func (e *Error) Reason() *envelope.Error { return e.reason }
 
-// Response returns the response of the call, which must not be changed; nil if there is none.
+// Response returns the response of the call, nil if there is none. Do not change it.
 func (e *Error) Response() *Response { return e.response }
 
-// Unwrap returns the failure that the tool declared, as a [ToolError]; nil if the tool declared none.
+// Unwrap returns a [ToolError] if the tool failed with an error that it declares, and otherwise nil.
 func (e *Error) Unwrap() error {
 	d := e.reason.Details
 	if d.ToolCode == "" {
@@ -91,7 +91,7 @@ func (e *Error) Unwrap() error {
 	}
 }
 
-// CodeOf returns the error code of err; "" if err is nil or has no [Error] in it.
+// CodeOf returns the code of the [Error] that err is or wraps, and "" for any other err.
 func CodeOf(err error) envelope.Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code()
@@ -99,8 +99,8 @@ func CodeOf(err error) envelope.Code {
 	return ""
 }
 
-// EffectOf returns what is known of the effect of the call that err is about: [EffectApplied] for nil, and
-// [EffectUnknown] for an error that has no [Error] in it.
+// EffectOf returns the effect of the call that returned err: [EffectApplied] if err is nil, the effect of the [Error]
+// that err is or wraps, and [EffectUnknown] for any other err.
 func EffectOf(err error) Effect {
 	if err == nil {
 		return EffectApplied
@@ -111,10 +111,10 @@ func EffectOf(err error) Effect {
 	return EffectUnknown
 }
 
-// KeyOf returns the idempotency key of the call that err is about, if err comes from [Client.Call], [Client.Stream] or
-// [Invoke], and "" otherwise. The same call with this key asks for the outcome of a call that may go on, as after
-// [context.Canceled] or an error of [Call.OnChunk]. It is also "" for an error about a call with a stable key that
-// leaves out Function: the same call has the same key.
+// KeyOf returns the idempotency key of the call that returned err, if err comes from [Client.Call], [Client.Stream] or
+// [Invoke], and otherwise "". The same call with this key asks for the outcome of a call that may still run, as after
+// [context.Canceled] or an error of [Call.OnChunk]. KeyOf is also "" for a call with a stable key and without Function:
+// then the same call has the same key anyway.
 func KeyOf(err error) string {
 	type keyed interface {
 		error
@@ -126,8 +126,8 @@ func KeyOf(err error) string {
 	return ""
 }
 
-// Outcome returns the response of a call whatever its status, for programs that show all four: an [Error] of a call is
-// its response and no error.
+// Outcome converts the results of [Client.Call]: if err is an [Error] with a response, it returns that response and a
+// nil error. It is for programs that handle all four outcomes alike.
 //
 //	resp, err := toolbus.Outcome(client.Call(ctx, call))
 func Outcome(r *Response, err error) (*Response, error) {
@@ -137,7 +137,7 @@ func Outcome(r *Response, err error) (*Response, error) {
 	return r, err
 }
 
-// succeeded returns a response of the client as this package does: one that is no success is an [Error].
+// succeeded returns r if its status is Success, and otherwise an [Error].
 func succeeded(r *Response, err error) (*Response, error) {
 	switch {
 	case err != nil:
@@ -148,8 +148,7 @@ func succeeded(r *Response, err error) (*Response, error) {
 	return r, nil
 }
 
-// ofBus returns err as an [Error] if it is what the bus refused. All others stay as they are: they are the caller's
-// own.
+// ofBus returns err as an [Error] if it is a refusal of the bus, and otherwise as it is.
 func ofBus(err error) error {
 	if refused, ok := errors.AsType[*client.Refusal](err); ok {
 		return NewError(refused.Reason, nil)

@@ -18,97 +18,99 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 )
 
-// EffectClass says what may be done with the calls of a tool after a crash.
+// EffectClass decides whether a call of a tool may run again after a crash.
 type EffectClass string
 
-// The classes.
+// Values of [EffectClass].
 const (
-	Pure          = EffectClass(call.Pure)          // changes nothing: runs again
-	Idempotent    = EffectClass(call.Idempotent)    // a second run under the same key changes nothing more: runs again
-	SideEffectful = EffectClass(call.SideEffectful) // runs once; see [WithLookup] for one that is interrupted
+	Pure          = EffectClass(call.Pure)          // the tool changes nothing; the call runs again
+	Idempotent    = EffectClass(call.Idempotent)    // a second run with the same key changes nothing; the call runs again
+	SideEffectful = EffectClass(call.SideEffectful) // the call runs once; see [WithLookup] for an interrupted run
 )
 
-// Effect says whether the effect of a call took place.
+// Effect states whether a call changed anything: [EffectNone], [EffectApplied] or [EffectUnknown].
 type Effect = envelope.Effect
 
-// What a tool knows of its effect.
+// Values of [Effect].
 const (
-	EffectNone    Effect = envelope.EffectNone
-	EffectApplied Effect = envelope.EffectApplied
-	EffectUnknown Effect = envelope.EffectUnknown
+	EffectNone    Effect = envelope.EffectNone    // the call changed nothing
+	EffectApplied Effect = envelope.EffectApplied // the effect took place
+	EffectUnknown Effect = envelope.EffectUnknown // the effect may have taken place
 )
 
-// Tool says what a tool is. ID and Class are required; the other zero values are defaults.
+// Tool describes a tool and one of its functions. ID and Class are required; the other zero values are defaults.
 type Tool struct {
 	ID      string // such as text.search or local::fs.write: lower-case letters, digits and . _ -, at most 128 bytes
-	Version string // semantic, such as 1.2.3, of which callers ask for ranges; default 0.1.0
+	Version string // semantic version, such as 1.2.3; callers ask for ranges of versions; default 0.1.0
 	Class   EffectClass
 
-	// Name is the tool's name in MCP: letters, digits, _ and -, at most 48 characters. Default: ID with _ in the place of
-	// all other characters. The name of each function of a tool that has several follows it.
+	// Name is the name of the tool in MCP: letters, digits, _ and -, at most 48 characters. Default: ID with all other
+	// characters replaced by _. If the tool has several functions, the name of the function is appended.
 	Name        string
-	Title       string   // default ID
-	Description string   // for people, and for models that choose a tool; default Title
-	Owner       string   // who answers for it; default "@local"
-	Tags        []string // to be found by
-	Streaming   bool     // it uses [Run.Emit], [Run.Progress] or [Run.Log]: without it they go nowhere
-	DryRun      bool     // its functions obey DryRun of the [Run]; dry runs of other tools are refused
-	Errors      []*ToolError
-	Pool        string        // of executors that run it: lower-case letters, digits and -; default "default"
-	Retention   time.Duration // how long outcomes are kept; whole seconds, at most a year, default 24 h
-	// AcceptRerun lets a SideEffectful tool be called on a bus that does not sync every write, where it may run again
+	Title       string        // default ID
+	Description string        // for people, and for models that choose a tool; default Title
+	Owner       string        // person or team responsible for the tool; default "@local"
+	Tags        []string      // for searches
+	Streaming   bool          // required for [Run.Emit], [Run.Progress] and [Run.Log]: otherwise the chunks are dropped
+	DryRun      bool          // the functions obey DryRun of the [Run]; if false, dispatchers refuse dry runs
+	Errors      []*ToolError  // errors that the functions may return as declared outcomes
+	Pool        string        // executors that run the tool: lower-case letters, digits and -; default "default"
+	Retention   time.Duration // for which outcomes are kept, in whole seconds; at most 1 year, default 24 h
+	// AcceptRerun allows calls of a SideEffectful tool on a bus that does not sync every write. There a call may run again
 	// after a power cut.
 	AcceptRerun bool
 
-	Timeout     time.Duration // of a call that names none, in whole ms; default 15 s, or MaxTimeout where that is less
-	MaxTimeout  time.Duration // the longest that a call may ask for; default 60 s, at most 10 min
-	Concurrency int           // runs at once in one executor; default 8, at most 10,000
-	OutputBytes int64         // of output and chunks together; default 8 MiB, at most 1 GiB
+	Timeout     time.Duration // default timeout of a call, in whole ms; default 15 s, or MaxTimeout if that is shorter
+	MaxTimeout  time.Duration // longest timeout that a call may have; default 60 s, at most 10 min
+	Concurrency int           // largest number of concurrent runs in one executor; default 8, at most 10,000
+	OutputBytes int64         // largest size of output and chunks together; default 8 MiB, at most 1 GiB
 
-	// Of one function. A tool of several is added once for each; all else must be the same then.
+	// The fields below describe one function. To make a tool with several functions, add each function with the same
+	// values in all fields above.
 	Function            string // a lower-case letter, then letters, digits and _ . -, at most 64 bytes; default "run"
 	FunctionDescription string // default Description
-	// Request and Response are JSON Schemas (2020-12) of input and output; default those of In and Out, see [Add].
+	// Request and Response are JSON Schemas (2020-12) of input and output. Default: made from In and Out, see [Add].
 	Request, Response jsontext.Value
 }
 
-// Toolset are what an executor runs, or a program: functions that were added, and tools of folders. The zero value has
-// none. Tools are not safe for concurrent use; what was made of them does not see what is added later.
+// Toolset is a set of tools for dispatchers, executors or [ToolMain]: Go functions, and tools of folders. The zero
+// value is an empty set. A Toolset is not safe for concurrent use. Executors and dispatchers do not see tools that are
+// added after they were made.
 type Toolset struct {
 	typed   map[string]*typed
 	folders []*tool.Manifest
-	bad     error // what could not be added
+	bad     error // errors of all tools that could not be added
 }
 
-// NewToolset returns no tools.
+// NewToolset returns an empty set.
 func NewToolset() *Toolset { return new(Toolset) }
 
 // typed is a tool whose functions are Go functions.
 type typed struct {
-	about    Tool // of the first function
+	about    Tool // as given for the first function
 	parts    []part
-	manifest *tool.Manifest // of all parts
+	manifest *tool.Manifest // of all functions
 }
 
 // part is one function of a tool.
 type part struct {
 	Tool
 	run, lookup handler
-	looksUp     *[2]reflect.Type // what the lookup takes and returns; nil without one
+	looksUp     *[2]reflect.Type // input and output type of the lookup; nil if there is no lookup
 }
 
-// Add adds a function to the tool that about names, and makes the schemas of its input and output from In and Out.
+// Add adds a function to the tool about.ID, and makes the schemas of its input and output from In and Out.
 //
-// The JSON of a type is what package encoding/json makes of it: names by json tags, which are told apart by case, times
-// as RFC 3339, durations in nanoseconds, []byte in base64. Members are required unless they are omitempty or omitzero,
-// and members that a struct does not have are refused. A jsonschema tag describes a member. Pointers and slices may be
-// null. What a Go type cannot say, such as an enumeration or a bound, Request and Response of about can.
+// The JSON of a type is that of package encoding/json: names are those of json tags, times are RFC 3339, durations are
+// nanoseconds, and []byte is base64. Names are case-sensitive. Members are required unless they have omitempty or
+// omitzero, and unknown members are refused. A jsonschema tag is the description of a member. Pointers and slices may
+// be null. For constraints that a Go type cannot express, such as an enumeration or a range, set Request and Response.
 //
-// The function gets a context that ends at the deadline of the call, and when the call is cancelled; it must return
-// then. A [ToolError] that it returns is an outcome that the tool declares; any other error, and a panic, is a fault of
-// the tool, and callers are told of it. The function is called concurrently.
+// The function gets a context that ends at the deadline of the call, or when the call is cancelled; it must then
+// return. If it returns a [ToolError], the caller gets that error. Any other error, and a panic, is a fault of the
+// tool: the caller gets an outcome with a code of class S-TOOL. The function must be safe for concurrent use.
 //
-// The error lists all that is wrong. Whoever does not look at it gets it again from whatever is made of tools.
+// The error lists all problems. The methods that use tools return it again, so a caller may ignore it here.
 func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, run *Run, in In) (Out, error),
 	options ...AddOption) error {
 	p := part{Tool: about, run: untyped(f)}
@@ -121,17 +123,17 @@ func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, ru
 // AddOption is an option of [Add]; [WithLookup] makes one.
 type AddOption struct{ apply func(*part) }
 
-// WithLookup gives a function that is [SideEffectful] another one that says what became of a run that was interrupted:
-// lookup returns the output of the run if the effect of the IdempotencyKey is committed, and [ErrAbsent]
-// if it is not. It changes nothing. Without a lookup the outcome of such a run is that its effect is unknown.
+// WithLookup adds a lookup to a [SideEffectful] function. Executors call it after a run was interrupted. It returns the
+// output of the run if the effect under Run.IdempotencyKey is committed, and [ErrAbsent] if it is not. It must change
+// nothing. Without a lookup, the outcome of an interrupted run is a terminal error with unknown effect.
 func WithLookup[In, Out any](lookup func(ctx context.Context, run *Run, in In) (Out, error)) AddOption {
 	return AddOption{func(p *part) {
 		p.lookup, p.looksUp = untyped(lookup), &[2]reflect.Type{reflect.TypeFor[In](), reflect.TypeFor[Out]()}
 	}}
 }
 
-// AddFolder adds the tools of a folder: programs with a manifest, each in a folder of its own, as `toolbus dev` has
-// them. The error lists all that is wrong with any of them.
+// AddFolder adds the tools of a folder, as `toolbus dev` reads it: each tool is a subfolder with a manifest and a
+// program. The error lists the problems of all tools. The methods that use tools return it again.
 func (t *Toolset) AddFolder(dir string) error {
 	r, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
@@ -147,15 +149,15 @@ func (t *Toolset) AddFolder(dir string) error {
 	return t.refuse(all)
 }
 
-// Len counts the tools.
+// Len returns the number of tools.
 func (t *Toolset) Len() int { return len(t.typed) + len(t.folders) }
 
-// has reports whether there is a tool with that id.
+// has reports whether the set has a tool with that id.
 func (t *Toolset) has(id string) bool {
 	return t.typed[id] != nil || slices.ContainsFunc(t.folders, func(m *tool.Manifest) bool { return m.ToolID == id })
 }
 
-// refuse remembers an error for whatever is made of the tools.
+// refuse keeps an error for the executors and dispatchers that are made with the set, and returns it.
 func (t *Toolset) refuse(err error) error {
 	t.bad = errors.Join(t.bad, err)
 	return err
@@ -173,7 +175,7 @@ func (t *Toolset) add(p part, in, out reflect.Type) error {
 	return nil
 }
 
-// checkLookup reports what is wrong with the lookup of a function from in to out.
+// checkLookup returns an error if the lookup does not fit a function with the types in and out.
 func (p part) checkLookup(in, out reflect.Type) error {
 	switch {
 	case p.looksUp == nil:
@@ -187,7 +189,7 @@ func (p part) checkLookup(in, out reflect.Type) error {
 	return nil
 }
 
-// with returns the tool of a part together with those that it has already.
+// with returns the tool with p added to its functions. It does not change t.
 func (t *Toolset) with(p part, in, out reflect.Type) (*typed, error) {
 	var bad []error
 	if p.run == nil {
@@ -197,7 +199,7 @@ func (t *Toolset) with(p part, in, out reflect.Type) (*typed, error) {
 	if !slices.Contains([]EffectClass{Pure, Idempotent, SideEffectful}, p.Class) {
 		bad = append(bad, fmt.Errorf("the class is %q: it is Pure, Idempotent or SideEffectful, see toolbus.EffectClass",
 			p.Class))
-		p.Class = Pure // judge the rest
+		p.Class = Pure // so that the other checks can go on
 	}
 	next := &typed{about: p.Tool, parts: []part{p}}
 	if had := t.typed[p.ID]; had != nil {
@@ -227,14 +229,14 @@ func (t *Toolset) with(p part, in, out reflect.Type) (*typed, error) {
 func describe(s *jsontext.Value, what string, t reflect.Type) (err error) {
 	if *s == nil {
 		if *s, err = jsonschema.FromType(t); err != nil {
-			*s = jsontext.Value("true") // judge the rest
+			*s = jsontext.Value("true") // so that the other checks can go on
 			return fmt.Errorf("there is no schema of the %s: %w", what, err)
 		}
 	}
 	return nil
 }
 
-// differs says why a further function is none of the tool.
+// differs returns an error if p cannot be a further function of the tool: its name is taken, or other fields differ.
 func (t *typed) differs(p part) error {
 	if _, double := t.part(p.fn()); double {
 		return fmt.Errorf("there is a function %s already", p.fn())
@@ -250,7 +252,7 @@ func (t *typed) differs(p part) error {
 	return nil
 }
 
-// registry returns all tools.
+// registry returns all tools, and the errors of those that could not be added.
 func (t *Toolset) registry() (*tool.Set, error) {
 	all := slices.Clone(t.folders)
 	for _, one := range t.typed {
@@ -259,7 +261,7 @@ func (t *Toolset) registry() (*tool.Set, error) {
 	return tool.NewSet(all...), t.bad
 }
 
-// native returns what runs the functions.
+// native returns the adapter that runs the Go functions.
 func (t *Toolset) native() *native.Adapter {
 	funcs := map[string]native.Func{}
 	var lookups []native.Option

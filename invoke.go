@@ -10,42 +10,43 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// The types of package envelope that calls are made of and end in.
+// Types of package envelope in the requests and responses of a [Client].
 type (
-	// Accepted says that a call has become durable, and has the reference to ask about it.
+	// Accepted is the message of a dispatcher that a call is durable. It holds the reference of the call.
 	Accepted = envelope.Accepted
-	// CallRef names a call by the reference that its acceptance gave.
+	// CallRef holds the reference of a call, as Accepted or a response reports it.
 	CallRef = envelope.CallRef
-	// CancelResponse says what a cancel did.
+	// CancelResponse is the result of [Client.Cancel].
 	CancelResponse = envelope.CancelResponse
-	// Chunk is a part of a streamed result.
+	// Chunk is one piece of a streamed result.
 	Chunk = envelope.Chunk
-	// NarrowRequest asks for a token with less rights.
+	// NarrowRequest lists the rights of a narrowed token; see [Client.NarrowToken].
 	NarrowRequest = envelope.NarrowRequest
-	// RequestContext says in which trace, session, run and lane a call is made.
+	// RequestContext holds the caller, trace, session, run and lane of a call.
 	RequestContext = envelope.RequestContext
-	// Response is the outcome of a call.
+	// Response is the answer to a call: its status, and the output or the error.
 	Response = envelope.Response
-	// RetryPolicy says how often, and when, a call is made again.
+	// RetryPolicy sets the number of attempts of a call and the pauses between them.
 	RetryPolicy = envelope.RetryPolicy
-	// Status is one of the four outcomes.
+	// Status is the kind of a response, one of four.
 	Status = envelope.Status
-	// TokenResponse has a token.
+	// TokenResponse holds a token, its family and its expiry.
 	TokenResponse = envelope.TokenResponse
 	// ToolInfo describes a tool to callers.
 	ToolInfo = envelope.ToolInfo
 )
 
-// The four outcomes of a call.
+// Values of [Status], the four outcomes of a call.
 const (
 	Success        = envelope.Success
-	RetryableError = envelope.RetryableError // the same call may be made again, with the same key
-	TerminalError  = envelope.TerminalError  // the same call would end the same way
-	InvalidRequest = envelope.InvalidRequest // so would this one: it was never run
+	RetryableError = envelope.RetryableError // the call failed; the same call with the same key runs the next attempt
+	TerminalError  = envelope.TerminalError  // the call failed; the same call with the same key gets this outcome again
+	InvalidRequest = envelope.InvalidRequest // the request is invalid, and no executor ran it
 )
 
-// Invoke is [Client.Call] with values of Go: it encodes in as the input, as [Add] says, and decodes the output. Its
-// errors are those of Call, and one for an input or an output that cannot be encoded or decoded.
+// Invoke is [Client.Call] with Go values: it encodes in as the input and decodes the output, with the JSON that [Add]
+// describes. It ignores unknown members of the output. Besides the errors of Call, it returns an error if the input
+// cannot be encoded or the output cannot be decoded.
 //
 //	text, err := toolbus.Invoke[string](ctx, client, toolbus.Call{Tool: "greet"}, Person{Name: "Ada"})
 func Invoke[Out any](ctx context.Context, c *Client, call Call, in any) (out Out, err error) {

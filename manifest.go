@@ -24,11 +24,11 @@ import (
 
 func (p part) fn() string { return cmp.Or(p.Function, "run") }
 
-// file is where one of the two schemas is.
+// file returns the name of the file with the request or response schema of p.
 func (p part) file(of string) string { return p.fn() + "." + of + ".json" }
 
-// members are those of a YAML object in the order given, name and value in turn. Zero values are left out, which are
-// defaults.
+// members returns a YAML object with the given members, name and value in turn, in that order. It leaves out zero
+// values, which are defaults of the manifest.
 func members(of ...any) (object yaml.MapSlice) {
 	for pair := range slices.Chunk(of, 2) {
 		if v := reflect.ValueOf(pair[1]); v.IsValid() && !v.IsZero() {
@@ -38,8 +38,8 @@ func members(of ...any) (object yaml.MapSlice) {
 	return object
 }
 
-// manifestFor is the tool.yaml of a tool of these parts, in the order in which people read it. With a command it is
-// that of a program. It is checked as that of any other tool is: there is no second set of rules.
+// manifestFor returns the tool.yaml of the tool, with its members in the usual order. If command is not nil, the
+// manifest is that of a program. The manifest goes through the same checks as that of any other tool.
 func (t *typed) manifestFor(command []string) yaml.MapSlice {
 	a, transport := t.about, native.Transport
 	if command != nil {
@@ -54,7 +54,7 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 			"request", p.file("request"), "response", p.file("response")))
 	}
 	for _, e := range a.Errors {
-		e = cmp.Or(e, &ToolError{}) // in which everything is missing
+		e = cmp.Or(e, &ToolError{}) // the checks report all missing fields
 		failures = append(failures, members("code", e.Name, "class", string(e.Class), "http_status", e.HTTPStatus,
 			"message", e.Message, "fix", e.Fix))
 	}
@@ -71,7 +71,7 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 	)
 }
 
-// whole is d in units, away from 0, which is the default: what is none stays none.
+// whole returns d in units, rounded away from 0, so that only a zero d becomes 0, which means the default.
 func whole(d, unit time.Duration) int64 {
 	if n := int64(d / unit); d%unit == 0 {
 		return n
@@ -82,7 +82,7 @@ func whole(d, unit time.Duration) int64 {
 	}
 }
 
-// files are the manifest and the schemas of the tool, by name.
+// files returns the contents of the manifest and the schemas of the tool, by file name.
 func (t *typed) files(command []string) (map[string][]byte, error) {
 	text, err := yaml.Marshal(t.manifestFor(command))
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *typed) files(command []string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// load reads the files of the tool as those of a folder are read. The error is all that is wrong.
+// load reads the generated files of the tool as it would read a folder. The error lists all problems.
 func (t *typed) load() (*tool.Manifest, error) {
 	files, err := t.files(nil)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *typed) load() (*tool.Manifest, error) {
 	r, err := tool.LoadFS(folder, app.Transports()...)
 	if problems, ok := errors.AsType[tool.Problems](err); ok {
 		err = nil
-		for _, p := range problems { // without places: no file has this manifest
+		for _, p := range problems { // without file and line: the manifest is generated
 			err = errors.Join(err, fmt.Errorf("%s (%s)", p.Message, p.Hint))
 		}
 	}
@@ -118,8 +118,8 @@ func (t *typed) load() (*tool.Manifest, error) {
 	return r.List()[0], nil
 }
 
-// fits says why the schema of a type is none of its values: it has tags that only one of generator and encoder
-// knows.
+// fits returns an error if the schema that was made from t refuses the zero value of t. That happens with struct tags
+// that only the schema generator or only the JSON encoder understands.
 func fits(s *jsonschema.Schema, t reflect.Type) error {
 	empty, err := json.Marshal(reflect.Zero(t).Interface(), asJSON)
 	if err != nil {
@@ -131,8 +131,8 @@ func fits(s *jsonschema.Schema, t reflect.Type) error {
 	return nil
 }
 
-// asJSON is how values of Go types become JSON and are made of it: durations are whole numbers of nanoseconds,
-// as they are for encoding/json, and members that a type does not have are refused.
+// asJSON are the JSON options for values of Go types: durations are integers of nanoseconds, as in encoding/json, and
+// unknown members are refused.
 var asJSON = json.JoinOptions(
 	json.Deterministic(true), json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true),
 )

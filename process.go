@@ -14,39 +14,42 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// Version is the version of Toolbus: services report it to discovery.
+// Version is the version of Toolbus, which dispatchers report in NATS service discovery.
 const Version = "0.2.0-dev"
 
-// DefaultSlots is how many calls an executor runs at once that is not told otherwise.
+// DefaultSlots is the default number of calls that an executor runs at once.
 const DefaultSlots = app.DefaultSlots
 
-// ExecutorOptions tune an executor. The zero value is good.
+// ExecutorOptions configures an executor. The zero value uses all defaults.
 type ExecutorOptions struct {
-	Pool  string        // whose tools it runs; default "default"
-	Slots int           // calls that run at once; default [DefaultSlots]
-	Drain time.Duration // how long calls in hand may go on when it is told to stop; default 10 s
-	// Ready is called once it takes calls, with the name by which logs, records and Why know it; may be nil.
+	Pool  string        // the executor runs the tools of this pool; default "default"
+	Slots int           // largest number of concurrent runs; default [DefaultSlots]
+	Drain time.Duration // time that running calls get after the context of Run ends, before they are killed; default 10 s
+	// Ready, if not nil, is called when the executor takes calls, with its name in logs, records and [Client.Why].
 	Ready func(instance string)
 
-	// Of tools of folders, which are programs.
-	Environ    []string // NAME=value, from which their manifests pick, such as os.Environ(); default none
-	Supervisor string   // the program that ends theirs; default toolbus-supervisor beside this one, else this one
+	// Environ and Supervisor are for tools of folders, which are programs.
+	Environ    []string // NAME=value pairs that manifests may pass to programs, such as os.Environ(); default none
+	Supervisor string   // path of toolbus-supervisor; default: next to this program, else this program itself
 }
 
-// Executor runs tools. Its process becomes undumpable: tools that are programs run as the same user, and cannot attach
-// to it or read its environment, memory and open files. The kernel writes no core dump of the process.
+// Executor runs tools. Make one with [Conn.Executor]. On Linux its process becomes undumpable: tools that are programs
+// run as the same user, but cannot attach to the executor or read its environment, memory and open files. The kernel
+// writes no core dump of the process.
 type Executor struct {
 	conn    *Conn
 	options app.ExecutorOptions
 	ready   func(instance string)
 }
 
-// SupervisorMain must be called first in main, and in TestMain, of a program that has an [Executor] with tools of
-// folders, unless there is a toolbus-supervisor beside it: such a program starts itself once for each run of a tool,
-// to end all of its processes. Then SupervisorMain does that and does not return; otherwise it does nothing.
+// SupervisorMain must be the first call in main, and in TestMain, of a program whose [Executor] runs tools from
+// folders, unless a toolbus-supervisor binary lies next to the program. For each run, the executor starts the program
+// again as supervisor of the tool's process tree. In that process SupervisorMain supervises the tool and does not
+// return; in any other it does nothing.
 func SupervisorMain() { supervisor.SupervisorMain() }
 
-// Executor returns an executor of tools. The error says what cannot run on this host, or what was wrong with the tools.
+// Executor returns an executor for tools. It returns an error if a tool could not be added to the set, or if a tool
+// cannot run on this host.
 func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 	registry, err := tools.registry()
 	if err != nil {
@@ -68,9 +71,10 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 	return &Executor{c, options, o.Ready}, nil
 }
 
-// Run takes calls until ctx ends or the connection is closed, and returns when those in hand have ended: they may go
-// on for as long as Drain says, and are then killed and left to other executors. It returns nil if it was told to
-// stop, and otherwise why it could not go on. It may be run again.
+// Run takes calls until ctx ends or the connection is closed. It then waits for the running calls for at most Drain,
+// kills the rest, which other executors may then take, and returns nil. It returns [ErrClosed] if the connection was
+// closed before, and otherwise the error because of which it could not go on. It may be called again after it has
+// returned.
 func (e *Executor) Run(ctx context.Context) error {
 	return e.conn.link.Run(ctx, func(ctx context.Context, c *app.Conn) error {
 		o := e.options
@@ -79,35 +83,35 @@ func (e *Executor) Run(ctx context.Context) error {
 	})
 }
 
-// DispatcherOptions tune a dispatcher. The zero value is good.
+// DispatcherOptions configures a dispatcher. The zero value uses all defaults.
 type DispatcherOptions struct {
-	PoolAbsence time.Duration // how long a pool may be without an executor before its calls are refused; default 10 s
-	// OpenPerActor and OpenPerTenant are how many calls may be open of one, whichever dispatcher has admitted them;
-	// those that others admit at the same moment may be as many more. Further ones are refused with R-CAP-OPEN. Default
-	// 100,000 and 200,000. OverflowAfter is how many of an actor run before those of actors that have more open;
-	// default 8.
+	PoolAbsence time.Duration // calls of a pool without a live executor for this time are refused; default 10 s
+	// OpenPerActor and OpenPerTenant limit the open calls of one actor and of one tenant, counted over all dispatchers;
+	// default 100,000 and 200,000. Further calls are refused with R-CAP-OPEN. Calls that several dispatchers admit at the
+	// same moment can exceed the limit. OverflowAfter is the number of open calls of an actor, default 8, from which on
+	// further calls go to the overflow queue, so that calls of actors with fewer open calls run first.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
-	// StrictAudit lets a call start only once its request is on record. All executors have to be of a build that knows
-	// it.
+	// StrictAudit makes executors start a call only after its request is in the audit record. All executors must be of a
+	// build that supports it.
 	StrictAudit bool
-	// OlderBuilds lets the dispatcher work with executors of the build f16d274, which do not know where dispatchers
-	// answer them: it answers at the reply subject of each question, which may be any subject of the executors'
-	// account. It also lets connections read payloads, and chunks, from the streams, as such executors and clients do.
-	// Set it while these, or connections that such dispatchers have let in, are there.
+	// OlderBuilds lets the dispatcher work with executors and clients of build f16d274. It answers such an executor at the
+	// reply subject of its request, which may be any subject of the executors' account. It also lets connections read
+	// payloads and chunks directly from the streams. Set it as long as such executors or clients, or connections that
+	// dispatchers of that build accepted, exist.
 	OlderBuilds bool
-	// Ready is called once it serves, with the name by which logs and records know it; may be nil.
+	// Ready, if not nil, is called when the dispatcher serves, with its name in logs and records.
 	Ready func(instance string)
 }
 
-// Dispatcher admits calls, keeps their deadlines, and puts them on record. A bus needs one at least, which must know
-// the tools of all executors.
+// Dispatcher admits calls, enforces their deadlines, and writes the audit record. Make one with [Conn.Dispatcher]. A
+// bus needs at least one. Each dispatcher must know the tools of all executors.
 type Dispatcher struct {
 	conn    *Conn
 	options app.DispatcherOptions
 	ready   func(instance string)
 }
 
-// Dispatcher returns a dispatcher for tools. The error says what was wrong with them.
+// Dispatcher returns a dispatcher for tools. It returns an error if a tool could not be added to the set.
 func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, error) {
 	registry, err := tools.registry()
 	if err != nil {
@@ -121,9 +125,9 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 	return &Dispatcher{c, options, o.Ready}, nil
 }
 
-// Run serves until ctx ends or the connection is closed, and returns when the requests in hand are answered, and what
-// there is is on record, or after some seconds. It returns nil if it was told to stop, and otherwise why it could not
-// go on. It may be run again.
+// Run serves until ctx ends or the connection is closed. It then answers the requests that it has already taken (5 s at
+// most), completes the audit record (2 s at most), and returns nil. It returns [ErrClosed] if the connection was closed
+// before, and otherwise the error because of which it could not go on. It may be called again after it has returned.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	return d.conn.link.Run(ctx, func(ctx context.Context, c *app.Conn) error {
 		o := d.options
@@ -132,7 +136,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	})
 }
 
-// told returns what tells ready which instance it is.
+// told returns a function that calls ready with the instance of c, or nil if ready is nil.
 func told(ready func(instance string), c *app.Conn) func() {
 	if ready == nil {
 		return nil
@@ -140,9 +144,9 @@ func told(ready func(instance string), c *app.Conn) func() {
 	return func() { ready(c.Instance) }
 }
 
-// Serve runs a dispatcher and an executor until ctx ends or one of them fails, as a process does that is both, and
-// calls ready, which may be nil, once both serve. It returns as their Run does, when both have ended: the dispatcher
-// last, since the executor may have something to put on record to the end.
+// Serve runs a dispatcher and an executor in one process until ctx ends or one of them fails. It calls ready, if not
+// nil, when both serve. It stops the executor first, because its last outcomes still need a dispatcher. It returns when
+// both have ended, with the first error of their Run methods.
 func Serve(ctx context.Context, d *Dispatcher, e *Executor, ready func()) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	one, other := *d, *e

@@ -14,21 +14,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/program"
 )
 
-// ErrAbsent is what a lookup returns when no effect was committed under the key of the call.
+// ErrAbsent is the error that a lookup returns if no effect is committed under the key of the call.
 var ErrAbsent = program.ErrAbsent
 
-// Run is one run of a function: what is known of the call, and what the function tells of it besides its result.
-// Its methods are safe for concurrent use, and must not be called after the function has returned. The zero value is a
-// run that nobody watches, for a test that calls the function itself.
+// Run is one run of a function. It holds the facts of the call, and its methods send chunks, side effects and warnings
+// to the caller. Its methods are safe for concurrent use. Do not call them after the function has returned. The zero
+// value drops all chunks; tests use it to call a function directly.
 type Run struct {
 	CallID string
-	// IdempotencyKey is the key under which to commit an effect and by which to look it up: 32 lower-case letters and
-	// digits, the same in every run of the call and in no other call.
+	// IdempotencyKey is the key under which the function commits its effect, and by which a lookup finds it. It has 32
+	// lower-case letters and digits. It is the same in every run of the call, and different for every other call.
 	IdempotencyKey string
-	Attempt        int       // from 1
-	Fence          uint64    // grows with every run of the call
-	Deadline       time.Time // at which the context ends
-	DryRun         bool
+	Attempt        int       // number of the attempt; the first is 1
+	Fence          uint64    // fencing token: grows with every run of the call
+	Deadline       time.Time // the context ends at this time
+	DryRun         bool      // the function must change nothing
 
 	invocation tool.Invocation
 	mu         sync.Mutex
@@ -44,33 +44,36 @@ func newRun(inv tool.Invocation, emit func(envelope.ChunkKind, jsontext.Value) e
 	}
 }
 
-// Caller returns the context of the request: who calls, and in which trace, session, run and lane.
+// Caller returns the context of the request: the actor, and the trace, session, run and lane. The error is not nil if
+// the context cannot be decoded.
 func (r *Run) Caller() (RequestContext, error) { return r.invocation.Caller() }
 
-// SideEffect is one change that a run made outside of itself: its kind, such as file.write; what was changed, which
-// holds no secret; and how many bytes were written, where that can be said.
+// SideEffect describes one change that a run made: its kind, such as file.write; the changed object, without secrets;
+// and the number of bytes written, if known.
 type SideEffect = program.SideEffect
 
-// Emit sends data, which encodes to at most 256 KiB of JSON, to the caller as the next part of the result. The tool
-// must declare Streaming, else nobody gets it. Emit waits while too much is under way. After an error the function
-// should return: nobody listens any more, or more was emitted than the tool's OutputBytes.
+// Emit sends data to the caller as the next chunk of the result. The JSON of data may have at most 256 KiB. If the tool
+// does not declare Streaming, the chunk is dropped and the outcome carries a warning. Emit blocks while earlier chunks
+// are being stored. After an error, return: the run cannot go on, or its output exceeds OutputBytes.
 func (r *Run) Emit(data any) error { return r.chunk(envelope.ChunkData, data) }
 
-// Progress is [Run.Emit] of how far the work is.
+// Progress sends data to the caller as a chunk of kind progress: the state of the work, not part of the result. It has
+// the limits and errors of [Run.Emit].
 func (r *Run) Progress(data any) error { return r.chunk(envelope.ChunkProgress, data) }
 
-// Log is [Run.Emit] of something for whoever watches the call.
+// Log sends data to the caller as a chunk of kind log: a diagnostic, not part of the result. It has the limits and
+// errors of [Run.Emit].
 func (r *Run) Log(data any) error { return r.chunk(envelope.ChunkLog, data) }
 
-// SideEffect adds a change to the outcome, if that is a success. An outcome has room for at most 96 KiB of changes
-// and warnings.
+// SideEffect adds a change to the outcome, if that is a success. An outcome holds at most 96 KiB of changes and
+// warnings.
 func (r *Run) SideEffect(e SideEffect) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.effects = append(r.effects, e)
 }
 
-// Warn adds a warning to the outcome, if that is a success.
+// Warn adds a warning to the outcome, if that is a success. Its arguments are those of fmt.Sprintf.
 func (r *Run) Warn(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,10 +90,10 @@ func (r *Run) chunk(kind envelope.ChunkKind, data any) error {
 	return r.emit(kind, value)
 }
 
-// handler is a function without its types.
+// handler is a function of a tool with its types erased.
 type handler func(ctx context.Context, run *Run) (output any, err error)
 
-// untyped makes a handler of a function.
+// untyped returns a handler that decodes the input of the run and calls f. It returns nil if f is nil.
 func untyped[In, Out any](f func(context.Context, *Run, In) (Out, error)) handler {
 	if f == nil {
 		return nil
@@ -104,8 +107,8 @@ func untyped[In, Out any](f func(context.Context, *Run, In) (Out, error)) handle
 	}
 }
 
-// decode reads an input. One whose whole numbers are written as 3.0 or 1e3, which its schema allows, is read anew in
-// canonical form.
+// decode decodes an input. If that fails, it decodes the canonical form of the input: JSON Schema accepts 3.0 or 1e3 as
+// an integer, but Go integers do not.
 func decode(input jsontext.Value, into any) error {
 	err := json.Unmarshal(input, into, asJSON)
 	if err == nil {
@@ -118,7 +121,7 @@ func decode(input jsontext.Value, into any) error {
 	return nil
 }
 
-// output runs the handler. Its error is in the words of adapters.
+// output runs the handler and encodes its output. The error is one that adapters return, see said.
 func (h handler) output(ctx context.Context, run *Run) (jsontext.Value, error) {
 	out, err := h(ctx, run)
 	if err != nil {
@@ -131,7 +134,7 @@ func (h handler) output(ctx context.Context, run *Run) (jsontext.Value, error) {
 	return data, nil
 }
 
-// result is what the run of a native tool returns.
+// result runs the handler and returns the output with the side effects and warnings of the run.
 func (h handler) result(ctx context.Context, run *Run) (tool.Result, error) {
 	out, err := h.output(ctx, run)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// ToolError is a failure that a tool declares: callers get it as an outcome with a code of the tool's own, and
-// know by its class whether to try again. Declare it once, as a variable; name it in the Errors of its [Tool];
-// return it, or what [ToolError.Because] makes of it, from the function. An error that wraps it will do.
+// ToolError is a failure that a tool declares. Callers get it as an outcome with the Name as the tool's own code, and
+// see by its class whether to try again. Declare it once, as a variable, and list it in the Errors of its [Tool]. The
+// function returns it, or the result of [ToolError.Because], or an error that wraps one of them.
 //
 //	var errNotFound = &toolbus.ToolError{
 //		Name: "not_found", Class: "P-PRECOND", HTTPStatus: 404,
@@ -21,37 +21,37 @@ import (
 //	}
 type ToolError struct {
 	Name string // lower-case letters, digits and _, at most 64 bytes
-	// Class is one of I-REQ, A-AUTH, P-PRECOND, R-TIMEOUT, R-UPSTREAM, R-CAP, S-TOOL, C-CONTRACT and D-DATA;
-	// those with R may be tried again. See docs/errors.md.
+	// Class is one of I-REQ, A-AUTH, P-PRECOND, R-TIMEOUT, R-UPSTREAM, R-CAP, S-TOOL, C-CONTRACT and D-DATA. Callers may
+	// try again after an error whose class begins with R. See docs/errors.md.
 	Class      envelope.ErrorClass
-	HTTPStatus int    // 400 to 599; 0 is that of the class
-	Message    string // what went wrong, for people; without secrets, and without content of the input
-	Fix        string // what the caller can do about it
+	HTTPStatus int    // 400 to 599; 0 uses the default of the class
+	Message    string // describes the failure for people; must hold no secrets and no content of the input
+	Fix        string // says what the caller can do
 
-	// Of one failure; none of them is part of the declaration.
-	Effect     Effect        // what became of the effect, if the tool knows
-	RetryAfter time.Duration // when to try again, at most a day; 0 is no hint
-	Details    any           // encodes to a JSON object; nil is none
+	// The fields below describe one failure. They are not part of the declaration.
+	Effect     Effect        // of this run; "" if the tool does not know
+	RetryAfter time.Duration // time to wait before the next attempt, at most 24 h; 0 gives no hint
+	Details    any           // must encode to a JSON object; nil adds no details
 }
 
 // Error implements error.
 func (e *ToolError) Error() string { return e.Name + ": " + e.Message }
 
-// Is reports whether target is the same declared error, whatever was the reason.
+// Is reports whether target is a ToolError with the same Name.
 func (e *ToolError) Is(target error) bool {
 	of, ok := target.(*ToolError)
 	return ok && of.Name == e.Name
 }
 
-// Because returns the error with a message of its own, as fmt.Sprintf makes it. The declaration stays as it is.
+// Because returns a copy of the error with the message that fmt.Sprintf makes.
 func (e *ToolError) Because(format string, args ...any) *ToolError {
 	one := *e
 	one.Message = fmt.Sprintf(format, args...)
 	return &one
 }
 
-// said is the error of a function in the words of adapters. An error that is none of the declared ones is a fault of
-// the tool.
+// said converts the error of a function into one that adapters return. An error without a [ToolError] stays as it is,
+// and counts as a fault of the tool.
 func said(err error) error {
 	declared, ok := errors.AsType[*ToolError](err)
 	if !ok || declared == nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// ToolMain makes this process a program with the functions of one tool, for executors to run by a manifest: it serves
-// one call, which it reads from standard input, and exits. It is for package main. Started with the arguments
-// --manifest and a folder of tools, it writes the folder of its own there instead, where the program itself is to be
-// put.
+// ToolMain is the main function of a program that executors run by its manifest. The set must hold the functions of
+// exactly one tool. ToolMain reads one call from standard input, runs it, writes the result to standard output, and
+// exits. If the program is started with the arguments --manifest DIR, it writes the manifest and the schemas of the
+// tool into a subfolder of DIR instead. Put the program itself into the same subfolder.
 //
-// Such a program makes its schemas each time that it starts, which takes some milliseconds; one that is written with
-// package program, and has a manifest by hand, does without.
+// Such a program makes its schemas at each start, which takes a few milliseconds. A program that uses package program
+// and a manifest written by hand does not.
 func ToolMain(tools *Toolset) {
 	one, err := tools.only()
 	switch {
@@ -43,7 +43,7 @@ func ToolMain(tools *Toolset) {
 	}
 }
 
-// only returns the one tool that there is.
+// only returns the tool of the set. It returns an error unless the set has exactly one.
 func (t *Toolset) only() (*typed, error) {
 	if t.bad != nil {
 		return nil, t.bad
@@ -55,7 +55,7 @@ func (t *Toolset) only() (*typed, error) {
 	return t.typed[ids[0]], nil
 }
 
-// install writes what makes a folder below dir a tool, except for its program.
+// install writes the manifest and the schemas of the tool into a subfolder of dir.
 func (t *typed) install(dir, name string) error {
 	files, err := t.files([]string{"./" + name})
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *typed) install(dir, name string) error {
 	return nil
 }
 
-// program is the tool as a program.
+// program returns the tool in the form that package program runs.
 func (t *typed) program() program.Tool {
 	functions := program.Tool{}
 	for _, p := range t.parts {

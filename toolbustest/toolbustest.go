@@ -10,21 +10,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-// Bus is a bus with a client on it. Further clients, executors and dispatchers can be made from its Conn.
+// Bus is a running bus with a client. Make further clients, executors and dispatchers from Conn. [Start] returns one,
+// and closes it at the end of the test.
 type Bus struct {
 	*toolbus.Client
 	Conn *toolbus.Conn
-	URL  string // for other programs on this host
+	URL  string // address of the NATS server, for other programs on this host
 }
 
-// startTimeout bounds the start; the slowest machine needs a fraction of it.
+// startTimeout bounds the start; a slow machine needs much less.
 const startTimeout = 30 * time.Second
 
-// drain is how long calls may go on that a test leaves behind: nobody waits for them.
+// drain is short, because no test waits for the calls that it leaves running at its end.
 const drain = 100 * time.Millisecond
 
-// Start runs a bus with tools until the test ends. What cannot be started fails the test; what was logged is shown if
-// the test fails.
+// Start runs a bus with tools until the test ends. It fails the test at once if the bus cannot start. Warnings and
+// errors of the bus go to the output of the test.
 func Start(t testing.TB, tools *toolbus.Toolset) *Bus {
 	t.Helper()
 	b, err := start(t, tools)
@@ -62,7 +63,7 @@ func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
 		return nil, err
 	}
 	serving, ended := make(chan struct{}), make(chan error, 1)
-	running := context.WithoutCancel(t.Context()) // which ends before the clean-up
+	running := context.WithoutCancel(t.Context()) // t.Context ends before the clean-up functions run
 	go func() { ended <- toolbus.Serve(running, dispatcher, executor, func() { close(serving) }) }()
 	select {
 	case <-serving:
