@@ -1,10 +1,9 @@
-// Package program is the tool's side of the process protocol: it turns a Go function into a
-// program that an executor can run.
+// Package program implements the tool's side of the process protocol: it makes a program that an executor can run from
+// Go functions.
 //
-// One process serves one call. The program reads one JSON object from stdin, the request, and
-// writes one JSON object per line to stdout. Chunk, progress and log lines may come at any
-// time; exactly one terminal line (output, error or absent) ends the call, and the exit code is
-// then 0. Each line is written with one write and at most MaxLine bytes long.
+// One process serves one call. The program reads one JSON object, the request, from stdin, and writes one JSON object
+// per line to stdout. It may write chunk, progress and log lines at any time. Exactly one terminal line (output, error
+// or absent) ends the call; the exit code is then 0. Each line is written with one write and has at most MaxLine bytes.
 //
 // A tool is a map of its functions:
 //
@@ -25,15 +24,14 @@
 //
 // # Three ways to end
 //
-// A function that returns a nil error succeeded. One that returns an *Error failed in a way
-// that its manifest declares; the error says what became of the effect. Any other error is a
-// fault of the program or of the protocol: the program then writes no terminal line, explains
-// itself on stderr and exits with 1, and the executor has to assume the worst.
+// A nil error means success. An *Error is a failure that the manifest declares, and states the effect of the call. Any
+// other error is a fault of the program or of the protocol: the program then writes no terminal line, writes the error
+// to stderr, and exits with 1. The executor must then assume that the effect may have taken place.
 //
 // # Time
 //
-// The context of a function ends shortly before the deadline of the call, so that a tool can
-// still say what happened, and when the process gets SIGTERM or SIGINT.
+// The context of a function ends shortly before the deadline of the call, so that the function can still report what
+// happened. It also ends when the process gets SIGTERM or SIGINT.
 //
 // Start reading at tool.go; protocol.go reads the request and writes the last line, stream.go the lines before it.
 package program

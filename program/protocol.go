@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// MaxLine is the longest line a program may write, its newline included.
+	// MaxLine is the longest line that a program may write, in bytes, including its newline.
 	MaxLine = protocol.MaxLine
-	// MaxChunk is the longest data of one chunk, progress or log line.
+	// MaxChunk is the largest size, in bytes, of the data of one chunk, progress or log line.
 	MaxChunk = 256 << 10
-	// MaxRequest is the longest request a program reads: the largest input there is, which is 64 MiB,
-	// and what is around it.
+	// MaxRequest is the longest request that a program reads, in bytes: the largest input, which is 64 MiB, and the other
+	// members.
 	MaxRequest = 65 << 20
 )
 
-// The two operations of a call.
+// Values of [Call].Op.
 const (
+	// OpExecute asks for a run of the function.
 	OpExecute = "execute"
-	// OpLookup asks whether the effect of the idempotency key has been committed. It changes nothing.
+	// OpLookup asks whether the effect under the idempotency key is committed. It must change nothing.
 	OpLookup = "lookup"
 )
 
-// Call is one request as the executor wrote it.
+// Call is the request of the executor.
 type Call struct {
 	Op          string         `json:"op"` // OpExecute or OpLookup
 	CallID      string         `json:"call_id"`
@@ -39,64 +40,63 @@ type Call struct {
 	Fn          string         `json:"fn"`
 	Input       jsontext.Value `json:"input"`
 	Context     jsontext.Value `json:"context,omitzero"` // the context of the request, an object
-	// IdempotencyKey is the id of the call, which no other call has: the key to commit under, to look up by, and to
-	// pass to other services that the tool calls.
+	// IdempotencyKey is the key under which to commit an effect, to look it up, and to call other services. It is the same
+	// in every run of the call, and different for every other call.
 	IdempotencyKey string `json:"idempotency_key"`
-	Attempt        int    `json:"attempt"`
-	// Fence grows with every run of the call, so a later run can tell what an earlier one has left.
+	Attempt        int    `json:"attempt"` // the first is 1
+	// Fence is a fencing token: it grows with every run of the call.
 	Fence          uint64 `json:"fence"`
-	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // by the clock of the tool's host; 0 is no deadline
-	DryRun         bool   `json:"dry_run"`
+	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // Unix time in ms by the clock of the tool's host; 0 means none
+	DryRun         bool   `json:"dry_run"`          // the function must change nothing
 }
 
-var _ = Call(protocol.Request{}) // the same members as the executor writes
+var _ = Call(protocol.Request{}) // does not compile if the executor writes other members
 
-// Result is what a successful call produced.
+// Result is the result of a successful call.
 type Result struct {
 	Output      any // any value that encodes to JSON
 	SideEffects []SideEffect
 	Warnings    []string
 }
 
-// SideEffect is one change that the call made outside of itself.
+// SideEffect describes one change that the call made.
 type SideEffect struct {
-	Kind   string `json:"kind"`
-	Target string `json:"target"`
-	Bytes  int64  `json:"bytes"`
+	Kind   string `json:"kind"`   // such as file.write
+	Target string `json:"target"` // the changed object; must hold no secrets
+	Bytes  int64  `json:"bytes"`  // number of bytes written; 0 if unknown
 }
 
-// Effect says whether the tool's effect took place. It is never guessed.
+// Effect states whether a failed call changed anything. Use EffectUnknown unless the function knows it.
 type Effect string
 
-// What a tool knows of its effect.
+// Values of [Effect].
 const (
-	EffectNone    Effect = "none"
-	EffectApplied Effect = "applied"
-	EffectUnknown Effect = "unknown"
+	EffectNone    Effect = "none"    // the call changed nothing
+	EffectApplied Effect = "applied" // the effect took place
+	EffectUnknown Effect = "unknown" // the effect may have taken place
 )
 
-// Error is a failure that the tool's manifest declares.
+// Error is a failure that the manifest of the tool declares.
 type Error struct {
-	Code       string // a name from the manifest's errors
-	Message    string // for people; holds no secret and no content of the input
+	Code       string // a name in the manifest's errors
+	Message    string // describes the failure for people; must hold no secrets and no content of the input
 	Details    map[string]any
 	Effect     Effect        // "" counts as EffectUnknown
-	RetryAfter time.Duration // 0 means no hint
+	RetryAfter time.Duration // time to wait before the next attempt; 0 gives no hint
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// NoEffect returns a failure before anything was done, or of a function that has no effect in any case.
+// NoEffect returns an Error with [EffectNone], for a failure before the function changed anything.
 func NoEffect(code, message string) *Error {
 	return &Error{Code: code, Message: message, Effect: EffectNone}
 }
 
-// ErrAbsent is what a lookup function returns when nothing was committed under the key.
+// ErrAbsent is the error that a lookup returns if no effect is committed under the key.
 var ErrAbsent = errors.New("nothing committed under this key")
 
-// readCall reads the one request of r. Members it does not know are ignored, so that the
-// executor can grow.
+// readCall reads the request. It ignores unknown members, which a newer executor may send.
 func readCall(r io.Reader) (*Call, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxRequest+1))
 	if err != nil {

@@ -11,34 +11,32 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 )
 
-// ErrTooLong is a line above MaxLine, or its data above MaxChunk; nothing of it has been written.
+// ErrTooLong means that a line exceeds MaxLine, or its data MaxChunk. Nothing of the line has been written.
 var ErrTooLong = errors.New("line too long")
 
-// Stream writes the lines of one call. It is not safe for concurrent use. An error of one of
-// its methods that is not ErrTooLong means that nobody listens any more: the function should
-// return it.
+// Stream writes the lines of one call. It is not safe for concurrent use. If a method cannot write, the executor no
+// longer reads: the function should return that error. After ErrTooLong, or an error of the JSON encoder, it can go on.
 type Stream struct {
 	w       io.Writer
 	written int64
 }
 
-// NewStream returns a Stream that writes to w, one write for each line.
+// NewStream returns a Stream that writes to w, with one Write per line.
 func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
 
-// Chunk emits one piece of the result.
+// Chunk writes one chunk of the result.
 func (s *Stream) Chunk(data any) error { return s.data(protocol.LineChunk, data) }
 
-// Progress says how far the work is.
+// Progress writes the state of the work, which is not part of the result.
 func (s *Stream) Progress(data any) error { return s.data(protocol.LineProgress, data) }
 
-// Log emits something for whoever watches the call.
+// Log writes a diagnostic for the caller, which is not part of the result.
 func (s *Stream) Log(data any) error { return s.data(protocol.LineLog, data) }
 
-// Written is the number of bytes written so far, for tools that have to stay within their output
-// limit.
+// Written returns the number of bytes written so far. Tools use it to stay within their output limit.
 func (s *Stream) Written() int64 { return s.written }
 
-// Fits says whether the terminal line of res stays within MaxLine.
+// Fits reports whether the terminal line of res has at most MaxLine bytes. It is false if res cannot be encoded.
 func Fits(res Result) bool {
 	line, err := encodeLine(newOutputLine(res))
 	return err == nil && len(line) <= MaxLine

@@ -15,24 +15,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 )
 
-// Tool is a program: its functions by name.
+// Tool is the set of functions of a program, by name.
 type Tool map[string]Function
 
-// Function is one function of a tool.
+// Function is one function of a tool. Execute is required.
 type Function struct {
 	Execute Handler
-	// Lookup, if there is one, returns the committed result or ErrAbsent.
+	// Lookup returns the committed result, or ErrAbsent. nil means that the function has no lookup.
 	Lookup Handler
-	// DryRun says that Execute obeys Call.DryRun. A dry run of any other function is refused,
-	// because it would not be dry.
+	// DryRun states that Execute obeys Call.DryRun. If it is false, Run refuses dry runs.
 	DryRun bool
 }
 
-// Handler runs one call. It returns when ctx ends. See the package comment for what its error means.
+// Handler runs one call. It must return when ctx ends. The package comment describes its errors.
 type Handler func(ctx context.Context, call *Call, out *Stream) (Result, error)
 
-// Typed makes a Handler of a function that takes its input decoded. Members of the input that In
-// does not have are refused.
+// Typed returns a Handler that decodes the input and calls run. It refuses an input with members that In does not have.
 func Typed[In any](run func(ctx context.Context, call *Call, in In, out *Stream) (Result, error)) Handler {
 	return func(ctx context.Context, call *Call, out *Stream) (Result, error) {
 		var in In
@@ -43,8 +41,8 @@ func Typed[In any](run func(ctx context.Context, call *Call, in In, out *Stream)
 	}
 }
 
-// Run serves the one call of stdin. It returns nil once a terminal line is written; any other
-// error is a fault that the executor has to learn from the exit code.
+// Run reads one call from stdin and serves it. It returns nil if it has written a terminal line. An error is a fault:
+// the program must then exit with a code other than 0.
 func Run(ctx context.Context, tool Tool, stdin io.Reader, stdout io.Writer) error {
 	call, err := readCall(stdin)
 	if err != nil {
@@ -61,7 +59,8 @@ func Run(ctx context.Context, tool Tool, stdin io.Reader, stdout io.Writer) erro
 	return out.end(call, res, err)
 }
 
-// Main serves the call of this process and exits. It is for package main only.
+// Main serves one call over stdin and stdout. It returns after success, and otherwise writes the error to stderr and
+// exits with 1. It is for package main.
 func Main(tool Tool) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := Run(ctx, tool, os.Stdin, os.Stdout)
@@ -89,11 +88,11 @@ func (t Tool) handler(call *Call) (Handler, error) {
 	return fn.Execute, nil
 }
 
-// answerTime is what withDeadline holds back, at most, for writing the answer.
+// answerTime is the longest time that withDeadline reserves for writing the answer.
 const answerTime = 200 * time.Millisecond
 
-// withDeadline ends ctx a little before the call's deadline: a tenth of what is left, at most
-// answerTime. After the deadline itself the executor kills the process and nobody reads the answer.
+// withDeadline returns a context that ends before the deadline of the call, by a tenth of the remaining time but at
+// most answerTime. At the deadline itself the executor kills the process.
 func withDeadline(ctx context.Context, call *Call) (context.Context, context.CancelFunc) {
 	if call.DeadlineUnixMS == 0 {
 		return context.WithCancel(ctx)

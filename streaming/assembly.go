@@ -10,35 +10,35 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// frameCost is what keeping a frame costs beside its body.
+// frameCost is the estimated memory, in bytes, that a kept frame takes in addition to its body.
 const frameCost = 128
 
-// noCount means that an outcome says nothing of chunks.
+// noCount is the count of an outcome that does not name its chunks.
 const noCount = -1
 
 // assembly puts the frames of a call back in order. It is pure: no clock, no locks, no I/O. Frames
 // come in by offer and supply, chunks go out by advance.
 type assembly struct {
-	limit int // of bytes
+	limit int // largest value of bytes; a single larger frame is kept all the same
 
 	run    Run
-	next   int64  // the index that advance yields next
-	after  uint64 // hint for where the frame with it is stored
-	frames []held // sorted by first; none lies wholly before next
-	bytes  int    // their costs
-	left   strand // what was being read before, for as long as nothing of run was yielded
+	next   int64  // index of the chunk to yield next
+	after  uint64 // hint: stream sequence before the frame with that chunk
+	frames []held // sorted by first; each holds chunks from next on
+	bytes  int    // sum of the costs of frames
+	left   strand // progress in the former run; finish returns to it if nothing of run was yielded
 
 	stored int64 // all indexes below are stored: a later frame has been seen
 	seen   int64 // all indexes below exist, though perhaps not stored yet
-	doubts int   // how often there was reason to think that live frames got lost
-	probed int   // the doubts that the source has dispelled
+	doubts int   // number of events after which live frames may have been lost
+	probed int   // value of doubts up to which the source has confirmed that nothing was lost
 
 	ended bool // the outcome is known
 	want  envelope.Chunks
-	hash  *digest // of what was yielded; nil if not yielded from index 0
+	hash  *digest // of the yielded chunks; nil if the first of them was not index 0
 }
 
-// strand is how far a run was yielded.
+// strand is the progress in one run: the index to yield next, and the digest of the chunks before it.
 type strand struct {
 	run  Run
 	next int64
@@ -51,18 +51,18 @@ type held struct {
 	cost int
 }
 
-// action is what a Reader has to do next.
+// action is the next step of a Reader.
 type action int
 
 const (
-	actWait  action = iota + 1 // until something is offered
-	actYield                   // a chunk is ready
-	actFetch                   // ask the source: the chunk is there
-	actProbe                   // ask the source: the chunk may be there
-	actEnd                     // all chunks were yielded
+	actWait  action = iota + 1 // wait until a frame is offered
+	actYield                   // yield the chunk that is ready
+	actFetch                   // fetch from the source: the chunk must be stored
+	actProbe                   // fetch from the source: the chunk may be stored
+	actEnd                     // end: all chunks were yielded
 )
 
-// start begins a run at index. From index 0 on the digest can be checked.
+// start begins a run at index. The digest can be checked only if index is 0.
 func (a *assembly) start(run Run, index int64) {
 	if a.next > 0 {
 		a.left = strand{a.run, a.next, a.hash}
@@ -76,9 +76,8 @@ func (a *assembly) start(run Run, index int64) {
 	}
 }
 
-// offer takes a live frame. Frames of older runs, known ones, and, once the outcome is known,
-// those of any other run are ignored; a newer run starts anew. What does not fit is dropped, and
-// fetched later.
+// offer takes a live frame. It ignores known frames, frames of older runs, and, once the outcome is known, frames of
+// any other run. A frame of a newer run starts that run. A frame that exceeds the limit is dropped, and fetched later.
 func (a *assembly) offer(run Run, f Frame) {
 	newer := run.Compare(a.run)
 	if f.Len() == 0 || newer < 0 || newer > 0 && a.ended {
@@ -97,7 +96,7 @@ func (a *assembly) offer(run Run, f Frame) {
 // doubt notes that live frames may have been lost.
 func (a *assembly) doubt() { a.doubts++ }
 
-// query is what the source is asked.
+// query is a request to the source: the position, and the value of doubts when the request was made.
 type query struct {
 	at     Position
 	doubts int
@@ -107,8 +106,8 @@ func (a *assembly) query() query {
 	return query{Position{Run: a.run, Index: a.next, After: a.after}, a.doubts}
 }
 
-// supply takes the source's answer. The zero Frame dispels the doubts that were there when it was
-// asked. Answers for a run that has been left meanwhile are ignored.
+// supply takes the answer of the source to q. The zero Frame confirms that no chunk was lost before q was made. If the
+// reader has started another run since, supply ignores the answer.
 func (a *assembly) supply(q query, f Frame) error {
 	switch {
 	case q.at.Run != a.run:
@@ -122,8 +121,8 @@ func (a *assembly) supply(q query, f Frame) error {
 	return nil
 }
 
-// insert keeps f unless it brings nothing new. Of frames that overlap both are kept: advance
-// skips what it has yielded.
+// insert keeps f unless all its chunks are known. It keeps frames that overlap: advance and yield skip the chunks that
+// were yielded before.
 func (a *assembly) insert(f Frame) {
 	if f.end <= a.next {
 		return
@@ -139,8 +138,8 @@ func (a *assembly) insert(f Frame) {
 	a.bytes += h.cost
 }
 
-// finish notes the outcome: which run it is of and what it says of its chunks. That run is the
-// only true one, even if a newer one was seen.
+// finish takes the run that the outcome names, and the count and digest of its chunks. Only the chunks of that run are
+// valid, even if a newer run was seen.
 func (a *assembly) finish(run Run, want envelope.Chunks) {
 	if a.ended {
 		return
@@ -150,7 +149,7 @@ func (a *assembly) finish(run Run, want envelope.Chunks) {
 		return
 	}
 	back := a.left
-	if a.next > 0 || run != back.run { // otherwise whoever reads has seen nothing of another run
+	if a.next > 0 || run != back.run { // otherwise no chunk of another run was yielded since: go on where back ended
 		a.start(run, 0)
 		return
 	}
@@ -158,7 +157,7 @@ func (a *assembly) finish(run Run, want envelope.Chunks) {
 	a.hash = back.hash
 }
 
-// advance drops what is no longer needed and tells what to do next.
+// advance drops frames that were yielded completely, and returns the next step.
 func (a *assembly) advance() action {
 	for len(a.frames) > 0 && a.frames[0].end <= a.next {
 		a.drop()
@@ -202,7 +201,8 @@ func (a *assembly) yield() (envelope.ChunkKind, jsontext.Value, error) {
 	return kind, data, nil
 }
 
-// intact tells after advance has said actEnd whether what was yielded is what the outcome says.
+// intact reports whether the yielded chunks have the count and digest of the outcome, or whether that cannot be
+// checked. Call it after advance has returned actEnd.
 func (a *assembly) intact() bool {
 	if a.hash == nil || a.want.Count != a.hash.count || a.want.Digest == "" {
 		return true

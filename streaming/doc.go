@@ -2,9 +2,8 @@
 //
 // # Frames
 //
-// A run is one execution of a call: one attempt under one fence. Every run has a subject of its
-// own in a JetStream stream. A frame is one message on it and holds one or more consecutive
-// chunks:
+// A run is one execution of a call: one attempt with one fence. Each run has its own subject in a JetStream stream. A
+// frame is one message on it and holds one or more consecutive chunks:
 //
 //	Tb-Chunks: <first>-<last>                          the indexes, decimal, from 0 in every run
 //	Tb-Nonce: <token>                                  which Writer wrote it
@@ -13,26 +12,25 @@
 //	frame = chunk { chunk }
 //	chunk = kind json LF         kind is d (data), p (progress) or l (log); json has no white space
 //
-// The digest of a run is the SHA-256 over, for each chunk, the length of its json (eight bytes, big
+// The digest of a run is the SHA-256 of the concatenation, for each chunk, of the length of its json (eight bytes, big
 // endian) and the json.
 //
-// One publish serves both kinds of reader: those that subscribe to the subject see the frame at once, and the
-// stream keeps it for those that ask by index. So a live reader may see a frame twice (the Writer could
-// not know that it was stored) and may miss some; it never sees frame n+1 before frame n is stored.
+// One publish serves both kinds of readers: subscribers of the subject receive the frame at once, and the stream keeps
+// it for readers that ask by index. A subscriber may receive a frame twice, because a Writer without an acknowledgement
+// sends it again, and may miss frames. It never receives frame n+1 before frame n is stored.
 //
 // # Writing
 //
-// A [Writer] has one frame on its way at a time; chunks emitted meanwhile form the next one. Each
-// frame is appended by compare-and-set on the sequence of the one before, so frames are in order,
-// once each, whatever happens to acknowledgements. Only the window of the Writer slows a tool.
+// A [Writer] sends one frame at a time. Chunks that are emitted until its acknowledgement form the next frame. Each
+// frame is appended by compare-and-set on the sequence of the frame before, so the stream holds each frame once and in
+// order, even if acknowledgements are lost. A tool blocks only while the window of the Writer is full.
 //
 // # Reading
 //
-// A [Reader] yields the chunks of a run strictly in order, with neither gap nor duplicate, from
-// live frames where it can and from a [Source] where it must. A slow reader keeps a bounded
-// number of bytes. A chunk with another fence than the one before it starts at index 0 and voids
-// all chunks before: the call was run again. While a call runs, fences only grow; its outcome may
-// name a lower one than was seen, and that one is true.
+// A [Reader] yields the chunks of a run in order, without gaps and duplicates. It uses live frames, and fetches missing
+// ones from a [Source]. It buffers a bounded number of bytes. If a chunk has another fence than the chunk before it,
+// the call was run again: the chunk has index 0, and all chunks before it are void. While a call runs, fences only
+// grow. Its outcome may name a lower fence than the last one seen; then the chunks with that fence are the valid ones.
 //
 //	r := streaming.NewReader(source, streaming.ReaderOptions{})
 //	nc.Subscribe(subject, func(m *nats.Msg) { r.Offer(runOf(m.Subject), m.Header, m.Data) })
@@ -41,6 +39,8 @@
 //
 // # Payloads
 //
-// [Payloads] is the claim-check: content goes into a stream under its SHA-256, the message carries
-// the reference.
+// [Payloads] implements the claim-check pattern: it stores content in a stream under its SHA-256, and the message
+// carries a reference to it.
+//
+// Start reading at writer.go and reader.go.
 package streaming

@@ -23,60 +23,60 @@ import (
 const (
 	// HeaderChunks holds the first and the last index: "0-17".
 	HeaderChunks = "Tb-Chunks"
-	// HeaderForm is the form of the frame, see internal/encoding/format.
+	// HeaderForm holds the number of the frame format, see internal/encoding/format.
 	HeaderForm = "Tb-Form"
-	// HeaderNonce names the Writer.
+	// HeaderNonce identifies the Writer.
 	HeaderNonce = "Tb-Nonce"
-	// HeaderProof is what only the executor of the call and its callers know, see [subjects.ChunkProof].
+	// HeaderProof holds a value that only the executor of the call and its callers know, see [subjects.ChunkProof].
 	HeaderProof = "Tb-Proof"
-	// HeaderAfter is set only in frames that a Source hands on: the stream sequence after which
-	// the following frame is found.
+	// HeaderAfter is set only in frames that a Source returns: the next frame follows this stream sequence.
 	HeaderAfter = "Tb-After"
 
-	// headerExpected is how a live frame tells the sequence of the frame before it.
+	// headerExpected holds, in a live frame, the stream sequence of the frame before it.
 	headerExpected = "Nats-Expected-Last-Subject-Sequence"
 )
 
 const (
-	// overhead is what the encoding adds to the data of a chunk: kind and LF.
+	// overhead is the number of bytes that the encoding adds to the data of a chunk: kind and LF.
 	overhead = 2
-	// maxBody bounds a frame; no sensible server allows larger messages.
+	// maxBody is the largest body of a frame in bytes. NATS advises against larger messages.
 	maxBody = 8 << 20
-	// maxIndex keeps indexes exact in every JSON reader.
+	// maxIndex is the largest integer that every JSON parser reads exactly.
 	maxIndex = 1<<53 - 1
 )
 
 // ErrCorrupt means that a frame is malformed.
 var ErrCorrupt = errors.New("streaming: malformed frame")
 
-// Run names one execution of a call.
+// Run identifies one execution of a call by attempt and fence.
 type Run struct {
 	Attempt int
 	Fence   uint64
 }
 
-// Compare orders runs by age: attempt first, then fence.
+// Compare returns -1 if r is older than o, +1 if it is newer, and 0 if they are equal. It compares the attempts first,
+// then the fences.
 func (r Run) Compare(o Run) int {
 	return cmp.Or(cmp.Compare(r.Attempt, o.Attempt), cmp.Compare(r.Fence, o.Fence))
 }
 
-// Frame is a sequence of consecutive chunks of one run, still encoded. The zero Frame holds none.
+// Frame is a sequence of consecutive encoded chunks of one run. The zero Frame holds no chunks.
 type Frame struct {
 	first, end int64 // the indexes [first, end)
 	after      uint64
 	body       []byte
 }
 
-// ParseFrame reads a frame from the headers and the body of a message, and keeps body. It checks
-// the shape only; a Reader checks each chunk when it yields it. It is the inverse of Header and
-// Body: no HeaderChunks and an empty body make the zero Frame. A frame of a form that this build does not
-// read is a [format.Error].
+// ParseFrame reads a frame from the headers and the body of a message. The Frame keeps body. ParseFrame checks the
+// number of chunks, not each chunk: a Reader does that when it yields the chunk. It is the inverse of Header and Body:
+// without HeaderChunks and with an empty body it returns the zero Frame. The error is [ErrCorrupt] if the frame is
+// malformed, and a [format.Error] if this build does not read its format.
 func ParseFrame(header map[string][]string, body []byte) (Frame, error) {
 	indexes := value(header, HeaderChunks)
 	if indexes == "" && len(body) == 0 {
 		return Frame{}, nil
 	}
-	written, _ := strconv.Atoi(value(header, HeaderForm)) // none is one of Toolbus 0.1
+	written, _ := strconv.Atoi(value(header, HeaderForm)) // Toolbus 0.1 wrote no number
 	if err := format.Frame.Check(written); err != nil && indexes != "" {
 		return Frame{}, err
 	}
@@ -94,16 +94,16 @@ func ParseFrame(header map[string][]string, body []byte) (Frame, error) {
 	return Frame{first: first, end: last + 1, after: parseAfter(header), body: body}, nil
 }
 
-// First is the index of the first chunk.
+// First returns the index of the first chunk.
 func (f Frame) First() int64 { return f.first }
 
-// Len is the number of chunks.
+// Len returns the number of chunks.
 func (f Frame) Len() int64 { return f.end - f.first }
 
-// Body is the encoded chunks; it must not be changed.
+// Body returns the encoded chunks. Do not change them.
 func (f Frame) Body() []byte { return f.body }
 
-// Header returns what ParseFrame needs beside Body.
+// Header returns the headers that [ParseFrame] needs in addition to Body.
 func (f Frame) Header() map[string][]string {
 	if f.Len() == 0 {
 		return map[string][]string{}
@@ -119,7 +119,7 @@ func (f Frame) indexes() string {
 	return strconv.FormatInt(f.first, 10) + "-" + strconv.FormatInt(f.end-1, 10)
 }
 
-// has tells whether the frame holds the chunk at index.
+// has reports whether the frame holds the chunk at index.
 func (f Frame) has(index int64) bool { return f.first <= index && index < f.end }
 
 // skip returns the frame without the chunks before index, which it must hold.
@@ -131,7 +131,7 @@ func (f Frame) skip(index int64) Frame {
 	return f
 }
 
-// limit returns as many chunks of the frame as fit into maxBytes, at least one.
+// limit returns the first chunks of the frame that fit into maxBytes, at least one.
 func (f Frame) limit(maxBytes int) Frame {
 	if len(f.body) <= maxBytes {
 		return f
@@ -145,7 +145,7 @@ func (f Frame) limit(maxBytes int) Frame {
 	return f
 }
 
-// pop takes the first chunk off the frame, which must not be empty.
+// pop removes the first chunk from the frame and returns it. The frame must not be empty.
 func (f *Frame) pop() (envelope.ChunkKind, jsontext.Value, error) {
 	line, rest, _ := bytes.Cut(f.body, newline)
 	index := f.first
@@ -160,7 +160,7 @@ func (f *Frame) pop() (envelope.ChunkKind, jsontext.Value, error) {
 	return kind, data, nil
 }
 
-// appendChunk encodes one chunk onto dst, which it returns unchanged if data is not I-JSON.
+// appendChunk appends the encoding of one chunk to dst. After an error it returns dst unchanged.
 func appendChunk(dst []byte, kind envelope.ChunkKind, data jsontext.Value) ([]byte, error) {
 	letter := letterOf(kind)
 	if letter == 0 {
@@ -173,7 +173,7 @@ func appendChunk(dst []byte, kind envelope.ChunkKind, data jsontext.Value) ([]by
 	return append(out, '\n'), nil
 }
 
-// The kinds of chunk, by their letters.
+// letters holds the letter of each kind, in the order of kinds.
 const letters = "dpl"
 
 var kinds = [...]envelope.ChunkKind{envelope.ChunkData, envelope.ChunkProgress, envelope.ChunkLog}
@@ -192,7 +192,7 @@ func kindOf(letter byte) envelope.ChunkKind {
 	return ""
 }
 
-// newline ends every chunk. It is never changed.
+// newline ends every chunk. Do not change it.
 var newline = []byte{'\n'}
 
 // parseIndex accepts only the canonical decimal form.
@@ -201,7 +201,7 @@ func parseIndex(s string) (int64, bool) {
 	return n, err == nil && n >= 0 && n <= maxIndex && strconv.FormatInt(n, 10) == s
 }
 
-// parseAfter reads the hint of where the next frame is. A hint may be wrong, so nothing is.
+// parseAfter reads the hint about the place of the next frame. A missing or malformed hint is 0: any value is safe.
 func parseAfter(header map[string][]string) uint64 {
 	hint := cmp.Or(value(header, HeaderAfter), value(header, headerExpected))
 	after, _ := strconv.ParseUint(hint, 10, 64)

@@ -17,22 +17,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What can be wrong with a payload.
+// Errors of [Payloads].
 var (
-	// ErrMissing means that the payload is not stored: never, or no longer.
+	// ErrMissing means that the payload is not stored: it never was, or it has expired.
 	ErrMissing = errors.New("streaming: payload is missing")
-	// ErrChecksum means that what is stored is not what the reference names. It knows its place in
-	// the taxonomy, which executors and dispatchers ask for.
+	// ErrChecksum means that the stored bytes do not have the size or SHA-256 of the reference. It implements
+	// [envelope.Fault].
 	ErrChecksum error = known{envelope.CodeChecksum, "streaming: payload does not match its checksum"}
-	// ErrTooLarge means that the payload exceeds the limit.
+	// ErrTooLarge means that the payload exceeds the limit of the [Payloads].
 	ErrTooLarge = errors.New("streaming: payload too large")
-	// ErrFull means that the store has no room.
+	// ErrFull means that the stream is full.
 	ErrFull = errors.New("streaming: the payload store is full")
 	// ErrReference means that the reference is malformed.
 	ErrReference = errors.New("streaming: malformed payload reference")
 )
 
-// known is an error that is one of the taxonomy.
+// known is an error with a code of the error taxonomy.
 type known struct {
 	code envelope.Code
 	text string
@@ -40,42 +40,42 @@ type known struct {
 
 func (k known) Error() string { return k.text }
 
-// Fault returns the error as callers are told it.
+// Fault implements [envelope.Fault].
 func (k known) Fault() *envelope.Error { return envelope.NewError(k.code, "") }
 
-// partSize is how payloads are cut into messages. It is part of the stored form: changing it
-// makes stored payloads unreadable.
+// partSize is the size of the parts of a payload, each of which is one message. Changing it makes stored payloads
+// unreadable.
 const partSize = 512 << 10
 
-// Payloads keeps large payloads under their owner and their SHA-256, cut into parts of partSize, as
-// [subjects.PayloadOwner.Payload] names them. It is asked for by subject alone, so that permissions can say whose a
-// connection may store and read.
+// Payloads stores large payloads in a stream, under their owner and their SHA-256, in parts of 512 KiB with the
+// subjects of [subjects.PayloadOwner.Payload]. It reads only by subject, so that server permissions can restrict whose
+// payloads a connection may store and read.
 //
-// The stream keeps one message per subject and drops it some time after it was last put. So putting the same content
-// again stores nothing twice and renews its time, readers are never disturbed, and a lookup is one message get per
-// part. Some parts of one payload are transferred at once. It is safe for concurrent use.
+// The stream keeps one message per subject, for a fixed time. So storing the same content again takes no more room and
+// renews its expiry, and does not disturb readers. Each part costs one request; up to four parts of a payload are
+// transferred at once. Payloads is safe for concurrent use.
 type Payloads struct {
 	store    *Store
 	maxBytes int64
 }
 
-// window is the number of parts of one payload that are transferred at once: enough to hide the round trips, and few
-// bytes for each process in between.
+// window is the number of parts of one payload that are transferred at once. It hides the round trips, and bounds the
+// memory that each process on the way needs.
 const window = 4
 
-// NewPayloads returns the payloads of a stream that keeps one message per subject. maxBytes bounds
-// one payload.
+// NewPayloads returns a Payloads over store, whose stream must keep one message per subject. maxBytes is the largest
+// size of one payload.
 func NewPayloads(store *Store, maxBytes int64) *Payloads {
 	return &Payloads{store: store, maxBytes: maxBytes}
 }
 
-// Put stores data and returns its reference. It tries until ctx ends, also while the store is full: what
-// is uncertain is simply put again.
+// Put stores data and returns its reference. It tries until ctx ends, even while the stream is full. It returns
+// [ErrTooLarge] at once.
 func (p *Payloads) Put(ctx context.Context, of subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, of, data, true)
 }
 
-// PutNow is Put for callers that do better than to wait for room: a full store is ErrFull at once.
+// PutNow is [Payloads.Put], but returns [ErrFull] at once if the stream is full.
 func (p *Payloads) PutNow(ctx context.Context, of subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error) {
 	return p.put(ctx, of, data, false)
 }
@@ -111,9 +111,9 @@ func (p *Payloads) putPart(ctx context.Context, subject string, data []byte, pat
 	})
 }
 
-// PutPart stores one part, under a subject of [subjects.PayloadOwner.Payload], with one try. It returns the sequence
-// of the part in the stream. A refusal, by the server or of a part that is too large, is a [jetstream.APIError] in the
-// error.
+// PutPart stores one part, of at most 512 KiB, under a subject of [subjects.PayloadOwner.Payload]. It tries once, and
+// returns the stream sequence of the part. If the server refuses the part, or the part is too large, the error wraps a
+// [jetstream.APIError].
 func (p *Payloads) PutPart(ctx context.Context, subject string, data []byte) (uint64, error) {
 	if len(data) > partSize {
 		return 0, &jetstream.APIError{
@@ -123,16 +123,18 @@ func (p *Payloads) PutPart(ctx context.Context, subject string, data []byte) (ui
 	return p.store.publish(ctx, &nats.Msg{Subject: subject, Header: nats.Header{}, Data: data})
 }
 
-// Get returns the payload of an owner that ref names, verified. What it came in, as many bytes again, is garbage by
-// then.
+// Get returns the payload of the owner of that ref names, and verifies its size and SHA-256. It needs about twice the
+// memory of the payload. It tries until ctx ends. The error is [ErrMissing], [ErrChecksum], [ErrTooLarge] or
+// [ErrReference] if another try would not help.
 func (p *Payloads) Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error) {
 	return Collect(ctx, ref, p.maxBytes, func(ctx context.Context, part int64) ([]byte, error) {
 		return p.Part(ctx, of, ref.SHA256, part)
 	})
 }
 
-// Collect returns the payload that ref names, of at most most bytes, verified. It calls get for each part, for several
-// parts at once, and not again after an error.
+// Collect returns the payload that ref names, and verifies its size and SHA-256. A payload of more than most bytes is
+// [ErrTooLarge]. Collect calls get for each part, for up to four parts at once. After an error of get it returns that
+// error and starts no further calls.
 func Collect(
 	ctx context.Context, ref envelope.PayloadRef, most int64,
 	get func(ctx context.Context, part int64) ([]byte, error),
@@ -154,14 +156,14 @@ func Collect(
 	return data, nil
 }
 
-// fetched is the result of getting one part.
+// fetched is the result of a call of get.
 type fetched struct {
 	body []byte
 	err  error
 }
 
-// collect gets all parts, and hashes them as they come, while they are still in the cache. Memory is allocated once,
-// when the first part is there.
+// collect gets all parts. It hashes each part when it arrives, while it is still in the CPU cache. It allocates memory
+// for the whole payload when the first part has arrived.
 func collect(
 	ctx context.Context, ref envelope.PayloadRef, get func(ctx context.Context, part int64) ([]byte, error),
 ) (data []byte, sum [sha256.Size]byte, err error) {
@@ -169,7 +171,7 @@ func collect(
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	var coming []chan fetched // the parts that are being fetched, in their order
+	var coming []chan fetched // one for each part that is being fetched, in order
 	hash, next := sha256.New(), int64(0)
 	for part := range parts(ref) {
 		for ; next < parts(ref) && len(coming) < window; next++ {
@@ -196,8 +198,8 @@ func collect(
 	return data, [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
-// Part returns one part of a payload of an owner as it is stored. The hash, in hex, is the caller's to check. It tries
-// until ctx ends; a part that is not stored is [ErrMissing].
+// Part returns one part of a payload of an owner as it is stored. sha256 is the hash of the whole payload in
+// hexadecimal; Part does not verify it. It tries until ctx ends. If the part is not stored, the error is [ErrMissing].
 func (p *Payloads) Part(ctx context.Context, of subjects.PayloadOwner, sha256 string, part int64) (body []byte,
 	err error) {
 	subject := of.Payload(sha256, part)
@@ -214,8 +216,8 @@ func (p *Payloads) Part(ctx context.Context, of subjects.PayloadOwner, sha256 st
 	return body, err
 }
 
-// Newest reads the part with a subject of [subjects.PayloadOwner.Payload] with one try; nil if it is not stored. With
-// unowned it also looks where builds before owners have stored it.
+// Newest reads the part with a subject of [subjects.PayloadOwner.Payload]. It tries once, and returns nil if the part
+// is not stored. With unowned it also looks under the subject that older builds used, which has no owner.
 func (p *Payloads) Newest(ctx context.Context, subject string, unowned bool) (*Message, error) {
 	m, err := p.store.newest(ctx, subject)
 	if err != nil || m != nil || !unowned || p.store.through != nil {

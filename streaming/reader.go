@@ -12,38 +12,38 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// ErrDigest means that the chunks read are not those whose digest the outcome names.
+// ErrDigest means that the chunks do not have the count or digest that the outcome names.
 var ErrDigest = errors.New("streaming: chunks do not match the digest of the outcome")
 
-// ReaderOptions tune a Reader. The zero value is the default.
+// ReaderOptions configures a [Reader]. The zero value uses all defaults.
 type ReaderOptions struct {
-	// CallID is put into each chunk.
+	// CallID is the CallID of each chunk that the Reader yields.
 	CallID string
-	// Run and Index are where to begin, if not with whatever run is offered first. The chunks
-	// from there on are fetched at once.
+	// Run and Index are the run and the index to begin with. The Reader fetches the chunks from there on at once. Default:
+	// index 0 of the first run that is offered.
 	Run   Run
 	Index int64
-	// Buffer bounds the bytes of live frames that are kept (default 1 MiB).
+	// Buffer is the largest number of bytes of live frames that the Reader keeps; default 1 MiB.
 	Buffer int
-	// FetchBytes bounds what is asked of the source at once (default 512 KiB).
+	// FetchBytes is the largest number of bytes of one Fetch; default 512 KiB.
 	FetchBytes int
-	// Patience is how long the source may lack a chunk that must be stored before it counts as
-	// expired (default 2 s): a replica may lag, and so may a leader that is being replaced.
+	// Patience is the time for which the source may lack a chunk that must be stored, before Next returns ErrExpired;
+	// default 2 s. A replica may lag, and a new leader may need time.
 	Patience time.Duration
 }
 
-// Reader yields the chunks of one call in order. One goroutine calls Next, any may call the other
-// methods, none of which block. A Reader owns no goroutine and need not be closed.
+// Reader yields the chunks of one call in order. Make one with [NewReader]. Only one goroutine may call Next. Any
+// goroutine may call the other methods, which do not block. A Reader has no goroutine and needs no Close.
 type Reader struct {
 	source Source
 	opts   ReaderOptions
-	wake   chan struct{} // something was offered
+	wake   chan struct{} // signals a call of Offer, Resync or Finish
 
 	mu       sync.Mutex
 	assembly assembly
 }
 
-// NewReader returns a Reader that fetches from source what it does not see live.
+// NewReader returns a Reader that fetches the chunks from source that it does not receive live.
 func NewReader(source Source, opts ReaderOptions) *Reader {
 	opts.Buffer = cmp.Or(opts.Buffer, 1<<20)
 	opts.FetchBytes = cmp.Or(opts.FetchBytes, 512<<10)
@@ -57,8 +57,8 @@ func NewReader(source Source, opts ReaderOptions) *Reader {
 	return r
 }
 
-// Offer hands over a live frame of a run, as its message came: in any order, more than once, or
-// not at all. Malformed frames count as lost. data is kept.
+// Offer passes a live frame of a run to the Reader: the headers and data of its message. Frames may be offered in any
+// order, more than once, or not at all. A malformed frame counts as lost. The Reader keeps data.
 func (r *Reader) Offer(run Run, header map[string][]string, data []byte) {
 	f, err := ParseFrame(header, data)
 	if err != nil {
@@ -70,8 +70,8 @@ func (r *Reader) Offer(run Run, header map[string][]string, data []byte) {
 	timer.Notify(r.wake)
 }
 
-// Resync says that live frames may have been lost, as after a reconnect, so that the Reader asks
-// the source rather than wait for the next frame to show the gap.
+// Resync makes the Reader ask the source for missed chunks now, instead of after the next live frame. Call it when live
+// frames may have been lost, as after a reconnect.
 func (r *Reader) Resync() {
 	r.mu.Lock()
 	r.assembly.doubt()
@@ -79,9 +79,9 @@ func (r *Reader) Resync() {
 	timer.Notify(r.wake)
 }
 
-// Finish tells the outcome: the run that it is of and the chunks that it names, nil if it names
-// none. The Reader then yields the rest of that run (all of it, if it was reading another one) and
-// ends. Without chunks it ends with what it holds. Only the first call counts.
+// Finish passes the outcome of the call to the Reader: the run that it names, and the count and digest of its chunks,
+// nil if it has none. The Reader then yields the rest of that run, or all of it if it was reading another run, and
+// ends. If chunks is nil, it ends after the chunks that it has. Further calls have no effect.
 func (r *Reader) Finish(run Run, chunks *envelope.Chunks) {
 	want := envelope.Chunks{Count: noCount}
 	if chunks != nil {
@@ -93,12 +93,11 @@ func (r *Reader) Finish(run Run, chunks *envelope.Chunks) {
 	timer.Notify(r.wake)
 }
 
-// Next returns the next chunk and waits for it if need be. It returns io.EOF after the last one,
-// ErrExpired if the store no longer has what is missing, ErrDigest or ErrCorrupt if the chunks
-// are not what was written, and the source's own errors. After an error of the source, or because
-// ctx ended, Next may be called again and goes on where it was. Chunks never have Final set: whether
-// one was the last is known only by the outcome. The Data of chunks that were written together
-// share memory: clone what is kept for long.
+// Next returns the next chunk, and waits for it if necessary. The error is [io.EOF] after the last chunk, [ErrExpired]
+// if a missing chunk is no longer stored, [ErrDigest] or [ErrCorrupt] if the chunks differ from those written, the
+// error of ctx, or an error of the source. After an error of ctx or of the source, Next can be called again and goes on
+// where it was. Final of a chunk is never set, because only the outcome shows which chunk is the last. The Data of
+// several chunks may share memory: clone Data that you keep.
 func (r *Reader) Next(ctx context.Context) (envelope.Chunk, error) {
 	lack := lack{tries: rhythm()}
 	for {
@@ -117,7 +116,7 @@ func (r *Reader) Next(ctx context.Context) (envelope.Chunk, error) {
 	}
 }
 
-// step yields a chunk or the end if it can, and otherwise says what to do.
+// step returns the next chunk, or the end, if it is known. Otherwise it returns the action that Next must take.
 func (r *Reader) step() (envelope.Chunk, action, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,13 +137,13 @@ func (r *Reader) step() (envelope.Chunk, action, error) {
 	return chunk, todo, err
 }
 
-// lack tells how long the source has been lacking a chunk.
+// lack tracks since when the source has lacked a chunk.
 type lack struct {
 	tries timer.Backoff
 	since time.Time
 }
 
-// fetch asks the source once, in bounded time, and pauses if it could not help.
+// fetch asks the source once, in bounded time, and pauses if it gets no chunk.
 func (r *Reader) fetch(ctx context.Context, todo action, lack *lack) error {
 	r.mu.Lock()
 	q := r.assembly.query()
@@ -175,7 +174,7 @@ func (r *Reader) fetch(ctx context.Context, todo action, lack *lack) error {
 	return r.pause(ctx, q.at.Run, lack.tries.Next())
 }
 
-// exceeds tells whether the source has been asked in vain for that long.
+// exceeds reports whether the source has lacked the chunk for at least patience.
 func (l *lack) exceeds(patience time.Duration) bool {
 	if l.since.IsZero() {
 		l.since = time.Now()
@@ -183,7 +182,7 @@ func (l *lack) exceeds(patience time.Duration) bool {
 	return time.Since(l.since) >= patience
 }
 
-// wait returns when something was offered or ctx ends.
+// wait returns when a method has woken the Reader, or ctx ends.
 func (r *Reader) wait(ctx context.Context) error {
 	select {
 	case <-r.wake:
@@ -193,7 +192,7 @@ func (r *Reader) wait(ctx context.Context) error {
 	}
 }
 
-// pause returns after d, when ctx ends, or when asking the source about run is no longer needed.
+// pause returns after d, when ctx ends, or when Next no longer needs the chunk of run from the source.
 func (r *Reader) pause(ctx context.Context, run Run, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -211,7 +210,7 @@ func (r *Reader) pause(ctx context.Context, run Run, d time.Duration) error {
 	}
 }
 
-// settled tells whether Next can go on without what it asked the source for.
+// settled reports whether Next can go on without the chunk that it asked the source for.
 func (r *Reader) settled(run Run) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

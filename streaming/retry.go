@@ -9,18 +9,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// maxTry bounds one try.
+// maxTry is the longest time of one try.
 const maxTry = 8 * time.Second
 
-// rhythm bounds the waits between tries, and one try. A try that ran out of time is repeated
-// harmlessly, so being too impatient costs only bandwidth.
+// rhythm returns the pauses between tries, and the times of a try, which begin short: repeating a try that timed out is
+// safe, and costs only bandwidth.
 func rhythm() timer.Backoff {
 	return timer.Backoff{
 		Pause: 2 * time.Millisecond, MaxPause: 500 * time.Millisecond, Try: time.Second, MaxTry: maxTry,
 	}
 }
 
-// untilDone repeats op until it succeeds, has a definite answer, or ctx ends.
+// untilDone repeats op until it succeeds, returns errRefused or [ErrMissing], or ctx ends.
 func untilDone(ctx context.Context, op func(context.Context) error) error {
 	done := false
 	err := rhythm().Until(ctx, func(ctx context.Context) (bool, error) {

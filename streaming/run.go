@@ -9,26 +9,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// RunStream is the [Writer] of one run, whose errors say of themselves what they are in the taxonomy.
+// RunStream is a [Writer] whose errors implement [envelope.Fault]. Its methods have the concurrency rules of Writer.
 type RunStream struct{ writer *Writer }
 
-// NewRun returns the stream of a run. Its ctx is that of the run: a tool's own may end before its chunks are stored.
+// NewRun returns the stream of the run with that subject. ctx must last until Close: the context of the tool may end
+// before its chunks are stored.
 func NewRun(ctx context.Context, store *Store, subject string, opts WriterOptions) RunStream {
 	return RunStream{NewWriter(ctx, store, subject, opts)}
 }
 
-// Emit takes a chunk.
+// Emit appends one chunk; see [Writer.Emit].
 func (s RunStream) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	return faulty(s.writer.Emit(ctx, kind, data))
 }
 
-// Close waits until all chunks are stored, and says what there is of them.
+// Close waits until all chunks are stored, and returns their count and digest; see [Writer.Close].
 func (s RunStream) Close(ctx context.Context) (envelope.Chunks, error) {
 	chunks, err := s.writer.Close(ctx)
 	return chunks, faulty(err)
 }
 
-// placed is a stream's error with its place in the taxonomy.
+// placed wraps an error of a Writer and implements [envelope.Fault].
 type placed struct{ error }
 
 func faulty(err error) error {
@@ -38,10 +39,10 @@ func faulty(err error) error {
 	return placed{err}
 }
 
-// Unwrap returns the stream's own error.
+// Unwrap returns the error of the Writer.
 func (f placed) Unwrap() error { return f.error }
 
-// Fault says what the error is in the taxonomy.
+// Fault returns the error with its code of the error taxonomy.
 func (f placed) Fault() *envelope.Error {
 	code := envelope.CodeStoreFull
 	switch {

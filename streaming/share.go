@@ -10,26 +10,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// When a payload store is shared out, and how many parts nobody is denied.
 const (
-	shareAbove = 75  // per cent of the store's bytes
-	minShare   = 256 // parts: two of the largest payloads
-	maxOfOne   = 4   // an actor with one of so many parts of its tenant is cut alone
+	shareAbove = 75  // fill level, in per cent, from which on Share makes room
+	minShare   = 256 // number of parts up to which nothing is cut: two of the largest payloads
+	maxOfOne   = 4   // an actor with at least 1/maxOfOne of the parts of its tenant is cut alone
 )
 
-// LeastPart is what a part takes of a store in bytes, however small it is: the server keeps each subject in memory.
+// LeastPart is the number of bytes that each part counts at least, however small it is, because the server keeps each
+// subject in memory.
 const LeastPart = 32 << 10
 
-// Cut is what was dropped to make room: the older half of what a tenant, or an actor of it, had stored. The names are
-// tokens of subjects.
+// Cut describes the payloads that [Share] has deleted: the older half of the parts of a tenant, or of one of its
+// actors. The names are subject tokens.
 type Cut struct {
-	Tenant, Actor string // no actor is the whole tenant
-	Left          uint64 // parts
+	Tenant, Actor string // an empty Actor means all actors of the tenant
+	Left          uint64 // number of parts that remain
 }
 
-// Share makes room in a payload store that is nearly full, so that whoever has filled it keeps nobody else out. The
-// server bounds a stream, but not what is below a prefix in it. It returns the size of the store in bytes, 0 if it
-// has no bound, and nil where there was nothing to do.
+// Share makes room in a payload stream that is at least 75 per cent full: it deletes the older half of the parts of the
+// tenant, or actor, with the most parts. So one caller cannot fill the stream for all others. A server limits the size
+// of a stream, but not of a subject prefix in it. Share returns the size limit of the stream in bytes, 0 if it has
+// none, and nil if it deleted nothing.
 func Share(ctx context.Context, js jetstream.JetStream, stream string) (size int64, _ *Cut, _ error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -60,14 +61,15 @@ func share(ctx context.Context, s jetstream.Stream) (*Cut, error) {
 	return cut, nil
 }
 
-// greediest says what is to be cut: of the tenant with the most parts the actor with the most, or, where none stands
-// out, as when many actors share the work of one flood, the whole tenant.
+// greediest returns the cut to make: in the tenant with the most parts, the actor with the most. If no actor has a
+// quarter of the parts of its tenant, as when a flood uses many actors, it returns the whole tenant. It returns nil if
+// the cut would have fewer than minShare parts.
 func greediest(parts map[string]uint64) *Cut {
 	tenants, actors := map[string]uint64{}, map[[2]string]uint64{}
 	for subject, n := range parts {
 		t := strings.Split(subject, ".")
 		if len(t) < 5 {
-			continue // stored by a build before owners
+			continue // stored by an older build, without an owner in its subject
 		}
 		tenants[t[2]] += n
 		actors[[2]string{t[2], t[3]}] += n

@@ -5,42 +5,42 @@ import (
 	"errors"
 )
 
-// ErrExpired means that the store no longer has chunks that were there: they aged out or were
-// discarded for newer ones.
+// ErrExpired means that chunks are no longer stored: they exceeded the maximum age of the stream, or were discarded for
+// newer ones.
 var ErrExpired = errors.New("streaming: chunks have expired")
 
-// Position is a place in the chunks of a run. After is a hint for where to look, carried from one
-// Frame to the next Fetch; any value is safe.
+// Position identifies a chunk by run and index. After is a hint, the stream sequence after which its frame is stored;
+// any value is safe.
 type Position struct {
 	Run   Run
 	Index int64
 	After uint64
 }
 
-// Source hands out stored chunks by index.
+// Source returns stored chunks by index.
 type Source interface {
-	// Fetch returns consecutive chunks of a run from at.Index on: as many as fit into maxBytes
-	// but at least one. The zero Frame means that the chunk is not stored yet. ErrExpired means
-	// that it never will be. Errors that are ErrUnavailable are worth another try.
+	// Fetch returns consecutive chunks of a run from at.Index on, at most maxBytes but at least one chunk. It returns the
+	// zero Frame if the chunk is not stored yet, and [ErrExpired] if it is no longer stored. After [ErrUnavailable],
+	// another try may help.
 	Fetch(ctx context.Context, at Position, maxBytes int) (Frame, error)
 }
 
-// maxJoined bounds how many stored frames one Fetch puts together, and so how long it takes.
+// maxJoined is the largest number of stored frames in one Fetch. It bounds the time of a Fetch.
 const maxJoined = 256
 
-// StoreSource is a Source over the stream that a Writer wrote to. It keeps no state, so one may
-// serve any number of readers.
+// StoreSource is a [Source] that reads the stream to which a [Writer] writes. It is stateless and safe for concurrent
+// use.
 type StoreSource struct {
 	store   *Store
 	subject func(Run) string
 }
 
-// NewStoreSource returns a Source for the runs of one call; subject names the subject of each.
+// NewStoreSource returns a Source for the runs of one call. subject returns the subject of a run.
 func NewStoreSource(store *Store, subject func(Run) string) StoreSource {
 	return StoreSource{store: store, subject: subject}
 }
 
-// Fetch implements Source.
+// Fetch implements [Source].
 func (s StoreSource) Fetch(ctx context.Context, at Position, maxBytes int) (Frame, error) {
 	c := cursor{store: s.store, subject: s.subject(at.Run)}
 	f, err := c.find(ctx, at)
@@ -61,7 +61,7 @@ type cursor struct {
 	subject string
 }
 
-// frame turns a stored message into a frame whose hint is its own sequence.
+// frame parses a stored message. The hint of the frame is its own sequence.
 func (c cursor) frame(m *Message, err error) (Frame, error) {
 	if err != nil || m == nil {
 		return Frame{}, err
@@ -76,8 +76,8 @@ func (c cursor) next(ctx context.Context, sequence uint64) (Frame, error) {
 	return c.frame(c.store.next(ctx, c.subject, sequence+1))
 }
 
-// find returns the stored frame that holds at.Index; the zero Frame if it is not there yet.
-// A hint is one frame early when it came from a live frame, and right when from a stored one.
+// find returns the stored frame that holds at.Index, or the zero Frame if it is not stored yet. A hint from a stored
+// frame points to the right frame, a hint from a live frame to the frame before.
 func (c cursor) find(ctx context.Context, at Position) (Frame, error) {
 	f := Frame{after: at.After}
 	for range 2 {
@@ -122,8 +122,8 @@ func (c cursor) search(ctx context.Context, index int64) (Frame, error) {
 	return Frame{}, ErrExpired
 }
 
-// join appends the frames that follow f as long as they fit into maxBytes. What cannot be read
-// now is left to the next Fetch.
+// join appends the frames that follow f as long as they fit into maxBytes. It stops at the first frame that it cannot
+// read.
 func (c cursor) join(ctx context.Context, f Frame, maxBytes int) Frame {
 	for range maxJoined {
 		m, err := c.store.direct(ctx, getRequest{Sequence: f.after + 1, NextFor: c.subject})

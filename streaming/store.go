@@ -16,24 +16,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// headroom is what a message needs beside its body: headers, and those that a direct get or a
-// service adds.
+// headroom is the number of bytes that a message needs in addition to its body: its headers, and those that a direct
+// get or a service adds.
 const headroom = 4 << 10
 
 // ErrUnavailable means that the store did not answer in time; asking again may help.
 var ErrUnavailable = errors.New("streaming: store unavailable")
 
-// Store is one stream as this package uses it: append by compare-and-set, read by subject and
-// sequence. It is safe for concurrent use and holds no resources of its own.
+// Store reads and writes one stream: it appends by compare-and-set, and reads by subject and sequence. Make one with
+// [NewStore]. It is safe for concurrent use, and needs no Close.
 type Store struct {
 	js      jetstream.JetStream
 	stream  string
 	prefix  string // of the JetStream API
-	through Newest // reads for this process; nil reads the stream itself
+	through Newest // reads on behalf of this process; nil reads the stream directly
 }
 
-// NewStore returns a Store over the stream of that name, which somebody else creates. Direct get
-// on it is used if allowed, and never trusted with the answer that something is missing.
+// NewStore returns a Store for the stream of that name, which must exist. If the stream allows direct gets, the Store
+// reads from any replica, and asks the leader if the replica does not have the message.
 func NewStore(js jetstream.JetStream, stream string) *Store {
 	prefix := jetstream.DefaultAPIPrefix
 	switch o := js.Options(); {
@@ -45,18 +45,18 @@ func NewStore(js jetstream.JetStream, stream string) *Store {
 	return &Store{js: js, stream: stream, prefix: prefix}
 }
 
-// Newest returns the newest message that a stream holds on a subject; nil if it holds none.
+// Newest returns the newest message of a stream with the subject, or nil if the stream has none.
 type Newest func(ctx context.Context, subject string) (*Message, error)
 
-// Through returns the store for a process that may not read the stream: read does, for instance by asking a dispatcher.
-// It is enough for a [Writer] and for [Payloads].
+// Through returns a Store for a process that may not read the stream. It reads with the function read, which for
+// example asks a dispatcher. Such a Store suits a [Writer] and [Payloads], not a [StoreSource].
 func (s *Store) Through(read Newest) *Store {
 	asking := *s
 	asking.through = read
 	return &asking
 }
 
-// Message is one stored message.
+// Message is one stored message with its stream sequence.
 type Message struct {
 	Sequence uint64
 	Header   nats.Header
@@ -86,7 +86,7 @@ func (s *Store) append(ctx context.Context, subject string, f Frame, by author, 
 	return s.publish(ctx, msg)
 }
 
-// publish sends msg once. Answers that no repetition can change are errRefused.
+// publish sends msg once. The error is errRefused if sending msg again cannot succeed.
 func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	msg.Header.Set(jetstream.ExpectedStreamHeader, s.stream)
 	ack, err := bus.Publish(ctx, s.js, msg, maxTry)
@@ -99,7 +99,8 @@ func (s *Store) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	return 0, err
 }
 
-// definite: the message is too large or went to another stream.
+// definite reports whether err means that sending the message again cannot succeed: it is too large or has a wrong
+// subject, another stream has the subject, or the connection is closed.
 func definite(err error) bool {
 	if bus.IsAnswered(err) {
 		return bus.HasErrorCode(err, bus.CodeMessageTooLarge, bus.CodeOtherStream, bus.CodeHeaderTooLarge)
@@ -114,12 +115,13 @@ func (s *Store) last(ctx context.Context, subject string) (mark, error) {
 	if err != nil || m == nil {
 		return mark{}, err
 	}
-	// A malformed frame is a foreign one, which its nonce tells.
+	// A malformed frame comes from another process. The caller sees that by its nonce.
 	f, _ := ParseFrame(m.Header, m.Data)
 	return mark{sequence: m.Sequence, nonce: m.Header.Get(HeaderNonce), frame: f}, nil
 }
 
-// Last is [Newest] by the leader of the stream: a replica may not have the message yet.
+// Last returns the newest message with the subject, or nil if there is none. It asks the leader of the stream, because
+// a replica may not have the message yet. It tries once.
 func (s *Store) Last(ctx context.Context, subject string) (*Message, error) {
 	if s.through != nil {
 		return s.through(ctx, subject)
@@ -127,7 +129,7 @@ func (s *Store) Last(ctx context.Context, subject string) (*Message, error) {
 	return s.leader(ctx, getRequest{LastFor: subject})
 }
 
-// newest is [Newest] by any replica, and by the leader if that one does not have it.
+// newest is [Store.Last], but asks any replica first.
 func (s *Store) newest(ctx context.Context, subject string) (*Message, error) {
 	if s.through != nil {
 		return s.through(ctx, subject)
@@ -135,12 +137,12 @@ func (s *Store) newest(ctx context.Context, subject string) (*Message, error) {
 	return s.get(ctx, getRequest{LastFor: subject})
 }
 
-// next returns the first message on subject at or after sequence, nil if there is none.
+// next returns the first message with the subject at or after sequence, or nil if there is none.
 func (s *Store) next(ctx context.Context, subject string, sequence uint64) (*Message, error) {
 	return s.get(ctx, getRequest{Sequence: max(sequence, 1), NextFor: subject})
 }
 
-// get asks any replica, and the leader if that one does not have it.
+// get asks any replica, and then the leader if the replica does not have the message.
 func (s *Store) get(ctx context.Context, req getRequest) (*Message, error) {
 	m, err := s.direct(ctx, req)
 	if err != nil || m == nil {
@@ -156,14 +158,15 @@ type getRequest struct {
 	NextFor  string `json:"next_by_subj,omitzero"`
 }
 
-// GetNewest returns the request by which any replica of a stream answers with the newest message on a subject, or
-// with a status if it does not have it. No prefix or domain of JetStream is in it.
+// GetNewest returns the subject and body of a request for the newest message with the subject. Any replica of the
+// stream answers it, with the message or with a status if it does not have it. The request is for the default JetStream
+// API prefix, without a domain.
 func GetNewest(stream, subject string) (to string, body []byte) {
 	body, _ = json.Marshal(getRequest{LastFor: subject}) // never fails
 	return subjects.DirectGet(stream), body
 }
 
-// direct asks any replica. It returns nil if that one does not have the message.
+// direct asks any replica. It returns nil if the replica does not have the message.
 func (s *Store) direct(ctx context.Context, req getRequest) (*Message, error) {
 	reply, err := s.request(ctx, "DIRECT.GET.", req)
 	if err != nil {
@@ -171,7 +174,7 @@ func (s *Store) direct(ctx context.Context, req getRequest) (*Message, error) {
 	}
 	sequence, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
-		return nil, nil // the answer is a status
+		return nil, nil // the replica answered with a status
 	}
 	return &Message{Sequence: sequence, Header: reply.Header, Data: reply.Data}, nil
 }
@@ -212,8 +215,7 @@ func (s *Store) leader(ctx context.Context, req getRequest) (*Message, error) {
 	return m, err
 }
 
-// request asks the API once. A request may be lost with its connection, so it never waits longer
-// than maxTry.
+// request sends a request to the API once, and waits at most maxTry: the request may be lost with the connection.
 func (s *Store) request(ctx context.Context, api string, req getRequest) (*nats.Msg, error) {
 	body, err := json.Marshal(req)
 	if err != nil {

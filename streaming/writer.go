@@ -14,22 +14,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// What a Writer refuses. After any of them but ErrInvalid it takes no more chunks.
+// Errors of [Writer]. After any of them except ErrInvalid, the Writer takes no more chunks.
 var (
-	// ErrInvalid means that a chunk is not I-JSON or has no known kind.
+	// ErrInvalid means that a chunk is not I-JSON or has an unknown kind.
 	ErrInvalid = errors.New("streaming: invalid chunk")
-	// ErrChunkSize means that one chunk is larger than envelope.MaxChunk or than a message may be.
+	// ErrChunkSize means that one chunk exceeds envelope.MaxChunk, or the largest message of the server.
 	ErrChunkSize = errors.New("streaming: chunk too large")
 	// ErrOutputLimit means that all chunks together exceed WriterOptions.MaxBytes.
 	ErrOutputLimit = errors.New("streaming: output limit reached")
-	// ErrConflict means that somebody else wrote to the subject of this run. Fencing makes it
-	// impossible, so it is a defect or an intruder.
+	// ErrConflict means that another process wrote to the subject of this run. Fences prevent that, so the reason is a
+	// defect or an attack.
 	ErrConflict = errors.New("streaming: another writer on this subject")
 	// ErrClosed means that the Writer has been closed.
 	ErrClosed = errors.New("streaming: writer is closed")
 )
 
-// errRefused marks a definite answer: the frame is not stored and never will be.
+// errRefused means that the frame is not stored and never will be.
 var errRefused = errors.New("streaming: frame refused")
 
 const (
@@ -37,28 +37,29 @@ const (
 	defaultMaxBytes = 8 << 20
 )
 
-// WriterOptions tune a Writer. The zero value is the default.
+// WriterOptions configures a [Writer]. The zero value uses all defaults.
 type WriterOptions struct {
-	// Window is how many encoded bytes may wait while a frame is on its way (default 256 KiB).
-	// A Writer holds at most twice that, or two chunks if these are larger.
+	// Window is the largest number of encoded bytes that wait while a frame is being stored; default 256 KiB. A Writer
+	// holds at most twice that in memory, or two chunks if these are larger.
 	Window int
-	// MaxBytes bounds the data of all chunks together (default 8 MiB).
+	// MaxBytes is the largest size of the data of all chunks together, in bytes; default 8 MiB.
 	MaxBytes int64
-	// Proof goes into each frame, so that callers believe it (default: none, and they read what is stored).
+	// Proof is put into each frame; see [subjects.ChunkProof]. Callers accept live frames only with a proof. With "" they
+	// read the stored frames.
 	Proof string
 }
 
-// author is the Writer, as its frames name it.
+// author holds the headers that identify the Writer of a frame.
 type author struct{ nonce, proof string }
 
-// frameLog is what a Writer needs of a Store.
+// frameLog is the part of a Store that a Writer uses.
 type frameLog interface {
-	// maxFrame is the size of the largest body that can be appended.
+	// maxFrame returns the size of the largest body that can be appended.
 	maxFrame() int
-	// append stores f if the last frame on subject has sequence prev. Unless the error is
-	// errRefused, it leaves open whether the frame was stored or still will be.
+	// append stores f if the last frame on subject has the sequence prev. After an error other than errRefused, the frame
+	// may be stored, or may be stored later.
 	append(ctx context.Context, subject string, f Frame, by author, prev uint64) (uint64, error)
-	// last tells what the last frame on subject is; the zero mark if there is none.
+	// last returns the mark of the last frame on subject, or the zero mark if there is none.
 	last(ctx context.Context, subject string) (mark, error)
 }
 
@@ -69,8 +70,8 @@ type mark struct {
 	frame    Frame
 }
 
-// Writer appends the chunks of one run to its subject. Emit and Close must not be called at the
-// same time, and Emit not by two goroutines.
+// Writer appends the chunks of one run to its subject. Make one with [NewWriter]. It is not safe for concurrent use: no
+// two calls of Emit or Close may run at the same time.
 type Writer struct {
 	log     frameLog
 	subject string
@@ -78,16 +79,16 @@ type Writer struct {
 	by      author
 	cancel  context.CancelCauseFunc
 
-	wake chan struct{} // something to send, or closing
-	room chan struct{} // the window has been emptied
-	done chan struct{} // the goroutine has ended
+	wake chan struct{} // signals chunks to send, or closing
+	room chan struct{} // signals an empty window
+	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
 	pending []byte
 	next    int64 // index of the next chunk
 	size    int64
 	closing bool
-	refused error // why Emit takes no more
+	refused error // if not nil, Emit returns it
 
 	// Owned by the goroutine until done is closed.
 	stored *digest
@@ -95,8 +96,8 @@ type Writer struct {
 	failed error
 }
 
-// NewWriter returns a Writer for the run whose subject is given. It lives until Close or until
-// ctx ends: a Writer whose ctx has ended may be dropped without Close.
+// NewWriter returns a Writer for the run with that subject. Its goroutine ends with Close, or when ctx ends. After ctx
+// has ended, Close is not needed.
 func NewWriter(ctx context.Context, store *Store, subject string, opts WriterOptions) *Writer {
 	return newWriter(ctx, store, subject, opts)
 }
@@ -121,10 +122,11 @@ func newWriter(ctx context.Context, log frameLog, subject string, opts WriterOpt
 	return w
 }
 
-// Emit appends one chunk. It returns as soon as the chunk is in the window, and waits while there
-// is no room in it. data is not kept.
+// Emit appends one chunk. It returns when the chunk is in the window, not when it is stored, and blocks while the
+// window is full. It does not keep data. The error is one of the errors of Writer, the error of ctx, or the error
+// because of which an earlier chunk could not be stored.
 func (w *Writer) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
-	need := len(data) + overhead // at most: encoding only drops white space
+	need := len(data) + overhead // an upper bound: encoding removes white space
 	for {
 		fits, err := w.tryEmit(kind, data, need)
 		if fits || err != nil {
@@ -139,7 +141,7 @@ func (w *Writer) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontex
 	}
 }
 
-// tryEmit adds the chunk to the window unless it has no room for need bytes.
+// tryEmit adds the chunk to the window. fits is false if the window has no room for need bytes.
 func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int) (fits bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,10 +171,10 @@ func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int)
 	return true, nil
 }
 
-// Close sends the chunks that wait, waits until all are stored, and returns count and digest of the stored chunks.
-// The error says why some chunks that Emit took are not stored. When ctx ends first, sending is given up. A frame that
-// is then on its way may be stored or not, so the count is not known: Close returns the zero Chunks with the error.
-// In any case nothing of the Writer is left running.
+// Close sends the waiting chunks, waits until all are stored, and returns the count and digest of the stored chunks.
+// The error is not nil if some chunks that Emit took are not stored. If ctx ends first, Close gives up. Then the last
+// frame may or may not be stored, so Close returns the zero Chunks with the error. In any case the goroutine of the
+// Writer has ended when Close returns.
 func (w *Writer) Close(ctx context.Context) (envelope.Chunks, error) {
 	w.mu.Lock()
 	w.closing = true
@@ -213,8 +215,8 @@ func (w *Writer) run(ctx context.Context) {
 	}
 }
 
-// take waits for chunks and returns them all as one frame, leaving empty as the next window. The
-// zero Frame means that the Writer is closed.
+// take waits for chunks and returns all that wait as one frame. The memory of empty becomes the next window. The zero
+// Frame means that the Writer is closed and no chunks are left.
 func (w *Writer) take(ctx context.Context, empty []byte) (Frame, error) {
 	for {
 		w.mu.Lock()
@@ -239,9 +241,9 @@ func (w *Writer) take(ctx context.Context, empty []byte) (Frame, error) {
 	}
 }
 
-// store appends f exactly once. An answer that leaves open whether f is stored is resolved by
-// looking at the last frame: either it is f, or f is sent again after it. A copy of f that is
-// still on its way then loses the compare-and-set, or wins it and is found by the next look.
+// store appends f exactly once. If it is not known whether f is stored, store reads the last frame of the subject:
+// either that is f, or store sends f again after it. If a delayed copy of f arrives then, one of the two copies loses
+// the compare-and-set, and the next read finds the other.
 func (w *Writer) store(ctx context.Context, f Frame) error {
 	tries := rhythm()
 	var sequence uint64
@@ -263,7 +265,7 @@ func (w *Writer) store(ctx context.Context, f Frame) error {
 		if last.sequence != 0 && last.nonce != w.by.nonce {
 			return fmt.Errorf("%w: %s", ErrConflict, w.subject)
 		}
-		// No frame at all after some were stored means that these have expired.
+		// If the subject has no frame although some were stored, these have expired.
 		w.prev = last.sequence
 		if last.frame.Len() > 0 && last.frame.first == f.first {
 			return nil
@@ -271,7 +273,7 @@ func (w *Writer) store(ctx context.Context, f Frame) error {
 	}
 }
 
-// look reads the last frame of the subject, again and again until it gets an answer or ctx ends.
+// look reads the last frame of the subject. It tries until it gets an answer or ctx ends.
 func (w *Writer) look(ctx context.Context, tries *timer.Backoff, cause error) (last mark, err error) {
 	for cause != nil {
 		if !timer.Sleep(ctx, tries.Next()) {
@@ -285,7 +287,7 @@ func (w *Writer) look(ctx context.Context, tries *timer.Backoff, cause error) (l
 	return last, nil
 }
 
-// fail ends the Writer. Chunks that are lost by it make it an error of Close too.
+// fail makes Emit return err from now on. If chunks are lost, Close returns err, too.
 func (w *Writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

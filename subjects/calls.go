@@ -8,29 +8,30 @@ import (
 	"strings"
 )
 
-// Key names one log in its partition: a tool and an idempotency id. All its names start with
-// the same prefix, so one filter covers the log. Use [Key.Ref] where a comparable value is needed:
-// a parsed key of a very long tool id has no Tool (see the package comment).
+// Key identifies the log of one call by tool and idempotency id. The subjects of all its events start with the same
+// prefix, so one filter selects the log. To compare keys, use [Key.Ref]: a parsed key with a very long tool id has an
+// empty Tool (see the package comment).
 type Key struct {
-	Tool      string // tool id, plain
+	Tool      string // tool id, not encoded
 	ID        string
-	Partition Partition // see [PartitionOf]; references do without
-	// digest is the tool token of a parsed key whose tool id is not in it.
+	Partition Partition // see [PartitionOf]; not part of Ref
+	// digest is the tool token of a parsed key if the tool id cannot be decoded from it.
 	digest string
 }
 
-// Ref returns the public reference to the call, which [ParseRef] reads: the start of the log's keys in the bucket,
-// without the last dot.
+// Ref returns the public reference to the call, <tool>.<id>, which [ParseRef] parses. The keys of its events in the
+// bucket start with it.
 func (k Key) Ref() string { return string(k.appendTo(make([]byte, 0, typicalSize))) }
 
-// Filter returns the subject filter of the whole log. Every writer uses it in its expectation,
-// and it must be the same string in each.
+// Filter returns the subject filter of all events of the log. Every writer must use this same string in the expectation
+// of its compare-and-set.
 func (k Key) Filter() string {
 	b := k.appendTo(k.Partition.appendPrefix(make([]byte, 0, typicalSize)))
 	return string(append(b, ".>"...))
 }
 
-// Request returns the subject of the event that admits attempt n; executors pull it from a [Queue] of the pool.
+// Request returns the subject of the event that admits attempt n. Executors pull the event from that [Queue] of the
+// pool.
 func (k Key) Request(n int, version, queue, pool string) string {
 	b := append(k.appendEvent(make([]byte, 0, typicalSize), n, KindRequest), '.')
 	b = append(appendToken(b, version), '.')
@@ -38,24 +39,25 @@ func (k Key) Request(n int, version, queue, pool string) string {
 	return string(appendToken(b, pool))
 }
 
-// Join returns the subject of the event that binds more callers to attempt n.
+// Join returns the subject of the event that adds callers to attempt n.
 func (k Key) Join(n int) string {
 	return string(k.appendEvent(make([]byte, 0, typicalSize), n, KindJoin))
 }
 
-// Claim returns the subject of the event by which an instance of an executor claims attempt n. It ends with
-// the writer, so that the server can enforce who writes it.
+// Claim returns the subject of the event by which the executor instance claims attempt n. Its last token is the
+// instance, so that server permissions can restrict who writes it.
 func (k Key) Claim(n int, instance string) string { return k.event(n, KindClaim, instance) }
 
-// Outcome returns the subject of the event by which an instance decides attempt n. Decisions share the
-// token x, so that one filter finds them all; it ends with the writer, as [Key.Claim].
+// Outcome returns the subject of the event by which an instance decides attempt n. Its last token is the instance, as
+// in [Key.Claim]. The token x before the kind is the same for all kinds of decisions.
 func (k Key) Outcome(n int, instance string) string {
 	return k.event(n, decisions+"."+KindOutcome, instance)
 }
 
 const decisions = "x"
 
-// typicalSize is what most subjects need: made in so much of the stack, they cost one allocation.
+// typicalSize is a size, in bytes, that most subjects do not exceed. A buffer of this size stays on the stack, so that
+// a subject costs one allocation.
 const typicalSize = 160
 
 func (k Key) event(n int, kind, instance string) string {
@@ -69,7 +71,7 @@ func (k Key) appendEvent(b []byte, n int, kind string) []byte {
 	return append(b, kind...)
 }
 
-// appendTo appends the prefix of the key.
+// appendTo appends <tool>.<id> to b.
 func (k Key) appendTo(b []byte) []byte {
 	if k.digest != "" {
 		b = append(b, k.digest...)
@@ -79,7 +81,7 @@ func (k Key) appendTo(b []byte) []byte {
 	return appendToken(append(b, '.'), k.ID)
 }
 
-// ParseRef is the inverse of [Key.Ref].
+// ParseRef is the inverse of [Key.Ref]. The Partition of the result is not set.
 func ParseRef(ref string) (Key, error) {
 	tool, id, ok := strings.Cut(ref, ".")
 	if !ok {
@@ -103,20 +105,21 @@ func parseKey(tool, id string) (key Key, err error) {
 	return key, err
 }
 
-// Event is a parsed subject of the call log. Version, Queue and Pool are set for requests, Instance for
-// claims and decisions.
+// Event is a parsed subject of the call log. Version, Queue and Pool are set for requests, Instance for claims and
+// decisions. A name that was too long for its token is "".
 type Event struct {
 	Key      Key
 	Attempt  int
-	Kind     string
+	Kind     string // KindRequest, KindJoin, KindClaim or KindOutcome
 	Version  string
 	Queue    string
 	Pool     string
-	Instance string // that wrote it
+	Instance string // the writer
 }
 
-// Writer returns the instance that the last token of a claim or a decision names, or the token itself if it names
-// none; "" of other subjects. An executor chooses all but that token, so [ParseEvent] may refuse the subject.
+// Writer returns the instance in the last token of the subject of a claim or a decision. If the token cannot be
+// decoded, it returns the token itself. It returns "" for other subjects. Server permissions restrict only the last
+// token, so an executor can write to subjects that [ParseEvent] refuses.
 func Writer(subject string) (instance string) {
 	_, rest, ok := cutPart(subject)
 	t := strings.Split(rest, ".")
@@ -133,7 +136,8 @@ func Writer(subject string) (instance string) {
 
 var errSubject = errors.New("not a subject of this kind")
 
-// ParseEvent parses a subject made by the methods of [Key].
+// ParseEvent parses a subject that [Key.Request], [Key.Join], [Key.Claim] or [Key.Outcome] returned. The error is not
+// nil for any other subject.
 func ParseEvent(subject string) (Event, error) {
 	e, err := parseEvent(subject)
 	if err != nil {
@@ -184,14 +188,14 @@ func (e *Event) parseRoute(version, queue, pool string) (err error) {
 	return err
 }
 
-// natural parses a positive decimal in its canonical form.
+// natural parses a positive decimal number without leading zeros.
 func natural(s string) (int, bool) {
 	n, err := strconv.Atoi(s)
 	return n, err == nil && n > 0 && strconv.Itoa(n) == s
 }
 
-// Queue returns the name of a queue of each pool: of the requests of one priority, "" being normal, that go ahead, or
-// of those that go behind them.
+// Queue returns the name of the queue for requests of a priority, which is high, normal or low; "" means normal. Each
+// priority has two queues: the primary one, and the overflow queue if behind is true.
 func Queue(prio string, behind bool) string {
 	prio = cmp.Or(prio, "normal")
 	if behind {
@@ -211,7 +215,7 @@ func ParseQueue(queue string) (prio string, behind bool) {
 
 const overflowSuffix = "-behind"
 
-// Queues returns the names of all queues of a pool.
+// Queues returns the names of the six queues that each pool has.
 func Queues() (all []string) {
 	for _, prio := range []string{"high", "normal", "low"} {
 		all = append(all, Queue(prio, false), Queue(prio, true))
@@ -219,13 +223,14 @@ func Queues() (all []string) {
 	return all
 }
 
-// Worker returns the durable name of the consumer behind [Partition.WorkFilter], the same in each partition.
+// Worker returns the name of the durable consumer of a queue, whose filter is [Partition.WorkFilter]. It is the same in
+// each partition.
 func Worker(pool, queue string) string { return "exec_" + Token(pool) + "_" + word(queue) }
 
 // PoolSubject returns the subject of an executor's heartbeat in the pools bucket.
 func PoolSubject(pool, executor string) string { return tokens(poolsPrefix, pool, executor) }
 
-// PoolFilter matches the subjects of all executors of a pool.
+// PoolFilter returns the filter of the heartbeats of all executors of a pool.
 func PoolFilter(pool string) string { return poolsPrefix + Token(pool) + ".*" }
 
 // ParsePool is the inverse of [PoolSubject].

@@ -2,8 +2,8 @@ package subjects
 
 import "strings"
 
-// The control bucket holds what dispatchers agree on beside calls: keys of tokens, and which tokens are not good any
-// more. Nobody but dispatchers reaches it.
+// The stream of the control bucket and its subjects. The bucket holds the signing keys of tokens, and the issued and
+// revoked credentials. Only dispatchers have access to it.
 const (
 	ControlStream = "KV_control"
 	ControlAll    = controlPrefix + ">"
@@ -15,7 +15,7 @@ const (
 	issuedPrefix  = controlPrefix + "issued."
 )
 
-// Filters of the entries of the control bucket.
+// Filters of the kinds of entries in the control bucket.
 const (
 	KeysAll          = keysPrefix + "*"
 	RevokedAll       = revokedPrefix + "*"
@@ -23,7 +23,7 @@ const (
 	IssuedAll        = issuedPrefix + "*"
 )
 
-// SigningKey returns the subject of a key that tokens are signed with.
+// SigningKey returns the subject of the signing key with the id kid.
 func SigningKey(kid string) string { return tokens(keysPrefix, kid) }
 
 // ParseSigningKey is the inverse of [SigningKey]; ok is false for other subjects.
@@ -39,11 +39,11 @@ func ParseRevoked(subject string) (family string, ok bool) {
 	return strings.CutPrefix(subject, revokedPrefix)
 }
 
-// RevokedActor returns the subject of the entry that revokes the tokens that an actor has by then.
+// RevokedActor returns the subject of the entry that revokes all tokens of an actor that were issued before it.
 func RevokedActor(tenant, actor string) string { return tokens(barredPrefix, tenant, actor) }
 
 // IsRevokedActor reports whether a subject is one of [RevokedActor].
 func IsRevokedActor(subject string) bool { return strings.HasPrefix(subject, barredPrefix) }
 
-// Issued returns the subject of the entry that lists a family of tokens.
+// Issued returns the subject of the entry that describes an issued family of tokens.
 func Issued(family string) string { return tokens(issuedPrefix, family) }

@@ -1,20 +1,21 @@
-// Package subjects builds and parses every name that Toolbus uses on the bus: subjects, streams,
-// buckets, consumers and headers. No other package holds a subject literal.
+// Package subjects builds and parses all names that Toolbus uses on the bus: subjects, streams, buckets, consumers and
+// headers. Other packages contain no literals of them. All functions are safe for concurrent use.
 //
 // # Tokens
 //
-// Tool ids, actors, tenants and versions come from outside and may hold any byte. Each becomes
-// one token by [Token]: the bytes [A-Za-z0-9-] stay, every other byte is "_" and two lower-case
-// hex digits, so web.fetch is web_2efetch and mcp::github::issues.create is
-// mcp_3a_3agithub_3a_3aissues_2ecreate. The same token serves subjects, keys of buckets, names of
-// consumers and folders. The empty string is "_e".
+// Callers choose tool ids, actors, tenants and versions, which may hold any byte. [Token] encodes each as one token:
+// the bytes [A-Za-z0-9-] stay, and every other byte becomes "_" and two lower-case hex digits. So web.fetch becomes
+// web_2efetch, and mcp::github::issues.create becomes mcp_3a_3agithub_3a_3aissues_2ecreate. The same token is used in
+// subjects, keys of buckets, names of consumers and names of folders. The token of the empty string is "_e".
 //
-// A token longer than 100 bytes is replaced by its first 40 bytes (fewer, if that would cut an
-// escape), "_h" and 128 bits of the SHA-256 of the name in hex. Such a digested token cannot be
-// turned back ([ErrDigested]), but two names still never share one, and none equals a plain
-// token, because "h" is no hex digit. Parsers return a digested name as the empty string: take
-// the name from the message then, and compare the subject with the one built from it.
+// A token longer than 100 bytes is replaced by its first 40 bytes (fewer, if an escape would be cut), "_h" and the
+// first 128 bits of the SHA-256 of the name in hex. Such a digested token cannot be decoded ([ErrDigested]). Two names
+// never share a token, short of a collision of SHA-256, and no digested token equals a plain one, because "h" is not a
+// hex digit. Functions that parse a subject return "" for a digested name: then take the name from the message, and
+// compare the subject with the one that is built from it.
 //
-// Words of our own vocabulary (events, operations) keep their underscore; what else they might
-// hold is "=" and two hex digits.
+// Names of events, operations and queues are fixed by Toolbus, and keep their underscores. In them, any byte besides
+// [A-Za-z0-9_-] becomes "=" and two hex digits.
+//
+// Start reading at subjects.go and calls.go; token.go has the encoding.
 package subjects

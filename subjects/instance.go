@@ -1,4 +1,4 @@
 package subjects
 
-// Instance names an executor of a pool.
+// Instance returns the full name of an executor, <pool>/<name>.
 func Instance(pool, name string) string { return pool + "/" + name }

@@ -1,7 +1,7 @@
 package subjects
 
-// Streams and the subjects they hold. The pools bucket is a KV bucket, as the partitions of the call
-// log are (see [Partition]), created as a stream so that its settings can be chosen.
+// Streams and their subjects. The streams with the prefix KV_ are key-value buckets, like the partitions of the call
+// log (see [Partition]). Toolbus creates them as streams because the KV API lacks some of the settings.
 const (
 	PoolsStream = "KV_pools"
 	PoolsAll    = poolsPrefix + ">"
@@ -24,45 +24,46 @@ const (
 
 const poolsPrefix = "$KV.pools."
 
-// Headers of messages on the bus; those of frames of chunks are in package streaming.
+// Headers of messages on the bus. Package streaming has the headers of frames of chunks.
 const (
 	HeaderContentType = "Content-Type"
-	HeaderEvent       = "Tb-Event"     // event of the call log, with the state after it
-	HeaderKind        = "Tb-Kind"      // what an answer is: accepted, outcome or refusal, see package question
-	HeaderInputRef    = "Tb-Input-Ref" // name of a claim-checked input in the payload store
-	HeaderAnswer      = "Tb-Answer"    // end of the subject of the answer, see [AnswerTo] and [ExecutorAnswer]
-	HeaderPatient     = "Tb-Patient"   // the caller does without an acceptance where the outcome comes soon
-	// HeaderRequestInfo is what the server itself says of whoever has sent a message from another account.
+	HeaderEvent       = "Tb-Event"     // an event of the call log, with the state after it
+	HeaderKind        = "Tb-Kind"      // kind of an answer: accepted, outcome or refusal; see internal/rpc
+	HeaderInputRef    = "Tb-Input-Ref" // reference of an input in the payload store
+	HeaderAnswer      = "Tb-Answer"    // last tokens of the subject of the answer; see [AnswerTo] and [ExecutorAnswer]
+	HeaderPatient     = "Tb-Patient"   // the caller needs no acceptance if the outcome comes soon
+	// HeaderRequestInfo is set by the NATS server in messages from other accounts. It describes the sender.
 	HeaderRequestInfo = "Nats-Request-Info"
-	HeaderToken       = "Tb-Token" // whose a request or a question is, see package auth
+	HeaderToken       = "Tb-Token" // token of the sender; see internal/auth
 )
 
-// Operations of the service, the op of [Service].
+// Operations of the service, the op of [Service]. All dispatchers answer OpInventory; any one of them answers another
+// request.
 const (
-	OpResult   = "result"
-	OpCancel   = "cancel"
-	OpWhy      = "why"
-	OpDescribe = "describe"
-	OpChunks   = "chunks"
-	OpPayload  = "payload"
-	OpStored   = "stored" // messages of the record
-	OpHealth   = "health" // what doctor cannot see itself
-	OpReplay   = "replay" // of a dead letter; for operators
-	// Of tokens. The last four are for operators.
-	OpTokenRenew  = "token_renew"
-	OpTokenNarrow = "token_narrow"
-	OpTokenIssue  = "token_issue"
-	OpTokenRevoke = "token_revoke"
-	OpTokenList   = "token_list"
-	OpKeyRotate   = "key_rotate"
-	// OpInventory is answered by all dispatchers, the others by one of them.
-	OpInventory = "inventory"
+	OpResult   = "result"   // return the outcome of a call
+	OpCancel   = "cancel"   // cancel a call
+	OpWhy      = "why"      // explain the state of a call
+	OpDescribe = "describe" // describe the tools
+	OpChunks   = "chunks"   // return stored chunks of a call
+	OpPayload  = "payload"  // return a part of a payload
+	OpStored   = "stored"   // return messages of the audit record
+	OpHealth   = "health"   // make the checks of `toolbus doctor` that need access to streams; for operators
+	OpReplay   = "replay"   // repeat the call of a dead letter; for operators
+
+	OpTokenRenew  = "token_renew"  // renew the token of the request
+	OpTokenNarrow = "token_narrow" // issue a token with fewer rights than that of the request
+	OpTokenIssue  = "token_issue"  // issue a token; for operators
+	OpTokenRevoke = "token_revoke" // revoke credentials; for operators
+	OpTokenList   = "token_list"   // list credentials; for operators
+	OpKeyRotate   = "key_rotate"   // create a signing key; for operators
+
+	OpInventory = "inventory" // list the loaded tools
 )
 
-// The letters of the events of the call log in its keys, see [Key].
+// Kinds of the events of the call log, as they stand in the subjects of [Key].
 const (
-	KindRequest = "q"
-	KindJoin    = "j"
-	KindClaim   = "c"
-	KindOutcome = "o"
+	KindRequest = "q" // an attempt is admitted
+	KindJoin    = "j" // callers join an attempt
+	KindClaim   = "c" // an executor claims an attempt
+	KindOutcome = "o" // an attempt is decided
 )

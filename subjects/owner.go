@@ -7,52 +7,52 @@ import (
 	"strings"
 )
 
-// Owner is the actor of a tenant whose something is.
+// Owner identifies the owner of calls, payloads and connections: an actor of a tenant.
 type Owner struct{ Tenant, Actor string }
 
-// Inbox returns the prefix of the subjects on which the server answers a connection of the owner. Permissions let it
-// subscribe to nothing else of that kind.
+// Inbox returns the inbox prefix of the connections of the owner (nats.CustomInboxPrefix). Their permissions allow no
+// other inbox.
 func (o Owner) Inbox() string { return tokens(inboxPrefix, o.Tenant, o.Actor) }
 
-// InboxOf returns that prefix for a connection of an executor or a dispatcher.
+// InboxOf returns the inbox prefix of the connection of an executor or a dispatcher.
 func InboxOf(instance string) string { return tokens(inboxPrefix, instance) }
 
-// PayloadOwner is where large inputs and outputs lie: of an owner, for the executors of a pool or from them.
+// PayloadOwner is the place of large inputs and outputs in the payload store: an owner, and the pool whose executors
+// read the inputs and write the outputs.
 type PayloadOwner struct {
 	Owner
 	Pool string
 }
 
-// On returns the owner's shelf for a pool.
+// On returns the PayloadOwner of o for a pool.
 func (o Owner) On(pool string) PayloadOwner { return PayloadOwner{o, pool} }
 
-// Payload returns the subject of a part of a claim-checked payload, whose SHA-256 is in hex. Its owner and its pool are
-// in it, so that permissions say who may store and read it.
+// Payload returns the subject of a part of a payload. sha256 is the hash of the whole payload in hex. The subject holds
+// the owner and the pool, so that server permissions can restrict who stores and reads it.
 func (s PayloadOwner) Payload(sha256 string, part int64) string {
 	return part64(tokens(payloadPrefix, s.Tenant, s.Actor)+"."+sha256, part) + "." + Token(s.Pool)
 }
 
-// PayloadsOn returns the subjects of all payloads of a pool, whoever owns them.
+// PayloadsOn returns the subject filter of the payloads of a pool, of all owners.
 func PayloadsOn(pool string) string { return payloadPrefix + "*.*.*.*." + Token(pool) }
 
-// PayloadPart is the parsed subject of a part of a payload. Tenant, actor and pool are tokens, as they stand in
-// subjects.
+// PayloadPart is the parsed subject of a part of a payload. Tenant, Actor and Pool are encoded tokens.
 type PayloadPart struct {
 	Tenant, Actor, SHA256 string
 	Part                  int64
 	Pool                  string
 }
 
-// The subjects on which clients store parts, and where dispatchers hear them: a server with accounts brings each
-// message of a client there, and takes none of it into the stream itself.
+// PartsSent is the subject filter of the parts that clients publish. With accounts, the server maps each of these
+// messages to a subject of PartsReceived, on which dispatchers receive and store them; no stream takes them directly.
 const (
 	PartsSent     = payloadPrefix + "*.*.*.*.*"
 	PartsReceived = partPrefix + "*.*.*.*.*"
 )
 
-// ParsePayload parses a subject of [PayloadOwner.Payload], or the one of [PartsReceived] that stands for it. It accepts
-// nothing else: each token is one that [Token] makes, the SHA-256 is 64 lower-case hex digits, and the part a decimal
-// number.
+// ParsePayload parses a subject of [PayloadOwner.Payload], or the corresponding subject of [PartsReceived]. It refuses
+// any other subject: names must be encoded by [Token], the SHA-256 must be 64 lower-case hex digits, and the part must
+// be a decimal number.
 func ParsePayload(subject string) (p PayloadPart, err error) {
 	rest, ok := strings.CutPrefix(subject, payloadPrefix)
 	if !ok {
@@ -75,13 +75,13 @@ func ParsePayload(subject string) (p PayloadPart, err error) {
 	return PayloadPart{Tenant: t[0], Actor: t[1], SHA256: t[2], Part: part, Pool: t[4]}, nil
 }
 
-// Subject returns the subject of [PayloadOwner.Payload] that the part is stored under.
+// Subject returns the subject under which the part is stored, see [PayloadOwner.Payload].
 func (p PayloadPart) Subject() string {
 	return part64(payloadPrefix+p.Tenant+"."+p.Actor+"."+p.SHA256, p.Part) + "." + p.Pool
 }
 
-// PoolOf returns the pool, as a token, in a subject of a part of a payload or of chunks; "" where it has none. ok is
-// false for any other subject.
+// PoolOf returns the encoded pool in the subject of a part of a payload or of chunks, and "" if the subject has no
+// pool. ok is false for any other subject.
 func PoolOf(subject string) (pool string, ok bool) {
 	if p, err := ParsePayload(subject); err == nil {
 		return p.Pool, true
@@ -95,13 +95,13 @@ func PoolOf(subject string) (pool string, ok bool) {
 	return "", true
 }
 
-// PayloadOfNobody returns the subject under which builds before owners were in it stored that part.
+// PayloadOfNobody returns the subject under which older builds stored a part. It has no owner and no pool.
 func PayloadOfNobody(sha256 string, part int64) string { return part64(payloadPrefix+sha256, part) }
 
 func part64(of string, part int64) string { return of + "." + strconv.FormatInt(part, 10) }
 
-// PayloadsOf returns the filter of all that lies below a tenant and an actor, or below a tenant where the actor is "".
-// Both are tokens, as they stand in subjects.
+// PayloadsOf returns the subject filter of the payloads of an actor, or of all actors of the tenant if actor is "".
+// Both arguments are encoded tokens.
 func PayloadsOf(tenant, actor string) string {
 	if actor == "" {
 		return payloadPrefix + tenant + ".>"
@@ -109,8 +109,8 @@ func PayloadsOf(tenant, actor string) string {
 	return payloadPrefix + tenant + "." + actor + ".>"
 }
 
-// PartsOf returns the subjects of [PartsSent] of an actor, or of each actor of a tenant where the actor is "". Both are
-// tokens.
+// PartsOf returns the subject filter of the parts of [PartsSent] of an actor, or of all actors of the tenant if actor
+// is "". Both arguments are encoded tokens.
 func PartsOf(tenant, actor string) string {
 	if actor == "" {
 		actor = "*"

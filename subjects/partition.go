@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// Partition is a partition of the call log: a stream, which is a KV bucket, with its own order of events
-// and its own syncs. An id is always in the same one, so that everything about a call is. Part 0 is
-// there in every deployment.
+// Partition is the number of a partition of the call log. A partition is a stream and KV bucket with its own order of
+// events and its own syncs to disk. All events of an id are in the same partition. Partition 0 always exists.
 type Partition int
 
-// MetaPartitions is the entry in the metadata of every partition that says how many there are; a log of
-// one has none. It is fixed when the streams are made.
+// MetaPartitions is the key of the number of partitions in the metadata of each partition. A call log with one
+// partition has no such entry. The number is fixed when the streams are created.
 const MetaPartitions = "toolbus.partitions"
 
-// MetaForm is the entry in the metadata of every stream that says which form of Toolbus's streams it is of; see
-// internal/encoding/format. Those of Toolbus 0.1 have none.
+// MetaForm is the key of the format number in the metadata of each stream; see internal/encoding/format. Streams of
+// Toolbus 0.1 have no such entry.
 const MetaForm = "toolbus.form"
 
-// MaxPartitions is how many partitions there can be. Every dispatcher follows each of them, and has a batch
-// of records under way for each, of which a server takes 50 for the record at once.
+// MaxPartitions is the largest number of partitions. Every dispatcher follows each partition, and writes one batch of
+// audit records at a time for each. A server accepts 50 concurrent batches per stream.
 const MaxPartitions = 8
 
-// PartitionOf returns in which of so many partitions the log of an id is. 0 partitions are one.
+// PartitionOf returns the partition of the log of an id, in a call log with that number of partitions. 0 means 1.
 func PartitionOf(id string, partitions int) Partition {
 	if partitions <= 1 {
 		return 0
@@ -33,52 +32,53 @@ func PartitionOf(id string, partitions int) Partition {
 	return Partition(h.Sum32() % uint32(partitions))
 }
 
-// Bucket returns the name of the part's bucket: "calls", "calls_1", "calls_2", …
+// Bucket returns the name of the bucket: "calls", "calls_1", "calls_2", …
 func (p Partition) Bucket() string { return p.name("calls", "_") }
 
-// Stream returns the name of the part's stream.
+// Stream returns the name of the stream, which is that of the bucket with the prefix KV_.
 func (p Partition) Stream() string { return "KV_" + p.Bucket() }
 
-// All returns the filter of all its events.
+// All returns the subject filter of all events of the partition.
 func (p Partition) All() string { return p.prefix() + ">" }
 
-// Audit returns the subject of the segments of a tenant that are projected from it.
+// Audit returns the subject of the audit segments of a tenant that are derived from the partition.
 func (p Partition) Audit(tenant string) string { return auditOf(p.Bucket(), tenant) }
 
-// AuditLog returns the filter of all segments that are projected from it.
+// AuditLog returns the subject filter of the audit segments of all tenants that are derived from the partition.
 func (p Partition) AuditLog() string { return auditPrefix + p.Bucket() + ".*" }
 
-// FormerLog returns the filter of the records that builds before segments have projected from it, and a subject among
-// them for the fence that stops such a build.
+// FormerLog returns the subject filter of the audit records that builds without segments derived from the partition,
+// and the subject of the marker that stops such a build.
 func (p Partition) FormerLog() (all, fence string) {
 	all = auditPrefix + p.name("log", "")
 	return all + ".>", all + ".fence"
 }
 
-// Recorded are the filters of the events that auditors are told of: admissions and decisions.
+// Recorded returns the subject filters of the events that the audit record is derived from: requests and decisions.
 func (p Partition) Recorded() []string {
 	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}
 }
 
-// WorkFilter returns the filter of the requests that executors of a pool pull from a [Queue].
+// WorkFilter returns the subject filter of the requests in a [Queue] of a pool.
 func (p Partition) WorkFilter(pool, queue string) string {
 	return p.prefix() + "*.*.*." + KindRequest + ".*." + word(queue) + "." + Token(pool)
 }
 
-// NextWork returns the subject on which a server hands out what the consumer [Worker] holds.
+// NextWork returns the subject of pull requests to the consumer [Worker].
 func (p Partition) NextWork(pool, queue string) string {
 	return "$JS.API.CONSUMER.MSG.NEXT." + p.Stream() + "." + Worker(pool, queue)
 }
 
-// DirectGet returns the subject on which servers answer with messages of a stream, whichever has a copy of it.
+// DirectGet returns the subject of direct get requests to a stream, which any replica answers.
 func DirectGet(stream string) string { return "$JS.API.DIRECT.GET." + stream }
 
-// Acks returns the filter of the acknowledgements of what [Partition.NextWork] hands out.
+// Acks returns the subject filter of the acknowledgements to the consumer [Worker].
 func (p Partition) Acks(pool, queue string) string {
 	return "$JS.ACK." + p.Stream() + "." + Worker(pool, queue) + ".>"
 }
 
-// Written returns the filters of the events that an executor writes: of one tool and one instance, or with "" of all.
+// Written returns the subject filters of the events that executors write, which are claims and decisions. "" selects
+// all tools or all instances.
 func (p Partition) Written(tool, instance string) []string {
 	log, by := p.prefix()+anyOr(tool)+".*.*.", anyOr(instance)
 	return []string{log + KindClaim + "." + by, log + decisions + "." + KindOutcome + "." + by}
@@ -99,7 +99,7 @@ func (p Partition) appendPrefix(b []byte) []byte {
 
 const keyPrefix = "$KV."
 
-// name returns first for part 0; the others carry their number after a separator.
+// name returns first for partition 0, and first, sep and the number for the others.
 func (p Partition) name(first, sep string) string {
 	if p == 0 {
 		return first
@@ -107,7 +107,7 @@ func (p Partition) name(first, sep string) string {
 	return first + sep + strconv.Itoa(int(p))
 }
 
-// cutPart splits a subject of the call log into its part and the rest; ok is false for any other subject.
+// cutPart splits a subject of the call log into its partition and the rest. ok is false for any other subject.
 func cutPart(subject string) (p Partition, rest string, ok bool) {
 	name, ok := strings.CutPrefix(subject, keyPrefix)
 	bucket, rest, dot := strings.Cut(name, ".")

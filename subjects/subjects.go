@@ -26,16 +26,15 @@ const (
 	answerPrefix = "tb.ans."
 )
 
-// Wildcards that processes subscribe to.
+// Subject filters of subscriptions.
 const (
-	CallWildcard = callPrefix + "*.*.*"
-	KillWildcard = killPrefix + "*"
-	// LocateWildcard is what executors subscribe to in order to say what they run.
-	LocateWildcard = seekPrefix + "*"
+	CallWildcard   = callPrefix + "*.*.*" // requests of all callers, see [Call]; for dispatchers
+	KillWildcard   = killPrefix + "*"     // see [Kill]; for executors
+	LocateWildcard = seekPrefix + "*"     // see [Locate]; for executors
 )
 
-// Answers returns the prefix of the subjects on which an actor of a tenant waits for answers. Behind it
-// stands a word that the caller made for one call, and that nobody else can guess.
+// Answers returns the prefix, with its last dot, of the subjects on which an actor of a tenant receives answers. After
+// it stands a random token that the caller makes for one request, and that others cannot guess.
 func Answers(tenant, actor string) string {
 	return string(AppendAnswers(make([]byte, 0, typicalSize), tenant, actor))
 }
@@ -45,9 +44,9 @@ func AppendAnswers(b []byte, tenant, actor string) []byte {
 	return append(appendTokens(b, answerPrefix, tenant, actor), '.')
 }
 
-// Inbox reports whether the sender of a request on subject, one of [Call] or [Service], may be answered
-// at reply: only below the prefix of that subject's own actor. Permissions do not cover reply subjects, so
-// that whoever answers has to look.
+// Inbox reports whether reply is a permitted reply subject for a request on subject, which is one of [Call] or
+// [Service]: it must lie below [Answers] of the same actor. Server permissions do not restrict the reply subjects that
+// a client names, so a process must check them before it answers.
 func Inbox(subject, reply string) bool {
 	tenant, actor, ok := CallerTokens(subject)
 	rest, answers := strings.CutPrefix(reply, answerPrefix)
@@ -56,9 +55,10 @@ func Inbox(subject, reply string) bool {
 	return ok && answers && inTenant && own && word != ""
 }
 
-// AnswerTo returns where the sender of a request on subject is answered: at its reply, if [Inbox] lets it be; where a
-// question crossed the border of an account, the server has put a reply of its own there, and the sender has said the
-// rest of its subject in [HeaderAnswer], too. It is below the prefix of the subject's actor in any case.
+// AnswerTo returns the subject of the answer to a request on subject. That is reply, if [Inbox] permits it. If the
+// request came from another account, the server has replaced reply, and the answer goes to word, the [HeaderAnswer] of
+// the request, below [Answers] of the actor. ok is false if neither is valid. The result always lies below Answers of
+// the actor in subject.
 func AnswerTo(subject, reply, word string) (to string, ok bool) {
 	if Inbox(subject, reply) {
 		return reply, true
@@ -70,13 +70,13 @@ func AnswerTo(subject, reply, word string) (to string, ok bool) {
 	return answerPrefix + tenant + "." + actor + "." + word, true
 }
 
-// replacedReply starts the replies that the server makes at the border of an account.
+// replacedReply is the prefix of the reply subjects that the server makes for requests between accounts.
 const replacedReply = "_R_."
 
-// maxAnswerWord bounds what stands behind the prefix of [Answers].
+// maxAnswerWord is the largest length, in bytes, of the rest of a subject after the prefix of [Answers].
 const maxAnswerWord = 100
 
-// answerWord reports whether word is tokens of letters, digits, - and _.
+// answerWord reports whether word consists of tokens of letters, digits, - and _, of at most maxAnswerWord bytes.
 func answerWord(word string) bool {
 	for token := range strings.SplitSeq(word, ".") {
 		if token == "" || strings.Trim(token, tokenLetters) != "" {
@@ -88,23 +88,23 @@ func answerWord(word string) bool {
 
 const tokenLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// Call returns the subject on which an actor of a tenant asks for a call of a tool.
+// Call returns the subject on which an actor of a tenant requests a call of a tool.
 func Call(tenant, actor, tool string) string { return tokens(callPrefix, tenant, actor, tool) }
 
-// ParseCall is the inverse of [Call]. Beside an error, which says what is no token, it returns the names that
-// could be read.
+// ParseCall is the inverse of [Call]. The error names the first invalid token; the other names are returned all the
+// same.
 func ParseCall(subject string) (tenant, actor, tool string, err error) {
 	err = parse(subject, callPrefix, &tenant, &actor, &tool)
 	return tenant, actor, tool, err
 }
 
-// Service returns the subject of a service operation for an actor of a tenant.
+// Service returns the subject on which an actor of a tenant requests the service operation op.
 func Service(op, tenant, actor string) string {
 	return svcPrefix + word(op) + "." + Token(tenant) + "." + Token(actor)
 }
 
-// CallerTokens returns the tenant and actor tokens of a subject of [Call], [Service] or [PartsReceived]: what the
-// bus enforces, also for names too long to be read back. ok is false for any other subject.
+// CallerTokens returns the encoded tenant and actor in a subject of [Call], [Service] or [PartsReceived]. Server
+// permissions enforce these tokens, also for names that cannot be decoded. ok is false for any other subject.
 func CallerTokens(subject string) (tenant, actor string, ok bool) {
 	var room [8]string
 	t := split(subject, &room)
@@ -120,17 +120,17 @@ func CallerTokens(subject string) (tenant, actor string, ok bool) {
 	return "", "", false
 }
 
-// ServiceWildcard returns the subscription for an operation, whoever asks.
+// ServiceWildcard returns the subject filter of the requests of all callers for an operation.
 func ServiceWildcard(op string) string { return svcPrefix + word(op) + ".*.*" }
 
-// ChunkSource says which run of which call emitted a chunk. A higher Fence is a later run.
+// ChunkSource identifies a run that emits chunks.
 type ChunkSource struct {
 	Tenant  string
 	Actor   string
-	ID      string
+	ID      string // of the call
 	Attempt int
-	Fence   uint64
-	Pool    string // of the executor that emitted it; "" where its subjects do not say it
+	Fence   uint64 // fencing token of the run: a later run has a higher one
+	Pool    string // of the executor; "" for older builds, which leave it out of the subject
 }
 
 // Subject returns the subject of the chunks of the run.
@@ -142,14 +142,15 @@ func (c ChunkSource) Subject() string {
 	return s
 }
 
-// ChunksOn returns the subjects of all chunks of a pool's executors, whoever they are for.
+// ChunksOn returns the subject filter of the chunks from all executors of a pool.
 func ChunksOn(pool string) string { return chunkPrefix + "*.*.*.*.*." + Token(pool) }
 
-// ChunkLive returns the subscription for the chunks of all runs of a call.
+// ChunkLive returns the subject filter of the chunks of all runs of a call.
 func ChunkLive(tenant, actor, id string) string { return chunks(tenant, actor, id) + ".>" }
 
-// ChunkProof returns what the frames of a call carry to show that its executor sent them: a hash of the reply subject
-// of the request that opened the attempt, which nobody can guess, and of the id of the call. It is 32 hex digits.
+// ChunkProof returns the proof, in 32 hex digits, by which a caller recognises frames from the executor of its call. It
+// is a hash of the id of the call and of the reply subject of the request that opened the attempt, which others cannot
+// guess.
 func ChunkProof(reply, id string) string {
 	sum := sha256.Sum256([]byte(reply + "\n" + id))
 	return hex.EncodeToString(sum[:16])
@@ -178,25 +179,27 @@ func ParseChunk(subject string) (ChunkSource, error) {
 	return c, nil
 }
 
-// JournalSubject returns the subject of the segments of a tenant that a process writes of its own.
+// JournalSubject returns the subject of the audit segments of a tenant that a dispatcher writes itself, not derived
+// from the call log. process is the instance of the dispatcher.
 func JournalSubject(process, tenant string) string { return auditOf("gate."+word(process), tenant) }
 
-// JournalSubjectsOf returns the filter of all segments that a process writes of its own.
+// JournalSubjectsOf returns the subject filter of [JournalSubject] for all tenants.
 func JournalSubjectsOf(process string) string { return auditPrefix + "gate." + word(process) + ".*" }
 
-// Denied returns the subject of the segments of a tenant's refusals by a process.
+// Denied returns the subject of the segments with refusals of a tenant that a dispatcher writes.
 func Denied(process, tenant string) string { return deniedOf(process) + Token(tenant) }
 
-// DeniedOf returns the filter of all refusals by a process.
+// DeniedOf returns the subject filter of [Denied] for all tenants.
 func DeniedOf(process string) string { return deniedOf(process) + "*" }
 
-// AuditOfTenant returns the filters of all of a tenant that is in AUDIT, also what builds before segments wrote.
+// AuditOfTenant returns the subject filters of all messages of a tenant in the stream AUDIT, including those of builds
+// without segments.
 func AuditOfTenant(tenant string) []string {
 	of := auditOf("*", tenant)
 	return []string{of, auditOf("gate.*", tenant), of + ".*.*"}
 }
 
-// DeniedOfTenant returns the filters of all refusals of a tenant.
+// DeniedOfTenant returns the subject filters of all refusals of a tenant.
 func DeniedOfTenant(tenant string) []string { return []string{deniedPrefix + "*." + Token(tenant)} }
 
 func deniedOf(process string) string { return deniedPrefix + word(process) + "." }
@@ -206,13 +209,13 @@ func auditOf(src, tenant string) string {
 	return string(appendToken(append(b, '.'), tenant))
 }
 
-// Dead returns the subject under which a call that could not be run is kept.
+// Dead returns the subject of the dead letters of a tenant and tool.
 func Dead(tenant, tool string) string { return tokens(deadPrefix, tenant, tool) }
 
-// JoinerLeft is where dispatchers hear of joiners that do not wait any more.
+// JoinerLeft is the subject on which dispatchers notify each other that a joiner no longer waits.
 const JoinerLeft = "tb.ctl.left"
 
-// Kill returns the subject that tells the executor of a call to end it.
+// Kill returns the subject on which dispatchers ask the executor of a call to end it.
 func Kill(id string) string { return killPrefix + Token(id) }
 
 // ParseKill is the inverse of [Kill].
@@ -221,7 +224,7 @@ func ParseKill(subject string) (id string, err error) {
 	return id, err
 }
 
-// Locate returns the subject on which executors are asked who of them runs an attempt of a call.
+// Locate returns the subject on which dispatchers ask all executors which of them runs a call.
 func Locate(id string) string { return seekPrefix + Token(id) }
 
 // ParseLocate is the inverse of [Locate].
@@ -230,7 +233,7 @@ func ParseLocate(subject string) (id string, err error) {
 	return id, err
 }
 
-// tokens is the inverse of parse.
+// tokens returns prefix and the encoded names, separated by dots. It is the inverse of parse.
 func tokens(prefix string, names ...string) string {
 	return string(appendTokens(make([]byte, 0, typicalSize), prefix, names...))
 }
@@ -246,7 +249,7 @@ func appendTokens(b []byte, prefix string, names ...string) []byte {
 	return b
 }
 
-// split returns the tokens of a subject, in room if that has room for them.
+// split returns the tokens of a subject. It uses the memory of room if that is large enough.
 func split(subject string, room *[8]string) []string {
 	t := room[:0]
 	for {
@@ -258,8 +261,8 @@ func split(subject string, room *[8]string) []string {
 	}
 }
 
-// parse reads the tokens behind prefix into names, of which there must be as many. It sets those that
-// are one, and its error is about the first that is none.
+// parse decodes the tokens after prefix into names. Their numbers must be equal. It sets all names that it can decode,
+// and returns an error about the first invalid token.
 func parse(subject, prefix string, names ...*string) error {
 	rest, ok := strings.CutPrefix(subject, prefix)
 	var room [8]string
@@ -277,7 +280,7 @@ func parse(subject, prefix string, names ...*string) error {
 	return first
 }
 
-// name parses a token; a digested one gives the empty string.
+// name parses a token. It returns "" for a digested one.
 func name(token string) (string, error) {
 	s, err := ParseToken(token)
 	if errors.Is(err, ErrDigested) {

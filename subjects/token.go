@@ -16,12 +16,12 @@ const (
 	emptyToken = "_e"
 )
 
-// ErrDigested means that a token stands for a name that was too long to be kept in it.
+// ErrDigested means that a token holds only a digest of its name, because the name was too long.
 var ErrDigested = errors.New("token holds only a digest of the name")
 
 var errToken = errors.New("not a canonical token")
 
-// Token encodes s as one token (see the package comment). It is injective.
+// Token encodes s as one token of at most 100 bytes (see the package comment). Different strings have different tokens.
 func Token(s string) string {
 	if s == "" {
 		return emptyToken
@@ -34,7 +34,7 @@ func Token(s string) string {
 	return t[:boundary(t)] + digestMark + hex.EncodeToString(sum[:digestLen/2])
 }
 
-// Legible reports whether a name can be read back from its token: it is short enough.
+// Legible reports whether [ParseToken] can decode the token of name: the name is short enough not to be digested.
 func Legible(name string) bool {
 	n := len(name)
 	for i := range len(name) {
@@ -45,7 +45,7 @@ func Legible(name string) bool {
 	return n <= maxToken
 }
 
-// appendToken appends Token(s), mostly without making it first.
+// appendToken appends Token(s) to b. It usually makes no separate string.
 func appendToken(b []byte, s string) []byte {
 	if s == "" || len(s) > maxToken {
 		return append(b, Token(s)...)
@@ -57,8 +57,8 @@ func appendToken(b []byte, s string) []byte {
 	return b
 }
 
-// ParseToken is the inverse of [Token]. It accepts nothing that Token does not produce, and
-// returns [ErrDigested] for a digested token.
+// ParseToken is the inverse of [Token]. The error is [ErrDigested] for a digested token. It is another error for a
+// string that Token does not return.
 func ParseToken(token string) (string, error) {
 	if token == emptyToken {
 		return "", nil
@@ -73,7 +73,7 @@ func ParseToken(token string) (string, error) {
 	return s, nil
 }
 
-// boundary returns how much of the escaped t may stay: keptPrefix, less what would cut an escape.
+// boundary returns the length of the prefix of the escaped t to keep: keptPrefix, or less if that would cut an escape.
 func boundary(t string) int {
 	for back := range 2 {
 		if t[keptPrefix-1-back] == '_' {
@@ -95,8 +95,8 @@ func digested(token string) bool {
 
 const hexDigits = "0123456789abcdef"
 
-// escape keeps letters, digits and "-" (and "_", where it is not the mark itself), and writes
-// every other byte as mark and two hex digits.
+// escape keeps letters, digits and "-", and "_" unless it is the mark. It replaces every other byte by the mark and two
+// hex digits.
 func escape(s string, mark byte) string {
 	if allKept(s, mark) {
 		return s
@@ -161,7 +161,7 @@ func kept(c, mark byte) bool {
 	return c == '_' && mark != '_'
 }
 
-// word encodes a word of our own vocabulary, which keeps its underscores.
+// word encodes a name that Toolbus fixes. It keeps underscores.
 func word(s string) string {
 	if s == "" {
 		return "=e"
