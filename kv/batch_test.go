@@ -72,7 +72,7 @@ func TestGroup(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		first, err := f.log.Get(t.Context(), opened.Partition, opened.Seq)
+		first, err := f.log.Get(t.Context(), opened.Position)
 		if err != nil || first.State.ID != id || first.Kind != call.Requested {
 			t.Errorf("%s was said to be opened at %d, there is %s of %s: %v", id, opened.Seq, first.Kind, first.State.ID, err)
 		}

@@ -235,7 +235,7 @@ func TestLieBeforeTheClaimNeverCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for expired := false; !expired; {
-		left, err := f.log.Get(t.Context(), 0, shown.State.Seq)
+		left, err := f.log.Get(t.Context(), shown.State.Position)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,9 +85,8 @@ func NewFollower(js jetstream.JetStream, part subjects.Partition) *Follower {
 // Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows
 // stands by behind a build that reads it.
 type Unreadable struct {
-	Partition subjects.Partition
-	Seq       uint64
-	Err       error // a [format.Error]
+	call.Position
+	Err error // a [format.Error]
 }
 
 func (u *Unreadable) Error() string {
@@ -257,7 +256,8 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		f.notices.Log(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
 	} else if format.IsUnsupported(err) { // nothing behind it is observed either
 		f.over = true
-		f.refused <- &Unreadable{Partition: f.part, Seq: meta.Sequence.Stream, Err: err} // there is room for the only one
+		at := call.Position{Partition: f.part, Seq: meta.Sequence.Stream}
+		f.refused <- &Unreadable{at, err} // there is room for the only one
 		return
 	}
 	known, isNew := f.begun(meta)

@@ -55,8 +55,8 @@ func TestClaimsOfFurtherAttemptsAreNotObserved(t *testing.T) {
 		f.put(further(ended, n+2))
 	}
 	late := f.reread(claimed)
-	want = append(want, f.put(succeeded(call.State{Pinned: claimed.Pinned, Attempts: claimed.Attempts, Seq: late.Seq},
-		"claimer.2")))
+	want = append(want, f.put(succeeded(call.State{Position: late.Position, Pinned: claimed.Pinned,
+		Attempts: claimed.Attempts}, "claimer.2")))
 	f.put(further(running, 2))
 	after := f.unbound("after")
 	want = append(want, after.Seq)

@@ -250,23 +250,23 @@ func (l *Log) Last(ctx context.Context, tool, id string) (StoredEvent, error) {
 	return l.reader.Last(ctx, subjects.Key{Tool: tool, ID: id, Partition: p})
 }
 
-// Get returns the event at seq of a partition; the zero Entry when it has expired.
-func (l *Log) Get(ctx context.Context, p subjects.Partition, seq uint64) (call.Entry, error) {
-	s, err := l.At(ctx, p, seq)
+// Get returns the event at a position; the zero Entry when it has expired.
+func (l *Log) Get(ctx context.Context, at call.Position) (call.Entry, error) {
+	s, err := l.At(ctx, at)
 	if err != nil || s.RawStreamMsg == nil {
 		return call.Entry{}, err
 	}
-	return s.Entry(p)
+	return s.Entry(at.Partition)
 }
 
-// At returns the event at seq of a partition as it is stored; the zero Stored when it has expired.
-func (l *Log) At(ctx context.Context, p subjects.Partition, seq uint64) (StoredEvent, error) {
-	if p < 0 || int(p) >= len(l.parts) {
-		return StoredEvent{}, fmt.Errorf("read call log: there is no partition %d", p)
+// At returns the event at a position as it is stored; the zero Stored when it has expired.
+func (l *Log) At(ctx context.Context, at call.Position) (StoredEvent, error) {
+	if at.Partition < 0 || int(at.Partition) >= len(l.parts) {
+		return StoredEvent{}, fmt.Errorf("read call log: there is no partition %d", at.Partition)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
-	return l.reader.At(ctx, p, seq)
+	return l.reader.At(ctx, at)
 }
 
 func entry(msg *jetstream.RawStreamMsg) (call.Entry, error) {
@@ -302,19 +302,15 @@ func (l *Log) message(e call.Event, body []byte) *outgoing {
 	o := l.sent.Get().(*outgoing)
 	o.values = [...]string{
 		EncodeEvent(e), e.State.ID + "." + e.Nonce, strconv.Itoa(int(l.expiry.TTL(e) / time.Second)),
-		strconv.FormatUint(e.State.Seq, 10), keyOf(e).Filter(),
+		strconv.FormatUint(e.State.Seq, 10), e.State.Key().Filter(),
 	}
 	o.Subject, o.Data = EventSubject(e), body
 	return o
 }
 
-func keyOf(e call.Event) subjects.Key {
-	return subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Partition: e.State.Partition}
-}
-
 // EventSubject returns the subject under which an event is stored.
 func EventSubject(e call.Event) string {
-	key := keyOf(e)
+	key := e.State.Key()
 	switch e.Kind {
 	case call.Requested:
 		a, _ := e.State.Attempt(e.Attempt)

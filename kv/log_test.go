@@ -136,11 +136,11 @@ func TestWriteAndRead(t *testing.T) {
 	if err != nil || last.State.Seq != decided.Seq || last.Kind != call.Decided || string(last.Body) != string(body) {
 		t.Errorf("%+v, %v", last, err)
 	}
-	first, err := f.log.Get(t.Context(), 0, s.Seq)
+	first, err := f.log.Get(t.Context(), s.Position)
 	if err != nil || first.Kind != call.Requested || first.State.Last().Admitted != s.Seq || first.Time.IsZero() {
 		t.Errorf("%+v, %v", first, err)
 	}
-	if none, err := f.log.Get(t.Context(), 0, 999); err != nil || !none.State.Empty() {
+	if none, err := f.log.Get(t.Context(), call.Position{Seq: 999}); err != nil || !none.State.Empty() {
 		t.Errorf("%+v, %v", none, err)
 	}
 }
@@ -291,7 +291,7 @@ func TestUnsure(t *testing.T) {
 	if _, err := f.log.Read(ctx, "web.fetch", "id1"); err == nil {
 		t.Error("an unreachable log was read as empty")
 	}
-	if _, err := f.log.Get(ctx, 0, 1); err == nil {
+	if _, err := f.log.Get(ctx, call.Position{Seq: 1}); err == nil {
 		t.Error("an unreachable log was read as empty")
 	}
 }
@@ -349,7 +349,7 @@ func TestExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		// after the last: however long this takes, it may be gone and the last not
-		first, err := f.log.Get(t.Context(), 0, s.Seq)
+		first, err := f.log.Get(t.Context(), s.Position)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -423,7 +423,7 @@ func TestLogInPartitions(t *testing.T) {
 			t.Errorf("%s was written to %d of partition %d, and is read at %d of %d: %v", id, s.Seq, s.Partition, last.State.Seq,
 				last.State.Partition, err)
 		}
-		at, err := f.log.Get(t.Context(), s.Partition, s.Seq)
+		at, err := f.log.Get(t.Context(), s.Position)
 		if err != nil || at.State.ID != id || at.State.Partition != s.Partition {
 			t.Errorf("%s: at its place is %q of partition %d: %v", id, at.State.ID, at.State.Partition, err)
 		}
@@ -437,7 +437,7 @@ func TestLogInPartitions(t *testing.T) {
 	if len(used) != 3 {
 		t.Errorf("logs by partition: %v", used)
 	}
-	if _, err := f.log.Get(t.Context(), 3, 1); err == nil {
+	if _, err := f.log.Get(t.Context(), call.Position{Partition: 3, Seq: 1}); err == nil {
 		t.Error("a partition that is not there is read")
 	}
 }

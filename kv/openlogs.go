@@ -8,7 +8,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // openLogs are the logs with an open attempt, as a follower has read them.
@@ -146,10 +145,9 @@ const (
 // ctx ends.
 func (f *Follower) before(ctx context.Context, e call.Event, seq uint64) *call.State {
 	var s call.State
-	key := subjects.Key{Tool: e.State.Tool, ID: e.State.ID, Partition: f.part}
 	tries := timer.Backoff{Pause: beforePause, Try: beforeTry, MaxTry: beforeMost}
 	err := tries.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		s, err = Before(ctx, f.stream, key, seq, f.Passes)
+		s, err = Before(ctx, f.stream, e.State.Key(), seq, f.Passes)
 		return err == nil || format.IsUnsupported(err) || errors.Is(err, ErrOverlong), err
 	})
 	if err != nil && !format.IsUnsupported(err) {

@@ -35,8 +35,8 @@ func (s StoredEvent) Entry(p subjects.Partition) (last call.Entry, err error) {
 type Reader interface {
 	// Last returns the last event of a log.
 	Last(ctx context.Context, key subjects.Key) (StoredEvent, error)
-	// At returns the event at a position of a partition.
-	At(ctx context.Context, p subjects.Partition, seq uint64) (StoredEvent, error)
+	// At returns the event at a position.
+	At(ctx context.Context, at call.Position) (StoredEvent, error)
 }
 
 // streams are the partitions of the log, and read them themselves.
@@ -79,13 +79,13 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 }
 
 // At implements [Reader].
-func (s streams) At(ctx context.Context, p subjects.Partition, seq uint64) (StoredEvent, error) {
-	msg, err := s.parts[p].GetMsg(ctx, seq)
+func (s streams) At(ctx context.Context, at call.Position) (StoredEvent, error) {
+	msg, err := s.parts[at.Partition].GetMsg(ctx, at.Seq)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return StoredEvent{}, nil
 	}
 	if err != nil {
-		return StoredEvent{}, fmt.Errorf("read call log at %d: %w", seq, err)
+		return StoredEvent{}, fmt.Errorf("read call log at %d: %w", at.Seq, err)
 	}
 	return StoredEvent{msg, msg.Sequence}, nil
 }

@@ -179,7 +179,8 @@ func TestOutcomes(t *testing.T) {
 
 func TestMoved(t *testing.T) {
 	t.Parallel()
-	if got := (&call.ConflictError{State: call.State{Seq: 7}}).Error(); got != "call log moved to 7" {
+	moved := call.ConflictError{State: call.State{Position: call.Position{Seq: 7}}}
+	if got := moved.Error(); got != "call log moved to 7" {
 		t.Error(got)
 	}
 }

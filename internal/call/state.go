@@ -54,10 +54,8 @@ const (
 // State is a log folded: the facts of the call and all its attempts, oldest first. The zero
 // State is the empty log. Values are never changed in place; writers derive new ones.
 type State struct {
-	// Seq is the sequence of the log's last event, and so the expectation of the next write.
-	Seq uint64 `json:"-"`
-	// Partition is the partition that the log is in. Positions are those of their partition.
-	Partition subjects.Partition `json:"-"`
+	// Position is that of the log's last event, and its Seq so the expectation of the next write.
+	Position `json:"-"`
 	Pinned
 	Attempts []Attempt `json:"attempts"`
 }

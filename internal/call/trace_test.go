@@ -12,7 +12,7 @@ func TestNoAllocation(t *testing.T) {
 	seen := 0
 	for name, o := range observers(&seen) {
 		if n := testing.AllocsPerRun(100, func() {
-			o.Emit(t.Context(), call.TraceAfterAdmit, &call.State{Seq: 1},
+			o.Emit(t.Context(), call.TraceAfterAdmit, &call.State{Position: call.Position{Seq: 1}},
 				1)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -28,7 +28,7 @@ func BenchmarkTell(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				o.Emit(b.Context(), call.TraceAfterAdmit, &call.State{Seq: 1}, 1)
+				o.Emit(b.Context(), call.TraceAfterAdmit, &call.State{Position: call.Position{Seq: 1}}, 1)
 			}
 		})
 	}

@@ -21,7 +21,8 @@ func TestOutages(t *testing.T) {
 	var h checker.History
 	for part, times := range [][]int{{0, 900, 1000, 6000, 6100, 20_000}, {0, 990, 3000, 6060, 20_000}} {
 		for _, ms := range times {
-			h.Log = append(h.Log, call.Entry{State: call.State{Partition: subjects.Partition(part)}, Time: at(ms)})
+			in := call.Position{Partition: subjects.Partition(part)}
+			h.Log = append(h.Log, call.Entry{State: call.State{Position: in}, Time: at(ms)})
 		}
 	}
 	for _, a := range []struct {

@@ -186,7 +186,7 @@ func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attemp
 	d.Trace.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
 		due: time.Now().Add(patience), to: a.in.ReplyAddress(), admitted: attempt.Admitted,
-		key: subjects.Key{Tool: s.Tool, ID: s.ID, Partition: s.Partition},
+		key: s.Key(),
 		message: envelope.Accepted{
 			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,

@@ -55,7 +55,7 @@ func spoiled(o outcome.Stored) *envelope.Response {
 	e := envelope.NewError(envelope.CodeToolUnknownState, "the executor stored an outcome that cannot be read")
 	p := envelope.Provenance{
 		ToolID: s.Tool, ToolVersion: s.Version, Digest: s.Digest, Attempt: a.N, Fence: a.Decision.Fence, Final: true,
-		AuditEventID: outcome.AuditID(s.Partition, a.Decision.Seq),
+		AuditEventID: s.At(a.Decision.Seq).EventID(),
 	}
 	return envelope.Failure(a.Owner.CallID, e, p, envelope.Metrics{Attempts: a.N})
 }
@@ -77,7 +77,7 @@ func (d *Dispatcher) tellUnreadable(to call.ReplyAddress, callID string, s call.
 	message := "the call has ended with " + string(a.Decision.Status) + ", and the stored outcome cannot be read"
 	p := envelope.Provenance{
 		ToolID: s.Tool, ToolVersion: s.Version, Attempt: n, Fence: a.Decision.Fence,
-		AuditEventID: outcome.AuditID(s.Partition, a.Decision.Seq),
+		AuditEventID: s.At(a.Decision.Seq).EventID(),
 	}
 	e := unreadable(message).WithEffect(a.Decision.Effect)
 	d.Replies.Outcome(to, envelope.Failure(callID, e, p, envelope.Metrics{}))

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // logged keeps what w.d logs.
@@ -170,8 +169,8 @@ func (g garbled) Read(ctx context.Context, tool, id string) (call.Entry, error) 
 	return spoil(e), err
 }
 
-func (g garbled) Get(ctx context.Context, p subjects.Partition, seq uint64) (call.Entry, error) {
-	e, err := g.Log.Get(ctx, p, seq)
+func (g garbled) Get(ctx context.Context, at call.Position) (call.Entry, error) {
+	e, err := g.Log.Get(ctx, at)
 	return spoil(e), err
 }
 

@@ -94,7 +94,7 @@ func (l unreadable) Read(ctx context.Context, tool, id string) (call.Entry, erro
 	return l.Log.Read(ctx, tool, id)
 }
 
-func (unreadable) Get(context.Context, subjects.Partition, uint64) (call.Entry, error) {
+func (unreadable) Get(context.Context, call.Position) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
 

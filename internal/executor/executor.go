@@ -74,9 +74,9 @@ type RecordSink interface {
 
 // Watermark knows up to where the audit record holds the call log.
 type Watermark interface {
-	// Wait returns when the record is known to hold the event that was stored at seq at that time. An error is the
+	// Wait returns when the record is known to hold the event that was stored at a position at that time. An error is the
 	// cause of the end of ctx, or that the record cannot be read.
-	Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error
+	Wait(ctx context.Context, p call.Position, at time.Time) error
 }
 
 // Options are what an Executor is made of; all but Observer and Logger are required.

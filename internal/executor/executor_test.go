@@ -113,9 +113,9 @@ func (c catalog) Get(id, version string) (*tool.Manifest, *envelope.Error) {
 }
 
 // Wait is what an executor knows of the record: it holds a request once covered is closed.
-func (w *world) Wait(ctx context.Context, _ subjects.Partition, seq uint64, at time.Time) error {
-	if m := w.state().Last(); seq != m.Admitted || at.IsZero() {
-		w.t.Errorf("waits for %d of %s, and not for %d", seq, at, m.Admitted)
+func (w *world) Wait(ctx context.Context, p call.Position, at time.Time) error {
+	if m := w.state().Last(); p.Seq != m.Admitted || at.IsZero() {
+		w.t.Errorf("waits for %d of %s, and not for %d", p.Seq, at, m.Admitted)
 	}
 	select {
 	case <-w.covered:

@@ -26,7 +26,7 @@ func (e *Executor) waitRecorded(j *job) error {
 	defer ctx.Stop()
 	e.step(call.TraceUnrecorded, j)
 	m := &j.message.Entry
-	err := e.Watermark.Wait(ctx, m.State.Partition, m.State.Seq, m.Time)
+	err := e.Watermark.Wait(ctx, m.State.Position, m.Time)
 	switch {
 	case err == nil:
 		j.recorded = true

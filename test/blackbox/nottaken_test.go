@@ -132,7 +132,7 @@ func (d *busDeployment) storeLate(client *clientlib.Client, ref string, n int) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	first, err := log.Get(d.t.Context(), last.State.Partition, last.State.Attempts[0].Admitted)
+	first, err := log.Get(d.t.Context(), last.State.At(last.State.Attempts[0].Admitted))
 	if err != nil {
 		d.t.Fatal(err)
 	}

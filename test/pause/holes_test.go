@@ -230,7 +230,7 @@ func (l asAdmitted) Read(ctx context.Context, tool, id string) (call.Entry, erro
 	if err != nil || e.State.Empty() {
 		return e, err
 	}
-	return l.Get(ctx, e.State.Partition, e.State.Last().Admitted)
+	return l.Get(ctx, e.State.At(e.State.Last().Admitted))
 }
 
 // C4: a join comes between the admission and the claim, so the sequence in the message is of

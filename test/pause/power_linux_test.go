@@ -229,7 +229,7 @@ func (s *served) lost(t *testing.T, acked []call.Event) (lost []string) {
 			lost = append(lost, fmt.Sprintf("%s of %s", e.Kind, e.State.ID))
 			continue
 		}
-		first, err := log.Get(t.Context(), last.State.Partition, last.State.Last().Admitted)
+		first, err := log.Get(t.Context(), last.State.At(last.State.Last().Admitted))
 		if err != nil || first.Kind != call.Requested || first.State.ID != e.State.ID {
 			t.Errorf("the log of %s ends with %s and does not begin with its admission: %v", e.State.ID, last.Kind, err)
 		}

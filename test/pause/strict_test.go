@@ -201,7 +201,7 @@ func TestStrictIsJudged(t *testing.T) {
 // blind takes everything for recorded.
 type blind struct{}
 
-func (blind) Wait(context.Context, subjects.Partition, uint64, time.Time) error { return nil }
+func (blind) Wait(context.Context, call.Position, time.Time) error { return nil }
 
 // kept reads the segments.
 func (w *world) kept() (all []checker.Segment) {

@@ -293,7 +293,7 @@ func (w *world) state() call.State {
 // message returns the work message of the newest attempt, delivered for the nth time.
 func (w *world) message(n int) (executor.Message, *hold) {
 	w.t.Helper()
-	entry, err := w.log.Get(context.WithoutCancel(w.t.Context()), 0, w.state().Last().Admitted)
+	entry, err := w.log.Get(context.WithoutCancel(w.t.Context()), call.Position{Seq: w.state().Last().Admitted})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -437,7 +437,7 @@ func (w *world) entries() (entries []call.Entry) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		e, err := w.log.Get(ctx, 0, msg.Sequence)
+		e, err := w.log.Get(ctx, call.Position{Seq: msg.Sequence})
 		if err != nil {
 			w.t.Fatal(err)
 		}

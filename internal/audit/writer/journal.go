@@ -140,7 +140,7 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 	var records []audit.Record
 	var ids []string
 	for _, w := range who {
-		id := fmt.Sprintf("allowed.%s.%d.%s", s.Partition.Bucket(), a.Admitted, w.CallID)
+		id := fmt.Sprintf("allowed.%s.%s", s.At(a.Admitted).EventID(), w.CallID)
 		if j.allowed.Has(id) || slices.Contains(ids, id) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -42,14 +43,14 @@ func NewWatermark(js jetstream.JetStream, partitions int, log *slog.Logger) *Wat
 	}
 }
 
-// Wait returns when the record is known to hold the event that was stored in a partition at seq at that time. An error
+// Wait returns when the record is known to hold the event that was stored at a position at that time. An error
 // is the cause of the end of ctx, or that a newer build goes on with the record (a [format.Error]).
-func (c *Watermark) Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error {
+func (c *Watermark) Wait(ctx context.Context, p call.Position, at time.Time) error {
 	c.once.Do(func() { close(c.wanted) })
 	c.wait(1)
 	defer c.wait(-1)
 	for {
-		covered, moved, err := c.has(part, audit.Position{Seq: seq, Time: at})
+		covered, moved, err := c.has(p, at)
 		if covered || err != nil {
 			return err
 		}
@@ -69,14 +70,14 @@ func (c *Watermark) wait(more int) {
 
 // has reports whether an event is on record, and otherwise what is closed when there is more. The time counts, too: a
 // log that has lost its end uses positions again, and what is younger than all that is on record is not.
-func (c *Watermark) has(part subjects.Partition, at audit.Position) (covered bool, moved <-chan struct{}, err error) {
+func (c *Watermark) has(p call.Position, at time.Time) (covered bool, moved <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unreadable != nil {
 		return false, nil, c.unreadable
 	}
-	upTo := c.parts[part]
-	return at.Seq <= upTo.Seq && !at.Time.After(upTo.Time), c.moved, nil
+	upTo := c.parts[p.Partition]
+	return p.Seq <= upTo.Seq && !at.After(upTo.Time), c.moved, nil
 }
 
 // Run follows the record from the first wait on, until ctx ends. A server that came back may have lost the end of

@@ -32,7 +32,7 @@ func recordNext(b *bustest.Bus) audit.Position {
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	e, err := b.Log.Get(b.T.Context(), 0, seq)
+	e, err := b.Log.Get(b.T.Context(), call.Position{Seq: seq})
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func wants(t *testing.T, c *Watermark, at audit.Position) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := c.Wait(ctx, 0, at.Seq, at.Time); err != nil {
+	if err := c.Wait(ctx, call.Position{Seq: at.Seq}, at.Time); err != nil {
 		t.Fatalf("event %d: %v", at.Seq, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestCoverageOfALogThatLostItsEnd(t *testing.T) {
 	b.Restored(dir)
 	admit(b, 2, "t")
 	now := at(b, lost.Seq)
-	if covered, _, err := c.has(0, now); covered || err != nil {
+	if covered, _, err := c.has(call.Position{Seq: now.Seq}, now.Time); covered || err != nil {
 		t.Errorf("%t, %v: the record holds what was at %d before", covered, err, lost.Seq)
 	}
 	if again := recordNext(b); !again.Time.Equal(now.Time) || again.Seq != now.Seq {
@@ -148,7 +148,7 @@ func TestCoverageOfANewerBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Wait(t.Context(), 0, 1, time.Now()); err == nil {
+	if err := c.Wait(t.Context(), call.Position{Seq: 1}, time.Now()); err == nil {
 		t.Error("it is taken for recorded")
 	}
 }

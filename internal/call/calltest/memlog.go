@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Log is a call log in memory with the semantics of the real one: compare-and-set per call, one
@@ -120,11 +119,11 @@ func (l *Log) last(tool, id string) call.Entry {
 }
 
 // Get implements outcome.Log.
-func (l *Log) Get(_ context.Context, _ subjects.Partition, seq uint64) (call.Entry, error) {
+func (l *Log) Get(_ context.Context, at call.Position) (call.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.entries {
-		if s.seq == seq {
+		if s.seq == at.Seq {
 			return s.entry, nil
 		}
 	}

@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Log is the call log as deciders need it; kv.Log is one.
 type Log interface {
 	Write(ctx context.Context, e call.Event, body []byte) (call.State, error)
 	Read(ctx context.Context, tool, id string) (call.Entry, error)
-	Get(ctx context.Context, part subjects.Partition, seq uint64) (call.Entry, error)
+	Get(ctx context.Context, at call.Position) (call.Entry, error)
 }
 
 // ErrAttemptGone means that the log holds the attempt no more, or another in its place: there is
@@ -155,7 +153,7 @@ const tooLarge = "the response is larger than the server takes, together with th
 // own returns the outcome that was just written, at the position it got.
 func own(s call.State, n int, r *envelope.Response) Stored {
 	a, _ := s.Attempt(n)
-	r.Provenance.AuditEventID = AuditID(s.Partition, a.Decision.Seq)
+	r.Provenance.AuditEventID = s.At(a.Decision.Seq).EventID()
 	return Stored{State: s, Attempt: a, Response: r, Won: true}
 }
 
@@ -187,7 +185,7 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Stored, error) {
 	if fault != nil {
 		return Stored{State: s, Attempt: a}, fmt.Errorf("%w: at %d: %s", ErrUnreadable, stored.Seq, fault.Message)
 	}
-	r.Provenance.AuditEventID = AuditID(s.Partition, stored.Seq)
+	r.Provenance.AuditEventID = s.At(stored.Seq).EventID()
 	return Stored{State: s, Attempt: a, Response: r}, nil
 }
 
@@ -230,7 +228,7 @@ func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []ca
 // At returns the event of the log s at a position; the zero Entry when it has expired, or when the
 // position is another log's now: the server may have lost its end and used it again.
 func At(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
-	entry, err := log.Get(ctx, s.Partition, seq)
+	entry, err := log.Get(ctx, s.At(seq))
 	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
 		return call.Entry{}, err
 	}
@@ -244,11 +242,6 @@ func holder(ctx context.Context, log Log, s call.State) (call.Entry, error) {
 		return last, err
 	}
 	return At(ctx, log, last.State, last.State.Last().Admitted)
-}
-
-// AuditID names the log position of a decision; it is the same whenever it is told.
-func AuditID(part subjects.Partition, seq uint64) string {
-	return string(strconv.AppendUint(append(append(make([]byte, 0, 64), part.Bucket()...), '.'), seq, 10))
 }
 
 func respond(ruling call.DecideResult, d Draft) *envelope.Response {

@@ -185,7 +185,7 @@ type emptied struct {
 func (l *emptied) Write(_ context.Context, e call.Event, _ []byte) (call.State, error) {
 	l.expected = append(l.expected, e.State.Seq)
 	if e.State.Seq != 7 && len(l.expected) < 5 {
-		return call.State{}, &call.ConflictError{State: call.State{Seq: 7}}
+		return call.State{}, &call.ConflictError{State: call.State{Position: call.Position{Seq: 7}}}
 	}
 	return call.Fold(e, 8), nil
 }

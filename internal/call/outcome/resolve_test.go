@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Two callers.
@@ -185,7 +184,7 @@ var errRead = errors.New("the log cannot be read")
 func (unreadable) Read(context.Context, string, string) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
-func (unreadable) Get(context.Context, subjects.Partition, uint64) (call.Entry, error) {
+func (unreadable) Get(context.Context, call.Position) (call.Entry, error) {
 	return call.Entry{}, errRead
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 )
 
@@ -86,7 +85,7 @@ func differ(stored, told *envelope.Response, s call.State) string {
 	compare("output_ref", reference(stored), reference(told))
 	compare("fence", stored.Provenance.Fence, told.Provenance.Fence)
 	if d := attempt.Decision; d != nil {
-		compare("audit_event_id", outcome.AuditID(s.Partition, d.Seq), told.Provenance.AuditEventID)
+		compare("audit_event_id", s.At(d.Seq).EventID(), told.Provenance.AuditEventID)
 		compare("logged status", d.Status, told.Status)
 		compare("logged error", d.Code, code(told))
 	}

@@ -296,7 +296,7 @@ func steps(was, is call.Attempt, e call.Entry, class call.EffectClass) string {
 
 // audits: the projection holds exactly what the log says, each partition in its order.
 func audits(x *index) (found []Violation) {
-	projected := map[Place][]Record{}
+	projected := map[call.Position][]Record{}
 	last := map[subjects.Partition]uint64{}
 	for _, r := range x.Audit {
 		if r.LogSeq == 0 || r.Event == audit.LateResult {
@@ -307,13 +307,13 @@ func audits(x *index) (found []Violation) {
 				Says: fmt.Sprintf("record %d is of event %d, and comes after that of %d", r.Seq, r.LogSeq, last[r.LogPart])})
 		}
 		last[r.LogPart] = r.LogSeq
-		at := Place{r.LogPart, r.LogSeq}
+		at := call.Position{Partition: r.LogPart, Seq: r.LogSeq}
 		projected[at] = append(projected[at], r)
 	}
 	for _, e := range x.Log {
 		want, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)
-		have := projected[PlaceOf(e.State)]
-		delete(projected, PlaceOf(e.State))
+		have := projected[e.State.Position]
+		delete(projected, e.State.Position)
 		if says := reflects(want, ok, have); says != "" {
 			found = append(found, Violation{Ref: e.State.Ref(),
 				Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})

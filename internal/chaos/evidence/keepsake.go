@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -16,7 +15,7 @@ import (
 
 // Keepsake keeps the events of the call log beyond their expiry: requests outlive their deadlines by
 // ten minutes, and a run may be longer.
-type Keepsake map[checker.Place]call.Entry
+type Keepsake map[call.Position]call.Entry
 
 // How often the log is copied, and how soon again when the server is not there.
 const (
@@ -51,7 +50,7 @@ func (a Keepsake) copy(ctx context.Context, at deploymenttest.Access) error {
 // end returns the position of the newest event of a partition.
 func (a Keepsake) end(p subjects.Partition) (seq uint64) {
 	for place := range a {
-		if place.Part == p {
+		if place.Partition == p {
 			seq = max(seq, place.Seq)
 		}
 	}
@@ -60,7 +59,7 @@ func (a Keepsake) end(p subjects.Partition) (seq uint64) {
 
 func (a Keepsake) add(entries []call.Entry) {
 	for _, e := range entries {
-		a[checker.PlaceOf(e.State)] = e
+		a[e.State.Position] = e
 	}
 }
 

@@ -75,7 +75,7 @@ func (d *Server) dead(ctx context.Context, from executorName, body []byte) (*nat
 		return nil, err
 	}
 	a, _ := s.Attempt(letter.Attempt)
-	asked, err := d.CallLog.Get(ctx, s.Partition, a.Admitted)
+	asked, err := d.CallLog.Get(ctx, s.At(a.Admitted))
 	if err == nil && (asked.State.ID != s.ID || asked.Kind != call.Requested) {
 		err = refuse(envelope.CodeNotFound, "the request is not in the log any more")
 	}
@@ -96,7 +96,7 @@ func (d *Server) recorded(ctx context.Context, _ executorName, q recordedRequest
 	}
 	soon, cancel := context.WithTimeout(d.open, recordedTime)
 	defer cancel()
-	err := d.Watermark.Wait(soon, q.Partition, q.Seq, q.At)
+	err := d.Watermark.Wait(soon, q.Position, q.At)
 	if soon.Err() != nil {
 		return recordedResponse{}, ctx.Err()
 	}

@@ -208,10 +208,10 @@ func gone(err error) error {
 	return err
 }
 
-// Wait returns when the record is known to hold the event that was stored in a partition at seq at that time. An error
+// Wait returns when the record is known to hold the event that was stored at a position at that time. An error
 // is the cause of the end of ctx, or that the record cannot be read.
-func (c *Client) Wait(ctx context.Context, part subjects.Partition, seq uint64, at time.Time) error {
-	q := recordedRequest{Partition: part, Seq: seq, At: at}
+func (c *Client) Wait(ctx context.Context, p call.Position, at time.Time) error {
+	q := recordedRequest{p, at}
 	var is recordedResponse
 	err := timer.Backoff{Pause: askAgain}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := c.put(ctx, subjects.OpCovered, q, &is)

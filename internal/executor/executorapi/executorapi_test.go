@@ -127,7 +127,7 @@ func TestLogOfAPool(t *testing.T) {
 	same("admitted")
 	f.Decide(s)
 	same("decided")
-	at, err := own.Get(t.Context(), 0, s.Seq)
+	at, err := own.Get(t.Context(), s.Position)
 	if err != nil || at.Kind != call.Requested || at.State.Seq != s.Seq {
 		t.Errorf("the request: %+v, %v", at, err)
 	}
@@ -139,7 +139,7 @@ func TestLogOfAPool(t *testing.T) {
 	if e, err := other.Read(t.Context(), s.Tool, s.ID); err == nil || !e.State.Empty() {
 		t.Errorf("the log of another pool: %+v, %v", e, err)
 	}
-	if e, err := other.Get(t.Context(), 0, s.Seq); err == nil || len(e.Body) > 0 {
+	if e, err := other.Get(t.Context(), s.Position); err == nil || len(e.Body) > 0 {
 		t.Errorf("an event of another pool: %+v, %v", e, err)
 	}
 }
@@ -215,7 +215,7 @@ func TestDeadLetterOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.Admit(1, envelope.PriorityNormal)
-	m, err := f.Log.Get(t.Context(), 0, s.Seq)
+	m, err := f.Log.Get(t.Context(), s.Position)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -58,12 +59,12 @@ func storedOf(msg *nats.Msg) (s kv.StoredEvent, err error) {
 
 // Last implements [kv.Reader].
 func (c *Client) Last(ctx context.Context, key subjects.Key) (kv.StoredEvent, error) {
-	return c.logged(ctx, logged{Tool: key.Tool, ID: key.ID, Partition: key.Partition})
+	return c.logged(ctx, logged{Tool: key.Tool, ID: key.ID, Position: call.Position{Partition: key.Partition}})
 }
 
 // At implements [kv.Reader].
-func (c *Client) At(ctx context.Context, p subjects.Partition, seq uint64) (kv.StoredEvent, error) {
-	return c.logged(ctx, logged{Partition: p, Seq: seq})
+func (c *Client) At(ctx context.Context, at call.Position) (kv.StoredEvent, error) {
+	return c.logged(ctx, logged{Position: at})
 }
 
 func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
@@ -82,7 +83,7 @@ func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
 func (d *Server) logged(ctx context.Context, from executorName, q logged) (*nats.Msg, error) {
 	read := func() (kv.StoredEvent, error) { return d.CallLog.Last(ctx, q.Tool, q.ID) }
 	if q.Tool == "" {
-		read = func() (kv.StoredEvent, error) { return d.CallLog.At(ctx, q.Partition, q.Seq) }
+		read = func() (kv.StoredEvent, error) { return d.CallLog.At(ctx, q.Position) }
 	}
 	s, err := read()
 	if err != nil || s.RawStreamMsg == nil {

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // HelloResponse is what an executor has to know of a bus.
@@ -31,10 +31,9 @@ type consumers struct {
 
 // logged asks for an event: the last of a log, or the one at a position.
 type logged struct {
-	Tool      string             `json:"tool,omitzero"`
-	ID        string             `json:"id,omitzero"`
-	Partition subjects.Partition `json:"part,omitzero"`
-	Seq       uint64             `json:"seq,omitzero"`
+	Tool string `json:"tool,omitzero"`
+	ID   string `json:"id,omitzero"`
+	call.Position
 }
 
 // beating asks for the newest heartbeat of another executor, and is the answer.
@@ -58,9 +57,8 @@ type late struct {
 
 // recordedRequest asks whether an event is on record.
 type recordedRequest struct {
-	Partition subjects.Partition `json:"part,omitzero"`
-	Seq       uint64             `json:"seq"`
-	At        time.Time          `json:"at"`
+	call.Position
+	At time.Time `json:"at"`
 }
 
 type recordedResponse struct {
