@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// NewError returns the error of a code with every field as the taxonomy has it; message "" means
-// the row's. The With methods change it in place and return it.
+// NewError returns an Error with the code, the message, and all other fields from the taxonomy. An empty message uses
+// that of the taxonomy, too. The With methods change the Error in place and return it.
 func NewError(code Code, message string) *Error {
 	row := Lookup(code)
 	if message = sanitise(message, MaxMessage); message == "" {
@@ -35,13 +35,13 @@ func NewError(code Code, message string) *Error {
 	}
 }
 
-// WithEffect says what is known of the tool's effect.
+// WithEffect sets the effect.
 func (e *Error) WithEffect(effect Effect) *Error {
 	e.Details.Effect = effect
 	return e
 }
 
-// WithRetryAfter replaces the back-off hint, which is MaxRetryAfter at the most. Only a retryable error has one.
+// WithRetryAfter sets the back-off hint, at most MaxRetryAfter. It does nothing if the error is not retryable.
 func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	if e.Retryable {
 		e.Details.RetryAfterMS = min(max(0, d), MaxRetryAfter).Milliseconds()
@@ -49,7 +49,7 @@ func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	return e
 }
 
-// WithFix replaces the hint how to mend it.
+// WithFix replaces the fix, which says what the caller can do.
 func (e *Error) WithFix(fix string) *Error {
 	if fix = sanitise(fix, MaxMessage); fix != "" {
 		e.Fix = fix
@@ -60,13 +60,13 @@ func (e *Error) WithFix(fix string) *Error {
 	return e
 }
 
-// WithCause keeps what a Go error or a tool said, sanitised and bounded.
+// WithCause sets the cause to the text of a Go error or a tool, sanitised and cut to MaxCause bytes.
 func (e *Error) WithCause(cause string) *Error {
 	e.Cause = sanitise(cause, MaxCause)
 	return e
 }
 
-// WithViolations lists broken rules, at most ijson.MaxViolations, each with bounded texts.
+// WithViolations adds broken rules, at most ijson.MaxViolations, with texts of bounded length.
 func (e *Error) WithViolations(v ...jsonschema.Violation) *Error {
 	v = v[:min(len(v), ijson.MaxViolations)]
 	e.Details.Violations = make([]jsonschema.Violation, len(v))
@@ -76,14 +76,13 @@ func (e *Error) WithViolations(v ...jsonschema.Violation) *Error {
 	return e
 }
 
-// WithToolCode keeps the name that the tool itself gave the error.
+// WithToolCode sets the name of the error in the manifest of the tool.
 func (e *Error) WithToolCode(name string) *Error {
 	e.Details.ToolCode = sanitise(name, MaxCode)
 	return e
 }
 
-// WithHTTPStatus keeps the HTTP status that the tool's manifest gives the error, if it is one of
-// an error.
+// WithHTTPStatus sets the HTTP status that the manifest gives the error, if it is the status of an error.
 func (e *Error) WithHTTPStatus(status int) *Error {
 	if 400 <= status && status <= 599 {
 		e.Details.HTTPStatus = status
@@ -91,21 +90,21 @@ func (e *Error) WithHTTPStatus(status int) *Error {
 	return e
 }
 
-// WithStderr keeps the end of what the tool wrote to stderr, where the reason usually is.
+// WithStderr sets the last MaxStderr bytes that the tool wrote to stderr.
 func (e *Error) WithStderr(stderr string) *Error {
 	e.Details.Stderr = printable(stderr[max(0, len(stderr)-MaxStderr):], "\n\t")
 	return e
 }
 
-// WithDetails keeps the members of a tool's own details object. Members that Toolbus defines
-// itself are left out, since the tool must not speak for it; so is an object that is no
-// I-JSON, too deep or larger than MaxErrorDetails, and then the error says details_dropped.
+// WithDetails sets Details.Extra to the members of the details object of a tool, without the members that Toolbus
+// defines. If the object is not I-JSON, nested too deeply or larger than MaxErrorDetails, it sets only the member
+// details_dropped.
 func (e *Error) WithDetails(object jsontext.Value) *Error {
 	var members map[string]jsontext.Value
 	if len(object) == 0 {
 		return e
 	}
-	const above = 2 // what is around the object: the response and its error
+	const above = 2 // depth of the objects around it: the response and its error
 	said := ijson.Scan(object, "")
 	if len(object) > MaxErrorDetails || said.Violations != nil || said.Depth+above > ijson.MaxDepth ||
 		json.Unmarshal(object, &members) != nil {
@@ -120,14 +119,14 @@ func (e *Error) WithDetails(object jsontext.Value) *Error {
 	return e
 }
 
-// WithToolResult keeps all that the tool said instead of an output: an object of I-JSON.
+// WithToolResult sets the object that the tool returned instead of an output. It must be I-JSON.
 func (e *Error) WithToolResult(result jsontext.Value) *Error {
 	e.Details.ToolResult = result
 	return e
 }
 
-// String returns the code and the message, for logs. Error is deliberately no Go error: a nil
-// *Error in an error interface would not be nil.
+// String returns the code and the message, for logs. Error does not implement the error interface, because a nil *Error
+// in an error would not be nil.
 func (e *Error) String() string { return string(e.Code) + ": " + e.Message }
 
 // sanitise makes s safe to show anywhere: one line of valid, printable text of at most n bytes.
@@ -151,22 +150,21 @@ func printable(s, keep string) string {
 	}, s)
 }
 
-// bidi reports characters that make text read otherwise than it is stored.
+// bidi reports whether r is a control character for bidirectional text, which can change the order in which text is
+// shown.
 func bidi(r rune) bool {
 	return 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 || r == 0x2028 || r == 0x2029 || r == 0xfeff
 }
 
-// NoCallID is the call id in the answer to a request that has none, or none that can be read.
+// NoCallID is the call id in the answer to a request without a valid call id.
 const NoCallID = "00000000-0000-0000-0000-000000000000"
 
-// FixApplied replaces the fix of an error in a response that says that the effect took place: no text may advise to
-// repeat such a call.
+// FixApplied replaces the fix of an error whose effect is EffectApplied, so that no fix advises to repeat such a call.
 const FixApplied = "do not repeat the call with another key, for its effect took place; " +
 	"look at what it has done, and report this error to the operator"
 
-// Failure returns the response that carries e; its status is that of the code. A callID that is
-// no UUID is answered as NoCallID, so that every answer fits its schema. If the effect took place, the fix becomes
-// [FixApplied].
+// Failure returns a response with the error e and the status of its code. If callID is not a UUID, it becomes NoCallID,
+// so that the response is valid by its schema. If the effect of e is EffectApplied, its fix becomes [FixApplied].
 func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
 	if e.Details.Effect == EffectApplied {
 		e.WithFix(FixApplied)
@@ -177,9 +175,8 @@ func Failure(callID string, e *Error, p Provenance, m Metrics) *Response {
 	return &Response{CallID: callID, Status: e.Code.Status(), Error: e, Metrics: m, Provenance: p}
 }
 
-// Check reports whether the response is coherent: one of the four outcomes, an error exactly
-// when it is no success and then one of that status, an output (or a reference to it) only with
-// success.
+// Check returns an error unless the response is consistent: Status is valid; Error is set exactly if Status is not
+// Success, and its code has that status; an output, or a reference to one, is set only with Success.
 func (r *Response) Check() error {
 	switch {
 	case !jsonschema.IsUUID(r.CallID):

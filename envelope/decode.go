@@ -18,9 +18,10 @@ const (
 	ContentMsgpack = "application/msgpack"
 )
 
-// DecodeRequest decodes a request of any size up to MaxDocument and checks all of its rules. Its input
-// shares the memory of body, which must not be changed afterwards. With an error comes what the
-// body says of whose request it is, for the answer and the record; nil where it names no call.
+// DecodeRequest decodes and checks a request of at most MaxDocument bytes. The Input of the result shares the memory of
+// body: do not change body afterwards. With an error, it returns a request that holds only the valid ones of call id,
+// version, function, trace, run, role and lane, for the answer and the audit record. It returns nil if the body has no
+// valid call id.
 func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	doc, e := asRequest.json(contentType, body)
 	if e != nil {
@@ -33,8 +34,7 @@ func DecodeRequest(contentType string, body []byte) (*Request, *Error) {
 	return q, nil
 }
 
-// DecodeResponse decodes a response; see [DecodeRequest]. The response is coherent, too (see
-// [Response.Check]).
+// DecodeResponse decodes and checks a response; see [DecodeRequest] and [Response.Check].
 func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 	s, e := asResponse.read(contentType, body)
 	if e != nil {
@@ -46,13 +46,13 @@ func DecodeResponse(contentType string, body []byte) (*Response, *Error) {
 	return s, nil
 }
 
-// DecodeAccepted decodes an accepted message, and ignores what a newer peer says in it; see [DecodeRequest].
+// DecodeAccepted decodes and checks an accepted message, and ignores unknown members; see [DecodeRequest].
 func DecodeAccepted(contentType string, body []byte) (*Accepted, *Error) {
 	return asAccepted.read(contentType, body)
 }
 
-// Check reports all that is wrong with a request that was put together in memory, in the words
-// that [DecodeRequest] would use; nil means that it is fine.
+// Check checks a request that was made in memory. It returns the error that [DecodeRequest] would return, which lists
+// each broken rule, and nil if the request is valid.
 func (q *Request) Check() *Error {
 	body, err := EncodeRequest(ContentJSON, q)
 	if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -72,7 +72,8 @@ func (q *Request) Check() *Error {
 	return e
 }
 
-// MediaType returns a content type without its parameters, as the constants have it; none means JSON.
+// MediaType returns a content type without its parameters, for comparison with ContentJSON and ContentMsgpack. ""
+// becomes ContentJSON.
 func MediaType(contentType string) string {
 	switch contentType {
 	case "", ContentJSON:
@@ -299,7 +300,7 @@ func (w *wire[T]) fault(found []jsonschema.Violation) (code Code, readable bool)
 	return code, readable
 }
 
-// InputFault returns the error with which a request is refused whose input, by itself, breaks I-JSON.
+// InputFault returns the error for a request whose input breaks I-JSON with the given violations.
 func InputFault(found []jsonschema.Violation) *Error {
 	code, _ := asRequest.fault(found)
 	return NewError(code, "").WithViolations(found...)

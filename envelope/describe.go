@@ -7,38 +7,39 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// DescribeRequest asks what tools there are, behind the one named After if there is; with a tool, for that
-// one and its schemas.
+// DescribeRequest asks for the list of tools, sorted by id, from the first id after After on. If Tool is set, it asks
+// for that tool alone, with its schemas.
 type DescribeRequest struct {
 	Tool  string `json:"tool,omitzero"`
 	After string `json:"after,omitzero"`
 }
 
-// DescribeResponse is the answer: the tools, and bus time, by which deadlines are compared. More says that
-// there are tools behind the last one; a message has no room for all.
+// DescribeResponse is the answer to a DescribeRequest: the tools, and bus time. More means that the list goes on after
+// the last tool, because one message has no room for all.
 type DescribeResponse struct {
 	NowUnixMS int64      `json:"now_unix_ms"`
 	Tools     []ToolInfo `json:"tools"`
 	More      bool       `json:"more,omitzero"`
-	// SilentMS is for how long the server has taken no write of this dispatcher, while it could be read.
+	// SilentMS is the time, in ms, for which the server has acknowledged no write of this dispatcher although it answers
+	// reads. 0 means that writes work.
 	SilentMS int64 `json:"silent_ms,omitzero"`
-	// Waiting says how many open attempts nobody has claimed, by pool, where there are any and no tool was named. Pure
-	// and idempotent ones among them may run.
+	// Waiting is the number of open attempts without a claim, by pool. It is empty if the request named a tool. Attempts
+	// of pure and idempotent tools may run without a claim.
 	Waiting map[string]int `json:"waiting,omitzero"`
 }
 
-// ToolInfo is what callers may know of a tool.
+// ToolInfo describes a tool to callers.
 type ToolInfo struct {
 	ToolID           string `json:"tool_id"`
-	Name             string `json:"name,omitzero"` // in MCP, see [Names]; "" for the one that the id gives
+	Name             string `json:"name,omitzero"` // name in MCP; "": made from the id, see [FunctionNames]
 	Version          string `json:"tool_version"`
 	Digest           string `json:"digest,omitzero"`
 	Title            string `json:"title,omitzero"`
 	Description      string `json:"description,omitzero"`
 	Owner            string `json:"owner,omitzero"`
 	Status           string `json:"status"`
-	Changed          bool   `json:"changed,omitzero"` // at its server, since it was approved: it is not called
-	Differs          bool   `json:"differs,omitzero"` // it is changed for some executors alone: these do not call it
+	Changed          bool   `json:"changed,omitzero"` // changed at its MCP server since its approval: calls are refused
+	Differs          bool   `json:"differs,omitzero"` // only some executors found it changed: these do not call it
 	Determinism      string `json:"determinism"`
 	Transport        string `json:"transport,omitzero"`
 	Pool             string `json:"pool,omitzero"`
@@ -47,29 +48,30 @@ type ToolInfo struct {
 	Lookup           bool   `json:"lookup"`
 	TimeoutDefaultMS int64  `json:"timeout_ms_default"`
 	TimeoutMaxMS     int64  `json:"timeout_ms_max"`
-	// Limits are all zero where a dispatcher of another build does not say.
+	// Limits is the zero value if a dispatcher of an older build does not send it.
 	Limits     ToolLimits              `json:"limits,omitzero"`
-	RetentionS int64                   `json:"retention_s,omitzero"` // how long outcomes are kept
+	RetentionS int64                   `json:"retention_s,omitzero"` // time in seconds for which outcomes are kept
 	Functions  map[string]FunctionInfo `json:"functions"`
 	Errors     []DeclaredError         `json:"errors,omitzero"`
-	// Listed is set for a tool that was imported from an MCP server, in the answer about that tool alone.
+	// Listed is set if the tool was imported from an MCP server and the DescribeRequest named it.
 	Listed *Listed `json:"listed,omitzero"`
 }
 
-// Listed is the entry of a tool in the list of its MCP server, with the name and the instructions of the server.
+// Listed is the entry of a tool in the tools/list result of its MCP server, with the name and the instructions of the
+// server.
 type Listed struct {
 	Server ServerInfo `json:"server"`
-	// Tool is the member of the server's list. It is JSON, and may have integers beyond 2^53.
+	// Tool is the entry as the server sent it. It may contain integers beyond 2^53.
 	Tool jsontext.Value `json:"tool"`
 }
 
-// ServerInfo is an MCP server as it presents itself.
+// ServerInfo holds the name and the instructions of an MCP server.
 type ServerInfo struct {
 	Name         string `json:"name"` // in servers.json
 	Instructions string `json:"instructions,omitzero"`
 }
 
-// Changed returns the ids of those tools that wait for approval.
+// Changed returns the ids of the tools whose definition has changed, so that they wait for approval.
 func Changed(tools []ToolInfo) (ids []string) {
 	for _, t := range tools {
 		if t.Changed {
@@ -79,7 +81,7 @@ func Changed(tools []ToolInfo) (ids []string) {
 	return ids
 }
 
-// Differing returns the ids of those tools that only some executors find changed.
+// Differing returns the ids of the tools whose definition only some executors found changed.
 func Differing(tools []ToolInfo) (ids []string) {
 	for _, t := range tools {
 		if t.Differs {
@@ -89,7 +91,8 @@ func Differing(tools []ToolInfo) (ids []string) {
 	return ids
 }
 
-// ToolLimits of one call of a tool, by the names that its manifest has for them. A manifest that was loaded has all.
+// ToolLimits are the limits of one call of a tool, with the names that the manifest uses. All limits of a loaded
+// manifest are set.
 type ToolLimits struct {
 	TimeoutDefaultMS int64 `json:"timeout_ms_default"`
 	TimeoutMaxMS     int64 `json:"timeout_ms_max"`
@@ -99,19 +102,19 @@ type ToolLimits struct {
 	StderrBytes      int64 `json:"stderr_bytes_max"`
 }
 
-// Longest is the time after which any run of the tool is ended, whatever its context says.
+// Longest returns the time after which an executor ends any run of the tool.
 func (l ToolLimits) Longest() time.Duration {
 	return time.Duration(cmp.Or(l.TimeoutMaxMS, MaxTimeoutMS)) * time.Millisecond
 }
 
-// FunctionInfo is what callers may know of a function; schemas are given only when asked for the tool.
+// FunctionInfo describes a function to callers. Its schemas are set only if the DescribeRequest named the tool.
 type FunctionInfo struct {
 	Description string         `json:"description,omitzero"`
 	Request     jsontext.Value `json:"request,omitzero"`
 	Response    jsontext.Value `json:"response,omitzero"`
 }
 
-// DeclaredError is one error that a tool declares.
+// DeclaredError is one error that the manifest of a tool declares.
 type DeclaredError struct {
 	Code       Code   `json:"code"`
 	ToolCode   string `json:"tool_code"`

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// EncodeRequest encodes r as it stands; see [Request.Check] for whether it is valid.
+// EncodeRequest encodes r without checking it; see [Request.Check].
 func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 	if len(r.Input) >= worthCutting && !ijson.Valid(r.Input) {
 		return encode(contentType, r)
@@ -24,9 +24,8 @@ func EncodeRequest(contentType string, r *Request) ([]byte, error) {
 	return in(contentType, body)
 }
 
-// AppendRequest appends r to b as JSON. Its input is known to be JSON. It was part of a decoded envelope, or the
-// receiver is to check it: it may have a name twice in one object, and lone surrogates. A large one is not looked at
-// again.
+// AppendRequest appends r to b as JSON, without checking it. The input must be valid JSON. A large input is copied as
+// it is, so that the receiver must check it for duplicate names and lone surrogates.
 func AppendRequest(b []byte, r *Request) ([]byte, error) {
 	body, err := asRequest.append(b, r)
 	if err != nil && large(r.Input) == nil && isJSON(r.Input) {
@@ -44,7 +43,7 @@ func isJSON(v jsontext.Value) bool {
 	return utf8.Valid(v) && v.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// EncodeResponse encodes r as it stands; see [AppendResponse].
+// EncodeResponse encodes r without checking it; see [AppendResponse].
 func EncodeResponse(contentType string, r *Response) ([]byte, error) {
 	body, err := AppendResponse(nil, r)
 	if err != nil {
@@ -53,7 +52,7 @@ func EncodeResponse(contentType string, r *Response) ([]byte, error) {
 	return in(contentType, body)
 }
 
-// AppendResponse appends r to b as JSON; what [AppendRequest] says of inputs goes for its output.
+// AppendResponse appends r to b as JSON, without checking it. Its output must be valid JSON; see [AppendRequest].
 func AppendResponse(b []byte, r *Response) ([]byte, error) { return asResponse.append(b, r) }
 
 // append appends v to b, by its table or else by the JSON library.
@@ -84,7 +83,7 @@ func large(payload jsontext.Value) jsontext.Value {
 	return payload
 }
 
-// EncodeAccepted encodes a as it stands.
+// EncodeAccepted encodes a without checking it.
 func EncodeAccepted(contentType string, a *Accepted) ([]byte, error) { return encode(contentType, a) }
 
 func encode(contentType string, v any) ([]byte, error) {

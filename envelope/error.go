@@ -6,25 +6,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// Effect says whether the tool's effect took place. It is never guessed.
+// Effect states whether a call changed anything. It is EffectUnknown unless the log or the tool proves another value.
 type Effect string
 
-// What is known of an effect.
+// Values of [Effect]: nothing changed, the effect took place, or it may have taken place.
 const (
 	EffectNone    Effect = "none"
 	EffectApplied Effect = "applied"
 	EffectUnknown Effect = "unknown"
 )
 
-// Fault is a Go error that knows what it is in the taxonomy; streams and payload stores return such errors.
+// Fault is a Go error with an entry in the error taxonomy. Package streaming returns such errors.
 type Fault interface {
 	error
 	Fault() *Error
 }
 
-// Error is the error part of a Response. Build it with NewError so that every field agrees with
-// the taxonomy table; a Go error never crosses the wire, only its sanitised Cause. Extra is what a newer peer
-// says besides; the tool's own members are in Details.
+// Error is the error of a Response. Make it with [NewError], so that its fields agree with the taxonomy. A Go error is
+// never sent, only its sanitised text in Cause. Extra holds unknown members; those of the tool are in Details.
 type Error struct {
 	Code       Code        `json:"code"`
 	Message    string      `json:"message"`
@@ -38,9 +37,9 @@ type Error struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Details is the machine-readable payload of an Error. RetryAfterMS is the back-off hint. ToolResult is all that the
-// tool said instead of an output, an object; of a tool of an MCP server its result with isError. Through the payload
-// store it travels as ToolResultRef. Builds that know neither member keep them in Extra.
+// Details holds the machine-readable members of an Error. RetryAfterMS is the back-off hint. ToolResult is the object
+// that the tool returned instead of an output, such as the result of an MCP tool with isError. ToolResultRef is its
+// reference if it is in the payload store. Extra holds unknown members, and those that the tool added.
 type Details struct {
 	RetryAfterMS int64                  `json:"retry_after_ms,omitzero"`
 	Effect       Effect                 `json:"effect,omitzero"`
@@ -55,7 +54,7 @@ type Details struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Diagnostic is the block that Tool Gateway v1 requires.
+// Diagnostic is the diagnostic block of Tool Gateway Contract v1.
 type Diagnostic struct {
 	ErrorCode    string `json:"error_code"`
 	Category     string `json:"category"`

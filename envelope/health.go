@@ -1,21 +1,21 @@
 package envelope
 
-// CheckStatus says how one check of a deployment went.
+// CheckStatus is the result of one check: passed, passed with a warning, or failed.
 type CheckStatus string
 
-// The results of a check.
+// Values of [CheckStatus].
 const (
 	CheckOK      CheckStatus = "ok"
 	CheckWarning CheckStatus = "warn"
 	CheckFailed  CheckStatus = "fail"
 )
 
-// Health is what a dispatcher says of a deployment, as operators ask it.
+// Health holds the checks of a deployment that a dispatcher makes for an operator.
 type Health struct {
 	Checks []Check `json:"checks"`
 }
 
-// Check is one finding about a deployment.
+// Check is the result of one check of a deployment.
 type Check struct {
 	Name   string      `json:"name"`
 	Status CheckStatus `json:"status"`
@@ -23,7 +23,7 @@ type Check struct {
 	Fix    string      `json:"fix,omitzero"`
 }
 
-// Well, Doubtful and Failed are findings of a status, with what to do unless all is well.
+// Well, Doubtful and Failed return a Check with the status [CheckOK], [CheckWarning] and [CheckFailed].
 func Well(name, says string) Check          { return Check{name, CheckOK, says, ""} }
 func Doubtful(name, says, fix string) Check { return Check{name, CheckWarning, says, fix} }
 func Failed(name, says, fix string) Check   { return Check{name, CheckFailed, says, fix} }

@@ -16,23 +16,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// ByArguments begins a fingerprint as it is made now. One as it was before begins with "sha256:".
+// ByArguments is the prefix of current fingerprints. Fingerprints of the former format have the prefix "sha256:".
 const ByArguments = "args1:"
 
-// IsFormer reports whether a fingerprint is of the former kind, see [FormerFingerprint].
+// IsFormer reports whether a fingerprint has the former format, see [FormerFingerprint].
 func IsFormer(fingerprint string) bool { return !strings.HasPrefix(fingerprint, ByArguments) }
 
-// Fingerprint returns what must not differ between two requests with one idempotency key: [ByArguments] and
-// the hex of SHA-256 over the [ArgumentsHash], env and the canonical form of scope, each behind its length as
-// 32 bits. No scope is the same as an empty one. So the input, which may be large, is hashed once for both.
+// Fingerprint returns the fingerprint of r. Two requests with the same idempotency key must have the same fingerprint.
+// It is [ByArguments] and, in hex, the SHA-256 of the [ArgumentsHash], env and the canonical form of scope, each
+// preceded by its length as 32 bits, big endian. A missing scope counts as an empty one. Because the fingerprint uses
+// ArgumentsHash, a large input is hashed only once for both.
 func Fingerprint(r *Request) (string, error) {
 	fingerprint, _, err := Hashes(r, r.Input)
 	return fingerprint, err
 }
 
-// Hashes returns the [Fingerprint] that r has with input, which may lie beside the request, and
-// the [ArgumentsHash] of input, which is known to be I-JSON: it was part of a decoded envelope, or
-// has passed [ijson.Check].
+// Hashes returns the [Fingerprint] of r with input in place of its own, and the [ArgumentsHash] of input. The caller
+// must have checked that input is I-JSON.
 func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, err error) {
 	if input, err = ijson.Canonical(input); err != nil {
 		return "", "", fmt.Errorf("input: %w", err)
@@ -43,8 +43,9 @@ func Hashes(r *Request, input jsontext.Value) (fingerprint, arguments string, er
 	return fingerprint, arguments, err
 }
 
-// HashesOfPayload is [Hashes] for an input out of the payload store, of which ref says the SHA-256. One that is in
-// canonical form is not hashed again, and of another one that form is never held in memory.
+// HashesOfPayload is [Hashes] for an input from the payload store with the reference ref. canonical states that input
+// is in canonical form: then its SHA-256 is taken from ref. Otherwise the canonical form is hashed without holding it
+// in memory.
 func HashesOfPayload(
 	r *Request, ref PayloadRef, input jsontext.Value, canonical bool,
 ) (fingerprint, arguments string, err error) {
@@ -60,7 +61,7 @@ func HashesOfPayload(
 	return fingerprint, arguments, err
 }
 
-// fingerprintOf is the fingerprint of r with the input that has this arguments hash.
+// fingerprintOf returns the fingerprint of r with an input that has this arguments hash.
 func fingerprintOf(r *Request, arguments string) (string, error) {
 	scope, err := canonicalStrings(r.Context.Scope)
 	if err != nil {
@@ -73,8 +74,8 @@ func fingerprintOf(r *Request, arguments string) (string, error) {
 	return inHex(ByArguments, sum), nil
 }
 
-// FormerFingerprint returns the fingerprint that builds of the former form of events give to r with input: "sha256:"
-// and the hex of SHA-256 over the canonical form of {env, input, scope}. Only logs that they have opened have it.
+// FormerFingerprint returns the fingerprint of r with input in the former format: "sha256:" and, in hex, the SHA-256 of
+// the canonical form of {env, input, scope}. Only logs that builds with the former event format opened have it.
 func FormerFingerprint(r *Request, input jsontext.Value) (string, error) {
 	scope, err := canonicalStrings(r.Context.Scope)
 	if err != nil {
@@ -96,7 +97,8 @@ func FormerFingerprint(r *Request, input jsontext.Value) (string, error) {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// hashParts is SHA-256 over parts, each behind its length, so that none can be taken for a piece of another.
+// hashParts returns the SHA-256 of the parts, each preceded by its length, so that different parts never give the same
+// bytes.
 func hashParts(parts ...string) [sha256.Size]byte {
 	b := make([]byte, 0, 512) // in most cases on the stack
 	for _, part := range parts {
@@ -117,8 +119,8 @@ func canonicalStrings(m map[string]string) (jsontext.Value, error) {
 	return ijson.Canonical(raw)
 }
 
-// ArgumentsHash returns the SHA-256 of the canonical input in hex, as audit records hold it. An
-// input that is no I-JSON is hashed as it stands: it was refused, and its record still needs one.
+// ArgumentsHash returns the SHA-256 of the canonical form of input in hex, as audit records hold it. An input that is
+// not I-JSON is hashed as it is, for the record of its refusal.
 func ArgumentsHash(input jsontext.Value) string {
 	if c, err := ijson.Canonical(input); err == nil {
 		input = c
@@ -126,19 +128,18 @@ func ArgumentsHash(input jsontext.Value) string {
 	return inHex("", sha256.Sum256(input))
 }
 
-// inHex returns a sum in hex behind a prefix of at most 32 bytes.
+// inHex returns prefix, which has at most 32 bytes, and the sum in hex.
 func inHex(prefix string, sum [sha256.Size]byte) string {
 	var room [32 + 2*sha256.Size]byte
 	return string(hex.AppendEncode(append(room[:0], prefix...), sum[:]))
 }
 
-// lowerHex32 is base32 with the extended hex alphabet in lower case: safe in subjects, file names
-// and for people who read it out.
+// lowerHex32 is base32 with the extended hex alphabet in lower case, which is valid in subjects and file names.
 var lowerHex32 = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// CallKeyID returns the id of the call that r asks for: all requests with one id share one log.
-// It is the first 20 bytes of SHA-256 over tenant, key scope and its value, tool, function, dry
-// run and key, each behind its length, as 32 characters.
+// CallKeyID returns the id of the call that r requests. All requests with the same id share one log. The id is the
+// first 20 bytes of the SHA-256 of tenant, key scope, value of the scope, tool, function, dry run and key, each
+// preceded by its length, as 32 characters of base32.
 func CallKeyID(tenant string, r *Request) string {
 	scope, value := ScopeActor, r.Context.ActorID
 	switch r.Constraints.IdempotencyScope {
@@ -155,9 +156,8 @@ func CallKeyID(tenant string, r *Request) string {
 	return lowerHex32.EncodeToString(sum[:20])
 }
 
-// StableKey returns the idempotency key that an agent computes for a call: "sha256-"
-// and the hex of SHA-256 over tool_id|fn|input|version_range, the input in canonical form. The
-// same call made twice has the same key, in every language.
+// StableKey returns the stable idempotency key of a call: "sha256-" and, in hex, the SHA-256 of
+// tool_id|fn|input|version_range with the input in canonical form. Programs in other languages compute the same key.
 func StableKey(toolID, fn, versionRange string, input jsontext.Value) (string, error) {
 	c, err := ijson.Canonical(input)
 	if err != nil {

@@ -2,81 +2,78 @@ package envelope
 
 import "time"
 
-// Limits of what travels. Reaching one is a precise error, never a truncation that goes unsaid
-// and never a hang. The schemas repeat those that they can express; a test holds
-// both together.
+// Limits of envelopes, in bytes unless stated otherwise. Exceeding one is an error with a precise code, or a truncation
+// that the response reports. The schemas repeat the limits that they can express; a test compares both.
 const (
-	// MaxInline is the largest input or output that travels inside its envelope, in bytes. A
-	// larger one goes by claim-check through the payload store.
+	// MaxInline is the largest input or output inside an envelope. A larger one is sent through the payload store, by
+	// reference (claim-check).
 	MaxInline = 256 << 10
-	// MaxHead is the most that an envelope may hold besides its input or output, in bytes.
+	// MaxHead is the largest size of an envelope without its input or output.
 	MaxHead = 256 << 10
-	// MaxHeadValues is the most values that a request may hold besides its input: each is judged by the
-	// schema, and the largest of its own lists have 256.
+	// MaxHeadValues is the largest number of JSON values in a request without its input. It bounds the time of the schema
+	// check.
 	MaxHeadValues = 8192
-	// MaxEnvelope is the largest envelope on the bus. It leaves the headers room below the
-	// 1 MiB that a server takes in one message.
+	// MaxEnvelope is the largest envelope on the bus. Together with MaxHeaders it stays below the default max_payload of a
+	// server, 1 MiB.
 	MaxEnvelope = MaxInline + MaxHead
-	// MaxPayload is the largest input or output at all, claim-checked or not.
+	// MaxPayload is the largest input or output, inline or in the payload store.
 	MaxPayload = 64 << 20
-	// MaxDocument is the largest body that is decoded: an envelope with its payload in place,
-	// as it arrives at a door.
+	// MaxDocument is the largest body that the decoders accept: an envelope with a payload of any size in it.
 	MaxDocument = MaxPayload + MaxHead
 
-	// MaxID is the longest identifier of an actor, tool, function, session, run, role, lane or
-	// span, and the longest scope, in characters.
+	// MaxID is the longest name of an actor, tool, function, session, run, role, lane, span or scope, in characters.
 	MaxID = 256
 	// MaxToolID is the longest tool id, in characters.
 	MaxToolID = 128
 	// MaxLabel is the longest locale, timezone, version range or name of a scope key.
 	MaxLabel = 128
-	// MaxScopes is how many scopes a request may claim.
+	// MaxScopes is the largest number of scopes in a request.
 	MaxScopes = 128
-	// MaxScopeKeys is how many members the scope object of a request may have.
+	// MaxScopeKeys is the largest number of members in the scope object of a request.
 	MaxScopeKeys = 32
-	// MaxEvidence is how many pieces of evidence a request may cite.
+	// MaxEvidence is the largest number of pieces of evidence in a request.
 	MaxEvidence = 64
-	// MaxHosts is how many entries an allow list may have.
+	// MaxHosts is the largest number of entries in an allow list.
 	MaxHosts = 256
 	// MaxText is the longest piece of evidence, URL or cache key, in characters.
 	MaxText = 2048
 
-	// MinKey and MaxKey bound an idempotency key, in characters.
+	// MinKey and MaxKey are the shortest and longest idempotency key, in characters.
 	MinKey = 16
 	MaxKey = 256
 
-	// MinTimeoutMS and MaxTimeoutMS bound timeout_ms.
+	// MinTimeoutMS and MaxTimeoutMS are the smallest and largest timeout_ms.
 	MinTimeoutMS = 1
 	MaxTimeoutMS = 600_000
-	// MaxRetryAfter is the longest back-off hint of an error: what is longer than outcomes are kept by default
-	// is no advice to anybody who waits. What a tool says beyond it is cut.
+	// MaxRetryAfter is the longest back-off hint of an error, which is the default retention of outcomes. A longer hint of
+	// a tool is cut to it.
 	MaxRetryAfter = 24 * time.Hour
-	// MinMemoryMB is the least memory a call can ask for.
+	// MinMemoryMB is the smallest memory_mb_limit, in MB.
 	MinMemoryMB = 16
 
-	// MaxChunk is the largest chunk of a streamed result, in bytes of its data.
+	// MaxChunk is the largest size of the data of one chunk.
 	MaxChunk = 256 << 10
-	// MaxHeaders is the most that the headers of one message on the bus may take, in bytes.
+	// MaxHeaders is the largest size of the headers of one message on the bus.
 	MaxHeaders = 64 << 10
 
-	// MaxMessage is the longest message or fix of an error, in bytes.
+	// MaxMessage is the longest message or fix of an error.
 	MaxMessage = 1 << 10
 	// MaxCause is the longest cause of an error.
 	MaxCause = 1 << 10
-	// MaxStderr is how much of a tool's stderr an error keeps: the last bytes.
+	// MaxStderr is the size of the end of a tool's stderr that an error keeps.
 	MaxStderr = 64 << 10
 	// MaxErrorDetails is the largest details object that a tool may attach to an error.
 	MaxErrorDetails = 64 << 10
-	// MaxToolResult is the largest result of a tool that an error keeps. One of more than MaxErrorDetails goes by
-	// claim-check through the payload store.
+	// MaxToolResult is the largest result of a tool that an error keeps. A result larger than MaxErrorDetails is sent
+	// through the payload store.
 	MaxToolResult = 1 << 20
-	// MaxCode is the longest error code and the longest name of a tool's own error.
+	// MaxCode is the longest error code, and the longest name of an error that a tool declares.
 	MaxCode = 64
-	// MaxWarnings is how many warnings a response may carry, each at most MaxMessage long.
+	// MaxWarnings is the largest number of warnings in a response. Each has at most MaxMessage bytes.
 	MaxWarnings = 100
-	// MaxSideEffects is how many side effects a response may report.
+	// MaxSideEffects is the largest number of side effects in a response.
 	MaxSideEffects = 1000
-	// MaxAside is the most that the side effects and warnings of a response may take together, in
-	// bytes of JSON. With the largest error beside them they stay below MaxHead.
+	// MaxAside is the largest size of the side effects and warnings of a response together, as JSON. Together with the
+	// largest error they stay below MaxHead.
 	MaxAside = 96 << 10
 )

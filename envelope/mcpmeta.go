@@ -9,39 +9,38 @@ const MetaPrefix = "io.toolbus/"
 
 // Members of _meta in a request.
 const (
-	// MetaIdempotencyKey is a string. What a client gives is the key of the call; what a server is given is the id of the
-	// call, the same in every run of it and in no other call.
+	// MetaIdempotencyKey is a string. In a request of a client it is the key of the call. In a request to a server it is
+	// the id of the call, which is the same in every run and different for every other call.
 	MetaIdempotencyKey = MetaPrefix + "idempotency_key"
-	MetaDeadlineMS     = MetaPrefix + "deadline_ms" // a number: how long the request may take, from when it was sent
+	MetaDeadlineMS     = MetaPrefix + "deadline_ms" // a number: time in ms, from sending the request, until its deadline
 	MetaRunID          = MetaPrefix + "run_id"      // a string; answers say it, too
 	MetaLaneID         = MetaPrefix + "lane_id"     // a string; answers say it, too
 )
 
-// MetaToolVersion is a string: in a request the version, or range of versions, that is asked for, in an answer the one
-// that ran.
+// MetaToolVersion is a string: in a request the wanted version or range of versions, in an answer the version that ran.
 const MetaToolVersion = MetaPrefix + "tool_version"
 
 // Members of _meta in an answer.
 const (
 	MetaCallID       = MetaPrefix + "call_id"        // a string; servers are told it, too
-	MetaRef          = MetaPrefix + "ref"            // a string: what the call is asked about by
-	MetaAuditEventID = MetaPrefix + "audit_event_id" // a string: of the record of the outcome, or of the refusal
+	MetaRef          = MetaPrefix + "ref"            // a string: the reference of the call
+	MetaAuditEventID = MetaPrefix + "audit_event_id" // a string: id of the audit record of the outcome or refusal
 	MetaAttempt      = MetaPrefix + "attempt"        // a number, from 1; servers are told it, too
 	MetaOutcome      = MetaPrefix + "outcome"        // a string, such as success or terminal_error
-	// MetaFinal is false where this is not how the call ends: it may still go on, and the same key finds it. Else it is
-	// not there.
+	// MetaFinal is false if the answer is not the outcome of the call: the call may still run, and the same key finds it.
+	// Otherwise it is absent.
 	MetaFinal        = MetaPrefix + "final"
-	MetaCode         = MetaPrefix + "code"           // a string: of the error; servers name one of their manifest
+	MetaCode         = MetaPrefix + "code"           // a string: code of the error; a server sends a name of its manifest
 	MetaEffect       = MetaPrefix + "effect"         // a string: none, applied or unknown
 	MetaRetryAfterMS = MetaPrefix + "retry_after_ms" // a number
 )
 
-// MCPResult is the $comment of a response schema whose values are whole results of MCP tools: an object with content
-// and, where there is one, structuredContent. The door hands them on as they are.
+// MCPResult is the $comment of a response schema whose values are whole results of MCP tools: objects with content and
+// optionally structuredContent. The MCP gateway returns them unchanged.
 const MCPResult = MetaPrefix + "result"
 
-// IsMCPResult reports whether a response schema has [Result] as its $comment. Outputs that break such a schema are
-// passed on with a warning: the effect took place, and clients of MCP see what the server said, and judge it
+// IsMCPResult reports whether a response schema has [MCPResult] as its $comment. An output that does not fit such a
+// schema is returned with a warning, not refused: the effect took place, and MCP clients can judge the result
 // themselves.
 func IsMCPResult(schema []byte) bool {
 	var top struct {
@@ -50,31 +49,31 @@ func IsMCPResult(schema []byte) bool {
 	return json.Unmarshal(schema, &top) == nil && top.Comment == MCPResult
 }
 
-// MetaExact is an object, in the _meta of a result on the bus: by the JSON pointer of a value in the result, the JSON
-// text that its server sent, which JSON of the bus cannot hold. The door puts the texts in their places and removes
-// Exact.
+// MetaExact is an object in the _meta of a result on the bus. It maps the JSON pointer of a value in the result to the
+// JSON text that the MCP server sent, if I-JSON cannot hold that value. The MCP gateway puts the texts in place of the
+// values, and removes MetaExact.
 const MetaExact = MetaPrefix + "exact"
 
-// MetaInexact is the beginning of a warning that names a value of Exact.
+// MetaInexact is the prefix of a warning about a value of MetaExact.
 const MetaInexact = "JSON of the bus cannot hold "
 
-// Members of _meta that servers know which are written for Toolbus.
+// Members of _meta for servers that are written for Toolbus.
 const (
-	// MetaInvocation is an object, in a request to a server whose manifest asks for it: all that any other tool is told
-	// of a call, as programs read it.
+	// MetaInvocation is an object in a request to a server whose manifest asks for it: the request that package program
+	// reads.
 	MetaInvocation = MetaPrefix + "invocation"
 	// MetaChunk is an object, in a progress notification: {"kind": "data", "progress" or "log", "data": any JSON}.
 	MetaChunk       = MetaPrefix + "chunk"
-	MetaDetails     = MetaPrefix + "details"      // an object: of an error
+	MetaDetails     = MetaPrefix + "details"      // an object: details of an error
 	MetaSideEffects = MetaPrefix + "side_effects" // a list of objects: what the call has changed
 	MetaWarnings    = MetaPrefix + "warnings"     // a list of strings
-	MetaAbsent      = MetaPrefix + "absent"       // true: a lookup has found nothing under the key
+	MetaAbsent      = MetaPrefix + "absent"       // true: a lookup found no effect under the key
 )
 
-// MCPSearchTool is the name of the tool that finds tools, which no other tool may have.
+// MCPSearchTool is the name of the tool with which MCP clients search for tools. No other tool may have it.
 const MCPSearchTool = "toolbus_search_tools"
 
-// MCPUndescribed is the description of a tool whose server gives it none: manifests must have one.
+// MCPUndescribed returns the description for a tool whose MCP server sends no description. A manifest must have one.
 func MCPUndescribed(server, tool string) string {
 	return "The tool " + tool + " of the MCP server " + server + "."
 }

@@ -22,8 +22,8 @@ var (
 // RequestSchema returns the published schema of a [Request].
 func RequestSchema() *jsonschema.Schema { return requestSchema() }
 
-// ResponseSchema returns the published schema of a [Response]: that of the source contract
-// for tools, word for word. The schema of output is the tool's, so any output is valid here.
+// ResponseSchema returns the published schema of a [Response]. It accepts any output, because the tool defines the
+// schema of its output.
 func ResponseSchema() *jsonschema.Schema { return responseSchema() }
 
 // AcceptedSchema returns the published schema of an [Accepted].

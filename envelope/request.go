@@ -2,9 +2,8 @@ package envelope
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// Request asks for one call of one tool function. Its JSON form is the source
-// contract's request.json plus the optional fields named below. Unknown fields are refused, but for those of
-// context and constraints.retry_policy, which are open there: each keeps them as Extra and writes them on.
+// Request asks for one call of one function of a tool. The decoders refuse unknown members, except in context and
+// constraints.retry_policy, which keep them in Extra and write them again. docs/wire.md describes all members.
 type Request struct {
 	CallID      string         `json:"call_id"`
 	ToolID      string         `json:"tool_id"`
@@ -17,10 +16,9 @@ type Request struct {
 	DryRun      bool           `json:"dry_run,omitzero"`
 }
 
-// RequestContext says who asks, on whose behalf and in which trace. Extra holds what else the caller says, as it said
-// it: Toolbus only passes it on, down to the tool, and nothing vouches for it. It counts towards MaxHead,
-// MaxHeadValues and the depth of the whole, and no two requests differ by it: it is part of neither [Fingerprint] nor
-// [CallKeyID].
+// RequestContext holds the caller of a request and its trace, session, run and lane. Extra holds unknown members.
+// Toolbus passes them to the tool and does not check them. They count towards MaxHead, MaxHeadValues and the nesting
+// depth, but are part of neither [Fingerprint] nor [CallKeyID].
 type RequestContext struct {
 	ActorID      string            `json:"actor_id"`
 	Scopes       []string          `json:"scopes,omitzero"`
@@ -41,8 +39,9 @@ type RequestContext struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Constraints bound one call. TimeoutMS is in milliseconds from receipt, DeadlineUnixMS an
-// absolute time; the earlier one, or the tool's own maximum, is the effective deadline.
+// Constraints holds the limits and the key of one call. TimeoutMS is the time in milliseconds from receipt of the
+// request, DeadlineUnixMS an absolute time in bus time. The deadline is the earliest of both and of the maximum timeout
+// of the tool.
 type Constraints struct {
 	TimeoutMS        int64          `json:"timeout_ms"`
 	DeadlineUnixMS   int64          `json:"deadline_unix_ms"`
@@ -57,9 +56,9 @@ type Constraints struct {
 	RetryPolicy      *RetryPolicy   `json:"retry_policy,omitzero"`
 }
 
-// RetryPolicy tunes the caller's own retries; the last three fields are not in the source contract.
-// The n-th pause is base_ms * backoff_multiplier^(n-1), at most cap_ms; jitter "full" takes a random part of
-// it, and jitter_percent, where given, adds up to so much to it instead. What Extra holds, tunes nothing here.
+// RetryPolicy configures the retries of the client. The n-th pause is base_ms * backoff_multiplier^(n-1), at most
+// cap_ms. With jitter "full", the pause is a random part of that. If jitter_percent is set, a random addition of up to
+// that percentage is used instead. Extra holds unknown members, which have no effect.
 type RetryPolicy struct {
 	MaxAttempts       int      `json:"max_attempts,omitzero"`
 	BaseMS            int64    `json:"base_ms,omitzero"`
@@ -72,20 +71,21 @@ type RetryPolicy struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// KeyScope says among whom an idempotency key is shared. The zero value means ScopeActor.
+// KeyScope is the scope in which an idempotency key is unique: requests with equal keys in the same scope are one call.
+// The zero value means ScopeActor.
 type KeyScope string
 
-// The scopes of a key.
+// Values of [KeyScope]: the requests of one actor, of one session, or of the whole tenant.
 const (
 	ScopeActor   KeyScope = "actor"
 	ScopeSession KeyScope = "session"
 	ScopeGlobal  KeyScope = "global"
 )
 
-// Priority orders waiting calls. The zero value means PriorityNormal.
+// Priority is the priority of a call among the waiting calls of its pool. The zero value means PriorityNormal.
 type Priority string
 
-// The three priorities; executors share their slots over them by weight, so low never starves.
+// Values of [Priority]. Executors share their slots among them by weight, so low never starves.
 const (
 	PriorityLow    Priority = "low"
 	PriorityNormal Priority = "normal"

@@ -7,10 +7,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Status is one of the four outcomes a call can have. There are no others.
+// Status is one of the four outcomes of a call.
 type Status string
 
-// The four outcomes.
+// Values of [Status].
 const (
 	Success        Status = "success"
 	RetryableError Status = "retryable_error"
@@ -18,12 +18,12 @@ const (
 	InvalidRequest Status = "invalid_request"
 )
 
-// Statuses returns all of them.
+// Statuses returns all values of [Status].
 func Statuses() []Status { return []Status{Success, RetryableError, TerminalError, InvalidRequest} }
 
-// Response is the outcome of a call. It validates against the source contract's
-// response.json verbatim: additions live inside error, metrics and provenance. What a newer peer says there
-// besides, each of them keeps as Extra and writes on, so that an outcome is told as it was stored.
+// Response is the answer to a call: its outcome, a refusal, or a statement of the client. Error is nil exactly if
+// Status is Success. Error, Metrics and Provenance keep unknown members in Extra and write them again, so that a stored
+// outcome of a newer build is returned unchanged.
 type Response struct {
 	CallID      string           `json:"call_id"`
 	Status      Status           `json:"status"`
@@ -35,12 +35,12 @@ type Response struct {
 	Warnings    []string         `json:"warnings,omitzero"`
 	CommitToken *string          `json:"commit_token,omitzero"`
 
-	// Key is the idempotency key of the call, which the client sets that made the call. It is not on the wire.
+	// Key is the idempotency key of the call. The client that made the call sets it; it is not sent.
 	Key string `json:"-"`
 }
 
-// Metrics of one call; zero values are valid and always present. QueueMS is the time from
-// admission to the start of the run, DurationMS the run itself.
+// Metrics holds measurements of one call. QueueMS is the time in milliseconds from admission to the start of the run,
+// DurationMS that of the run itself. All members are always present, and 0 if unknown.
 type Metrics struct {
 	DurationMS   int64 `json:"duration_ms"`
 	CPUMS        int64 `json:"cpu_ms"`
@@ -51,14 +51,15 @@ type Metrics struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Provenance says what ran and how the outcome came about. Final is false in what is no outcome, and no refusal
-// that stands: a statement of the client library's own because the bus is gone; a refusal that another dispatcher,
-// or the same a moment later, may contradict; a word to a caller that stops waiting while its call goes on.
+// Provenance describes which tool version ran, in which attempt and run, and how the response came about. Final is true
+// for an outcome, and for a refusal that will not change. It is false for a statement of the client itself because no
+// dispatcher answers, for a refusal that another dispatcher or a later request may not repeat, and for an answer to a
+// caller that stops waiting while its call goes on.
 //
-// NotStarted is true if no executor started the call, and none will because of the request that is answered: the log
-// proves that no executor took its attempt, or a dispatcher refused it before admission. A refusal with Final false
-// speaks of one copy of the request, so that all copies must be answered with it. NotStarted is false where an executor
-// may have started, and in every answer of a build that does not know the member.
+// NotStarted is true if no executor started the call, and none will start it because of this request: the log proves
+// that no executor took the attempt, or a dispatcher refused the request before admission. If Final is false, that
+// holds only for the copy of the request that was answered: a client that sent several copies needs such an answer to
+// each. NotStarted is false if an executor may have started the call, and in answers of older builds.
 type Provenance struct {
 	ToolID        string      `json:"tool_id"`
 	ToolVersion   string      `json:"tool_version"`
@@ -68,7 +69,7 @@ type Provenance struct {
 	Replayed      bool        `json:"replayed"`
 	Final         bool        `json:"final"`
 	AuditEventID  string      `json:"audit_event_id,omitzero"`
-	Counted       uint64      `json:"counted,omitzero"` // of a refusal that is on record in a count: which of it
+	Counted       uint64      `json:"counted,omitzero"` // number of a refusal that is only counted
 	NotStarted    bool        `json:"not_started,omitzero"`
 	Chunks        *Chunks     `json:"chunks,omitzero"`
 	OutputRef     *PayloadRef `json:"output_ref,omitzero"`
@@ -77,22 +78,22 @@ type Provenance struct {
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Chunks counts what a streaming run emitted; Digest is the SHA-256 over its chunk data, hex.
+// Chunks holds the number of chunks of a run and their digest in hex, see package streaming.
 type Chunks struct {
 	Count  int64  `json:"count"`
 	Digest string `json:"digest"`
 }
 
-// PayloadRef points to a payload that was too large to travel inline (claim-check).
+// PayloadRef is the reference of a payload in the payload store (claim-check).
 type PayloadRef struct {
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
-	Pool   string `json:"pool,omitzero"` // of an output: of the executor that stored it
+	Pool   string `json:"pool,omitzero"` // for an output: pool of the executor that stored it
 }
 
-// Chunk is one piece of a streamed result. Index starts at 0 in every run and has no gaps; another
-// Fence means that this is another run of the call, and what came before is void. It is a higher
-// one as a rule, and a lower one where the outcome turns out to be that of an earlier run.
+// Chunk is one piece of a streamed result. Index starts at 0 in every run and has no gaps. A chunk with another Fence
+// than the chunk before it belongs to another run, and all chunks before it are void. The new Fence is usually higher.
+// It is lower if the outcome of the call turns out to be that of an earlier run.
 type Chunk struct {
 	CallID string         `json:"call_id"`
 	Index  int64          `json:"index"`
@@ -102,18 +103,18 @@ type Chunk struct {
 	Fence  uint64         `json:"fence"`
 }
 
-// ChunkKind tells result data from progress and log lines.
+// ChunkKind is the kind of a chunk: data of the result, progress, or a log entry.
 type ChunkKind string
 
-// The kinds of chunk.
+// Values of [ChunkKind].
 const (
 	ChunkData     ChunkKind = "data"
 	ChunkProgress ChunkKind = "progress"
 	ChunkLog      ChunkKind = "log"
 )
 
-// Accepted tells the caller that its call is durable and will be decided. Nobody writes it on, so what a newer
-// peer says besides is ignored.
+// Accepted is the message of a dispatcher that the call of a request is durable and will have an outcome. Its decoder
+// ignores unknown members.
 type Accepted struct {
 	CallID         string `json:"call_id"`
 	Ref            string `json:"ref"`
@@ -121,16 +122,17 @@ type Accepted struct {
 	Joined         bool   `json:"joined"`
 	DeadlineUnixMS int64  `json:"deadline_unix_ms"`
 	ToolVersion    string `json:"tool_version"`
-	// ChunkProof is what the frames of the call's chunks carry, for a joiner who hears them; "" otherwise.
+	// ChunkProof is the proof in the frames of the call's chunks, see package streaming. It is set only for a joiner that
+	// receives them live.
 	ChunkProof string `json:"chunk_proof,omitzero"`
 }
 
-// String is the reference as a header carries it: `sha256:<hex>;<bytes>`.
+// String returns the reference in the form of a header: `sha256:<hex>;<bytes>`. It leaves out Pool.
 func (r PayloadRef) String() string {
 	return "sha256:" + r.SHA256 + ";" + strconv.FormatInt(r.Bytes, 10)
 }
 
-// ParsePayloadRef is the inverse of String; it returns nil for anything else.
+// ParsePayloadRef is the inverse of [PayloadRef.String]. It returns nil if s is not a reference.
 func ParsePayloadRef(s string) *PayloadRef {
 	s, ok := strings.CutPrefix(s, "sha256:")
 	if !ok {
@@ -139,7 +141,7 @@ func ParsePayloadRef(s string) *PayloadRef {
 	sum, bytes, ok2 := strings.Cut(s, ";")
 	n, err := strconv.ParseInt(bytes, 10, 64)
 	if !ok2 || err != nil || n < 0 || strconv.FormatInt(n, 10) != bytes {
-		return nil // only one spelling of a number is taken
+		return nil // not the canonical form of the number
 	}
 	if len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" {
 		return nil

@@ -1,27 +1,26 @@
 package envelope
 
-// CodeInfo is one line of the taxonomy: all that is known of a code. Everything else that speaks of
-// errors (documentation, bindings, doors) is derived from it.
+// CodeInfo is the row of a code in the taxonomy. Documentation, bindings and gateways derive all properties of errors
+// from it.
 type CodeInfo struct {
 	Code   Code
 	Status Status
-	// AutoRetry says that a client may ask again on its own. A retryable code without it is
-	// safe to ask again, but somebody wanted the call to end.
+	// AutoRetry states that a client may retry without asking its caller. A retryable code without it is safe to retry,
+	// but a caller or operator ended the call on purpose.
 	AutoRetry bool
-	// RetryAfterMS is the back-off hint of a retryable code, unless the error brings its own.
+	// RetryAfterMS is the default back-off hint of a retryable code, in milliseconds.
 	RetryAfterMS int64
-	// Effect is what the code alone says of the tool's effect: none when nothing ran,
-	// otherwise unknown, until whoever makes the error knows better.
+	// Effect is the default effect of an error with the code: none if no tool ran, and otherwise unknown.
 	Effect      Effect
 	Message     string
 	Fix         string
 	LikelyCause string
 	HTTPStatus  int
-	// MCP is the JSON-RPC code of the protocol error in MCP; 0 means a tool result that
-	// says isError, which a model can react to.
+	// MCP is the JSON-RPC code of the protocol error in MCP. 0 means a tool result with isError, to which a model can
+	// react.
 	MCP      int
 	Gateway  string // error code of Tool Gateway v1
-	Category string // one of those below
+	Category string // one of the categories below
 	Severity string // info, warning, error or critical
 }
 
@@ -35,7 +34,7 @@ const (
 	GatewayInternalError    = "TOOL_INTERNAL_ERROR"
 )
 
-// Categories of errors, as callers of other gateways know them.
+// Categories of errors in Tool Gateway Contract v1.
 const (
 	CategoryContract  = "ContractError"
 	CategoryPolicy    = "PolicyError"
@@ -44,8 +43,8 @@ const (
 	CategorySystem    = "SystemError"
 )
 
-// Severities: an info needs nobody, a warning passes by itself, an error needs the caller, a
-// critical one the operator.
+// Severities. Nobody needs to act on an info; a warning resolves by itself; the caller must act on an error, and the
+// operator on a critical error.
 const (
 	SeverityInfo     = "info"
 	SeverityWarning  = "warning"

@@ -1,65 +1,65 @@
 package envelope
 
-// What an answer is; the value of header Tb-Kind.
+// Kinds of answers: values of the header Tb-Kind.
 const (
 	KindAccepted = "accepted"
 	KindOutcome  = "outcome"
-	KindRefusal  = "refusal" // a service could not answer: the body is a Refused
+	KindRefusal  = "refusal" // a dispatcher refused a request of the service; the body is a ServiceRefusal
 )
 
-// CallRef names a call by the reference that its acceptance gave. CallID narrows it to the attempt that this call id
-// owns or joined; without one it is the newest.
+// CallRef identifies a call by its reference, <tool>.<id>. CallID selects the attempt that the request with this call
+// id opened or joined; "" selects the newest attempt.
 type CallRef struct {
 	Ref    string `json:"ref"`
 	CallID string `json:"call_id,omitzero"`
 }
 
-// ResultResponse is the outcome of a call, or its acceptance while there is none.
+// ResultResponse holds the outcome of a call, or its acceptance if it has no outcome yet.
 type ResultResponse struct {
 	Response *Response `json:"response,omitzero"`
 	Accepted *Accepted `json:"accepted,omitzero"`
-	// Of the answer to a [Replay], which does not name the call.
+	// Tenant, Actor and Ref are set only in the answer to a [ReplayRequest], which does not name the call.
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
 	Ref    string `json:"ref,omitzero"`
 }
 
-// CancelResponse says what a cancel did: "queued" (it never starts; of a pure or idempotent call, no
-// executor said that it runs it), "running" (killed), "detached" (a joiner left; the call goes on), "decided" (too
-// late; Response is the outcome).
+// CancelResponse is the result of a cancel. Phase is one of "queued": the call never starts (for a pure or idempotent
+// call: no executor reported that it runs it); "running": the run was killed; "detached": only the joiner no longer
+// waits, and the call goes on; "decided": the call had ended before, with the outcome Response.
 type CancelResponse struct {
 	Phase    string    `json:"told"`
 	Response *Response `json:"response,omitzero"`
 }
 
-// WhyResponse is one sentence.
+// WhyResponse holds one sentence that explains the state of a call.
 type WhyResponse struct {
 	Sentence string `json:"sentence"`
 }
 
-// ChunksRequest asks for stored chunks of one run of a call, from an index on.
+// ChunksRequest asks for stored chunks of one run of a call, from Index on. After is a hint, see package streaming.
 type ChunksRequest struct {
 	Ref      string `json:"ref"`
 	CallID   string `json:"call_id"`
 	Attempt  int    `json:"attempt"`
-	Fence    uint64 `json:"fence"` // 0: of the newest run of the attempt
+	Fence    uint64 `json:"fence"` // 0 selects the newest run of the attempt
 	Index    int64  `json:"index"`
 	After    uint64 `json:"after,omitzero"`
 	MaxBytes int    `json:"max_bytes"`
 }
 
-// ChunksResponse is a frame of chunks; an empty one means that they are not stored yet. Expired
-// means that they never will be.
+// ChunksResponse holds a frame of chunks, see package streaming. An empty frame means that the chunks are not stored
+// yet. Expired means that they are no longer stored.
 type ChunksResponse struct {
 	Header  map[string][]string `json:"header,omitzero"`
 	Body    []byte              `json:"body,omitzero"`
-	Fence   uint64              `json:"fence"` // of the run that they are of
+	Fence   uint64              `json:"fence"` // fence of the run of these chunks
 	Expired bool                `json:"expired,omitzero"`
 }
 
-// PayloadRequest asks for a part, from 0, of the large output of a call, by the reference that its outcome has. Direct
-// asks for the stored message itself: the server answers with it, or with a status if the replica that it asks does
-// not have it. A dispatcher of a build that does not know the member answers with a PayloadAnswer.
+// PayloadRequest asks for one part of the large output of a call. SHA256 is that of the OutputRef of its outcome; the
+// first part is 0. Direct asks for the stored message itself: a NATS server answers with it, or with a status if its
+// replica does not have it. Dispatchers of older builds ignore Direct and answer with a PayloadResponse.
 type PayloadRequest struct {
 	Ref    string `json:"ref"`
 	SHA256 string `json:"sha256"`
@@ -67,26 +67,27 @@ type PayloadRequest struct {
 	Direct bool   `json:"direct,omitzero"`
 }
 
-// PayloadResponse is that part.
+// PayloadResponse holds the part that a PayloadRequest asks for.
 type PayloadResponse struct {
 	Body []byte `json:"body"`
 }
 
-// Inventory is what one dispatcher has loaded. All of them answer this question, so that they can be compared.
+// Inventory lists the tools that one dispatcher has loaded. All dispatchers answer the request, so that their tools can
+// be compared.
 type Inventory struct {
 	Instance string            `json:"instance"`
 	Tools    map[string]string `json:"tools"` // version and digest, by tool id
-	// More says that there are tools behind the last one, by id, for which there was no room.
+	// More means that Tools lacks the tools with ids after the last one, because the message had no room for them.
 	More bool `json:"more,omitzero"`
 }
 
-// ServiceRefusal is the body of an answer of kind [KindRefusal].
+// ServiceRefusal is the body of an answer with kind [KindRefusal].
 type ServiceRefusal struct {
 	Refusal *Error `json:"refusal"`
 }
 
-// JoinerLeft says to all dispatchers, since nobody knows where a caller waits, that a joiner does not wait any more
-// for the outcome of an attempt.
+// JoinerLeft notifies all dispatchers that a joiner no longer waits for the outcome of an attempt. It goes to all of
+// them because the sender does not know which one holds the wait.
 type JoinerLeft struct {
 	Tool    string `json:"tool"`
 	ID      string `json:"id"`

@@ -5,9 +5,9 @@ import "strings"
 // maxLength is the longest word, in bytes, that is compared with others: names are shorter.
 const maxLength = 64
 
-// Nearest returns the name that is most like word: at most a third of its letters, and one, are other ones,
-// whatever their case; or word is one of the parts that dots separate in the name. It reports false where
-// no name is like it.
+// Nearest returns the name that is most similar to word, for a suggestion in an error. Case does not matter. A name is
+// similar if its edit distance to word is at most len(word)/3+1, or if it begins with word and a dot, or ends with a
+// dot and word. ok is false if no name is similar, or if word has more than 64 bytes.
 func Nearest(word string, names []string) (name string, ok bool) {
 	word = strings.ToLower(word)
 	if len(word) > maxLength {
@@ -22,7 +22,8 @@ func Nearest(word string, names []string) (name string, ok bool) {
 	return name, ok
 }
 
-// distance is how far a name is from word, or most if it is that far or further.
+// distance returns the edit distance between word and name, at most most. It is 1 if word is the first or last part of
+// the name between dots.
 func distance(word, name string, most int) int {
 	if word != "" && (strings.HasSuffix(name, "."+word) || strings.HasPrefix(name, word+".")) {
 		return min(1, most)

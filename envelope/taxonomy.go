@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Code names an error precisely; its prefix is its class.
+// Code identifies a kind of error, such as R-TIMEOUT-001. It begins with its class.
 type Code string
 
-// ErrorClass is the stable prefix of a Code; it decides whether running again can help.
+// ErrorClass is the prefix of a Code that groups codes. Classes never change.
 type ErrorClass string
 
-// The nine classes of the taxonomy.
+// Values of [ErrorClass].
 const (
 	ClassRequest      ErrorClass = "I-REQ"
 	ClassAuth         ErrorClass = "A-AUTH"
@@ -25,7 +25,7 @@ const (
 	ClassData         ErrorClass = "D-DATA"
 )
 
-// The codes that Toolbus itself uses. A tool may add subcodes to a class, never redefine it.
+// The codes that Toolbus uses; docs/errors.md describes them. Tools add codes of their own, see [ToolErrorCode].
 const (
 	CodeMalformed        Code = "I-REQ-MALFORMED"
 	CodeSchema           Code = "I-REQ-SCHEMA"
@@ -72,7 +72,7 @@ const (
 	CodePayloadMissing   Code = "D-DATA-PAYLOAD_MISSING"
 )
 
-// Class returns the class of c, or "" when c has no known class.
+// Class returns the class of c, or "" if c has no known class.
 func (c Code) Class() ErrorClass {
 	for _, class := range classes {
 		if strings.HasPrefix(string(c), string(class)+"-") {
@@ -105,11 +105,11 @@ func byCode(rows []CodeInfo) map[Code]CodeInfo {
 	return m
 }
 
-// Codes returns the taxonomy of Toolbus's own codes, in the order of the documentation.
+// Codes returns the rows of all codes of Toolbus, in the order of the documentation.
 func Codes() []CodeInfo { return table() }
 
-// Lookup returns the row of c. It is total: a code that Toolbus does not know has the row of its
-// class, and one without a known class that of a tool fault.
+// Lookup returns the row of c. For an unknown code it returns the row of the class, and without a known class that of
+// [CodeToolFault].
 func Lookup(c Code) CodeInfo {
 	if r, ok := rows[c]; ok {
 		return r
@@ -119,18 +119,18 @@ func Lookup(c Code) CodeInfo {
 	return r
 }
 
-// Status returns the one outcome that c stands for.
+// Status returns the status of a response with the code.
 func (c Code) Status() Status { return Lookup(c).Status }
 
-// Retryable reports whether the same request may be made again with the same key.
+// Retryable reports whether the caller may repeat the call with the same key.
 func (c Code) Retryable() bool { return c.Status() == RetryableError }
 
-// AutoRetry reports whether a client may do so on its own. It implies Retryable.
+// AutoRetry reports whether a client may repeat the call without asking its caller. It implies Retryable.
 func (c Code) AutoRetry() bool { return Lookup(c).AutoRetry }
 
-// ToolErrorCode returns the code on the wire of a tool's own error: fetch_failed of class
-// R-UPSTREAM is R-UPSTREAM-FETCH_FAILED. What is not a letter or digit becomes "_". A tool cannot
-// produce a code that is Toolbus's own: such a name gets the prefix TOOL_.
+// ToolErrorCode returns the code of an error that a tool declares: fetch_failed of class R-UPSTREAM is
+// R-UPSTREAM-FETCH_FAILED. Each character except letters and digits becomes "_". If the result would be a code of
+// Toolbus, the name gets the prefix TOOL_.
 func ToolErrorCode(class ErrorClass, name string) Code {
 	if _, known := classRows[class]; !known {
 		class = ClassTool

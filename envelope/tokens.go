@@ -2,17 +2,17 @@ package envelope
 
 import "time"
 
-// NarrowRequest asks for a token with less rights than the one that the question carries. What is left empty stays as
-// it is, but for the scopes: none is none.
+// NarrowRequest asks for a token with fewer rights than the token of the request. An empty field leaves the right as it
+// is, except that an empty Scopes means no scopes.
 type NarrowRequest struct {
-	Actor  string   `json:"actor,omitzero"` // a part of the actor: its name, a slash, and more
+	Actor  string   `json:"actor,omitzero"` // sub-actor: the name of the actor, a slash, and more
 	Scopes []string `json:"scopes,omitzero"`
 	Run    string   `json:"run,omitzero"`
 	Lane   string   `json:"lane,omitzero"`
-	LifeS  int64    `json:"life_s,omitzero"` // default: as long as the one that it is made from
+	LifeS  int64    `json:"life_s,omitzero"` // lifetime in seconds; default: that of the token of the request
 }
 
-// IssueRequest asks for the first token of a credential.
+// IssueRequest asks for the first token of a new credential. Tenant, Actor and Role are required.
 type IssueRequest struct {
 	Tenant string   `json:"tenant"`
 	Actor  string   `json:"actor"`
@@ -21,11 +21,12 @@ type IssueRequest struct {
 	Run    string   `json:"run,omitzero"`
 	Lane   string   `json:"lane,omitzero"`
 	Pool   string   `json:"pool,omitzero"`
-	LifeS  int64    `json:"life_s,omitzero"`  // life of each token in seconds; 0 is 15 minutes, at most 24 hours
-	RenewS int64    `json:"renew_s,omitzero"` // for how long it may be renewed; default never
+	LifeS  int64    `json:"life_s,omitzero"`  // lifetime of each token in seconds, at most 24 h; default 15 min
+	RenewS int64    `json:"renew_s,omitzero"` // time in seconds for which the token may be renewed; default: not at all
 }
 
-// TokenResponse is a token, and what may be said of it.
+// TokenResponse holds a token, its expiry, and the family by which it can be revoked. RenewUntil is zero if the token
+// cannot be renewed.
 type TokenResponse struct {
 	Token      string    `json:"token"`
 	Family     string    `json:"family"`
@@ -33,40 +34,39 @@ type TokenResponse struct {
 	RenewUntil time.Time `json:"renew_until,omitzero"`
 }
 
-// RevokeRequest ends a family of tokens, or all tokens of an actor of a tenant and of its sub-actors (ACTOR/...).
-// Tokens that were narrowed from a revoked one end, too.
+// RevokeRequest revokes a family of tokens, or all tokens of an actor of a tenant and of its sub-actors (ACTOR/...).
+// Tokens that were narrowed from a revoked token are revoked, too.
 type RevokeRequest struct {
 	Family string `json:"family,omitzero"`
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
 }
 
-// RevokeResponse counts the listed families that the revocation covers. 0 means that no listed family has this name:
-// the dispatcher has stored the revocation all the same, since tokens that were minted offline or narrowed are not
-// listed.
+// RevokeResponse holds the number of listed families that the revocation covers. Even if it is 0, the dispatcher has
+// stored the revocation, because narrowed tokens and tokens that were signed offline are not listed.
 type RevokeResponse struct {
 	Families int `json:"families"`
-	// Nearest are names of listed credentials like the one of the question, best first, at most 3: families, or actors.
-	// An actor of another tenant is written "ACTOR in tenant TENANT". It is empty if Families is not 0.
+	// Nearest lists up to 3 families or actors with names similar to the requested one, best first. An actor of another
+	// tenant is written "ACTOR in tenant TENANT". It is empty if Families is not 0.
 	Nearest []string `json:"nearest,omitzero"`
 }
 
-// CredentialsRequest asks which credentials were issued and have not ended, of one tenant and actor or with "" of
-// all, behind the family After if there is one.
+// CredentialsRequest asks for the issued credentials that can still be used or renewed, from the first family after
+// After on. An empty Tenant or Actor selects all.
 type CredentialsRequest struct {
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
 	After  string `json:"after,omitzero"`
 }
 
-// CredentialsResponse is the answer. More says that there are others behind the last one; a message has no room for
-// all.
+// CredentialsResponse is the answer to a CredentialsRequest. More means that the list goes on after the last one,
+// because one message has no room for all.
 type CredentialsResponse struct {
 	Credentials []CredentialInfo `json:"credentials"`
 	More        bool             `json:"more,omitzero"`
 }
 
-// CredentialInfo is what is remembered of a family of tokens. The token itself is not.
+// CredentialInfo describes an issued family of tokens. It does not hold a token.
 type CredentialInfo struct {
 	Tenant  string    `json:"tenant"`
 	Actor   string    `json:"actor"`
@@ -77,21 +77,20 @@ type CredentialInfo struct {
 	Lane    string    `json:"lane,omitzero"`
 	Family  string    `json:"family"`
 	Issued  time.Time `json:"issued"`
-	Until   time.Time `json:"until"` // it may be used, and renewed
+	Until   time.Time `json:"until"` // time until which it can be used or renewed
 	By      string    `json:"by"`
 	Revoked bool      `json:"revoked,omitzero"`
 }
 
-// RotateRequest asks for a new key, and with Distrust that nothing is believed any more of what the former ones have
-// signed.
+// RotateRequest asks for a new signing key. With Distrust, dispatchers accept no token of an earlier key from now on.
 type RotateRequest struct {
 	Distrust bool `json:"distrust,omitzero"`
 }
 
-// RotateResponse says how a new key takes the place of the former ones.
+// RotateResponse describes the new signing key.
 type RotateResponse struct {
 	KeyID string    `json:"key_id"`
-	Since time.Time `json:"since"`          // tokens are signed with it from then on
-	Until time.Time `json:"until"`          // what the former keys have signed counts as expired then
-	Token string    `json:"token,omitzero"` // of whoever asked, where nothing of the former keys is believed any more
+	Since time.Time `json:"since"`          // dispatchers sign tokens with the key from this time on
+	Until time.Time `json:"until"`          // tokens of earlier keys count as expired from this time on
+	Token string    `json:"token,omitzero"` // with Distrust: a new token for the operator that asked
 }

@@ -10,24 +10,26 @@ import (
 	"strings"
 )
 
-// MaxFunctionName is the most characters of the name that a function has in MCP. APIs of models take 64, and MCP
-// clients put a prefix of their own before a name, such as mcp__toolbus__.
+// MaxFunctionName is the largest number of characters in the MCP name of a function. Model APIs accept 64, and MCP
+// clients add a prefix of their own, such as mcp__toolbus__.
 const MaxFunctionName = 48
 
-// FunctionID names one function of one tool.
+// FunctionID identifies one function of one tool.
 type FunctionID struct{ Tool, Fn string }
 
 // shortName is the form of the names that each API of a model takes.
 var shortName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,48}$`)
 
-// IsFunctionName reports whether a manifest may give a tool this name: ASCII letters, digits, _ and -, at most MaxName.
+// IsFunctionName reports whether name is valid as the name of a tool in a manifest: ASCII letters, digits, _ and -, at
+// most MaxFunctionName characters.
 func IsFunctionName(name string) bool { return shortName.MatchString(name) }
 
-// FunctionNames returns the name in MCP of each function of the tools, each a different one and none that is taken. It
-// is the tool's own name or else its id with _ for each character that a name cannot have, and the function's name
-// behind it if the tool has several. A name that is too long, or another function's, has a digest at its end. The
-// names that manifests give come first, then ids that are names as they are, then all others by tool id: so a tool
-// without a name never changes the name of one that has it, nor takes the id of another one.
+// FunctionNames returns the MCP name of each function of the tools. All names are different, and none is in taken. A
+// name is the name in the manifest, or the tool id with _ for each character that a name cannot have. If the tool has
+// several functions, the name of the function is appended. A name that is too long, or that another function has, ends
+// with a digest. Names in manifests are assigned first, then ids that are valid names, then all others in the order of
+// tool ids. So a tool without a name never changes the name of a tool that has one, and never takes the id of another
+// tool.
 func FunctionNames(tools []ToolInfo, taken ...string) map[FunctionID]string {
 	names, used := map[FunctionID]string{}, map[string]bool{}
 	for _, name := range taken {
@@ -75,7 +77,7 @@ func (t ToolInfo) plainName(fn string) string {
 	return PlainFunctionName(name)
 }
 
-// PlainFunctionName returns a text with _ for each character that a name cannot have.
+// PlainFunctionName returns text with each character replaced by _ that a name cannot have.
 func PlainFunctionName(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z' {
@@ -85,7 +87,7 @@ func PlainFunctionName(text string) string {
 	}, text)
 }
 
-// ShortenName returns the beginning of a name, and behind the separator a digest of parts, in at most most bytes.
+// ShortenName returns a prefix of name, the separator and a digest of parts, together at most most bytes.
 func ShortenName(name string, most int, separator string, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	tail := separator + hex.EncodeToString(sum[:4])

@@ -11,14 +11,13 @@ import (
 // maxNamed is how many functions an error lists; its text is bounded, too.
 const maxNamed = 20
 
-// NoTool refuses a request for a tool that is none of tools, of which it names the one that was
-// probably meant.
+// NoTool returns the error for a request for the unknown tool id. It suggests the most similar one of tools.
 func NoTool(id string, tools []string) *Error {
 	return NewError(CodeToolUnknown, fmt.Sprintf("there is no tool %q", ijson.Clip(id, MaxToolID))+meant(id, tools))
 }
 
-// NoFunction refuses a request for a function that is none of functions, those of the tool, or for none
-// where the tool has several. It names the one that was probably meant, and lists them.
+// NoFunction returns the error for a request for the unknown function fn of a tool, or for "" if the tool has several
+// functions. It suggests the most similar one of functions, and lists them.
 func NoFunction(tool, fn string, functions []string) *Error {
 	names := slices.Sorted(slices.Values(functions))
 	if len(names) > maxNamed {

@@ -17,13 +17,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// Definition is a function of a tool as MCP clients see it.
+// Definition is one function of a tool in the form that MCP clients see. It is immutable.
 type Definition struct {
 	Tool, Fn string
-	Name     string         // see [envelope.FunctionNames]
-	Shown    jsontext.Value // the entry of a list of tools, in protocol 2026-07-28
+	Name     string         // name in MCP, see [envelope.FunctionNames]
+	Shown    jsontext.Value // entry in the result of tools/list, in protocol 2026-07-28
 
-	older       jsontext.Value // the entry for protocols before that
+	older       jsontext.Value // entry for earlier protocols
 	title       string
 	description string
 	arguments   json.RawMessage // their schema
@@ -41,8 +41,8 @@ type Definition struct {
 // entry is an entry of a list of tools, by member.
 type entry map[string]any
 
-// Define returns the functions of tools, sorted by name. Each tool must come from a Describe request for that tool
-// alone: only such answers have schemas.
+// Define returns the functions of tools, sorted by name. Each of tools must come from [toolbus.Client.Tool]: the
+// entries of a list have no schemas.
 func Define(tools []envelope.ToolInfo) (all []*Definition) {
 	names := envelope.FunctionNames(tools, SearchTool)
 	for _, t := range tools {

@@ -17,20 +17,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The headers of MCP that the door looks at itself.
+// The MCP headers that the gateway reads itself.
 const (
 	headerProtocol = "Mcp-Protocol-Version"
 	headerSessions = "Mcp-Session-Id"
 )
 
-// How long clients over HTTP may take, and sessions may be idle.
+// Timeouts of HTTP clients, and of idle sessions.
 const (
 	bodyTime    = 30 * time.Second // to send a request
 	writeTime   = 30 * time.Second // to read what was written to them
 	sessionTime = time.Hour
 )
 
-// Handler returns the handler of clients over HTTP, for one path. Close the door when it is not used any more.
+// Handler returns the HTTP handler of the MCP endpoint. Register it for one path. Close the gateway when done.
 func (d *Server) Handler() http.Handler {
 	o := sdk.StreamableHTTPOptions{
 		Logger: d.o.Logger, MaxRequestBodyBytes: d.o.MaxBody, SessionTimeout: sessionTime,
@@ -69,7 +69,7 @@ func (d *Server) sessionless(r *http.Request) bool {
 	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, d.instance+"-")
 }
 
-// bounded refuses requests beyond what the door takes at once, and gives up on clients that do not read.
+// bounded refuses requests above MaxRequests, and closes the connections of clients that do not read.
 func (d *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &reader{ResponseWriter: w, of: http.NewResponseController(w)}
@@ -84,7 +84,7 @@ func (d *Server) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// reader is whoever reads an answer, and has to in time.
+// reader writes an answer with a deadline for each write, within which the client must read it.
 type reader struct {
 	http.ResponseWriter
 	of *http.ResponseController
@@ -120,7 +120,7 @@ func refuse(w http.ResponseWriter, status int, why string) { http.Error(w, why, 
 const noToken = "this door asks for your Toolbus token with each request, as the header Authorization: Bearer TOKEN; " +
 	"an operator makes one with `toolbus credentials issue --actor agent://NAME`"
 
-// admitted lets in whoever has a token that the bus believes, where the bus asks for one.
+// admitted returns a handler that authenticates the token of each request, if the gateway needs tokens.
 func (d *Server) admitted(next http.Handler) http.Handler {
 	if d.callers.client == nil {
 		return next
@@ -174,7 +174,7 @@ func (d *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, why.status, why.why)
 }
 
-// single are the headers that say one thing: with two of them, whoever is in between may have read the other one.
+// single lists the headers of which a request may have only one: with two, a proxy may have used the other one.
 var single = []string{headerProtocol, headerSessions, "Authorization", "Content-Type", "Content-Length", "Mcp-Method",
 	"Mcp-Name", HeaderKey}
 
@@ -200,7 +200,7 @@ func (d *Server) read(next http.Handler) http.Handler {
 		if refused := refutedPost(body, r.Header); refused != nil {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = w.Write(refused) // whoever has gone misses it
+			_, _ = w.Write(refused) // an error means that the client has gone
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -226,7 +226,8 @@ func (d *Server) read(next http.Handler) http.Handler {
 	})
 }
 
-// refutedPost returns the answer to a body that is none of MCP; the library says what is wrong with one that is empty.
+// refutedPost returns the error for a body that is not a message of MCP. It returns none for an empty body, which the
+// library refuses.
 func refutedPost(body []byte, h http.Header) []byte {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 {

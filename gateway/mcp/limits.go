@@ -7,7 +7,7 @@ type quota struct {
 	by          map[string]int
 }
 
-// take takes one unit for a caller. It returns false if the caller has its share.
+// take takes one unit for a caller. It returns false if the caller already holds its share.
 func (r *quota) take(who string) bool {
 	if r.by[who] >= r.most-r.taken {
 		return false

@@ -14,8 +14,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// RejectClient answers each request of a client over standard input with the error why: few agents show the standard
-// error of a server. It returns when the input or ctx ends. After ctx ends its goroutine may still read in.
+// RejectClient answers each request of a client over the stdio transport with an error that has the message why.
+// Programs call it if they cannot start, because few MCP clients show the standard error of a server. It returns when
+// in or ctx ends. After ctx has ended, its goroutine may still be blocked in a read of in.
 func RejectClient(ctx context.Context, in io.Reader, out io.Writer, why string) {
 	from := readLines(in, DefaultBody, ctx.Done())
 	for {

@@ -29,11 +29,11 @@ type listener struct {
 	open     quota
 	closed   bool
 	refusing sync.WaitGroup
-	turned   chan struct{} // one element for each connection that is told why it is closed
+	turned   chan struct{} // one element for each connection that gets a 503 before it is closed
 }
 
-// Bound returns a listener of at most [Options].MaxConnections open connections. One more is answered with 503 and
-// closed. Close waits for these answers, a second at most.
+// Bound returns a listener that accepts connections of at, at most [Options.MaxConnections] at once. Further
+// connections are answered with 503 and closed. Close of the listener waits for these answers for at most 1 s.
 func (d *Server) Bound(at net.Listener) net.Listener {
 	return &listener{Listener: at, open: quota{most: d.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
 }

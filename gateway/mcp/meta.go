@@ -12,14 +12,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// said is what a client says beside the arguments of a call.
+// said holds what a client sends with a call besides its arguments.
 type said struct {
 	key, version, run, lane string
-	within                  time.Duration // how long the call may take; 0 is the tool's own
+	within                  time.Duration // timeout of the call; 0 means that of the tool
 	trace, span             string
 }
 
-// HeaderKey is the header in which a client over HTTP may say the idempotency key, too.
+// HeaderKey is the HTTP header with the idempotency key of a call, an alternative to the _meta member.
 const HeaderKey = "Idempotency-Key"
 
 // read reads what a client says in _meta, and in the headers of the request. What is wrong with it is the client's own

@@ -11,13 +11,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// MetadataPath is the path of the protected resource metadata of RFC 9728 for the host. That for an endpoint of the
-// host has the path of the endpoint behind it.
+// MetadataPath is the path of the protected resource metadata (RFC 9728) of the host. For the metadata of an endpoint,
+// the path of the endpoint is appended.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
-// Metadata returns the handler of the protected resource metadata (RFC 9728) for [MetadataPath] and the paths below.
-// endpoint is the path of [Server.Handler]. The handler asks for no token. It answers 404 for other endpoints, and if
-// the bus asks for no tokens: then nothing is protected.
+// Metadata returns the handler of the protected resource metadata (RFC 9728). Register it for [MetadataPath] and the
+// paths below. endpoint is the path of [Server.Handler]. Requests need no token. The answer is 404 for any other
+// endpoint, and if the gateway needs no tokens.
 func (d *Server) Metadata(endpoint string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := d.endpoint(r, endpoint)
@@ -49,8 +49,8 @@ func (d *Server) endpoint(r *http.Request, path string) *url.URL {
 	return at
 }
 
-// challenge returns the header WWW-Authenticate of an answer with the status 401. RFC 6750 §3 gives no error to a
-// request that shows no token.
+// challenge returns the header WWW-Authenticate of an answer with the status 401. By RFC 6750 §3 it has no error if the
+// request has no token.
 func (d *Server) challenge(r *http.Request, why string) string {
 	at := d.endpoint(r, r.URL.Path)
 	at.Path = MetadataPath + at.Path
@@ -61,8 +61,8 @@ func (d *Server) challenge(r *http.Request, why string) string {
 	return said
 }
 
-// CheckURL refuses a URL that is not one of an endpoint or an authorization server: absolute, of https or of http on
-// this machine, with a host and without user, query and fragment.
+// CheckURL parses the URL of an endpoint or an authorization server. It must be absolute, with https, or with http and
+// a host on this machine, and without user, query and fragment.
 func CheckURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// A list of very many tools is more than a model reads. Where there are, one tool of the door's own finds others by
-// words; what it finds is called as any tool is.
+// A model cannot use a very long list of tools. For that case the gateway has a tool of its own, which searches for
+// tools by words. The client calls the tools that it finds like any other.
 
-// SearchTool is the name of the tool that finds tools.
+// SearchTool is the name of the tool with which clients search for tools; see [Options.SearchAbove].
 const SearchTool = envelope.MCPSearchTool
 
 // How many tools are found.

@@ -20,38 +20,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// Options say what a door shows, and how much it takes. The zero value is good.
+// Options configures a [Server]. The zero value uses all defaults.
 type Options struct {
-	Version  string       // of the program, which clients are told; default "devel"
-	PageSize int          // tools on a page of a list; default 100
+	Version  string       // version of the program, for clients; default "devel"
+	PageSize int          // largest number of tools in one answer to tools/list; default 100
 	Logger   *slog.Logger // nil discards
-	// NewClient makes clients of callers that come over HTTP with tokens of their own. Without it nobody is asked for
-	// one, and all call as the client that the door was made with.
+	// NewClient makes the client of an HTTP caller that sends its own token. If it is nil, HTTP callers need no token, and
+	// all calls use the client that [New] got.
 	NewClient   func(toolbus.ClientOptions) (*toolbus.Client, error)
-	MaxBody     int64 // bytes of a request; default 4 MiB
-	MaxRequests int   // over HTTP at once, streams included, and calls on their way; default 4,096
-	MaxSessions int   // of clients that have such; default 1,000
-	// MaxConnections is the number of connections over HTTP at once, idle ones included; default 8,192. See
-	// [Server.Bound].
+	MaxBody     int64 // largest request in bytes; default 4 MiB
+	MaxRequests int   // largest number of HTTP requests at once, including streams, and of running calls; default 4,096
+	MaxSessions int   // largest number of sessions of clients that use sessions; default 1,000
+	// MaxConnections is the largest number of HTTP connections, including idle ones; default 8,192. [Server.Bound]
+	// enforces it.
 	MaxConnections int
-	// URL is the URL of the gateway as clients know it, behind a proxy for example, which the protected resource
-	// metadata and answers with the status 401 name; nil is the path of [Server.Handler] at the host that the request
-	// names.
+	// URL is the URL of the endpoint that clients use, for example that of a proxy. The protected resource metadata and
+	// answers with status 401 contain it. nil means the path of [Server.Handler] at the host of the request.
 	URL *url.URL
-	// AuthorizationServers are the issuers of tokens of the bus that the protected resource metadata names; default
-	// none.
+	// AuthorizationServers are the URLs of the token issuers that the protected resource metadata lists; default none.
 	AuthorizationServers []string
-	// SearchAbove is the number of tools above which there is one more, [SearchTool]; default 50, and none where it is
-	// negative.
+	// SearchAbove is the number of tools above which the list has [SearchTool] in addition; default 50. A negative number
+	// means never.
 	SearchAbove int
-	// TaskAfter is how long a call may take before it is answered with a task, to clients that know tasks; default 5 s,
-	// and never where it is negative.
+	// TaskAfter is the time after which a running call is answered with a task, if the client supports tasks; default 5 s.
+	// A negative time means never.
 	TaskAfter time.Duration
-	// Every is how often the door looks whether the tools have changed, to tell its clients; default 5 s.
+	// Every is the interval at which the gateway checks whether the tools have changed; default 5 s.
 	Every time.Duration
 }
 
-// The defaults.
+// Defaults of [Options].
 const (
 	DefaultPage        = 100
 	DefaultBody        = 4 << 20
@@ -63,7 +61,7 @@ const (
 	defaultEvery       = 5 * time.Second
 )
 
-// filled returns o with the defaults.
+// filled returns o with the defaults filled in.
 func (o Options) filled() Options {
 	o.Version, o.Logger = cmp.Or(o.Version, "devel"), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.PageSize, o.MaxBody = cmp.Or(o.PageSize, DefaultPage), cmp.Or(o.MaxBody, DefaultBody)
@@ -74,14 +72,15 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Server lets MCP clients call the tools of a bus. Its methods are safe for concurrent use.
+// Server is an MCP gateway: MCP clients list and call the tools of a bus with it. Make one with [New]. Its methods are
+// safe for concurrent use.
 type Server struct {
 	o         Options
 	own       *toolbus.Client
 	server    *sdk.Server
 	catalogue catalogue
 	searching *jsonschema.Schema // of the arguments of SearchTool
-	instance  string             // of this door, in the names of its sessions
+	instance  string             // of this gateway, in the names of its sessions
 	open      context.Context
 	end       context.CancelFunc
 	callers   callers
@@ -93,8 +92,8 @@ type Server struct {
 	calls     chan struct{} // one for each on its way
 }
 
-// New returns a door that looks at tools as client, which stays the caller's, and is whoever calls over
-// [Server.Serve]. It is open until ctx ends; close it when it is not used any more.
+// New returns a gateway that lists tools with client, and makes the calls of [Server.Serve] with it. It does not close
+// client. When ctx ends, waits for calls end as with [Server.Close]. Close the gateway when done.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
 	d := &Server{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), callers: callers{
@@ -126,24 +125,24 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	return d
 }
 
-// cacheable says how long what was listed may be used: until the door has looked again.
+// cacheable sets the time for which a client may cache a list: until the gateway checks for changes again.
 func (d *Server) cacheable(c *sdk.Cacheable) {
 	c.TTLMs, c.CacheScope = int(d.o.Every.Milliseconds()), "private"
 }
 
-// sender is whoever sent a request.
+// sender describes the client that sent a request.
 type sender struct {
 	client    *toolbus.Client
 	header    http.Header // of the request, over HTTP
 	asking    asking
 	web       bool // the request came over HTTP
-	stateless bool // and is of no session
+	stateless bool // and belongs to no session
 	protocol  string
-	caller    *caller         // nil where nobody is asked for a token
+	caller    *caller         // nil if the gateway needs no tokens
 	over      context.Context // of its connection; nil over HTTP
 }
 
-// receive answers what is about tools; everything else the library does.
+// receive answers requests about tools. It passes all others to the library.
 func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if extra := req.GetExtra(); extra != nil {
@@ -183,7 +182,8 @@ func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// served reports whether the library answers a method: it would answer all those of MCP, and say that there is nothing.
+// served reports whether the library may answer a method. The library would answer every method of MCP, for example
+// with an empty list of prompts.
 func served(method string) bool {
 	switch method {
 	case "initialize", "ping", "server/discover", "subscriptions/listen":
@@ -192,7 +192,7 @@ func served(method string) bool {
 	return strings.HasPrefix(method, "notifications/")
 }
 
-// senderOf returns whoever sent a request.
+// senderOf returns the sender of a request.
 func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
 	by := &sender{client: d.own, protocol: protocol}
 	extra := req.GetExtra()
@@ -212,20 +212,20 @@ func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
 	if extra.TokenInfo != nil {
 		by.caller, _ = extra.TokenInfo.Extra[callerKey].(*caller)
 	}
-	if by.caller == nil { // no request comes here without
+	if by.caller == nil { // admitted lets no request pass without a caller
 		return nil, &jsonrpc.Error{Code: codeDenied, Message: noToken}
 	}
 	by.client = by.caller.client
 	return by, nil
 }
 
-// searches reports whether there are so many tools that one finds others.
+// searches reports whether the number of tools exceeds SearchAbove, so that the list has SearchTool.
 func (d *Server) searches(v *view) bool {
 	return d.o.SearchAbove >= 0 && len(v.sorted) > d.o.SearchAbove
 }
 
-// listing is the answer to tools/list. Its tools are as their servers list them, with members that the library may
-// not know.
+// listing is the answer to tools/list. Its entries are JSON, because MCP servers send members that the library may not
+// know.
 type listing struct {
 	sdk.ResultBase
 	sdk.Cacheable
@@ -234,7 +234,7 @@ type listing struct {
 	NextCursor string           `json:"nextCursor,omitempty"`
 }
 
-// list answers tools/list: the tool that finds others first, and then all others by their names.
+// list answers tools/list: SearchTool first, then all tools sorted by name.
 func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	v, err := d.catalogue.of(ctx, by.client)
 	if err != nil {
@@ -262,8 +262,8 @@ func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest
 	return res, nil
 }
 
-// greet adds the instructions of the servers that tools come from to the answer with which a client begins. Clients
-// that the bus does not answer for in time have none.
+// greet adds the instructions of the MCP servers of the tools to the answer to initialize. If the bus does not answer
+// within greetTime, it adds none.
 func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	var into *string
 	switch r := res.(type) {
@@ -285,29 +285,30 @@ func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	}
 }
 
-// greetTime bounds how long the answer to initialize waits for the list of tools.
+// greetTime is the longest time that the answer to initialize waits for the list of tools.
 const greetTime = 2 * time.Second
 
-// errClosed ends the waiting for a call when the door closes: the call goes on.
+// errClosed ends the wait for a call when the gateway closes. The call goes on.
 var errClosed = errors.New("the door is closed")
 
-// closeTime is how long clients are waited for to take the answer that the door closes.
+// closeTime is the longest time that Close waits for clients to read the last answers.
 const closeTime = time.Second
 
-// Close ends what the door holds for its clients, and tells those that wait for calls. The calls go on; whoever may ask
-// for one again finds it behind any door.
+// Close ends the sessions of all clients, and answers the waiting calls with an error. The calls go on: a client that
+// repeats its request with the same key gets their outcome, also from another gateway.
 func (d *Server) Close() {
 	d.end()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	d.Drain(ctx)
 	for s := range d.server.Sessions() {
-		_ = s.Close() // nobody reads any more
+		_ = s.Close() // an error means that the client has gone
 	}
 	d.callers.close()
 }
 
-// Drain waits until what was asked over HTTP is answered, or ctx ends. From then on there are no answers any more.
+// Drain waits until all HTTP requests are answered, or ctx ends. After it returns, the gateway answers no further
+// requests.
 func (d *Server) Drain(ctx context.Context) {
 	d.drains.Lock()
 	defer d.drains.Unlock()
@@ -320,8 +321,8 @@ func (d *Server) Drain(ctx context.Context) {
 	}
 }
 
-// Watch tells clients when the tools have changed since it was called, or since they were listed before. It does so
-// until ctx ends.
+// Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
+// they have changed.
 func (d *Server) Watch(ctx context.Context) {
 	tick := time.NewTicker(d.o.Every)
 	defer tick.Stop()
@@ -343,7 +344,8 @@ func (d *Server) Watch(ctx context.Context) {
 	}
 }
 
-// changed makes the library tell all clients: it does so when a tool is added to its own list, which nobody is shown.
+// changed makes the library notify all clients: it does so when a tool is added to its own list, which clients never
+// see.
 func (d *Server) changed() {
 	d.server.AddTool(&sdk.Tool{Name: "changed", InputSchema: map[string]any{"type": "object"}}, nil)
 }

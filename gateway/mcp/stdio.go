@@ -23,14 +23,14 @@ const (
 // are cancelled.
 var errLeft = errors.New("the client has gone")
 
-// Serve serves one client that writes a message in each line, as over standard input and output. It calls as the client
-// that the door was made with. Each request with an id is answered with that id, also a line that is not a message or
-// is longer than [Options.MaxBody].
+// Serve serves one client over the stdio transport: one message per line. It makes calls with the client that [New]
+// got. It answers each request with its id, even if the line is not a valid message or is longer than
+// [Options.MaxBody].
 //
-// When in ends, Serve waits for the calls that run, answers them and returns. It cancels them if out is a pipe, a
-// socket or a terminal that no process reads any more, or if ctx ends then. If ctx ends before in does, the calls go
-// on: each is answered with the error 503, which has its key. Serve closes neither in nor out. After it returns, its
-// goroutine may still read in.
+// When in ends, Serve waits for the running calls, answers them and returns. It cancels them if ctx ends during that
+// wait, or if out is a pipe, socket or terminal that no process reads any more. If ctx ends before in does, the calls
+// go on, and each is answered with error 503, which contains its key. Serve closes neither in nor out. After it
+// returns, its goroutine may still be blocked in a read of in.
 func (d *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	c := newConn(in, out, d.o.MaxBody)
 	session, err := d.server.Connect(context.WithoutCancel(ctx), c, nil)
