@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// serverUptime is a clock that goes only while a server serves, by the local monotonic clock: what happened while the
-// server or the connection was away, or this process was stopped, took no time on it. It is safe for concurrent use.
+// serverUptime is a clock that advances, with the local monotonic clock, only while the server answers. It stands still
+// while the server or the connection is down, or this process is stopped. It is safe for concurrent use.
 type serverUptime struct {
 	mu    sync.Mutex
 	total time.Duration // until last
-	last  time.Time     // when the server was last heard; zero while it is away
+	last  time.Time     // last answer of the server; zero while it is away
 }
 
-// unheard is for how long a server is believed to serve that has not been heard since.
+// unheard is the longest time after the last answer for which the server still counts as answering.
 const unheard = 2 * lookBehind
 
-// at returns the serving time at a local time.
+// at returns the time of the clock at a local time.
 func (s *serverUptime) at(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,32 +32,33 @@ func (s *serverUptime) until(now time.Time) time.Duration {
 	return s.total + max(0, min(now.Sub(s.last), unheard))
 }
 
-// heard says that the server has just answered, or sent something by itself.
+// heard records that the server has just answered or sent a message.
 func (s *serverUptime) heard(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total, s.last = s.until(now), now
 }
 
-// away says that the server does not answer. How long it had not been there is not known: what it was believed to
-// serve since it was last heard is not counted.
+// away records that the server does not answer. The time since its last answer does not count, because it is not known
+// when the server stopped.
 func (s *serverUptime) away() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = time.Time{}
 }
 
-// Lag says for how long it has been known that there is more to do than is done. Both are positions of a
-// log. The zero value is ready to use; callers keep it to one goroutine at a time.
+// Lag measures for how long a log has been known to hold events that are not done. The zero value is ready to use. It
+// is not safe for concurrent use.
 type Lag struct{ marks []mark }
 
-// mark is what was known at a time of a [serverUptime] clock.
+// mark records that since a time of a [serverUptime] clock the log is known to reach a sequence.
 type mark struct {
-	end   uint64 // there is something up to here
+	end   uint64 // sequence
 	since time.Duration
 }
 
-// Marks are so far apart, and there are at most so many. What becomes known between two counts with the first.
+// A Lag keeps at most maxMarks marks, at least markEvery apart. A sequence that becomes known between two marks is
+// added to the earlier one, so its event counts as known a little too early.
 const (
 	markEvery = 100 * time.Millisecond
 	maxMarks  = 1000

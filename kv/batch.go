@@ -14,43 +14,44 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 )
 
-// group writes together what waits for the stream at the same time (group commit). A server that
-// syncs every message by itself stores as many a second as its disk takes syncs; a batch costs it
-// a directory, files and a few syncs, however many events are in it.
+// group writes events as one batch if several wait for the stream at the same time (group commit). A server that syncs
+// every message stores only as many messages per second as its disk makes syncs. A batch costs a directory, files and a
+// few syncs, however many events are in it.
 //
-// A batch is all or nothing. Where the server refuses one, because one of its logs has moved, each
-// of its events is written alone, which tells whose it was. There is no goroutine of its own: the
-// first writer of a batch sends it, and tells the others.
+// The server stores all events of a batch or none. If it refuses a batch, because one of its compare-and-sets failed,
+// each event is written alone to find out which one. group has no goroutine: the first writer of a batch sends it, and
+// passes the result to the others.
 type group struct {
 	js     jetstream.JetStream
 	answer time.Duration
-	least  int // how many make a batch; fewer go alone
+	least  int // smallest number of events in a batch; fewer are sent alone
 
 	mu      sync.Mutex
 	waiting []*writer
-	alone   int  // writers that send their own event
-	batch   bool // one is under way
+	alone   int  // number of writers that send their event alone
+	batch   bool // a batch is being sent
 }
 
-// DefaultBatch is from where on a batch is cheaper than to write one by one: it takes a server
-// about as long as so many synced writes.
+// DefaultBatch is the number of events from which on a batch is cheaper than single writes: a batch takes a server
+// about as long as 16 synced writes.
 const DefaultBatch = 16
 
-// Bounds of a batch. Large events gain nothing: a batch is stored twice.
+// Limits of a batch: number of events, bytes of all events, and bytes of one event. Large events gain nothing from a
+// batch, because the server stores a batch twice.
 const (
 	maxBatch      = 256
 	maxBatchBytes = 1 << 20
 	maxGrouped    = 64 << 10
 )
 
-// writer waits for its turn.
+// writer is a call of publish that waits for its turn.
 type writer struct {
 	msg  *nats.Msg
 	turn chan turn // holds one
 }
 
-// turn is what a writer is told: to send its own event, to send a batch, whose first is its own, or
-// what became of its event.
+// turn is the message to a waiting writer. The zero value: send the own event alone. batch set: send this batch, whose
+// first event is the own one. sent: the event was sent in a batch, with the result seq and err.
 type turn struct {
 	batch []*writer
 	sent  bool
@@ -89,7 +90,7 @@ func (g *group) queue(w *writer) {
 	g.next()
 }
 
-// leave reports whether w had no turn yet, and takes it out of the queue.
+// leave removes w from the queue. It returns false if w already has its turn.
 func (g *group) leave(w *writer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,8 +99,8 @@ func (g *group) leave(w *writer) bool {
 	return len(g.waiting) < before
 }
 
-// next gives turns: to a batch where enough wait for it, or to writers alone. While a batch is
-// under way all others wait, to become the next. Callers hold g.mu.
+// next gives turns: to a batch if at least g.least writers wait, and otherwise to single writers. While a batch is
+// being sent, all others wait and form the next one. Callers hold g.mu.
 func (g *group) next() {
 	if g.batch {
 		return
@@ -118,8 +119,9 @@ func (g *group) next() {
 	}
 }
 
-// fitting returns how many of the writers fit into one batch. The server checks a batch before it
-// stores it, so that two events for the same place of one log would both pass.
+// fitting returns the number of writers whose events fit into one batch. A batch may have one event of each log: the
+// server checks all compare-and-sets before it stores the first event, so two events with the same expectation would
+// both pass.
 func fitting(waiting []*writer) int {
 	bytes, logs := 0, make(map[string]bool, len(waiting))
 	for n, w := range waiting {
@@ -143,7 +145,7 @@ func (g *group) take(ctx context.Context, w *writer, t turn, until time.Time) (u
 	return publish(ctx, g.js, w.msg, time.Until(until))
 }
 
-// free ends the turn of a writer that was alone.
+// free ends the turn of a writer that sent its event alone.
 func (g *group) free() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,8 +153,7 @@ func (g *group) free() {
 	g.next()
 }
 
-// lead sends the batch, tells its other writers what became of their events, and returns what
-// became of the first.
+// lead sends the batch, passes the results to its other writers, and returns that of the first.
 func (g *group) lead(ctx context.Context, batch []*writer) turn {
 	seq, err := g.send(ctx, batch)
 	became := func(i int) turn { return turn{sent: true, seq: seq + uint64(i), err: err} }
@@ -170,8 +171,8 @@ func (g *group) lead(ctx context.Context, batch []*writer) turn {
 	return became(0)
 }
 
-// send publishes a batch and returns where its first event is stored; the others follow it. It
-// takes its own time: the batch is not only that of whoever sends it.
+// send publishes a batch and returns the sequence of its first event; the others follow it. It ignores the end of ctx,
+// because the batch also holds events of other writers, and waits at most g.answer.
 func (g *group) send(ctx context.Context, batch []*writer) (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.answer)
 	defer cancel()
@@ -192,7 +193,8 @@ func (g *group) send(ctx context.Context, batch []*writer) (uint64, error) {
 	return ack.Sequence - uint64(last), nil
 }
 
-// copied returns msg with headers of its own: those of a batch are not to be sent with it again.
+// copied returns msg with a copy of its headers. The batch publisher adds headers, which must not be sent if msg is
+// sent alone later.
 func copied(msg *nats.Msg) *nats.Msg {
 	header := make(nats.Header, len(msg.Header)+3)
 	for name, values := range msg.Header {
@@ -201,7 +203,7 @@ func copied(msg *nats.Msg) *nats.Msg {
 	return &nats.Msg{Subject: msg.Subject, Data: msg.Data, Header: header}
 }
 
-// refused reports whether err says that nothing of a batch is stored, and never will be.
+// refused reports whether err means that no event of a batch is stored, and none will be.
 func refused(err error) bool {
 	return bus.IsAnswered(err) && !bus.HasErrorCode(err, bus.CodeBatchUnknown)
 }

@@ -1,7 +1,9 @@
-// Package kv is the call log in a JetStream key-value bucket: compare-and-set writes, reads, the codec, the follower.
+// Package kv implements the call log in JetStream key-value buckets: compare-and-set writes, reads, the codec of
+// events, and the follower.
 //
-// [Log] is bucket "calls", one log per idempotency id, every write a compare-and-set on that log (see package call). It
-// is created as a stream, because the bucket must have per-message expiry without expiry markers, which the KV API
-// cannot configure; the stock `nats kv` tools read it all the same. [Follower] reads the events of a partition in
-// order, and notices when a server has lost the end of it. Start reading at log.go, event.go and follower.go.
+// A [Log] reads and writes the log of each idempotency id. Each write is a compare-and-set on that log (see
+// internal/call). The bucket "calls", and one more bucket for each further partition, are created as streams: they need
+// per-message TTLs without delete markers, which the KV API cannot configure. The `nats kv` tools can read them. A
+// [Follower] reads all events of a partition in order, and detects when the server has lost the end of the stream.
+// Start reading at log.go, event.go and follower.go.
 package kv

@@ -41,7 +41,7 @@ const (
 
 var errMalformed = errors.New("malformed event header")
 
-// EncodeEvent returns the header value of an event.
+// EncodeEvent returns the value of the header Tb-Event for e.
 func EncodeEvent(e call.Event) string {
 	c := eventCoder{now: e}
 	c.out = make([]byte, 0, 512+384*len(e.State.Attempts))
@@ -63,8 +63,8 @@ func formOf(fingerprint string) int64 {
 	return format.EventNow
 }
 
-// DecodeEvent reads the event of a stored message from its subject and its header. The error is a
-// [format.Error] where a build of another age has written it; any other says that it is none of ours.
+// DecodeEvent reads the event of a stored message from its subject and its headers. The error is a [format.Error] if
+// this build does not read the format of the event. Any other error means that the message is not an event.
 func DecodeEvent(subject string, h nats.Header) (call.Event, error) {
 	raw := h.Get(subjects.HeaderEvent)
 	if raw == "" {
@@ -73,7 +73,8 @@ func DecodeEvent(subject string, h nats.Header) (call.Event, error) {
 	return ParseEvent(subject, raw)
 }
 
-// ParseEvent reads an event from the subject it is stored under, and its header value.
+// ParseEvent reads an event from its subject and the value of its header Tb-Event. Its errors are those of
+// [DecodeEvent].
 func ParseEvent(subject, raw string) (call.Event, error) {
 	number, rest, _ := strings.Cut(raw, ";")
 	n, err := strconv.Atoi(number)

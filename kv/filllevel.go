@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// FillLevel watches how full the call log is. Admission stops when a partition is at the high-water mark, so that
-// decisions always find room. Its methods are safe for concurrent use.
+// FillLevel monitors the size of the call log. Dispatchers admit no calls while a partition is at least 85 per cent
+// full, so that decisions still find room. Make one with [Log.FillLevel]. Its methods are safe for concurrent use.
 type FillLevel struct {
 	js   jetstream.JetStream
 	full []atomic.Bool // by partition
@@ -23,10 +23,10 @@ const (
 	highWater    = 85 // per cent
 )
 
-// FillLevel returns one of this log; Run must be called for it to watch.
+// FillLevel returns a FillLevel of the log. It reports nothing until its Run is called.
 func (l *Log) FillLevel() *FillLevel { return &FillLevel{l.js, make([]atomic.Bool, l.Partitions())} }
 
-// Run watches until ctx ends.
+// Run measures the partitions every second until ctx ends.
 func (g *FillLevel) Run(ctx context.Context) {
 	for ok := true; ok; ok = timer.Sleep(ctx, fillInterval) {
 		for p := range g.full {
@@ -35,7 +35,7 @@ func (g *FillLevel) Run(ctx context.Context) {
 	}
 }
 
-// measure reads how full a partition is. One that cannot be read is as full as it was.
+// measure reads the size of a partition. If that fails, the last result stays.
 func (g *FillLevel) measure(ctx context.Context, p subjects.Partition) {
 	ctx, cancel := context.WithTimeout(ctx, fillInterval)
 	defer cancel()
@@ -47,7 +47,7 @@ func (g *FillLevel) measure(ctx context.Context, p subjects.Partition) {
 	g.full[p].Store(i.Config.MaxBytes > 0 && i.State.Bytes*100 >= uint64(i.Config.MaxBytes)*highWater)
 }
 
-// LogFull reports whether a partition is at the high-water mark.
+// LogFull reports whether a partition was at least 85 per cent full when it was measured last.
 func (g *FillLevel) LogFull() bool {
 	for p := range g.full {
 		if g.full[p].Load() {

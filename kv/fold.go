@@ -13,22 +13,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// ErrOverlong means that a log has more events than [maxFold]. No build writes so many: an executor has filled the log.
-// It cannot be read until enough of its events have expired.
+// ErrOverlong means that a log has more than 1,000 events. No build writes that many, so an executor has flooded the
+// log. It cannot be read until enough of its events have expired.
 var ErrOverlong = errors.New("the log of the call has too many events")
 
-// maxFold is the number of events that are read of one log, each by a request of its own.
+// maxFold is the largest number of events that fold reads from one log. Each one takes a request.
 const maxFold = 1000
 
-// Passed reports whether an event that cannot be decoded stops nobody, because of the instance that wrote it: a claim
-// or a decision harms no other call. passes nil is for no instance.
+// Passed reports whether readers may skip an event that they cannot decode: it is a claim or a decision, which affects
+// only its own call, and passes returns true for the instance that wrote it. If passes is nil, the result is false.
 func Passed(subject string, passes func(instance string) bool) bool {
 	by := subjects.Writer(subject)
 	return by != "" && passes != nil && passes(by)
 }
 
-// Before returns the log as it was before the event at seq, as far as [call.State.Allows] has to know it to judge that
-// event. The zero State is that of a log of which nothing is left. passes is that of [LogOptions].
+// Before returns the state of the log before the event at seq, with all that [call.State.Allows] needs to check that
+// event. It returns the zero State if no earlier event is left. For passes see [LogOptions].
 func Before(
 	ctx context.Context, stream jetstream.Stream, key subjects.Key, seq uint64, passes func(instance string) bool,
 ) (call.State, error) {

@@ -18,31 +18,31 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// FollowedEvent is an event of the call log as a follower sees it: without its body.
+// FollowedEvent is an event of the call log without its body, and the state of the log after it.
 type FollowedEvent struct {
 	Kind    call.Kind
 	Attempt int
 	State   call.State
 	Seq     uint64
 	Time    time.Time
-	Known   time.Duration // since when the follower knows of it, see [Follower.Served]
+	Known   time.Duration // time on the clock of [Follower.Served] when the follower learnt of it
 }
 
-// ErrStreamRolledBack means that the call log does not hold any more what was read from it, or the record
-// what was written to it: the server has lost what it had not synced. Positions are used again
-// then, so whoever follows has to start anew.
+// ErrStreamRolledBack means that the server has lost the end of a stream, which it had not synced to disk: the call log
+// lacks events that were read, or the audit record lacks records that were written. The server uses the sequences
+// again, so a follower must start from the beginning.
 var ErrStreamRolledBack = errors.New("the server has lost the end of a stream, which it had not synced")
 
 var errLogGone = fmt.Errorf("%w: the call log is gone", ErrStreamRolledBack)
 
-// Follower reads one partition of the call log in order, every event of it, from a position on: of an attempt whose
-// admission has expired, only a claim or a join may be left. It resumes by itself after any interruption, and where
-// events that the server has do not come. Its methods are safe for concurrent use; Run may be called once.
+// Follower reads all events of one partition of the call log in order, from a sequence on. If the request event of an
+// attempt has expired, only later events of it are left. The Follower resumes by itself after an interruption, and if
+// the server stops delivering events that it has. Make one with [NewFollower]. Its methods are safe for concurrent use.
+// Run may be called once.
 type Follower struct {
-	// Passes reports whether an event that this build cannot read is passed over, because of whoever wrote it; nil is
-	// never. It is set before Run.
+	// Passes reports whether to skip events of an instance that this build cannot read; nil skips none. Set it before Run.
 	Passes func(instance string) bool
-	Log    *slog.Logger // is told of what is passed over; nil discards
+	Log    *slog.Logger // logs skipped events; nil discards
 
 	js     jetstream.JetStream
 	part   subjects.Partition
@@ -76,14 +76,14 @@ type place struct {
 	at  time.Time
 }
 
-// NewFollower returns a follower of a partition of the call log.
+// NewFollower returns a follower of a partition of the call log. Call its Run.
 func NewFollower(js jetstream.JetStream, part subjects.Partition) *Follower {
 	return &Follower{js: js, part: part, logs: openLogs{}, closed: closedLogs{}, doubts: make(chan place, 1),
 		refused: make(chan *Unreadable, 1)}
 }
 
-// Unreadable is where a follower stopped: at an event that a build of another age wrote. Whoever follows
-// stands by behind a build that reads it.
+// Unreadable is the error of a follower that stopped at an event in a format that this build does not read. The process
+// must leave the partition to a build that reads it.
 type Unreadable struct {
 	call.Position
 	Err error // a [format.Error]
@@ -96,7 +96,7 @@ func (u *Unreadable) Error() string {
 // Unwrap returns the [format.Error].
 func (u *Unreadable) Unwrap() error { return u.Err }
 
-// Gone waits until the event at which a follower stopped is not there any more, because it has expired, or ctx ends.
+// Gone waits until the event at which the follower stopped has expired, or ctx ends. It checks every [StandBy].
 func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 	for {
 		stream, err := js.Stream(ctx, u.Partition.Stream())
@@ -110,13 +110,12 @@ func (u *Unreadable) Gone(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-// StandBy is the rhythm in which a process that stands by looks whether it can go on.
+// StandBy is the interval at which a process that waits for such an event checks whether it can go on.
 const StandBy = 5 * time.Second
 
-// Run calls observe for every event from sequence from (1 for all) until ctx ends, which is no
-// error, or the log is found to have lost its end ([ErrLostTail]), or to hold what this build cannot read
-// ([Unreadable]): then it stops there, and skips nothing. observe must not block for
-// long: everything else waits for it.
+// Run calls observe for each event from the sequence from on; 1 means all. It calls observe for one event at a time, in
+// order. observe must not block for long, because all later events wait. Run returns nil when ctx ends. It returns
+// [ErrStreamRolledBack] if the server has lost the end of the log, and [Unreadable] at an event that it cannot read.
 func (f *Follower) Run(ctx context.Context, from uint64, observe func(FollowedEvent)) error {
 	if err := f.begin(ctx, from); err != nil {
 		return fmt.Errorf("follow the call log: %w", err)
@@ -129,8 +128,8 @@ func (f *Follower) Run(ctx context.Context, from uint64, observe func(FollowedEv
 	return f.watch(ctx, see)
 }
 
-// consume lets the events come that have not been observed, from a consumer of its own. One that was running is
-// let go of; what both bring is observed once, since each brings everything from some place on.
+// consume starts a new consumer for the events that have not been observed, and stops the one before. An event that
+// both deliver is observed once, because each consumer delivers all events from its start on.
 func (f *Follower) consume(ctx context.Context, see func(jetstream.Msg)) error {
 	cons, err := f.js.OrderedConsumer(ctx, f.part.Stream(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{f.part.All()},
@@ -150,25 +149,25 @@ func (f *Follower) consume(ctx context.Context, see func(jetstream.Msg)) error {
 	return nil
 }
 
-// retire lets go of the consumer.
+// retire stops the current consumer in another goroutine.
 func (f *Follower) retire() {
 	if old := f.running; old != nil {
 		f.retired.Go(func() { old.Stop(); <-old.Closed() })
 	}
 }
 
-// position returns up to where every event has been observed.
+// position returns the sequence up to which all events have been observed.
 func (f *Follower) position() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.read
 }
 
-// stopTime is how long a follower takes to stop at the most.
+// stopTime is the longest time that a follower takes to stop.
 const stopTime = 2 * time.Second
 
-// stop ends the consumers. The client library does not let go of one that is looking for a server
-// which is not there; that ends with the connection then, and nothing of it is observed any more.
+// stop stops the consumers. nats.go does not stop a consumer while it looks for a server; that consumer ends with the
+// connection, and its events are no longer observed.
 func (f *Follower) stop() {
 	ended := make(chan struct{})
 	f.retire()
@@ -185,7 +184,8 @@ func (f *Follower) stop() {
 	f.over = true
 }
 
-// begin notes where it begins, and the end of the log: it may be lost before anything has been read.
+// begin stores the sequence to begin with, and the current end of the log, which may be lost before the first event is
+// read.
 func (f *Follower) begin(ctx context.Context, from uint64) error {
 	stream, err := f.js.Stream(ctx, f.part.Stream())
 	if err != nil {
@@ -209,12 +209,12 @@ func (f *Follower) begin(ctx context.Context, from uint64) error {
 	return nil
 }
 
-// lookBehind is the rhythm in which a follower looks whether there is more, and how long the server may take to
-// say so: a follower that gets no events is not told by them.
+// lookBehind is the interval at which a follower asks the server for further events, and the timeout of that request. A
+// follower that receives no events cannot tell otherwise whether it is behind.
 const lookBehind = time.Second
 
-// watch looks, after every interruption, whether the log still holds what was read from it, and
-// now and then whether there is more.
+// watch checks after every interruption whether the log still holds the events that were read from it, and every
+// lookBehind whether it has more.
 func (f *Follower) watch(ctx context.Context, see func(jetstream.Msg)) (err error) {
 	status := f.js.Conn().StatusChanged(nats.CONNECTED)
 	defer f.js.Conn().RemoveStatusListener(status)
@@ -235,7 +235,7 @@ func (f *Follower) watch(ctx context.Context, see func(jetstream.Msg)) (err erro
 		case u := <-f.refused:
 			return u
 		case p := <-f.doubts:
-			if doubt.seq == 0 { // the older one says more
+			if doubt.seq == 0 { // the older place is the better evidence
 				doubt = p
 			}
 			doubt, err = f.check(ctx, doubt)
@@ -254,10 +254,10 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 	e, err := DecodeEvent(msg.Subject(), msg.Headers())
 	if format.IsUnsupported(err) && Passed(msg.Subject(), f.Passes) {
 		f.notices.Log(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
-	} else if format.IsUnsupported(err) { // nothing behind it is observed either
+	} else if format.IsUnsupported(err) { // no later event may be observed either
 		f.over = true
 		at := call.Position{Partition: f.part, Seq: meta.Sequence.Stream}
-		f.refused <- &Unreadable{at, err} // there is room for the only one
+		f.refused <- &Unreadable{at, err} // never blocks: sent once, and the channel holds one
 		return
 	}
 	known, isNew := f.begun(meta)
@@ -270,15 +270,16 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 			observe(FollowedEvent{
 				Kind: e.Kind, Attempt: e.Attempt, State: s, Seq: meta.Sequence.Stream, Time: meta.Timestamp, Known: known,
 			})
-		case ctx.Err() != nil: // it may be one that the log allows
+		case ctx.Err() != nil: // e was not checked: the log may allow it
 			return
 		}
 	}
 	f.passed(meta.Sequence.Stream)
 }
 
-// begun notes the place of an event that has come, and returns since when it is known; it is not new if it has been
-// observed already. Where another consumer brings it than the one before, there was an interruption.
+// begun stores the place of an event that has arrived, and returns when the follower learnt of it. isNew is false if
+// the event has been observed already. If it comes from another consumer than the event before, there was an
+// interruption, so the end of the log is checked.
 func (f *Follower) begun(meta *jetstream.MsgMetadata) (known time.Duration, isNew bool) {
 	now := time.Now()
 	f.uptime.heard(now)
@@ -296,11 +297,11 @@ func (f *Follower) begun(meta *jetstream.MsgMetadata) (known time.Duration, isNe
 		f.last = place{meta.Sequence.Stream, meta.Timestamp}
 	}
 	f.busy = true
-	f.waiting.Known(meta.Sequence.Stream+meta.NumPending, at) // of those there are gaps between, some are further on
+	f.waiting.Known(meta.Sequence.Stream+meta.NumPending, at) // a lower bound: sequences have gaps
 	return f.waiting.Since(at), true
 }
 
-// passed notes that everything up to seq has been observed.
+// passed stores that all events up to seq have been observed.
 func (f *Follower) passed(seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

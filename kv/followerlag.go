@@ -90,13 +90,13 @@ func (f *Follower) listenAgain(ctx context.Context, read uint64, see func(jetstr
 	}
 }
 
-// Served returns for how long the server has served as far as this follower knows, at a local time: the clock on
-// which it measures how far anything is behind, see [Follower.Behind].
+// Served returns, at the local time now, how long the server has answered this follower in all. It is the clock of
+// [Follower.Behind]: it stands still while the server does not answer.
 func (f *Follower) Served(now time.Time) time.Duration { return f.uptime.at(now) }
 
-// Behind returns for how long, at a local time, the server has served since this follower knows of events that it
-// has not observed; 0 when it knows of none. How old events are by the clock of the server does not count, nor
-// does the time that the server was away: nothing could be admitted then.
+// Behind returns, at the local time now, for how long the follower has known of the oldest event that it has not
+// observed; 0 if it knows of none. Time during which the server did not answer does not count, because no call could be
+// admitted. The timestamps of events do not matter.
 func (f *Follower) Behind(now time.Time) time.Duration {
 	served := f.uptime.at(now)
 	f.mu.Lock()
@@ -104,10 +104,11 @@ func (f *Follower) Behind(now time.Time) time.Duration {
 	return served - f.waiting.Since(served)
 }
 
-// catchUpEvery is how often CatchUp looks how far the follower is.
+// catchUpEvery is the interval at which CatchUp checks the position of the follower.
 const catchUpEvery = 10 * time.Millisecond
 
-// CatchUp returns when everything has been observed that is in the log now, or ctx ends.
+// CatchUp waits until the follower has observed all events that are in the log at the time of the call. It returns the
+// error of ctx if ctx ends first.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	stream, err := f.js.Stream(ctx, f.part.Stream())
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Log writes and reads the call log. Its methods are safe for concurrent use.
+// Log writes and reads the call log. Make one with [OpenLog] or [NewRemoteLog]. Its methods are safe for concurrent
+// use.
 type Log struct {
 	js     jetstream.JetStream
 	parts  []part
@@ -37,20 +38,20 @@ type part struct {
 	group *group // nil: every event is sent as it comes
 }
 
-// LogOptions tune a Log; the zero value is the default.
+// LogOptions configures a [Log]. The zero value uses all defaults.
 type LogOptions struct {
-	Expiry call.Expiry   // default call.DefaultExpiry
-	Answer time.Duration // how long to wait for one answer of the server; default 2 s
-	// Group is how many events must wait at the same time to be written together; 0 writes each as
-	// it comes. It is for servers that sync every write, see [DefaultBatch]. Replicas share syncs by
-	// themselves, so that a log with replicas does without.
+	Expiry call.Expiry   // TTLs of events; default call.DefaultExpiry
+	Answer time.Duration // longest wait for one answer of the server; default 2 s
+	// Group is the number of waiting events from which on they are written as one batch; 0 writes each event by itself. It
+	// is for servers that sync every write, see [DefaultBatch]. A log with replicas ignores it, because replicas share
+	// syncs.
 	Group int
-	// Passes reports whether an event that this build cannot read is passed over, because of the instance that wrote
-	// it: it counts as little as one that is no event. Nil is for no instance: then such a log cannot be read.
+	// Passes reports whether to skip events of an instance that this build cannot read. nil skips none: reading a log with
+	// such an event is an error.
 	Passes func(instance string) bool
 }
 
-// OpenLog binds to the partitions of the call log, which must exist (see bus.Ensure).
+// OpenLog returns a Log for the partitions of the call log, which must exist (see [bus.Ensure]).
 func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, error) {
 	n, err := bus.Partitions(ctx, js)
 	if err != nil {
@@ -67,8 +68,8 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	return NewRemoteLog(js, n, all.replicas(), all, o), nil
 }
 
-// NewRemoteLog returns a log of so many partitions and replicas for a process that may write to it, but does not read
-// it itself: reader asks somebody else.
+// NewRemoteLog returns a Log with that number of partitions and replicas for a process that may write to the call log
+// but not read it. It reads with reader, which for example asks a dispatcher.
 func NewRemoteLog(js jetstream.JetStream, partitions, replicas int, reader Reader, o LogOptions) *Log {
 	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
 	l := &Log{
@@ -83,10 +84,10 @@ func NewRemoteLog(js jetstream.JetStream, partitions, replicas int, reader Reade
 	return l
 }
 
-// Replicas returns how many servers hold the log.
+// Replicas returns the number of servers that hold each partition.
 func (l *Log) Replicas() int { return l.copies }
 
-// Partitions returns how many partitions the log has.
+// Partitions returns the number of partitions.
 func (l *Log) Partitions() int { return len(l.parts) }
 
 // part returns the partition of the log of id.
@@ -95,11 +96,11 @@ func (l *Log) part(id string) (subjects.Partition, part) {
 	return p, l.parts[p]
 }
 
-// Write appends e if the log has not moved since the state that e was derived from, and returns
-// the log after it. Whatever happens to acknowledgements, a nil error means that e is part of
-// the log. Otherwise the error is a [call.ConflictError] with the log as it is, [call.ErrFull] or
-// [call.ErrTooLarge] when e is not in the log and never will be, or [call.ErrUnsure] when ctx ended or e.Until passed
-// first, or a build of another age has written to the log meanwhile (a [format.Error], too).
+// Write appends e if no event was added to the log since the state from which e was derived, and returns the state
+// after e. A nil error means that e is in the log, even if acknowledgements were lost. With a [call.ConflictError],
+// which holds the current state, [call.ErrFull] or [call.ErrTooLarge], e is not in the log and never will be. With
+// [call.ErrUnsure] it may be in the log: ctx ended or e.Until passed first, or the log has an event that this build
+// does not read; then the error wraps a [format.Error], too.
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Partition, in = l.part(e.State.ID)
@@ -143,8 +144,8 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 	}
 }
 
-// UnackedFor returns for how long the server has answered no write although it answered reads, as it does
-// when it could not write to its disk; 0 when it does not look like that.
+// UnackedFor returns for how long the server has acknowledged no write although it answered reads. A server does that
+// after a failed write to its disk. It returns 0 if writes work or if reads fail, too.
 func (l *Log) UnackedFor() time.Duration {
 	if since := l.silent.Load(); since != 0 {
 		return time.Since(time.Unix(0, since))
@@ -231,9 +232,9 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 	return call.State{}, false, nil
 }
 
-// Read returns the last event of the log of (tool, id); the zero Entry when it is empty. An
-// error means that the log could not be read, never that it is empty; it is a [format.Error] where a build
-// of another age has written to it.
+// Read returns the last event of the log of a tool and id, or the zero Entry if the log is empty. It waits at most
+// LogOptions.Answer. An error means that the log could not be read. It is a [format.Error] if the log has an event that
+// this build does not read.
 func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	last, err := l.Last(ctx, tool, id)
 	if err != nil || last.RawStreamMsg == nil && last.End == 0 {
@@ -242,7 +243,7 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	return last.Entry(subjects.PartitionOf(id, len(l.parts)))
 }
 
-// Last returns the last event of the log as it is stored, with the errors of Read.
+// Last returns the last event of the log as it is stored. Its errors are those of [Log.Read].
 func (l *Log) Last(ctx context.Context, tool, id string) (StoredEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
@@ -250,7 +251,7 @@ func (l *Log) Last(ctx context.Context, tool, id string) (StoredEvent, error) {
 	return l.reader.Last(ctx, subjects.Key{Tool: tool, ID: id, Partition: p})
 }
 
-// Get returns the event at a position; the zero Entry when it has expired.
+// Get returns the event at a position, or the zero Entry if it has expired.
 func (l *Log) Get(ctx context.Context, at call.Position) (call.Entry, error) {
 	s, err := l.At(ctx, at)
 	if err != nil || s.RawStreamMsg == nil {
@@ -259,7 +260,7 @@ func (l *Log) Get(ctx context.Context, at call.Position) (call.Entry, error) {
 	return s.Entry(at.Partition)
 }
 
-// At returns the event at a position as it is stored; the zero Stored when it has expired.
+// At returns the event at a position as it is stored, or the zero StoredEvent if it has expired.
 func (l *Log) At(ctx context.Context, at call.Position) (StoredEvent, error) {
 	if at.Partition < 0 || int(at.Partition) >= len(l.parts) {
 		return StoredEvent{}, fmt.Errorf("read call log: there is no partition %d", at.Partition)
@@ -308,7 +309,7 @@ func (l *Log) message(e call.Event, body []byte) *outgoing {
 	return o
 }
 
-// EventSubject returns the subject under which an event is stored.
+// EventSubject returns the subject under which e is stored.
 func EventSubject(e call.Event) string {
 	key := e.State.Key()
 	switch e.Kind {

@@ -12,15 +12,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// StoredEvent is an event as it is stored. The zero value is that there is none.
+// StoredEvent is an event as it is stored. The zero value means that there is no event.
 type StoredEvent struct {
 	*jetstream.RawStreamMsg
-	// End is where the log ends: behind the event, where the last message of the log is none of ours.
+	// End is the sequence of the last message of the log. It is higher than that of the event if the last message is not a
+	// valid event.
 	End uint64
 }
 
-// Entry reads the event, of a partition. Where a log holds no event, but something else, the entry is empty but for
-// where the log ends.
+// Entry decodes the event, which is in partition p. If the log has messages but no valid event, only the partition and
+// the end of the log are set in the Entry.
 func (s StoredEvent) Entry(p subjects.Partition) (last call.Entry, err error) {
 	if s.RawStreamMsg != nil {
 		last, err = entry(s.RawStreamMsg)
@@ -31,15 +32,16 @@ func (s StoredEvent) Entry(p subjects.Partition) (last call.Entry, err error) {
 	return last, err
 }
 
-// Reader reads what is stored of the call log. An error is never that there is nothing.
+// Reader reads stored events of the call log. If an event does not exist, its methods return the zero StoredEvent and
+// no error.
 type Reader interface {
-	// Last returns the last event of a log.
+	// Last returns the last valid event of a log.
 	Last(ctx context.Context, key subjects.Key) (StoredEvent, error)
 	// At returns the event at a position.
 	At(ctx context.Context, at call.Position) (StoredEvent, error)
 }
 
-// streams are the partitions of the log, and read them themselves.
+// streams is a Reader that reads the streams of the partitions directly.
 type streams struct {
 	parts  []jetstream.Stream
 	passes func(instance string) bool // see [LogOptions]
@@ -47,9 +49,9 @@ type streams struct {
 
 func (s streams) replicas() int { return s.parts[0].CachedInfo().Config.Replicas }
 
-// Last implements [Reader]. A request or a join, which dispatchers alone can write, is the last event of its log. Of a
-// claim or a decision, the events before it decide whether the log allows it. Where the last message does not count,
-// such as the marker of an operator's `nats kv del`, the newest event before it does, and the next write follows the
+// Last implements [Reader]. If the last message is a request or a join, which only dispatchers can write, it is the
+// last event. Whether a claim or a decision is valid depends on the events before it. If the last message is not valid,
+// such as the delete marker of `nats kv del`, the newest valid event before it counts, and End is the sequence of the
 // message.
 func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error) {
 	stream := s.parts[key.Partition]

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 )
 
-// question lets p be checked, unless an older place is waiting to be. Callers hold f.mu.
+// question makes watch check p, unless an older place already waits to be checked. Callers hold f.mu.
 func (f *Follower) question(p place) {
 	if p.seq == 0 {
 		return
@@ -21,8 +21,8 @@ func (f *Follower) question(p place) {
 	}
 }
 
-// check says whether the log has lost the event at p. That it has expired is no loss. While the server does not
-// tell, p stays in doubt.
+// check returns ErrStreamRolledBack if the log has lost the event at p. An expired event is not lost. If the server
+// does not answer, check returns p to be checked again.
 func (f *Follower) check(ctx context.Context, p place) (doubt place, lost error) {
 	if p.seq == 0 {
 		return p, nil
