@@ -1,7 +1,7 @@
-// Package audit has the records of the audit log: of each event of the call log, of refusals, and of operations on
-// credentials. It is pure; package writer appends records to the streams AUDIT and DENIED, in segments.
+// Package audit defines the records of the audit log, and derives them from the call log. A record describes a request,
+// an outcome, a refusal, or an operation on credentials. The package does no I/O: package writer appends records to the
+// streams AUDIT and DENIED, in segments, and package reader reads them.
 //
-// Records hold hashes, ids, versions and decisions, never inputs or outputs. [Project] derives
-// the records of the call log; whoever projects the same log gets the same records, so that
-// several may do it at once. Start reading at record.go.
+// Records hold hashes, ids, versions and decisions, never inputs or outputs. [Project] derives the records of an event
+// of the call log. It is deterministic, so several dispatchers can record the same log. Start reading at record.go.
 package audit

@@ -1,11 +1,11 @@
 // Package auth verifies tokens, authenticates messages, and lists the NATS permissions of each role.
 //
-// A token is a JWT, signed with an Ed25519 key of the deployment. [Verifier.Verify] is the one place where a credential
-// becomes an identity, for new connections, for each request on the bus and for the gateways: it verifies the signature
-// against the keys that are valid now ([Keyring]), the times, and that neither the token nor one that it was made from
-// was revoked ([Revocations]). A [Signer] signs tokens; [Principal.Narrow] makes a token of fewer rights.
+// A token is a JWT that is signed with an Ed25519 key of the deployment. [Verifier.Verify] verifies every token: of new
+// connections, of requests on the bus and of HTTP requests to gateways. It checks the signature against the valid keys
+// ([Keyring]), the times, and that neither the token nor one that it was made from is revoked ([Revocations]). A
+// [Signer] signs tokens. [Principal.Narrow] returns a principal with fewer rights.
 //
-// [AuthenticateCall] and [AuthenticateRequest] compare the token of a message with the subject that the message came on
-// and with the connection that it came over. The package does no I/O: what the server says of the connection comes with
-// the message. Start reading at principal.go.
+// [AuthenticateCall] and [AuthenticateRequest] compare the token of a message with its subject, and with the connection
+// that sent it. The package does no I/O: the NATS server puts its description of the connection into a header of the
+// message. Start reading at principal.go.
 package auth

@@ -1,5 +1,3 @@
-// Package flow counts the core messages that a receiver does not act on, since nothing proves who has sent them.
-// Start reading at dropped.go.
 package flow
 
 import (
@@ -9,19 +7,20 @@ import (
 	"time"
 )
 
-// Dropped counts dropped messages of one kind. The zero value is ready; it is safe for concurrent use.
+// Dropped counts and logs messages of one kind that a receiver drops because it cannot verify their sender. The zero
+// value is ready to use. It is safe for concurrent use.
 type Dropped struct {
 	mu      sync.Mutex
-	logged  bool // a line, within the last Interval
-	more    int  // dropped since then
+	logged  bool // a message was logged within the last DropLogInterval
+	more    int  // messages dropped since then
 	subject string
 }
 
-// DropLogInterval is how often dropped messages of a kind are logged.
+// DropLogInterval is the shortest time between two log lines about dropped messages of one kind.
 const DropLogInterval = time.Minute
 
-// Note counts a message that is dropped for a reason. It logs the first one at once, and then at most one line for each
-// [Interval], with the number of further ones. A nil logger discards.
+// Note counts a dropped message. It logs the first one at once, and then at most one line per [DropLogInterval], with
+// the number of further ones. why is the reason. If log is nil, it does nothing.
 func (m *Dropped) Note(log *slog.Logger, why, subject string) {
 	if log == nil {
 		return

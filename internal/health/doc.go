@@ -1,3 +1,4 @@
-// Package health looks at a deployment from inside: its streams, executors and record, as whoever may ask JetStream
-// sees them. Dispatchers do so for operators; [Look] changes nothing.
+// Package health checks a deployment through JetStream: its streams, executors and audit record. Dispatchers make these
+// checks for operators, and `toolbus doctor` makes them itself if its connection may use JetStream. [Look] changes
+// nothing.
 package health

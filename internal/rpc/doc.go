@@ -1,8 +1,9 @@
-// Package rpc is request-reply over core NATS: where dispatchers receive calls and requests, and callers their answers.
+// Package rpc implements request-reply over core NATS: dispatchers receive calls and requests with it, and callers
+// receive answers.
 //
-// [Listen] receives calls, fairly between tenants and actors and within bounds, and [Serve] answers the requests of the
-// service "toolbus"; an [Endpoint] is one operation of it. [Inbox] is the caller's side of both, and [Replies] sends
-// outcomes to callers. [Control] carries cancels and questions from dispatchers to executors. [FilterConn] takes
-// messages out of what a server sends before the client of NATS reads them, since that makes objects of the headers of
-// each and has one queue for all senders. Start reading at listener.go, service.go and inbox.go.
+// [Listen] receives calls, with limits and fairly among tenants and actors. [Serve] answers the requests of the service
+// "toolbus"; an [Endpoint] is one operation of it. An [Inbox] is the caller's side of both. [Replies] sends outcomes to
+// callers. [Control] carries messages from dispatchers to executors: kill a run, and locate a call. A [FilterConn]
+// takes messages out of the byte stream of a server before the client library reads them: the library would decode the
+// headers of each message, and has one queue for all senders. Start reading at listener.go, service.go and inbox.go.
 package rpc

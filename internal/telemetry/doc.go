@@ -1,9 +1,8 @@
-// Package telemetry makes calls visible: one OpenTelemetry span per call, linked across the
-// processes that it passes through.
+// Package telemetry makes OpenTelemetry spans of calls, linked across the processes that handle a call.
 //
-// The dispatcher's span "admit" continues the trace that the request names; its context travels
-// in the call log, and the executor's span "execute_tool" is its child, also where the tool could not be started. A
-// request that was refused has a span "refuse" instead; one that is told the outcome of an attempt, or joins it, has
-// none: that of the attempt is in the trace of whoever asked first. The cores know
-// nothing of it: they tell whoever observes them, which is [Tracer.Trace].
+// The dispatcher's span "admit" continues the trace that the request names. Its context is stored in the call log. The
+// executor's span "execute_tool" is its child, even if the tool could not be started. A refused request has a span
+// "refuse" instead. A request that joins an attempt, or gets a stored outcome, has no span: the attempt belongs to the
+// trace of the request that opened it. Packages dispatcher and executor do not import this package. They run the hooks
+// of a [call.Trace], which [Tracer.Trace] makes.
 package telemetry

@@ -1,9 +1,8 @@
-// Package tool says what a tool is: its manifest, what a run of it takes and gives, how it can
-// fail, and what an adapter has to do to run it.
+// Package tool defines tools: their manifests, the invocation and result of a run, its errors, and the interface of the
+// adapters that run tools.
 //
-// A tool is a folder with a tool.yaml, named by the token codec of the tool's id. [Load] reads a
-// folder of such folders into a [Set], or says everything that is wrong with all of them.
-// Adapters, one for each transport, live in packages of their own (process, native, mcp) and pass the
-// conformance suite of package tooltest. Whatever way a run fails, it ends in one of the error
-// types of errors.go, and [Classify] gives each its place in the taxonomy.
+// A tool is a folder with a tool.yaml. The name of the folder is the token of the tool id (subjects.Token). [Load]
+// reads a folder of such folders into a [Set], or returns the problems of all of them. Each transport has an adapter in
+// a package of its own (process, native, mcp), which passes the conformance suite of package tooltest. A failed run
+// returns one of the error types of errors.go, and [Classify] maps each to the error taxonomy.
 package tool

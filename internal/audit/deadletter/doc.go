@@ -1,5 +1,5 @@
-// Package deadletter publishes and lists calls that could not be run, in stream DEAD.
+// Package deadletter stores and lists dead letters: calls that executors could not run, in the stream DEAD.
 //
-// [Publish] keeps a call that executors gave up; [DeadLetters] reads them, and [Retries] finds in the audit log the
-// later calls for the same. Start reading at deadletter.go.
+// [Publish] stores a [Message] with the request of the call and the reason. [DeadLetters] reads all of them, and
+// [Retries] finds in the audit log the calls that operators made from them. Start reading at deadletter.go.
 package deadletter

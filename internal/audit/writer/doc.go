@@ -1,6 +1,7 @@
-// Package writer writes AUDIT and DENIED: the projector of the call log, and the journal of refusals.
+// Package writer writes the streams AUDIT and DENIED of the audit log.
 //
-// [Projector] records the events of the call log, each once and in order, also after a process dies; several may run.
-// [Journal] records everything that has no event: refusals, callers that share a call, and late results. [Watermark]
-// returns when the audit log holds an event. Start reading at projector.go, journal.go and watermark.go.
+// A [Projector] records the events of one partition of the call log, each once and in order. Several dispatchers may
+// project the same partition, and any of them may die. A [Journal] records everything that has no event: refusals,
+// callers that join a call, and late results. A [Watermark] waits until the audit log holds an event. Start reading at
+// projector.go, journal.go and watermark.go.
 package writer

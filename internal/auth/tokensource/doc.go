@@ -1,6 +1,6 @@
-// Package tokensource reads the token of one process from a file, and renews it.
+// Package tokensource reads the token of a process from a file, and renews it.
 //
-// [Source] presents the token to the NATS server and to dispatchers, and renews it before it expires. It writes the new
-// token to the file, so that the next process can renew it as well. [ConnectBackoff] delays reconnects after refusals.
-// Start reading at source.go and backoff.go.
+// A [Source] sends the token to the NATS server and to dispatchers, and renews it before it expires. It writes the new
+// token to the file, from which the next process reads it. A [ConnectBackoff] delays reconnects after refusals. Start
+// reading at source.go and backoff.go.
 package tokensource

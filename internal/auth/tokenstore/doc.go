@@ -1,7 +1,7 @@
-// Package tokenstore keeps signing keys, issued and revoked tokens in bucket "control"; it issues, narrows, revokes and
-// rotates.
+// Package tokenstore stores the signing keys, and the issued and revoked credentials, in the bucket "control". It
+// issues, renews, narrows and revokes tokens, and rotates keys.
 //
-// All dispatchers follow the bucket: a token that one of them revokes, none of them accepts a moment later. A [Store]
-// that cannot prove that it has read the newest entries accepts no token. [Service] answers the requests for tokens of
-// the service "toolbus". Start reading at store.go.
+// All dispatchers follow the bucket, so within 1 s all of them refuse a token that one of them revoked. A [Store]
+// accepts no token unless it has proved within the last 900 ms that it has read the newest entry of the bucket. A
+// [Service] answers the requests about tokens in the service "toolbus". Start reading at store.go.
 package tokenstore

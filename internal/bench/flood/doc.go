@@ -1,2 +1,2 @@
-// Package flood is an actor that floods a bus, with all kinds of messages.
+// Package flood makes an actor that floods a bus with messages of all kinds.
 package flood

@@ -1,4 +1,4 @@
-// Package calltest has a call log in memory, for tests of what decides against one.
+// Package calltest implements a call log in memory, for tests of code that writes decisions to a call log.
 package calltest
 
 import (

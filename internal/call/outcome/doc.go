@@ -1,5 +1,5 @@
-// Package outcome ends attempts and finds their outcomes: the one piece of code with which executor, deadline timer,
-// guardian and canceller decide. What may be decided is a pure function, [call.Decide]; [Resolve] repeats it against
-// the log until an outcome stands, its own or another's, and builds the response that is stored. [Load] finds one that
-// stands already. Start reading at outcome.go; ignored.go lists what was asked for in vain.
+// Package outcome writes the outcomes of attempts, and reads them. Executors, deadline timers, guardians and cancels
+// all decide with [Resolve]: it builds the response to store, and repeats [call.Decide] and the write until the log
+// holds an outcome, its own or that of another process. [Load] reads an outcome that is in the log. Start reading at
+// outcome.go; ignored.go lists request options that had no effect.
 package outcome

@@ -1,8 +1,8 @@
-// Package format numbers the format versions of what processes of Toolbus store or send to each other,
-// so that builds of different versions share a bus without guessing (docs/compatibility.md).
+// Package format defines the format numbers of the data that processes of Toolbus store or send to each other, so that
+// builds of different versions can share a bus (docs/compatibility.md).
 //
-// Each kind has its own number, which stands in the message itself. A build writes one format version of
-// each kind and reads those listed here; any other it leaves alone, with an [Error]. Within one
-// format version members may be added at any time: a reader keeps those that it does not know, and writes them on.
-// Toolbus 0.1 wrote no number, or 1, and neither is read.
+// Each [Kind] of data has its own numbers, and each message contains its number. A build writes one format of each
+// kind, and reads the formats that are listed here. For any other number, functions return an [Error], and the process
+// leaves the data unchanged. Later builds may add members to a format: a reader keeps unknown members, and writes them
+// again. Toolbus 0.1 wrote the number 1 or no number, and its data is not read.
 package format

@@ -1,6 +1,7 @@
-// Package heartbeat keeps executors' heartbeats in bucket "pools", and says since when a pool has none.
+// Package heartbeat writes and reads the heartbeats of executors in the bucket "pools", and reports since when a pool
+// has no live executor.
 //
-// [Store] writes and reads heartbeats. One that is not renewed expires after the lease. [AbsenceMonitor] follows the
-// bucket and says since when no executor of a pool is there; while a server cannot be asked, it says of nobody that
-// they are gone. Start reading at pools.go and absence.go.
+// A [Store] writes and reads heartbeats. A heartbeat that is not renewed expires after the lease. An [AbsenceMonitor]
+// follows the bucket, and reports since when a pool has no executor with a heartbeat. While the server does not answer,
+// it reports no pool as absent. Start reading at pools.go and absence.go.
 package heartbeat

@@ -1,3 +1,3 @@
-// Package bustest is a bus for tests of what is built on it: an embedded server with the topology, and calls that are
-// written into the log by hand.
+// Package bustest starts an embedded NATS server with the topology for tests, and writes events of calls directly into
+// the call log.
 package bustest

@@ -1,5 +1,5 @@
-// Package otlp sends traces over OTLP/HTTP. It is apart from package telemetry, since programs that import Toolbus
-// bring an exporter of their own.
+// Package otlp exports traces over OTLP/HTTP. It is separate from package telemetry because programs that import
+// Toolbus bring their own exporter.
 package otlp
 
 import (

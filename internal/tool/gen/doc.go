@@ -1,6 +1,6 @@
-// Package gen writes what a folder of tools is in the formats that others read: definitions of MCP, an OpenAPI
-// document, JSON Schemas, and the page of contracts for people. All of it comes from the manifests, so nothing that it
-// says can be another thing than what is called; the same manifests always give the same bytes.
+// Package gen generates descriptions of a folder of tools in other formats: MCP tool definitions, an OpenAPI document,
+// JSON Schemas, and a page for people. It uses only the manifests, so the descriptions agree with the tools. The same
+// manifests always give the same bytes.
 //
 // Start reading at [Formats].
 package gen

@@ -1,30 +1,30 @@
-// Package mcp is the adapter for tools of MCP servers: stdio, and streamable HTTP.
+// Package mcp is the adapter that runs tools of MCP servers, over stdio or streamable HTTP.
 //
-// A manifest of transport mcp names a server and one of its tools. What that server is, the executor alone knows: it
-// reads the file servers.json beside the folders of tools (see [Servers]), in which credentials are references to its
-// own environment and files. Neither manifests nor what callers are told have any of it.
+// A manifest with transport mcp names a server and one of its tools. Only the executor knows how to reach the server:
+// it reads the file servers.json next to the folders of tools (see [Servers]). In that file, credentials are references
+// to environment variables and files of the executor. Manifests and answers to callers contain none of this.
 //
-// Servers live longer than calls. The first call of one starts it, below a supervisor of its own; calls share it; when
-// it dies the calls that it had fail, each as its class says, and the next one starts it again, later and later while
-// it does not last. Nothing of one server is anything to another: each has its own processes, back-off and bounds.
+// A server outlives a call. The first call starts it, under a supervisor of its own, and later calls share it. If it
+// dies, its running calls fail, each as its effect class demands, and the next call starts it again, with a growing
+// back-off while it keeps dying. Each server has its own processes, back-off and limits.
 //
 // # What becomes of a call
 //
-// Before the request is written nothing can have happened: the effect is none, and the call may be made again. From
-// then on only an answer says what happened; without one the effect is none for a pure tool and unknown for any other,
-// and a side-effectful one is not run again by itself. That holds however the answer is lost: the server dies, hangs
-// past the deadline, answers with more than it may, or with something else.
+// Until the request is written, the effect is none, and the call may run again. After that only an answer shows the
+// effect. Without an answer, the effect is none for a pure tool and unknown for any other, and a call of a
+// side-effectful tool does not run again. That holds for every way to lose the answer: the server dies, does not answer
+// by the deadline, or sends an answer that is too large or invalid.
 //
-// The deadline and a cancel are told to the server, which may go on all the same. A server that does not answer a ping
-// after that either is ended, and the calls with it.
+// At the deadline, or after a cancel, the adapter sends a cancellation to the server, which may ignore it. If the
+// server then does not answer a ping either, the adapter ends it, with all its calls.
 //
-// A result with isError is one of the errors that the manifest declares where the server says so, by the member
-// io.toolbus/code of its _meta, by a member code of its structured content, or by a text that endpoint.errors matches;
-// else it is the error tool_error, which is final.
+// A result with isError becomes one of the errors that the manifest declares if the server names it: in the member
+// io.toolbus/code of _meta, in a member code of the structured content, or by a text that endpoint.errors matches.
+// Otherwise it becomes the error tool_error, which is not retryable.
 //
-// A manifest that was imported has the digest of the definition that the server gave for it. Each connection compares
-// it with what the server says now, again when the server announces a change, and once a minute. A tool that has become
-// another one is not called before somebody approves it.
+// An imported manifest has the digest of the tool's definition at its server. The adapter compares it with the current
+// definition at each connect, when the server announces a change, and once a minute. A tool whose definition has
+// changed is not called until an operator approves it.
 //
-// Start reading at adapter.go; pool.go is one server, result.go what its answers become.
+// Start reading at adapter.go. pool.go manages one server, and result.go converts its answers.
 package mcp

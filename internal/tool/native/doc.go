@@ -1,10 +1,8 @@
-// Package native runs tools that are Go functions of this binary.
+// Package native is the adapter that runs tools which are Go functions of this program.
 //
-// A native tool must honour its context: Go cannot end a goroutine from outside. One that does
-// not return within 200 ms after its context ended is abandoned: its call ends with a
-// *tool.StoppedError, every chunk it still emits is refused, and it keeps occupying one of the
-// runs that limits.concurrency_max allows the tool in this process. When all of them are
-// occupied by strays the tool cannot be started any more, which is S-TOOL-UNAVAILABLE: bounded
-// and visible, but only a restart of the process mends it. Code that cannot promise to return
-// belongs in a process tool.
+// A native tool must return when its context ends, because Go cannot end a goroutine from outside. A run that does not
+// return within 200 ms after that is abandoned: its call ends with a *tool.StoppedError, and its further chunks are
+// refused. The abandoned run still counts towards limits.concurrency_max of the tool in this process. When abandoned
+// runs use up that limit, calls of the tool fail with S-TOOL-UNAVAILABLE until the process is restarted. Code that may
+// not return belongs in a tool with transport process.
 package native

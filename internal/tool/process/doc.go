@@ -1,24 +1,24 @@
-// Package process runs tools that are programs: JSON in, NDJSON out, one process per call.
+// Package process is the adapter that runs tools which are programs: JSON in, NDJSON out, one process per call.
 //
 // # Protocol
 //
-// A tool gets one JSON object on standard input, and then its end:
+// A tool reads one JSON object from standard input, which then ends:
 //
 //	{"op":"execute"|"lookup","call_id":…,"tool_id":…,"tool_version":…,"fn":…,"input":{…},
 //	 "context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,"dry_run":false}
 //
-// idempotency_key is the id of the call: 32 lower-case letters and digits, the same in every attempt and run of
-// the call, and in no other call of any tenant, actor, tool or function. (The key that the caller gave is part of
-// what it is made of, and is not told: two actors may use the same one.) It is the idempotency key for whatever
-// the tool calls in turn, and what its effect is to be committed under, so that a lookup finds this call's effect
-// and nobody else's. fence grows with every run of the call.
+// idempotency_key is the id of the call: 32 lower-case letters and digits, the same in every attempt and run of the
+// call, and different for every other call of any tenant, actor, tool or function. It is derived from the caller's key,
+// which the tool does not get, because two actors may use the same key. The tool commits its effect under
+// idempotency_key, so that a lookup finds the effect of this call only, and uses it as the key for services that it
+// calls. fence grows with every run of the call.
 //
-// The deadline is by the clock of the tool's host. The tool writes one JSON object per line on standard
-// output. While it runs, any number of
+// deadline_unix_ms is a time of the clock of the tool's host. The tool writes one JSON object per line to standard
+// output. While it runs, it may write any number of
 //
 //	{"type":"chunk"|"progress"|"log","data":<any JSON>}
 //
-// which reach callers if the manifest declares capabilities.streaming; and last, exactly once, one of
+// which reach callers if the manifest declares capabilities.streaming. At the end it writes exactly one of
 //
 //	{"type":"output","output":<any JSON>,"side_effects":[{…}],"warnings":["…"]}
 //	{"type":"error","error":{"code":"fetch_failed","message":"…","details":{…},
@@ -29,27 +29,26 @@
 // 1 MiB, and all of standard output together no longer than the manifest's output limit.
 // Standard error is free text; its beginning and end are kept for failures.
 //
-// The details of an error are the tool's own but for six names that Toolbus gives itself: effect,
-// http_status, retry_after_ms, stderr, tool_code and violations. A tool's details of these names are
-// left out. http_status is what the manifest declares for the error; what some other server answered
-// goes by another name, such as upstream_status.
+// The details of an error belong to the tool, except for the members that Toolbus defines: effect, http_status,
+// retry_after_ms, stderr, tool_code, tool_result, tool_result_ref and violations. If a tool sends a member with such a
+// name, it is left out. http_status is the status that the manifest declares for the error. For the status of an
+// upstream server, use another name, such as upstream_status.
 //
 // # Surroundings
 //
-// The command is never given to a shell. Relative to the tool's folder are a command with a
-// slash and the working directory. The environment holds PATH and LANG, what the manifest's
-// endpoint.env sets, and what capabilities.env names and the executor has; nothing else.
+// The command is not run by a shell. A command that contains a slash, and the working directory, are relative to the
+// tool's folder. The environment holds only PATH, LANG, the variables that endpoint.env of the manifest sets, and those
+// that capabilities.env names and the executor has.
 //
 // # The end of a run
 //
-// Every run has a supervisor (package supervisor), so that it ends as a whole: daemons that the
-// tool leaves are killed when it exits. When the context of a run ends, the tool's process group
-// gets SIGTERM, and after the grace everything is killed; what the tool still says about its
-// effect in the grace is kept, also where nobody takes its chunks any more. When the executor
-// dies, everything is killed. When it is frozen, the supervisor ends the run in the same way, 50 ms after its
-// deadline: nothing of a tool goes on for longer than that and the grace. Execute returns when nothing is left.
-// Tools gain no privileges by set-user-id programs, since those would be beyond the reach of a supervisor's signals.
+// Every run has a supervisor (package supervisor), which ends all processes of the run: it kills daemons that the tool
+// leaves when it exits. When the context of a run ends, the tool's process group gets SIGTERM, and after the grace the
+// supervisor kills all processes. A terminal line that the tool writes during the grace still counts. When the executor
+// dies, the supervisor kills all processes. When the executor is frozen, the supervisor ends the run in the same way 50
+// ms after its deadline. Execute returns when no process is left. Tools cannot gain privileges with set-user-id
+// programs, because a supervisor could not kill those.
 //
-// A statement counts when the tool has exited after it: a tool that writes its output and then
-// does not end is ended by the context like any other.
+// A terminal line counts only if the tool exits after it. If a tool writes its output and does not exit, it is ended
+// with its context.
 package process

@@ -1,26 +1,24 @@
-// Package supervisor is the small process that stands between an executor and a tool, and the executor's side of it:
-// [Start] starts a program under a supervisor, and the [Run] that it returns ends it. Every adapter whose tools are
-// processes uses it; it knows neither tools nor adapters.
+// Package supervisor implements the supervisor, a small process between an executor and a tool, and the executor's side
+// of it: [Start] starts a program under a supervisor, and returns a [Run] with which the executor ends it. All adapters
+// whose tools are processes use it. It knows neither tools nor adapters.
 //
-// There is one supervisor per run, and it exists so that a run can always be ended as a whole.
-// It is a child subreaper: a process below it that loses its parent becomes its child, however
-// often it forked and whatever session it moved to. So "nothing is left of the run" is a fact
-// that the kernel reports (wait: no child), and not a guess about process groups.
+// Each run has its own supervisor, so that all processes of the run can be ended. A supervisor is a child subreaper: a
+// descendant that loses its parent becomes its child, even after several forks and in another session. So the kernel
+// reports when no process of the run is left (wait: no child).
 //
 // A supervisor and its executor share one socket, the control socket:
 //
 //	executor → supervisor   one Config, then Command bytes; its end means Kill
 //	supervisor → executor   one Report, when nothing of the run is left
 //
-// The kernel closes the executor's end however the executor dies, so the tools of an executor
-// that got SIGKILL die with it. An executor that is frozen (SIGSTOP, a paused machine or container) closes nothing
-// and says nothing, so the Config also says how long the run may last, and the supervisor holds that by itself:
-// the tree is gone by the deadline, [Overdue] and the grace.
+// When the executor dies, even by SIGKILL, the kernel closes its end of the socket, and its tools are killed. A frozen
+// executor (SIGSTOP, a paused machine or container) closes and sends nothing. So the Config also contains the time that
+// the run may take, and the supervisor enforces it: all processes have ended at the latest by the deadline plus
+// [Overdue] plus the grace.
 //
-// What it does not promise: a tool that runs as the same user may kill its supervisor on
-// purpose. The program itself then dies too (parent death signal); daemons it left do not.
-// Keeping hostile tools in is the sandbox's task.
+// Limits: a tool that runs as the same user can kill its supervisor. The program itself then dies, too (parent death
+// signal), but daemons that it left do not. A sandbox must contain hostile tools.
 //
-// Start reading at run_linux.go, the executor's side, and supervisor_linux.go, the process itself; wire.go is what
-// they say to each other.
+// Start reading at run_linux.go, the executor's side, and supervisor_linux.go, the process itself. wire.go has their
+// messages.
 package supervisor

@@ -4,6 +4,6 @@
 //		tooltest.Run(t, func(t *testing.T) tooltest.Fixture { … })
 //	}
 //
-// The fixture names the adapter and the manifest of a tool that does what [Behave] does, over
-// whatever transport the adapter speaks.
+// The fixture holds the adapter, and the manifest of a tool that behaves as [Behave] does over the transport of the
+// adapter.
 package tooltest

@@ -1,8 +1,8 @@
-// Package importer makes tools of what MCP servers offer: it connects to a server, writes a folder with a manifest for
-// each of its tools, and remembers, by a digest, the definition that the manifest was made from. It also shows what a
-// server has changed since, and takes that over where somebody approves it.
+// Package importer imports the tools of MCP servers: it connects to a server, and writes a folder with a manifest for
+// each of its tools, with the digest of the definition from which it made the manifest. It also shows what a server has
+// changed since, and updates the manifests that an operator approves.
 //
-// What a server says is shown and stored, and never obeyed: its annotations propose an effect class, its texts are
-// texts. Start reading at import.go; servers.go merges a server into the folder, manifest.go makes the files of a
-// tool, approve.go compares.
+// The package does not trust what a server sends: annotations only propose an effect class, and texts are only stored
+// and shown. Start reading at import.go. servers.go merges a server into the folder, manifest.go makes the files of a
+// tool, and approve.go compares definitions.
 package importer

@@ -1,6 +1,5 @@
-// Package protocol is what an executor and a program say to each other, as both of them import it: the
-// request that a program reads, and the types of the lines that it writes. Package internal/tool/process tells
-// the whole protocol.
+// Package protocol defines the messages of the process protocol, for executors and for package program: the request
+// that a program reads, and the lines that it writes. Package internal/tool/process documents the protocol.
 package protocol
 
 import "github.com/go-json-experiment/json/jsontext"
