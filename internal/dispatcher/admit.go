@@ -15,12 +15,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// open writes the admission of a new attempt, which is the verdict v. It reports whether the log had
-// moved, so that the request has to be looked at again.
+// open writes the request event of a new attempt, which is in v. It returns true if the log has changed, so that the
+// request must be placed again.
 func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *caller,
 	v call.AdmitResult) (call.State, bool) {
 	if a.stored == nil {
-		return s, false // its log has expired since it was read
+		return s, false // a recalled request, whose log has expired since
 	}
 	refusal := d.capacity()
 	if refusal == nil {
@@ -31,7 +31,7 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
 	if v.Event.State.Last().Overflow != a.ask.Overflow {
-		v = call.Admit(s, a.ask) // only now it is known
+		v = call.Admit(s, a.ask) // hold has decided between primary and overflow queue
 	}
 	earlier, current, err := d.earlier(ctx, s)
 	switch {
@@ -58,7 +58,7 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 	var last call.TraceEvent
 	defer func() { end(last) }()
 	a.ask.Owner.Parent = parent
-	if v = call.Admit(s, a.ask); v.Do != call.Write { // the span takes room, too
+	if v = call.Admit(s, a.ask); v.Do != call.Write { // the span makes the event larger
 		return s, true
 	}
 	after, again, admitted := d.write(ctx, l, s, a, v, earlier)
@@ -68,8 +68,8 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 	return after, again
 }
 
-// write writes the admission of a with the outcomes of earlier attempts, and reports whether the request has to be
-// looked at again, and whether it is admitted, as far as known.
+// write writes the request event of a with the outcomes of earlier attempts. again means that the request must be
+// placed again; admitted means that the event is, or may be, in the log.
 func (d *Dispatcher) write(
 	ctx context.Context, l *keyQueue, s call.State, a *caller, v call.AdmitResult, earlier []call.Outcome,
 ) (_ call.State, again, admitted bool) {
@@ -83,7 +83,8 @@ func (d *Dispatcher) write(
 		s, again = d.turnDown(ctx, l, s, a, tooLate())
 		return s, again, false
 	}
-	// Nobody could start what is in the log after the deadline of a, and others wait for their turn.
+	// A write after the deadline of a is useless, because no executor would start the attempt. Other requests for the key
+	// wait meanwhile, so batchTime limits the write, too.
 	v.Event.Until = time.Now().Add(min(batchTime, a.ask.Deadline.Time().Sub(d.Now())))
 	after, err := d.CallLog.Write(ctx, v.Event, body)
 	if err != nil {
@@ -98,12 +99,12 @@ func (d *Dispatcher) write(
 	}
 	d.logAdmission(ctx, after, opened)
 	d.keep(after, opened)
-	d.letGo(a) // before its caller knows, and asks for more
+	d.letGo(a) // before the caller learns of the admission and makes its next call
 	d.accept(ctx, a, after, opened, opened.Deadline)
 	return after, false, true
 }
 
-// notWritten deals with an admission that the log has not taken, or not for sure.
+// notWritten handles a failed write of a request event, which may be in the log all the same.
 func (d *Dispatcher) notWritten(
 	ctx context.Context, l *keyQueue, s call.State, a *caller, err error,
 ) (_ call.State, again bool) {
@@ -116,7 +117,7 @@ func (d *Dispatcher) notWritten(
 		return d.turnDown(ctx, l, s, a, tooLate())
 	case errors.Is(err, call.ErrFull):
 		return d.turnDown(ctx, l, s, a, storeFull())
-	case errors.Is(err, call.ErrTooLarge): // with the outcomes of earlier attempts, which it has to carry
+	case errors.Is(err, call.ErrTooLarge): // the event must contain the outcomes of earlier attempts
 		refusal := envelope.NewError(envelope.CodeAttempts, "the outcomes of earlier attempts leave no room for another")
 		return d.turnDown(ctx, l, s, a, refusal)
 	} // not known to be admitted or not: no answer; the caller asks again
@@ -124,7 +125,7 @@ func (d *Dispatcher) notWritten(
 	return s, false
 }
 
-// logAdmission is for whoever wants every event logged.
+// logAdmission logs an admission with level INFO.
 func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Attempt) {
 	if d.Logger.Enabled(ctx, slog.LevelInfo) {
 		d.Logger.InfoContext(ctx, "admitted", "tool", s.Tool, "version", s.Version, "call", s.ID, "attempt", a.N,
@@ -132,15 +133,16 @@ func (d *Dispatcher) logAdmission(ctx context.Context, s call.State, a call.Atte
 	}
 }
 
-// keep makes this dispatcher keep the deadline of what it has admitted, also while it cannot follow
-// the log, unless the log has shown it the outcome already.
+// keep makes this dispatcher watch the deadline of an attempt that it has admitted. It does not wait for its follower,
+// which may be behind.
 func (d *Dispatcher) keep(s call.State, a call.Attempt) {
 	if a.Open() {
 		d.watch(s, a, false)
 	}
 }
 
-// earlier returns the outcomes that the next attempt has to carry, and the log they belong to.
+// earlier returns the outcomes of earlier attempts, which the event of the next attempt must contain, and the state of
+// the log that they were read from.
 func (d *Dispatcher) earlier(ctx context.Context, s call.State) ([]call.Outcome, call.State, error) {
 	if s.Empty() {
 		return nil, s, nil
@@ -156,32 +158,31 @@ func (d *Dispatcher) earlier(ctx context.Context, s call.State) ([]call.Outcome,
 	return outcomes, last.State, nil
 }
 
-// patience is how long a patient caller waits for its acceptance: most calls have an outcome
-// by then, and need no acceptance any more. It is far shorter than the time after which callers
-// ask again.
+// patience is the delay of the acceptance for a caller that sent HeaderPatient. Most calls have an outcome by then, and
+// need no acceptance. It is much shorter than the time after which clients send a request again.
 const patience = 100 * time.Millisecond
 
-// lookEvery is how far apart looks for acceptances that are due are at the least: none has a timer of its own.
+// lookEvery is the shortest time between two checks for due acceptances, which share one timer.
 const lookEvery = 50 * time.Millisecond
 
-// acceptances are those that are held back, in the order they are due.
+// acceptances holds delayed acceptances, in the order in which they are due.
 type acceptances struct {
 	mu    sync.Mutex
 	held  []acceptance
-	first chan struct{} // there is one again
+	first chan struct{} // signals that held is no longer empty
 }
 
-// acceptance is held back until due, or until its call is decided.
+// acceptance is sent when it is due, unless its attempt has been decided by then.
 type acceptance struct {
 	due      time.Time
 	to       call.ReplyAddress
 	key      subjects.Key
 	admitted uint64
-	message  envelope.Accepted // its Ref is filled in when it is sent: most never are
+	message  envelope.Accepted // Ref is set when it is sent: most acceptances are never sent
 }
 
-// accept tells a caller that its call is durable: at once, or, where the caller is patient, if
-// the outcome is not there soon. due is when it will have an answer.
+// accept sends a caller the acceptance of its call: at once, or, if the request has HeaderPatient, after patience
+// unless the attempt has been decided by then. due is the time by which the caller will have an answer.
 func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attempt call.Attempt, due call.UnixMS) {
 	d.Trace.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
@@ -192,7 +193,7 @@ func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attemp
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,
 		},
 	}
-	if h.message.Joined && a.ask.Owner.Actor == attempt.Owner.Actor { // nobody else hears the chunks as they come
+	if h.message.Joined && a.ask.Owner.Actor == attempt.Owner.Actor { // only the owner's actor receives live chunks
 		h.message.ChunkProof = subjects.ChunkProof(attempt.Owner.Reply, s.ID)
 	}
 	if a.in.Patient {
@@ -216,7 +217,7 @@ func (h *acceptances) hold(a acceptance) {
 	}
 }
 
-// due removes and returns what is due, and says when to look again.
+// due removes and returns the due acceptances, and returns the time until the next check.
 func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,7 +233,7 @@ func (h *acceptances) due(now time.Time) (due []acceptance, next time.Duration) 
 	return due, max(lookEvery, h.held[0].due.Sub(now))
 }
 
-// acceptLate sends the acceptances of calls that are not decided in time, until ctx ends.
+// acceptLate sends delayed acceptances whose attempts are not decided when they are due, until ctx ends.
 func (d *Dispatcher) acceptLate(ctx context.Context) {
 	keep(ctx, d.acceptances.first, func() time.Duration {
 		due, next := d.acceptances.due(time.Now())

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// credential checks what vouches for a request, where this dispatcher asks for tokens: that it is its actor's, who may
-// call, with the scopes, in the run and in the lane that the request is of.
+// credential checks the token of a request, if this dispatcher has a verifier: the token must belong to the actor of
+// the subject, have the role agent, and allow the scopes, run and lane of the request.
 func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 	if d.Tokens == nil || c.principal != nil {
 		return nil
@@ -41,8 +41,8 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 	return nil
 }
 
-// scopes checks that a caller has the scopes that the tool requires: by its token, or, where nobody has any, by its
-// word.
+// scopes checks that the caller has the scopes that the tool requires: in its token, or, without tokens, in
+// context.scopes of the request.
 func (d *Dispatcher) scopes(_ context.Context, c *candidate) *envelope.Error {
 	for _, s := range c.m.Security.RequiredScopes {
 		has := slices.Contains(c.req.Context.Scopes, s)
@@ -56,7 +56,8 @@ func (d *Dispatcher) scopes(_ context.Context, c *candidate) *envelope.Error {
 	return nil
 }
 
-// Authenticate checks what vouches for a question, and that whoever asks may ask it. A refusal is on record.
+// Authenticate checks the token of a request for the service operation op, and whether its role may send it. It records
+// a refusal before it returns.
 func (d *Dispatcher) Authenticate(ctx context.Context, op string, from call.Sender,
 	c call.Credential) (*auth.Principal, *envelope.Error) {
 	p, refusal := auth.AuthenticateRequest(d.Tokens, d.Now(), op, from, c)
@@ -69,7 +70,8 @@ func (d *Dispatcher) Authenticate(ctx context.Context, op string, from call.Send
 	return p, nil
 }
 
-// RecordDenied puts on record that a question was refused, and returns what whoever asked is told.
+// RecordDenied records the refusal of a service request, and returns the error to answer with: refusal, or R-CAP-AUDIT
+// if it could not be recorded.
 func (d *Dispatcher) RecordDenied(ctx context.Context, from call.Sender, refusal *envelope.Error) *envelope.Error {
 	if _, _, err := d.Records.Denied(ctx, &call.IncomingRequest{From: named(from)}, nil, refusal); err != nil {
 		return envelope.NewError(envelope.CodeAuditLag, "").WithCause(err.Error())
@@ -77,9 +79,9 @@ func (d *Dispatcher) RecordDenied(ctx context.Context, from call.Sender, refusal
 	return refusal
 }
 
-// named returns the names of a sender that is known by its tokens, as far as they say them.
+// named returns the sender with its names decoded from subject tokens. A name that cannot be decoded is empty.
 func named(from call.Sender) (to call.Sender) {
-	to.Tenant, _ = subjects.ParseToken(from.Tenant) // too long: it is left out
+	to.Tenant, _ = subjects.ParseToken(from.Tenant) // empty if it is too long to be decoded
 	to.Actor, _ = subjects.ParseToken(from.Actor)
 	return to
 }

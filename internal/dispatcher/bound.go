@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// covers reports whether the holder of a token may know of an attempt, see [auth.Principal.Covers]. Without tokens
-// everybody may.
+// covers reports whether the holder of a token may learn of an attempt, see [auth.Principal.Covers]. It returns true if
+// p is nil, which means that the deployment has no tokens.
 func covers(p *auth.Principal, a call.Attempt) bool {
 	if p == nil {
 		return true
@@ -20,10 +20,11 @@ func covers(p *auth.Principal, a call.Attempt) bool {
 	return p.Covers(a.Owner.Run, a.Owner.Lane, scopes, known)
 }
 
-// covered is [covers] for the sender of the question that ctx is for.
+// covered is [covers] for the sender of the service request that ctx belongs to.
 func covered(ctx context.Context, a call.Attempt) bool { return covers(auth.FromContext(ctx), a) }
 
-// misdirected reports whether a message names a reply subject that its sender does not hear with a bound token.
+// misdirected reports whether a message names a reply subject that the permissions of its bound token do not let it
+// subscribe to.
 func (d *Dispatcher) misdirected(p *auth.Principal, reply string) bool {
 	return p.Bound() && !d.OlderBuilds && !strings.HasPrefix(reply, p.Answers())
 }
@@ -34,8 +35,8 @@ func elsewhere(p *auth.Principal) *envelope.Error {
 		WithFix("name a reply subject that begins so; clients of earlier builds need dispatchers with --older-builds")
 }
 
-// outside refuses a request that would be told of an attempt which its bound token does not cover: a key is shared by
-// all calls of an actor, or of more, and so by calls of other runs.
+// outside refuses a request whose answer would be about an attempt that its bound token does not cover. That can happen
+// because all calls of an actor, also in other runs, share the scope of a key.
 func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Error {
 	if v.Do != call.Join && v.Do != call.Await && v.Do != call.Replay {
 		return nil

@@ -17,37 +17,37 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// deadlineWatch keeps the deadlines of the open attempts of one partition of the log, nearest first. It holds every
-// attempt that is open anywhere, so that any dispatcher can end the calls of a dead one. Each partition has
-// its own: one that takes no writes keeps nobody else waiting.
+// deadlineWatch tracks the deadlines of all open attempts of one partition of the log, including those that other
+// dispatchers admitted, so that any dispatcher can end the attempts of one that died. Each partition has its own, so
+// that a partition that takes no writes does not delay the others.
 type deadlineWatch struct {
 	now  func() time.Time
-	wake chan struct{} // the nearest deadline may have changed
+	wake chan struct{} // signals that the earliest deadline may have changed
 
 	mu    sync.Mutex
 	due   timer.Heap[*openAttempt]
 	byKey map[call.AttemptKey]*openAttempt // undecided attempts
-	order []*openAttempt                   // the same as the log has them, and decided ones behind the first
-	over  int                              // how many in order are decided
-	armed time.Time                        // until then nobody sees to what is due
-	// queued are the attempts that nobody has claimed, by pool.
+	order []*openAttempt                   // the same in log order; after the first, decided ones may be left
+	over  int                              // number of decided attempts in order
+	armed time.Time                        // time of the next check for due attempts
+	// queued counts the attempts without a claim, by pool.
 	queued map[string]*poolQueue
-	seen   uint64 // position in the log up to which they are known
+	seen   uint64 // sequence up to which the log has been read
 }
 
-// openAttempt is an open attempt and when to end it.
+// openAttempt is an open attempt with its place in the heap of due times.
 type openAttempt struct {
-	place    timer.Entry[*openAttempt] // among those that are due, by bus time; in none while it is worked on
+	place    timer.Entry[*openAttempt] // in deadlineWatch.due, by bus time; not there while expire works on it
 	tool, id string
 	attempt  int
 	admitted uint64
 	done     bool // decided
 	claimed  bool
-	pool     *poolQueue     // where it waits; nil where it is claimed, or where that is not known
-	early    time.Time      // not before this time is it ended for want of executors, in bus time
-	tried    bool           // to end it: not again
-	opened   *flow.Counters // where it is counted
-	counter  *flow.Counter  // nil where it is not
+	pool     *poolQueue     // pool in which it waits; nil if it is claimed or that is not known
+	early    time.Time      // earliest time, in bus time, to end it because its pool is absent
+	tried    bool           // ending it for an absent pool was tried; do not try again
+	opened   *flow.Counters // counters that hold counter
+	counter  *flow.Counter  // nil if the attempt is not counted
 }
 
 func newDeadlineWatch(now func() time.Time) *deadlineWatch {
@@ -56,9 +56,9 @@ func newDeadlineWatch(now func() time.Time) *deadlineWatch {
 	}
 }
 
-// open watches an attempt, unless it is watched already. One that the log has not just shown is not watched where the
-// log was read beyond its admission: it is decided then. A log that was lost or has expired may have been opened
-// again: then the later admission counts.
+// open starts to watch an attempt, unless it is watched already. shown means that the follower has just read an event
+// of the attempt. If it is false and the follower has read beyond the request event, the attempt has been decided, and
+// open does nothing. If a log was lost or has expired, and was opened again, the new attempt replaces the old one.
 func (g *deadlineWatch) open(tool, id string, a call.Attempt, backup time.Duration, shown bool) {
 	at := a.Due().Add(backup)
 	g.mu.Lock()
@@ -71,7 +71,7 @@ func (g *deadlineWatch) open(tool, id string, a call.Attempt, backup time.Durati
 	if have != nil || !shown && g.seen >= a.Admitted {
 		return
 	}
-	// The names are parts of a whole message, which must not be kept for them.
+	// Copy the names: they share the memory of a whole message.
 	names := tool + id
 	d := &openAttempt{tool: names[:len(tool)], id: names[len(tool):], attempt: a.N, admitted: a.Admitted}
 	d.place.Of = d
@@ -80,9 +80,8 @@ func (g *deadlineWatch) open(tool, id string, a call.Attempt, backup time.Durati
 	g.endAt(d, at)
 }
 
-// insert puts d in its place in the log: a caller that asks for an attempt may come before
-// the follower does.
-// Callers hold g.mu.
+// insert adds d to order. A caller may make this dispatcher watch an attempt before its follower reads it, so d is not
+// always the last one. Callers hold g.mu.
 func (g *deadlineWatch) insert(d *openAttempt) {
 	at := len(g.order)
 	for at > 0 && g.order[at-1].admitted > d.admitted {
@@ -91,7 +90,8 @@ func (g *deadlineWatch) insert(d *openAttempt) {
 	g.order = slices.Insert(g.order, at, d)
 }
 
-// close ends the watch over an attempt, admitted at a position of the log, that is decided or gone.
+// close ends the watch of an attempt that is decided or no longer in the log. admitted is the sequence of its request
+// event.
 func (g *deadlineWatch) close(id string, attempt int, admitted uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +100,7 @@ func (g *deadlineWatch) close(id string, attempt int, admitted uint64) {
 	}
 }
 
-// remove forgets d. Callers hold g.mu.
+// remove removes d from all structures. Callers hold g.mu.
 func (g *deadlineWatch) remove(d *openAttempt) {
 	d.done = true
 	d.uncount()
@@ -113,21 +113,20 @@ func (g *deadlineWatch) remove(d *openAttempt) {
 		g.order = g.order[1:]
 		g.over--
 	}
-	if g.over > len(g.order)/2 { // an attempt may be open for an hour, with millions behind it
+	if g.over > len(g.order)/2 { // the first attempt may stay open for long, with millions after it
 		g.order = slices.DeleteFunc(g.order, func(d *openAttempt) bool { return d.done })
 		g.over = 0
 	}
 }
 
-// saw notes how far the log has been read.
+// saw records that the follower has read the log up to seq.
 func (g *deadlineWatch) saw(seq uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.seen = max(g.seen, seq)
 }
 
-// decided reports whether an attempt that was admitted at a position of the log is known to have
-// an outcome.
+// decided reports whether an attempt is known to have an outcome. admitted is the sequence of its request event.
 func (g *deadlineWatch) decided(id string, attempt int, admitted uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +134,7 @@ func (g *deadlineWatch) decided(id string, attempt int, admitted uint64) bool {
 	return g.seen >= admitted && (d == nil || d.admitted != admitted)
 }
 
-// oldest returns the log position of the first undecided attempt; 0 when there is none.
+// oldest returns the sequence of the request event of the first undecided attempt, or 0 if there is none.
 func (g *deadlineWatch) oldest() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,8 +144,8 @@ func (g *deadlineWatch) oldest() uint64 {
 	return g.order[0].admitted
 }
 
-// endAt lets somebody see to d at a time, and wakes nobody who does before it anyway: calls that come one after another
-// wake nobody up. Callers hold g.mu.
+// endAt makes d due at a time. It wakes keepDeadlines only if the next check is later than that: later deadlines of new
+// calls usually wake nobody. Callers hold g.mu.
 func (g *deadlineWatch) endAt(d *openAttempt, at time.Time) {
 	if g.due.Put(&d.place, at); at.Before(g.armed) {
 		g.armed = at
@@ -154,8 +153,7 @@ func (g *deadlineWatch) endAt(d *openAttempt, at time.Time) {
 	}
 }
 
-// next removes and returns the attempts whose time has come, and says how long to wait for the
-// one after them.
+// next removes and returns the due attempts, and returns the time until the next one is due.
 func (g *deadlineWatch) next() (now []*openAttempt, pause time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,9 +165,9 @@ func (g *deadlineWatch) next() (now []*openAttempt, pause time.Duration) {
 	return now, g.armed.Sub(t)
 }
 
-// backup is how long after its deadline this dispatcher ends an attempt. Those that it admitted
-// itself it ends at once; others' it leaves alone a little, and differently for every call, so
-// that guardians rarely meet. The compare-and-set makes meeting harmless.
+// backup returns the delay after its deadline with which this dispatcher ends an attempt: 0 for attempts that it
+// admitted itself, and otherwise Options.Backup plus 0 to 29 ms that depend on the id. The compare-and-set makes it
+// harmless if two dispatchers end the same attempt.
 func (d *Dispatcher) backup(id string, a call.Attempt) time.Duration {
 	if strings.HasPrefix(a.Nonce, d.Instance) {
 		return 0
@@ -179,11 +177,11 @@ func (d *Dispatcher) backup(id string, a call.Attempt) time.Duration {
 	return d.Backup + time.Duration(h.Sum32()%30)*time.Millisecond
 }
 
-// expirers is how many deadlines of a partition are worked on at once, and how many outcomes are told.
+// expirers is the number of deadlines per partition that are handled at once, and of goroutines that send outcomes to
+// waiting callers.
 const expirers = 32
 
-// Run keeps deadlines and answers waiting callers until ctx ends. All it started has ended when
-// it returns.
+// Run enforces deadlines and answers waiting callers until ctx ends. Its goroutines have ended when it returns.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -202,7 +200,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// keepDeadlines keeps those of one partition until ctx ends.
+// keepDeadlines ends the attempts of one partition at their deadlines, until ctx ends.
 func (d *Dispatcher) keepDeadlines(ctx context.Context, g *deadlineWatch) {
 	crew := flow.NewBoundedWorkerPool(expirers, func(job *openAttempt) {
 		if !d.safely("a deadline", func() { d.expire(ctx, g, job) }) {
@@ -221,7 +219,7 @@ func (d *Dispatcher) keepDeadlines(ctx context.Context, g *deadlineWatch) {
 	})
 }
 
-// keep calls do whenever the pause is over that it returned, and when it is woken, until ctx ends.
+// keep calls do at once, after each pause that do returns, and when woken, until ctx ends.
 func keep(ctx context.Context, wake <-chan struct{}, do func() (pause time.Duration)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -236,8 +234,8 @@ func keep(ctx context.Context, wake <-chan struct{}, do func() (pause time.Durat
 	}
 }
 
-// expire ends an attempt whose deadline has passed, and tells its owner what stands. When the
-// log cannot be reached it is watched again.
+// expire ends an attempt whose deadline has passed, and sends its owner the outcome. If the log cannot be reached, it
+// tries again later.
 func (d *Dispatcher) expire(ctx context.Context, g *deadlineWatch, job *openAttempt) {
 	o, err := d.end(ctx, job, call.TraceBeforeTimeout, call.TimedOut, call.ByDeadline)
 	switch {
@@ -249,7 +247,7 @@ func (d *Dispatcher) expire(ctx context.Context, g *deadlineWatch, job *openAtte
 		d.notices.Log(d.Logger, "a deadline is left to dispatchers of a newer build", err)
 		g.close(job.id, job.attempt, job.admitted)
 		return
-	case errors.Is(err, outcome.ErrUnreadable): // it is decided; whoever asks is told that much
+	case errors.Is(err, outcome.ErrUnreadable): // decided: callers that ask get an error that says so
 		d.Logger.Warn("outcome not read", "call", job.id, "err", err)
 		g.close(job.id, job.attempt, job.admitted)
 		return
@@ -263,7 +261,7 @@ func (d *Dispatcher) expire(ctx context.Context, g *deadlineWatch, job *openAtte
 	d.ended(ctx, g, job, o)
 }
 
-// ended forgets an attempt that is decided, and tells its owner.
+// ended stops watching a decided attempt, and sends its owner the outcome.
 func (d *Dispatcher) ended(ctx context.Context, g *deadlineWatch, job *openAttempt, o outcome.Stored) {
 	d.Trace.Emit(ctx, call.TraceAfterDecide, &o.State, job.attempt)
 	g.close(job.id, job.attempt, job.admitted)
@@ -272,8 +270,8 @@ func (d *Dispatcher) ended(ctx context.Context, g *deadlineWatch, job *openAttem
 	}
 }
 
-// abandon forgets the callers that wait here for an attempt that the log does not hold any more: there is
-// nothing to tell, and their libraries say so.
+// abandon removes the callers that wait here for an attempt that is no longer in the log. They get no answer: their
+// clients report that at the deadline.
 func (d *Dispatcher) abandon(job *openAttempt) {
 	l := d.known(job.tool, job.id)
 	if l == nil {
@@ -287,7 +285,8 @@ func (d *Dispatcher) abandon(job *openAttempt) {
 	d.retire(l)
 }
 
-// How long after a failed try a deadline is worked on again; one that panicked is logged at length every time.
+// Pauses before a failed deadline is handled again. The pause after a panic is longer, because each one is logged with
+// its stack.
 const (
 	retryExpiry = 50 * time.Millisecond
 	retryPanic  = time.Second
@@ -302,9 +301,9 @@ func (g *deadlineWatch) retry(job *openAttempt, after time.Duration) {
 	g.endAt(job, g.now().Add(after))
 }
 
-// deadlinesOf returns that of a partition.
+// deadlinesOf returns the deadlineWatch of a partition.
 func (d *Dispatcher) deadlinesOf(p subjects.Partition) *deadlineWatch { return d.deadlines[p] }
 
-// ReplayFrom returns the position in a partition of the log from which a new guardian would have to read to
-// find all open attempts; 0 when there are none.
+// ReplayFrom returns the sequence from which a new dispatcher must read a partition of the log to find all open
+// attempts, or 0 if there are none.
 func (d *Dispatcher) ReplayFrom(p subjects.Partition) uint64 { return d.deadlinesOf(p).oldest() }

@@ -20,18 +20,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Log is the call log; kv.Log is one.
+// Log is the call log. kv.Log implements it.
 type Log = outcome.Log
 
 // Catalog finds tools.
 type Catalog interface {
-	// Get returns the version of a tool that a request for want gets. Beside a refusal is the version to judge
-	// the request by all the same, or nil: there is no such tool.
+	// Get returns the version of a tool for the version range want. If no version matches, it returns a refusal, and the
+	// version to check the request against all the same. If the tool does not exist, the Manifest is nil.
 	Get(id, want string) (*tool.Manifest, *envelope.Error)
-	Named(token string) (id string, ok bool) // by the token of its id in subjects
+	Named(token string) (id string, ok bool) // returns the id of the tool with this subject token
 }
 
-// Replier answers callers. Answers are best effort: callers ask again.
+// Replier sends answers to callers. Answers may be lost: clients send the request again.
 type Replier interface {
 	Accepted(to call.ReplyAddress, a *envelope.Accepted)
 	Outcome(to call.ReplyAddress, r *envelope.Response)
@@ -42,54 +42,54 @@ type Payloads interface {
 	Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error)
 }
 
-// Capacity says whether the deployment can take more.
+// Capacity reports whether the deployment can admit more calls.
 type Capacity interface {
-	AuditBehind() time.Duration // how far the audit projection is behind
+	AuditBehind() time.Duration // lag of the audit record behind the call log
 	LogFull() bool              // the call log is above its high-water mark
 }
 
-// Recorder records what the call log does not hold of callers: refusals and denials, before they are answered, and
-// with whom else than its owner an attempt is shared. It returns [audit.ErrRefused] where they cannot be recorded until
-// somebody makes room.
+// Recorder records facts that the call log does not hold: refusals, before they are sent, and callers that share the
+// attempt of another. Its methods return [audit.ErrRefused] if the audit record is full and configured to refuse.
 type Recorder interface {
-	// Denied returns the id of the record; where that is of many refusals, counted says which of them this is.
+	// Denied records a refusal and returns the id of the record. If the record counts several refusals, counted is the
+	// number of this one.
 	Denied(ctx context.Context, in *call.IncomingRequest, req *envelope.Request, e *envelope.Error) (id string,
 		counted uint64, err error)
-	// Allowed records callers that share attempt n of s, which another has opened: they join it, or are
-	// told its outcome.
+	// Allowed records callers that share attempt n of s, which another request opened: they join it, or get its outcome.
 	Allowed(ctx context.Context, s call.State, n int, callers []call.Owner) error
-	// Note records anything else, such as the replay of a dead letter.
+	// Note records any other fact, such as the replay of a dead letter.
 	Note(ctx context.Context, r audit.Record) error
 }
 
-// Control reaches executors, for whose answers it waits a short, bounded time, and all dispatchers of the deployment,
-// this one included: nobody knows where a caller waits.
+// Control sends messages to executors, for whose answers it waits a short time, and to all dispatchers including this
+// one, because a caller may wait at any of them.
 type Control interface {
-	// Kill tells executors that an attempt was cancelled; running is true when one of its pool says that it ran it.
+	// Kill asks the executors of the pool to end a cancelled attempt. running is true if one of them answers that it ran
+	// it.
 	Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool)
-	// Locate asks which executor of a pool runs an attempt; ok is false where none says in time that it does.
+	// Locate asks which executor of a pool runs an attempt. ok is false if none answers in time that it does.
 	Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool)
-	JoinerLeft(l envelope.JoinerLeft) // lets every dispatcher Forget; best effort
+	JoinerLeft(l envelope.JoinerLeft) // makes every dispatcher call RemoveJoiner; may be lost
 }
 
-// Pools knows how many executors of a pool live.
+// Pools returns the number of executors of a pool that have a heartbeat.
 type Pools interface {
 	Alive(ctx context.Context, pool string) (int, error)
 }
 
-// Definitions knows which tools their servers define otherwise than they were approved.
+// Definitions reports imported tools whose definition at their MCP server differs from the approved one.
 type Definitions interface {
-	// Changed reports whether all executors of the pool that have compared a tool's definition with the one that was
-	// approved, by its digest, found another one, and whether some of them did and others did not. It asks nobody, and
-	// neither holds where no executor has compared it.
+	// Changed reports whether all executors of the pool that have compared the definition of a tool with the approved
+	// digest found a difference, or only some of them. Both are false if no executor has compared it. It sends no
+	// messages.
 	Changed(pool, server, tool, definition string) (all, some bool)
 }
 
-// DefaultPoolAbsence rides out a rolling restart of the executors of a pool.
+// DefaultPoolAbsence is longer than a rolling restart of the executors of a pool usually takes.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options configure a Dispatcher. Evidence, Definitions, Observer, Logger and the bounds are optional; the other
-// fields are required.
+// Options configures a [Dispatcher]. Tokens, Strange, PoolEvidence, Definitions, OverQuota, Trace, Logger and all
+// limits are optional; the other fields are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -99,46 +99,46 @@ type Options struct {
 	Records  Recorder
 	Control  Control
 	Pools    Pools
-	Tokens   *auth.Verifier // nil: whoever the subject says is believed to be that
-	// OlderBuilds says that builds up to f16d274 share the bus: bound tokens are answered anywhere below the prefix of
-	// their actor, and calls are admitted without the rule of [call.State.Allows].
+	Tokens   *auth.Verifier // nil: the actor in the subject is not verified
+	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below
+	// the prefix of their actor, and calls are admitted without the rule of [call.State.Allows].
 	OlderBuilds bool
-	// Strange says which instances are of executors, where the server lets each write under its own alone: what one of
-	// them stored and cannot be read keeps nobody waiting. Nil is none.
+	// Strange reports whether an instance is an executor, if server permissions let each executor write only under its own
+	// instance. An unreadable event of such an instance does not block other calls. nil means that no instance is.
 	Strange      func(instance string) bool
-	PoolEvidence PoolEvidence // nil: nothing is known, and nothing ended early for want of executors
-	// Definitions says which tools are refused until they are approved; nil refuses none.
+	PoolEvidence PoolEvidence // nil: attempts of absent pools end at their deadlines
+	// Definitions reports tools whose calls are refused until they are approved; nil refuses none.
 	Definitions Definitions
 	Now         func() time.Time // bus time
 	Instance    string           // unique per start of a process; every nonce begins with it
 	NewNonce    func() string
-	// Fsync says that the deployment survives a power cut; without it, side-effectful tools
-	// are refused unless their manifest accepts a second run after one.
+	// Fsync states that the servers sync every write. If it is false, calls of side-effectful tools are refused unless
+	// their manifest accepts a rerun after a power cut.
 	Fsync    bool
-	AuditLag time.Duration // admission stops when the projection is further behind; default 10 s
-	Strict   bool          // what is admitted may start only once the record holds its request
-	Backup   time.Duration // how long a guardian leaves others' deadlines to them; default 20 ms
-	// PoolAbsence is how long nobody of a pool must have lived before its calls are ended for want of executors;
-	// default 10 s. It should be longer than a restart of the executors takes, and be no less than the lease.
+	AuditLag time.Duration // largest lag of the audit record at which calls are admitted; default 10 s
+	Strict   bool          // executors start a call only after the audit record holds its request
+	Backup   time.Duration // delay before deadlines of other dispatchers' attempts are enforced; default 20 ms
+	// PoolAbsence is the time without a live executor after which waiting calls of a pool are ended; default 10 s. It
+	// should be longer than a restart of the executors takes, and not shorter than the lease.
 	PoolAbsence time.Duration
-	// PayloadMemory is how many bytes large inputs may take while they are checked; others wait. Default 128 MiB.
+	// PayloadMemory is the memory, in bytes, for large inputs that are being checked; others wait. Default 128 MiB.
 	PayloadMemory int64
-	// OverQuota says for how long an actor, which has filled the payload store, is to have no large inputs; nil is
-	// nobody.
+	// OverQuota returns the time for which large inputs of an actor are refused because it has filled the payload store,
+	// or 0. nil refuses none.
 	OverQuota func(subjects.Owner) time.Duration
-	// OpenPerActor and OpenPerTenant are how many attempts may be open of one; beyond them calls are refused. Default
-	// 100,000 and 200,000.
+	// OpenPerActor and OpenPerTenant are the largest numbers of open attempts of one actor and one tenant; further calls
+	// are refused. Default 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int
-	// OverflowAfter is how many attempts of an actor are handed out before those of actors that have more open; default
+	// OverflowAfter is the number of open attempts of an actor above which further ones go to the overflow queue; default
 	// 8.
 	OverflowAfter int
-	// Partitions is how many the call log has; default 1.
+	// Partitions is the number of partitions of the call log; default 1.
 	Partitions int
 	Trace      call.Trace
 	Logger     *slog.Logger
 }
 
-// Dispatcher admits calls. Its methods are safe for concurrent use.
+// Dispatcher admits calls. Make one with [New]. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Options
 	notices   format.Notices
@@ -146,18 +146,18 @@ type Dispatcher struct {
 	keyQueues map[logKey]*keyQueue
 	deadlines []*deadlineWatch // by partition
 	opened    flow.Counters
-	// notifications are outcomes on their way to callers that wait here.
+	// notifications holds outcomes to be sent to callers that wait here.
 	notifications   chan notification
-	sharings        chan sharing // on their way to the record
-	sharers         atomic.Int64 // callers in these
+	sharings        chan sharing // replays to be recorded
+	sharers         atomic.Int64 // number of callers in sharings
 	acceptances     acceptances
-	joinerDeadlines *timer.Queue[envelope.JoinerLeft] // joiners here whose deadline is before the attempt's
+	joinerDeadlines *timer.Queue[envelope.JoinerLeft] // joiners that wait here with an earlier deadline than their attempt
 	inputs          *inputs
-	answers         *answers // the Replies
+	answers         *answers // the same as Replies
 	stages          []stage
 }
 
-// New returns a Dispatcher; Run must be called for deadlines to be kept.
+// New returns a Dispatcher. It enforces deadlines only while its Run runs.
 func New(o Options) *Dispatcher {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.AuditLag, o.Backup = cmp.Or(o.AuditLag, 10*time.Second), cmp.Or(o.Backup, 20*time.Millisecond)
@@ -179,14 +179,15 @@ func New(o Options) *Dispatcher {
 	return d
 }
 
-// Handle sees one request through admission: it is checked, stage by stage, written to the log of its key, and
-// answered. The outcome of an accepted call is delivered later, by whoever decides it. A request that panics it is
-// answered, too.
+// Handle handles one request: it runs the stages, writes the request event to the log of the key, and answers. The
+// process that decides the attempt sends the outcome later. If handling the request panics, Handle answers with an
+// error.
 func (d *Dispatcher) Handle(ctx context.Context, in *call.IncomingRequest) {
 	d.handle(ctx, &candidate{request: request{in: in}})
 }
 
-// handle is Handle of a candidate. One that has a principal already is from this process.
+// handle is Handle for a candidate. A candidate that already has a principal comes from this process, and needs no
+// token.
 func (d *Dispatcher) handle(ctx context.Context, c *candidate) {
 	in := c.in
 	defer func() {
@@ -202,7 +203,7 @@ func (d *Dispatcher) handle(ctx context.Context, c *candidate) {
 	switch {
 	case refusal == nil:
 		d.admit(ctx, c.caller)
-	case at.unproven: // no dispatcher takes it in, nor reads the log for it; another copy may have been admitted
+	case at.unproven: // not authenticated: do not read the log for it; another copy may be admitted
 		d.refuse(ctx, c.request, at.name, refusal, !stands(refusal.Code))
 	default:
 		d.deny(ctx, c.request, at.name, refusal)

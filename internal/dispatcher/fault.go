@@ -10,19 +10,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 )
 
-// failed answers requests whose handling has panicked with p, and says where. Unanswered, each would be sent
-// again, and take one dispatcher after the other with it.
+// failed logs the panic p, and answers the requests that caused it. Without an answer, clients would send them again,
+// and make other dispatchers panic.
 func (d *Dispatcher) failed(ctx context.Context, p any, all ...request) {
 	d.panicked("a request", p)
 	for _, r := range all {
 		d.safely("a refusal", func() {
 			e := envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this request; its log says where")
-			d.refuse(ctx, r, stageFailure, e, false) // it may have been admitted
+			d.refuse(ctx, r, stageFailure, e, false) // notStarted is false: the call may have been admitted
 		})
 	}
 }
 
-// safely calls f, and reports whether it returned. A panic in it ends nothing else, and is logged with its stack.
+// safely calls f and reports whether f returned. It recovers from a panic of f and logs it with its stack.
 func (d *Dispatcher) safely(what string, f func()) (returned bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -37,9 +37,10 @@ func (d *Dispatcher) panicked(what string, p any) {
 	d.Logger.Error("panic", "operation", what, "panic", p, "stack", string(debug.Stack()))
 }
 
-// load returns the stored outcome of attempt n. Where an executor stored one that cannot be read, and it can be told
-// that it did, that is the end of the attempt: executors are replaced after dispatchers, so no good one stores what
-// these do not read. All dispatchers say the same of it, and nothing else is ever said.
+// load returns the stored outcome of attempt n. If an executor stored an outcome that cannot be read, and d.Strange
+// identifies the executor, load returns the response of spoiled instead. Dispatchers are updated before executors, so a
+// correct executor never stores an outcome that dispatchers cannot read. All dispatchers return the same response for
+// such an attempt.
 func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (outcome.Stored, error) {
 	o, err := outcome.Load(ctx, d.CallLog, s, n)
 	if errors.Is(err, outcome.ErrUnreadable) && d.Strange != nil && d.Strange(call.Instance(o.Attempt.Decision.Nonce)) {
@@ -49,7 +50,7 @@ func (d *Dispatcher) load(ctx context.Context, s call.State, n int) (outcome.Sto
 	return o, err
 }
 
-// spoiled is what is told of an attempt that an executor ended by what cannot be read.
+// spoiled returns the response for an attempt whose executor stored an unreadable outcome.
 func spoiled(o outcome.Stored) *envelope.Response {
 	s, a := o.State, o.Attempt
 	e := envelope.NewError(envelope.CodeToolUnknownState, "the executor stored an outcome that cannot be read")
@@ -60,15 +61,15 @@ func spoiled(o outcome.Stored) *envelope.Response {
 	return envelope.Failure(a.Owner.CallID, e, p, envelope.Metrics{Attempts: a.N})
 }
 
-// unreadable says that an outcome is in the log in a form that this build cannot read.
+// unreadable returns the error for an outcome that is in the log but cannot be read by this build.
 func unreadable(message string) *envelope.Error {
 	return envelope.NewError(envelope.CodeChecksum, message).
 		WithFix("call with a new key if the call may run again; " +
 			"the operator must look at the call log, and at which builds run")
 }
 
-// tellUnreadable tells a caller what the log says of the outcome of attempt n, which itself cannot be read. That
-// is no outcome: another dispatcher may be able to read it.
+// tellUnreadable sends a caller the status and effect of attempt n, whose outcome cannot be read. The answer has Final
+// false, because another dispatcher may be able to read the outcome.
 func (d *Dispatcher) tellUnreadable(to call.ReplyAddress, callID string, s call.State, n int) {
 	a, _ := s.Attempt(n)
 	if a.Decision == nil {

@@ -17,31 +17,31 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// How many requests with a large input a dispatcher works on at once, so that others find a handler, and how many of
-// one actor.
+// Largest numbers of requests with large inputs that a dispatcher checks at once, in all and of one actor, so that
+// other requests still find a handler.
 const (
 	maxInputsHeld  = 256
 	maxActorInputs = 32
 )
 
-// littleMore is by how much what an input takes may be above what is held, for it is not known so exactly.
+// littleMore is the tolerance, in bytes, when the estimated memory for an input is compared with the reserved memory.
 const littleMore = 1 << 20
 
-// Large inputs that were found to be right are remembered: their callers ask again every two seconds until they
-// have their outcome, and what is in the store under a hash does not change.
+// The hashes of valid large inputs are cached, because clients send a request again every two seconds until it has an
+// outcome. A payload never changes, because its name is its hash.
 const (
 	maxPrints  = 1024
 	printsTime = time.Minute
 )
 
-// inputs bounds what large inputs cost a dispatcher. They are read whole, to be checked, and a request of a few
+// inputs limits the memory for large inputs. A dispatcher reads an input completely to check it, and a request of a few
 // hundred bytes may refer to 64 MiB.
 type inputs struct {
 	memory *flow.MemoryBudget
 	known  *flow.TTLMap[*prints]
 }
 
-// prints are what is known of an input that was checked.
+// prints holds the hashes of an input that was checked.
 type prints struct {
 	fingerprint, arguments string
 }
@@ -53,31 +53,31 @@ func newInputs(bytes int64) *inputs {
 	}
 }
 
-// large is a candidate's input that lies in the payload store.
+// large is an input in the payload store.
 type large struct {
 	ref       envelope.PayloadRef
-	key       string  // of its prints: all that they depend on
-	prints    *prints // nil until they are known
+	key       string  // of its prints in inputs.known; holds all values that they depend on
+	prints    *prints // nil until known
 	share     *flow.Reservation
 	canonical bool // the input is in canonical form
 }
 
-// owner is the one whose a large input of the candidate is.
+// owner returns the owner of the candidate's large input.
 func (c *candidate) owner() subjects.Owner { return subjects.Owner(c.in.From) }
 
-// keyOf returns the key of what is known of the input of a candidate. What lies in the store is known of its owner
-// alone: from another's, a caller could learn that it is there.
+// keyOf returns the cache key of a large input. It contains the owner, so that a caller cannot find out whether another
+// owner has stored the same payload.
 func keyOf(c *candidate, ref envelope.PayloadRef) string {
 	var b strings.Builder
 	of := c.owner()
 	for _, part := range [...]string{of.Tenant, of.Actor, ref.String(), c.m.Digest, c.req.Fn, c.req.Context.Env} {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
-	fmt.Fprintf(&b, "%q", c.req.Context.Scope) // in the order of its keys
+	fmt.Fprintf(&b, "%q", c.req.Context.Scope) // fmt sorts the keys
 	return b.String()
 }
 
-// fetched gets the input of a candidate, which may travel by claim-check.
+// fetched sets the input of a candidate. If it is in the payload store, fetched reads it, unless its hashes are cached.
 func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error {
 	if c.in.InputRef == "" {
 		c.input = c.req.Input
@@ -111,8 +111,8 @@ func (d *Dispatcher) overQuota(of subjects.Owner) time.Duration {
 	return d.OverQuota(of)
 }
 
-// storeTaken refuses the large input of an actor that has filled the payload store. Copies of what was taken in before
-// are not refused.
+// storeTaken returns the refusal of a large input of an actor that has filled the payload store. Inputs whose hashes
+// are cached are not refused.
 func storeTaken(pause time.Duration) *envelope.Error {
 	return envelope.NewError(envelope.CodeStoreFull,
 		"you have filled the payload store: the older half of what you stored was dropped").
@@ -121,8 +121,8 @@ func storeTaken(pause time.Duration) *envelope.Error {
 		WithRetryAfter(pause)
 }
 
-// fitsInline refuses an input that has to go through the payload store. With it the event of its admission
-// could be larger than the server takes, above all where it carries the outcomes of earlier attempts.
+// fitsInline refuses an inline input that is too large. The request event contains it together with the outcomes of
+// earlier attempts, and must not exceed max_payload.
 func fitsInline(input jsontext.Value) *envelope.Error {
 	if len(input) <= envelope.MaxInline {
 		return nil
@@ -136,9 +136,10 @@ func noMemoryForInput() *envelope.Error {
 	return envelope.NewError(envelope.CodeCapacity, "too many large inputs are being checked").WithRetryAfter(time.Second)
 }
 
-// fetch reads a large input within so much room, and checks that it is one. It needs its size twice: the messages that
-// it comes in are garbage only when it is here. Where its schema cannot be checked within that, it is dropped and
-// read again within what it takes: whoever waits for more room must not hold any.
+// fetch reserves needs bytes of memory, reads a large input, and checks that it is I-JSON. Reading takes twice the size
+// of the input, because the messages with its parts become garbage only at the end. If the schema check needs more
+// memory than that, fetch releases the memory and starts again with a larger reservation: a request that waits for
+// memory must not hold any.
 func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refusal *envelope.Error) {
 	if refusal := d.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
 		return refusal
@@ -162,8 +163,8 @@ func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refu
 	return nil
 }
 
-// reserve waits for room as long as the caller waits for an answer, less the time to tell it that there is none. While
-// it waited, a copy of the request may have found out all that is to be known.
+// reserve waits for memory until shortly before the caller's deadline, which leaves time for a refusal. If a copy of
+// the request has stored the hashes in the cache meanwhile, it takes them and reserves nothing.
 func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
 	left := wished(c.in, c.req).Sub(d.Now())
 	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
@@ -187,7 +188,7 @@ func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *en
 	return nil
 }
 
-// release gives back the room of a large input, which must not be referred to any more.
+// release frees the memory of a large input. The input must not be used afterwards.
 func (d *Dispatcher) release(c *candidate) {
 	if c.large != nil && c.large.share != nil {
 		c.input = nil
@@ -196,7 +197,7 @@ func (d *Dispatcher) release(c *candidate) {
 	}
 }
 
-// read gets an input out of the payload store.
+// read reads an input from the payload store.
 func (d *Dispatcher) read(
 	ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef,
 ) (jsontext.Value, *envelope.Error) {
@@ -204,7 +205,7 @@ func (d *Dispatcher) read(
 	defer cancel()
 	data, err := d.Payloads.Get(ctx, of, ref)
 	switch {
-	case err != nil && ctx.Err() != nil: // it may be there; the caller asks again
+	case err != nil && ctx.Err() != nil: // it may be stored; the client sends the request again
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the input could not be read from the payload store").
 			WithRetryAfter(time.Second)
 	case err != nil:
@@ -213,7 +214,7 @@ func (d *Dispatcher) read(
 	return data, nil
 }
 
-// payloadFault is the fault of an input: that of its error, or that it is missing.
+// payloadFault returns the error of the taxonomy for err: its own, or that the input is missing.
 func payloadFault(err error) *envelope.Error {
 	if known, ok := errors.AsType[envelope.Fault](err); ok {
 		return known.Fault()

@@ -12,15 +12,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Joins are not urgent as long as the outcome is not there, so they are gathered: the more of
-// them one key has had, the longer.
+// Joins are collected before they are written, because they are not urgent while the attempt is open. The time to
+// collect doubles with each join event of a key.
 const (
 	firstLinger = time.Millisecond
 	maxLinger   = 64 * time.Millisecond
 )
 
-// join binds everyone waiting to the open attempt with one event, after giving others the
-// chance to arrive. Callers that cannot be bound because the log moved are placed anew.
+// join adds all waiting callers to the open attempt with one event, after it has waited for more to arrive. If the log
+// has changed, they are placed again.
 func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joining []*caller) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -37,7 +37,7 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 		return
 	}
 	n := s.Last().N
-	if !mayJoin(s, n, joining) { // the log has moved while they were placed
+	if !mayJoin(s, n, joining) { // the log has changed since
 		l.again(joining)
 		return
 	}
@@ -47,7 +47,7 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 	case errors.Is(err, audit.ErrRefused):
 		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
 		return
-	case err != nil: // nobody joins unrecorded: the callers ask again
+	case err != nil: // no join without a record: the clients send their requests again
 		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
 		return
 	}
@@ -62,7 +62,7 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 	case errors.Is(err, call.ErrFull):
 		d.turnAllDown(ctx, l, s, joining, storeFull())
 		return
-	case err != nil: // unsure: the callers ask again
+	case err != nil: // perhaps written: the clients send their requests again
 		d.Logger.Warn("join unsure", "call", l.id, "err", err)
 		return
 	}
@@ -84,7 +84,7 @@ func requests(as []*caller) []request {
 	return all
 }
 
-// owners returns the owners of those that join: all but the ones that are left.
+// owners returns the owners of the requests in joining that are not in left.
 func owners(joining, left []*caller) []call.Owner {
 	var all []call.Owner
 	for _, a := range joining {
@@ -95,8 +95,7 @@ func owners(joining, left []*caller) []call.Owner {
 	return all
 }
 
-// turnAllDown refuses those for whose join there is no room. A request that finds that the log
-// has moved is placed anew.
+// turnAllDown refuses all joining requests. A request is placed again if the log has changed.
 func (d *Dispatcher) turnAllDown(
 	ctx context.Context, l *keyQueue, s call.State, joining []*caller, refusal *envelope.Error,
 ) {
@@ -107,7 +106,7 @@ func (d *Dispatcher) turnAllDown(
 	}
 }
 
-// mayJoin says whether every one of them may be bound to the open attempt n of s.
+// mayJoin reports whether all requests may join the open attempt n of s.
 func mayJoin(s call.State, n int, joining []*caller) bool {
 	for _, a := range joining {
 		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
@@ -117,8 +116,8 @@ func mayJoin(s call.State, n int, joining []*caller) bool {
 	return true
 }
 
-// joinEvent makes one event for all that are joining attempt n of s; left are those that found no
-// room any more.
+// joinEvent returns one event that joins all requests to attempt n of s. left are those for which the event has no
+// room.
 func joinEvent(s call.State, n int, joining []*caller, nonce string) (e call.Event, left []*caller) {
 	ids := make([]string, len(joining))
 	for i, a := range joining {
@@ -139,7 +138,7 @@ func (l *keyQueue) again(as []*caller) {
 	l.arrive(append(as, l.leaveAll()...)...)
 }
 
-// late takes the requests that arrived during the linger.
+// late returns the requests that have arrived meanwhile.
 func (l *keyQueue) late() []*caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()

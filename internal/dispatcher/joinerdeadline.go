@@ -19,11 +19,11 @@ func (d *Dispatcher) keepJoinerDeadlines(ctx context.Context) {
 	})
 }
 
-// releaseJoiner tells a joiner at its deadline that its call goes on, if it still waits.
+// releaseJoiner sends a joiner, if it still waits at its deadline, the answer that its call goes on.
 func (d *Dispatcher) releaseJoiner(l envelope.JoinerLeft) {
 	now := call.At(d.Now())
 	w, s, ok := d.leave(l, func(w waiter) bool { return w.due != 0 && w.due <= now })
-	if ok { // that is no outcome: the attempt has one of its own, later
+	if ok { // not an outcome: the attempt is decided later
 		e := envelope.NewError(envelope.CodeTimeout, "this caller's deadline has passed; the call goes on for the others")
 		d.dismiss(w, s, l.Attempt, e.WithFix("ask again with the same key for the outcome").WithEffect(effectSoFar(s)))
 	}

@@ -9,34 +9,34 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// logKey names a log.
+// logKey identifies a log.
 type logKey struct{ tool, id string }
 
-// keyQueue is the queue of one key in this dispatcher: requests that wait for their turn at the
-// log, and callers that wait for an outcome. Whoever finds it idle serves it, so a dispatcher
-// has at most one write in flight per key.
+// keyQueue is the queue of one key in this dispatcher: the requests that wait to be placed, and the callers that wait
+// for an outcome. A goroutine that adds a request to an idle queue serves it, so a dispatcher has at most one write in
+// flight per key.
 type keyQueue struct {
 	logKey
-	joins    int             // join events written, for the linger
-	replayed map[int]sharing // by attempt, of this batch
+	joins    int             // number of join events written; sets the time that join waits
+	replayed map[int]sharing // replays of the current batch, by attempt
 
 	mu       sync.Mutex
 	busy     bool
-	gone     bool // removed from the dispatcher's lines
+	gone     bool // removed from Dispatcher.keyQueues
 	state    call.State
 	arrivals []*caller
-	arriving int              // what these take, in bytes
+	arriving int              // size of arrivals in bytes
 	waiting  map[int][]waiter // by attempt
 }
 
-// maxArriving bounds what the requests take that wait for their turn in one line: nobody waits in
-// their stead, so that they would pile up while the log does not answer.
+// maxArriving is the largest size, in bytes, of the requests that wait in one queue. Their handlers do not block, so
+// they would pile up while the log does not answer.
 const maxArriving = 32 << 20
 
-// size is about what the request takes.
+// size returns the approximate memory of the request in bytes.
 func (a *caller) size() int { return len(a.in.Body) + 1<<10 }
 
-// arrive adds requests that wait for their turn. Callers hold l.mu.
+// arrive adds requests to the queue. Callers hold l.mu.
 func (l *keyQueue) arrive(as ...*caller) {
 	l.arrivals = append(l.arrivals, as...)
 	for _, a := range as {
@@ -44,15 +44,15 @@ func (l *keyQueue) arrive(as ...*caller) {
 	}
 }
 
-// leaveAll takes all that have arrived. Callers hold l.mu.
+// leaveAll removes and returns all requests of the queue. Callers hold l.mu.
 func (l *keyQueue) leaveAll() []*caller {
 	all := l.arrivals
 	l.arrivals, l.arriving = nil, 0
 	return all
 }
 
-// admit puts a into the line of its key and serves the line unless somebody does. A caller whose request
-// does not fit in asks again.
+// admit adds a to the queue of its key, and serves the queue unless another goroutine does. If the queue is full, the
+// request is dropped: its client sends it again.
 func (d *Dispatcher) admit(ctx context.Context, a *caller) {
 	for {
 		l := d.queueOf(a.ask.Pinned.Tool, a.ask.Pinned.ID)
@@ -88,14 +88,14 @@ func (d *Dispatcher) queueOf(tool, id string) *keyQueue {
 	return l
 }
 
-// known returns the line of a key; nil where there is none.
+// known returns the queue of a key, or nil if it has none.
 func (d *Dispatcher) known(tool, id string) *keyQueue {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.keyQueues[logKey{tool, id}]
 }
 
-// serve answers all that arrive until none is left.
+// serve handles batches of requests until the queue is empty.
 func (d *Dispatcher) serve(ctx context.Context, l *keyQueue) {
 	for {
 		batch, s := l.take()
@@ -107,12 +107,12 @@ func (d *Dispatcher) serve(ctx context.Context, l *keyQueue) {
 	}
 }
 
-// batchTime bounds the work on one batch while the log cannot be reached: callers without an
-// answer by then ask again.
+// batchTime is the longest time for one batch if the log cannot be reached. Clients without an answer by then send
+// their requests again.
 const batchTime = 10 * time.Second
 
 func (d *Dispatcher) serveBatch(ctx context.Context, l *keyQueue, s call.State, batch []*caller) {
-	if len(batch) > 1 { // the steps of one request have bounds of their own
+	if len(batch) > 1 { // each step of a single request has its own timeout
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, batchTime)
 		defer cancel()
@@ -126,7 +126,7 @@ func (d *Dispatcher) serveBatch(ctx context.Context, l *keyQueue, s call.State, 
 // placeAll places every request and returns those that are still to be joined to the open attempt.
 func (d *Dispatcher) placeAll(ctx context.Context, l *keyQueue, s call.State, batch []*caller) (call.State, []*caller) {
 	var joining []*caller
-	fresh := false // the log has been read, or found to have moved, since all of the batch are in the line
+	fresh := false // the log has been read since the whole batch arrived
 	for _, a := range batch {
 		var join bool
 		if s, join = d.placeOne(ctx, l, s, a, &fresh); join {
@@ -136,7 +136,8 @@ func (d *Dispatcher) placeAll(ctx context.Context, l *keyQueue, s call.State, ba
 	return s, joining
 }
 
-// take returns what has arrived and the log as it is known; without arrivals the line is idle.
+// take returns the requests that have arrived, and the newest known state of the log. If no request has arrived, it
+// marks the queue as idle.
 func (l *keyQueue) take() ([]*caller, call.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +148,7 @@ func (l *keyQueue) take() ([]*caller, call.State) {
 	return batch, l.state
 }
 
-// retire removes the line when nobody needs it.
+// retire removes the queue if it is idle and no caller waits.
 func (d *Dispatcher) retire(l *keyQueue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,7 +160,7 @@ func (d *Dispatcher) retire(l *keyQueue) {
 	}
 }
 
-// learn keeps the newest state of the log.
+// learn stores s if it is newer than the known state, and returns the newest state.
 func (l *keyQueue) learn(s call.State) call.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,9 +170,9 @@ func (l *keyQueue) learn(s call.State) call.State {
 	return l.state
 }
 
-// found keeps what the log was read to be. It may be less than what was known before: then the log
-// has lost its end, which a server that does not sync at once may after a power cut, or it has
-// expired. Callers that wait for what is gone ask again, and are admitted anew.
+// found stores the state s that was read from the log. It may be older than the known state: then the log has expired,
+// or a server that does not sync every write has lost its end after a power cut. In that case the waiting callers are
+// removed; their clients send the requests again, and they are admitted again.
 func (l *keyQueue) found(known uint64, s call.State) call.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +185,7 @@ func (l *keyQueue) found(known uint64, s call.State) call.State {
 	return l.state
 }
 
-// placeOne is place; a request that panics it is answered, and those behind it have their turn.
+// placeOne is place, but answers a request that makes place panic, so that the requests after it are still handled.
 func (d *Dispatcher) placeOne(
 	ctx context.Context, l *keyQueue, s call.State, a *caller, fresh *bool,
 ) (after call.State, join bool) {
@@ -197,8 +198,8 @@ func (d *Dispatcher) placeOne(
 	return d.place(ctx, l, s, a, fresh)
 }
 
-// place does for one request what call.Admit says, and returns the log as it is after it. It
-// reports whether the request is still to be joined to the open attempt.
+// place carries out the result of call.Admit for one request, and returns the state of the log after it. It returns
+// true if the request must still join the open attempt.
 func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *caller, fresh *bool) (call.State, bool) {
 	if a.known.Seq > s.Seq {
 		s = l.learn(a.known)
@@ -244,23 +245,23 @@ func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *ca
 	}
 }
 
-// noJoin says why a request may not join now.
+// noJoin returns a refusal if the request may not join now, or nil.
 func (d *Dispatcher) noJoin(a *caller) *envelope.Error {
 	switch {
 	case d.late(a):
 		return tooLate()
-	case d.Capacity.LogFull(): // a join takes room, too
+	case d.Capacity.LogFull(): // a join event takes space, too
 		return storeFull()
 	}
 	return nil
 }
 
-// reread returns the log as it is. A caller that asks again has missed something, and this
-// dispatcher, which still takes the attempt for open, may have missed the same.
+// reread reads the log. A caller that sends its request again has missed an answer. This dispatcher, for which the
+// attempt is still open, may have missed the outcome as well.
 func (d *Dispatcher) reread(ctx context.Context, l *keyQueue, s call.State) call.State {
 	last, err := d.CallLog.Read(ctx, s.Tool, s.ID)
 	if err != nil {
-		d.Logger.Warn("call log not read", "call", l.id, "err", err) // s is what is known
+		d.Logger.Warn("call log not read", "call", l.id, "err", err) // s is the newest known state
 		return s
 	}
 	return l.found(s.Seq, last.State)

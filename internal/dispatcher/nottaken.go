@@ -9,25 +9,29 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// PoolEvidence knows what the executors of a pool do, and what they cannot have done. What takes a question to the
-// server ends with ctx, and then nothing is known.
+// PoolEvidence reports which executors of a pool are live, and what they cannot have done. Methods with a ctx may ask
+// the server; if ctx ends first, nothing is proved.
 type PoolEvidence interface {
-	// AbsentSince returns since when nobody of the pool has lived, in bus time, as of a moment ago. It is zero where
-	// somebody lives or that is not known. It asks nobody.
+	// AbsentSince returns since when the pool has had no live executor, in bus time, as last observed. It is zero if the
+	// pool has one, or if that is not known. It sends no messages.
 	AbsentSince(pool string) time.Time
-	// WasAbsentAt reports whether it is certain that nobody of the pool has lived at a time or since, so that whoever
-	// comes has to claim what was stored then.
+	// WasAbsentAt reports whether it is certain that the pool has had no live executor at the given time and since. Then
+	// an executor that starts later must claim attempts that were stored at that time.
 	WasAbsentAt(ctx context.Context, pool string, at time.Time) bool
-	// Delivered returns the position in a partition up to which the work in a queue of the pool was handed out.
+	// Delivered returns the sequence in a partition up to which the server has delivered the messages of a queue of the
+	// pool.
 	Delivered(ctx context.Context, part subjects.Partition, pool, queue string) (uint64, error)
-	// PullsOverflow reports whether executors of the pool pull what goes behind, as far as known. It asks nobody.
+	// PullsOverflow reports whether executors of the pool are known to pull from the overflow queues. It sends no
+	// messages.
 	PullsOverflow(pool string) bool
 }
 
-// evidenceTime bounds the search for evidence at a deadline, whose caller is to have its answer within 100 ms.
+// evidenceTime limits the search for evidence at a deadline, because the caller must have its answer within 100 ms
+// after it.
 const evidenceTime = 40 * time.Millisecond
 
-// end ends the attempt of a job for a cause, unless it has an outcome, and returns what stands. It takes the step at.
+// end ends the attempt of a job for the given cause, unless it has an outcome, and returns the stored outcome. It emits
+// the trace point at.
 func (d *Dispatcher) end(
 	ctx context.Context, job *openAttempt, at call.TracePoint, cause call.Cause, by call.Decider,
 ) (outcome.Stored, error) {
@@ -41,9 +45,9 @@ func (d *Dispatcher) end(
 	return outcome.Resolve(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft, nil)
 }
 
-// evidence notes in end, which is that of attempt n of a log, when the attempt was stored, and whether nobody can have
-// started it, as far as both matter and can be found out in time. It returns what else is known of the response. last
-// is the log's last event.
+// evidence sets in end, the completion of attempt n, when the attempt was stored, and whether it is certain that no
+// executor started it, if both can be found out in time. It returns the draft of the response. last is the last event
+// of the log.
 func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *call.Completion) outcome.Draft {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()
@@ -62,14 +66,14 @@ func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *
 		stored = request.Time
 	}
 	end.Stored = call.At(stored)
-	if end.Stored < a.Deadline && s.MayRunAgain() && d.PoolEvidence != nil { // the log proves it, or nothing does
+	if end.Stored < a.Deadline && s.MayRunAgain() && d.PoolEvidence != nil { // else the log shows it
 		end.NotTaken = s.HasNoEffect() && d.undelivered(ctx, s, a) || d.PoolEvidence.WasAbsentAt(ctx, s.Pool, stored)
 	}
 	return draft
 }
 
-// undelivered reports whether a was not even handed out. It may be handed out in this moment: that is good enough
-// for a call whose effect is none whatever becomes of it.
+// undelivered reports whether the server has not delivered the attempt yet. It may do so at this moment; that does not
+// matter for a call that has no effect in any case.
 func (d *Dispatcher) undelivered(ctx context.Context, s call.State, a call.Attempt) bool {
 	seq, err := d.PoolEvidence.Delivered(ctx, s.Partition, s.Pool, a.Queue())
 	return err == nil && seq < a.Admitted

@@ -9,17 +9,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// How many calls may be open that is not told otherwise, and how many of an actor go ahead. An executor of the default
-// slots can run these, and what it always runs of those behind, and has slots left for other actors.
+// Defaults of Options. With the default number of slots, an executor can run DefaultOverflowAfter calls of one actor
+// from the primary queue and its share of the overflow queue, and still has slots for other actors.
 const (
 	DefaultOpenPerActor  = 100_000
 	DefaultOpenPerTenant = 200_000
 	DefaultOverflowAfter = 8
 )
 
-// hold counts an attempt that is about to be opened in a pool, until it is let go: one that was, is counted by then.
-// Where too many are open already it is refused, and where many are it goes behind; those that other dispatchers
-// admit at the same moment may be as many more.
+// hold counts an attempt that is about to be written, until letGo. By then count has counted the attempt itself, if it
+// was written. hold returns a refusal if the actor or the tenant has too many open attempts, and selects the overflow
+// queue if the actor has more than OverflowAfter. Dispatchers that admit calls at the same moment do not see each
+// other's attempts, and may exceed the limits.
 func (d *Dispatcher) hold(a *caller, pool string) *envelope.Error {
 	tenant, actor := a.ask.Pinned.Tenant, a.ask.Owner.Actor
 	held, nth, full := d.opened.Hold(tenant, actor, d.OpenPerActor, d.OpenPerTenant, time.Now())
@@ -32,13 +33,13 @@ func (d *Dispatcher) hold(a *caller, pool string) *envelope.Error {
 	return envelope.NewError(envelope.CodeOpen, message).WithRetryAfter(full.Wait)
 }
 
-// letGo ends that, if it was held.
+// letGo ends the count of hold, if there is one.
 func (d *Dispatcher) letGo(a *caller) {
 	d.opened.Drop(a.held)
 	a.held = nil
 }
 
-// count counts a watched attempt among those of its owner until it is decided.
+// count counts a watched attempt for its tenant and actor, until uncount.
 func (g *deadlineWatch) count(o *flow.Counters, s call.State, a call.Attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,7 +49,7 @@ func (g *deadlineWatch) count(o *flow.Counters, s call.State, a call.Attempt) {
 	}
 }
 
-// uncount ends that. Callers hold g.mu.
+// uncount ends the count of the attempt. Callers hold the mu of its deadlineWatch.
 func (d *openAttempt) uncount() {
 	if d.counter != nil {
 		d.opened.Remove(d.counter, time.Now())

@@ -12,18 +12,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Bounds of ending early what nobody is there to take.
+// Limits of ending attempts early because their pool has no executor.
 const (
-	poolAbsentEvery = 250 * time.Millisecond // how often empty pools are sought
-	deserters       = 8                      // attempts worked on at once: deadlines have their own
-	// How old an attempt is at least, so that it is certain what its pool was like when it was stored; and how
-	// much longer one of another dispatcher is left to that.
+	poolAbsentEvery = 250 * time.Millisecond // interval of the checks for absent pools
+	deserters       = 8                      // attempts of a partition that are ended at once, besides deadlines
+	// leastAge is the smallest age of an attempt to be ended: only then is it certain whether its pool was absent when it
+	// was stored. An attempt of another dispatcher must be older by othersWait, so that its own dispatcher ends it first.
 	leastAge   = 300 * time.Millisecond
 	othersWait = 500 * time.Millisecond
 )
 
-// watch keeps the deadline of an open attempt, and counts it among those that wait in its pool until it is claimed.
-// shown says that the log has just shown it.
+// watch starts to watch the deadline of an open attempt, and counts it as waiting in its pool until it is claimed.
+// shown means that the follower has just read an event of it.
 func (d *Dispatcher) watch(s call.State, a call.Attempt, shown bool) {
 	g := d.deadlinesOf(s.Partition)
 	g.open(s.Tool, s.ID, a, d.backup(s.ID, a), shown)
@@ -35,7 +35,7 @@ func (d *Dispatcher) watch(s call.State, a call.Attempt, shown bool) {
 	g.queue(s, a, early)
 }
 
-// queue notes that a watched attempt waits in a pool, or that it was claimed.
+// queue records that a watched attempt waits in its pool, or that it was claimed.
 func (g *deadlineWatch) queue(s call.State, a call.Attempt, early time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,13 +56,13 @@ func (g *deadlineWatch) queue(s call.State, a call.Attempt, early time.Time) {
 	}
 }
 
-// poolQueue counts the attempts that wait in a pool.
+// poolQueue is the number of attempts that wait in a pool.
 type poolQueue struct {
 	name    string
 	waiting int
 }
 
-// unqueue notes that d does not wait any more. Callers hold g.mu.
+// unqueue records that d no longer waits. Callers hold g.mu.
 func (g *deadlineWatch) unqueue(d *openAttempt) {
 	if d.pool == nil {
 		return
@@ -73,7 +73,7 @@ func (g *deadlineWatch) unqueue(d *openAttempt) {
 	d.pool = nil
 }
 
-// waiting adds to counts how many attempts wait, by pool.
+// waiting adds the numbers of waiting attempts to counts, by pool.
 func (g *deadlineWatch) waiting(counts map[string]int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,8 @@ func (g *deadlineWatch) waiting(counts map[string]int) {
 	}
 }
 
-// Waiting returns how many open attempts nobody has claimed, by pool. Pure and idempotent ones among them may run.
+// Waiting returns the numbers of open attempts without a claim, by pool. Attempts of pure and idempotent tools may run
+// without a claim.
 func (d *Dispatcher) Waiting() map[string]int {
 	counts := map[string]int{}
 	for _, g := range d.deadlines {
@@ -91,8 +92,8 @@ func (d *Dispatcher) Waiting() map[string]int {
 	return counts
 }
 
-// withoutExecutors returns the attempts that wait in one of the pools and are old enough, each of them once. Those
-// whose deadline has passed are timed out.
+// withoutExecutors returns the attempts that wait in one of the pools and are old enough, each of them once. It leaves
+// out those whose deadline has passed, which expire ends.
 func (g *deadlineWatch) withoutExecutors(pools map[string]bool, now time.Time) (found []*openAttempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,14 +106,14 @@ func (g *deadlineWatch) withoutExecutors(pools map[string]bool, now time.Time) (
 	return found
 }
 
-// again lets d be tried once more.
+// again makes withoutExecutors return d once more.
 func (g *deadlineWatch) again(d *openAttempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d.tried = false
 }
 
-// endPoolAbsent ends attempts before their deadlines that nobody is there to take, until ctx ends.
+// endPoolAbsent ends attempts of absent pools before their deadlines, until ctx ends.
 func (d *Dispatcher) endPoolAbsent(ctx context.Context) {
 	if d.PoolEvidence == nil {
 		return
@@ -126,7 +127,7 @@ func (d *Dispatcher) endPoolAbsent(ctx context.Context) {
 	}
 }
 
-// empty returns the pools with waiting calls of which nobody has lived for long enough.
+// empty returns the pools with waiting attempts that have had no live executor for PoolAbsence.
 func (d *Dispatcher) empty() map[string]bool {
 	empty := map[string]bool{}
 	for pool := range d.Waiting() {
@@ -149,13 +150,13 @@ func (d *Dispatcher) endAll(ctx context.Context, g *deadlineWatch, found []*open
 	}
 }
 
-// endOne ends an attempt that nobody is there to take, unless somebody may have taken it, and tells its owner.
+// endOne ends an attempt of an absent pool, unless an executor may have started it, and sends its owner the outcome.
 func (d *Dispatcher) endOne(ctx context.Context, g *deadlineWatch, job *openAttempt) {
 	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, call.PoolAbsent, call.ByDispatcher)
 	switch {
 	case errors.Is(err, outcome.ErrMayHaveRun), errors.Is(err, outcome.ErrAttemptGone), errors.Is(err,
 		outcome.ErrUnreadable):
-		return // its deadline stands
+		return // the attempt ends at its deadline
 	case err != nil:
 		if ctx.Err() == nil {
 			d.Logger.Warn("not ended for want of executors yet", "call", job.id, "err", err)

@@ -11,15 +11,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// stands reports whether a refusal with this code holds whichever dispatcher a copy of the request meets: what
-// follows from the request, or from the log of its key, does. Whatever may be otherwise in another dispatcher, or
-// here a moment later, does not: a full store, a record that lags, a clock, a payload that was not found.
+// stands reports whether every dispatcher would refuse every copy of the request with this code. That is so if the
+// refusal follows from the request or from the log of its key. It is not so if the reason may differ in another
+// dispatcher or change with time: a full store, a lagging audit record, a clock, or a payload that was not found.
 func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelope.ClassData }
 
-// refuse answers without leaving a log: the key is not consumed. What cannot be recorded is not
-// answered either, so that nothing is denied unrecorded; the caller asks again. It is told where that
-// is of no use, because the record is full. notStarted is that of the answer's provenance: a refusal that does
-// not stand speaks of this copy of the request, one that stands of the call.
+// refuse records a refusal and sends it. It writes nothing to the call log, so the key is not used up. If the refusal
+// cannot be recorded, refuse sends no answer, and the client sends the request again; if the audit record is full, it
+// sends R-CAP-AUDIT. notStarted is Provenance.NotStarted of the answer. It holds for the call if stands(e.Code), and
+// otherwise for this copy of the request.
 func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error, notStarted bool) {
 	in, req := r.in, r.req
 	id, counted, err := d.Records.Denied(ctx, in, req, e)
@@ -47,8 +47,8 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	d.Replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}))
 }
 
-// RejectOverload refuses a request that was not read, since too much of its sender waits. Others must not wait for
-// that. Nothing is known of its call: another copy may be admitted.
+// RejectOverload refuses a request that was not decoded because too many messages of its sender wait. The effect in the
+// answer is unknown, because another copy of the request may be admitted.
 func (d *Dispatcher) RejectOverload(ctx context.Context, in *call.IncomingRequest, full *flow.QueueFullError) {
 	legible(in)
 	in.ContentType = envelope.MediaType(in.ContentType)
@@ -56,10 +56,10 @@ func (d *Dispatcher) RejectOverload(ctx context.Context, in *call.IncomingReques
 	d.refuse(ctx, request{in: in}, stageIntake, e.WithEffect(envelope.EffectUnknown), true)
 }
 
-// deny refuses a request that may not be admitted, or not any more, after looking into the log of its key. One
-// that is bound to an attempt already is answered by that: a denial governs execution, and must not change what
-// this call was or will be told. When the log cannot be read nothing is told: nobody knows
-// then, and the caller asks again.
+// deny refuses a request after it has read the log of its key. If the call id of the request already belongs to an
+// attempt, the answer is about that attempt instead: a stage that refuses the request now must not change the outcome
+// of a call that was admitted before. If the log cannot be read, deny sends no answer, and the client sends the request
+// again.
 func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal *envelope.Error) {
 	in, req := r.in, r.req
 	last, err := d.CallLog.Read(ctx, req.ToolID, envelope.CallKeyID(in.From.Tenant, req))
@@ -78,7 +78,8 @@ func (d *Dispatcher) deny(ctx context.Context, r request, stage string, refusal 
 	d.refuse(ctx, r, stage, refusal.WithEffect(effect), last.State.Untouched())
 }
 
-// recalled is a denied request that is to be told what became of its call, and nothing else.
+// recalled returns a caller for a denied request that may only be answered about its existing attempt, and not be
+// admitted.
 func recalled(r request, s call.State) *caller {
 	return &caller{request: r, known: s, ask: call.AdmitRequest{
 		Owner: call.Owner{CallID: r.req.CallID, Actor: r.in.From.Actor}, Pinned: s.Pinned, Fingerprint: s.Fingerprint,
@@ -86,8 +87,8 @@ func recalled(r request, s call.State) *caller {
 	}}
 }
 
-// otherInput reports whether the request is known to have another input than the call whose log is s. One
-// that travels by claim-check has not been read here.
+// otherInput reports whether the request certainly has another fingerprint than the call with the log s. It returns
+// false for an input in the payload store, which is not read here.
 func otherInput(s call.State, r request) bool {
 	if s.Empty() || r.in.InputRef != "" {
 		return false
@@ -99,8 +100,8 @@ func otherInput(s call.State, r request) bool {
 	return err == nil && fingerprint != s.Fingerprint
 }
 
-// effectSoFar is what the log of a call proves of its effect, for a caller that is refused an attempt, or to
-// join one: the attempts that it has had may have had one.
+// effectSoFar returns the effect of a call that its log proves, over all attempts, for a caller whose request for a
+// further attempt, or to join one, is refused.
 func effectSoFar(s call.State) envelope.Effect {
 	effect := envelope.EffectNone
 	if s.HasNoEffect() {
@@ -119,15 +120,14 @@ func effectSoFar(s call.State) envelope.Effect {
 	return effect
 }
 
-// turnDown refuses a request, after making sure that s, of which it may not be the first that
-// this dispatcher hears, is all there is: what is bound to an attempt is never refused. It
-// reports whether the log had moved, so that the request has to be looked at again.
+// turnDown refuses a request after it has read the log again: s may be old, and a request whose call id belongs to an
+// attempt must not be refused. It returns true if the log has changed, so that the request must be placed again.
 func (d *Dispatcher) turnDown(
 	ctx context.Context, l *keyQueue, s call.State, a *caller, refusal *envelope.Error,
 ) (_ call.State, again bool) {
 	last, err := d.CallLog.Read(ctx, a.ask.Pinned.Tool, a.ask.Pinned.ID)
 	switch {
-	case err != nil: // not known to be bound or not: no answer; the caller asks again
+	case err != nil: // perhaps the request belongs to an attempt: no answer; the client sends it again
 		d.Logger.Warn("refusal not delivered: the call log cannot be read", "call", l.id, "err", err)
 		return s, false
 	case last.State.Seq != s.Seq:
@@ -138,7 +138,8 @@ func (d *Dispatcher) turnDown(
 	return s, false
 }
 
-// effect is what is known of the effect of a's call when a is refused. Another input under its key is another call.
+// effect returns the effect of a's call to report in a refusal. If a has another input than the call of the key, it is
+// another call, and has no effect.
 func (a *caller) effect(s call.State, code envelope.Code) envelope.Effect {
 	effect := effectSoFar(s)
 	switch {
@@ -161,7 +162,7 @@ func storeFull() *envelope.Error {
 	return envelope.NewError(envelope.CodeStoreFull, "").WithRetryAfter(time.Second)
 }
 
-// tooLate refuses a request that waited here for longer than it had.
+// tooLate returns the refusal of a request whose deadline passed while it waited in this dispatcher.
 func tooLate() *envelope.Error {
 	return envelope.NewError(envelope.CodeTimeout, "the deadline had passed before the call was admitted")
 }
@@ -169,8 +170,8 @@ func tooLate() *envelope.Error {
 // late reports whether the deadline of a request has passed by this dispatcher's clock.
 func (d *Dispatcher) late(a *caller) bool { return !a.ask.Deadline.Time().After(d.Now()) }
 
-// capacity says whether the deployment can take one more attempt; repeats of what it has taken
-// already are not asked.
+// capacity returns a refusal if the deployment cannot take another attempt. It is not checked for requests that join an
+// attempt or get a stored outcome.
 func (d *Dispatcher) capacity() *envelope.Error {
 	switch {
 	case d.Capacity.AuditBehind() > d.AuditLag:

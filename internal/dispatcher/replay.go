@@ -17,23 +17,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DeadLetter is a dead letter that is to be replayed.
+// DeadLetter is a dead letter to be replayed.
 type DeadLetter struct {
-	Seq     uint64 // its number
-	Attempt int    // that was given up
+	Seq     uint64 // in the stream DEAD
+	Attempt int    // the attempt that was given up
 	State   call.State
 	Body    []byte // a [call.RequestBody]
 }
 
-// maxAgain bounds the word with which an operator asks for a further replay, in bytes.
+// maxAgain is the largest length, in bytes, of the value with which an operator asks for a further replay.
 const maxAgain = 64
 
-// replayTime is how long a dispatcher waits for the acceptance of a replay. Whoever asked asks again without it.
+// replayTime is the longest time that a dispatcher waits for the acceptance of a replay. Without it the operator's
+// client asks again.
 const replayTime = 5 * time.Second
 
-// Replay calls again for what a dead letter asked for, as the actor who asked, and returns how that call stands. The
-// key of the call is made from the letter and from again, so the call is made once for each again, and later questions
-// are answered from its log. The record names by, the operator, and the actor, before the call is made.
+// Replay repeats the call of a dead letter, as the actor that made it, and returns its state. The key of the call is
+// made from the letter and again, so each value of again makes one call, and later requests are answered from its log.
+// Before the call is made, Replay records the operator by and the actor.
 func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again string) (
 	none envelope.ResultResponse, _ *envelope.Error) {
 	if len(again) > maxAgain {
@@ -62,8 +63,8 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again 
 	return answer, refusal
 }
 
-// replayed returns the request of a letter as a new one: with a call id, a key and a deadline of its own, and an answer
-// that only this dispatcher waits for.
+// replayed returns a new request from a letter: with its own call id, key and deadline, and with a reply subject on
+// which only this dispatcher waits.
 func (d *Dispatcher) replayed(l DeadLetter, again string) (*call.IncomingRequest, *envelope.Request, error) {
 	body, err := call.DecodeRequestBody(l.Body)
 	if err != nil {
@@ -90,7 +91,7 @@ func (d *Dispatcher) replayed(l DeadLetter, again string) (*call.IncomingRequest
 	}, req, nil
 }
 
-// carryOut makes the call of a replay, and returns its acceptance, its refusal, or the outcome that it found.
+// carryOut makes the call of a replay, and returns the first answer: its acceptance, refusal or outcome.
 func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *call.IncomingRequest,
 	req *envelope.Request, ref string) (none envelope.ResultResponse, _ *envelope.Error) {
 	note := audit.Replayed(in.From, req, d.Now(), audit.Replay{
@@ -116,13 +117,14 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *
 	}
 }
 
-// answers passes answers on to callers, but for the first one to each replay, which waits in this process.
+// answers is a Replier that passes the first answer to each replay to the goroutine that waits for it, and all other
+// answers to the callers.
 type answers struct {
 	Replier
-	replays sync.Map // a chan envelope.ResultResponse, by the subject of the answer
+	replays sync.Map // chan envelope.ResultResponse, by reply subject
 }
 
-// await returns a channel that gets the first answer at reply; drop ends the wait.
+// await returns a channel that receives the first answer to the subject reply; drop ends the wait.
 func (r *answers) await(reply string) <-chan envelope.ResultResponse {
 	c := make(chan envelope.ResultResponse, 1)
 	r.replays.Store(reply, c)
@@ -148,7 +150,7 @@ func (r *answers) Outcome(to call.ReplyAddress, o *envelope.Response) {
 func (r *answers) take(to call.ReplyAddress, a envelope.ResultResponse) bool {
 	c, waits := r.replays.LoadAndDelete(to.Reply)
 	if waits {
-		c.(chan envelope.ResultResponse) <- a // it has room for one, and gets one
+		c.(chan envelope.ResultResponse) <- a // never blocks: the channel holds one, and gets one
 	}
 	return waits
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// StateOf reads the log that ref names, for an actor that may see attempt n of it.
+// StateOf returns the state of the log that q names. It refuses an actor that may not see it, or whose token does not
+// cover attempt n.
 func (d *Dispatcher) StateOf(
 	ctx context.Context, from call.Sender, q envelope.CallRef, n int,
 ) (call.State, *envelope.Error) {
@@ -25,16 +26,16 @@ func (d *Dispatcher) StateOf(
 	return last.State, refusal
 }
 
-// last reads the last event of that log.
+// last returns the last event of the log that q names, if the sender may see it.
 func (d *Dispatcher) last(ctx context.Context, from call.Sender, q envelope.CallRef) (call.Entry, *envelope.Error) {
 	return d.entry(ctx, q.Ref, func(s call.State) bool {
 		return subjects.Token(s.Tenant) == from.Tenant && concerns(ctx, s, from.Actor, q.CallID)
 	})
 }
 
-// OutputOwner says where the large output lies that a call had. It may be read by whoever was told the outcome, which a
-// key shared by a session or a tenant tells to others than its owner, and which the log does not know of all of them.
-// So it goes by what the outcome says: nobody else knows the hash, but for those who have the output.
+// OutputOwner returns the place of the large output of a call in the payload store. Every caller that got the outcome
+// may read it. With a key scope of session or global these may be other actors than the owner, and the log does not
+// list them. So the sender must know the SHA-256 of the output, which only the outcome and the output itself reveal.
 func (d *Dispatcher) OutputOwner(
 	ctx context.Context, from call.Sender, q envelope.PayloadRequest,
 ) (of subjects.PayloadOwner, _ *envelope.Error) {
@@ -51,7 +52,7 @@ func (d *Dispatcher) OutputOwner(
 	return of, refusal
 }
 
-// entry reads the last event of the log that ref names, if may says that it may be.
+// entry returns the last event of the log that ref names, if may returns true for its state.
 func (d *Dispatcher) entry(
 	ctx context.Context, ref string, may func(call.State) bool,
 ) (call.Entry, *envelope.Error) {
@@ -60,7 +61,7 @@ func (d *Dispatcher) entry(
 		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
 			WithFix("give the reference that the call printed, or that its acceptance named")
 	}
-	if key.Tool == "" { // the reference holds a digest of it
+	if key.Tool == "" { // the reference contains only a digest of the tool id
 		token, _, _ := strings.Cut(ref, ".")
 		key.Tool, _ = d.Catalog.Named(token)
 	}
@@ -79,8 +80,8 @@ func unknownCall(ref string) *envelope.Error {
 	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
 }
 
-// concerns reports whether the actor owns an attempt of the call, or names one of its call ids, and its token covers
-// that attempt.
+// concerns reports whether the actor owns an attempt of the call, or knows a call id of one, and its token covers that
+// attempt.
 func concerns(ctx context.Context, s call.State, actor, callID string) bool {
 	for _, a := range s.Attempts {
 		if (subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID)) && covered(ctx, a) {
@@ -90,7 +91,7 @@ func concerns(ctx context.Context, s call.State, actor, callID string) bool {
 	return false
 }
 
-// attempt finds the attempt that q asks for, that of its call id or the newest, and the last event of its log.
+// attempt returns the attempt of q.CallID, or the newest one if that is empty, and the last event of its log.
 func (d *Dispatcher) attempt(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (last call.Entry, a call.Attempt, refusal *envelope.Error) {
@@ -102,7 +103,7 @@ func (d *Dispatcher) attempt(
 		a, ok = last.State.AttemptOf(q.CallID)
 	}
 	switch {
-	case !covered(ctx, a): // another attempt concerns the actor
+	case !covered(ctx, a): // the actor may see only another attempt
 		return last, a, unknownCall(q.Ref)
 	case !ok:
 		says := fmt.Sprintf("no call id %q is bound to this call", q.CallID)
@@ -112,8 +113,8 @@ func (d *Dispatcher) attempt(
 	return last, a, nil
 }
 
-// callIDFor returns the call id under which the actor is told of the call: the one that it names, or its
-// own. With those of others it could ask in their names.
+// callIDFor returns the call id for the answer to the actor: the one in q, or that of its own attempt. It never returns
+// a call id of another actor, because with that the actor could send requests in its name.
 func callIDFor(ctx context.Context, s call.State, actor string, q envelope.CallRef) string {
 	for _, a := range slices.Backward(s.Attempts) {
 		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor && covered(ctx, a) {
@@ -123,7 +124,7 @@ func callIDFor(ctx context.Context, s call.State, actor string, q envelope.CallR
 	return q.CallID
 }
 
-// Result returns the outcome of a call, or its acceptance while it has none.
+// Result returns the outcome of a call, or its acceptance if it has no outcome yet.
 func (d *Dispatcher) Result(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.ResultResponse, _ *envelope.Error) {
@@ -134,7 +135,7 @@ func (d *Dispatcher) Result(
 	return d.standing(ctx, last.State, a, callIDFor(ctx, last.State, from.Actor, q))
 }
 
-// standing returns the outcome of attempt a of s as the call id is told it, or its acceptance.
+// standing returns the outcome of attempt a of s, or its acceptance if it is open, in an answer for the call id.
 func (d *Dispatcher) standing(
 	ctx context.Context, s call.State, a call.Attempt, id string,
 ) (none envelope.ResultResponse, _ *envelope.Error) {
@@ -151,8 +152,8 @@ func (d *Dispatcher) standing(
 	return envelope.ResultResponse{Response: o.For(id, true)}, nil
 }
 
-// Cancel ends a call at its owner's wish. A queued call never starts, a running one is killed;
-// the answer says which it was. A joiner's cancel only detaches the joiner.
+// Cancel ends a call for its owner: a queued call never starts, and a running one is killed. The response reports which
+// of both it was. A cancel of a joiner ends only the wait of the joiner.
 func (d *Dispatcher) Cancel(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.CancelResponse, _ *envelope.Error) {
@@ -162,7 +163,7 @@ func (d *Dispatcher) Cancel(
 	}
 	s := last.State
 	if q.CallID != "" && a.Owner.CallID != q.CallID || subjects.Token(a.Owner.Actor) != from.Actor {
-		if q.CallID != a.Owner.CallID { // the owner waits, whichever actor knows its call id
+		if q.CallID != a.Owner.CallID { // never detach the owner itself
 			d.Control.JoinerLeft(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: a.N, CallID: q.CallID})
 		}
 		return envelope.CancelResponse{Phase: "detached"}, nil
@@ -188,8 +189,8 @@ func (d *Dispatcher) Cancel(
 	return envelope.CancelResponse{Phase: told, Response: o.For(a.Owner.CallID, false)}, nil
 }
 
-// mayBeUnnotified reports whether an attempt ended by a cancel of which nobody may have been told: whoever
-// wrote it did not learn that it stands, or died.
+// mayBeUnnotified reports whether an attempt was ended by a cancel whose executor and owner may not have been notified,
+// because the dispatcher that wrote it died or got no acknowledgement.
 func mayBeUnnotified(a call.Attempt, now time.Time) bool {
 	return a.Decision.By == call.ByCanceller && now.Before(a.Due())
 }
@@ -204,7 +205,7 @@ func unsettled(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }
 
-// Why says in one sentence what a call is waiting for, or why it ended as it did.
+// Why returns one sentence that says what a call waits for, or why it ended as it did.
 func (d *Dispatcher) Why(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.WhyResponse, _ *envelope.Error) {
@@ -219,7 +220,7 @@ func (d *Dispatcher) Why(
 	return envelope.WhyResponse{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
 }
 
-// sighting asks the executors of the pool about an attempt.
+// sighting asks the executors of the pool where an attempt runs, and how many of them are live.
 func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt) (v call.RunLocation) {
 	var err error
 	if v.Alive, err = d.Pools.Alive(ctx, s.Pool); err != nil {

@@ -17,18 +17,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// stage is one question that a request has to pass before anything is written of it.
+// stage is one check of a request before its admission.
 type stage struct {
 	name string
-	why  string // it is asked
-	// unproven says that a request that does not pass may be anybody's: it is refused without a word of what became of
-	// the call that it names.
+	why  string // reason for the check
+	// unproven means that the sender of a request that fails the check is not authenticated: the refusal contains nothing
+	// about the call that the request names.
 	unproven bool
 	pass     func(*Dispatcher, context.Context, *candidate) *envelope.Error
 }
 
-// stages are all of them, in order. What is new has its place here: whoever calls comes before what is called, and
-// what is called before what it is called with.
+// stages returns all stages in order. Insert a new stage here: check the caller first, then the tool, then the input.
 func stages() []stage {
 	return []stage{
 		{"receive", "nothing can be said of a request that cannot be read", true, (*Dispatcher).receive},
@@ -50,35 +49,35 @@ func stages() []stage {
 	}
 }
 
-// Where else a request may be refused, as stages by name.
+// Names for the refusals that no stage makes.
 const (
-	stageIntake    = "intake"    // before it was read
-	stageAdmission = "admission" // at the log of its key
-	stageFailure   = "failure"   // it panicked the dispatcher
+	stageIntake    = "intake"    // before the request was decoded
+	stageAdmission = "admission" // when it was placed in the log of its key
+	stageFailure   = "failure"   // handling it panicked
 )
 
-// request is one that came in, as far as it could be read.
+// request is a received message and its decoded request. req is incomplete or nil if the message is invalid.
 type request struct {
 	in  *call.IncomingRequest
 	req *envelope.Request
-	// principal is who its token says it is from, where tokens are asked for. A replay has one from the beginning.
+	// principal is the verified sender; nil without tokens. A replay has one from the start.
 	principal *auth.Principal
 }
 
-// candidate is a request on its way through the stages, with what they have found out.
+// candidate is a request in the stages, with their results.
 type candidate struct {
 	request
 	m        *tool.Manifest
-	missed   *envelope.Error // the version asked for is not there, and m is another
+	missed   *envelope.Error // refusal if no version matches; m is then another version
 	fn       *tool.Function
 	input    jsontext.Value
-	large    *large // where the input is not in the request
+	large    *large // set if the input is in the payload store
 	accepted bool   // the input is valid
 	deadline time.Time
-	caller   *caller // at the end
+	caller   *caller // set by the last stage
 }
 
-// check puts a request through the stages, and returns the one that refused it.
+// check runs the stages, and returns the stage that refused the request with its refusal.
 func (d *Dispatcher) check(ctx context.Context, c *candidate) (at stage, refusal *envelope.Error) {
 	defer d.release(c)
 	for _, s := range d.stages {
@@ -91,7 +90,7 @@ func (d *Dispatcher) check(ctx context.Context, c *candidate) (at stage, refusal
 
 func (d *Dispatcher) receive(_ context.Context, c *candidate) (refusal *envelope.Error) {
 	legible := legible(c.in)
-	c.in.ContentType = envelope.MediaType(c.in.ContentType) // it is kept with the call: parameters may be long
+	c.in.ContentType = envelope.MediaType(c.in.ContentType) // stored with the call, so drop the parameters
 	c.req, refusal = envelope.DecodeRequest(c.in.ContentType, c.in.Body)
 	switch {
 	case c.in.Misnamed != nil:
@@ -105,7 +104,7 @@ func (d *Dispatcher) receive(_ context.Context, c *candidate) (refusal *envelope
 
 func (d *Dispatcher) identity(_ context.Context, c *candidate) *envelope.Error {
 	in, actor, tool := c.in, c.req.Context.ActorID, c.req.ToolID
-	named := in.From.Actor == actor && in.Tool == tool // not so where one is too long to be read back
+	named := in.From.Actor == actor && in.Tool == tool // false if a name is too long to be decoded
 	switch {
 	case in.From.Tenant == "" && in.Subject != subjects.Call("", actor, tool):
 		return envelope.NewError(envelope.CodeLimit,
@@ -142,8 +141,9 @@ func (d *Dispatcher) approved(_ context.Context, c *candidate) *envelope.Error {
 	return nil
 }
 
-// Changed reports whether the server of m has changed it since it was approved: for all executors that have compared
-// it, so that its calls are refused, or for some of them alone, which refuse them themselves.
+// Changed reports whether the definition of m at its MCP server differs from the approved one. all: all executors that
+// have compared it found a difference, so its calls are refused. some: only some did, and those refuse its calls
+// themselves.
 func (d *Dispatcher) Changed(m *tool.Manifest) (all, some bool) {
 	server, definition := m.Approved()
 	if d.Definitions == nil || definition == "" {
@@ -189,7 +189,7 @@ func (d *Dispatcher) durability(_ context.Context, c *candidate) *envelope.Error
 	return nil
 }
 
-// inTime finds the deadline: the earliest of what the caller and the tool allow, in bus time.
+// inTime sets the deadline in bus time, the earlier one of the caller's deadline and the maximum timeout of the tool.
 func (d *Dispatcher) inTime(_ context.Context, c *candidate) *envelope.Error {
 	c.deadline = wished(c.in, c.req)
 	if longest := c.in.Received.Add(c.m.Limits.Longest()); longest.Before(c.deadline) {

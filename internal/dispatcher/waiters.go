@@ -14,22 +14,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// waiter is a caller that is told the outcome of an attempt when it comes.
+// waiter is a caller that gets the outcome of an attempt when it is decided.
 type waiter struct {
 	callID string
 	inbox  call.ReplyAddress
-	due    call.UnixMS // its own deadline, where that comes before the attempt's; 0 otherwise
+	due    call.UnixMS // its own deadline if that is before the attempt's; otherwise 0
 }
 
-// maxWaiting bounds the callers that one key keeps waiting in one dispatcher.
+// maxWaiting is the largest number of callers that wait in one dispatcher for one attempt.
 const maxWaiting = 4096
 
-// await lets the caller wait for the outcome of attempt n, or tells it when it is there. A joiner waits until
-// its own deadline at the most.
+// await makes the caller wait for the outcome of attempt n, or sends it if the attempt is decided. A joiner waits at
+// most until its own deadline.
 func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int, a *caller) {
 	s, attempt, w, fresh := l.enlist(s, n, a)
 	switch {
-	case attempt.N == 0: // the log does not have it any more
+	case attempt.N == 0: // no longer in the log
 		return
 	case !attempt.Open():
 		d.replay(ctx, l, s, n, a)
@@ -46,8 +46,8 @@ func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int
 	d.accept(ctx, a, s, attempt, cmp.Or(w.due, attempt.Deadline))
 }
 
-// enlist makes the caller wait for attempt n while that is open, and returns the log and the attempt as they
-// are known now; the attempt is zero when the log does not have it. fresh reports whether this is a new deadline.
+// enlist adds the caller to those that wait for attempt n, if that is open. It returns the newest known state and the
+// attempt, which is zero if the log does not have it. fresh reports whether w.due is a new deadline.
 func (l *keyQueue) enlist(s call.State, n int, a *caller) (_ call.State, attempt call.Attempt, w waiter, fresh bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *keyQueue) enlist(s call.State, n int, a *caller) (_ call.State, attempt
 	return s, attempt, w, fresh
 }
 
-// wait adds w, in place of an earlier wait of the same caller, whose deadline remains if it is earlier. fresh
+// wait adds w. It replaces an earlier wait of the same call id, and keeps its deadline if that is earlier. fresh
 // reports whether the deadline is new. Callers hold l.mu.
 func (l *keyQueue) wait(n int, w waiter) (_ waiter, fresh bool) {
 	if l.waiting == nil {
@@ -88,7 +88,7 @@ func (l *keyQueue) wait(n int, w waiter) (_ waiter, fresh bool) {
 	return w, true
 }
 
-// RemoveJoiner takes out a joiner that waits here, and tells it so. That is no outcome: the call goes on.
+// RemoveJoiner ends the wait of a joiner, if it waits here, and answers it. The call goes on.
 func (d *Dispatcher) RemoveJoiner(l envelope.JoinerLeft) {
 	w, s, ok := d.leave(l, func(waiter) bool { return true })
 	if !ok {
@@ -98,13 +98,13 @@ func (d *Dispatcher) RemoveJoiner(l envelope.JoinerLeft) {
 		"this caller does not wait any more; the call goes on for the others").WithEffect(envelope.EffectUnknown))
 }
 
-// dismiss tells a joiner of attempt n why it has no outcome.
+// dismiss sends a joiner of attempt n an answer that is not an outcome.
 func (d *Dispatcher) dismiss(w waiter, s call.State, n int, e *envelope.Error) {
 	p := envelope.Provenance{ToolID: s.Tool, ToolVersion: s.Version, Attempt: n}
 	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
 }
 
-// leave takes out a waiter that may leave, and returns the log that it waited for.
+// leave removes the waiter of l, if may returns true for it, and returns it with the state of its log.
 func (d *Dispatcher) leave(l envelope.JoinerLeft, may func(waiter) bool) (w waiter, s call.State, ok bool) {
 	line := d.known(l.Tool, l.ID)
 	if line == nil {
@@ -124,13 +124,13 @@ func (d *Dispatcher) leave(l envelope.JoinerLeft, may func(waiter) bool) (w wait
 	return w, line.state, true
 }
 
-// replay answers with the stored outcome of attempt n, or says that it cannot be read. Nothing runs for it, and
-// nobody waits for its record.
+// replay answers with the stored outcome of attempt n, or with an error if that cannot be read. The answer does not
+// wait for its audit record.
 func (d *Dispatcher) replay(ctx context.Context, l *keyQueue, s call.State, n int, a *caller) {
 	o, err := d.load(ctx, s, n)
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
-		if errors.Is(err, outcome.ErrUnreadable) { // the caller would ask again in vain
+		if errors.Is(err, outcome.ErrUnreadable) { // sending the request again would not help
 			d.tellUnreadable(a.in.ReplyAddress(), a.ask.Owner.CallID, s, n)
 		}
 		return
@@ -145,22 +145,22 @@ func (d *Dispatcher) replay(ctx context.Context, l *keyQueue, s call.State, n in
 	}
 }
 
-// sharing is with whom the outcome of an attempt was shared, on its way to the record.
+// sharing holds callers that got the stored outcome of an attempt, to be recorded.
 type sharing struct {
 	of      call.State
 	attempt int
 	with    []call.Owner
 }
 
-// How many batches of replays, and how many callers in them, may wait for their record, and how many batches
-// are recorded at once.
+// Largest numbers of sharings, and of callers in them, that wait to be recorded, and of sharings that are recorded at
+// once.
 const (
 	maxSharings = 1024
 	maxSharers  = 20_000
 	recorders   = 8
 )
 
-// recordReplays lets the callers be recorded that were told an outcome in this batch. The line does not wait for it.
+// recordReplays passes the replays of this batch to recordAll. The queue does not wait for that.
 func (d *Dispatcher) recordReplays(l *keyQueue) {
 	for _, s := range l.replayed {
 		if !d.queue(s) {
@@ -170,7 +170,7 @@ func (d *Dispatcher) recordReplays(l *keyQueue) {
 	l.replayed = nil
 }
 
-// queue reports whether there was room for s.
+// queue adds s to the waiting sharings. It returns false if too many wait.
 func (d *Dispatcher) queue(s sharing) bool {
 	callers := int64(len(s.with))
 	if d.sharers.Add(callers) <= maxSharers {
@@ -184,7 +184,7 @@ func (d *Dispatcher) queue(s sharing) bool {
 	return false
 }
 
-// recordAll records replays until ctx ends, and then what is left of them, as far as AUDIT takes it at once.
+// recordAll records replays until ctx ends, and then the waiting ones for at most recordPause.
 func (d *Dispatcher) recordAll(ctx context.Context) {
 	for {
 		select {
@@ -197,7 +197,7 @@ func (d *Dispatcher) recordAll(ctx context.Context) {
 	}
 }
 
-// recordPause is how long AUDIT is given before a record is tried again.
+// recordPause is the pause before a failed record is written again.
 const recordPause = time.Second
 
 func (d *Dispatcher) record(ctx context.Context, s sharing) {
@@ -223,9 +223,9 @@ func (d *Dispatcher) recordRest(ctx context.Context) {
 	}
 }
 
-// Observe is told every event of the call log as followers read it, each partition in order. It keeps the
-// guard and answers callers that wait in this dispatcher. An event that panics it is passed over: all dispatchers read
-// it.
+// Observe handles an event of the call log. Followers call it for every event, in the order of each partition. It
+// updates the watched deadlines, and answers callers that wait in this dispatcher. It recovers from a panic and skips
+// the event, because the event would make all dispatchers panic.
 func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s call.State) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -239,19 +239,19 @@ func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s
 	case kind == call.Decided:
 		d.deadlinesOf(s.Partition).close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
-	case a.Open(): // also claims and joins: the admission may have expired before this dispatcher started
+	case a.Open(): // also for claims and joins: the request event may have expired before this dispatcher started
 		d.watch(s, a, true)
 	}
 }
 
-// notification is an outcome that callers wait for.
+// notification is a decided attempt with the callers that wait for its outcome.
 type notification struct {
 	state   call.State
 	attempt int
 	waiting []waiter
 }
 
-// tell lets every caller that waits here for attempt n be answered.
+// tell passes the callers that wait here for attempt n to tellAll.
 func (d *Dispatcher) tell(ctx context.Context, s call.State, n int) {
 	l := d.known(s.Tool, s.ID)
 	if l == nil {
@@ -296,6 +296,6 @@ func (d *Dispatcher) tellWaiting(ctx context.Context, t notification) {
 			d.Trace.Emit(ctx, call.TraceDelivered, &t.state, t.attempt)
 		case errors.Is(err, outcome.ErrUnreadable):
 			d.tellUnreadable(w.inbox, w.callID, t.state, t.attempt)
-		} // otherwise the callers ask again
+		} // after another error the clients send their requests again
 	}
 }
