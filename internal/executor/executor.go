@@ -18,68 +18,70 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Log is the call log; kv.Log is one.
+// Log is the call log. kv.Log implements it.
 type Log = outcome.Log
 
 // Catalog finds the tools that this executor can run.
 type Catalog interface {
-	// Get returns that version of a tool or, beside a refusal, the one that there is instead; nil is no such tool.
+	// Get returns that version of a tool. If this executor has another version, it returns that with a refusal. If the
+	// tool does not exist, the Manifest is nil.
 	Get(id, version string) (*tool.Manifest, *envelope.Error)
 }
 
-// Lease is the hold on one work message. None of its methods proves ownership.
+// Lease controls the acknowledgement of one work message. It does not prove that this executor owns the attempt.
 type Lease interface {
-	InProgress()                      // say that the work is alive
-	Ack()                             // the attempt is decided: done
-	NakWithDelay(after time.Duration) // give it to somebody else, not before after
-	NakUnstarted(after time.Duration) // NakWithDelay of work that nothing was done with
-	// TakeOver calls rest in another goroutine, instead of the one that Handle was called in: the tool does not return
-	// there. The message is handled when rest returns. TakeOver does not block.
+	InProgress()                      // extend the time until the server delivers the message again
+	Ack()                             // end the message: its attempt is decided
+	NakWithDelay(after time.Duration) // return the message; the server delivers it again after that time
+	NakUnstarted(after time.Duration) // NakWithDelay for a message that was not handled at all
+	// TakeOver calls rest in a new goroutine, which replaces that of Handle, whose tool does not return. The message is
+	// handled when rest returns. TakeOver does not block.
 	TakeOver(rest func())
 }
 
-// Replier delivers an outcome to where a caller waits; it is best effort, callers ask again.
+// Replier sends an outcome to a caller. The message may be lost: clients send the request again.
 type Replier interface {
 	Outcome(to call.ReplyAddress, r *envelope.Response)
 }
 
-// Stream takes the chunks of one run. Close waits until all are stored.
+// Stream takes the chunks of one run. Close waits until all are stored, and returns their count and digest.
 type Stream interface {
 	tool.Sink
 	Close(ctx context.Context) (envelope.Chunks, error)
 }
 
-// Streams opens the stream of a run; ctx is the run's and bounds the stream.
+// Streams opens the stream of a run. The stream ends with ctx, the context of the run. limit is the largest size of all
+// chunks in bytes.
 type Streams interface {
 	Open(ctx context.Context, s call.State, attempt int, fence uint64, limit int64) Stream
 }
 
-// Payloads holds what is too large to travel inline.
+// Payloads stores and returns inputs and outputs that are too large to be inline.
 type Payloads interface {
 	Put(ctx context.Context, of subjects.PayloadOwner, data []byte) (envelope.PayloadRef, error)
 	Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error)
 }
 
-// Liveness knows which executors live.
+// Liveness reports whether the heartbeat of an executor instance has expired.
 type Liveness interface {
 	Expired(ctx context.Context, instance string) bool
 }
 
-// RecordSink keeps what the call log does not: dead letters, and results that came too late.
+// RecordSink stores facts that the call log does not hold: dead letters, and results of runs that came too late.
 type RecordSink interface {
-	// Dead keeps a call that is given up: s is what became of it since its work message m was written.
+	// Dead stores the dead letter of a call. s is its current state, and m its work message.
 	Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error
 	LateResult(ctx context.Context, s call.State, attempt int, said call.Completion) error
 }
 
-// Watermark knows up to where the audit record holds the call log.
+// Watermark tracks which events of the call log are in the audit record.
 type Watermark interface {
-	// Wait returns when the record is known to hold the event that was stored at a position at that time. An error is the
-	// cause of the end of ctx, or that the record cannot be read.
+	// Wait waits until the audit record holds the event that was stored at a position and time. The error is the cause of
+	// the end of ctx, or means that the record cannot be read.
 	Wait(ctx context.Context, p call.Position, at time.Time) error
 }
 
-// Options are what an Executor is made of; all but Observer and Logger are required.
+// Options configures an [Executor]. PayloadMemory, Trace and Logger are optional; the other fields are required.
 type Options struct {
 	Instance  string // unique per start of a process
 	Catalog   Catalog
@@ -94,29 +96,30 @@ type Options struct {
 	Now       func() time.Time // bus time
 	NewNonce  func() string
 	Lease     time.Duration // see bus.DefaultLease
-	// PayloadMemory is how many bytes large inputs may take until their tools have them; others wait. Default 128 MiB.
+	// PayloadMemory is the memory, in bytes, for large inputs until their tools have read them; others wait. Default 128
+	// MiB.
 	PayloadMemory int64
 	Trace         call.Trace
 	Logger        *slog.Logger // nil discards
 }
 
-// Executor runs the calls it is handed. Handle is safe for concurrent use; whoever calls it
-// bounds how many run at once.
+// Executor runs the calls of work messages. Make one with [New]. Its methods are safe for concurrent use. The caller of
+// Handle limits the number of concurrent runs.
 type Executor struct {
 	Options
 	notices       format.Notices
 	mu            sync.Mutex
 	running       map[call.AttemptKey]*job
-	loads         map[string]*load              // of the tools that run, or are waited for
-	killed        map[call.AttemptKey]time.Time // kills heard since listening of attempts not here, until their deadline
-	forgot        time.Time                     // kills heard before may be forgotten
-	doubts        map[*job]bool                 // attempts here that are said to be cancelled, for Confirm
-	doubted       chan struct{}                 // there are some
-	forged        flow.Dropped                  // kills that the log does not confirm
+	loads         map[string]*load              // of tools that run, or that messages wait for
+	killed        map[call.AttemptKey]time.Time // kills of attempts that are not here, by key, until their deadline
+	forgot        time.Time                     // kills received before this time may have been dropped
+	doubts        map[*job]bool                 // jobs for which a kill was received and Confirm must read the log
+	doubted       chan struct{}                 // signals that doubts is not empty
+	forged        flow.Dropped                  // kills that the log did not confirm
 	shared        sharedContext                 // of the newest message
-	since         time.Time                     // no kill was missed since then; zero: all may have been
+	since         time.Time                     // no kill was missed since this time; zero: any may have been
 	inputMemory   *flow.MemoryBudget            // for large inputs
-	heartbeatSent time.Time                     // when the newest heartbeat was sent; zero: none is told of
+	heartbeatSent time.Time                     // bus time at which the newest stored heartbeat was sent; zero: none yet
 }
 
 // New returns an Executor.
@@ -129,26 +132,26 @@ func New(o Options) *Executor {
 	}
 }
 
-// Message is a work message: the request event as stored, and the hold on it.
+// Message is a work message: the stored request event, and its lease.
 type Message struct {
 	Entry      call.Entry
-	Deliveries int // 1 on the first
+	Deliveries int // number of deliveries, from 1
 	Lease      Lease
 }
 
-// How long a message is handed back for.
+// Delays after which a returned message is delivered again.
 const (
-	retryDelay   = 250 * time.Millisecond // the log could not be reached; more each time
-	retryMost    = 2 * time.Second        // thousands that come again and again are no help to whoever is back
-	busyDelay    = 50 * time.Millisecond  // the tool has all the runs it may have here; at least
-	busySpace    = time.Millisecond       // between messages that wait for the same tool
-	busyMost     = 2 * time.Second        // it may be free elsewhere
-	missingDelay = time.Second            // the tool is not here
+	retryDelay   = 250 * time.Millisecond // times the number of deliveries: the log could not be reached
+	retryMost    = 2 * time.Second        // largest delay for that reason
+	busyDelay    = 50 * time.Millisecond  // smallest delay if the tool has reached its concurrency here
+	busySpace    = time.Millisecond       // time between messages that wait for the same tool
+	busyMost     = 2 * time.Second        // largest delay for that reason
+	missingDelay = time.Second            // this executor does not have the tool
 )
 
-// Handle sees one work message through the protocol: it takes the attempt up, with a claim where its class needs one,
-// runs the tool, and decides. When it returns, the message is acknowledged, because its attempt has an outcome or its
-// log is gone, or it is handed back.
+// Handle handles one work message: it claims the attempt if the effect class requires that, runs the tool, and decides
+// the attempt. When it returns, the message is acknowledged, because its attempt has an outcome or its log is gone, or
+// it is returned to the server.
 func (e *Executor) Handle(ctx context.Context, m Message) {
 	defer e.unharmed(m)
 	j, notYet := e.begin(ctx, m)
@@ -167,8 +170,8 @@ func (e *Executor) Handle(ctx context.Context, m Message) {
 	})
 }
 
-// conclude does what is to be done for a message, and acknowledges it or hands it back. Its tool may be abandoned
-// meanwhile: then the message is not this goroutine's any more, and is concluded again.
+// conclude calls do for a message, and acknowledges or returns the message. If the tool is abandoned meanwhile, another
+// goroutine owns the message: it calls conclude with again set, and this call does nothing more.
 func (e *Executor) conclude(j *job, again bool, do func() error) {
 	ours := func() bool { return again || !j.abandoned.Load() }
 	defer func() {
@@ -184,7 +187,7 @@ func (e *Executor) conclude(j *job, again bool, do func() error) {
 func (e *Executor) acknowledge(j *job, err error) {
 	switch {
 	case err == nil, errors.Is(err, outcome.ErrAttemptGone), errors.Is(err, outcome.ErrUnreadable):
-		if errors.Is(err, outcome.ErrUnreadable) { // the attempt has ended, and dispatchers tell its callers how
+		if errors.Is(err, outcome.ErrUnreadable) { // the attempt is decided; dispatchers answer its callers
 			e.Logger.Error("the outcome that another stored cannot be read", "call", j.state.ID, "attempt", j.attempt,
 				"err", err)
 		}
@@ -209,10 +212,10 @@ func (e *Executor) nak(j *job, after time.Duration) {
 	j.message.Lease.NakWithDelay(after)
 }
 
-// errWait says that another executor runs the attempt.
+// errWait means that another executor runs the attempt.
 var errWait = errors.New("claimed by a live executor")
 
-// follow does what take found out.
+// follow carries out the step that take returned.
 func (e *Executor) follow(j *job, step call.NextStep) error {
 	switch step {
 	case call.Run:
@@ -220,7 +223,8 @@ func (e *Executor) follow(j *job, step call.NextStep) error {
 	case call.Adopt:
 		return e.deliver(j)
 	case call.Expire:
-		// Handed to nobody before, it was started by nobody; what comes later finds it past its deadline, too.
+		// On a first delivery no other executor can have started the attempt, and a later delivery is past the deadline as
+		// well.
 		end := call.Completion{Cause: call.TimedOut, NotTaken: j.delivery.Deliveries <= 1, Stored: call.At(j.enqueued)}
 		return e.finish(j, end, outcome.Draft{})
 	case call.WaitClaim:
@@ -233,16 +237,16 @@ func (e *Executor) follow(j *job, step call.NextStep) error {
 	return outcome.ErrAttemptGone // Drop
 }
 
-// take finds the next step, writing the claim where the step needs one. The state in a message
-// delivered for the first time is as good as a read: what is written next proves it. Where it may
-// not be the first time (a server that was killed forgets its counts), the message is treated as
-// a second delivery: it claims before it runs, so that every run has a fence of its own.
+// take returns the next step, and writes the claim if the step requires one. On a first delivery it uses the state in
+// the message and does not read the log: the next compare-and-set proves that state. If it is not certain that the
+// delivery is the first one (a server that was killed forgets its counts), take treats it as a second delivery: it
+// claims before the run, so that every run has a fence of its own.
 func (e *Executor) take(j *job) (call.NextStep, error) {
 	if err := e.lookUp(j); err != nil {
 		return 0, err
 	}
 	for {
-		// The clocks differ a little: nobody may start what the server stored after its deadline.
+		// The clocks differ: an attempt that the server stored after its deadline must not start.
 		j.delivery.Now = max(call.At(e.Now()), call.At(j.enqueued))
 		step, claim := call.Take(j.state, j.delivery)
 		if (step == call.Run || step == call.TakeClaim) && j.unrecorded() {
@@ -269,8 +273,8 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 	}
 }
 
-// lookUp reads the log of a message that may not be delivered for the first time, or that is said to be cancelled. That
-// somebody says so alone does not make it a second delivery.
+// lookUp reads the log of a message that may have been delivered before, or for which a kill was received. A kill alone
+// does not make the delivery a second one.
 func (e *Executor) lookUp(j *job) error {
 	again := j.delivery.Deliveries > 1 || e.mayHaveStarted(j)
 	if !again && !e.heard(j) && !j.killed.Load() {
@@ -286,18 +290,17 @@ func (e *Executor) lookUp(j *job) error {
 	return nil
 }
 
-// decideTime is how long a decision may still take when the executor shuts down. A result in hand
-// is worth recording even then.
+// decideTime is the time in which an executor that shuts down may still write the result of a run that has ended.
 const decideTime = 10 * time.Second
 
-// sharedContext holds the context and its watchdog for messages that are handled together, usually all of a process.
+// sharedContext holds the context of Handle, and what is derived from it once for all messages with the same context.
 type sharedContext struct {
 	ctx    context.Context
 	longer context.Context // ends decideTime after ctx
 	dog    *timer.Watchdog
 }
 
-// under returns the hand of ctx. Callers hold e.mu.
+// under returns the sharedContext of ctx. Callers hold e.mu.
 func (e *Executor) under(ctx context.Context) sharedContext {
 	if e.shared.ctx != ctx {
 		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -307,7 +310,7 @@ func (e *Executor) under(ctx context.Context) sharedContext {
 	return e.shared
 }
 
-// finish decides the attempt and delivers what stands.
+// finish decides the attempt, and sends the outcome in the log to the caller.
 func (e *Executor) finish(j *job, end call.Completion, d outcome.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.step(call.TraceBeforeDecide, j)
@@ -333,7 +336,7 @@ func (e *Executor) finish(j *job, end call.Completion, d outcome.Draft) error {
 	return nil
 }
 
-// logOutcome is for whoever wants every event logged. Where another was there first, it says what that one decided.
+// logOutcome logs the outcome in the log with level INFO, even if another process decided.
 func (e *Executor) logOutcome(ctx context.Context, j *job, o outcome.Stored) {
 	if e.Logger.Enabled(ctx, slog.LevelInfo) {
 		d := o.Attempt.Decision
@@ -343,8 +346,8 @@ func (e *Executor) logOutcome(ctx context.Context, j *job, o outcome.Stored) {
 	}
 }
 
-// late reports whether a run has more to say than its attempt, as another has decided it: that it ended
-// otherwise or, where it was ended, what the tool said of its effect on its way out.
+// late reports whether the result of a run differs from the decision that another process made: the run ended
+// differently, or a run that was ended knows more about its effect.
 func late(s call.State, end call.Completion, d *call.Decision) bool {
 	switch end.Cause {
 	case call.ToolEnded:
@@ -355,8 +358,8 @@ func late(s call.State, end call.Completion, d *call.Decision) bool {
 	return false
 }
 
-// decide decides the attempt. A full log keeps it waiting, with the result in hand: run again, the
-// tool might not be able to give it once more.
+// decide writes the decision of the attempt. While the log is full, it waits and keeps the result, because another run
+// of the tool might not give the same result.
 func (e *Executor) decide(ctx context.Context, j *job, end call.Completion, d outcome.Draft) (outcome.Stored, error) {
 	var o outcome.Stored
 	err := timer.Backoff{Pause: retryDelay}.Until(ctx, func(ctx context.Context) (done bool, err error) {
@@ -369,7 +372,7 @@ func (e *Executor) decide(ctx context.Context, j *job, end call.Completion, d ou
 	return o, err
 }
 
-// deliver hands out the outcome that is stored already.
+// deliver sends the stored outcome to the caller.
 func (e *Executor) deliver(j *job) error {
 	o, err := outcome.Load(j.ctx, e.CallLog, j.state, j.attempt)
 	if err != nil {
@@ -384,8 +387,8 @@ func (e *Executor) reply(j *job, o outcome.Stored) {
 	e.Replies.Outcome(o.Attempt.Owner.ReplyAddress(), o.For(o.Attempt.Owner.CallID, false))
 }
 
-// confirm ends a side-effectful attempt whose executor is gone: the tool's lookup may confirm
-// the effect, and nothing else may be concluded from it.
+// confirm ends a side-effectful attempt whose executor is gone. The lookup of the tool may confirm the effect; that it
+// finds nothing proves nothing.
 func (e *Executor) confirm(j *job) error {
 	m, adapter, fault := e.find(j)
 	if fault != nil || !m.Capability.Lookup || j.state.Lookup == call.LookupNo {
@@ -405,23 +408,23 @@ func (e *Executor) confirm(j *job) error {
 	return e.confirmed(j, m, res, found, err)
 }
 
-// confirmed ends the attempt by what a lookup of the tool m has found.
+// confirmed ends the attempt with the result of a lookup of the tool m.
 func (e *Executor) confirmed(j *job, m *tool.Manifest, res tool.Result, found bool, err error) error {
 	switch {
 	case err != nil && j.ctx.Err() != nil:
-		return errDrained // another executor can ask
+		return errDrained // another executor can do the lookup
 	case err != nil || !found:
 		return e.finish(j, call.Completion{Cause: call.ClaimLost}, outcome.Draft{})
 	}
 	end, draft := e.outcome(j.run, j, m, res, nil)
-	draft.Timed = false // what is known of the run is in the log
+	draft.Timed = false // the times of the run are not known here
 	if end.Error == "" {
 		end.Cause = call.Confirmed
 	}
 	return e.finish(j, end, draft)
 }
 
-// deadLetter keeps a poison call among the dead letters, then decides it lost. Letter and outcome name the same effect.
+// deadLetter stores the dead letter of a poison call, and then decides the attempt as lost. Both name the same effect.
 func (e *Executor) deadLetter(j *job) error {
 	cause := envelope.NewError(envelope.CodeLost, "")
 	if r := call.Decide(j.state, j.attempt, j.delivery.Admitted, call.Completion{Cause: call.Poisoned}); r.Do {
@@ -433,5 +436,5 @@ func (e *Executor) deadLetter(j *job) error {
 	return e.finish(j, call.Completion{Cause: call.Poisoned}, outcome.Draft{Error: cause})
 }
 
-// step tells whoever observes that j takes a step.
+// step emits a trace point for j.
 func (e *Executor) step(at call.TracePoint, j *job) { e.Trace.Emit(j.ctx, at, &j.state, j.attempt) }

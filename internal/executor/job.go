@@ -14,10 +14,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// job is one work message in progress. Handle owns it; only kill, and what belongs to it, is shared.
+// job is one work message in progress. Handle owns it. Other goroutines use only the fields from abandoned on.
 type job struct {
 	executor   *Executor
-	ctx        context.Context // ends when the executor gives up, not at the deadline
+	ctx        context.Context // ends when the executor shuts down, not at the deadline
 	shared     sharedContext   // of ctx
 	message    Message
 	state      call.State
@@ -29,28 +29,28 @@ type job struct {
 	unreadable error // why work is empty
 	inputRef   *envelope.PayloadRef
 	input      *flow.Reservation // of a large input in memory; nil without one
-	earlier    []call.Outcome    // none where the body cannot be read
+	earlier    []call.Outcome    // empty if the body cannot be read
 	enqueued   time.Time         // bus time of admission
-	started    time.Time         // bus time the tool was started
-	recorded   bool              // the record holds the request
+	started    time.Time         // bus time of the start of the tool
+	recorded   bool              // the audit record holds the request
 
-	// Of the run.
+	// The fields below belong to the run.
 	adapter  tool.Adapter
 	manifest *tool.Manifest
-	looks    bool // it is a lookup
+	looks    bool // the run is a lookup
 	chunks   chunkSink
 	observer func(call.TraceEvent) // called when the job ends; may be nil
 
-	abandoned atomic.Bool // the tool does not return: the job is not that goroutine's any more
-	killed    atomic.Bool // the log says that the attempt is decided, and the run ends
+	abandoned atomic.Bool // the tool did not return: another goroutine owns the job
+	killed    atomic.Bool // the attempt is decided in the log, so the run must end
 	mu        sync.Mutex
-	run       *timer.Run // of the tool, or of the wait for the record; nil before it
+	run       *timer.Run // of the tool, or of the wait for the audit record; nil before
 	stream    *timer.Run // stores the chunks of the tool; nil before the first
 	running   bool
-	since     time.Time // when the tool started; Seek returns it
+	since     time.Time // when the tool started; returned by Locate
 }
 
-// kill ends the run, or lets it end as soon as it begins.
+// kill ends the run. If it has not begun, it ends at once when it begins.
 func (j *job) kill() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -73,20 +73,21 @@ func (j *job) setRunning() {
 	j.running, j.since = true, j.started
 }
 
-// key is what the job is registered as. The message says it: a log that is gone has no id.
+// key returns the key of the job in Executor.running. It uses the message, because the state of a log that is gone has
+// no id.
 func (j *job) key() call.AttemptKey {
 	return call.AttemptKey{ID: j.message.Entry.State.ID, N: j.attempt}
 }
 
-// tool is whose load the job is part of.
+// tool returns the id of the tool, the key of its load.
 func (j *job) tool() string { return j.message.Entry.State.Tool }
 
-// begin registers the message. It returns no job when the same attempt is in hand here already,
-// or when its tool is not here or has all the runs it may have; notYet lets it come again then.
-// Past its deadline it needs no tool any more: the message would come again and again until it expires.
+// begin registers the message. It returns no job if this executor already handles the attempt, does not have the tool,
+// or has reached the concurrency of the tool; notYet then returns the message to the server. After its deadline an
+// attempt needs no tool, so begin does not return it for lack of one.
 func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func()) {
 	body, w, err := parse(m.Entry)
-	if err != nil { // a build that admits more than this one reads
+	if err != nil { // a newer build admitted it
 		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
 	}
 	j = &job{
@@ -95,7 +96,7 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 		delivery: call.WorkDelivery{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),
-			// A claim of our own without a job in hand is one whose run ended without a decision.
+			// If this executor has a claim but no job, the run ended without a decision.
 			Gone: func(instance string) bool { return instance == e.Instance || e.Liveness.Expired(ctx, instance) },
 		},
 	}
@@ -125,13 +126,13 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	return j, nil
 }
 
-// load is what one tool has to do here.
+// load holds the running calls of one tool in this executor.
 type load struct {
 	runs int
-	next time.Time // when the next message that finds the tool busy comes again
+	next time.Time // time at which the next message that finds the tool busy is delivered again
 }
 
-// load returns that of a tool. Callers hold e.mu.
+// load returns the load of a tool. Callers hold e.mu.
 func (e *Executor) load(tool string) *load {
 	l := e.loads[tool]
 	if l == nil {
@@ -141,8 +142,8 @@ func (e *Executor) load(tool string) *load {
 	return l
 }
 
-// later says when a message that finds the tool busy is to come again. Messages come one after the other,
-// so that a long queue costs no more than a short one.
+// later returns the delay for a message that finds the tool busy. Successive messages get successive times, so that a
+// long queue causes no more deliveries than a short one.
 func (l *load) later(now time.Time) time.Duration {
 	soonest, latest := now.Add(busyDelay), now.Add(busyMost)
 	if l.next.Before(soonest) {
@@ -156,7 +157,7 @@ func (l *load) later(now time.Time) time.Duration {
 	return again
 }
 
-// end forgets a message that is acknowledged or handed back.
+// end removes a message that was acknowledged or returned.
 func (e *Executor) end(j *job) {
 	j.observed(verdict{})
 	j.freeInput()
@@ -167,12 +168,12 @@ func (e *Executor) end(j *job) {
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
 	l := e.load(j.tool())
-	if l.runs--; l.runs == 0 && l.next.Before(e.Now()) { // nobody waits for it
+	if l.runs--; l.runs == 0 && l.next.Before(e.Now()) { // no message waits for it
 		delete(e.loads, j.tool())
 	}
 }
 
-// InProgress says for every message in hand that its work is alive. Call it every third of a lease.
+// InProgress extends the leases of all messages that are being handled. Call it every third of a lease.
 func (e *Executor) InProgress() {
 	e.mu.Lock()
 	leases := make([]Lease, 0, len(e.running))
@@ -185,9 +186,9 @@ func (e *Executor) InProgress() {
 	}
 }
 
-// unharmed, deferred, hands back a message whose handling has panicked, and logs the stack. What becomes of its call is
-// up to the log, as if this executor had died: it runs again where it may, and is a poison call when it was claimed
-// five times; a side-effectful one that was claimed has an unknown effect.
+// unharmed must be deferred. If handling the message panicked, it logs the stack and returns the message to the server.
+// The call continues as if this executor had died: it runs again if its class allows that, becomes a poison call after
+// five claims, and has an unknown effect if it is side-effectful and was claimed.
 func (e *Executor) unharmed(m Message) {
 	p := recover()
 	if p == nil {

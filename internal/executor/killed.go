@@ -13,16 +13,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Bounds of what kills cost. Anybody who makes the server publish in the account of executors can forge one.
+// Limits of the cost of kills. A process that can publish in the account of executors can forge kills.
 const (
-	maxKilled    = 10_000                 // kills that are remembered, of attempts that have not arrived
-	maxConfirms  = 4                      // reads of the log at once
-	confirmTime  = 300 * time.Millisecond // that one read may take
-	confirmPause = 50 * time.Millisecond  // between two reads of the log of the same attempt
+	maxKilled    = 10_000                 // kills that are kept, of attempts that have not arrived
+	maxConfirms  = 4                      // concurrent reads of the log
+	confirmTime  = 300 * time.Millisecond // timeout of one read
+	confirmPause = 50 * time.Millisecond  // pause between two reads for the same attempt
 )
 
-// ControlReady says that no kill is missed from now on. Call it once kills are subscribed to, and
-// again after every interruption: first deliveries admitted before are looked up in the log.
+// ControlReady states that no kill is missed from now on. Call it after the subscription to kills, and again after
+// every reconnect. For attempts that were admitted before, Handle reads the log even on a first delivery.
 func (e *Executor) ControlReady() {
 	now := e.Now()
 	e.mu.Lock()
@@ -31,9 +31,10 @@ func (e *Executor) ControlReady() {
 	clear(e.killed)
 }
 
-// Kill handles a message that says that an attempt is cancelled, and reports whether its tool is running here. The
-// message proves nothing: [Executor.Confirm] reads the log, and ends the run only if the attempt is decided there. A
-// kill of an attempt that has not arrived is remembered until its deadline due: Handle reads the log before it runs it.
+// Kill handles a message that an attempt was cancelled, and reports whether its tool is running here. The message may
+// be forged: [Executor.Confirm] reads the log, and ends the run only if the attempt is decided there. If the attempt
+// has not arrived yet, the kill is kept until due, the deadline of the attempt, and Handle reads the log before it runs
+// the attempt.
 func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	now := e.Now()
 	k := call.AttemptKey{ID: id, N: attempt}
@@ -52,8 +53,8 @@ func (e *Executor) Kill(id string, attempt int, due time.Time) (running bool) {
 	return j.running
 }
 
-// remember keeps a kill until due. It looks for those that are over only when there are many: a flood
-// of kills must not cost a pass over all of them each. Callers hold e.mu.
+// remember keeps a kill until due. It removes expired kills only when it holds maxKilled, so that a flood of kills does
+// not cause a pass over all of them for each one. Callers hold e.mu.
 func (e *Executor) remember(k call.AttemptKey, due, now time.Time) {
 	if len(e.killed) >= maxKilled {
 		maps.DeleteFunc(e.killed, func(_ call.AttemptKey, due time.Time) bool { return !due.After(now) })
@@ -65,8 +66,8 @@ func (e *Executor) remember(k call.AttemptKey, due, now time.Time) {
 	e.killed[k] = due
 }
 
-// heard reports whether a kill of the attempt was heard, or may have been forgotten. A kill whose time is over was for
-// another attempt, of a log that has expired since.
+// heard reports whether a kill of the attempt was received, or may have been dropped. An expired kill was for an
+// earlier attempt with the same key, whose log has expired.
 func (e *Executor) heard(j *job) bool {
 	now := e.Now()
 	e.mu.Lock()
@@ -74,9 +75,9 @@ func (e *Executor) heard(j *job) bool {
 	return e.killed[j.key()].After(now) || j.enqueued.Before(e.forgot.Add(killSlack))
 }
 
-// mayHaveStarted reports whether the attempt, because it was admitted before this executor listened without
-// interruption, may have been cancelled or delivered before: a server that has crashed meanwhile may have forgotten
-// its last deliveries.
+// mayHaveStarted reports whether the attempt was admitted before this executor has listened for kills without
+// interruption. Then it may have been cancelled, or delivered before: a server that crashed may have forgotten its last
+// deliveries.
 func (e *Executor) mayHaveStarted(j *job) bool {
 	now := e.Now()
 	e.mu.Lock()
@@ -84,23 +85,23 @@ func (e *Executor) mayHaveStarted(j *job) bool {
 	return e.silent(now) || j.enqueued.Before(e.since.Add(killSlack))
 }
 
-// killSlack covers the difference between the server's clock, which dates admissions, and ours.
+// killSlack covers the difference between the server's clock, which sets the times of admissions, and bus time here.
 const killSlack = 100 * time.Millisecond
 
-// doubt has Confirm look at the attempt.
+// doubt makes Confirm read the log of the attempt.
 func (e *Executor) doubt(j *job) {
 	e.mu.Lock()
 	e.doubts[j] = true
 	e.mu.Unlock()
 	select {
 	case e.doubted <- struct{}{}:
-	default: // Confirm is told already
+	default: // Confirm is signalled already
 	}
 }
 
-// Confirm reads the logs of the attempts that are said to be cancelled, and ends the runs of those that are decided,
-// until ctx ends. Of each attempt there is at most one read at a time, and one for each confirmPause; of all at most
-// maxConfirms at a time. Kills that the log does not confirm are counted, and change nothing.
+// Confirm reads the logs of attempts for which a kill was received, and ends the runs of those that are decided, until
+// ctx ends. It makes at most maxConfirms reads at once, and one read per confirmPause for each attempt. Kills that the
+// log does not confirm are counted and ignored.
 func (e *Executor) Confirm(ctx context.Context) {
 	for {
 		select {
@@ -122,7 +123,7 @@ func (e *Executor) Confirm(ctx context.Context) {
 	}
 }
 
-// verify ends the run of an attempt if the log says that it is decided. A log that cannot be read now is read again.
+// verify ends the run of an attempt if it is decided in the log. If the log cannot be read, Confirm reads it again.
 func (e *Executor) verify(ctx context.Context, j *job) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()

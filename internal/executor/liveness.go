@@ -6,10 +6,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// HeartbeatStored tells the executor that a heartbeat of its own, sent at a time (in bus time), is stored. Call it for
-// every one, and for the first before any message is handled. Dispatchers call an attempt untaken where nobody has
-// beaten since it was stored. So what was stored before the heartbeats began, or while they were interrupted, is
-// claimed before it runs: whichever of the two events the log takes first, the other side learns of it.
+// HeartbeatStored records that the executor's own heartbeat, sent at the bus time sent, is stored. Call it for every
+// heartbeat, and for the first one before any message is handled. Dispatchers decide that no executor started an
+// attempt if no heartbeat of the pool was stored since the attempt. So the executor claims attempts that were stored
+// before its heartbeats began, or while they were interrupted, before it runs them: either the claim or the decision
+// fails its compare-and-set.
 func (e *Executor) HeartbeatStored(sent time.Time) {
 	now := e.Now()
 	e.mu.Lock()
@@ -20,12 +21,13 @@ func (e *Executor) HeartbeatStored(sent time.Time) {
 	e.heartbeatSent = sent
 }
 
-// silent reports whether dispatchers may hold that this executor is gone. Callers hold e.mu.
+// silent reports whether the newest heartbeat is older than the lease, so that dispatchers may treat this executor as
+// gone. Callers hold e.mu.
 func (e *Executor) silent(now time.Time) bool {
 	return !e.heartbeatSent.IsZero() && now.Sub(e.heartbeatSent) > e.Lease
 }
 
-// Locate reports since when, in bus time, the tool of an attempt has run here; ok is false where it does not.
+// Locate returns the bus time since which the tool of an attempt has run here. ok is false if it does not run here.
 func (e *Executor) Locate(id string, attempt int) (since time.Time, ok bool) {
 	e.mu.Lock()
 	j := e.running[call.AttemptKey{ID: id, N: attempt}]

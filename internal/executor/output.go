@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// chunkSink takes what a run emits. It opens a stream when the first chunk comes: most runs have none.
+// chunkSink takes the chunks of a run. It opens the stream at the first chunk, because most runs have none.
 type chunkSink struct {
 	e       *Executor
 	j       *job
@@ -20,21 +20,22 @@ type chunkSink struct {
 	dropped int
 }
 
-// Emit takes a chunk. Of a tool that declares no streaming it takes none: callers go by that.
+// Emit takes a chunk. It drops and counts the chunks of a tool that does not declare streaming, because callers rely on
+// the declaration.
 func (c *chunkSink) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	if !c.m.Capability.Streaming {
 		c.dropped++
 		return nil
 	}
 	if c.stream == nil {
-		run := c.e.untilDue(c.j, &c.j.stream) // that of the tool ends, too, when a chunk is refused
+		run := c.e.untilDue(c.j, &c.j.stream) // not the run of the tool, which ends when a chunk is refused
 		c.stream = c.e.Streams.Open(run, c.j.state, c.j.attempt, c.j.fence, c.m.Limits.OutputBytes)
 	}
 	return c.stream.Emit(ctx, kind, data)
 }
 
-// stored waits until all chunks are stored, and returns count and digest of the stored ones; nil if there are none, or
-// if their number is not known.
+// stored waits until all chunks are stored, and returns their count and digest. It returns nil if there are none, or if
+// their number is not known.
 func (c *chunkSink) stored() (*envelope.Chunks, error) {
 	if c.stream == nil {
 		return nil, nil
@@ -48,7 +49,7 @@ func (c *chunkSink) stored() (*envelope.Chunks, error) {
 	return &chunks, err
 }
 
-// warn adds to the warnings of a run what was not stored of it.
+// warn adds a warning about dropped chunks to the warnings of a run.
 func (c *chunkSink) warn(warnings []string) []string {
 	if c.dropped == 0 {
 		return warnings

@@ -18,15 +18,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// noMemory is the error of a call whose large input found no room here in time. Its tool was not started.
+// noMemory is the error of a call for whose large input this executor had no memory in time. Its tool was not started.
 type noMemory struct{ fault *envelope.Error }
 
 func (n noMemory) Error() string          { return n.fault.Message }
 func (n noMemory) Fault() *envelope.Error { return n.fault }
 
-// fetch gets the large input of a job, which takes room until its tool has it. It needs its size twice while it is
-// read: the messages that it comes in are garbage only when it is here. Whoever waits does so as long as the attempt
-// has time, less what it takes to tell.
+// fetch reads the large input of a job, and reserves memory for it until the tool has read it. Reading takes twice the
+// size of the input, because the messages with its parts become garbage only at the end. fetch waits for memory until
+// shortly before the deadline, which leaves time to report the error.
 func (e *Executor) fetch(ctx context.Context, j *job) (jsontext.Value, error) {
 	waiting, stop := e.storing(ctx, j)
 	defer stop()
@@ -84,13 +84,13 @@ func (e *Executor) keepResult(ctx context.Context, j *job, fault *envelope.Error
 	return ref.SHA256
 }
 
-// owner is the one whose the large input and output of the job are.
+// owner returns the owner of the large input and output of the job.
 func (j *job) owner() subjects.Owner {
 	a, _ := j.state.Attempt(j.attempt)
 	return subjects.Owner{Tenant: j.state.Tenant, Actor: a.Owner.Actor}
 }
 
-// freeInput gives back the room of a large input.
+// freeInput frees the memory of a large input.
 func (j *job) freeInput() {
 	if j.input != nil {
 		j.input.Release()

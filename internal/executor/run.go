@@ -26,7 +26,7 @@ var (
 	errDrained  = errors.New("the executor shuts down")
 )
 
-// verdict says how an attempt should end.
+// verdict is the result of a run: how its attempt must end.
 type verdict struct {
 	end   call.Completion
 	draft outcome.Draft
@@ -62,7 +62,8 @@ func (e *Executor) run(j *job) error {
 	return e.over(j, e.returned(j, res, err))
 }
 
-// returned judges what a run has returned, or its adapter in its stead.
+// returned makes the verdict from what a run has returned, or, for an abandoned run, from what its adapter returned in
+// its place.
 func (e *Executor) returned(j *job, res tool.Result, err error) verdict {
 	e.step(call.TraceAfterEffect, j)
 	stored, streamErr := j.chunks.stored()
@@ -81,7 +82,7 @@ func (e *Executor) returned(j *job, res tool.Result, err error) verdict {
 	return verdict{end, draft, nil}
 }
 
-// over ends the attempt of a run.
+// over ends the attempt of a run with the verdict v.
 func (e *Executor) over(j *job, v verdict) error {
 	j.observed(v)
 	j.freeInput()
@@ -107,7 +108,7 @@ func (j *job) Abandoned(end func() error) {
 	})
 }
 
-// interrupted says how a run ended whose context ended first.
+// interrupted returns the cause of the end of a run whose context ended before it.
 func interrupted(cause error, otherwise call.Cause) call.Cause {
 	switch {
 	case errors.Is(cause, errDeadline):
@@ -123,8 +124,8 @@ func unrunnable(fault *envelope.Error) verdict {
 	return verdict{end: end, draft: outcome.Draft{Error: fault}}
 }
 
-// unprepared says how an attempt ends whose tool was not started, mostly because its input could not be
-// had. Nothing of it ran, so what only ran out of time, or was ended, may run again.
+// unprepared returns the verdict of an attempt whose tool was not started, usually because its input could not be read.
+// The effect is none, so an attempt that timed out or was cancelled may run again.
 func unprepared(j *job, err error) verdict {
 	fault := envelope.NewError(envelope.CodeInputMissing, "")
 	known, isKnown := errors.AsType[envelope.Fault](err)
@@ -132,7 +133,7 @@ func unprepared(j *job, err error) verdict {
 	switch {
 	case j.ctx.Err() != nil && j.claim == "":
 		return verdict{err: errDrained}
-	case j.ctx.Err() != nil: // nobody else could tell from our claim that nothing ran
+	case j.ctx.Err() != nil: // from the claim alone, no other process can know that the tool did not start
 		fault = envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started")
 	case errors.Is(cause, errDeadline):
 		fault = envelope.NewError(envelope.CodeTimeout, "the tool was not started by the deadline")
@@ -144,8 +145,8 @@ func unprepared(j *job, err error) verdict {
 	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
 }
 
-// failure maps the error of a run to the taxonomy; nil stays nil. Whatever fails in a call that changes nothing has
-// changed nothing, so that its manifest is judged by as that of a pure tool.
+// failure maps the error of a run to the taxonomy. It returns nil for nil. A call that has no effect in any case, such
+// as a dry run, is classified as one of a pure tool.
 func (j *job) failure(err error) *envelope.Error {
 	if err == nil {
 		return nil
@@ -162,13 +163,13 @@ func (j *job) failure(err error) *envelope.Error {
 	return tool.ClassifyError(j.adapter, m, err)
 }
 
-// outcome turns what a run produced into an ending and its draft. A result is checked against
-// the tool's own response schema first: what does not fit is the tool's fault.
+// outcome makes the completion and the draft of the response from the result of a run. A result that does not fit the
+// response schema of the tool becomes an error.
 func (e *Executor) outcome(
 	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error,
 ) (call.Completion, outcome.Draft) {
 	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
-	if m.Digest != j.state.Digest { // on record is the one that was admitted
+	if m.Digest != j.state.Digest { // the audit record names the admitted digest, so warn about the build that ran
 		d.Warnings = append(slices.Clone(d.Warnings), "it was run by another build of the same version: "+m.Digest)
 	}
 	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
@@ -209,7 +210,7 @@ func (e *Executor) checkOutput(
 	ctx, stop := e.storing(ctx, j)
 	defer stop()
 	ref, err := e.Payloads.Put(ctx, j.owner().On(j.state.Pool), res.Output)
-	if err != nil { // also a full store is asked until the deadline
+	if err != nil { // Put retries until shortly before the deadline
 		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
 			WithFix("call again later; the operator must enlarge the stream PAYLOADS").
 			WithCause(err.Error()).WithEffect(envelope.EffectApplied)
@@ -218,7 +219,7 @@ func (e *Executor) checkOutput(
 	return nil
 }
 
-// broken is the warning of an output that is passed on although it breaks its schema.
+// broken returns the warning for an output that is returned although it does not fit its schema.
 func broken(bad []jsonschema.Violation) string {
 	text := "the output breaks the schema of the tool"
 	for _, v := range bad[:min(len(bad), maxBroken)] {
@@ -236,7 +237,7 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
 			WithCause(j.unreadable.Error())
 	}
-	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version) // same says what is wrong with another version
+	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version) // same returns the error for another version
 	if m == nil {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
 	}
@@ -251,10 +252,9 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 	return m, a, nil
 }
 
-// same refuses to run another tool than the one that was admitted. What a call may be put through after a
-// crash goes by the class that was admitted, so a build of another class may not run under it, whatever
-// version it calls itself; one that knows no dry run would do the real thing; and what one without the
-// function would do, nobody can check.
+// same returns an error if m differs from the admitted tool. The version must be equal. The class must be equal,
+// because what happens after a crash depends on the admitted class. The function must exist, because its output could
+// not be checked otherwise. For a dry run, m must support it, or it would run for real.
 func same(m *tool.Manifest, j *job) *envelope.Error {
 	switch class := m.Class; {
 	case m.Semver != j.state.Version:
@@ -275,7 +275,7 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 	return nil
 }
 
-// invocation builds what the adapter gets, fetching a large input.
+// invocation returns the invocation for the adapter. It reads a large input first.
 func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, error) {
 	input, done := j.work.input, (func())(nil)
 	if j.inputRef != nil {
@@ -289,15 +289,15 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	j.fence = call.Fence(j.state, j.delivery)
 	return tool.Invocation{
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
-		// The caller's own key would name its call among the calls of nobody else; the id does among all there are.
+		// The caller's key is unique only in its scope, the id among all calls.
 		Input: input, Done: done, Context: j.work.context, IdempotencyKey: j.state.ID,
 		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
-		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // a tool knows the clock of this host, and not bus time
+		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // by the clock of this host, which tools use
 	}, nil
 }
 
-// untilDue starts a run of the job that ends at the attempt's deadline, in bus time, and by a kill, and sets as to it.
-// Its Deadline is the attempt's: adapters pass it on to supervisors, which keep it while this process is frozen.
+// untilDue starts a timer.Run for the job, which ends at the attempt's deadline or by a kill, and stores it in *as. Its
+// Deadline is that of the attempt: adapters pass it to supervisors, which enforce it even if this process is frozen.
 func (e *Executor) untilDue(j *job, as **timer.Run) *timer.Run {
 	a, _ := j.state.Attempt(j.attempt)
 	run := j.shared.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
@@ -309,7 +309,7 @@ func (e *Executor) untilDue(j *job, as **timer.Run) *timer.Run {
 	return run
 }
 
-// cause says why the context of the run has ended, or nil.
+// cause returns the reason why the context of the run has ended, or nil if it has not.
 func (j *job) cause() error {
 	err := j.run.Err()
 	switch {
@@ -321,15 +321,16 @@ func (j *job) cause() error {
 	return err
 }
 
-// storing bounds how long what a run produced waits for room in its store. It ends early enough for the
-// outcome to say so: whoever decides at the deadline knows nothing of it.
+// storing returns a context for waits before and after a run, such as storing its output. It ends some time before the
+// deadline, so that this executor can still decide the attempt with the right error. A dispatcher that decides at the
+// deadline knows only that it timed out.
 func (e *Executor) storing(ctx context.Context, j *job) (context.Context, context.CancelFunc) {
 	a, _ := j.state.Attempt(j.attempt)
 	left := a.Due().Sub(e.Now())
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
-// begun tells whoever observes that a run begins, and returns the context for it.
+// begun calls the hook Trace.Begin for the run, and returns the context for it.
 func (e *Executor) begun(run *timer.Run, j *job) context.Context {
 	if e.Trace.Begin == nil {
 		return run
@@ -341,7 +342,8 @@ func (e *Executor) begun(run *timer.Run, j *job) context.Context {
 	return ctx
 }
 
-// observed tells it that the run has ended; an end without a cause is that of a run that was left to another executor.
+// observed calls the end function of that hook, once. A verdict without a cause means that the run was left to another
+// executor.
 func (j *job) observed(v verdict) {
 	if j.observer == nil {
 		return

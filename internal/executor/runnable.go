@@ -7,8 +7,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Runnable says which of the tools that belong to a pool, and have an adapter here, this host could not run, if any.
-// Better now than call by call.
+// Runnable returns an error that names each tool of the pool that this host cannot run. It ignores tools without an
+// adapter here. Executors call it at the start, so that such a tool does not fail only when it is called.
 func Runnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool string) error {
 	var all error
 	for _, m := range tools {

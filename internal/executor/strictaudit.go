@@ -6,20 +6,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// errUnrecorded says that the request was not on record when the executor shut down, or was told to kill the run.
+// errUnrecorded means that the request was not in the audit record when the executor shut down, or received a kill.
 var errUnrecorded = errors.New("the record does not hold the request yet")
 
-// unrecorded reports whether the attempt may not be started before its request is on record.
+// unrecorded reports whether the attempt must wait until the audit record holds its request.
 func (j *job) unrecorded() bool {
 	a, _ := j.state.Attempt(j.attempt)
 	return a.Strict && !j.recorded
 }
 
-// waitRecorded waits until the request is on record, at the most until the attempt's deadline or a kill: what becomes
-// of it then is up to the log, which is looked at again. It comes before the claim, so that what was never on record
-// was provably never taken.
+// waitRecorded waits until the audit record holds the request, or until the attempt's deadline or a kill. After these
+// it reads the log again, which decides the next step. It waits before the claim, so that an attempt whose request was
+// never recorded has no claim.
 func (e *Executor) waitRecorded(j *job) error {
-	if j.killed.Load() { // and yet the log does not say why
+	if j.killed.Load() { // although the attempt is open in the log
 		return errUnrecorded
 	}
 	ctx := e.untilDue(j, &j.run)
@@ -32,7 +32,7 @@ func (e *Executor) waitRecorded(j *job) error {
 		j.recorded = true
 	case j.ctx.Err() != nil:
 		return errUnrecorded
-	case ctx.Err() == nil: // the record cannot be read
+	case ctx.Err() == nil: // the audit record cannot be read
 		return err
 	}
 	return e.lookUp(j)

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// work is what a work message asks for. The request was checked when it was admitted, and is not decoded again: a tool
-// gets two of its members as they stand, and the log says the rest.
+// work is the request of a work message. A dispatcher has checked it, so it is not decoded again: the tool gets two of
+// its members unchanged, and all other facts are in the log.
 type work struct {
 	all, input, context jsontext.Value
 }
 
-// request decodes the whole, for whoever observes runs. What this build does not know of it is left out.
+// request decodes the request for the trace hooks, without unknown members.
 func (w work) request() *envelope.Request {
 	req := new(envelope.Request)
 	if err := json.Unmarshal(w.all, req); err != nil {
@@ -42,12 +42,12 @@ func parse(entry call.Entry) (body call.RequestBody, w work, err error) {
 	return body, w, nil
 }
 
-// split finds the members that a tool gets.
+// split sets input and context, the members that the tool gets.
 func (w *work) split() {
 	v := w.all
 	for i := ijson.SkipSpace(v, 0) + 1; i < len(v); i++ {
 		if v[i] != '"' {
-			continue // between two members, or behind the last one
+			continue // between two members, or after the last one
 		}
 		name := v[i : i+ijson.StringLen(v[i:])]
 		i = ijson.SkipSpace(v, i+len(name)) + 1 // the colon

@@ -165,7 +165,7 @@ func (c *Client) Look(ctx context.Context) ([]workqueue.Consumer, error) {
 	return all.All, err
 }
 
-// Beat asks once for the newest heartbeat of an executor, for [kv.NewRemoteStore].
+// Beat asks once for the newest heartbeat of an executor; see heartbeat.NewRemoteStore.
 func (c *Client) Beat(ctx context.Context, pool, name string) (uint64, error) {
 	var b beating
 	err := c.put(ctx, subjects.OpBeat, beating{Pool: pool, Instance: name}, &b)

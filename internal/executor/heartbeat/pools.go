@@ -116,7 +116,7 @@ func (p *Store) interrupted() {
 // freshVerdict is how long an answer about an instance is used again.
 const freshVerdict = 250 * time.Millisecond
 
-// Expired reports whether the instance (as named by [Instance]) has stopped beating. When the
+// Expired reports whether the instance (as subjects.Instance names it) has stopped beating. When the
 // bucket cannot be read it says no: a live claim must not be taken over.
 func (p *Store) Expired(ctx context.Context, instance string) bool {
 	if !p.settled() {
