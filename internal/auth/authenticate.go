@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// AuthenticateRequest returns the principal of a question, as [Identify] does, if it may ask it over the connection
-// that it came over.
+// AuthenticateRequest returns the principal of a request for the service operation op, as [AuthenticateCall] does. It
+// also checks that the role may send the request, and that it came over a connection that may send it.
 func AuthenticateRequest(tokens *Verifier, now time.Time, op string, from call.Sender, c call.Credential) (
 	*Principal, *envelope.Error) {
 	p, refusal := AuthenticateCall(tokens, now, from.Tenant, from.Actor, c.Token)
@@ -24,7 +24,7 @@ func AuthenticateRequest(tokens *Verifier, now time.Time, op string, from call.S
 	return p, AuthorizeOperation(op, p.Role)
 }
 
-// AuthenticateRenewal is [Asks] for the renewal of a token, which may have expired.
+// AuthenticateRenewal is [AuthenticateRequest] for the renewal of a token, which may have expired.
 func AuthenticateRenewal(tokens *Verifier, now time.Time, from call.Sender, c call.Credential) (
 	*Principal, *envelope.Error) {
 	p, refusal := AuthenticateRequest(tokens, now, subjects.OpTokenRenew, from, c)

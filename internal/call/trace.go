@@ -13,7 +13,7 @@ type TracePoint string
 const (
 	TraceReceived         TracePoint = "received"       // a request came in; the log of its key is not known yet
 	TraceRefused          TracePoint = "refused"        // with Stage and Error, before the caller is told
-	TraceAdmit            TracePoint = "admit"          // see [Observer.Begin]
+	TraceAdmit            TracePoint = "admit"          // see [Trace.Begin]
 	TraceBeforeAdmit      TracePoint = "before-admit"   // the attempt is about to be written
 	TraceAfterAdmit       TracePoint = "after-admit"    // it is written
 	TraceAccepted         TracePoint = "accepted"       // the caller is told so, now or, where it is patient, later
@@ -31,7 +31,7 @@ const (
 	TraceUnrecorded   TracePoint = "unrecorded" // the record is not known to hold the request of a strict attempt yet
 	TraceBeforeClaim  TracePoint = "before-claim"
 	TraceAfterClaim   TracePoint = "after-claim"
-	TraceRun          TracePoint = "run"           // see [Observer.Begin]
+	TraceRun          TracePoint = "run"           // see [Trace.Begin]
 	TraceBeforeEffect TracePoint = "before-effect" // the tool is about to be started
 	TraceAfterEffect  TracePoint = "after-effect"  // it has ended
 	TraceBeforeDecide TracePoint = "before-decide"

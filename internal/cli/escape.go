@@ -30,8 +30,8 @@ func writeJSON(w io.Writer, v any, options ...json.Options) error {
 // drives reports whether a character drives a terminal.
 func drives(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// EscapeJSON is [Text] for JSON, which says the same with an escape in place of a character. Those that
-// it may hold unescaped and that drive a terminal are only in its strings.
+// EscapeJSON returns JSON text with control characters replaced by JSON escapes, so that a terminal does not obey them.
+// The value of the JSON stays the same. Such characters can stand unescaped only in strings.
 func EscapeJSON(text string) string {
 	if !mayDrive(text) || strings.IndexFunc(text, drives) < 0 {
 		return text

@@ -39,11 +39,11 @@ type MemoryBudget struct {
 	used    int64 // since memory was last returned to the system
 }
 
-// turn is for how many bytes a sender has its turn.
+// turn is the number of bytes that a sender gets in one turn.
 const turn = 1 << 20
 
-// NewMemoryBudget returns a room of so many bytes; 0 stands for [Default]. Not more than most may hold some or wait
-// for it at once, and of one sender not more than each; 0 is no bound.
+// NewMemoryBudget returns a budget of total bytes; 0 means [DefaultMemory]. At most most callers may hold memory or
+// wait for it at once, and at most each of one sender; 0 means no limit.
 func NewMemoryBudget(total, each, most int64) *MemoryBudget {
 	if total == 0 {
 		total = DefaultMemory
@@ -53,10 +53,10 @@ func NewMemoryBudget(total, each, most int64) *MemoryBudget {
 	})}
 }
 
-// Total returns how many bytes there are.
+// Total returns the size of the budget in bytes.
 func (r *MemoryBudget) Total() int64 { return r.total }
 
-// Acquire waits for n bytes until it is the turn of the sender. The error is [ErrNever], [ErrCrowded], or that of ctx.
+// Acquire waits for n bytes. Senders take turns. The error is [ErrTooLarge], [ErrTooManyWaiters], or that of ctx.
 func (r *MemoryBudget) Acquire(ctx context.Context, from Sender, n int64) (*Reservation, error) {
 	if n > r.total {
 		return nil, ErrTooLarge

@@ -101,7 +101,7 @@ func (p *Parts) put(a *arrivedPart) {
 	p.intake.put(sender(a.subject), a, len(a.body), a.drop)
 }
 
-// Filter is [Intake.Filter] for parts.
+// Filter is [CallListener.Filter] for parts of payloads.
 func (p *Parts) Filter(subject []byte, size int) FilterAction {
 	if !bytes.HasPrefix(subject, []byte("tb.part.")) {
 		return FilterPass

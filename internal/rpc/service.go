@@ -89,7 +89,7 @@ func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	s.intake.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
-// Filter is [Intake.Filter] for questions, which the client library reads.
+// Filter is [CallListener.Filter] for service requests. It takes none of them, because the client library reads them.
 func (s *Service) Filter(subject []byte, size int) FilterAction {
 	if bytes.HasPrefix(subject, []byte("tb.svc.")) && s.intake.filter(subject, size) == FilterDrop {
 		return FilterDrop

@@ -13,13 +13,13 @@ const readSize = 64 << 10
 // FilterAction is what becomes of a message.
 type FilterAction int
 
-// The fates.
+// Values of [FilterAction].
 const (
-	FilterPass     FilterAction = iota // to the client library
-	FilterDrop                         // nobody gets it
-	FilterTake                         // it is given to whoever takes
-	FilterTakeHead                     // it is given to whoever takes, without its body
-	FilterBorrow                       // as Take, in memory that the taker gives back with [Message.Free]
+	FilterPass     FilterAction = iota // pass it to the client library
+	FilterDrop                         // drop it
+	FilterTake                         // call the take function
+	FilterTakeHead                     // call the take function, without the body
+	FilterBorrow                       // as FilterTake, in memory that the receiver frees with [FilteredMessage.Free]
 )
 
 // FilteredMessage is one that was taken. Header is as it was sent, with the line that begins it; nil is none.

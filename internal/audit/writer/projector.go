@@ -161,7 +161,7 @@ func (p *Projector) recorded(newest uint64) bool {
 }
 
 // Run projects until ctx ends, which is no error, or the record is found to have lost its end
-// ([bus.ErrStreamRolledBack]) or to be continued by a newer build (a [format.Error])
+// ([kv.ErrStreamRolledBack]) or to be continued by a newer build (a [format.Error])
 func (p *Projector) Run(ctx context.Context) error {
 	nc := p.chain.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED)

@@ -119,8 +119,8 @@ func unfinished(flush []audit.OpenedSegment) begun {
 }
 
 // match holds a position that is on record against the call log, and returns the position up to which the log is on
-// record. A log that has lost its end (see [bus.ErrStreamRolledBack]) uses positions again: then everything younger
-// than what is on record is still to come.
+// record. A log that has lost its end (see [kv.ErrStreamRolledBack]) uses positions again: then everything younger than
+// what is on record is still to come.
 func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Position, error) {
 	if done.Seq == 0 {
 		return done, nil

@@ -20,8 +20,8 @@ func Marshal(k Kind, v any) ([]byte, error) {
 	return append(stamped, data[1:]...), nil
 }
 
-// Unmarshal is the inverse of [Stamp]. Members that this build does not know are left out; a form that it does
-// not read is a [format.Error].
+// Unmarshal is the inverse of [Marshal]. It ignores unknown members. The error is an [Error] if this build does not
+// read the format.
 func Unmarshal(k Kind, data []byte, v any) error {
 	var head struct {
 		Form int `json:"form"`
