@@ -80,3 +80,13 @@ func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) 
 	}
 	return a, err
 }
+
+// whileAccepted returns a context that ends when the server refuses the connection, too. Call stop when done.
+func (c *Client) whileAccepted(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	forget := c.OnRefused(cancel)
+	if c.IsPermissionDenied() != nil {
+		cancel()
+	}
+	return ctx, func() { forget(); cancel() }
+}

@@ -16,11 +16,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -223,140 +220,6 @@ func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envel
 	c.Logger.InfoContext(ctx, "tool call", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID, "status", r.Status,
 		"duration_ms", took.Milliseconds(), "error.code", code)
 }
-
-// refused is the local answer to a request that cannot be sent. It is not on record.
-func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
-	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
-		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,
-		PolicyApplied: []string{"client-preflight"},
-	}, envelope.Metrics{})
-}
-
-// complete fetches a large output of a call and checks it against the tool's response schema. An
-// outcome of another build than the one described, as a stored one may be, has a schema of its own,
-// by which the executor has checked it.
-func (c *Client) complete(e *pendingCall, r *envelope.Response) *envelope.Response {
-	if isApart(r) {
-		bounded, cancel := e.graced()
-		defer cancel()
-		r = c.whole(bounded, c.key(e.req).Ref(), r)
-	}
-	fn := e.fn
-	if r.Status != envelope.Success || fn == nil || fn.response == nil {
-		return r
-	}
-	if r.Provenance.Digest != fn.digest {
-		return warned(r, "the output was not checked by the client: it is of another build of the tool")
-	}
-	validate := (*jsonschema.Schema).ValidateChecked // it was decoded with its envelope
-	if r.Provenance.OutputRef != nil {
-		validate = (*jsonschema.Schema).Validate
-	}
-	if bad := validate(fn.response, r.Output); len(bad) > 0 && !envelope.IsMCPResult(fn.response.Raw()) {
-		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
-	}
-	return r
-}
-
-// isApart reports whether a response has a reference in the place of its output, or of the result in its error.
-func isApart(r *envelope.Response) bool {
-	return r.Provenance.OutputRef != nil || r.Error != nil && r.Error.Details.ToolResultRef != nil
-}
-
-// whole returns the response of the call that ref names with its output, or the result in its error, which is fetched
-// if only a reference to it came.
-func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
-	switch {
-	case !isApart(r):
-		return r
-	case r.Error != nil:
-		return c.withResult(ctx, ref, r)
-	}
-	data, err := c.output(ctx, ref, *r.Provenance.OutputRef)
-	if err != nil {
-		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
-	}
-	fetched := *r
-	fetched.Output = data
-	return &fetched
-}
-
-// withResult returns an error with the result of the tool that it refers to. Where that cannot be had, a warning says
-// so: the error stands without.
-func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
-	if r.Error.Details.ToolResultRef == nil {
-		return r
-	}
-	data, err := c.output(ctx, ref, *r.Error.Details.ToolResultRef)
-	if err == nil && len(ijson.Check(data)) > 0 {
-		err = errors.New("it is no I-JSON")
-	}
-	if err != nil {
-		return warned(r, ijson.Clip("the whole result of the tool could not be had: "+err.Error(), envelope.MaxMessage))
-	}
-	e, fetched := *r.Error, *r
-	fetched.Error = e.WithToolResult(data)
-	return &fetched
-}
-
-// payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.
-func payloadCode(err error) envelope.Code {
-	switch {
-	case errors.Is(err, streaming.ErrChecksum), errors.Is(err, streaming.ErrDigest), errors.Is(err, streaming.ErrCorrupt):
-		return envelope.CodeChecksum
-	case errors.Is(err, context.DeadlineExceeded):
-		return envelope.CodeTimeout
-	}
-	return envelope.CodePayloadMissing
-}
-
-// spoiled is what the library says of a success whose output it cannot vouch for. It is a local
-// statement about a final outcome: the effect did take place.
-func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
-	p := r.Provenance
-	p.Final = false
-	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
-}
-
-// output fetches the large output of a call from dispatchers.
-func (c *Client) output(ctx context.Context, call string, ref envelope.PayloadRef) ([]byte, error) {
-	return streaming.Collect(ctx, ref, envelope.MaxPayload, func(ctx context.Context, part int64) ([]byte, error) {
-		return c.askForPart(ctx, call, ref, part)
-	})
-}
-
-// askForPart asks for a part of an output until ctx ends, or there is a definite answer.
-func (c *Client) askForPart(
-	ctx context.Context, call string, ref envelope.PayloadRef, part int64,
-) (body []byte, err error) {
-	var refusal *envelope.Error
-	q := envelope.PayloadRequest{Ref: call, SHA256: ref.SHA256, Part: part, Direct: true}
-	err = timer.Backoff{
-		Pause: partPause, MaxPause: 10 * partPause, Try: partTime, MaxTry: partTime,
-	}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		var a envelope.PayloadResponse
-		body, refusal, err = c.inbox.AskRaw(ctx, subjects.OpPayload, q, &a)
-		switch {
-		case errors.Is(err, rpc.ErrNotStored):
-			q.Direct = false // the dispatcher asks the leader
-		case err == nil && refusal != nil:
-			err = &Refusal{refusal}
-		case body == nil:
-			body = a.Body
-		}
-		return err == nil || refusal != nil && !refusal.Code.Retryable(), err
-	})
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w", ctx.Err(), err)
-	}
-	return body, err
-}
-
-// How long a dispatcher is waited for that is asked for a part of an output, and how soon it is asked again.
-const (
-	partTime  = 5 * time.Second
-	partPause = 50 * time.Millisecond
-)
 
 // key names the log of the call that a request is for.
 func (c *Client) key(req *envelope.Request) subjects.Key {

@@ -2,13 +2,42 @@ package client
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
+
+// attempts calls again until an outcome stands that may not be retried, or the deadline leaves no room. r is that
+// of the first attempt.
+func (c *Client) attempts(e *pendingCall, r *envelope.Response) (*envelope.Response, error) {
+	for n := 1; r.Status != envelope.Success; n++ {
+		pause, more := c.again(e, n, r)
+		if !more || time.Until(e.Deadline) <= pause || !timer.Sleep(e.ctx, pause) {
+			break
+		}
+		left := time.Until(e.Deadline).Milliseconds()
+		if left < 1 {
+			break
+		}
+		req := *e.req
+		req.CallID, req.Constraints.TimeoutMS = freshID(), left
+		next, err := c.once(e, &req)
+		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
+			break
+		}
+		if err != nil {
+			return next, err
+		}
+		r = next
+	}
+	return r, nil
+}
 
 // policyOf is the retry policy of a call, with the defaults.
 func policyOf(call Call) envelope.RetryPolicy {
