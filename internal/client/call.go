@@ -14,114 +14,99 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The NATS client holds its lock while it connects anew, and everything that sends waits for
-// that: as long as a frozen server takes, which accepts connections and says nothing. Large inputs take
-// their time to check. Callers have deadlines, and are promised an answer at them, so what is done on their
-// behalf is done beside them.
-
-// callWithDeadline makes the call and returns its outcome, or the library's own statement when the
-// deadline and its grace have passed; the error of ctx when that was cancelled before. The functions of call are
-// not called after that.
-func (c *Client) callWithDeadline(ctx context.Context, call Call, started time.Time) update {
+// callWithDeadline makes the call and returns its outcome, or the library's own statement if there is none when the
+// deadline and its grace have passed, or the error of ctx if that was cancelled before. It calls no function of the
+// call after it has returned.
+//
+// A worker makes the call, because the caller must have its answer in time. A connection of nats.go holds its lock while
+// it connects again, and a server that accepts connections and says nothing makes that last. The check of a large input
+// takes time, too.
+func (c *Client) callWithDeadline(ctx context.Context, call Call, started time.Time) result {
 	within, err := left(ctx, started)
 	if err != nil {
-		return update{Err: err}
+		return result{Err: err}
 	}
 	e := &pendingCall{ctx: ctx, started: started, within: within}
-	e.Told = make(chan update, maxUpdates)
-	e.call = e.show.of(call)
+	e.Result = make(chan result, maxResults)
+	e.call = e.callbacks.of(call)
 	c.watch.Add(&e.watchedCall, started.Add(e.atMost(e.patience(call.Timeout))))
-	defer c.unwatch(e)
+	defer c.watch.Remove(&e.watchedCall)
 	if c.IsPermissionDenied() != nil {
-		return c.given(e, false)
+		return c.givenUp(e)
 	}
-	if !c.crew.Start(func() { c.begin(e) }) {
-		return update{Err: rpc.ErrClosed}
+	if !c.crew.Start(func() { c.run(e) }) {
+		return result{Err: rpc.ErrClosed}
 	}
 	return c.await(e)
 }
 
-// await returns what became of an errand.
-func (c *Client) await(e *pendingCall) update {
+// run makes the call, beside its caller, and says what became of it.
+func (c *Client) run(e *pendingCall) {
+	r, err := c.outcome(e)
+	e.Result <- result{Request: e.req, Response: r, Err: err}
+}
+
+// outcome takes the steps of the call: it prepares the request, sends it and waits for the outcome, makes the call again
+// where that is allowed, and fetches and checks the output. It ends soon after the deadline at the latest, when the
+// connection lets go of it.
+func (c *Client) outcome(e *pendingCall) (*envelope.Response, error) {
+	if r, err := c.prepare(e); r != nil || err != nil {
+		return r, err
+	}
+	r, err := c.attempt(e, e.req)
+	if r == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
+		return c.unsent(e.req, e.Deadline, err), nil
+	}
+	if err == nil {
+		r, err = c.retry(e, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.complete(e, e.advised(r)), nil
+}
+
+// await returns the result of the call. It panics if a function of the call has panicked.
+func (c *Client) await(e *pendingCall) result {
 	for cancelled := e.ctx.Done(); ; {
 		select {
-		case m := <-e.Told:
-			if m.Over {
-				return c.given(e, false)
+		case m := <-e.Result:
+			if m.GivenUp {
+				return c.givenUp(e)
 			}
-			if !m.Raw {
-				select {
-				case p := <-e.show.panicked:
-					panic(p)
-				default:
-				}
-				return m
+			select {
+			case p := <-e.callbacks.panicked:
+				panic(p)
+			default:
 			}
-			if m, ended := c.conclude(e, m.Response); ended {
-				return m
-			}
-		case p := <-e.show.panicked:
+			return m
+		case p := <-e.callbacks.panicked:
 			panic(p)
 		case <-cancelled:
-			if cancelled = nil; e.cancelled() != nil && c.watch.Leave(&e.watchedCall, time.Now()) {
-				return c.given(e, false)
+			if cancelled = nil; e.cancelled() != nil {
+				c.watch.Leave(&e.watchedCall, time.Now())
 			}
 		}
 	}
 }
 
-// conclude is the end of a call without functions, unless more is to be done that may take its time: that is done
-// beside its caller.
-func (c *Client) conclude(e *pendingCall, r *envelope.Response) (_ update, ended bool) {
-	switch {
-	case r == nil:
-		return c.given(e, true), true
-	case r.Status == envelope.Success:
-		ended = accepts(e.fn, r)
-	default:
-		ended = !e.mayRetry(1, r) && !isApart(r)
-	}
-	r = e.advised(r)
-	if !ended && !c.crew.Start(func() { c.rest(e, r) }) {
-		go c.rest(e, r) // the client was closed meanwhile; it ends with the call
-	}
-	return update{Request: e.req, Response: r}, ended
-}
-
-// accepts says whether a success is certainly what the tool promises.
-func accepts(fn *function, r *envelope.Response) bool {
-	return fn != nil && r.Provenance.OutputRef == nil && r.Provenance.Digest == fn.digest && fn.response.Accepts(r.Output)
-}
-
-// given is what is said of an errand that is given up: its caller went away, or the bus is silent. Why it is may be
-// asked where there is time for that.
-func (c *Client) given(e *pendingCall, ask bool) update {
-	req, deadline, barred := e.show.end(), c.watch.Deadline(&e.watchedCall), c.IsPermissionDenied()
+// givenUp is the result of a call that ends without one: its caller went away, or the bus is silent.
+func (c *Client) givenUp(e *pendingCall) result {
+	req, deadline, barred := e.callbacks.end(), c.watch.Deadline(&e.watchedCall), c.IsPermissionDenied()
 	switch {
 	case e.cancelled() != nil:
-		return update{Err: e.cancelled()}
+		return result{Err: e.cancelled()}
 	case req == nil:
-		own := pendingCall{call: e.call, within: e.within} // e's request may be in the making
+		own := pendingCall{call: e.call, within: e.within} // the worker may be making the request of e
 		own.requests(c, nil)
 		if barred != nil {
-			return update{Request: own.req, Response: c.excluded(own.req, deadline, barred, true)}
+			return result{Request: own.req, Response: c.excluded(own.req, deadline, barred, true)}
 		}
-		return update{Request: own.req, Response: c.unsent(own.req, deadline, context.DeadlineExceeded)}
+		return result{Request: own.req, Response: c.unsent(own.req, deadline, context.DeadlineExceeded)}
 	case barred != nil:
-		return update{Request: req, Response: c.excluded(req, deadline, barred, false)}
+		return result{Request: req, Response: c.excluded(req, deadline, barred, false)}
 	}
-	var why error
-	if ask {
-		why = c.inbox.Forbidden(c.subject(req.ToolID))
-	}
-	return update{Request: req, Response: c.unanswered(req, deadline, why)}
-}
-
-// unwatch ends the watch over an errand, and the hearing of answers to it.
-func (c *Client) unwatch(e *pendingCall) {
-	if r := c.watch.Remove(&e.watchedCall); r != nil {
-		c.inbox.Drop(r.Reply)
-	}
+	return result{Request: req, Response: c.unanswered(req, deadline, nil)}
 }
 
 // left returns the time from started to the deadline of ctx, in whole milliseconds, or 0 if ctx has no deadline. The
@@ -137,13 +122,13 @@ func left(ctx context.Context, started time.Time) (time.Duration, error) {
 	return 0, context.DeadlineExceeded
 }
 
-// pendingCall is a call to be made beside its caller.
+// pendingCall is a call that a worker makes, and its caller waits for.
 type pendingCall struct {
-	ctx     context.Context // of the caller; see cancelled
-	call    Call
-	show    callbacks
-	started time.Time
-	within  time.Duration // that the caller has, from started on; 0 is for ever
+	ctx       context.Context // of the caller; see cancelled
+	call      Call
+	started   time.Time
+	within    time.Duration // that the caller has, from started on; 0 is for ever
+	callbacks callbacks
 	watchedCall
 
 	// Of the call, once it is prepared.
@@ -214,43 +199,9 @@ func (c *Client) isDue(e *pendingCall) {
 	}
 }
 
-// begin prepares the call and sends its request; it ends soon after the deadline, when the connection lets go of it.
-// The outcome of a call without functions goes to its caller, without anybody waiting for it here.
-func (c *Client) begin(e *pendingCall) {
-	r, err := c.ready(e)
-	if r == nil && err == nil {
-		attempt := c.once
-		if e.call.OnAccepted == nil && e.call.OnChunk == nil {
-			attempt = c.first
-		}
-		switch r, err = attempt(e, e.req); {
-		case err == nil && r == nil:
-			return
-		case r == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil:
-			r, err = c.unsent(e.req, e.Deadline, err), nil
-		case err == nil:
-			c.rest(e, r)
-			return
-		}
-	}
-	e.Told <- update{Request: e.req, Response: r, Err: err}
-}
-
-// first sends the request of a call without functions, and returns nothing if that was possible.
-func (c *Client) first(e *pendingCall, req *envelope.Request) (*envelope.Response, error) {
-	x, err := c.open(e, req, e.Told)
-	if err != nil {
-		return c.unready(req, err)
-	}
-	if err = c.start(x); err != nil {
-		c.shut(x)
-	}
-	return nil, err
-}
-
-// ready prepares the call. A response says why it cannot be made.
-func (c *Client) ready(e *pendingCall) (*envelope.Response, error) {
-	refusal, err := c.prepare(e)
+// prepare makes the request of the call. A response says why the request cannot be sent.
+func (c *Client) prepare(e *pendingCall) (*envelope.Response, error) {
+	refusal, err := c.fill(e)
 	switch {
 	case refusal != nil:
 		return c.refused(e.req, refusal), nil
@@ -264,13 +215,4 @@ func (c *Client) ready(e *pendingCall) (*envelope.Response, error) {
 	}
 	e.req.Constraints.DeadlineUnixMS -= time.Since(e.started).Milliseconds() // what the preparation took
 	return nil, nil
-}
-
-// rest does what is left to be done after the first attempt, of which r is the outcome.
-func (c *Client) rest(e *pendingCall, r *envelope.Response) {
-	r, err := c.attempts(e, r)
-	if err == nil {
-		r = c.complete(e, e.advised(r))
-	}
-	e.Told <- update{Request: e.req, Response: r, Err: err}
 }

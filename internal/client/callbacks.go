@@ -26,7 +26,7 @@ type Panic struct {
 // String says both.
 func (p *Panic) String() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
 
-// caught ends the show when a function of the call panics, or ends the goroutine that it is called in. Defer it.
+// caught ends the callbacks when a function of the call panics, or ends the goroutine that it is called in. Defer it.
 func (s *callbacks) caught(returned *bool, err *error) {
 	if *returned {
 		return
@@ -50,7 +50,7 @@ func (s *callbacks) begin(req *envelope.Request) bool {
 	return !s.over
 }
 
-// end ends the show and returns what was sent first, nil for nothing.
+// end lets no function be called any more, and returns the request that was sent first; nil if none was.
 func (s *callbacks) end() *envelope.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *callbacks) end() *envelope.Request {
 	return s.sent
 }
 
-// of returns the call with its functions under the show's control.
+// of returns the call with functions that do nothing once the callbacks have ended.
 func (s *callbacks) of(call Call) Call {
 	if call.OnAccepted != nil || call.OnChunk != nil {
 		s.panicked = make(chan *Panic, 1)
@@ -76,7 +76,7 @@ func (s *callbacks) of(call Call) Call {
 	return call
 }
 
-// let calls a function of the call, unless the show is over.
+// let calls a function of the call, unless the callbacks have ended.
 func (s *callbacks) let(f func() error) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

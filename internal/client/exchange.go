@@ -42,10 +42,14 @@ func sane(r *envelope.Response) *envelope.Response {
 	return r
 }
 
-// open makes an exchange of a request. Its outcome comes to to; shut it when done.
-func (c *Client) open(e *pendingCall, req *envelope.Request, to chan update) (*exchange, error) {
+// open makes an exchange of a request. Shut it when done.
+func (c *Client) open(e *pendingCall, req *envelope.Request) (*exchange, error) {
 	x := &exchange{of: e, values: [...]string{envelope.ContentJSON, "1"}}
-	x.sentRequest = sentRequest{Of: &e.watchedCall, Body: req, To: to, Send: func() { c.resend(x) }, Renews: c.Renews}
+	x.sentRequest = sentRequest{Of: &e.watchedCall, Body: req, Answer: make(chan *envelope.Response, 1),
+		Send: func() { c.resend(x) }, Renews: c.Renews}
+	if e.call.OnAccepted != nil || e.call.OnChunk != nil {
+		x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
+	}
 	if err := c.message(x); err != nil {
 		return nil, err
 	}
@@ -61,7 +65,7 @@ func (c *Client) open(e *pendingCall, req *envelope.Request, to chan update) (*e
 // start sends the request for the first time. The same call id always gets the same outcome, so it may be sent again:
 // the watcher does so until the outcome is here, or the deadline and its grace have passed.
 func (c *Client) start(x *exchange) error {
-	if !x.of.show.begin(x.Body) || !c.watch.Launch(&x.sentRequest, time.Now()) {
+	if !x.of.callbacks.begin(x.Body) || !c.watch.Launch(&x.sentRequest, time.Now()) {
 		return errStopped
 	}
 	if err := c.publish(x); err != nil && c.inbox.NC.IsClosed() {
@@ -92,7 +96,7 @@ func (c *Client) publish(x *exchange) error {
 // resend sends a copy beside the watcher, if the call has not ended meanwhile.
 func (c *Client) resend(x *exchange) {
 	c.crew.Start(func() {
-		if x.of.show.begin(x.Body) {
+		if x.of.callbacks.begin(x.Body) {
 			_ = c.publish(x) // the watcher knows
 		}
 	})
@@ -104,14 +108,13 @@ func (c *Client) shut(x *exchange) {
 	c.inbox.Drop(x.msg.Reply)
 }
 
-// once makes one exchange, with the functions of the call.
-func (c *Client) once(e *pendingCall, req *envelope.Request) (*envelope.Response, error) {
-	x, err := c.open(e, req, make(chan update, 1))
+// attempt sends a request of the call and waits for its outcome. It calls the functions of the call meanwhile.
+func (c *Client) attempt(e *pendingCall, req *envelope.Request) (*envelope.Response, error) {
+	x, err := c.open(e, req)
 	if err != nil {
 		return c.unready(req, err)
 	}
 	defer c.shut(x)
-	x.Acceptances, x.Missed = make(chan *envelope.Accepted, 1), make(chan struct{}, 1)
 	var stream *chunkStream // nil where the caller wants none
 	bounded := e.ctx
 	if e.call.OnChunk != nil {
@@ -150,13 +153,13 @@ func (e *pendingCall) wait(x *exchange, stream *chunkStream) *envelope.Response 
 	}
 	for {
 		select {
-		case m := <-x.To:
+		case r := <-x.Answer:
 			select {
 			case a := <-x.Acceptances: // it came before the outcome
 				accepted(a)
 			default:
 			}
-			return m.Response
+			return r
 		case a := <-x.Acceptances:
 			accepted(a)
 		case <-stream.hints():

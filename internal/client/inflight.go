@@ -72,7 +72,7 @@ func (w *inflight) see(e *watchedCall, now time.Time) (at time.Time, more bool) 
 	late := now.Sub(e.Deadline)
 	x := e.out
 	if e.leaves || late >= watchGrace {
-		e.Told <- update{Over: true}
+		e.giveUp()
 		return at, false
 	}
 	if late >= 0 && x != nil {
@@ -128,9 +128,17 @@ func (w *inflight) Add(e *watchedCall, deadline time.Time) {
 	w.put(e, deadline.Add(watchGrace))
 }
 
-// move looks at an open call at another time. Callers hold w.mu.
+// giveUp tells the caller of e to wait no longer, and ends its request. Callers hold the lock of the watcher.
+func (e *watchedCall) giveUp() {
+	e.Result <- result{GivenUp: true}
+	if e.out != nil {
+		e.out.ends(nil)
+	}
+}
+
+// move looks at an open call at another time, unless its caller goes away. Callers hold w.mu.
 func (w *inflight) move(e *watchedCall, at time.Time) {
-	if e.place.Queued() {
+	if e.place.Queued() && !e.leaves {
 		w.put(e, at)
 	}
 }
@@ -209,18 +217,12 @@ func (w *inflight) Answered(x *sentRequest, r *envelope.Response) {
 	}
 }
 
-// Leave says that the caller of a call goes away. It may go at once where it alone waits for an answer; else
-// the watcher soon sends it the answer that has come, if any.
-func (w *inflight) Leave(e *watchedCall, now time.Time) (alone bool) {
+// Leave says that the caller of a call goes away. It waits a little longer, for an outcome that is here already.
+func (w *inflight) Leave(e *watchedCall, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.leaves = true
-	if x := e.out; x != nil && x.To == e.Told && !x.over {
-		x.over = true
-		return true
-	}
 	w.move(e, now.Add(lastWord))
-	return false
+	e.leaves = true
 }
 
 // Drop ends the watch over the request of a call, which goes on.
@@ -233,18 +235,17 @@ func (w *inflight) Drop(e *watchedCall) {
 	w.move(e, e.Deadline.Add(watchGrace))
 }
 
-// Remove ends the watch over a call, and returns its request that is on its way, if there is one.
-func (w *inflight) Remove(e *watchedCall) *sentRequest {
+// Remove ends the watch over a call, and its request.
+func (w *inflight) Remove(e *watchedCall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open.Remove(&e.place)
-	if x := e.out; x != nil {
-		x.over = true
+	if e.out != nil {
+		e.out.ends(nil)
 	}
 	if w.ended {
 		timer.Notify(w.wake)
 	}
-	return e.out
 }
 
 // Release ends the waiting of all open calls at once: nothing that is sent can be answered any more.
@@ -252,10 +253,7 @@ func (w *inflight) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e, ok := w.open.Pop(); ok; e, ok = w.open.Pop() {
-		if x := e.out; x != nil && x.To != e.Told { // it waits on behalf of the caller
-			x.ends(nil)
-		}
-		e.Told <- update{Over: true}
+		e.giveUp()
 	}
 	timer.Notify(w.wake)
 }

@@ -46,8 +46,9 @@ func (s *skies) sentAgain() []time.Duration {
 // call is one without functions, whose request is sent now. Its timeout is known only then.
 func (s *skies) call(t *testing.T, timeout time.Duration) *sentRequest {
 	t.Helper()
-	told := make(chan update, maxUpdates)
-	return s.start(t, &sentRequest{Of: &watchedCall{Told: told}, To: told}, timeout)
+	return s.start(t, &sentRequest{
+		Of: &watchedCall{Result: make(chan result, maxResults)}, Answer: make(chan *envelope.Response, 1),
+	}, timeout)
 }
 
 func (s *skies) start(t *testing.T, x *sentRequest, timeout time.Duration) *sentRequest {
@@ -82,20 +83,18 @@ func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
 		x := s.call(t, 6*time.Second)
-		if m := <-x.To; !m.Raw || m.Response != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
-			t.Errorf("after %s: %+v", time.Since(s.began), m)
+		if r := <-x.Answer; r != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
+			t.Errorf("after %s: %+v", time.Since(s.began), r)
 		}
 		ms := time.Millisecond
 		want := []time.Duration{400 * ms, 1200 * ms, 2800 * ms, 4800 * ms, 6025 * ms, 6050 * ms}
 		if again := s.sentAgain(); !slices.Equal(again, want) {
 			t.Errorf("sent again at %v", again)
 		}
-		if m := <-x.To; !m.Over || time.Since(s.began) != 6*time.Second+watchGrace {
+		if m := <-x.Of.Result; !m.GivenUp || time.Since(s.began) != 6*time.Second+watchGrace {
 			t.Errorf("after %s: %+v", time.Since(s.began), m)
 		}
-		if s.Remove(x.Of) != x {
-			t.Error("its request is forgotten")
-		}
+		s.Remove(x.Of)
 		s.stop(t)
 	})
 }
@@ -141,8 +140,8 @@ func TestJoinerAnswersItself(t *testing.T) {
 		s := watching(nil)
 		x := s.call(t, 6*time.Second)
 		s.Accepted(x, &envelope.Accepted{Joined: true, DeadlineUnixMS: time.Now().Add(time.Minute).UnixMilli()}, time.Now())
-		if m := <-x.To; !m.Raw || m.Response != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
-			t.Errorf("after %s: %+v", time.Since(s.began), m)
+		if r := <-x.Answer; r != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
+			t.Errorf("after %s: %+v", time.Since(s.began), r)
 		}
 		s.Remove(x.Of)
 		s.stop(t)
@@ -162,7 +161,7 @@ func TestWatchedTogether(t *testing.T) {
 		}
 		for i, after := range []time.Duration{3: 1, 1: 3, 2: 7, 0: 9} {
 			go func() {
-				<-all[i].To
+				<-all[i].Answer
 				if took := time.Since(s.began); took != after*time.Second+OwnGrace {
 					t.Errorf("call %d after %s", i, took)
 				}
@@ -176,37 +175,58 @@ func TestWatchedTogether(t *testing.T) {
 	})
 }
 
-// A caller that goes away is let go at once where nobody else does anything for it, and otherwise soon.
+// A caller that goes away is let go soon, whatever comes meanwhile.
 func TestWatchedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
-		x := s.call(t, time.Minute)
-		if !s.Leave(x.Of, time.Now()) {
-			t.Error("kept")
-		}
-		if s.Answered(x, &envelope.Response{Status: envelope.Success}); len(x.To) > 0 {
-			t.Error("told after all")
-		}
-		if s.Remove(x.Of); s.Launch(x, time.Now()) {
-			t.Error("sent for a call that is over")
-		}
-		served := &sentRequest{Of: &watchedCall{Told: make(chan update, maxUpdates)}, To: make(chan update, 1)}
-		s.start(t, served, time.Minute)
-		answered := s.call(t, time.Minute)
+		waits, accepted, answered := s.call(t, time.Minute), s.call(t, time.Minute), s.call(t, time.Minute)
 		s.Answered(answered, &envelope.Response{Status: envelope.Success})
-		<-answered.To
-		for _, x := range []*sentRequest{served, answered} {
+		<-answered.Answer
+		for _, x := range []*sentRequest{waits, accepted, answered} {
 			began := time.Now()
-			if s.Leave(x.Of, time.Now()) {
-				t.Error("gone at once")
+			s.Leave(x.Of, began)
+			if x == accepted {
+				s.Accepted(x, &envelope.Accepted{}, time.Now())
 			}
-			if m := <-x.Of.Told; !m.Over || time.Since(began) != lastWord {
+			if s.Launch(x, time.Now()) {
+				t.Error("sent for a call that is over")
+			}
+			if m := <-x.Of.Result; !m.GivenUp || time.Since(began) != lastWord {
 				t.Errorf("after %s: %+v", time.Since(began), m)
 			}
 			s.Remove(x.Of)
 		}
 		s.stop(t)
 	})
+}
+
+// Whatever ends a call without an answer ends the wait for that, too: also a watcher that comes so late that the caller
+// is given up at once.
+func TestGivenUpEndsTheWait(t *testing.T) {
+	for name, end := range map[string]func(*skies, *sentRequest){
+		"removed":  func(s *skies, x *sentRequest) { s.Remove(x.Of) },
+		"released": func(s *skies, x *sentRequest) { s.Release() },
+		"left":     func(s *skies, x *sentRequest) { s.Leave(x.Of, time.Now()) },
+		"late":     func(s *skies, x *sentRequest) { s.look(x.Of.Deadline.Add(watchGrace)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := watching(nil)
+				x := s.call(t, time.Minute)
+				end(s, x)
+				select {
+				case r := <-x.Answer:
+					if r != nil {
+						t.Errorf("%+v", r)
+					}
+				case <-time.After(2 * lastWord):
+					t.Error("the worker waits on")
+				}
+				s.Remove(x.Of)
+				s.stop(t)
+			})
+		})
+	}
 }
 
 // A refusal that stands only as long as another copy may be taken in is told when that copy could not be sent.
@@ -216,10 +236,10 @@ func TestRefusedWithoutCopy(t *testing.T) {
 		x := s.call(t, time.Minute)
 		<-time.After(time.Second) // a copy waits for the connection
 		refusal := &envelope.Response{Status: envelope.RetryableError, Error: envelope.NewError(envelope.CodeAuditLag, "")}
-		if s.Answered(x, refusal); len(x.To) > 0 {
+		if s.Answered(x, refusal); len(x.Answer) > 0 {
 			t.Error("told before it is known whether all copies were turned away")
 		}
-		if s.Sent(x, errFull); (<-x.To).Response != refusal {
+		if s.Sent(x, errFull); <-x.Answer != refusal {
 			t.Error("told another answer")
 		}
 		s.Remove(x.Of)
@@ -271,7 +291,7 @@ func TestRefusedCopies(t *testing.T) {
 			want: outcome},
 	} {
 		w := newInflight()
-		x := &sentRequest{Of: &watchedCall{}, To: make(chan update, 1)}
+		x := &sentRequest{Of: &watchedCall{}, Answer: make(chan *envelope.Response, 1)}
 		w.Add(x.Of, time.Now().Add(time.Minute))
 		w.Launch(x, time.Now())
 		x.copies.sent = c.copies
@@ -282,9 +302,9 @@ func TestRefusedCopies(t *testing.T) {
 			w.Answered(x, r)
 		}
 		select {
-		case m := <-x.To:
-			if m.Response != c.want {
-				t.Errorf("%s: %+v", name, m.Response)
+		case r := <-x.Answer:
+			if r != c.want {
+				t.Errorf("%s: %+v", name, r)
 			}
 		default:
 			t.Errorf("%s: no answer", name)
@@ -322,8 +342,8 @@ func TestRefusedForAnExpiredToken(t *testing.T) {
 				}
 				s.Answered(x, c.then)
 			}
-			if m := <-x.To; m.Response != c.want || time.Since(s.began) != c.after {
-				t.Errorf("%s: after %s: %+v", name, time.Since(s.began), m.Response)
+			if r := <-x.Answer; r != c.want || time.Since(s.began) != c.after {
+				t.Errorf("%s: after %s: %+v", name, time.Since(s.began), r)
 			}
 			s.Remove(x.Of)
 			s.stop(t)

@@ -38,8 +38,9 @@ func (c *Client) known(ctx context.Context, id string, until time.Time) (*descri
 	}
 }
 
-// silent says whether err means that the bus gave no answer, or one that will be another when the token is renewed or
-// the dispatcher ready: a connection that was made with an expired token may do nothing else, and is made anew then.
+// silent reports whether err is no lasting answer of the bus: none came, the dispatcher is not ready yet, or the token
+// has expired and will be renewed. The server allows nothing to a connection with an expired token. The renewal connects
+// again.
 func (c *Client) silent(err error) bool {
 	refused, ok := errors.AsType[*Refusal](err)
 	return ok && refused.Reason.Code.AutoRetry() || lost(err) || errors.Is(err, rpc.ErrNoDispatcher) ||
@@ -47,9 +48,9 @@ func (c *Client) silent(err error) bool {
 			auth.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
 }
 
-// prepare makes the request of a call. It leaves to a dispatcher whatever one can refuse, so that each refusal is on
+// fill makes the request of a call. It leaves to a dispatcher whatever one can refuse, so that each refusal is on
 // record: a refusal here is of a request that cannot be sent. An error means that the bus could not be asked.
-func (c *Client) prepare(e *pendingCall) (refusal *envelope.Error, err error) {
+func (c *Client) fill(e *pendingCall) (refusal *envelope.Error, err error) {
 	asked := time.Now()
 	var t *described
 	if valid(e.call.Timeout) {

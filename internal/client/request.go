@@ -8,9 +8,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// watchedCall is one that is open.
+// watchedCall is the part of an open call that the watcher keeps.
 type watchedCall struct {
-	Told chan update // what its caller is told; it has room for [Words]
+	Result chan result // has room for [maxResults]
 	// Deadline is set by [Watcher.Add] and [Watcher.Due], and read by whoever has called these; others ask the watcher.
 	Deadline time.Time
 
@@ -20,17 +20,15 @@ type watchedCall struct {
 	out    *sentRequest              // that is on its way; nil where none is
 }
 
-// maxUpdates is how many come to one caller at the most: the answer to its request, what came of that, and that it is
-// to wait no longer.
-const maxUpdates = 3
+// maxResults is how many results one caller gets at the most: that of the call, and that it is given up.
+const maxResults = 2
 
-// update is what is said of a call.
-type update struct {
+// result is what became of a call.
+type result struct {
 	Request  *envelope.Request
 	Response *envelope.Response
 	Err      error
-	Raw      bool // the answer to a request; nil is that there is none by the deadline
-	Over     bool // the caller is to wait no longer
+	GivenUp  bool // the caller is to wait no longer
 }
 
 // How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
@@ -56,11 +54,13 @@ const (
 type sentRequest struct {
 	Of    *watchedCall
 	Body  *envelope.Request
-	Reply string      // where answers to it come
-	Send  func()      // sends it again; it must not wait
-	To    chan update // gets the outcome, or that there is none by the deadline; with room for one
-	// For those that have functions of the call to serve, with room for one: the first acceptance, and that the
-	// connection was interrupted.
+	Reply string // where answers to it come
+	Send  func() // sends it again; it must not wait
+	// Answer gets the outcome, or nil if there is none by the deadline, or nobody waits for it any more. It has room for
+	// one.
+	Answer chan *envelope.Response
+	// For a call with functions, with room for one each: the first acceptance, and that the connection was interrupted.
+	// Nil for other calls.
 	Acceptances chan *envelope.Accepted
 	Missed      chan struct{}
 	// Renews reports whether the token of the request is renewed if it has expired; nil is never. A refusal for that is
@@ -79,11 +79,11 @@ type sentRequest struct {
 	refusal *envelope.Response
 }
 
-// ends says what the outcome is; nil where there is none by the deadline. Callers hold the lock of the watcher.
+// ends gives the outcome to the caller, once; nil is none. Callers hold the lock of the watcher.
 func (x *sentRequest) ends(r *envelope.Response) {
 	if !x.over {
 		x.over = true
-		x.To <- update{Request: x.Body, Response: r, Raw: true}
+		x.Answer <- r
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// attempts calls again until an outcome stands that may not be retried, or the deadline leaves no room. r is that
-// of the first attempt.
-func (c *Client) attempts(e *pendingCall, r *envelope.Response) (*envelope.Response, error) {
+// retry makes the call again until it has an outcome that may not be retried, or the deadline leaves no time. r is the
+// outcome of the first attempt.
+func (c *Client) retry(e *pendingCall, r *envelope.Response) (*envelope.Response, error) {
 	for n := 1; r.Status != envelope.Success; n++ {
 		pause, more := c.again(e, n, r)
 		if !more || time.Until(e.Deadline) <= pause || !timer.Sleep(e.ctx, pause) {
@@ -27,7 +27,7 @@ func (c *Client) attempts(e *pendingCall, r *envelope.Response) (*envelope.Respo
 		}
 		req := *e.req
 		req.CallID, req.Constraints.TimeoutMS = freshID(), left
-		next, err := c.once(e, &req)
+		next, err := c.attempt(e, &req)
 		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
 			break
 		}
@@ -66,8 +66,8 @@ func (e *pendingCall) mayRetry(n int, r *envelope.Response) bool {
 	return n < policy.MaxAttempts && retryable(r, policy) && (repeatable(e.fn, r) || otherBuild(e.fn, r))
 }
 
-// retryable says whether the library asks again by itself, after an outcome, or a refusal for the time being:
-// never after what a cancel ended, and never after the word of a call that goes on.
+// retryable reports whether the library makes the call again by itself after r. It does so after a retryable outcome or a
+// refusal that another dispatcher may contradict. It does not after a cancel, or while the call goes on.
 func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	if r.Status != envelope.RetryableError || !r.Error.Code.AutoRetry() ||
 		!r.Provenance.Final && !isProvisionalRefusal(r) {
@@ -105,8 +105,8 @@ func (c *Client) recognised(e *pendingCall, r *envelope.Response) bool {
 	return true
 }
 
-// backoff is how long to wait after the n-th attempt: base_ms, as many times longer after each as the
-// policy says, with its jitter; never more than cap_ms, and never less than the hint of the answer.
+// backoff returns the pause after the n-th attempt. It is base_ms after the first one, and grows by backoff_multiplier up
+// to cap_ms. The jitter of the policy shortens or extends it. It is never shorter than retry_after_ms of the answer.
 func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration {
 	longest := float64(p.CapMS)
 	ms := min(longest, float64(p.BaseMS)*math.Pow(p.BackoffMultiplier, float64(n-1)))
