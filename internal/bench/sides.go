@@ -54,10 +54,7 @@ func (o Options) sides(ctx context.Context, h *host, size int) (sides []*side, e
 func (o Options) measures(side string) bool { return o.Side == All || o.Side == side }
 
 func rawSide(ctx context.Context, h *host, o Options, size int) (*side, error) {
-	p, err := baseline.StartRaw(ctx, baseline.RawOptions{
-		Dial:    func(name string) (*nats.Conn, error) { return bus.Dial(h.url, name, h.connect...) },
-		Workers: o.Slots, Tool: func(in []byte) []byte { return in },
-	})
+	p, err := baseline.StartRaw(ctx, baselineOptions(h, o))
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +63,7 @@ func rawSide(ctx context.Context, h *host, o Options, size int) (*side, error) {
 
 func floorSide(ctx context.Context, h *host, o Options, size int, state State) (*side, error) {
 	p, err := baseline.StartFloor(ctx, baseline.FloorOptions{
-		Dial:    func(name string) (*nats.Conn, error) { return bus.Dial(h.url, name, h.connect...) },
-		Workers: o.Slots, Tool: func(in []byte) []byte { return in }, Bytes: callsBytes,
-		RequestState: state.Request, OutcomeState: state.Outcome,
+		Options: baselineOptions(h, o), Bytes: callsBytes, RequestState: state.Request, OutcomeState: state.Outcome,
 	})
 	if err != nil {
 		return nil, err
@@ -78,6 +73,14 @@ func floorSide(ctx context.Context, h *host, o Options, size int, state State) (
 		s.state = &state
 	}
 	return s, err
+}
+
+// baselineOptions returns the options of both pipelines that Toolbus is compared with.
+func baselineOptions(h *host, o Options) baseline.Options {
+	return baseline.Options{
+		Dial:    func(name string) (*nats.Conn, error) { return bus.Dial(h.url, name, h.connect...) },
+		Workers: o.Slots, Tool: func(in []byte) []byte { return in },
+	}
 }
 
 // pipeline is one that Toolbus is compared with.

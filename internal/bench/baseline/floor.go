@@ -2,11 +2,9 @@ package baseline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,10 +14,7 @@ import (
 )
 
 const (
-	requests    = "floor.call"
 	headerState = "Floor-State"
-	headerError = "Floor-Error"
-	workers     = "workers"
 )
 
 // An event is stored under the key of its log, which is a tool and an id, and what these say. They have the form,
@@ -38,42 +33,29 @@ const (
 
 // FloorOptions of a pipeline.
 type FloorOptions struct {
-	Dial    func(name string) (*nats.Conn, error)
-	Workers int           // calls that run at once; default 256
-	Keep    time.Duration // how long events are kept; default an hour
-	Bytes   int64         // the most that the log holds; default that of Toolbus
-	Tool    func(input []byte) []byte
+	Options
+	Bytes int64 // the most that the log holds; default that of Toolbus
 
 	// How many bytes of state the two events of a call carry; never less than the reply subject takes.
 	RequestState, OutcomeState int
 }
 
-// Floor is a running pipeline: a caller, a dispatcher and a worker, each on a connection of
-// its own.
+// Floor is a running pipeline.
 type Floor struct {
-	FloorOptions
-	caller, dispatcher, worker *nats.Conn
-	admit, decide              jetstream.JetStream
-	log                        jetstream.Stream
-	consuming                  jetstream.ConsumeContext
-	record                     *record
-	ttl, filler                string
-	slots                      chan struct{}
-	running                    sync.WaitGroup
+	pipeline
+	options     FloorOptions
+	log         jetstream.Stream
+	record      *record
+	ttl, filler string
 }
 
 // StartFloor creates the streams and runs the pipeline until Close. Each id may be called once.
 func StartFloor(ctx context.Context, o FloorOptions) (*Floor, error) {
-	if o.Workers <= 0 {
-		o.Workers = 256
-	}
-	if o.Keep <= 0 {
-		o.Keep = time.Hour
-	}
 	p := &Floor{
-		FloorOptions: o, slots: make(chan struct{}, o.Workers), ttl: strconv.Itoa(int(o.Keep / time.Second)),
+		pipeline: newPipeline("floor", o.Options), options: o,
 		filler: strings.Repeat(".", max(o.RequestState, o.OutcomeState)),
 	}
+	p.ttl = strconv.Itoa(int(p.Keep / time.Second))
 	if err := p.start(ctx); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("floor: %w", err)
@@ -82,33 +64,19 @@ func StartFloor(ctx context.Context, o FloorOptions) (*Floor, error) {
 }
 
 func (p *Floor) start(ctx context.Context) error {
-	for name, nc := range map[string]**nats.Conn{"caller": &p.caller, "dispatcher": &p.dispatcher, "worker": &p.worker} {
-		var err error
-		if *nc, err = p.Dial("floor-" + name); err != nil {
-			return err
-		}
+	if err := p.connect(); err != nil {
+		return err
 	}
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	if err := p.work(ctx); err != nil {
-		return err
-	}
-	if _, err := p.dispatcher.QueueSubscribe(requests, "dispatchers", p.dispatch); err != nil {
-		return err
-	}
-	return p.dispatcher.Flush()
+	work := jetstream.ConsumerConfig{FilterSubject: logPrefix + everyWork, MaxDeliver: -1}
+	return p.serve(ctx, logStream, work, p.store, p.run)
 }
 
 // open creates what calls are written to, and begins to follow it.
 func (p *Floor) open(ctx context.Context) (err error) {
-	if p.admit, err = jetstream.New(p.dispatcher); err != nil {
-		return err
-	}
-	if p.decide, err = jetstream.New(p.worker); err != nil {
-		return err
-	}
-	events, records := topology(p.Bytes)
+	events, records := topology(p.options.Bytes)
 	if p.log, err = p.admit.CreateStream(ctx, events); err != nil {
 		return err
 	}
@@ -119,35 +87,11 @@ func (p *Floor) open(ctx context.Context) (err error) {
 	return err
 }
 
-func (p *Floor) work(ctx context.Context) error {
-	cons, err := p.decide.CreateConsumer(ctx, logStream, jetstream.ConsumerConfig{
-		Durable: workers, FilterSubject: logPrefix + everyWork, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1,
-		MaxAckPending: 100_000,
-	})
-	if err != nil {
-		return err
-	}
-	p.consuming, err = cons.Consume(func(msg jetstream.Msg) {
-		p.slots <- struct{}{}
-		p.running.Go(func() {
-			defer func() { <-p.slots }()
-			p.run(ctx, msg)
-		})
-	})
-	return err
-}
-
-// dispatch makes the request durable, or answers that it is not.
-func (p *Floor) dispatch(msg *nats.Msg) {
-	p.running.Go(func() {
-		q := event{
-			id: msg.Header.Get(jetstream.MsgIDHeader), key: request, nonce: requestNonce,
-			state: p.state(msg.Reply, p.RequestState), body: msg.Data,
-		}
-		if err := p.write(context.Background(), p.admit, q); err != nil {
-			failure := &nats.Msg{Subject: msg.Reply, Header: nats.Header{headerError: {err.Error()}}}
-			_ = p.dispatcher.PublishMsg(failure) // the caller times out otherwise
-		}
+// store makes a request durable.
+func (p *Floor) store(msg *nats.Msg) error {
+	return p.write(context.Background(), p.admit, event{
+		id: msg.Header.Get(jetstream.MsgIDHeader), key: request, nonce: requestNonce,
+		state: p.state(msg.Reply, p.options.RequestState), body: msg.Data,
 	})
 }
 
@@ -160,7 +104,7 @@ func (p *Floor) run(ctx context.Context, msg jetstream.Msg) {
 	reply := replyOf(msg.Headers())
 	o := event{
 		id: idOf(msg.Subject()), key: outcome, nonce: outcomeNonce, after: meta.Sequence.Stream,
-		state: p.state(reply, p.OutcomeState), body: p.Tool(msg.Data()),
+		state: p.state(reply, p.options.OutcomeState), body: p.Tool(msg.Data()),
 	}
 	if err := p.write(ctx, p.decide, o); err != nil {
 		return // delivered again
@@ -205,64 +149,33 @@ func idOf(subject string) string {
 	return id
 }
 
-// Call makes one call and returns its output.
-func (p *Floor) Call(ctx context.Context, id string, input []byte) ([]byte, error) {
-	answer, err := p.caller.RequestMsgWithContext(ctx, &nats.Msg{
-		Subject: requests, Data: input, Header: nats.Header{jetstream.MsgIDHeader: {id}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	if failed := answer.Header.Get(headerError); failed != "" {
-		return nil, errors.New(failed)
-	}
-	return answer.Data, nil
-}
-
 // settlePoll is how often Settle looks.
 const settlePoll = 25 * time.Millisecond
 
 // Settle waits until no call runs and every event is on record. Nobody may call meanwhile.
 func (p *Floor) Settle(ctx context.Context) error {
-	for held := range cap(p.slots) {
-		select {
-		case p.slots <- struct{}{}:
-			defer func() { <-p.slots }()
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d workers are idle: %w", held, cap(p.slots), ctx.Err())
-		}
-	}
-	info, err := p.log.Info(ctx)
-	if err != nil {
-		return err
-	}
-	for {
-		done, err := p.record.progress()
-		if err != nil || done >= info.State.LastSeq {
+	return p.idle(ctx, func() error {
+		info, err := p.log.Info(ctx)
+		if err != nil {
 			return err
 		}
-		if !timer.Sleep(ctx, settlePoll) {
-			return fmt.Errorf("the log is at %d, its record at %d: %w", info.State.LastSeq, done, ctx.Err())
+		for {
+			done, err := p.record.progress()
+			if err != nil || done >= info.State.LastSeq {
+				return err
+			}
+			if !timer.Sleep(ctx, settlePoll) {
+				return fmt.Errorf("the log is at %d, its record at %d: %w", info.State.LastSeq, done, ctx.Err())
+			}
 		}
-	}
+	})
 }
 
-// Conns returns the connections of caller, dispatcher and worker, to count their messages.
-func (p *Floor) Conns() []*nats.Conn { return []*nats.Conn{p.caller, p.dispatcher, p.worker} }
-
-// Close stops the pipeline and closes its connections. The streams stay.
+// Close stops the pipeline and its record, and closes its connections. The streams stay.
 func (p *Floor) Close() {
-	if p.consuming != nil {
-		p.consuming.Stop()
-		<-p.consuming.Closed()
-	}
-	p.running.Wait()
+	p.stop()
 	if p.record != nil {
 		p.record.stop()
 	}
-	for _, nc := range p.Conns() {
-		if nc != nil {
-			nc.Close()
-		}
-	}
+	p.disconnect()
 }

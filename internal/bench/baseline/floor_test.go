@@ -30,8 +30,11 @@ const (
 func start(t *testing.T, srv *natstest.Server) *Floor {
 	t.Helper()
 	p, err := StartFloor(t.Context(), FloorOptions{
-		Dial:    func(name string) (*nats.Conn, error) { return nats.Connect(srv.URL, nats.Name(name)) },
-		Workers: 4, Tool: bytes.ToUpper, RequestState: requestState, OutcomeState: outcomeState,
+		Options: Options{
+			Dial:    func(name string) (*nats.Conn, error) { return nats.Connect(srv.URL, nats.Name(name)) },
+			Workers: 4, Tool: bytes.ToUpper,
+		},
+		RequestState: requestState, OutcomeState: outcomeState,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -184,9 +187,9 @@ func TestFitting(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	_, err := StartFloor(t.Context(), FloorOptions{
+	_, err := StartFloor(t.Context(), FloorOptions{Options: Options{
 		Dial: func(string) (*nats.Conn, error) { return nats.Connect("nats://127.0.0.1:1") },
-	})
+	}})
 	if err == nil {
 		t.Error("runs without a server")
 	}

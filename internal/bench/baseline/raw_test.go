@@ -17,7 +17,7 @@ import (
 // Every call gets its own result, and leaves one message in each stream.
 func TestCalls(t *testing.T) {
 	srv := natstest.Start(t)
-	p, err := baseline.StartRaw(t.Context(), baseline.RawOptions{
+	p, err := baseline.StartRaw(t.Context(), baseline.Options{
 		Dial:    func(name string) (*nats.Conn, error) { return nats.Connect(srv.URL, nats.Name(name)) },
 		Workers: 4, Tool: bytes.ToUpper,
 	})
@@ -54,7 +54,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
-	_, err := baseline.StartRaw(t.Context(), baseline.RawOptions{
+	_, err := baseline.StartRaw(t.Context(), baseline.Options{
 		Dial: func(string) (*nats.Conn, error) { return nats.Connect("nats://127.0.0.1:1") },
 	})
 	if err == nil {
