@@ -18,9 +18,9 @@ import (
 // deadline and its grace have passed, or the error of ctx if that was cancelled before. It calls no function of the
 // call after it has returned.
 //
-// A worker makes the call, because the caller must have its answer in time. A connection of nats.go holds its lock while
-// it connects again, and a server that accepts connections and says nothing makes that last. The check of a large input
-// takes time, too.
+// A worker makes the call, because the caller must have its answer in time. A connection of nats.go holds its lock
+// while it connects again, and a server that accepts connections and says nothing makes that last. The check of a
+// large input takes time, too.
 func (c *Client) callWithDeadline(ctx context.Context, call Call, started time.Time) result {
 	within, err := left(ctx, started)
 	if err != nil {
@@ -46,9 +46,9 @@ func (c *Client) run(e *pendingCall) {
 	e.Result <- result{Request: e.req, Response: r, Err: err}
 }
 
-// outcome takes the steps of the call: it prepares the request, sends it and waits for the outcome, makes the call again
-// where that is allowed, and fetches and checks the output. It ends soon after the deadline at the latest, when the
-// connection lets go of it.
+// outcome takes the steps of the call: it prepares the request, sends it and waits for the outcome, makes the call
+// again where that is allowed, and fetches and checks the output. It ends soon after the deadline at the latest, when
+// the connection lets go of it.
 func (c *Client) outcome(e *pendingCall) (*envelope.Response, error) {
 	if r, err := c.prepare(e); r != nil || err != nil {
 		return r, err

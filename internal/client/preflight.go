@@ -39,8 +39,8 @@ func (c *Client) known(ctx context.Context, id string, until time.Time) (*descri
 }
 
 // silent reports whether err is no lasting answer of the bus: none came, the dispatcher is not ready yet, or the token
-// has expired and will be renewed. The server allows nothing to a connection with an expired token. The renewal connects
-// again.
+// has expired and will be renewed. The server allows nothing to a connection with an expired token. The renewal
+// connects again.
 func (c *Client) silent(err error) bool {
 	refused, ok := errors.AsType[*Refusal](err)
 	return ok && refused.Reason.Code.AutoRetry() || lost(err) || errors.Is(err, rpc.ErrNoDispatcher) ||

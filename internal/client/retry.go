@@ -66,8 +66,8 @@ func (e *pendingCall) mayRetry(n int, r *envelope.Response) bool {
 	return n < policy.MaxAttempts && retryable(r, policy) && (repeatable(e.fn, r) || otherBuild(e.fn, r))
 }
 
-// retryable reports whether the library makes the call again by itself after r. It does so after a retryable outcome or a
-// refusal that another dispatcher may contradict. It does not after a cancel, or while the call goes on.
+// retryable reports whether the library makes the call again by itself after r. It does so after a retryable outcome
+// or a refusal that another dispatcher may contradict. It does not after a cancel, or while the call goes on.
 func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	if r.Status != envelope.RetryableError || !r.Error.Code.AutoRetry() ||
 		!r.Provenance.Final && !isProvisionalRefusal(r) {
@@ -105,8 +105,9 @@ func (c *Client) recognised(e *pendingCall, r *envelope.Response) bool {
 	return true
 }
 
-// backoff returns the pause after the n-th attempt. It is base_ms after the first one, and grows by backoff_multiplier up
-// to cap_ms. The jitter of the policy shortens or extends it. It is never shorter than retry_after_ms of the answer.
+// backoff returns the pause after the n-th attempt. It is base_ms after the first one, and grows by backoff_multiplier
+// up to cap_ms. The jitter of the policy shortens or extends it. It is never shorter than retry_after_ms of the
+// answer.
 func backoff(p envelope.RetryPolicy, n int, r *envelope.Response) time.Duration {
 	longest := float64(p.CapMS)
 	ms := min(longest, float64(p.BaseMS)*math.Pow(p.BackoffMultiplier, float64(n-1)))
