@@ -8,9 +8,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// inflight looks after all open calls of a client: it knows when their requests are sent again, and when their callers
-// have to be told that there is no answer. It never waits for the connection, so one that hangs keeps nobody past
-// a deadline. A goroutine and timers for each call would cost more than all else that is done for it here.
+// inflight watches all open calls of a client. It sends their requests again, and gives a call up when there is no
+// answer by the deadline. It never waits for the connection, so a connection that hangs keeps no caller past its
+// deadline. One goroutine and one timer serve all calls, because timers for each call would cost more than all else
+// that the client does for it.
 type inflight struct {
 	wake chan struct{} // the nearest time may have changed
 
