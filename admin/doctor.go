@@ -70,7 +70,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, envelope.Failed("answers", err.Error(), ""))
 	}
 	defer func() { _ = inbox.Close() }() // after an error, it ends with the connection
-	if no := inbox.Unheard(); no != nil {
+	if no := inbox.SubscriptionRefusal(); no != nil {
 		return append(checks, envelope.Failed("answers", no.Message+": "+no.Cause, no.Fix))
 	}
 	inbox.Token = o.Token

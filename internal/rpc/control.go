@@ -115,16 +115,16 @@ func (c *Control) request(ctx context.Context, pool, subject string, q controlRe
 	}
 }
 
-// controlHandler is an executor, as far as it is controlled: Kill is called for an attempt that somebody says is
+// attemptController is an executor, as far as it is controlled: Kill is called for an attempt that somebody says is
 // cancelled, and reports whether it is running here; Seek returns since when it is.
-type controlHandler interface {
+type attemptController interface {
 	Kill(id string, attempt int, due time.Time) (running bool)
 	Locate(id string, attempt int) (since time.Time, ok bool)
 }
 
 // ServeControl lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They
 // are heard from the next flush of the connection on.
-func (c *Control) ServeControl(pool, instance string, r controlHandler) (stop func(), err error) {
+func (c *Control) ServeControl(pool, instance string, r attemptController) (stop func(), err error) {
 	answers := func() func(string, []byte) {
 		var allowed allowance
 		return func(word string, data []byte) {
@@ -166,7 +166,7 @@ func (a *allowance) take(now time.Time) bool {
 }
 
 // killed hears a kill. Its sender is not known, so that the executor acts on what the log says.
-func (c *Control) killed(r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
+func (c *Control) killed(r attemptController, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k controlRequest
 	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
 	if err == nil {
@@ -187,7 +187,7 @@ func (c *Control) killed(r controlHandler, msg *nats.Msg, answer func(word strin
 
 // sought answers when an attempt is asked for that runs here. A forged question harms nobody: the answer goes below the
 // subject of the executor's own answers, where dispatchers know the words that they have made.
-func sought(instance string, r controlHandler, msg *nats.Msg, answer func(word string, data []byte)) {
+func sought(instance string, r attemptController, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s controlRequest
 	id, err := subjects.ParseLocate(msg.Subject)
 	if err != nil || format.Unmarshal(format.Message, msg.Data, &s) != nil || s.ID != id {

@@ -39,8 +39,8 @@ func mayNotSubscribe(err error) bool {
 // flushTime bounds the wait for what the server says of a subscription.
 const flushTime = 2 * time.Second
 
-// Unheard returns why no answer can be heard; nil is not known.
-func (in *Inbox) Unheard() *envelope.Error {
+// SubscriptionRefusal returns why the server lets this inbox get no answers. It is nil if the server has not said so.
+func (in *Inbox) SubscriptionRefusal() *envelope.Error {
 	if in.NC.FlushTimeout(flushTime) != nil { // by then the server has said so
 		return nil
 	}

@@ -40,15 +40,15 @@ type Client struct {
 var ErrNoDispatcher = errors.New("no dispatcher answers executors on this bus (start one, and replace " +
 	"older ones first)")
 
-// ErrUnheard means that dispatchers get the questions of an executor, and their answers do not arrive.
-var ErrUnheard = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
+// ErrNoAnswers means that dispatchers get the questions of an executor, and their answers do not arrive.
+var ErrNoAnswers = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
 	"configurations of the servers again with `toolbus keys servers`, or start dispatchers with --older-builds)")
 
 // answerTime is how long a dispatcher may take to answer. One that is gone by then is not waited for any longer:
-// another one is asked. An executor does not start if the answers to maxUnheard questions in a row do not arrive.
+// another one is asked. An executor does not start if the answers to maxUnanswered questions in a row do not arrive.
 const (
-	answerTime = 2 * time.Second
-	maxUnheard = 10
+	answerTime    = 2 * time.Second
+	maxUnanswered = 10
 )
 
 // ask asks once. An error is a refusal, or that nobody has answered: what was asked for may have been done then.
@@ -85,7 +85,7 @@ func refuse(code envelope.Code, message string) error {
 // final reports whether err is a refusal that no other dispatcher, and no later time, changes.
 func final(err error) bool {
 	r, ok := errors.AsType[*refusal](err)
-	return ok && r.says.Code != envelope.CodeUnavailable || errors.Is(err, ErrUnheard)
+	return ok && r.says.Code != envelope.CodeUnavailable || errors.Is(err, ErrNoAnswers)
 }
 
 // put asks once, and decodes the answer.
@@ -133,8 +133,8 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 	return err
 }
 
-// Hello asks what the bus is like, until a dispatcher answers or ctx ends. The error is [ErrUnheard] if dispatchers get
-// the question and no answer has ever arrived.
+// Hello asks what the bus is like, until a dispatcher answers or ctx ends. The error is [ErrNoAnswers] if dispatchers
+// get the question and no answer has ever arrived.
 func (c *Client) Hello(ctx context.Context) (h HelloResponse, err error) {
 	lost := 0
 	err = c.insist(ctx, "what the bus is like", func(ctx context.Context) error {
@@ -142,8 +142,8 @@ func (c *Client) Hello(ctx context.Context) (h HelloResponse, err error) {
 		if lost++; !errors.Is(err, context.DeadlineExceeded) || c.heard.Load() {
 			lost = 0
 		}
-		if lost == maxUnheard {
-			return fmt.Errorf("%w: %w", ErrUnheard, err)
+		if lost == maxUnanswered {
+			return fmt.Errorf("%w: %w", ErrNoAnswers, err)
 		}
 		return err
 	})

@@ -405,8 +405,8 @@ func TestAnswersThatDoNotArrive(t *testing.T) {
 	}
 	c := f.client("default")
 	c.WaitFor(10 * time.Millisecond)
-	if _, err := c.Hello(t.Context()); !errors.Is(err, executorapi.ErrUnheard) {
-		t.Errorf("got %v, want %v", err, executorapi.ErrUnheard)
+	if _, err := c.Hello(t.Context()); !errors.Is(err, executorapi.ErrNoAnswers) {
+		t.Errorf("got %v, want %v", err, executorapi.ErrNoAnswers)
 	}
 }
 
