@@ -6,34 +6,33 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// AdmitRequest is a request as admission sees it. The facts count only when it opens the log.
+// AdmitRequest holds the facts of a request that [Admit] needs. Pinned is used only if the request opens the log.
 type AdmitRequest struct {
 	Owner       Owner
 	Pinned      Pinned
 	Fingerprint string
 	Deadline    UnixMS
 	Priority    envelope.Priority
-	Overflow    bool   // as InVain
-	Ignored     string // see Attempt
+	Overflow    bool   // use the overflow queue
+	Ignored     string // see [Attempt]
 	Now         UnixMS
 	Nonce       string
 	Strict      bool // see [Attempt]
 }
 
-// AdmitAction is what Admit decided.
+// AdmitAction is the action that [Admit] selects.
 type AdmitAction int
 
-// What can become of a request.
+// Values of [AdmitAction].
 const (
-	Write  AdmitAction = iota + 1 // write Event, then it is accepted
-	Await                         // bound to an attempt that is in flight
-	Join                          // write a Joined event for it, then as Await
-	Replay                        // bound to, or answered by, a decided attempt
-	Refuse                        // answer Code; nothing is written
+	Write  AdmitAction = iota + 1 // write Event; then the call is accepted
+	Await                         // wait for the open attempt to which the call id belongs
+	Join                          // write a Joined event, then as Await
+	Replay                        // answer with the outcome of a decided attempt
+	Refuse                        // answer with Code; write nothing
 )
 
-// AdmitResult is the answer of Admit: the admission, the attempt it speaks of, and the event to
-// write or the code to refuse with.
+// AdmitResult is the result of [Admit]: the action, its attempt, and the event to write or the code of the refusal.
 type AdmitResult struct {
 	Do      AdmitAction
 	Attempt int
@@ -41,9 +40,9 @@ type AdmitResult struct {
 	Code    envelope.Code
 }
 
-// Admit says what becomes of a request for the call whose log is s The rules, in
-// order: another fingerprint is refused; a call id keeps the attempt it is bound to; an open
-// attempt is joined; a final outcome is replayed; a retryable one opens the next attempt.
+// Admit returns the action for a request for the call with the log s. The rules, in order: a request with another
+// fingerprint is refused; a call id that belongs to an attempt stays with it; an open attempt is joined; a final
+// outcome is replayed; after a retryable outcome the next attempt is opened.
 func Admit(s State, ask AdmitRequest) AdmitResult {
 	if s.Empty() {
 		return open(s, ask, ask.Pinned)
@@ -75,8 +74,8 @@ func Admit(s State, ask AdmitRequest) AdmitResult {
 	return v
 }
 
-// taken returns how many attempts an executor may have taken. One that nobody can have taken uses up nothing of
-// the key: callers would lose it by asking again while the deployment could not serve them.
+// taken returns the number of attempts that an executor may have started. Other attempts do not count towards
+// MaxAttempts: callers would use up their key with retries while the deployment has no executors.
 func (s State) taken() (n int) {
 	for _, a := range s.Attempts {
 		if a.Open() || !a.Decision.NotTaken {
@@ -97,9 +96,9 @@ func open(s State, ask AdmitRequest, facts Pinned) AdmitResult {
 	return AdmitResult{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }
 
-// JoinAll returns the event that binds callIDs to the open attempt n of s, and those that found no
-// room any more. One event carries everyone waiting, so a thousand joiners cost a few writes;
-// a caller that is bound already, or asks twice, takes no room.
+// JoinAll returns the event that joins callIDs to the open attempt n of s, and the ids for which it has no room. One
+// event joins all of them, so a thousand joiners cost few writes. An id that belongs to the attempt already, or occurs
+// twice, takes no room.
 func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []string) {
 	room := s.spaceLeft()
 	next := s.with(n, func(a *Attempt) {
@@ -122,38 +121,37 @@ func JoinAll(s State, n int, callIDs []string, nonce string) (e Event, left []st
 	return Event{Kind: Joined, Attempt: n, Nonce: nonce, State: next}, left
 }
 
-// WorkDelivery is a work message as an executor holds it: the attempt it was written for, its own
-// sequence, and how often it was delivered.
+// WorkDelivery is the delivery of a work message to an executor: its attempt, its sequence, and the number of
+// deliveries.
 type WorkDelivery struct {
 	Attempt    int
 	Admitted   uint64
-	Deliveries int // 1 only where nobody can have been handed it before
+	Deliveries int // 1 only if it is certain that this is the first delivery
 	Now        UnixMS
 	By         string // this executor's instance
-	Nonce      string // of the claim it would write
-	// Gone reports whether an executor instance is known to be gone. It may say no too long,
-	// never yes too early: a claim of a live executor is not taken over.
+	Nonce      string // nonce of the claim to write
+	// Gone reports whether an executor instance is known to be gone. It may return true late, but never for a live
+	// executor, whose claim must not be taken over.
 	Gone func(instance string) bool
 }
 
-// NextStep is what an executor does next with a work message.
+// NextStep is the next step of an executor with a work message.
 type NextStep int
 
-// The steps. Only TakeClaim and Run lead to a run.
+// Values of [NextStep]. Only TakeClaim and Run lead to a run of the tool.
 const (
-	Drop       NextStep = iota + 1 // not this log's message any more: ack, run nothing, decide nothing
-	Adopt                          // decided: deliver the stored outcome, ack
-	Expire                         // past its deadline: decide a timeout, run nothing
+	Drop       NextStep = iota + 1 // the attempt is no longer in the log: ack, do nothing else
+	Adopt                          // decided: send the stored outcome, ack
+	Expire                         // past its deadline: decide a timeout
 	TakeClaim                      // write the claim Event, then run
 	Run                            // run at once; no claim is needed
-	WaitClaim                      // another executor runs it, or may have: hand back, look again later
-	AskTool                        // claimer gone, running again not allowed: lookup may confirm, else unknown
-	DeadLetter                     // poison: keep it in DEAD, then decide it lost
+	WaitClaim                      // another executor runs it, or may have run it: nak, check again later
+	AskTool                        // claimer gone, rerun not allowed: ask the lookup, else effect unknown
+	DeadLetter                     // poison call: store a dead letter, then decide it as lost
 )
 
-// Take says what to do with a work message of the log s. On a first
-// delivery s may be the state in the message itself: the compare-and-set of what follows finds
-// out whether the log has moved.
+// Take returns the next step with a work message of the log s, and the claim event for TakeClaim. On a first delivery s
+// may be the state in the message: the compare-and-set of the next write fails if the log has changed.
 func Take(s State, p WorkDelivery) (NextStep, Event) {
 	a, ok := s.Attempt(p.Attempt)
 	switch {
@@ -173,7 +171,7 @@ func Take(s State, p WorkDelivery) (NextStep, Event) {
 		return DeadLetter, Event{}
 	case a.Claim == nil && s.MayRunAgain() && p.Deliveries <= 1:
 		return Run, Event{}
-	case a.Claim == nil && !s.MayRunAgain() && a.Undecoded: // it may have run
+	case a.Claim == nil && !s.MayRunAgain() && a.Undecoded: // it may have run already
 		return WaitClaim, Event{}
 	}
 	return TakeClaim, claim(s, a, p)
@@ -188,8 +186,8 @@ func claim(s State, a Attempt, p WorkDelivery) Event {
 	return Event{Kind: Claimed, Attempt: a.N, Nonce: p.Nonce, State: next}
 }
 
-// Fence returns the fence of a run that starts on state s: the claim's sequence, or that of the
-// work message where no claim is needed. It is the run's own, and grows from one to the next.
+// Fence returns the fencing token of a run that starts with state s: the sequence of the claim, or that of the work
+// message if no claim is needed. Every run has another one, and it grows from run to run.
 func Fence(s State, p WorkDelivery) uint64 {
 	if a, ok := s.Attempt(p.Attempt); ok && a.claimedBy(p.Nonce) {
 		return a.Claim.Fence
@@ -197,7 +195,7 @@ func Fence(s State, p WorkDelivery) uint64 {
 	return p.Admitted
 }
 
-// Fence returns the fence of the newest run of a that the log knows of.
+// Fence returns the fencing token of the newest run of a that the log shows.
 func (a Attempt) Fence() uint64 {
 	if a.Claim != nil {
 		return a.Claim.Fence

@@ -13,37 +13,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// RequestBody is the body of a Requested event: the canonical request, and the outcomes of
-// earlier attempts, so that they live as long as the newest one.
+// RequestBody is the body of a Requested event: the request, and the outcomes of earlier attempts, so that they are
+// kept as long as the newest attempt.
 type RequestBody struct {
-	InputRef string         `json:"input_ref,omitzero"` // where a large input lies
+	InputRef string         `json:"input_ref,omitzero"` // reference of an input in the payload store
 	Earlier  []Outcome      `json:"earlier,omitempty"`
-	Request  jsontext.Value `json:"request"` // last but for what a newer build has added; see Encode
+	Request  jsontext.Value `json:"request"` // the last member that this build writes; see Encode
 	Extra    extra          `json:",embed"`
 }
 
-// extra are members that this build does not know. They are kept and written on.
+// extra holds unknown members. They are kept, and written again.
 type extra = map[string]jsontext.Value
 
 // OutcomeBody is the body of a Decided event.
 type OutcomeBody struct {
 	Earlier  []Outcome      `json:"earlier,omitempty"`
-	Response jsontext.Value `json:"response"` // as in [RequestBody]; see EncodeOutcome
+	Response jsontext.Value `json:"response"` // the last member that this build writes; see EncodeOutcome
 	Extra    extra          `json:",embed"`
 }
 
-// Bodies that hold one document and nothing else, as nearly all do, begin with its name and end with a
-// brace.
+// Most bodies hold only the request or the response. They begin with one of these texts and end with a brace.
 const (
 	onlyRequest  = `{"request":`
 	onlyResponse = `{"response":`
 )
 
-// roomForHead is the size of most bodies without their output.
+// roomForHead is the initial capacity, in bytes, for a body without its output.
 const roomForHead = 1 << 10
 
-// OnlyRequest returns the request of a body that may hold nothing else, without looking at it: that
-// it is one document is for its reader to find out.
+// OnlyRequest returns the request of a body that seems to hold nothing else. It does not check that the result is one
+// JSON value: the caller must do that.
 func OnlyRequest(body []byte) (request jsontext.Value, ok bool) { return inside(onlyRequest, body) }
 
 func inside(start string, body []byte) (document jsontext.Value, ok bool) {
@@ -54,8 +53,7 @@ func inside(start string, body []byte) (document jsontext.Value, ok bool) {
 	return body[len(start):end:end], true
 }
 
-// Encode returns the body as JSON. The request, which can be large, is taken to be valid: it was
-// decoded before.
+// Encode returns the body as JSON. The request must be valid JSON; Encode does not check it, because it can be large.
 func (b RequestBody) Encode() ([]byte, error) {
 	if b.InputRef == "" && len(b.Earlier) == 0 && len(b.Extra) == 0 {
 		return bytes.Join([][]byte{[]byte(onlyRequest), b.Request, []byte("}")}, nil), nil
@@ -63,8 +61,8 @@ func (b RequestBody) Encode() ([]byte, error) {
 	return json.Marshal(b)
 }
 
-// EncodeOutcome returns the body of a Decided event: its response, and the outcomes that it carries. The
-// response, whose output can be large, is taken to be valid: it was decoded, or made of what was checked.
+// EncodeOutcome returns the body of a Decided event: its response, and the outcomes of earlier attempts. The output of
+// the response must be valid JSON; EncodeOutcome does not check it, because it can be large.
 func EncodeOutcome(r *envelope.Response, earlier []Outcome) ([]byte, error) {
 	if len(earlier) == 0 {
 		body, err := envelope.AppendResponse(append(make([]byte, 0, roomForHead+len(r.Output)), onlyResponse...), r)
@@ -80,7 +78,7 @@ func EncodeOutcome(r *envelope.Response, earlier []Outcome) ([]byte, error) {
 // Encode returns the body as JSON; see [EncodeOutcome].
 func (b OutcomeBody) Encode() ([]byte, error) { return json.Marshal(b) }
 
-// unwrap returns the one document of a body; ok is false for a body that holds more.
+// unwrap returns the document of a body that holds nothing else. ok is false for any other body.
 func unwrap(start string, body []byte) (document jsontext.Value, ok bool) {
 	document, ok = inside(start, body)
 	return document, ok && ijson.Check(document) == nil
@@ -105,7 +103,7 @@ func decodeOutcomeBody(data []byte) (b OutcomeBody, err error) {
 	return b, json.Unmarshal(data, &b)
 }
 
-// Outcome is the stored response of one attempt; Seq is the position of its decision.
+// Outcome is the stored response of one attempt. Seq is the sequence of its decision.
 type Outcome struct {
 	Attempt  int            `json:"attempt"`
 	Seq      uint64         `json:"seq"`
@@ -113,7 +111,7 @@ type Outcome struct {
 	Extra    extra          `json:",embed"`
 }
 
-// Entry is an event as it is stored: the folded state, its kind and its body.
+// Entry is a stored event with the state after it.
 type Entry struct {
 	State   State
 	Kind    Kind
@@ -122,8 +120,8 @@ type Entry struct {
 	Time    time.Time // bus time of the write
 }
 
-// Outcomes returns every stored response that the entry holds, oldest first: what the next
-// event of the log has to carry forward. Joined and Claimed entries hold none.
+// Outcomes returns all stored responses that the entry holds, oldest first. The next Requested or Decided event must
+// contain them. Joined and Claimed entries hold none.
 func (e Entry) Outcomes() ([]Outcome, error) {
 	if len(e.Body) == 0 {
 		return nil, nil
@@ -142,7 +140,7 @@ func (e Entry) Outcomes() ([]Outcome, error) {
 	return append(body.Earlier, Outcome{Attempt: e.Attempt, Seq: a.Decision.Seq, Response: body.Response}), nil
 }
 
-// Outcome returns the stored response of attempt n; ok is false when the entry does not hold it.
+// Outcome returns the stored response of attempt n. ok is false if the entry does not hold it.
 func (e Entry) Outcome(n int) (o Outcome, ok bool, err error) {
 	all, err := e.Outcomes()
 	for _, o := range all {
@@ -153,37 +151,36 @@ func (e Entry) Outcome(n int) (o Outcome, ok bool, err error) {
 	return Outcome{}, false, err
 }
 
-// What a log answers besides the written state.
+// Errors of a log.
 var (
-	// ErrFull means that the store takes no more; admission refuses, decisions try again.
+	// ErrFull means that the log has no room. Admissions are refused, decisions are tried again.
 	ErrFull = errors.New("call log is full")
-	// ErrTooLarge means that the event is larger than a server takes: it is not in the log, and never
-	// will be.
+	// ErrTooLarge means that the event exceeds the largest message of the server. It is not in the log, and never will be.
 	ErrTooLarge = errors.New("event is larger than the server takes")
-	// ErrUnsure means that the write may or may not have happened and the log could not be
-	// read. It is never to be taken for "not written".
+	// ErrUnsure means that the event may or may not be in the log, which could not be read. Do not treat it as "not
+	// written".
 	ErrUnsure = errors.New("outcome of the write is unknown")
 )
 
-// ConflictError is the error of a write whose expectation no longer holds. State is the log as found.
+// ConflictError is the error of a write whose compare-and-set failed. State is the current state of the log.
 type ConflictError struct{ State State }
 
 func (m *ConflictError) Error() string { return fmt.Sprintf("call log moved to %d", m.State.Seq) }
 
-// Expiry bounds how long events are kept. The zero value is not useful; see DefaultExpiry.
+// Expiry determines the TTLs of events. The zero value is not useful; see [DefaultExpiry].
 type Expiry struct {
-	Grace  time.Duration // how long a request outlives its deadline
-	Margin time.Duration // how long an outcome outlives the request
+	Grace  time.Duration // time for which a request is kept after its deadline
+	Margin time.Duration // time for which an outcome is kept longer than the request
 }
 
 // DefaultExpiry keeps requests ten minutes past their deadline, and outcomes an hour longer.
 var DefaultExpiry = Expiry{Grace: 10 * time.Minute, Margin: time.Hour}
 
-// TTL returns how long e is kept, in whole seconds, at least one. The event that opens the log
-// lives until its deadline plus grace. Every other one outlives all that came before it, and the
-// retention of the call: the last event is the state, so if a later one went first, a decided
-// attempt would look open, or as if it had never been. Of a log that is [Pinned.Bound] the requests live
-// through the retention of the outcomes, too: they tell the claims and decisions that count from others.
+// TTL returns the TTL of e in whole seconds, at least 1 s. The event that opens the log is kept until its deadline plus
+// Grace. Every later event is kept longer than all earlier ones, and at least for the retention of the call: the last
+// event holds the state, so if a later event expired first, a decided attempt would look open, or would seem never to
+// have existed. If the log is [Pinned.Bound], its requests are kept for the retention of the outcomes, too, because
+// readers need them to tell valid claims and decisions from others.
 func (x Expiry) TTL(e Event) time.Duration {
 	a, ok := e.State.Attempt(e.Attempt)
 	if !ok {
@@ -203,7 +200,7 @@ func (x Expiry) TTL(e Event) time.Duration {
 	return ceilSecond(keep)
 }
 
-// request returns how long the event that opened a is of use: until its deadline plus grace.
+// request returns the time from the admission of a to its deadline plus Grace.
 func (x Expiry) request(a Attempt) time.Duration { return a.Due().Sub(a.At.Time()) + x.Grace }
 
 func ceilSecond(d time.Duration) time.Duration {

@@ -8,25 +8,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Instance returns the instance that made a nonce: what stands before its first dot. Instances are
-// processes; the keys of claims and decisions end with theirs, so that the server can enforce who wrote them.
+// Instance returns the instance of the process that made a nonce, which is the text before its first dot. The subjects
+// of claims and decisions end with the instance, so that server permissions can restrict who writes them.
 func Instance(nonce string) string {
 	instance, _, _ := strings.Cut(nonce, ".")
 	return instance
 }
 
-// ErrForeign means that an event reads well and was not written by the rules of this package. It counts
-// as little as a message that is no event: the log is what it was before.
+// ErrForeign means that an event can be decoded, but breaks the rules of this package. Readers ignore it: it does not
+// change the state of the log.
 var ErrForeign = errors.New("an event that the log does not allow")
 
-// Allows returns [ErrForeign] unless e may be the next event of the log s. The zero State allows what [Event.Check]
-// does.
+// Allows returns [ErrForeign] unless e may be the next event of the log s. For the zero State it is [Event.Check].
 //
-// Executors write claims and decisions, and each of these carries the whole state. If the log is [Pinned.Bound], such
-// an event must differ from s in that claim or decision alone. So the first claim of an attempt and its first decision
-// stand, and no executor becomes the claimer by writing that it is. Such an event cannot bind a log. Dispatchers alone
-// can write requests and joins: these are taken as they are. Every reader of a log applies this rule to each of its
-// events in order, so all readers find the same state.
+// Executors write claims and decisions, and each of these events contains the whole state. If the log is
+// [Pinned.Bound], such an event may differ from s only in that claim or decision. So an executor cannot change any
+// other part of the state. Such an event cannot make an unbound log bound. Only dispatchers can write requests and
+// joins, which are accepted unchanged. All readers of a log apply this rule to all of its events in order, so they all
+// find the same state.
 func (s State) Allows(e Event) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -52,8 +51,8 @@ func (s State) Allows(e Event) error {
 	return nil
 }
 
-// same compares two states in the members that this build knows. A newer build may add others to what it writes again.
-// [Attempt.Undecoded] is what a reader makes of the log, and not compared.
+// same reports whether two states are equal in the members that this build knows. A newer build may add others when it
+// writes a state again. It does not compare [Attempt.Undecoded], which readers set.
 func (s State) same(o State) bool {
 	s.Pinned.More, o.Pinned.More = "", ""
 	return s.Pinned == o.Pinned && slices.EqualFunc(s.Attempts, o.Attempts, Attempt.same)
@@ -67,7 +66,7 @@ func (a Attempt) same(o Attempt) bool {
 		sameWithout(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
 }
 
-// sameWithout compares what two pointers lead to, without what strip removes.
+// sameWithout reports whether *a and *b are equal after strip, or both pointers are nil.
 func sameWithout[T comparable](a, b *T, strip func(*T)) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -78,11 +77,10 @@ func sameWithout[T comparable](a, b *T, strip func(*T)) bool {
 	return x == y
 }
 
-// Check returns [ErrForeign] for an event that no writer could have derived from a log: one about an
-// attempt that was never requested, a claim of what is decided, and a decision that the log does not
-// leave to its writer. A decision on an attempt that needs a claim comes from whoever holds the claim;
-// others may only say that it ran out of time, was cancelled or lost, or that the tool confirmed it, for which it must
-// declare a lookup. Check sees the event alone; see [State.Allows].
+// Check returns [ErrForeign] for an event that no correct process writes: one about an attempt that was never
+// requested, a claim of a decided attempt, or a decision that its writer may not make. If an attempt needs a claim,
+// only the claimer decides freely. Other processes may only decide that it timed out, was cancelled or lost, or that
+// the lookup of the tool, which it must declare, confirmed the effect. Check uses only the event; see [State.Allows].
 func (e Event) Check() error {
 	a, ok := e.State.Attempt(e.Attempt)
 	allowed := ok && a.Nonce != ""
@@ -104,18 +102,18 @@ func (e Event) Check() error {
 	return nil
 }
 
-// mayDecide reports whether the log leaves the decision of a to its writer.
+// mayDecide reports whether the writer of the decision of a was allowed to make it.
 func mayDecide(s State, a Attempt) bool {
 	d := a.Decision
 	success := d.Status == envelope.Success
 	switch d.By {
-	case ByDeadline, ByCanceller, ByDispatcher: // none of them ran it
+	case ByDeadline, ByCanceller, ByDispatcher: // none of these ran the tool
 		return !success && d.Effect != envelope.EffectApplied && (a.Claim == nil || !s.Bound() || d.gaveUp())
 	case ByExecutor:
 		switch {
-		case s.MayRunAgain(): // any executor of the pool may have been handed it
+		case s.MayRunAgain(): // any executor of the pool may have run it
 			return true
-		case a.Claim == nil: // nothing that had a right to ran
+		case a.Claim == nil: // no executor was allowed to run it
 			return !success && d.Effect != envelope.EffectApplied
 		case Instance(a.Claim.Nonce) == Instance(d.Nonce):
 			return !s.Bound() || d.Status != envelope.RetryableError || d.Effect == envelope.EffectNone
@@ -127,8 +125,8 @@ func mayDecide(s State, a Attempt) bool {
 	return false
 }
 
-// gaveUp reports whether the decision says that nobody knows what became of the attempt, and that it is not to be
-// retried: all that may be said of another's run.
+// gaveUp reports whether the decision is a terminal error with unknown effect. A process may decide nothing else about
+// the run of another.
 func (d Decision) gaveUp() bool {
 	return d.Status == envelope.TerminalError && d.Effect == envelope.EffectUnknown
 }

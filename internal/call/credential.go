@@ -5,12 +5,12 @@ import "context"
 // credentialKey is the key of a [Credential] in a context.
 type credentialKey struct{}
 
-// NewContext returns ctx for a question with that credential.
+// NewContext returns a context for a service request with the credential c.
 func NewContext(ctx context.Context, c Credential) context.Context {
 	return context.WithValue(ctx, credentialKey{}, c)
 }
 
-// CredentialFromContext returns the credential of the question that ctx is for.
+// CredentialFromContext returns the credential of the service request that ctx belongs to, or the zero value.
 func CredentialFromContext(ctx context.Context) Credential {
 	c, _ := ctx.Value(credentialKey{}).(Credential)
 	return c

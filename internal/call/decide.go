@@ -2,58 +2,57 @@ package call
 
 import "github.com/seed-018f16cc/toolbus/envelope"
 
-// Completion is why an attempt should end, before the log was asked.
+// Completion is the reason to end an attempt, with the facts that the decider knows.
 type Completion struct {
 	Cause  Cause
 	By     Decider
 	Nonce  string
 	Now    UnixMS
 	Claim  string          // nonce of the decider's own claim, if it has one
-	Fence  uint64          // of the run that ended, if one did
+	Fence  uint64          // fencing token of the run that ended, if one did
 	Error  envelope.Code   // with ToolEnded: "" means success
-	Effect envelope.Effect // with ToolEnded: what the tool said of its effect
-	Output string          // SHA-256 of the output, or of what the tool said instead with its error, hex; "" for neither
-	// NotTaken, with TimedOut and Deserted: the decider is certain that no executor has started the attempt, and that
-	// none will without a claim.
+	Effect envelope.Effect // with ToolEnded: the effect that the tool reported
+	Output string          // SHA-256 of the output, or of the result of a failed tool, in hex; "" without one
+	// NotTaken, with TimedOut and PoolAbsent: it is certain that no executor has started the attempt, and that none will
+	// start it without a claim.
 	NotTaken bool
-	// Stored is when the server stored the request event; 0 where that is not known. Nobody starts what was stored
-	// at its deadline or later.
+	// Stored is the time at which the server stored the request event; 0 if unknown. No executor starts an attempt that
+	// was stored at its deadline or later.
 	Stored UnixMS
 }
 
-// Cause is the reason of an Ending.
+// Cause is the reason of a [Completion].
 type Cause int
 
-// Why an attempt ends.
+// Values of [Cause].
 const (
 	ToolEnded  Cause = iota + 1 // the tool succeeded or failed
 	Confirmed                   // the claimer is gone, and the tool's lookup found the committed result
 	TimedOut                    // the deadline has passed
 	Cancelled                   // the owner cancelled
 	ClaimLost                   // the claimer is gone and the tool could not confirm its effect
-	Poisoned                    // claimed too often without an outcome
-	Unrunnable                  // it could not be started: nothing ran; Error says why
-	PoolAbsent                  // nobody of its pool has lived for long: there is nobody to wait for
+	Poisoned                    // the attempt has MaxClaims claims and no outcome
+	Unrunnable                  // the tool could not be started, for the reason Error
+	PoolAbsent                  // the pool has had no live executor for too long
 )
 
-// DecideResult is the answer of Decide.
+// DecideResult is the result of [Decide].
 type DecideResult struct {
-	// Do is true when Event is to be written. Otherwise the attempt has its outcome already
-	// (adopt the one in the state), or it does not exist in this log any more (Gone), or it is not
-	// deserted, because somebody may have taken it (Taken).
+	// Do is true if Event must be written. Otherwise the attempt is no longer in the log (Gone), or an executor may have
+	// started it, so that PoolAbsent may not end it (Taken), or it is decided already: then use the decision in the state.
 	Do    bool
 	Gone  bool
 	Taken bool
 	Event Event
-	// Code and Effect are what the decision says; "" is success.
+	// Code and Effect are those of the decision. An empty Code means success.
 	Code   envelope.Code
 	Effect envelope.Effect
 }
 
-// Decide says how attempt n, admitted at sequence admitted, ends in the log s.
-// It is the one function that all deciders ask. The effect is derived from the folded phase,
-// never guessed: what was not claimed and needs a claim did not happen; what the decider runs
-// itself is what the tool said; everything else is unknown.
+// Decide returns the decision of attempt n, whose request event has the sequence admitted, in the log s. All processes
+// decide with this function. It derives the effect from the state: if the attempt needs a claim and has none, the
+// effect is none; if the decider itself ran the attempt, it is the effect that the tool reported; otherwise it is
+// unknown.
 func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	a, ok := s.Attempt(n)
 	if !ok || a.Admitted != admitted {
@@ -62,7 +61,7 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	if !a.Open() {
 		return DecideResult{}
 	}
-	if end.Cause == Confirmed && s.Lookup == LookupNo { // the tool that was admitted cannot confirm anything
+	if end.Cause == Confirmed && s.Lookup == LookupNo { // the admitted tool has no lookup
 		end.Cause, end.Output = ClaimLost, ""
 	}
 	untaken := notTaken(s, a, end)
@@ -77,7 +76,7 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	if code != "" {
 		d.Status = code.Status()
 	}
-	if code != "" && end.Error == "" { // the output of a success does not stand
+	if code != "" && end.Error == "" { // the completion was a success, but the decision is not
 		d.OutputHash = ""
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
@@ -87,8 +86,8 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	}
 }
 
-// notTaken reports whether no executor can have started attempt a: where a claim is needed the log proves it,
-// otherwise end has to know.
+// notTaken reports whether it is certain that no executor started attempt a. If a claim is needed, the log proves that;
+// otherwise end must state it.
 func notTaken(s State, a Attempt, end Completion) bool {
 	if a.Touched() || end.Cause != TimedOut && end.Cause != PoolAbsent {
 		return false
@@ -96,8 +95,7 @@ func notTaken(s State, a Attempt, end Completion) bool {
 	return !s.MayRunAgain() || end.NotTaken || a.storedLate(end)
 }
 
-// storedLate reports whether the request event came into the log too late for anybody to start it: the server
-// may have kept it waiting.
+// storedLate reports whether the server stored the request event so late that no executor starts the attempt.
 func (a Attempt) storedLate(end Completion) bool { return end.Stored != 0 && end.Stored >= a.Deadline }
 
 func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) {
@@ -109,7 +107,7 @@ func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) 
 	case PoolAbsent:
 		return envelope.CodeUnavailable, effect
 	case TimedOut:
-		if notTaken(s, a, end) && !a.storedLate(end) { // the executors are to blame, and not the server
+		if notTaken(s, a, end) && !a.storedLate(end) { // a lack of executors is the reason, not a slow server
 			return envelope.CodeUnavailable, effect
 		}
 		return pick(safe, envelope.CodeTimeout, envelope.CodeTimeoutUnknown), effect
@@ -121,18 +119,18 @@ func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) 
 		return envelope.CodeLost, effect
 	}
 	if end.Cause == ToolEnded && !s.MayRunAgain() && !a.claimedBy(end.Claim) {
-		return envelope.CodeToolUnknownState, effect // it ran what it had no right to run
+		return envelope.CodeToolUnknownState, effect // it ran without its claim
 	}
 	return toolCode(s, a, end.Error, safe), effect
 }
 
-// guessed reports whether an event of an executor that cannot be decoded is all that says how attempt a ended.
+// guessed reports whether an undecodable event of an executor is the only evidence of how attempt a ended.
 func (a Attempt) guessed(end Completion) bool {
 	return a.Undecoded && (end.Cause == TimedOut || end.Cause == Cancelled || end.Cause == Poisoned)
 }
 
-// phaseEffect derives the effect from where the log says the attempt is. The word of a tool
-// counts for its own run only: "none" says nothing where another run may have been.
+// phaseEffect derives the effect from the state of the attempt. The effect that a tool reports is only that of its own
+// run: if another run is possible, "none" is not used.
 func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	said := end.Cause == ToolEnded || end.Cause == Unrunnable
 	switch {
@@ -143,7 +141,7 @@ func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	case end.Cause == Confirmed:
 		return envelope.EffectApplied
 	case said && s.MayRunAgain() && (!a.Touched() || end.Effect != envelope.EffectNone):
-		return end.Effect // untouched, there was no other run
+		return end.Effect // if untouched, there was no other run
 	case said && !s.MayRunAgain() && a.claimedBy(end.Claim):
 		return end.Effect
 	case !a.Touched() && !s.MayRunAgain() && end.Cause != ToolEnded:
@@ -152,8 +150,8 @@ func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	return envelope.EffectUnknown
 }
 
-// toolCode keeps what the tool said where running again is allowed, and says that its state is
-// unknown where it is not. A tool fault is retryable once.
+// toolCode returns the code of a tool's error. A retryable code becomes S-TOOL-UNKNOWN if the call must not run again,
+// and S-TOOL-002 for a tool fault after an attempt with a tool fault.
 func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 	switch {
 	case code == "" || !code.Retryable():
@@ -166,7 +164,7 @@ func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 	return code
 }
 
-// faultedBefore looks at the last attempt before n that somebody took.
+// faultedBefore reports whether the last attempt before n that an executor may have started ended with a tool fault.
 func faultedBefore(s State, n int) bool {
 	for n--; ; n-- {
 		before, ok := s.Attempt(n)
@@ -179,8 +177,7 @@ func faultedBefore(s State, n int) bool {
 	}
 }
 
-// toolFault reports whether code is a fault of the tool's own, by whatever name the tool gives it;
-// that there is no executor which could run it is none.
+// toolFault reports whether code has class S-TOOL, except that no executor could run the tool.
 func toolFault(code envelope.Code) bool {
 	return code.Class() == envelope.ClassTool && code != envelope.CodeUnavailable
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Explain says in one sentence what attempt n of s waits for, or why it ended as it did: all that the log knows.
+// Explain returns one sentence that says what attempt n of s waits for, or why it ended as it did, as far as the log
+// shows.
 func Explain(s State, n int, now time.Time) string {
 	a, ok := s.Attempt(n)
 	if !ok {
@@ -35,14 +36,14 @@ func Explain(s State, n int, now time.Time) string {
 	return explainEnd(who, s, a)
 }
 
-// undecoded follows the name of an attempt.
+// undecoded is the part of a sentence after the name of an attempt.
 const undecoded = "has an event in the log, of an executor, that cannot be decoded, so nobody knows its effect"
 
 func name(s State, a Attempt) string {
 	return fmt.Sprintf("Attempt %d of %s %s (%s)", a.N, s.Tool, s.Version, s.Fn)
 }
 
-// urgency says in which queue an attempt waits.
+// urgency describes the queue in which an attempt waits.
 func (a Attempt) urgency() string {
 	if a.Overflow {
 		return string(a.Priority) + " priority, behind the calls of actors with few open,"
@@ -69,7 +70,7 @@ func explainEnd(who string, s State, a Attempt) string {
 		who, after, d.Status, d.Code, d.By, d.Effect, cause(s, a), next)
 }
 
-// cause says why attempt a ended: what its code means, or what is known beyond that.
+// cause returns the reason why attempt a ended: the likely cause of its code, or a more precise one if known.
 func cause(s State, a Attempt) string {
 	message, _ := Unserved(s, a)
 	switch {
@@ -83,8 +84,8 @@ func cause(s State, a Attempt) string {
 	return envelope.Lookup(a.Decision.Code).LikelyCause
 }
 
-// Unserved says that nobody of its pool took the decided attempt a, and what helps; both are "" where that is not why
-// it ended.
+// Unserved returns a message and a fix for a decided attempt that ended because no executor of its pool took it. Both
+// are "" for any other attempt.
 func Unserved(s State, a Attempt) (message, fix string) {
 	const again = "; then call again with the same key"
 	switch d := a.Decision; {
@@ -98,14 +99,14 @@ func Unserved(s State, a Attempt) (message, fix string) {
 	return "", ""
 }
 
-// RunLocation is what the executors of a pool say of an attempt when they are asked.
+// RunLocation holds the answers of the executors of a pool about an attempt.
 type RunLocation struct {
-	Alive int       // how many live; negative where that is not known
-	By    string    // the one that runs the attempt; "" when none says that it does
-	Since time.Time // in bus time, with By
+	Alive int       // number of live executors; negative if unknown
+	By    string    // executor that runs the attempt; "" if none answered
+	Since time.Time // start of the run in bus time; set with By
 }
 
-// Explain is as [Explain], and tells a call that waits from one that runs, where the log alone does not.
+// Explain is [Explain], but uses v to tell a waiting call from a running one if the log does not show that.
 func (v RunLocation) Explain(s State, n int, now time.Time) string {
 	a, ok := s.Attempt(n)
 	switch {

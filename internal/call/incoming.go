@@ -4,47 +4,47 @@ import (
 	"time"
 )
 
-// Sender is whoever sent a call or a question, as its subject says, which the bus enforces. Of a call they are names,
-// "" where one is too long to be read back from the subject, or no name; of a question they are the tokens of the
-// subject, which may be digests of names.
+// Sender is the sender of a call or a service request, according to its subject, which server permissions enforce. For
+// a call, Tenant and Actor are names, or "" if a name cannot be decoded from the subject. For a service request, they
+// are the encoded tokens of the subject.
 type Sender struct {
 	Tenant, Actor string
 }
 
-// Credential is what vouches for the sender of a question: the token that its message carries, and the user of the
-// server over whose connection it came, as the server says, "" where it does not.
+// Credential holds the token of a service request, and the user of the connection that sent it, as reported by the NATS
+// server; "" if the server does not report it.
 type Credential struct {
 	Token, User string
 	Reply       string // subject of the answer
 }
 
-// IncomingRequest is a call as it came from the bus.
+// IncomingRequest is the request of a call as it was received from the bus.
 type IncomingRequest struct {
 	Subject     string
 	From        Sender
-	Tool        string // the name in the subject; "" as the names of a Sender
-	Misnamed    error  // what in the subject is no name, as no client of ours writes it; see subjects.ParseCall
+	Tool        string // the tool in the subject; "" if it cannot be decoded
+	Misnamed    error  // error of subjects.ParseCall for an invalid subject
 	ContentType string
 	InputRef    string
 	Body        []byte
 	Reply       string
 	Token       string    // of the sender
-	Received    time.Time // bus time; whoever hands it to a dispatcher says
-	// Patient says that the caller does without an acceptance where the outcome comes soon.
+	Received    time.Time // bus time; set by the caller of Dispatcher.Handle
+	// Patient means that the caller needs no acceptance if the outcome comes soon.
 	Patient bool
-	// Waits tells the intake that handling it only waits for others from here on, so that the next of its sender may be
-	// looked at; nil where nobody wants to know.
+	// Waits notifies the intake that the rest of the handling mostly waits, so that it can pass on the next request of the
+	// sender; may be nil.
 	Waits func()
 }
 
-// OnlyWaits calls Waits.
+// OnlyWaits calls Waits if it is not nil.
 func (in *IncomingRequest) OnlyWaits() {
 	if in.Waits != nil {
 		in.Waits()
 	}
 }
 
-// ReplyAddress returns where the sender waits.
+// ReplyAddress returns the address of the answers to the sender.
 func (in *IncomingRequest) ReplyAddress() ReplyAddress {
 	return ReplyAddress{Reply: in.Reply, ContentType: in.ContentType}
 }

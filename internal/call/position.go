@@ -6,13 +6,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Position is a place in the call log: a sequence number, and the partition that it counts the events of.
+// Position is the place of an event in the call log: its partition, and its sequence in the stream of the partition.
 type Position struct {
 	Partition subjects.Partition `json:"part,omitzero"`
 	Seq       uint64             `json:"seq,omitzero"`
 }
 
-// EventID names the event at the position in the record and in provenance; it is the same whenever it is told.
+// EventID returns the id of the event at the position, for the audit record and for provenance.audit_event_id.
 func (p Position) EventID() string {
 	return string(strconv.AppendUint(append(append(make([]byte, 0, 64), p.Partition.Bucket()...), '.'), p.Seq, 10))
 }

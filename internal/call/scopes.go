@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// maxScopes bounds [Owner.Scopes], in bytes: an event has it in its header.
+// maxScopes is the largest length of [Owner.Scopes] in bytes, because an event has it in a header.
 const maxScopes = 512
 
-// everyScope stands for scopes that are too long to be noted. Only a token with this scope covers it.
+// everyScope replaces scopes that are too long. Only a token with this scope covers it.
 const everyScope = "*"
 
-// NoteScopes returns the text for [Owner.Scopes]: "+", and the scopes with spaces between them. Where these would be
-// longer than 512 bytes, or have a space, it returns "+*".
+// NoteScopes returns the value of [Owner.Scopes]: "+" and the sorted scopes, separated by spaces. If that is longer
+// than 512 bytes, or a scope contains a space, it returns "+*".
 func NoteScopes(scopes ...string) string {
 	slices.Sort(scopes)
 	scopes = slices.Compact(scopes)
@@ -23,7 +23,7 @@ func NoteScopes(scopes ...string) string {
 	return note
 }
 
-// Needs returns the scopes that the call of o needs; known is false if the log does not say.
+// Needs returns the scopes that the call of o needs. known is false if the log does not contain them.
 func (o Owner) Needs() (scopes []string, known bool) {
 	note, known := strings.CutPrefix(o.Scopes, "+")
 	return strings.FieldsFunc(note, func(r rune) bool { return r == ' ' }), known

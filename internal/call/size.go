@@ -2,17 +2,16 @@ package call
 
 import "strings"
 
-// An event carries the state in a header, and a server takes 64 KiB of headers (envelope.MaxHeaders).
-// A state that grew beyond it could not even be decided any more. So callers join only as long
-// as there is room for further attempts, and attempts open only as long as there is room for
-// their claim, their decision and the other headers.
+// An event contains the state in a header, and a server accepts 64 KiB of headers (envelope.MaxHeaders). An attempt
+// with a larger state could not be decided. So callers join only while the state has room for further attempts, and
+// attempts are opened only while it has room for their claim, their decision and the other headers.
 const (
 	maxJoinBytes = 44 << 10
 	maxOpenBytes = 60 << 10
 )
 
-// size bounds the encoded state from above, whether as JSON or as a header. Call ids are UUIDs
-// and taken to need no escapes.
+// size returns an upper bound of the size of the encoded state, as JSON or as a header. It assumes that call ids, which
+// are UUIDs, need no escapes.
 func (s State) size() int {
 	n := 512 // names of the members, numbers
 	for _, v := range []string{
@@ -26,8 +25,8 @@ func (s State) size() int {
 	return n
 }
 
-// What an attempt takes besides its texts: names of the members and numbers. An open one needs room for the claim
-// and the decision that are still to come.
+// Sizes of an attempt without its strings: names of members, and numbers. An open attempt includes room for its future
+// claim and decision.
 const (
 	openBytes    = 1024
 	settledBytes = 400
@@ -64,10 +63,11 @@ func (d Decision) size() (n int) {
 	return n
 }
 
-// joinSize is what a joined call id adds to the state.
+// joinSize returns the size that a joined call id adds to the state.
 func joinSize(callID string) int { return len(callID) + len(`"",`) }
 
-// quoted bounds the length of v with its delimiters: some bytes become an escape, of six at most.
+// quoted returns an upper bound of the length of the encoded v with its delimiters. A byte becomes an escape of at most
+// six bytes.
 func quoted(v string) int {
 	n := len(v) + len(`"",`)
 	for i := range len(v) {
@@ -78,5 +78,5 @@ func quoted(v string) int {
 	return n
 }
 
-// spaceLeft returns how many bytes of call ids may still join attempt a of s.
+// spaceLeft returns the number of bytes of call ids that may still join.
 func (s State) spaceLeft() int { return maxJoinBytes - s.size() }

@@ -8,22 +8,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// EffectClass is the effect class of a tool: what may be done with its calls after a crash.
+// EffectClass is the effect class of a tool. It decides whether its calls may run again after a crash.
 type EffectClass string
 
-// The effect classes. Pure and Idempotent calls may run again; SideEffectful ones never do once
-// they were claimed.
+// Values of [EffectClass]. Pure and Idempotent calls may run again. SideEffectful calls never do after they were
+// claimed.
 const (
 	Pure          EffectClass = "pure"
 	Idempotent    EffectClass = "idempotent"
 	SideEffectful EffectClass = "side_effectful"
 )
 
-// MayRunAgain reports whether a call of this class may run again after it was started. A class
-// that this build does not know may not.
+// MayRunAgain reports whether a call of this class may run again after it was started. It returns false for an unknown
+// class.
 func (c EffectClass) MayRunAgain() bool { return c == Pure || c == Idempotent }
 
-// UnixMS is a point in bus time, in milliseconds since 1970.
+// UnixMS is a time in milliseconds since 1970, in bus time.
 type UnixMS int64
 
 // At returns t as UnixMS.
@@ -32,10 +32,10 @@ func At(t time.Time) UnixMS { return UnixMS(t.UnixMilli()) }
 // Time returns m as a time.
 func (m UnixMS) Time() time.Time { return time.UnixMilli(int64(m)) }
 
-// Kind names an event of the log; it is a token of the event's key.
+// Kind is the kind of an event of the log, as it stands in the subject.
 type Kind string
 
-// The events. Outcome events carry a decision and end their attempt.
+// Values of [Kind]. A Decided event ends its attempt.
 const (
 	Requested Kind = "q"
 	Joined    Kind = "j"
@@ -43,24 +43,23 @@ const (
 	Decided   Kind = "o"
 )
 
-// Limits of a log. An event carries the whole state in its header, which is why the state is
-// bounded in bytes too; see size.go.
+// Limits of a log. The size of the state in bytes is limited, too; see size.go.
 const (
-	MaxJoined   = 1024 // callers joined to one attempt
-	MaxAttempts = 5    // attempts of one key; those that nobody took do not count
-	MaxClaims   = 5    // claims of one attempt without an outcome: then it is a poison call
+	MaxJoined   = 1024 // joined callers of one attempt
+	MaxAttempts = 5    // attempts of one key; those that no executor started do not count
+	MaxClaims   = 5    // claims of one attempt without an outcome, after which it is a poison call
 )
 
-// State is a log folded: the facts of the call and all its attempts, oldest first. The zero
-// State is the empty log. Values are never changed in place; writers derive new ones.
+// State is the state of a log: the facts of the call and all its attempts, oldest first. The zero State is that of an
+// empty log. A State is never changed in place: functions return new ones.
 type State struct {
-	// Position is that of the log's last event, and its Seq so the expectation of the next write.
+	// Position is that of the last event of the log. Its Seq is the expected sequence of the next write.
 	Position `json:"-"`
 	Pinned
 	Attempts []Attempt `json:"attempts"`
 }
 
-// Pinned are fixed by the first attempt, so that a retry runs the same build.
+// Pinned holds the facts of a call that the first attempt fixes, so that a retry runs the same build of the tool.
 type Pinned struct {
 	Tenant      string      `json:"tenant"`
 	Tool        string      `json:"tool"`
@@ -74,37 +73,36 @@ type Pinned struct {
 	ArgsHash    string      `json:"args"`
 	KeepSeconds int64       `json:"keep"` // retention of outcomes
 	DryRun      bool        `json:"dry,omitzero"`
-	// Lookup says whether the tool declares a lookup, of a call that is not [Pinned.MayRunAgain]. It is empty of other
-	// calls, and of those that a dispatcher admitted that knows the rule of [State.Allows] not or does without it.
+	// Lookup states whether the tool declares a lookup. It is empty if [Pinned.MayRunAgain], and if the dispatcher that
+	// admitted the call does not apply the rule of [State.Allows].
 	Lookup Lookup `json:"lookup,omitzero"`
-	// Reserved, and empty as yet: the environment, and the digests of the tool's artifact and of the policy
-	// that the call was admitted under.
+	// Env, Artifact and Policy are reserved, and always empty: the environment, and the digests of the tool's artifact and
+	// of the policy for the admission.
 	Env      string `json:"env,omitzero"`
 	Artifact string `json:"artifact,omitzero"`
 	Policy   string `json:"policy,omitzero"`
-	More     string `json:"more,omitzero"` // members that a newer build added, as they are stored
+	More     string `json:"more,omitzero"` // unknown members, as they are stored
 }
 
-// Lookup says whether another executor than the one that claimed an attempt can confirm its effect.
+// Lookup states whether an executor other than the claimer can confirm the effect of an attempt.
 type Lookup string
 
-// Whether a tool declares a lookup.
+// Values of [Lookup].
 const (
 	LookupYes Lookup = "yes"
 	LookupNo  Lookup = "no"
 )
 
-// Bound reports whether the log of the call is bound to the rule of [State.Allows].
+// Bound reports whether readers apply the full rule of [State.Allows] to the log of the call.
 func (f Pinned) Bound() bool { return f.Lookup != "" }
 
-// HasNoEffect reports whether a run of the call changes nothing: one of a pure tool, or a dry run of another
-// that has them.
+// HasNoEffect reports whether a run of the call changes nothing: the tool is pure, or the call is a dry run.
 func (f Pinned) HasNoEffect() bool { return f.Class == Pure || f.DryRun }
 
 // MayRunAgain reports whether the call may run again after it was started.
 func (f Pinned) MayRunAgain() bool { return f.HasNoEffect() || f.Class.MayRunAgain() }
 
-// Attempt is one run of the call, from its admission to its one outcome.
+// Attempt is one attempt of the call, from its admission to its outcome. It may include several runs.
 type Attempt struct {
 	N        int               `json:"n"`
 	Owner    Owner             `json:"owner"`
@@ -114,33 +112,33 @@ type Attempt struct {
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
-	Overflow bool              `json:"behind,omitzero"` // its actor had many open: others of the priority go ahead
-	Ignored  string            `json:"vain,omitzero"`   // marks of what it asks for in vain, see outcome.IgnoredFields
-	Strict   bool              `json:"strict,omitzero"` // nobody starts it before its request is on record
-	// Undecoded says that an executor wrote a claim or a decision of the attempt that cannot be decoded, while the
-	// attempt was open. Readers of the log set it, and writers carry it on. The executor may have run the attempt.
+	Overflow bool              `json:"behind,omitzero"` // it waits in the overflow queue
+	Ignored  string            `json:"vain,omitzero"`   // marks of ignored options, see outcome.IgnoredFields
+	Strict   bool              `json:"strict,omitzero"` // executors wait until the audit record holds its request
+	// Undecoded means that an executor wrote a claim or a decision that cannot be decoded while the attempt was open. The
+	// executor may have run the attempt. Readers of the log set it, and writers keep it.
 	Undecoded bool      `json:"undecoded,omitzero"`
 	Claim     *Claim    `json:"claim,omitzero"`
 	Decision  *Decision `json:"end,omitzero"`
 	More      string    `json:"more,omitzero"` // as [Pinned.More]
 }
 
-// AttemptKey names an attempt: the id of its call, and its number.
+// AttemptKey identifies an attempt by the id of its call and its number.
 type AttemptKey struct {
 	ID string
 	N  int
 }
 
-// ReplyAddress is where one caller waits, and in which content type it wants its answers.
+// ReplyAddress holds the reply subject of a caller, and the content type of its answers.
 type ReplyAddress struct {
 	Reply       string
 	ContentType string
 }
 
-// ReplyAddress returns where the owner waits.
+// ReplyAddress returns the address of the answers to the owner.
 func (o Owner) ReplyAddress() ReplyAddress { return ReplyAddress{o.Reply, o.ContentType} }
 
-// Owner is the caller whose request opened the attempt. Reply is where it waits.
+// Owner is the caller whose request opened the attempt. Reply is its reply subject.
 type Owner struct {
 	CallID      string `json:"call"`
 	Actor       string `json:"actor"`
@@ -151,17 +149,17 @@ type Owner struct {
 	Run         string `json:"run,omitzero"`
 	Role        string `json:"role,omitzero"`
 	Lane        string `json:"lane,omitzero"`
-	// Scopes are the scopes that the call needs, see [NoteScopes]. "" means that nobody knows them: the bus asks for no
-	// tokens, or a build before 0.2 has admitted the attempt.
+	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that they are not known: the bus has no
+	// tokens, or a build before 0.2 admitted the attempt.
 	Scopes string `json:"scopes,omitzero"`
 }
 
-// Claim says who runs the attempt. Fence is the sequence of the claim event.
+// Claim names the executor that runs the attempt. Fence is the sequence of the claim event.
 type Claim struct {
 	By    string `json:"by"` // executor instance
 	Nonce string `json:"nonce"`
 	Fence uint64 `json:"fence,omitzero"`
-	Count int    `json:"count"` // claims of this attempt so far
+	Count int    `json:"count"` // number of claims of this attempt, including this one
 	At    UnixMS `json:"at,omitzero"`
 	More  string `json:"more,omitzero"` // as [Pinned.More]
 }
@@ -177,31 +175,31 @@ type Decision struct {
 	At         UnixMS          `json:"at"`
 	Fence      uint64          `json:"fence,omitzero"`
 	OutputHash string          `json:"out,omitzero"`
-	// NotTaken says that no executor had taken the attempt, or could have: it uses up nothing of the key.
+	// NotTaken means that no executor can have started the attempt. Such an attempt does not count towards MaxAttempts.
 	NotTaken bool   `json:"untaken,omitzero"`
 	More     string `json:"more,omitzero"` // as [Pinned.More]
 }
 
-// Decider says which part decided.
+// Decider is the role of the process that decided.
 type Decider string
 
-// The parties that may decide.
+// Values of [Decider].
 const (
 	ByExecutor  Decider = "executor"
 	ByDeadline  Decider = "deadline"
 	ByCanceller Decider = "canceller"
-	// ByDispatcher is a dispatcher that has seen no executor of the pool live for too long.
+	// ByDispatcher is a dispatcher that ended the attempt because its pool had no live executor.
 	ByDispatcher Decider = "dispatcher"
 )
 
-// Event is one entry of the log: what happened, who wrote it, and the state after it. It is
-// what the header of the stored message carries; bodies (request, response) travel beside it.
+// Event is one event of the log: its kind, the nonce of its writer, and the state after it. It is stored in a header;
+// the request or response is the body of the message.
 type Event struct {
 	Kind    Kind   `json:"kind"`
 	Attempt int    `json:"attempt"`
 	Nonce   string `json:"nonce"`
 	State   State  `json:"state"`
-	// Until is the time at which the writer stops trying, if its context has not ended before. Zero means never. It is
+	// Until is the local time at which the writer stops trying. The zero time means no limit besides the context. It is
 	// not stored.
 	Until time.Time `json:"-"`
 }
@@ -219,8 +217,8 @@ func Fold(e Event, seq uint64) State {
 	return e.Folded(seq)
 }
 
-// Folded is [Fold] for an event that is not used afterwards: it changes the attempts of e, and the state shares them.
-// Sequences enter a state here alone.
+// Folded is [Fold] for an event that is not used afterwards: it changes the attempts of e, which the state shares. Only
+// this function sets the sequences of a state.
 func (e Event) Folded(seq uint64) State {
 	s := e.State
 	s.Seq = seq
@@ -236,11 +234,11 @@ func (e Event) Folded(seq uint64) State {
 	return s
 }
 
-// Ref is the public reference to the call, as callers are given it.
+// Ref returns the public reference to the call.
 func (s State) Ref() string { return subjects.Key{Tool: s.Tool, ID: s.ID}.Ref() }
 
-// NotStarted reports whether the log proves that no executor started a run of attempt n. It is false for a run that
-// would change nothing: such a call may be decided while its work is handed out.
+// NotStarted reports whether the log proves that no executor started a run of attempt n. It is false if
+// [Pinned.HasNoEffect], because such an attempt may be decided at the moment of its delivery.
 func (s State) NotStarted(n int) bool {
 	a, ok := s.Attempt(n)
 	return ok && !s.HasNoEffect() && a.Decision != nil && a.Decision.NotTaken
@@ -265,7 +263,7 @@ func (s State) Attempt(n int) (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// AttemptOf returns the attempt that callID owns or joined; ok is false when there is none.
+// AttemptOf returns the attempt that the request with callID opened or joined. ok is false if there is none.
 func (s State) AttemptOf(callID string) (Attempt, bool) {
 	for _, a := range s.Attempts {
 		if a.Has(callID) {
@@ -275,7 +273,7 @@ func (s State) AttemptOf(callID string) (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// Has reports whether callID owns or joined the attempt.
+// Has reports whether the request with callID opened or joined the attempt.
 func (a Attempt) Has(callID string) bool {
 	return a.Owner.CallID == callID || slices.Contains(a.Joined, callID)
 }
@@ -287,7 +285,7 @@ func (a Attempt) Open() bool { return a.Decision == nil }
 // that cannot be decoded.
 func (a Attempt) Touched() bool { return a.Claim != nil || a.Undecoded }
 
-// Undecoded returns s with the mark of [Attempt] on attempt n, if that is open.
+// Undecoded returns s with Undecoded set in attempt n, if that is open.
 func (s State) Undecoded(n int) State {
 	if a, ok := s.Attempt(n); !ok || !a.Open() {
 		return s
@@ -295,7 +293,7 @@ func (s State) Undecoded(n int) State {
 	return s.with(n, func(a *Attempt) { a.Undecoded = true })
 }
 
-// claimedBy reports whether the claim with this nonce holds the attempt.
+// claimedBy reports whether the attempt is claimed with this nonce.
 func (a Attempt) claimedBy(nonce string) bool { return a.Claim != nil && a.Claim.Nonce == nonce }
 
 // Queue returns the name of the queue that the attempt waits in, see [subjects.Queue].
@@ -304,8 +302,8 @@ func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Ov
 // Due returns the attempt's deadline in bus time.
 func (a Attempt) Due() time.Time { return a.Deadline.Time() }
 
-// Final reports whether nothing more may be written: the last attempt ended in an outcome after
-// which the call does not run again.
+// Final reports whether the last attempt ended with an outcome after which the call does not run again. Nothing more is
+// written to such a log.
 func (s State) Final() bool {
 	if s.Empty() {
 		return false
@@ -314,8 +312,8 @@ func (s State) Final() bool {
 	return d != nil && d.Status != envelope.RetryableError
 }
 
-// Wrote reports whether the event with this nonce is part of the log. A writer whose write had
-// an uncertain answer asks it of the state it reads back.
+// Wrote reports whether the event e is in the log. A writer without an acknowledgement calls it with the state that it
+// reads.
 func (s State) Wrote(e Event) bool {
 	a, ok := s.Attempt(e.Attempt)
 	if !ok {
@@ -348,7 +346,7 @@ func (s *State) attempt(n int) *Attempt {
 	return nil
 }
 
-// with returns a copy of s in which attempt n, if there is one, is changed by f.
+// with returns a copy of s in which f has changed attempt n, if it exists.
 func (s State) with(n int, f func(*Attempt)) State {
 	s.Attempts = append([]Attempt(nil), s.Attempts...)
 	if a := s.attempt(n); a != nil {

@@ -6,65 +6,65 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// TracePoint is a step by its name.
+// TracePoint is the name of a step in the life of a call.
 type TracePoint string
 
-// The steps of a dispatcher.
+// Trace points of dispatchers.
 const (
-	TraceReceived         TracePoint = "received"       // a request came in; the log of its key is not known yet
-	TraceRefused          TracePoint = "refused"        // with Stage and Error, before the caller is told
+	TraceReceived         TracePoint = "received"       // a request was received
+	TraceRefused          TracePoint = "refused"        // before a refusal is sent; with Stage and Error
 	TraceAdmit            TracePoint = "admit"          // see [Trace.Begin]
-	TraceBeforeAdmit      TracePoint = "before-admit"   // the attempt is about to be written
-	TraceAfterAdmit       TracePoint = "after-admit"    // it is written
-	TraceAccepted         TracePoint = "accepted"       // the caller is told so, now or, where it is patient, later
-	TraceBeforeJoin       TracePoint = "before-join"    // callers are about to be bound to an open attempt
-	TraceAfterJoin        TracePoint = "after-join"     // they are
-	TraceReplayed         TracePoint = "replayed"       // a caller was told a stored outcome
-	TraceDelivered        TracePoint = "told"           // a caller that waited was told the outcome
+	TraceBeforeAdmit      TracePoint = "before-admit"   // before the request event is written
+	TraceAfterAdmit       TracePoint = "after-admit"    // the request event is written
+	TraceAccepted         TracePoint = "accepted"       // before the acceptance is sent or delayed
+	TraceBeforeJoin       TracePoint = "before-join"    // before a join event is written
+	TraceAfterJoin        TracePoint = "after-join"     // the join event is written
+	TraceReplayed         TracePoint = "replayed"       // a stored outcome was sent
+	TraceDelivered        TracePoint = "told"           // the outcome was sent to a waiting caller
 	TraceBeforeTimeout    TracePoint = "before-timeout" // a deadline has passed
-	TraceBeforePoolAbsent TracePoint = "before-desert"  // nobody is there to take the attempt
+	TraceBeforePoolAbsent TracePoint = "before-desert"  // the pool of the attempt is absent
 )
 
-// The steps of an executor; a dispatcher that ends an attempt takes AfterDecide, too.
+// Trace points of executors. A dispatcher that ends an attempt emits TraceAfterDecide, too.
 const (
-	TraceTaken        TracePoint = "taken"      // a work message came
-	TraceUnrecorded   TracePoint = "unrecorded" // the record is not known to hold the request of a strict attempt yet
+	TraceTaken        TracePoint = "taken"      // a work message was received
+	TraceUnrecorded   TracePoint = "unrecorded" // before the wait for the audit record of the request
 	TraceBeforeClaim  TracePoint = "before-claim"
 	TraceAfterClaim   TracePoint = "after-claim"
 	TraceRun          TracePoint = "run"           // see [Trace.Begin]
-	TraceBeforeEffect TracePoint = "before-effect" // the tool is about to be started
-	TraceAfterEffect  TracePoint = "after-effect"  // it has ended
+	TraceBeforeEffect TracePoint = "before-effect" // before the tool is started
+	TraceAfterEffect  TracePoint = "after-effect"  // the tool has ended
 	TraceBeforeDecide TracePoint = "before-decide"
-	TraceAfterDecide  TracePoint = "after-decide" // an outcome stands, whoever wrote it
+	TraceAfterDecide  TracePoint = "after-decide" // the log holds an outcome, written by any process
 	TraceBeforeReply  TracePoint = "before-reply"
 	TraceBeforeAck    TracePoint = "before-ack"
-	TraceNak          TracePoint = "handed-back" // somebody else gets the work message, or this executor again, later
+	TraceNak          TracePoint = "handed-back" // the work message is returned to the server
 )
 
-// TraceEvent is something that happens to a call. What is not known of it is left empty.
+// TraceEvent describes a step. Fields that are not known are empty.
 type TraceEvent struct {
 	At      TracePoint
 	State   State // of the log
 	Attempt int
-	Tool    string            // of a request, as its subject names it
-	Request *envelope.Request // nil where it could not be read
-	Stage   string            // that refused the request
+	Tool    string            // tool in the subject of a request
+	Request *envelope.Request // nil if it could not be decoded
+	Stage   string            // stage that refused the request
 	Error   *envelope.Error
 	Metrics envelope.Metrics // of a run
 }
 
-// Trace is told what a process does. Its functions may be nil. They are called in the midst of things, so what
-// takes time in them holds up the call.
+// Trace holds hooks. They may be nil, must be safe for concurrent use, and run in the goroutine of the call, which they
+// delay.
 type Trace struct {
-	// Event is told of every step.
+	// Event is called at every step.
 	Event func(context.Context, TraceEvent)
-	// Begin is told of what has a length, when it begins: an attempt that may be written (Admit), and a run (Run). It
-	// returns the context for it, the traceparent of what follows from it, and what to call at its end. The end of an
-	// admission is AfterAdmit, or the zero Step where none was written; that of a run has its error and metrics.
+	// Begin is called at the start of an admission (TraceAdmit) and of a run (TraceRun). It returns the context for it,
+	// the traceparent for its child spans, and a function to call at its end: after an admission with TraceAfterAdmit, or
+	// the zero TraceEvent if no attempt was written, and after a run with its error and metrics.
 	Begin func(context.Context, TraceEvent) (_ context.Context, traceparent string, end func(TraceEvent))
 }
 
-// Emit tells of a step of attempt n.
+// Emit calls Event, if it is not nil, for a step of attempt n.
 func (o *Trace) Emit(ctx context.Context, at TracePoint, s *State, n int) {
 	if o.Event != nil {
 		o.Event(ctx, TraceEvent{At: at, State: *s, Attempt: n})

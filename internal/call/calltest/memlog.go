@@ -22,22 +22,23 @@ type Log struct {
 	lost    func(call.Event) bool
 }
 
-// Before lets f see every write before it is looked at (nil: nobody). An error of f is returned
-// as it is, without a write. f may itself write: that is how races are made.
+// Before sets a function that Write calls first (nil: none). If f returns an error, Write returns it and writes
+// nothing. f may itself write, to simulate races.
 func (l *Log) Before(f func(call.Event) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.before = f
 }
 
-// BeforeRead lets f see every call of Read (nil: nobody). An error of f is returned as it is, without a read.
+// BeforeRead sets a function that Read calls first (nil: none). If f returns an error, Read returns it.
 func (l *Log) BeforeRead(f func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reads = f
 }
 
-// Lost lets f say whether the answer to an applied write gets lost (nil: never).
+// Lost sets a function that reports whether the acknowledgement of a write is lost (nil: never). Then Write returns
+// call.ErrUnsure although it has written.
 func (l *Log) Lost(f func(call.Event) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +88,8 @@ func (l *Log) append(e call.Event, body []byte) (call.Entry, []func(call.Entry),
 	if last.State.Seq != e.State.Seq {
 		return call.Entry{}, nil, &call.ConflictError{State: last.State}
 	}
-	if err := last.State.Allows(e); err != nil && !e.State.Empty() { // a log without attempts only fills a place
-		panic(err) // the rules of package call make no such event
+	if err := last.State.Allows(e); err != nil && !e.State.Empty() { // an event without attempts only uses up a sequence
+		panic(err) // the functions of package call return no such event
 	}
 	l.seq++
 	entry := call.Entry{State: call.Fold(e, l.seq), Kind: e.Kind, Attempt: e.Attempt, Body: slices.Clone(body),
@@ -141,8 +142,8 @@ func (l *Log) Entries() []call.Entry {
 	return all
 }
 
-// LoseTail removes the events after sequence seq, as a server does that had not synced them when
-// the power went: positions are used again.
+// LoseTail removes the events after sequence seq, as a power cut of a server that has not synced them does. Their
+// sequences are used again.
 func (l *Log) LoseTail(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// wish is something that a request may ask for and that is not done, or not wholly.
+// wish is an option of a request that Toolbus ignores, or applies only in part.
 type wish struct {
 	mark    byte   // in the log
-	name    string // as provenance.policy_applied has it; stable
+	name    string // in provenance.policy_applied; never changes
 	warning string
 	made    func(r *envelope.Request, given, wished time.Time) bool
 }
 
-// wishes returns all of them. What begins to work leaves the list, and its mark is not used again.
+// wishes returns all of them. Remove an option that begins to work, and never use its mark again.
 func wishes() [6]wish {
 	return [...]wish{
 		{'t', "timeout-cut",
@@ -38,8 +38,8 @@ func wishes() [6]wish {
 	}
 }
 
-// IgnoredFields returns the marks of what r asks for in vain, for [call.Attempt]: given is the deadline of the
-// attempt, and wished that of the request.
+// IgnoredFields returns the marks of the options of r that are ignored, for Ignored of [call.Attempt]. given is the
+// deadline of the attempt, and wished that of the request.
 func IgnoredFields(r *envelope.Request, given, wished time.Time) string {
 	var marks []byte
 	for _, w := range wishes() {
@@ -50,8 +50,8 @@ func IgnoredFields(r *envelope.Request, given, wished time.Time) string {
 	return string(marks)
 }
 
-// WithIgnoredWarnings returns the draft with a warning, and a name among the policies applied, for whatever the
-// request of attempt a asks for in vain. It says so in the stored outcome, and thus to everybody who is told that.
+// WithIgnoredWarnings returns the draft with a warning, and an entry in PolicyApplied, for each ignored option of the
+// request of attempt a.
 func (d Draft) WithIgnoredWarnings(a call.Attempt) Draft {
 	if a.Ignored == "" {
 		return d

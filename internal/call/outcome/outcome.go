@@ -11,26 +11,25 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Log is the call log as deciders need it; kv.Log is one.
+// Log is the call log. kv.Log implements it.
 type Log interface {
 	Write(ctx context.Context, e call.Event, body []byte) (call.State, error)
 	Read(ctx context.Context, tool, id string) (call.Entry, error)
 	Get(ctx context.Context, at call.Position) (call.Entry, error)
 }
 
-// ErrAttemptGone means that the log holds the attempt no more, or another in its place: there is
-// nothing to decide and nothing to deliver.
+// ErrAttemptGone means that the attempt is no longer in the log, or that another one has its place.
 var ErrAttemptGone = errors.New("the attempt is not in the log")
 
-// ErrUnreadable means that an outcome is in the log in a form that this build cannot read. To try again is of
-// no use; another build may be able to.
+// ErrUnreadable means that an outcome is in the log in a form that this build cannot read. Another build may be able to
+// read it.
 var ErrUnreadable = errors.New("the stored outcome cannot be read")
 
-// ErrMayHaveRun means that an attempt is not deserted, because an executor may have taken it: nothing is decided.
+// ErrMayHaveRun means that [call.PoolAbsent] does not end an attempt, because an executor may have started it.
 var ErrMayHaveRun = errors.New("an executor may have taken the attempt")
 
-// Draft is what a decider knows of the response besides the code: a tool's result or error. The output
-// has been checked.
+// Draft holds the parts of the response that the decider knows: the result or the error of the tool. The output must
+// have been checked.
 type Draft struct {
 	Output        jsontext.Value
 	OutputRef     *envelope.PayloadRef
@@ -39,14 +38,12 @@ type Draft struct {
 	Warnings      []string
 	PolicyApplied []string
 	Metrics       envelope.Metrics
-	// Timed says that Metrics tells when the tool began and ended. Where nobody tells, the times are those of the log,
-	// see [Resolve].
+	// Timed means that Metrics holds the measured times of the run. Otherwise [Resolve] sets them from the log.
 	Timed  bool
 	Chunks *envelope.Chunks
 }
 
-// Stored is the outcome of one attempt as it stands in the log. Won reports whether this
-// decider wrote it.
+// Stored is the outcome of an attempt in the log. Won is true if this call of [Resolve] wrote it.
 type Stored struct {
 	State    call.State
 	Attempt  call.Attempt
@@ -54,18 +51,16 @@ type Stored struct {
 	Won      bool
 }
 
-// Resolve ends attempt n of the log s, admitted at sequence admitted, and returns the outcome
-// that stands, whoever wrote it. earlier are the outcomes of earlier attempts if the caller has
-// them at hand; where there are none of a later attempt, Decide reads them. A response that is too
-// large together with these is replaced by an error that says so. Errors: ErrGone; ErrTaken, of call.Deserted only;
-// call.ErrFull and call.ErrUnsure as the log gave them; nothing is known then, and the caller tries again later. And
-// ErrUnreadable as [Load] gives it: the attempt has ended.
+// Resolve ends attempt n of the log s, whose request event has the sequence admitted, and returns the outcome in the
+// log, its own or that of another process. earlier are the outcomes of earlier attempts if the caller has them;
+// otherwise Resolve reads them. If the response together with these is too large, Resolve stores an error instead. The
+// error is [ErrAttemptGone]; [ErrMayHaveRun], only with call.PoolAbsent; [ErrUnreadable] if the attempt is decided, see
+// [Load]; or that of the log, such as call.ErrFull and call.ErrUnsure, after which the caller must try again later.
 //
-// The metrics of an ending that no run tells of, by a deadline or a cancel for one, say what the log
-// knows. Of a claimed attempt queue_ms is the time from its admission to its (last) claim, and
-// duration_ms that from there to the decision; of one that is known not to have been started queue_ms
-// is all of its time, and duration_ms 0. A pure or idempotent call starts without a claim, so of one
-// without nobody knows when or whether it was started: duration_ms is all of its time, and queue_ms 0.
+// If no run measured the times, as after a deadline or a cancel, they come from the log. For a claimed attempt,
+// queue_ms is the time from its admission to its last claim, and duration_ms the time from there to the decision. For
+// an attempt that was certainly not started, queue_ms is the whole time, and duration_ms is 0. A pure or idempotent
+// call may start without a claim: then duration_ms is the whole time, and queue_ms is 0.
 func Resolve(
 	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Completion, d Draft,
 	earlier []call.Outcome,
@@ -98,7 +93,7 @@ func Resolve(
 		case err == nil:
 			return own(after, n, response), nil
 		case errors.As(err, &moved) && moved.State.Empty():
-			s.Seq = moved.State.Seq // the log is lost with what was not synced yet; what s says did happen
+			s.Seq = moved.State.Seq // a power cut lost the log; the events in s did happen, so write on top of the empty log
 		case errors.As(err, &moved):
 			s = moved.State
 		case errors.Is(err, call.ErrTooLarge) && !small:
@@ -110,7 +105,7 @@ func Resolve(
 	}
 }
 
-// timed returns the draft with what is known of when the attempt waited and ran.
+// timed returns the draft with the times that the log shows, unless it has measured ones.
 func (d Draft) timed(r call.DecideResult, cause call.Cause) Draft {
 	if d.Timed {
 		return d
@@ -130,11 +125,11 @@ func (d Draft) timed(r call.DecideResult, cause call.Cause) Draft {
 	return d
 }
 
-// between is in milliseconds, and never less than nothing: clocks differ.
+// between returns the milliseconds from one time to another, at least 0, because clocks differ.
 func between(from, to call.UnixMS) int64 { return max(0, int64(to-from)) }
 
-// shrink makes the least of an ending: otherwise it could never be written, and the tool would run
-// again and again.
+// shrink returns a small completion and draft for a response that is too large. Without it the attempt could never be
+// decided, and the tool would run again and again.
 func shrink(end call.Completion, d Draft) (call.Completion, Draft) {
 	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
 	switch {
@@ -150,16 +145,16 @@ func shrink(end call.Completion, d Draft) (call.Completion, Draft) {
 
 const tooLarge = "the response is larger than the server takes, together with the outcomes of earlier attempts"
 
-// own returns the outcome that was just written, at the position it got.
+// own returns the outcome that was just written.
 func own(s call.State, n int, r *envelope.Response) Stored {
 	a, _ := s.Attempt(n)
 	r.Provenance.AuditEventID = s.At(a.Decision.Seq).EventID()
 	return Stored{State: s, Attempt: a, Response: r, Won: true}
 }
 
-// Load returns the stored outcome of the decided attempt n of the log s. It may lie in its own
-// event or, when that has expired, in a later one. Errors: ErrGone; ErrUnreadable, with an Outcome that has all but the
-// response; and what the log gave when it could not be read.
+// Load returns the stored outcome of the decided attempt n of the log s. It reads it from the event of the decision or,
+// if that has expired, from a later one. The error is [ErrAttemptGone]; [ErrUnreadable], with a Stored that lacks only
+// the response; or that of the log.
 func Load(ctx context.Context, log Log, s call.State, n int) (Stored, error) {
 	a, ok := s.Attempt(n)
 	if !ok || a.Decision == nil {
@@ -189,8 +184,8 @@ func Load(ctx context.Context, log Log, s call.State, n int) (Stored, error) {
 	return Stored{State: s, Attempt: a, Response: r}, nil
 }
 
-// carried returns the outcomes of the attempts before n, which its request carries. Where that cannot be read they
-// are collected from their own events, which are kept longer.
+// carried returns the outcomes of the attempts before n. It reads them from the request event of attempt n or, if that
+// has expired, from the events of the decisions, which are kept longer.
 func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome, error) {
 	a, _ := s.Attempt(n)
 	entry, err := At(ctx, log, s, a.Admitted)
@@ -203,8 +198,8 @@ func carried(ctx context.Context, log Log, s call.State, n int) ([]call.Outcome,
 	return collected(ctx, log, s, n)
 }
 
-// collected returns the outcomes of the attempts before n that are in the log as events of their own. What has
-// expired there cannot be carried any more; what is there and cannot be read is an error, for somebody that can.
+// collected returns the outcomes of the attempts before n from the events of their decisions. It leaves out expired
+// ones. An outcome that cannot be read is an error, so that another build can write the event.
 func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []call.Outcome, err error) {
 	for _, a := range s.Attempts {
 		if a.N >= n || a.Decision == nil {
@@ -225,8 +220,8 @@ func collected(ctx context.Context, log Log, s call.State, n int) (outcomes []ca
 	return outcomes, nil
 }
 
-// At returns the event of the log s at a position; the zero Entry when it has expired, or when the
-// position is another log's now: the server may have lost its end and used it again.
+// At returns the event of the log s at the sequence seq. It returns the zero Entry if the event has expired, or if
+// another log has an event there: a server that has lost the end of a stream uses the sequences again.
 func At(ctx context.Context, log Log, s call.State, seq uint64) (call.Entry, error) {
 	entry, err := log.Get(ctx, s.At(seq))
 	if err != nil || entry.State.Tool != s.Tool || entry.State.ID != s.ID {
@@ -265,8 +260,8 @@ func respond(ruling call.DecideResult, d Draft) *envelope.Response {
 	}
 }
 
-// failure keeps the tool's own error where the ruling agrees with it; otherwise it states the
-// ruling and keeps what the tool said as its cause.
+// failure returns the error of the tool if its code is that of the decision. Otherwise it returns the error of the
+// decision, with that of the tool as its cause.
 func failure(ruling call.DecideResult, said *envelope.Error) *envelope.Error {
 	if said != nil && said.Code == ruling.Code {
 		return said.WithEffect(ruling.Effect)
@@ -284,7 +279,7 @@ func failure(ruling call.DecideResult, said *envelope.Error) *envelope.Error {
 	return e.WithCause(cause)
 }
 
-// unserved says in e which pool did not serve the attempt, where that is why it ended.
+// unserved returns e, or a more precise error if the attempt ended because no executor of its pool took it.
 func unserved(ruling call.DecideResult, e *envelope.Error) *envelope.Error {
 	s := ruling.Event.State
 	a, _ := s.Attempt(ruling.Event.Attempt)
@@ -294,8 +289,8 @@ func unserved(ruling call.DecideResult, e *envelope.Error) *envelope.Error {
 	return e
 }
 
-// For returns the outcome as callID is told it: under its own call id. Replayed marks an answer
-// that was decided before it was asked for.
+// For returns the response for the request with callID. replayed states that the attempt was decided before that
+// request.
 func (o Stored) For(callID string, replayed bool) *envelope.Response {
 	r := *o.Response
 	r.CallID, r.Provenance.Replayed = callID, replayed
