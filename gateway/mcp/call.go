@@ -65,7 +65,7 @@ func (d *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequ
 	return a.answer(ctx, resp, err, streamed)
 }
 
-// answer is what the client is told of a call.
+// answer returns the result of a call for the client, or the protocol error.
 func (a *asked) answer(
 	ctx context.Context, resp *envelope.Response, err error, streamed *pieces,
 ) (sdk.Result, error) {
@@ -85,12 +85,12 @@ func (a *asked) answer(
 	return res, nil
 }
 
-// unwaited is what the client is told of a call that is not waited for any more, if it still listens.
+// unwaited returns the error for a request whose wait has ended because of cause. The client gets it if it still reads.
 func (a *asked) unwaited(cause error) error {
 	data, _ := json.Marshal(map[string]any{
 		"effect": envelope.EffectUnknown, "fix": "ask again with the same idempotency key",
 		"idempotency_key": a.call.Key, "ref": a.ref(),
-	}) // of texts
+	}) // never fails: the values are strings
 	switch {
 	case errors.Is(cause, errClosed):
 		return &jsonrpc.Error{
@@ -102,8 +102,8 @@ func (a *asked) unwaited(cause error) error {
 	return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled, and the work of its call with it"}
 }
 
-// stream prepares a call of a tool that streams: how far it is the client is told meanwhile, if it wants to know, and
-// the rest with the answer. stop ends the telling.
+// stream prepares the call of a tool that streams: progress goes to the client as notifications, if the request has a
+// progress token, and the chunks of data come with the answer. stop ends the notifications.
 func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed *pieces, stop func()) {
 	if !a.of.streaming {
 		return nil, func() {}
@@ -113,7 +113,7 @@ func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed 
 	if token := req.Params.GetProgressToken(); token != nil {
 		p := newProgress(func(p *sdk.ProgressNotificationParams) {
 			p.ProgressToken = token
-			_ = req.Session.NotifyProgress(ctx, p) // whoever has gone misses it
+			_ = req.Session.NotifyProgress(ctx, p) // an error means that the client has gone
 		})
 		tell, stop = p.chunk, p.stop
 	}
@@ -124,16 +124,17 @@ func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed 
 	return streamed, stop
 }
 
-// asked is a call on its way.
+// asked is a call that the gateway makes for a request.
 type asked struct {
 	by   *sender
 	of   *Definition
 	call toolbus.Call
-	// lasting says that whoever asked may ask again, and is then told the same: nothing is lost when it goes away.
+	// lasting means that the client can send the request again and get the same outcome: the call goes on if the client
+	// disconnects.
 	lasting bool
 }
 
-// ask makes a call of a request.
+// ask returns the call for a request.
 func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) (*asked, error) {
 	says, err := read(req.Params.GetMeta(), by.header)
 	if err != nil {
@@ -161,7 +162,7 @@ func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) 
 	return a, nil
 }
 
-// given returns the input that arguments are.
+// given returns the input of the function for the arguments.
 func (d *Definition) given(arguments json.RawMessage) (jsontext.Value, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage("{}")
@@ -182,13 +183,13 @@ func (d *Definition) given(arguments json.RawMessage) (jsontext.Value, error) {
 	return jsontext.Value(members[input]), nil
 }
 
-// misplaced are arguments that do not even have the input where it is to be.
+// misplaced holds the violations of arguments that must have the input as their only member.
 type misplaced []jsonschema.Violation
 
 // Error implements error.
 func (misplaced) Error() string { return "the arguments break their schema" }
 
-// around is what is wrong with arguments around the input that is their only member.
+// around returns the violations of arguments that must have the member input and no other.
 func around(members map[string]json.RawMessage) (wrong []jsonschema.Violation) {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if name != input {
@@ -204,8 +205,8 @@ func around(members map[string]json.RawMessage) (wrong []jsonschema.Violation) {
 	return wrong
 }
 
-// run makes the call and returns its outcome. When ctx ends, the call of whoever cannot ask for it again is cancelled,
-// but for when the door closes.
+// run makes the call and returns its outcome. When ctx ends, it cancels a call that the client cannot ask for again,
+// unless the gateway closes or the call becomes a task.
 func (a *asked) run(ctx context.Context) (*envelope.Response, error) {
 	resp, err := toolbus.Outcome(a.by.client.Call(ctx, a.call))
 	if err != nil && ctx.Err() != nil && !a.lasting && !leaves(context.Cause(ctx)) {
@@ -214,23 +215,23 @@ func (a *asked) run(ctx context.Context) (*envelope.Response, error) {
 	return resp, err
 }
 
-// cancelTime is how long a dispatcher is waited for that is to cancel a call.
+// cancelTime is the longest wait for the answer of a dispatcher to a cancel.
 const cancelTime = 5 * time.Second
 
-// cancel ends the work of a call that nobody waits for any more. Where the bus cannot be told, its deadline ends it.
+// cancel cancels a call that no client waits for. If no dispatcher can be reached, the call ends at its deadline.
 func (a *asked) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer cancel()
 	_, _ = a.by.client.Cancel(ctx, envelope.CallRef{Ref: a.ref()})
 }
 
-// leaves reports whether a call is left alone that is not waited for any more.
+// leaves reports whether a call goes on after its wait has ended because of cause.
 func leaves(cause error) bool { return errors.Is(cause, errClosed) || errors.Is(cause, errLater) }
 
-// ref names the call on the bus.
+// ref returns the reference of the call.
 func (a *asked) ref() string { return subjects.Key{Tool: a.of.Tool, ID: a.id()}.Ref() }
 
-// names is what a call is found by, and what it is part of.
+// names returns the _meta members that identify the call: key, reference, run and lane.
 func (a *asked) names() sdk.Meta {
 	names := sdk.Meta{envelope.MetaIdempotencyKey: a.call.Key, envelope.MetaRef: a.ref()}
 	of := a.call.Context
@@ -242,7 +243,7 @@ func (a *asked) names() sdk.Meta {
 	return names
 }
 
-// id is what ref ends with.
+// id returns the id of the call, the last part of ref.
 func (a *asked) id() string {
 	caller := a.by.client.Options()
 	return envelope.CallKeyID(caller.Tenant, &envelope.Request{

@@ -36,10 +36,10 @@ type caller struct {
 	principal auth.Principal
 	sum       tokenSum
 
-	// Under the lock of callers.
-	verified time.Time // when the bus accepted the token last
+	// The fields below are guarded by callers.mu.
+	verified time.Time // time at which the bus accepted the token last
 	used     time.Time
-	busy     int  // requests and calls on their way, and questions about it
+	busy     int  // number of its requests, calls and verifications that run
 	gone     bool // removed, or not kept yet
 }
 
@@ -52,13 +52,14 @@ func (at *caller) root() string {
 }
 
 const (
-	// maxCallers is how many tokens a door remembers at once. One that it has forgotten is asked about again.
+	// maxCallers is the largest number of tokens in the cache.
 	maxCallers = 1000
-	// verifiedFor is for how long a token is not asked about again. What is sent with it is checked in any case: this
-	// is for how long a caller whose token has ended is told so in the answer to a call, and not by 401.
+	// verifiedFor is the time during which the gateway accepts a token without asking a dispatcher again. Dispatchers
+	// still check every call. So for up to 10 s after a revocation, a caller sees the refusal in the answer to a call, not
+	// as HTTP 401.
 	verifiedFor = 10 * time.Second
-	// admitTime is how long the bus may take to say whose a token is. It is short, since it is beside the deadline of a
-	// call, and no answer is one that may be asked for again.
+	// admitTime is the longest wait for a dispatcher to verify a token. It is short, because it adds to the time of a
+	// call, and because the client can try again.
 	admitTime = 2 * time.Second
 )
 
@@ -98,16 +99,16 @@ func (g *callers) admit(ctx context.Context, token string) (*caller, error) {
 	return at, nil
 }
 
-// What is said of those that have their share, and of those that find no room.
+// Rejections of a caller that has used its share, and of any caller if the gateway is full.
 var (
 	overQuota  = &rejection{http.StatusTooManyRequests, "too many requests of yours at once: try again later"}
 	overloaded = &rejection{http.StatusServiceUnavailable, "too many callers at once: try again later"}
 )
 
-// unverified is whoever comes with a token that is not known: all of them together are one caller.
+// unverified is the root of all tokens that are not in the cache: together they count as one caller.
 const unverified = ""
 
-// enter counts a request, and returns whose it is.
+// enter takes a unit of the request quota, and returns the root that it counts for.
 func (g *callers) enter(sum tokenSum) (as string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +165,7 @@ func (g *callers) read(token string) (auth.Principal, error) {
 	return says, err
 }
 
-// verify returns the caller of a token that the bus accepts, and counts one more use of it.
+// verify returns the caller of a token that the bus accepts, and increments its busy.
 func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says auth.Principal) (*caller, error) {
 	if at := g.find(sum, time.Now().Add(-verifiedFor)); at != nil {
 		return at, nil
@@ -183,8 +184,8 @@ func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says a
 	return nil, overloaded
 }
 
-// find returns the caller of a token that the bus accepted after since, and counts one more use of it; nil if there is
-// none.
+// find returns the caller of a token that the bus accepted after since, and increments its busy. It returns nil if
+// there is none.
 func (g *callers) find(sum tokenSum, since time.Time) *caller {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,15 +198,15 @@ func (g *callers) find(sum tokenSum, since time.Time) *caller {
 	return at
 }
 
-// release ends one use of a caller. Callers of it hold g.mu.
+// release decrements the busy of a caller. Callers hold g.mu.
 func (g *callers) release(at *caller) {
 	if at.busy--; at.gone && at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
 }
 
-// ask asks the bus whether it believes a token. The question is one that any agent may ask, and that needs no look at
-// any log: that it makes no sense is the answer to somebody who is believed.
+// ask asks a dispatcher whether it accepts a token. It sends a request that every agent may send, with an invalid
+// reference, so that no log is read: the error about the reference means that the token is accepted.
 func (g *callers) ask(ctx context.Context, sum tokenSum, token string, says auth.Principal) error {
 	at, err := g.lookUp(sum, token, says)
 	if err != nil {
@@ -236,8 +237,8 @@ func (g *callers) ask(ctx context.Context, sum tokenSum, token string, says auth
 	return g.keep(at)
 }
 
-// lookUp returns the caller of a token and counts one more use of it. A new caller has a client of its own, and is not
-// in g.by yet.
+// lookUp returns the caller of a token, and increments its busy. A new caller has its own client, and is not in g.by
+// yet.
 func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*caller, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -254,7 +255,8 @@ func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*call
 	return &caller{client: client, principal: says, sum: sum, busy: 1, gone: true}, nil
 }
 
-// keep notes that the bus accepts the token of a caller. Callers of it, and of the methods below, hold g.mu.
+// keep records that the bus accepts the token of a caller, and adds the caller to g.by. Callers of keep, dispensable
+// and drop hold g.mu.
 func (g *callers) keep(at *caller) error {
 	at.verified = time.Now()
 	if !at.gone {
@@ -274,7 +276,7 @@ func (g *callers) keep(at *caller) error {
 	return nil
 }
 
-// dispensable returns the guest that was here longest ago and has nothing on its way, of those that have as many seats.
+// dispensable returns the least recently used idle caller among those whose root holds at least seats places, or nil.
 func (g *callers) dispensable(seats int) (oldest *caller) {
 	for _, at := range g.by {
 		if at.busy == 0 && g.places.by[at.root()] >= seats && (oldest == nil || at.used.Before(oldest.used)) {
@@ -284,7 +286,7 @@ func (g *callers) dispensable(seats int) (oldest *caller) {
 	return oldest
 }
 
-// drop removes a caller, if it was kept. Its calls end as the bus decides.
+// drop removes a caller, if it is in g.by. Its running calls go on.
 func (g *callers) drop(at *caller) {
 	if at.gone {
 		return
@@ -296,7 +298,7 @@ func (g *callers) drop(at *caller) {
 	}
 }
 
-// close ends all clients.
+// close removes all callers.
 func (g *callers) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,30 +15,30 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// catalogue knows the tools as MCP clients see them. Schemas are asked for once for each build of a tool.
+// catalogue caches the definitions of the tools. It fetches the schemas once for each build of a tool.
 type catalogue struct {
 	mu     sync.Mutex
 	builds map[build][]*Definition
 	last   *view
 
-	changed func(was, is *view) // is told when what is shown changes; was is nil at first
+	changed func(was, is *view) // called when the view changes; was is nil the first time
 }
 
-// build is a tool as it is, whatever it is called by.
+// build identifies a build of a tool by tool id and digest.
 type build struct{ tool, digest string }
 
-// view is all tools at one time.
+// view holds all tools at one time. It is immutable.
 type view struct {
 	sorted []*Definition // by name
 	named  map[string]*Definition
-	ids    map[string]*Definition // by what doors of builds before names called them, too
-	sum    [sha256.Size]byte      // of the entries and the instructions
+	ids    map[string]*Definition // by the names that older builds of the gateway used
+	sum    [sha256.Size]byte      // hash of the entries and the instructions
 }
 
-// fetches is how many descriptions are asked for at once.
+// fetches is the number of concurrent requests for descriptions.
 const fetches = 8
 
-// of returns the tools that there are for a client, whose token the bus checks in doing so.
+// of returns the current view. It asks the bus with client, so that dispatchers check the token of the client.
 func (c *catalogue) of(ctx context.Context, client *toolbus.Client) (*view, error) {
 	tools, err := client.Tools(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *catalogue) known(b build) []*Definition {
 	return c.builds[b]
 }
 
-// fetch asks for the schemas of a tool. None is one that has gone meanwhile.
+// fetch returns the definitions of a tool. It returns nil if the tool does not exist any more.
 func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string) ([]*Definition, error) {
 	t, err := client.Tool(ctx, id)
 	if isGone(err) {
@@ -92,7 +92,7 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 
 // keep returns a view of the functions of the tools, and removes builds that no tool has any more.
 func (c *catalogue) keep(tools []envelope.ToolInfo, found [][]*Definition) *view {
-	names := envelope.FunctionNames(tools, SearchTool) // also of those that are not shown: they may be later
+	names := envelope.FunctionNames(tools, SearchTool) // of disabled tools, too: they may be enabled later
 	for i, t := range tools {
 		found[i] = c.named(build{t.ToolID, t.Digest}, found[i], names)
 	}
@@ -103,7 +103,7 @@ func (c *catalogue) keep(tools []envelope.ToolInfo, found [][]*Definition) *view
 	return v
 }
 
-// named gives the functions of a build their names, which they seldom have not.
+// named returns the functions of a build with their current names.
 func (c *catalogue) named(b build, all []*Definition, names map[envelope.FunctionID]string) []*Definition {
 	fits := func(d *Definition) bool { return d.Name == names[d.id()] }
 	if !slices.ContainsFunc(all, func(d *Definition) bool { return !fits(d) }) {
@@ -135,7 +135,7 @@ func newView(all []*Definition) *view {
 	return v
 }
 
-// called returns the function with a name in MCP or an id, or nil.
+// called returns the function with an MCP name, or a name of an older gateway, or nil.
 func (v *view) called(name string) *Definition {
 	if v == nil {
 		return nil
@@ -143,25 +143,25 @@ func (v *view) called(name string) *Definition {
 	return cmp.Or(v.named[name], v.ids[name])
 }
 
-// replace makes v the newest view, of so many tools.
+// replace stores v as the newest view, and returns the one before. tools is the number of tools.
 func (c *catalogue) replace(v *view, tools int) (was *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.builds) > 2*tools+fetches {
-		c.builds = nil // asked for again
+		c.builds = nil // fetched again
 	}
 	was, c.last = c.last, v
 	return was
 }
 
-// latest returns the newest view that there is, nil for none.
+// latest returns the newest view, or nil if there is none.
 func (c *catalogue) latest() *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// find returns the tool of a name. One that is not known may be new: then all are asked for.
+// find returns the function with a name. If it is not in the newest view, find asks the bus for a new view.
 func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name string) (*Definition, error) {
 	if d := c.latest().called(name); d != nil {
 		return d, nil
@@ -176,7 +176,7 @@ func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name strin
 	return nil, unknown(name, v)
 }
 
-// page returns the tools behind a cursor, and the cursor of the next page; "" ends.
+// page returns the tools after a cursor, and the cursor of the next page, which is "" after the last one.
 func (v *view) page(cursor string, size int) (page []*Definition, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(after) > envelope.MaxFunctionName {

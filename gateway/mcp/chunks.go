@@ -9,17 +9,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// maxPieces is how many bytes of chunks are handed on with an answer: a model reads no more.
+// maxPieces is the largest number of bytes of chunks in an answer. A model could not use more.
 const maxPieces = 1 << 20
 
-// pieces collects what a tool streams, which in MCP is part of the result.
+// pieces collects the chunks of data of a call, which are part of its result in MCP.
 type pieces struct {
-	fence uint64 // of the run that they are of
+	fence uint64 // fence of the run of the chunks
 	text  strings.Builder
 	more  int // chunks that were left out
 }
 
-// chunk takes one. Those of a run that is made again are void.
+// chunk adds a chunk. A chunk with another fence voids all before it.
 func (p *pieces) chunk(c envelope.Chunk) {
 	if c.Fence != p.fence {
 		*p = pieces{fence: c.Fence}
@@ -33,7 +33,7 @@ func (p *pieces) chunk(c envelope.Chunk) {
 	}
 }
 
-// before puts what was streamed before the output.
+// before inserts the chunks as a block before the output.
 func (p *pieces) before(res *reply) {
 	text := p.text.String()
 	if p.more > 0 {

@@ -15,31 +15,32 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// leaveTime bounds how long running calls may take to end after the client disconnects or the gateway is stopped.
+// leaveTime is the longest time that running calls get to end after the client has disconnected or the gateway is
+// stopped.
 const leaveTime = 10 * time.Second
 
-// conn is the connection of a client over standard input and output. It tells the library of the end of the input only
-// when every request is answered: the library drops those that it has then.
+// conn is the connection of a client over the stdio transport. It reports the end of the input to the library only
+// after every request is answered, because the library drops running requests at the end of the input.
 type conn struct {
-	name   string // of the session that it is
+	name   string // name of the session
 	most   int64
 	to     *answers
 	lines  <-chan line
-	closed chan struct{} // the library does not read any more
+	closed chan struct{} // closed when the library closes the connection
 	close  func()
-	told   chan struct{} // the door ends
+	told   chan struct{} // closed when the gateway stops
 	tell   func()
-	over   context.Context // ends when the calls of this client are not waited for any more
+	over   context.Context // ends when the gateway no longer waits for the calls of this client
 	leave  context.CancelCauseFunc
 
-	// Of Read alone.
+	// Only Read uses the fields below.
 	rest    []*incoming // messages of the last line
 	ended   error       // why there are no more lines; io.EOF at the end of the input
-	batches bool        // the client has begun with a protocol that has them
+	batches bool        // the client initialized a protocol with batches
 
 	mu    sync.Mutex
 	last  bool                     // the input has ended
-	open  map[jsonrpc.ID]*incoming // requests without an answer, by the id that the library knows
+	open  map[jsonrpc.ID]*incoming // requests without an answer, by the id for the library
 	quiet chan struct{}            // closed when the input has ended and every request is answered; nil before it ends
 	late  chan struct{}            // closed when leaveTime was not enough
 }
@@ -47,7 +48,7 @@ type conn struct {
 // incoming is a message of the client.
 type incoming struct {
 	msg jsonrpc.Message
-	id  jsonrpc.ID // as the client knows it
+	id  jsonrpc.ID // id that the client sent
 	of  *batch     // nil outside of batches
 
 	cancelled bool // at the end of the input
@@ -65,7 +66,7 @@ func newConn(in io.Reader, out io.Writer, most int64) *conn {
 	return c
 }
 
-// SessionID implements sdk.Connection: the library knows no name of such a session.
+// SessionID implements sdk.Connection. A session over stdio has no id for the library.
 func (*conn) SessionID() string { return "" }
 
 // Close implements sdk.Connection.
@@ -75,8 +76,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// stop makes Read end the session. Requests that run are answered with the end of the door, unless the client has ended
-// its input: such a client has waited long enough.
+// stop makes Read end the session. Running requests are answered with an error that the gateway closes. If the client
+// has ended its input, they are cancelled instead.
 func (c *conn) stop() { c.tell() }
 
 // Read implements sdk.Connection.
@@ -111,8 +112,8 @@ func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// end notes why there are no more lines. From now on the client is sent answers alone: a client that waits for the
-// server to end does not expect anything else, and the official SDK for Python kills a server that sends it.
+// end records the end of the input. From now on conn sends only answers: a client that waits for the server to end
+// expects nothing else, and the official Python SDK kills a server that sends other messages.
 func (c *conn) end(err error) {
 	c.ended = err
 	c.mu.Lock()
@@ -120,7 +121,7 @@ func (c *conn) end(err error) {
 	c.last = true
 }
 
-// take takes a line.
+// take parses a line, and answers an invalid one.
 func (c *conn) take(l line) error {
 	if l.empty() {
 		return nil
@@ -136,7 +137,8 @@ func (c *conn) take(l line) error {
 	return nil
 }
 
-// accept notes a request, and cancels what a client cancels that has used an id twice.
+// accept registers a request. If a client cancels an id that it has used for several running requests, accept cancels
+// all of them.
 func (c *conn) accept(m *incoming) jsonrpc.Message {
 	req, ok := m.msg.(*jsonrpc.Request)
 	switch {
@@ -151,8 +153,8 @@ func (c *conn) accept(m *incoming) jsonrpc.Message {
 	m.id = req.ID
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open[req.ID] != nil { // the library does not answer it: it gets an id that no client has
-		req.ID, _ = jsonrpc.MakeID(c.name + "-" + rand.Text()) // a text is an id
+	if c.open[req.ID] != nil { // the library would not answer a second request with the id, so use a random one
+		req.ID, _ = jsonrpc.MakeID(c.name + "-" + rand.Text()) // a string is a valid id
 	}
 	c.open[req.ID] = m
 	req.Extra = &sdk.RequestExtra{
@@ -162,11 +164,10 @@ func (c *conn) accept(m *incoming) jsonrpc.Message {
 	return req
 }
 
-// overKey is where the library carries the end of a connection along with its requests.
+// overKey is the key in TokenInfo.Extra under which the library passes conn.over with each request.
 const overKey = "over"
 
-// cancelTwins cancels the requests with an id that a cancellation names, but for the first of them, which the library
-// cancels.
+// cancelTwins cancels all requests with the id in a cancellation except the first one, which the library cancels.
 func (c *conn) cancelTwins(req *jsonrpc.Request) {
 	var named struct {
 		ID any `json:"requestId"`
@@ -197,8 +198,8 @@ func (c *conn) cancel(id jsonrpc.ID) {
 	c.rest = append(c.rest, &incoming{msg: msg})
 }
 
-// unlisten makes Read return a cancellation of each request that listens: nothing else ends it. It reports whether
-// there are such requests.
+// unlisten makes Read return a cancellation for each subscriptions/listen request, which would never end otherwise. It
+// reports whether Read has messages to return.
 func (c *conn) unlisten() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +212,7 @@ func (c *conn) unlisten() bool {
 	return len(c.rest) > 0
 }
 
-// quieten makes the last answer close quiet.
+// quieten creates quiet, which the last answer closes.
 func (c *conn) quieten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +240,7 @@ func (c *conn) drain() {
 	case <-c.closed:
 		return
 	case <-c.told:
-		c.leave(errLeft) // unless the door has ended them before
+		c.leave(errLeft) // no effect if they were ended before
 	case <-c.over.Done():
 	}
 	late := time.NewTimer(leaveTime)
@@ -292,7 +293,7 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// gather adds an answer to a batch, and returns them all when it is the last one.
+// gather adds an answer to a batch. If it is the last one, gather returns all answers, and otherwise nil.
 func (c *conn) gather(of *batch, text []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,7 +304,7 @@ func (c *conn) gather(of *batch, text []byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(of.answers, []byte{','})...), ']')
 }
 
-// answered notes that a request is answered.
+// answered removes a request that is answered.
 func (c *conn) answered(id jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,19 +26,19 @@ type Definition struct {
 	older       jsontext.Value // entry for earlier protocols
 	title       string
 	description string
-	arguments   json.RawMessage // their schema
+	arguments   json.RawMessage // schema of the arguments
 	server      *envelope.ServerInfo
 	streaming   bool
-	retention   time.Duration // of outcomes
+	retention   time.Duration // for which outcomes are kept
 	class       toolbus.EffectClass
-	loose       bool // the input is not an object; arguments have it as their only member
-	results     bool // outputs are whole results of MCP
-	wrapped     bool // outputs may be no objects: older protocols have them as the member output of one
-	unfit       bool // the server's output schema is not of an object at its top
+	loose       bool // the input is not an object: it is the only member of the arguments
+	results     bool // outputs are whole results of MCP tools
+	wrapped     bool // outputs may not be objects: for older protocols they are the member output of an object
+	unfit       bool // the type of the server's output schema is not object
 	members     entry
 }
 
-// entry is an entry of a list of tools, by member.
+// entry holds the members of an entry in tools/list, without the name.
 type entry map[string]any
 
 // Define returns the functions of tools, sorted by name. Each of tools must come from [toolbus.Client.Tool]: the
@@ -56,7 +56,7 @@ func Define(tools []envelope.ToolInfo) (all []*Definition) {
 
 func (d *Definition) id() envelope.FunctionID { return envelope.FunctionID{Tool: d.Tool, Fn: d.Fn} }
 
-// define returns the functions of a tool, which have no names yet.
+// define returns the functions of a tool, without names.
 func define(t envelope.ToolInfo) []*Definition {
 	all := make([]*Definition, 0, len(t.Functions))
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
@@ -75,7 +75,7 @@ func define(t envelope.ToolInfo) []*Definition {
 	return all
 }
 
-// Members of the entry of a list of tools.
+// Members of an entry in tools/list.
 const (
 	memberName        = "name"
 	memberTitle       = "title"
@@ -86,7 +86,7 @@ const (
 	memberMeta        = "_meta"
 )
 
-// likeManifest makes an entry of what the manifest says.
+// likeManifest makes the entry from the manifest.
 func (d *Definition) likeManifest(t envelope.ToolInfo) {
 	of := t.Functions[d.Fn]
 	d.description, d.title = cmp.Or(t.Description, of.Description), t.Title
@@ -106,7 +106,7 @@ func (d *Definition) likeManifest(t envelope.ToolInfo) {
 	}
 }
 
-// output returns the schema of structured content for outputs with that schema.
+// output returns the schema of the structured content for outputs with the schema response, or nil.
 func (d *Definition) output(response jsontext.Value) json.RawMessage {
 	if len(response) == 0 {
 		return nil
@@ -123,7 +123,8 @@ func (d *Definition) output(response jsontext.Value) json.RawMessage {
 	return structured
 }
 
-// annotations say of a tool what its class does. They are hints: nothing here goes by them.
+// annotations returns the MCP annotations for the effect class of a tool. They are hints for clients; the gateway does
+// not use them.
 func annotations(t envelope.ToolInfo) *sdk.ToolAnnotations {
 	yes, no := true, false
 	switch toolbus.EffectClass(t.Determinism) {
@@ -141,7 +142,8 @@ func withVersion(meta any, version string) entry {
 	return withMember(of, envelope.MetaToolVersion, version)
 }
 
-// withMember returns an object with another value of one member. What is not an object is an empty one.
+// withMember returns the members of object, with one member set. If object is not a JSON object, the result has only
+// that member.
 func withMember(object jsontext.Value, name string, value any) entry {
 	var members map[string]jsontext.Value
 	all := entry{name: value}
@@ -156,7 +158,7 @@ func withMember(object jsontext.Value, name string, value any) entry {
 	return all
 }
 
-// named returns the definition under a name.
+// named returns the definition with that name.
 func (d *Definition) named(name string) *Definition {
 	if d.Name == name {
 		return d
@@ -179,8 +181,8 @@ func (d *Definition) named(name string) *Definition {
 	return &is
 }
 
-// resolved returns an output schema that refers to one of an object as that; nil for any other one, for which clients
-// of protocols before 2026-07-28 refuse the whole list.
+// resolved returns the schema that an output schema refers to, if its type is object, and otherwise nil. Clients of
+// protocols before 2026-07-28 refuse a whole list that contains any other output schema.
 func resolved(of any) any {
 	text, _ := of.(jsontext.Value)
 	if sub, err := jsonschema.Sub(text, ""); err == nil && topOf(sub).is("object") {
@@ -189,7 +191,7 @@ func resolved(of any) any {
 	return nil
 }
 
-// shown returns the JSON of an entry, its name first.
+// shown returns the JSON of an entry, with the name first.
 func (e entry) shown(name string) jsontext.Value {
 	text := encoded(map[string]any{memberName: name})
 	if len(e) == 0 {
@@ -198,7 +200,7 @@ func (e entry) shown(name string) jsontext.Value {
 	return slices.Concat(jsontext.Value(text[:len(text)-1]), jsontext.Value(","), jsontext.Value(encoded(e)[1:]))
 }
 
-// shownTo is the entry for clients of a protocol.
+// shownTo returns the entry for clients of a protocol.
 func (d *Definition) shownTo(protocol string) jsontext.Value {
 	if protocol >= modern {
 		return d.Shown
@@ -206,34 +208,34 @@ func (d *Definition) shownTo(protocol string) jsontext.Value {
 	return d.older
 }
 
-// top is what stands at the top of a schema.
+// top holds members at the top of a schema.
 type top struct {
 	Type    any    `json:"type"`
 	Comment string `json:"$comment"`
 }
 
 func topOf(schema []byte) (t top) {
-	_ = json.Unmarshal(schema, &t) // one that is true or false has nothing
+	_ = json.Unmarshal(schema, &t) // the schemas true and false have no members
 	return t
 }
 
 func (t top) is(name string) bool { return t.Type == name }
 
-// Members that hold a value that is not an object, where MCP demands an object.
+// Members that hold a value which is not an object, where MCP requires an object.
 const (
 	input         = "input"  // of arguments
 	memberWrapped = "output" // of structured content, before 2026-07-28
 )
 
-// alone returns a schema without references to addresses. One that refers to another document, as no dispatcher of
-// this build has it, is the schema of everything.
+// alone returns a schema without references to URLs. A schema that refers to another document, which no dispatcher of
+// this build sends, becomes {}.
 func alone(of jsontext.Value) jsontext.Value {
 	if !bytes.Contains(of, []byte(`ef"`)) { // $ref and $dynamicRef
 		return of
 	}
 	text, err := jsonschema.Alone(of)
 	if err == nil {
-		text, err = jsonschema.Sub(text, "") // so that its type is at its top
+		text, err = jsonschema.Sub(text, "") // resolve a $ref at the top, so that the type is there
 	}
 	if err != nil {
 		return jsontext.Value("{}")
@@ -241,7 +243,8 @@ func alone(of jsontext.Value) jsontext.Value {
 	return text
 }
 
-// arguments returns the schema of the arguments for inputs with that schema, which in MCP are objects.
+// arguments returns the schema of the arguments, which must be an object in MCP, for inputs with the schema request.
+// loose means that the input becomes the member input.
 func arguments(request jsontext.Value) (schema json.RawMessage, loose bool) {
 	t := topOf(request)
 	if t.is("object") {
@@ -258,7 +261,7 @@ func arguments(request jsontext.Value) (schema json.RawMessage, loose bool) {
 	return within(input, json.RawMessage(request)), true
 }
 
-// wrappedOutput is an output schema as protocols before 2026-07-28 have it: of an object.
+// wrappedOutput returns the output schema for protocols before 2026-07-28, which require an object.
 func wrappedOutput(of any) any {
 	if text, ok := of.(json.RawMessage); ok {
 		return within(memberWrapped, text)
@@ -266,10 +269,10 @@ func wrappedOutput(of any) any {
 	return of
 }
 
-// within returns the schema of an object whose only member has the schema of.
+// within returns the schema of an object whose only member is member, with the schema of.
 func within(member string, of json.RawMessage) json.RawMessage {
 	placed, err := jsonschema.Placed(of, "/properties/"+member)
-	if err != nil { // it was read before
+	if err != nil { // impossible: it was parsed before
 		placed = []byte("true")
 	}
 	return encoded(map[string]any{
@@ -278,11 +281,11 @@ func within(member string, of json.RawMessage) json.RawMessage {
 	})
 }
 
-// encoded is what can be encoded as JSON.
+// encoded returns v as JSON. v must be encodable.
 func encoded(v any) json.RawMessage {
-	text, _ := json.Marshal(v) // of what was JSON before
+	text, _ := json.Marshal(v) // never fails
 	return text
 }
 
-// modern is the first protocol without sessions.
+// modern is the first protocol version without sessions.
 const modern = "2026-07-28"

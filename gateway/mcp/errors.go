@@ -14,10 +14,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Codes of protocol errors of our own; JSON-RPC keeps those from -32768 to -32000 for itself. They are those of HTTP.
+// Codes of protocol errors of the gateway. They are HTTP status codes, outside of the range from -32768 to -32000 that
+// JSON-RPC reserves.
 const (
 	codeDenied      = http.StatusUnauthorized
-	codeCancelled   = 499 // of those that no standard has, the one for a client that has gone
+	codeCancelled   = 499 // the common non-standard status for a client that has gone
 	codeUnavailable = http.StatusServiceUnavailable
 )
 
@@ -29,7 +30,7 @@ func internal(format string, args ...any) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}
 }
 
-// unknown refuses a tool that there is not, and says which one may have been meant.
+// unknown returns the error for an unknown tool. It suggests a similar name.
 func unknown(name string, v *view) error {
 	names := make([]string, len(v.sorted))
 	for i, d := range v.sorted {
@@ -41,7 +42,7 @@ func unknown(name string, v *view) error {
 	return invalid("unknown tool %.128q; tools/list has those that there are", name)
 }
 
-// codeOf returns the code of the protocol error that an error of the bus is, and 0 for one that is for the model.
+// codeOf returns the code of the protocol error for an error of the bus, or 0 if the error is a result for the model.
 func codeOf(e *envelope.Error) int64 {
 	switch e.Code {
 	case envelope.CodeToolUnknown, envelope.CodeFnUnknown, envelope.CodeMalformed, envelope.CodeNotFound:
@@ -52,7 +53,7 @@ func codeOf(e *envelope.Error) int64 {
 	return 0
 }
 
-// failure is an error of the bus as a protocol error.
+// failure returns an error of the bus as a protocol error.
 func failure(code int64, e *envelope.Error) error {
 	data, _ := json.Marshal(map[string]any{
 		"code": e.Code, "fix": e.Fix, "effect": e.Details.Effect, "retry_after_ms": e.Details.RetryAfterMS,
@@ -60,10 +61,10 @@ func failure(code int64, e *envelope.Error) error {
 	return &jsonrpc.Error{Code: code, Message: e.String(), Data: data}
 }
 
-// protocolError is what a peer is told of an error for which there is no outcome.
+// protocolError returns the protocol error for a call without an outcome, whose effect is unknown.
 func protocolError(err error) error { return wireError(err, envelope.EffectUnknown) }
 
-// unlisted is the same where the tools could not be listed: whatever was asked for has not begun.
+// unlisted is protocolError for a request that failed before its call was made, with effect none.
 func unlisted(err error) error { return wireError(err, envelope.EffectNone) }
 
 func wireError(err error, effect envelope.Effect) error {
@@ -84,7 +85,7 @@ func wireError(err error, effect envelope.Effect) error {
 	return noAnswer(err, effect)
 }
 
-// askAgain is when to ask a bus again that gives no answer.
+// askAgain is the back-off hint if the bus does not answer.
 const askAgain = time.Second
 
 func noAnswer(err error, effect envelope.Effect) error {
@@ -95,7 +96,7 @@ func noAnswer(err error, effect envelope.Effect) error {
 	return &jsonrpc.Error{Code: codeUnavailable, Message: "the bus gives no answer: " + err.Error(), Data: data}
 }
 
-// isGone reports whether the bus says that there is no such tool.
+// isGone reports whether err means that the tool does not exist.
 func isGone(err error) bool {
 	refused, ok := errors.AsType[*toolbus.Error](err)
 	return ok && refused.Code() == envelope.CodeToolUnknown

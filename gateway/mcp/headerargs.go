@@ -7,13 +7,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A schema may say that clients repeat an argument in a header, where proxies read it. The library compares the two for
-// the tools that it has been given, so it is given those.
+// A schema may require that clients repeat an argument in a header, for proxies. The library compares header and
+// argument for the tools that are registered with it, so the gateway registers such tools.
 
-// mirrors is the keyword of such an argument.
+// mirrors is the schema keyword of such an argument.
 const mirrors = "x-mcp-header"
 
-// mirror gives the library the tools whose arguments are repeated in headers, and takes back those that are gone.
+// mirror registers the tools whose arguments are repeated in headers with the library, and removes those that are gone.
 func (d *Server) mirror(was, is *view) {
 	if was != nil {
 		for _, of := range was.sorted {
@@ -38,12 +38,12 @@ func (d *Server) mirror(was, is *view) {
 	}
 }
 
-// mirrored reports whether arguments are repeated in headers.
+// mirrored reports whether arguments of the function are repeated in headers.
 func (of *Definition) mirrored() bool { return bytes.Contains(of.arguments, []byte(`"`+mirrors+`"`)) }
 
-// give gives the library a tool, which the door answers for before it does.
+// give registers a tool with the library. The gateway answers its calls before the library does.
 func (d *Server) give(t *sdk.Tool) (err error) {
-	defer func() { // it panics where an annotation is none
+	defer func() { // AddTool panics if the keyword is used wrongly
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}

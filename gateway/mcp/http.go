@@ -61,9 +61,9 @@ func (d *Server) Handler() http.Handler {
 	return protected.Handler(d.bounded(d.admitted(d.read(choose))))
 }
 
-// sessionless reports whether a request is answered by itself: it is of a protocol without sessions, or of a session
-// that another door has begun, or this one before it was started anew. Such a session goes on here as far as calls go,
-// since all that there is of a call is on the bus.
+// sessionless reports whether a request is handled without a session: its protocol has no sessions, or its session
+// belongs to another gateway, or to this one before a restart. Calls of such a session still work, because all state of
+// a call is on the bus.
 func (d *Server) sessionless(r *http.Request) bool {
 	session := r.Header.Get(headerSessions)
 	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, d.instance+"-")
@@ -90,8 +90,8 @@ type reader struct {
 	of *http.ResponseController
 }
 
-// primeEvent is the name that the library gives to the first event of a stream, which has an id and no data. The
-// protocol gives it none, and other libraries warn about a name that they do not know.
+// primeEvent is the event name that the library writes for the first event of a stream, which has an id and no data.
+// The protocol has no such name, and other libraries warn about it, so reader removes it.
 var primeEvent = []byte("event: prime\n")
 
 // Write implements http.ResponseWriter.
@@ -116,7 +116,7 @@ func (r *reader) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func refuse(w http.ResponseWriter, status int, why string) { http.Error(w, why, status) }
 
-// noToken says what to do.
+// noToken is the rejection of a request without a token.
 const noToken = "this door asks for your Toolbus token with each request, as the header Authorization: Bearer TOKEN; " +
 	"an operator makes one with `toolbus credentials issue --actor agent://NAME`"
 
@@ -132,7 +132,7 @@ func (d *Server) admitted(next http.Handler) http.Handler {
 			return
 		}
 		defer d.callers.leave(at)
-		if r.Method == http.MethodGet { // a stream of what happens ends with the token that it was asked for with
+		if r.Method == http.MethodGet { // a stream of notifications ends when its token expires
 			ctx, cancel := context.WithDeadline(r.Context(), at.principal.Expires)
 			defer cancel()
 			r = r.WithContext(ctx)
@@ -146,7 +146,7 @@ func (d *Server) admitted(next http.Handler) http.Handler {
 	})
 }
 
-// callerKey is where the library carries a guest along with its requests.
+// callerKey is the key in TokenInfo.Extra under which the library passes the caller with each request.
 const callerKey = "guest"
 
 func (d *Server) callerOf(r *http.Request) (*caller, error) {
@@ -178,7 +178,8 @@ func (d *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
 var single = []string{headerProtocol, headerSessions, "Authorization", "Content-Type", "Content-Length", "Mcp-Method",
 	"Mcp-Name", HeaderKey}
 
-// read reads a request as a whole, and notes which one it is. What a client says in the door's own headers is void.
+// read reads the whole body of a request, and sets the internal headers with its id and session. It removes internal
+// headers that a client has sent.
 func (d *Server) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range single {
@@ -217,7 +218,7 @@ func (d *Server) read(next http.Handler) http.Handler {
 			select {
 			case d.answers <- struct{}{}:
 				defer func() { <-d.answers }()
-			default: // it drains: there is room for all requests otherwise
+			default: // Drain has taken the places; otherwise there is one for every request
 				refuse(w, http.StatusServiceUnavailable, "this door closes: ask again, or ask another")
 				return
 			}
@@ -243,7 +244,7 @@ func refutedPost(body []byte, h http.Header) []byte {
 	return nil
 }
 
-// body returns the body of a request, or why not.
+// body returns the body of a request, or the status and text of a refusal.
 func (d *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
 	of := http.NewResponseController(w)
 	_ = of.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none

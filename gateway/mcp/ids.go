@@ -6,27 +6,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The bounds of a finder.
+// Limits of a finder, in bytes.
 const (
 	idBytes  = 1 << 10   // of one id or name of a member, quotes included
 	idsBytes = 256 << 10 // of all ids that a finder keeps
 )
 
-// finder finds the ids of requests in a line that is too long, or is not JSON. It reads the line in pieces and keeps
-// only the ids. It looks at the members of each object at the top, and of each object in a list at the top. Of a name
-// that occurs twice it takes the last value, as most parsers of JSON do. The zero value is ready.
+// finder finds the ids of requests in a line that is too long or is not valid JSON. It reads the line in pieces and
+// keeps only the ids. It reads the members of an object at the top, or of the objects in an array at the top. If a name
+// occurs twice, the last value counts, as in most JSON parsers. The zero value is ready to use.
 type finder struct {
-	ids  []jsontext.Value // of the requests that have ended
-	size int              // bytes of them, with their overhead
+	ids  []jsontext.Value // of the requests that were read completely
+	size int              // size of ids in bytes, with overhead
 
-	depth, base     int  // open brackets; 1 in a list at the top, else 0
+	depth, base     int  // depth: open brackets; base: 1 in an array at the top, otherwise 0
 	object          bool // an object at depth base is open
-	text, escaped   bool // within a string, and behind a backslash in it
+	text, escaped   bool // inside a string; after a backslash in it
 	token           []byte
 	named           bool // a colon follows the name in this member
 	name            string
 	id              jsontext.Value // of the open object
-	method, outcome bool           // the open object has one; it has a result or an error
+	method, outcome bool           // the open object has a method; has a result or an error
 }
 
 // Write reads the next piece of the line. It returns no error.
@@ -56,17 +56,18 @@ func (f *finder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// found returns the ids of the requests in the line. It is called once, behind the last piece. A scalar that the end of
-// the line cuts off is not an id: digits may be missing.
+// found returns the ids of the requests in the line. Call it once, after the last piece. A number at the end of a cut
+// line is not an id, because digits may be missing.
 func (f *finder) found() []jsontext.Value {
 	f.end()
 	return f.ids
 }
 
-// member reports whether the finder is right within an object that it looks at.
+// member reports whether the finder is directly inside an object whose members it reads.
 func (f *finder) member() bool { return f.object && f.depth == f.base+1 }
 
-// keep keeps a byte of a token that may be an id or a name, and one more, which tells that it is too long.
+// keep keeps a byte of a token that may be an id or a name. It keeps at most idBytes+1 bytes; a token of that length is
+// too long.
 func (f *finder) keep(c byte) {
 	if f.member() && len(f.token) <= idBytes {
 		f.token = append(f.token, c)
@@ -90,7 +91,7 @@ func (f *finder) within(c byte) {
 	}
 }
 
-// endScalar ends a number, or a word such as null, which needs something behind it to end.
+// endScalar ends a number or a literal such as null.
 func (f *finder) endScalar() {
 	if f.member() && f.named && len(f.token) > 0 {
 		f.value(f.token)
@@ -98,14 +99,14 @@ func (f *finder) endScalar() {
 	}
 }
 
-// colon makes a name of the string before it.
+// colon makes the string before it the name of the member.
 func (f *finder) colon() {
 	if !f.member() || f.named {
 		return
 	}
 	f.name, f.named = "", true
 	if len(f.token) <= idBytes {
-		name, _ := jsontext.AppendUnquote(nil, f.token) // of a string that is not valid it is the valid part
+		name, _ := jsontext.AppendUnquote(nil, f.token) // the valid part of an invalid string
 		f.name = string(name)
 	}
 	f.token = f.token[:0]
@@ -143,7 +144,7 @@ func (f *finder) close() {
 	}
 }
 
-// end ends the open object. A response has an id, too: that of a request of the server.
+// end ends the open object. It ignores responses, whose ids belong to requests of the server.
 func (f *finder) end() {
 	size := len(f.id) + 32
 	if f.object && f.id != nil && (f.method || !f.outcome) && f.size+size <= idsBytes {
@@ -152,7 +153,7 @@ func (f *finder) end() {
 	f.object, f.id, f.token = false, nil, f.token[:0]
 }
 
-// value takes the value of a member: a string or another scalar, or nil.
+// value handles the value of a member: a scalar, or nil for an array or object.
 func (f *finder) value(raw []byte) {
 	switch f.name {
 	case "id":
@@ -168,8 +169,8 @@ func (f *finder) value(raw []byte) {
 	f.name = ""
 }
 
-// answerable reports whether an answer can carry an id as the client wrote it. A lone surrogate may stand in it: the
-// client has written the same.
+// answerable reports whether an answer can contain the id exactly as the client wrote it. It may contain a lone
+// surrogate.
 func answerable(raw []byte) bool {
 	if len(raw) == 0 || len(raw) > idBytes || !utf8.Valid(raw) {
 		return false

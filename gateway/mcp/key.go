@@ -10,45 +10,45 @@ import (
 	"github.com/google/uuid"
 )
 
-// A key makes two askings one call. A client that names one says so itself. Most name none, and then the door has to
-// tell a request that the client sends again, because it lost its connection, from one that a model makes once more:
+// Two requests with the same key are one call. Most clients send no key. Then the gateway must distinguish a request
+// that a client sends again, because it lost its connection, from a new request of a model with the same arguments:
 //
-//   - A session numbers its requests, and no number is used twice in it. So session and number are one asking, over
-//     whichever connection and through whichever door the request comes.
-//   - A connection over standard input and output is such a session, and ends with it.
-//   - Without sessions nothing but the id is there, and clients count from one, some with a word before it. Only a
-//     UUID, which no other process comes up with, says that a request is the same. Any other id may be of another
-//     process of the same caller, so that two requests are never taken for one.
+//   - In a session, each request has its own id. So session and id identify a request, over any connection and through
+//     any gateway.
+//   - A connection over stdio is such a session.
+//   - Without sessions there is only the id, and most clients count from 1. Only a UUID identifies a request. Any other
+//     id may come from another process of the same caller, so each request is a new call.
 
-// asking is what is known of where a request comes from.
+// asking identifies a request by its session and id.
 type asking struct {
-	session string // that the request is of; "" where there are none
-	id      string // of the request in JSON-RPC, with its type; "" where it is not known
+	session string // "" without sessions
+	id      string // JSON-RPC id with its type as prefix; "" if unknown
 }
 
-// recognizable reports whether the same request can be told from another one when it comes again.
+// recognizable reports whether the gateway can recognise the request if the client sends it again.
 func (a asking) recognizable() bool {
 	return a.id != "" &&
 		(a.session != "" || a.id[0] == idString && len(a.id) == 1+uuidLength && uuid.Validate(a.id[1:]) == nil)
 }
 
-// uuidLength is that of a UUID as everybody writes it.
+// uuidLength is the length of a UUID in its usual form.
 const uuidLength = 36
 
-// The types of ids, which are told apart.
+// Types of ids: "1" and 1 are different ids.
 const (
 	idString = 's'
 	idNumber = 'n'
 )
 
-// key returns the idempotency key of a call that names none.
+// key returns the idempotency key of a call without one: derived from the request if it is recognizable, and otherwise
+// random.
 func (a asking) key(d *Definition, input jsontext.Value) string {
 	if !a.recognizable() {
 		return "mcp-" + rand.Text()
 	}
 	canonical := input.Clone()
 	if canonical.Canonicalize() != nil {
-		canonical = input // it is refused anyway
+		canonical = input // dispatchers refuse it
 	}
 	sum := sha256.New()
 	for _, part := range []string{a.session, a.id, d.Tool, d.Fn, string(canonical)} {

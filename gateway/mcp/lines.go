@@ -27,7 +27,7 @@ func RejectClient(ctx context.Context, in io.Reader, out io.Writer, why string) 
 				f.ids = idsIn(l.text)
 			}
 			if len(f.ids) > 0 {
-				_, _ = out.Write(f.lines()) // a client that has gone does not read why
+				_, _ = out.Write(f.lines()) // an error means that the client has gone
 			}
 			if l.err != nil {
 				return
@@ -51,7 +51,7 @@ func (a *answers) Write(p []byte) (int, error) {
 	return a.w.Write(p)
 }
 
-// line is a line of a client: its text, or of one that is too long, the ids of the requests in it. The last one has the
+// line is a line of a client: its text or, if it is too long, the ids of the requests in it. The last line has the
 // error that ended the input.
 type line struct {
 	text []byte
@@ -60,10 +60,10 @@ type line struct {
 	err  error
 }
 
-// empty reports whether there is nothing to answer.
+// empty reports whether the line needs no answer.
 func (l *line) empty() bool { return len(l.text) == 0 && !l.long }
 
-// lineBuffer is the size of the buffer for lines. Longer ones are put together.
+// lineBuffer is the size of the read buffer in bytes. Longer lines are read in pieces.
 const lineBuffer = 16 << 10
 
 // readLines returns the lines of in, each without its end and at most most bytes long. The goroutine that reads ends
@@ -113,13 +113,13 @@ func readLine(r *bufio.Reader, most int) (l line) {
 	return l
 }
 
-// batch is a batch of requests: its answers are one message.
+// batch is a batch of requests. Its answers are sent as one message.
 type batch struct {
 	left    int // requests without an answer
 	answers [][]byte
 }
 
-// parse returns the messages of a line, with the batch that they are, or why it holds none.
+// parse returns the messages of a line and, if they are a batch, the batch. wrong is the answer to an invalid line.
 func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
 	if l.long {
 		why := fmt.Sprintf("a message is at most %d bytes", c.most)
@@ -136,11 +136,11 @@ func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
 			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: why, ids: idsIn(l.text)}
 		}
 		texts, of = nil, &batch{}
-		_ = json.Unmarshal(l.text, &texts) // it is a list
+		_ = json.Unmarshal(l.text, &texts) // never fails: it is an array
 	}
 	for _, text := range texts {
 		msg, err := decode(text)
-		if err != nil { // it was decoded before
+		if err != nil { // faultOf should have found it
 			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: err.Error(), ids: idsIn(l.text), batch: of != nil}
 		}
 		req, ok := msg.(*jsonrpc.Request)
@@ -155,7 +155,7 @@ func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
 	return all, of, nil
 }
 
-// batching reports whether a client begins with one of the protocols that have batches.
+// batching reports whether an initialize request names a protocol with batches.
 func batching(initialize []byte) bool {
 	var is struct {
 		Params struct {

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// likeListed makes the entry that the tool has in the list of its MCP server, whatever members that has. What an
-// operator has changed of title and description in the manifest holds, and a hint that a tool changes nothing does not
-// hold where its class says otherwise.
+// likeListed makes the entry from that of the tool's MCP server, with all its members. If an operator has changed the
+// title or description in the manifest, the manifest wins. If the effect class is not pure, a true readOnlyHint becomes
+// false.
 func (d *Definition) likeListed(t envelope.ToolInfo) {
 	d.server, d.results = &t.Listed.Server, topOf(t.Functions[d.Fn].Response).Comment == envelope.MCPResult
 	d.members = entry{}
@@ -31,7 +31,7 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 			ReadOnlyHint bool
 		}
 	}
-	_ = json.Unmarshal(t.Listed.Tool, &says) // a member of another type is shown as the server wrote it
+	_ = json.Unmarshal(t.Listed.Tool, &says) // a member with another type stays as the server wrote it
 	delete(d.members, memberName)
 	if title := cmp.Or(says.Title, says.Annotations.Title, says.Name); t.Title != title {
 		d.members[memberTitle] = t.Title
@@ -49,7 +49,7 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 	}
 }
 
-// instructions returns the instructions of all servers that tools come from, each below the name of its server.
+// instructions returns the instructions of all MCP servers of the tools, each below the name of its server.
 func (v *view) instructions() string {
 	servers := map[string]string{}
 	for _, d := range v.sorted {

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// maxRefusing is the number of connections at once that are told why they are closed. Others are closed at once.
+	// maxRefusing is the largest number of connections that are answered with 503 at the same time. Others are closed at
+	// once.
 	maxRefusing = 64
-	// refuseTime is the time that such a client has to read the answer.
+	// refuseTime is the time in which such a client must read the answer.
 	refuseTime = time.Second
 )
 
-// overloadedAnswer is sent over a connection beyond the bound, before it has sent anything.
+// overloadedAnswer is the answer to a connection above the limit. It is sent before any request.
 const overloadedAnswer = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 46\r\n\r\n" +
 	"too many connections at once: try again later\n"
 
-// listener bounds the open connections of the listener that it wraps, those that never send a header included. Clients
-// share the bound by address as callers share a [room], so one address holds half of it at most.
+// listener limits the open connections of the listener that it wraps, including those that never send a request. The
+// limit is a [quota] for addresses, so one address holds at most half of it.
 type listener struct {
 	net.Listener
 
@@ -74,12 +75,12 @@ func (l *listener) Close() error {
 	return err
 }
 
-// refuse answers and closes a connection. It is called with the lock held, and does not wait.
+// refuse answers and closes a connection. Callers hold l.mu. It does not block.
 func (l *listener) refuse(c net.Conn) {
 	select {
 	case l.turned <- struct{}{}:
 	default:
-		_ = c.Close() // the client has gone, or finds out
+		_ = c.Close() // the client sees a closed connection
 		return
 	}
 	if l.closed {
@@ -93,10 +94,10 @@ func (l *listener) refuse(c net.Conn) {
 	})
 }
 
-// sayCrowded sends the answer. It reads what the client sends until the client closes: the system would discard an
-// answer that is not read yet if the connection was closed with input unread.
+// sayCrowded sends the answer, and reads until the client closes the connection: if a connection is closed with unread
+// input, the operating system may discard the answer.
 func sayCrowded(c net.Conn) {
-	defer func() { _ = c.Close() }() // nothing can be done about it
+	defer func() { _ = c.Close() }() // ignore the error: the connection is of no more use
 	_ = c.SetDeadline(time.Now().Add(refuseTime))
 	if _, err := io.WriteString(c, overloadedAnswer); err != nil {
 		return
@@ -106,8 +107,8 @@ func sayCrowded(c net.Conn) {
 	}
 }
 
-// source returns what connections from an address are counted under: an IPv4 address, or the /64 of an IPv6 address,
-// which one host may have all of.
+// source returns the key for connections from an address: an IPv4 address, or the /64 prefix of an IPv6 address,
+// because one host may have all addresses of the prefix.
 func source(a net.Addr) string {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -120,7 +121,7 @@ func source(a net.Addr) string {
 	return ip.String()
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that holds a unit of the quota until it is closed.
 type counted struct {
 	net.Conn
 	ended func()

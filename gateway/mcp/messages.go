@@ -12,19 +12,19 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// What a client sends is read here before the library does: it says precisely what is wrong with it, and so that the id
-// of each request is the one that is answered, by which the door tells one request from another.
+// The gateway parses messages before the library does. So an error is precise, and each request is answered with the
+// exact id that the client sent. Requests are recognised by that id.
 
-// fault says why a text is not a message of JSON-RPC, or why a message or batch is refused, and which requests wait for
-// an answer.
+// fault is the reason why a text is not a JSON-RPC message, or why a message or batch is refused, with the ids of the
+// requests that need an answer.
 type fault struct {
 	code  int64
 	why   string
 	ids   []jsontext.Value // of the requests in it
-	batch bool             // the answer is a list, too
+	batch bool             // answer with an array
 }
 
-// lines returns the answers over standard output: one for each request, or one with the id null.
+// lines returns the answers for the stdio transport: one for each request, or one with the id null.
 func (f *fault) lines() (all []byte) {
 	if f.batch && len(f.ids) > 0 {
 		return append(f.list(), '\n')

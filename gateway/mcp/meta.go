@@ -22,8 +22,8 @@ type said struct {
 // HeaderKey is the HTTP header with the idempotency key of a call, an alternative to the _meta member.
 const HeaderKey = "Idempotency-Key"
 
-// read reads what a client says in _meta, and in the headers of the request. What is wrong with it is the client's own
-// fault, which no model can mend.
+// read reads the options of a call from _meta and the headers. Its errors are protocol errors, because a model cannot
+// correct them.
 func read(meta map[string]any, header http.Header) (s said, err error) {
 	for name, to := range map[string]*string{
 		envelope.MetaIdempotencyKey: &s.key, envelope.MetaToolVersion: &s.version, envelope.MetaRunID: &s.run,
@@ -58,7 +58,8 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 	return s, nil
 }
 
-// traceOf returns the trace that a request is part of, as requests on the bus say it. What is no trace is none.
+// traceOf returns the trace id, as a UUID, and the span id of the traceparent in _meta. Both are "" if it is missing or
+// invalid.
 func traceOf(meta map[string]any) (trace, span string) {
 	parent, _ := meta["traceparent"].(string)
 	parts := strings.Split(parent, "-")

@@ -10,23 +10,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// How many notifications of one call there are at once, and afterwards every so often: what comes sooner is left out.
+// A call may send progressBurst notifications at once, and then one every progressPause. Others are dropped.
 const (
 	progressBurst = 10
 	progressPause = 100 * time.Millisecond
 )
 
-// progress tells a client how far a call is. A client that does not read holds up neither the call nor what follows it:
-// what is not told soon is not told.
+// progress sends progress notifications of a call. If the client does not read, notifications are dropped, and the call
+// is not delayed.
 type progress struct {
 	notify func(*sdk.ProgressNotificationParams)
-	next   chan *sdk.ProgressNotificationParams // what is to be told
+	next   chan *sdk.ProgressNotificationParams // notifications to be sent
 	done   sync.WaitGroup
 
-	// Of whoever hands in chunks.
+	// The fields below belong to the goroutine that calls chunk.
 	last    float64
-	counted bool // the tool has said numbers
-	left    int  // notifications that may follow at once
+	counted bool // the tool has reported numbers
+	left    int  // notifications that may be sent at once
 	since   time.Time
 }
 
@@ -43,13 +43,13 @@ func newProgress(notify func(*sdk.ProgressNotificationParams)) *progress {
 	return p
 }
 
-// stop ends it: no notification follows the answer.
+// stop waits until all notifications are sent, so that none follows the answer.
 func (p *progress) stop() {
 	close(p.next)
 	p.done.Wait()
 }
 
-// far is how far a tool says that it is; tools have several words for it.
+// far is the progress that a tool reports. Tools use different members for it.
 type far struct {
 	Progress *float64 `json:"progress"`
 	Done     *float64 `json:"done"`
@@ -58,7 +58,7 @@ type far struct {
 	Unit     string   `json:"unit"`
 }
 
-// chunk takes a chunk of the call. What is told only grows, also where the tool runs again.
+// chunk handles a chunk of the call. The reported progress only grows, even if the tool runs again.
 func (p *progress) chunk(c envelope.Chunk) error {
 	n := p.of(c)
 	if n == nil || n.Progress <= p.last || !p.may() {
@@ -68,12 +68,12 @@ func (p *progress) chunk(c envelope.Chunk) error {
 	case p.next <- n:
 		p.last = n.Progress
 		p.left--
-	default: // the client has not read those before
+	default: // the client has not read the earlier ones
 	}
 	return nil
 }
 
-// may reports whether the next notification may follow already.
+// may reports whether the next notification may be sent now.
 func (p *progress) may() bool {
 	if earned := int(time.Since(p.since) / progressPause); earned > 0 {
 		p.left = min(p.left+earned, progressBurst)
@@ -82,7 +82,7 @@ func (p *progress) may() bool {
 	return p.left > 0
 }
 
-// of is what a chunk says of how far the call is; nil for nothing.
+// of returns the notification for a chunk, or nil if it has none.
 func (p *progress) of(c envelope.Chunk) *sdk.ProgressNotificationParams {
 	var says far
 	var text string
@@ -102,9 +102,9 @@ func (p *progress) of(c envelope.Chunk) *sdk.ProgressNotificationParams {
 		}
 		return &sdk.ProgressNotificationParams{Progress: *at, Total: max(0, says.Total), Message: message}
 	case p.counted:
-		return nil // numbers say more
+		return nil // the tool reports numbers, which are better
 	case c.Kind == envelope.ChunkData:
-		text = "" // is part of the output
+		text = "" // part of the output
 	}
 	return &sdk.ProgressNotificationParams{Progress: max(0, p.last) + 1, Message: text}
 }

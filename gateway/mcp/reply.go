@@ -14,17 +14,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// reply is a result of tools/call. The result of an MCP server stays as the server sent it, but for members that the
-// bus adds to its _meta and a last block of its content: the types of the library would drop what they do not know.
+// reply is a result of tools/call. The result of an MCP server stays as the server sent it, except for _meta members
+// and a last content block that the gateway adds. It is kept as JSON, because the types of the library would drop
+// unknown members.
 type reply struct {
-	sdk.ResultBase // the members of _meta that the bus and the library add
+	sdk.ResultBase // _meta members that the gateway and the library add
 
 	server     jsontext.Value   // the result of an MCP server, an object; nil for a result of the bus
 	content    []jsontext.Value // the blocks of a result of the bus; blocks before those of a server
 	last       string           // the text of a last block that the bus adds; "" adds no block
 	structured jsontext.Value   // of a result of the bus; may be nil
 	isError    bool
-	modern     bool // the protocol has types of results
+	modern     bool // the protocol has the member resultType
 }
 
 // block returns a block of text.
@@ -49,12 +50,12 @@ func (r *reply) MarshalJSON() ([]byte, error) {
 			meta = m.Value
 		case m.Is("resultType"), m.Is("isError") && r.isError:
 		case m.Is("structuredContent") && !r.modern && m.Value.Kind() != '{' && m.Value.Kind() != 'n':
-			dropped = m.Value // clients of these protocols accept objects only
+			dropped = m.Value // clients of older protocols accept only objects
 		default:
 			others = append(others, m)
 		}
 	}
-	if dropped != nil && len(content) == 0 { // or else the client would have nothing of the result
+	if dropped != nil && len(content) == 0 { // otherwise the client would get no content
 		content = []jsontext.Value{block(textOf(dropped))}
 	}
 	if r.last != "" {
@@ -81,8 +82,8 @@ func (r *reply) MarshalJSON() ([]byte, error) {
 	return ijson.Object(all...), err
 }
 
-// meta returns the _meta of a server with the members that are added. One that the server has stays, unless its name
-// is the bus's.
+// meta returns the _meta of a server's result with the added members. A member of the server wins over an added one,
+// but its members with the prefix of Toolbus are removed.
 func (r *reply) meta(server jsontext.Value) (jsontext.Value, error) {
 	members := ijson.Members(server)
 	members = slices.DeleteFunc(members, func(m ijson.Member) bool {
@@ -104,8 +105,8 @@ func (r *reply) meta(server jsontext.Value) (jsontext.Value, error) {
 	return ijson.Object(members...), nil
 }
 
-// exactly returns a result on the bus as its server sent it: with the JSON texts in their places that JSON of the bus
-// cannot hold. ok is false if one of them has no place, as when the result was cut.
+// exactly returns a result as its MCP server sent it: it puts the JSON texts of MetaExact, which I-JSON cannot hold, in
+// their places. ok is false if a place is missing, as in a result that was cut.
 func exactly(result jsontext.Value) (as jsontext.Value, ok bool) {
 	var texts map[string]string
 	for _, m := range ijson.Members(result) {
@@ -154,12 +155,12 @@ func (p *place) at(pointer jsontext.Pointer) *place {
 	return p
 }
 
-// put returns v with the texts in their places, and counts down how many are left.
+// put returns v with the texts in their places, and decrements *left for each one.
 func (p *place) put(v jsontext.Value, left *int) jsontext.Value {
 	switch {
 	case p == nil:
 		return v
-	case p.text != nil && v.Kind() == '"': // a string stands for each of them
+	case p.text != nil && v.Kind() == '"': // each place holds a string
 		*left--
 		return p.text
 	case v.Kind() == '{':

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// result returns an outcome as MCP has it: an error only where the fault is the peer's, and not one that a model can do
-// something about.
+// result returns the MCP result of a response. It returns a protocol error only if the client made a mistake that a
+// model cannot correct.
 func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol string) (*reply, error) {
 	if r.Error != nil {
 		if code := codeOf(r.Error); code != 0 {
@@ -47,7 +47,8 @@ func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol strin
 	return res, nil
 }
 
-// sent returns a result as its server sent it, and the response without the warnings that are needless then.
+// sent returns a result as its MCP server sent it, and the response without warnings about values that the result now
+// holds exactly.
 func sent(result jsontext.Value, r *envelope.Response) (jsontext.Value, *envelope.Response) {
 	result, ok := exactly(result)
 	if !ok || len(r.Warnings) == 0 {
@@ -60,7 +61,7 @@ func sent(result jsontext.Value, r *envelope.Response) (jsontext.Value, *envelop
 	return result, &is
 }
 
-// placed returns a response whose violations are where the client has what is wrong.
+// placed returns the response with the pointers of its violations adapted to the arguments that the client sent.
 func (d *Definition) placed(r *envelope.Response) *envelope.Response {
 	if !d.loose || r.Error == nil || len(r.Error.Details.Violations) == 0 {
 		return r
@@ -76,19 +77,19 @@ func (d *Definition) placed(r *envelope.Response) *envelope.Response {
 	return &is
 }
 
-// refused is the result of a call that is not sent, since its arguments break the schema that the client was shown.
+// refused returns the result of a call that the gateway does not make because its arguments break the schema.
 func refused(wrong []jsonschema.Violation, protocol string) sdk.Result {
 	e := envelope.NewError(envelope.CodeSchema, "").WithViolations(wrong...)
 	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	meta := metaOf(r, nil)
-	delete(meta, envelope.MetaCallID) // there is no call
+	delete(meta, envelope.MetaCallID) // no call was made
 	return &reply{
 		ResultBase: sdk.ResultBase{Meta: meta}, isError: true, content: []jsontext.Value{block(inWords(r, ""))},
 		modern: protocol >= modern,
 	}
 }
 
-// complete is a result of the protocols that tell one from a task.
+// complete is a result in protocols with tasks, which have the member resultType.
 type complete struct {
 	sdk.ResultBase
 	ResultType        string        `json:"resultType"`
@@ -97,7 +98,7 @@ type complete struct {
 	IsError           bool          `json:"isError,omitempty"`
 }
 
-// shown is a result as a protocol has it.
+// shown returns a result in the form of a protocol.
 func shown(res *sdk.CallToolResult, protocol string) sdk.Result {
 	if res.Content == nil {
 		res.Content = []sdk.Content{}
@@ -110,7 +111,7 @@ func shown(res *sdk.CallToolResult, protocol string) sdk.Result {
 	}
 }
 
-// textOf is an output as a model reads it: a text as it is, anything else as JSON.
+// textOf returns an output as text for a model: a string as it is, any other value as JSON.
 func textOf(output jsontext.Value) string {
 	var text string
 	if output.Kind() == '"' && json.Unmarshal(output, &text) == nil {
@@ -119,7 +120,7 @@ func textOf(output jsontext.Value) string {
 	return string(output)
 }
 
-// metaOf is what is said of an outcome beside it; names are those of the call.
+// metaOf returns the _meta of a response. names are the members that identify the call.
 func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 	m := sdk.Meta{
 		envelope.MetaCallID: r.CallID, envelope.MetaOutcome: string(r.Status),
@@ -128,7 +129,7 @@ func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 	switch p := r.Provenance; {
 	case !p.Final:
 		m[envelope.MetaFinal] = false
-	case p.Attempt == 0: // it was refused, and is not in the log
+	case p.Attempt == 0: // refused: the call is not in the log
 		delete(m, envelope.MetaRef)
 	}
 	if p := r.Provenance; p.AuditEventID != "" {
@@ -155,10 +156,10 @@ func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 	return m
 }
 
-// asInput is where the input is in a request of the bus, as a JSON pointer.
+// asInput is the JSON pointer of the input in a request on the bus.
 const asInput = "/input"
 
-// placeOf names a place in the arguments as a model knows them.
+// placeOf returns the name of a place in the arguments for a model.
 func placeOf(pointer string) string {
 	switch inner, ok := strings.CutPrefix(pointer, asInput); {
 	case ok && inner == "":

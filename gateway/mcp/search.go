@@ -21,13 +21,13 @@ import (
 // SearchTool is the name of the tool with which clients search for tools; see [Options.SearchAbove].
 const SearchTool = envelope.MCPSearchTool
 
-// How many tools are found.
+// Default and largest number of tools in a search result.
 const (
 	defaultFound = 10
 	maxFound     = 50
 )
 
-// searchTool is that tool, as clients see it.
+// searchTool returns the entry of SearchTool in tools/list.
 func searchTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name:  SearchTool,
@@ -47,28 +47,28 @@ func searchTool() *sdk.Tool {
 	}
 }
 
-// searchArguments is what arguments of that tool are.
+// searchArguments returns the schema of the arguments of SearchTool.
 func searchArguments() *jsonschema.Schema {
 	s, err := jsonschema.Compile(SearchTool, searchTool().InputSchema.(json.RawMessage), nil)
 	if err != nil {
-		panic("unreachable: " + err.Error()) // it stands here
+		panic("unreachable: " + err.Error()) // it is a constant
 	}
 	return s
 }
 
-// wanted is what the tool is asked.
+// wanted are the arguments of SearchTool.
 type wanted struct {
 	Words string `json:"words"`
 	Limit int    `json:"limit"`
 }
 
-// found is what it answers.
+// found is the result of SearchTool.
 type found struct {
 	Tools []foundTool `json:"tools"`
-	Found int         `json:"found"` // also those that the limit left out
+	Found int         `json:"found"` // number of matches, including those above the limit
 }
 
-// foundTool is what a model has to know to call a tool.
+// foundTool describes a tool to a model.
 type foundTool struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitempty"`
@@ -76,7 +76,7 @@ type foundTool struct {
 	InputSchema any    `json:"inputSchema"`
 }
 
-// search answers a call of the tool.
+// search answers a call of SearchTool.
 func (d *Server) search(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
 	if wrong := d.searching.Validate(given); len(wrong) > 0 {
@@ -100,7 +100,7 @@ func (d *Server) search(ctx context.Context, by *sender, req *sdk.CallToolReques
 	}, by.protocol), nil
 }
 
-// search returns the tools that fit best, and by name where they fit as well.
+// search returns the tools with the highest scores, and by name among equal scores.
 func (v *view) search(want wanted) found {
 	type hit struct {
 		*Definition
@@ -124,7 +124,7 @@ func (v *view) search(want wanted) found {
 	return answer
 }
 
-// score says how well a tool fits words: those of its name count most.
+// score returns how well a tool fits the words. Words of its name count most.
 func score(d *Definition, words []string) (n int) {
 	name, title, description := wordsOf(d.Name), wordsOf(d.title), wordsOf(d.description)
 	for _, w := range words {
@@ -133,7 +133,7 @@ func score(d *Definition, words []string) (n int) {
 	return n
 }
 
-// among is 2 if a word is one of words, 1 if it is the beginning of one, or has one for its beginning, as plurals do.
+// among returns 2 if word is one of words, and 1 if one of them is a prefix of the other, as with plurals.
 func among(word string, words []string) (best int) {
 	for _, w := range words {
 		switch {
@@ -146,7 +146,7 @@ func among(word string, words []string) (best int) {
 	return best
 }
 
-// wordsOf are the words of a text, in lower case.
+// wordsOf returns the words of a text in lower case.
 func wordsOf(text string) []string {
 	return strings.FieldsFunc(
 		strings.ToLower(text),

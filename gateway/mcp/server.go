@@ -85,11 +85,11 @@ type Server struct {
 	end       context.CancelFunc
 	callers   callers
 	sessions  sessions
-	requests  chan struct{} // one for each over HTTP
-	answers   chan struct{} // one for each of these that is more than listening
+	requests  chan struct{} // holds an element for each HTTP request
+	answers   chan struct{} // holds an element for each HTTP request that gets an answer
 	drains    sync.Mutex
-	drained   int           // of answers that there are none of any more
-	calls     chan struct{} // one for each on its way
+	drained   int           // elements of answers that Drain has taken
+	calls     chan struct{} // holds an element for each running call
 }
 
 // New returns a gateway that lists tools with client, and makes the calls of [Server.Serve] with it. It does not close

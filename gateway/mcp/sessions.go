@@ -8,26 +8,25 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 )
 
-// sessions says whose the sessions of a door are, so that nobody has all that there may be.
+// sessions holds the owners of the sessions of the gateway, so that one caller cannot use all of them.
 type sessions struct {
 	mu     sync.Mutex
 	owners map[string]string // by session
-	asked  map[string]*turn  // the requests of sessions of this door, by session and id
+	asked  map[string]*turn  // requests of sessions, by session and id
 	swept  time.Time
 }
 
-// turn is a request of a session, from when it comes until resentTime after its answer.
+// turn is a request of a session, from its arrival until resentTime after its answer.
 type turn struct {
-	runs  bool      // the door answers it
-	ended time.Time // zero before
+	runs  bool      // the gateway is handling it
+	ended time.Time // zero until its answer
 }
 
-// resentTime is the time for which the door knows that the id of a request was used, after the answer: the library
-// gives the id free only when it has handed the answer on.
+// resentTime is the time after the answer for which the id of a request counts as used. The library releases an id only
+// after it has passed on the answer.
 const resentTime = time.Minute
 
-// ownerOf names the token that a request over HTTP came with, or what that comes from; "" is everybody, where nobody is
-// asked for one.
+// ownerOf returns the root of the token of an HTTP request, or "" if the gateway needs no tokens.
 func ownerOf(r *http.Request) string {
 	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
 		if at, ok := info.Extra[callerKey].(*caller); ok {
@@ -37,7 +36,7 @@ func ownerOf(r *http.Request) string {
 	return ""
 }
 
-// owns notes whose a session is.
+// owns records the owner of a session.
 func (d *Server) owns(owner, session string) {
 	if session == "" {
 		return
@@ -50,7 +49,7 @@ func (d *Server) owns(owner, session string) {
 	d.sessions.owners[session] = owner
 }
 
-// owned is an answer that may begin a session. It notes the owner before the client can use the session.
+// owned is an answer that may begin a session. It records the owner before the client learns the session id.
 type owned struct {
 	http.ResponseWriter
 	server *Server
@@ -86,7 +85,7 @@ func (o *owned) Flush() {
 // Unwrap is for http.ResponseController.
 func (o *owned) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// full reports whether there are as many sessions as there may be, or as many as are left are of that owner.
+// full reports whether the owner holds as many sessions as are free, or none are free.
 func (d *Server) full(owner string) bool {
 	d.sessions.mu.Lock()
 	defer d.sessions.mu.Unlock()
@@ -101,11 +100,11 @@ func (d *Server) full(owner string) bool {
 			own++
 		}
 	}
-	d.sessions.owners = all // those that have ended are forgotten
+	d.sessions.owners = all // without sessions that have ended
 	return own >= d.o.MaxSessions-len(all)
 }
 
-// turnOf names a request of a session; "" is any other one.
+// turnOf returns the key of a request of a session, or "" for any other request.
 func turnOf(h http.Header) string {
 	session, id := h.Get(headerSession), h.Get(headerID)
 	if session == "" || id == "" {
@@ -114,8 +113,8 @@ func turnOf(h http.Header) string {
 	return session + " " + id
 }
 
-// began notes a request of a session. It returns false if the request has come before, and is answered just now or was
-// in the last minute. Such a request joins the call of the first one by its key.
+// began records a request of a session. It returns false if the same request is running, or was answered within the
+// last minute. Such a request joins the call of the first one, because its key is the same.
 func (d *Server) began(r *http.Request) bool {
 	name := turnOf(r.Header)
 	if name == "" {
@@ -143,7 +142,7 @@ func (d *Server) began(r *http.Request) bool {
 	return true
 }
 
-// passed notes that the connection of a request is done. The library may not have handed the request on.
+// passed records that the HTTP request has ended. The library may not have passed it on to receive.
 func (d *Server) passed(r *http.Request) {
 	d.sessions.mu.Lock()
 	defer d.sessions.mu.Unlock()
@@ -152,7 +151,7 @@ func (d *Server) passed(r *http.Request) {
 	}
 }
 
-// runs notes that the door answers a request, until ended is called.
+// runs records that the gateway handles a request, until ended is called.
 func (d *Server) runs(h http.Header) (ended func()) {
 	set := func(runs bool, at time.Time) {
 		d.sessions.mu.Lock()

@@ -11,16 +11,16 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Headers in which a transport tells the door what the library does not: clients cannot set them.
+// Internal headers with which a transport passes on facts that the library does not. Clients cannot set them.
 const (
-	headerOwn     = "Toolbus-Mcp-" // what all of them begin with
+	headerOwn     = "Toolbus-Mcp-" // prefix of all of them
 	headerSession = headerOwn + "Session"
 	headerID      = headerOwn + "Id"
-	headerWeb     = headerOwn + "Web" // it came over HTTP
+	headerWeb     = headerOwn + "Web" // the request came over HTTP
 )
 
-// errLeft ends the calls of a client over standard input and output that has gone: those that it cannot ask for again
-// are cancelled.
+// errLeft ends the waits for calls of a client over stdio that has gone. Calls that it cannot ask for again are
+// cancelled.
 var errLeft = errors.New("the client has gone")
 
 // Serve serves one client over the stdio transport: one message per line. It makes calls with the client that [New]
@@ -48,7 +48,7 @@ func (d *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	return context.Cause(ctx) // and not that it was closed
+	return context.Cause(ctx) // instead of the error of the closed session
 }
 
 // Connect implements sdk.Transport.
@@ -70,7 +70,7 @@ func typed(id []byte) string {
 	return string(idNumber) + string(id)
 }
 
-// typedID is the id of a request of the library, as typed has it.
+// typedID is typed for an id of the library.
 func typedID(id jsonrpc.ID) string {
 	text, err := json.Marshal(id.Raw())
 	if err != nil {

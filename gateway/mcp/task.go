@@ -17,17 +17,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// A call that takes long is answered with a task to clients that know tasks: they ask for its outcome later. A task is
-// nothing but a name of the call, which is on the bus, so any door answers for it, and a door that ends takes none with
-// it. The bus tells nobody of a call but its owner: a name that was guessed, or overheard, is worth nothing to others.
+// If a client supports tasks, a long call is answered with a task, and the client asks for its outcome later. A task is
+// only a name of the call, which is on the bus, so any gateway can answer for it, and no task is lost with a gateway.
+// The bus reveals a call only to its owner, so a guessed name is useless to others.
 //
-// What a tool streams goes with the answer to a request alone, so calls of tools that stream never become tasks, but
-// for those whose output is all that there is.
+// Chunks are sent only with the answer to a request. So calls of tools that stream never become tasks, except if their
+// output is a whole result of an MCP tool.
 
-// tasks is the extension of MCP.
+// tasks is the name of the MCP extension.
 const tasks = "io.modelcontextprotocol/tasks"
 
-// pollTime is how often clients should ask for a task.
+// pollTime is the interval at which clients should ask for a task.
 const pollTime = time.Second
 
 // The states of a task.
@@ -38,13 +38,13 @@ const (
 	cancelled = "cancelled"
 )
 
-// The kinds of result that there are.
+// Values of resultType.
 const (
 	resultTask     = "task"
 	resultComplete = "complete"
 )
 
-// task is a task as clients are told of it.
+// task is the result that describes a task.
 type task struct {
 	sdk.ResultBase
 	ResultType     string         `json:"resultType"`
@@ -59,13 +59,14 @@ type task struct {
 	Error          *jsonrpc.Error `json:"error,omitempty"`
 }
 
-// done is an answer that says nothing but that it was heard.
+// done is an empty result.
 type done struct {
 	sdk.ResultBase
 	ResultType string `json:"resultType"`
 }
 
-// taskParams name a task. What else is said to one, as the input that it waits for, no task asks for.
+// taskParams are the parameters of a request about a task. Other members, such as the input that a task asks for, are
+// ignored, because no task asks for input.
 type taskParams struct {
 	sdk.ParamsBase
 	TaskID string `json:"taskId"`
@@ -74,10 +75,10 @@ type taskParams struct {
 // taskRequest is a request about a task.
 type taskRequest = sdk.ServerRequest[*taskParams]
 
-// serveTasks makes the library hand on requests about tasks, which the door answers before it does.
+// serveTasks registers the methods of tasks with the library, so that it passes them to receive, which answers them.
 func (d *Server) serveTasks() {
 	for _, method := range []string{taskGet, taskUpdate, taskCancel} {
-		_ = sdk.AddReceivingCustomMethod(d.server, method, // none of them is a method of the library's
+		_ = sdk.AddReceivingCustomMethod(d.server, method, // never fails: the library has none of these methods
 			func(context.Context, *sdk.ServerSession, *taskParams) (*done, error) {
 				return nil, errors.ErrUnsupported
 			})
@@ -105,9 +106,9 @@ func (d *Server) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
 	return d.o.TaskAfter > 0 && (!a.of.streaming || a.of.results) && knowsTasks(a.by.protocol, req.ClientCapabilities())
 }
 
-// await runs a call and returns its outcome, or its task where it takes too long for one.
+// await runs a call and returns its outcome, or its task if it takes longer than TaskAfter.
 func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
-	began := time.Now().Truncate(time.Millisecond) // as its task says it
+	began := time.Now().Truncate(time.Millisecond) // the precision of the task id
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	type end struct {
@@ -115,7 +116,7 @@ func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 		err  error
 	}
 	ended := make(chan end, 1)
-	go func() { // ends soon after cancel
+	go func() { // ends after cancel
 		resp, err := a.run(ctx)
 		ended <- end{resp, err}
 	}()
@@ -126,7 +127,7 @@ func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 		case <-time.After(pause):
 		}
 		known := make(chan bool, 1)
-		go func() { // a bus that is silent makes no call wait beyond its deadline
+		go func() { // in a goroutine: the bus may not answer, and the call must still end at its deadline
 			_, _, err := outcomeOf(ctx, a.by.client, a.ref())
 			known <- err == nil
 		}()
@@ -146,10 +147,10 @@ func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 	}
 }
 
-// errLater ends the waiting for a call that has become a task.
+// errLater ends the wait for a call that has become a task.
 var errLater = errors.New("the call is asked for later")
 
-// task is the task of a call that runs.
+// task returns the task of a running call.
 func (of *Definition) task(id string, began time.Time) *task {
 	return &task{
 		ResultType: resultTask, TaskID: taskID(began, of.Name, id), Status: working,
@@ -164,7 +165,7 @@ func taskID(began time.Time, name, id string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// named returns the call that a task is, and when it was made.
+// named returns the call of a task, and the time at which it was made.
 func (d *Server) named(
 	ctx context.Context,
 	by *sender,
@@ -178,7 +179,7 @@ func (d *Server) named(
 	if err != nil || ms < 0 {
 		return nil, "", began, noTask()
 	}
-	called := strings.Join(parts[1:len(parts)-1], ".") // doors of builds before names give ids here
+	called := strings.Join(parts[1:len(parts)-1], ".") // older gateways used ids here
 	of, err = d.catalogue.find(ctx, by.client, called)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
 		return nil, "", began, noTask()
@@ -188,12 +189,12 @@ func (d *Server) named(
 	}
 	id, began = parts[len(parts)-1], time.UnixMilli(ms)
 	if began.Year() > maxYear || taskID(began, called, id) != name {
-		return nil, "", began, noTask() // a door has given no such name
+		return nil, "", began, noTask() // no gateway made such a name
 	}
 	return of, id, began, nil
 }
 
-// maxYear is the last one that times have a form for.
+// maxYear is the last year that RFC 3339 can represent.
 const maxYear = 9999
 
 func noTask() error { return invalid("no such task is known to you") }
@@ -230,7 +231,7 @@ func (d *Server) aboutTask(ctx context.Context, by *sender, method string, req *
 	return of.ended(t, began, resp, sdk.Meta{envelope.MetaRef: ref}, by.protocol), nil
 }
 
-// outcomeOf returns the outcome of a call, or that it has none yet.
+// outcomeOf returns the outcome of a call. pending means that it has none yet.
 func outcomeOf(ctx context.Context, client *toolbus.Client, ref string) (r *envelope.Response, pending bool,
 	err error) {
 	r, err = toolbus.Outcome(client.Result(ctx, envelope.CallRef{Ref: ref}))
@@ -240,7 +241,8 @@ func outcomeOf(ctx context.Context, client *toolbus.Client, ref string) (r *enve
 	return r, false, err
 }
 
-// mayAsk refuses requests of clients that do not say that they know tasks, and of those whose header names another one.
+// mayAsk refuses a request of a client that does not declare support for tasks, or whose header Mcp-Name names another
+// task.
 func mayAsk(by *sender, req *taskRequest) error {
 	if !knowsTasks(by.protocol, req.ClientCapabilities()) {
 		need, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{
@@ -260,7 +262,7 @@ func mayAsk(by *sender, req *taskRequest) error {
 	return nil
 }
 
-// taskError is what is said of a task that the bus tells nothing of.
+// taskError returns the protocol error for a request about a task that the bus refused.
 func taskError(err error) error {
 	refused, ok := errors.AsType[*toolbus.Error](err)
 	if ok && codeOf(refused.Reason()) == jsonrpc.CodeInvalidParams {
@@ -269,7 +271,7 @@ func taskError(err error) error {
 	return protocolError(err)
 }
 
-// ended is the task of a call with its outcome.
+// ended returns the task of a call that has ended.
 func (of *Definition) ended(t *task, began time.Time, r *envelope.Response, names sdk.Meta, protocol string) *task {
 	took := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
 	t.LastUpdatedAt, t.PollIntervalMs = stamp(began.Add(took)), 0

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unread returns true when no process can read from the other end of w, and false when ctx ends first. It can tell
-// for a pipe, a socket and a terminal.
+// unread waits until no process can read from the other end of w, and returns true, or until ctx ends, and returns
+// false. It detects that for pipes, sockets and terminals.
 func unread(ctx context.Context, w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

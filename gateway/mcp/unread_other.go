@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// unread waits until ctx ends: only Linux tells whether a reader is left.
+// unread waits until ctx ends: only on Linux can the gateway detect that no reader is left.
 func unread(ctx context.Context, _ io.Writer) bool {
 	<-ctx.Done()
 	return false

@@ -44,7 +44,7 @@ func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 	return strings.Join(lines, "\n")
 }
 
-// inWords is inWords of a call of the function, whose tool a model knows by its name in MCP.
+// inWords is the function inWords with the MCP name in place of the tool id.
 func (d *Definition) inWords(r *envelope.Response) string {
 	return strings.ReplaceAll(inWords(r, d.class), d.Tool, d.Name)
 }
@@ -52,7 +52,7 @@ func (d *Definition) inWords(r *envelope.Response) string {
 // ended returns a text as a sentence.
 func ended(text string) string { return strings.TrimRight(text, ". \n") + "." }
 
-// effectOf says what is known of the effect of a call, and whether it does no harm to call again.
+// effectOf returns a sentence about the effect of a failed call, and whether a further call is safe.
 func effectOf(r *envelope.Response, class toolbus.EffectClass) (says string, mayRepeat bool) {
 	effect, once := r.Error.Details.Effect, class == toolbus.SideEffectful
 	switch {
@@ -61,7 +61,7 @@ func effectOf(r *envelope.Response, class toolbus.EffectClass) (says string, may
 	case effect == envelope.EffectApplied:
 		return "The work of the call was done: do not call again for it.", false
 	case effect == envelope.EffectNone && r.Error.Details.ToolResult != nil:
-		return "", true // of a tool that changes nothing, or says so itself
+		return "", true // the tool is pure, or reported that it did nothing
 	case effect == envelope.EffectNone:
 		return "Nothing was done.", true
 	case class == toolbus.Idempotent:
@@ -72,10 +72,10 @@ func effectOf(r *envelope.Response, class toolbus.EffectClass) (says string, may
 	return "It is not known whether it was done: check before you call again.", !once
 }
 
-// reported returns the words for an error that a tool of an MCP server reported itself. The blocks of the server stand
-// before them.
+// reported returns the text for an error that a tool of an MCP server reported itself. It follows the content of the
+// server.
 func reported(e *envelope.Error) (says, do string) {
-	switch text := e.Message + "\n" + e.Cause; { // the cause says it of a call that was repeated
+	switch text := e.Message + "\n" + e.Cause; { // after a retry, the text of the tool is in the cause
 	case e.Code.Class() == envelope.ClassCapacity || limited.MatchString(text):
 		return "The tool reported that it was called too often",
 			"wait before you call it again, longer each time, and make fewer calls"
@@ -86,15 +86,15 @@ func reported(e *envelope.Error) (says, do string) {
 	return "The tool reported this error itself", "correct the arguments and try again if that helps"
 }
 
-// Texts of errors that get words of their own.
+// Error texts for which reported returns a specific text.
 var (
 	limited = regexp.MustCompile(`(?i)rate.?limit|too many requests|quota (was )?exceeded|\bthrottl|\b429\b`)
 	missing = regexp.MustCompile(`(?i)\bENOENT\b|no such (file|directory|entry|key|table|column|branch)|\bnot found\b|` +
 		`\b(does|do) ?n[o']t exist|\b404\b`)
 )
 
-// explained returns the words for any other error: those of the tool if it declared the error, those of the bus if
-// they are of this call and for a model, else those of the tables.
+// explained returns the text for any other error: that of the tool if it declared the error, that of the error if it is
+// specific and fit for a model, and otherwise that of the tables.
 func explained(e *envelope.Error) (says, do string) {
 	known, row := words(e.Code), envelope.Lookup(e.Code)
 	says, do = known.says, known.do
@@ -110,13 +110,13 @@ func explained(e *envelope.Error) (says, do string) {
 	return says, do
 }
 
-// declares reports whether the manifest of the tool says what to do about the error.
+// declares reports whether the manifest of the tool has a fix for the error.
 func declares(e *envelope.Error) bool {
 	return e.Details.ToolCode != "" && !foreign(e.Code) && e.Fix != envelope.Lookup(e.Code).Fix &&
 		!strings.HasPrefix(e.Fix, "declare the error ")
 }
 
-// forModels reports whether a text names nothing that a model does not know.
+// forModels reports whether a text contains no terms that a model does not know, such as names of processes and flags.
 func forModels(text string) bool { return !unknownWords.MatchString(text) }
 
 var unknownWords = regexp.MustCompile("(?i)\\bkeys?\\b|idempotency|toolbus|\\bshell\\b|--|`|" +

@@ -22,13 +22,13 @@ func words(code envelope.Code) advice {
 	return byClass[code.Class()]
 }
 
-// foreign reports whether a code is one of those of tools of MCP servers that no manifest declares.
+// foreign reports whether a code is one that the adapter for MCP servers uses for undeclared errors.
 func foreign(code envelope.Code) bool {
 	_, is := ofServers[code]
 	return is
 }
 
-// byCode are the words for the codes of the bus, and for those of tools of MCP servers.
+// byCode holds the advice for codes of the bus and of the adapter for MCP servers.
 var byCode = merge(ofBus, ofServers)
 
 func merge(all ...map[envelope.Code]advice) map[envelope.Code]advice {
@@ -104,7 +104,7 @@ var ofServers = map[envelope.Code]advice{
 	"R-UPSTREAM-SERVER_UNREACHABLE": {"The server could not be reached", later},
 }
 
-// byClass are the words for codes that tools declare, if they say nothing better.
+// byClass holds the advice for codes that tools declare without a fix of their own.
 var byClass = map[envelope.ErrorClass]advice{
 	envelope.ClassRequest:      {"The tool refused the request", "correct the arguments as its words say"},
 	envelope.ClassAuth:         {"The tool was refused access", askAccess},
