@@ -11,7 +11,7 @@ import (
 )
 
 // AuthenticateRequest returns the principal of a request for the service operation op, as [AuthenticateCall] does. It
-// also checks that the role may send the request, and that it came over a connection that may send it.
+// also checks that the role may send the request, and that the user of the connection may send it for the principal.
 func AuthenticateRequest(tokens *Verifier, now time.Time, op string, from call.Sender, c call.Credential) (
 	*Principal, *envelope.Error) {
 	p, refusal := AuthenticateCall(tokens, now, from.Tenant, from.Actor, c.Token)
@@ -38,8 +38,9 @@ func AuthenticateRenewal(tokens *Verifier, now time.Time, from call.Sender, c ca
 	return expired, overConnection(subjects.OpTokenRenew, expired, c.User)
 }
 
-// overConnection refuses a question that came over a connection of another user. A door may bring the questions of all
-// actors of its tenant, but for new tokens: it would keep the rights of a token that passed through it once.
+// overConnection refuses a request that came over a connection of another user. A gateway may send the requests of all
+// actors of its tenant, except requests to renew or to narrow a token: with those it could keep the rights of a token
+// that it forwarded once.
 func overConnection(op string, p *Principal, user string) *envelope.Error {
 	own := op == subjects.OpTokenRenew || op == subjects.OpTokenNarrow
 	switch {
@@ -58,9 +59,9 @@ func isOf(p *Principal, tenant, actor string) bool {
 	return subjects.Token(p.Tenant) == tenant && subjects.Token(p.Actor) == actor
 }
 
-// AuthenticateCall returns who is behind a message, whose subject has those tokens. Without a checker it is whoever
-// the subject says: nil, and no refusal. The server lets nobody but that actor, and doors of its tenant, publish on
-// that subject.
+// AuthenticateCall verifies the token of a message and returns its principal. Tenant and actor are those in the subject
+// of the message, as tokens of a subject, and must be those of the principal. If tokens is nil, nothing is verified: it
+// returns nil and no refusal.
 func AuthenticateCall(tokens *Verifier, now time.Time, tenant, actor, token string) (
 	*Principal, *envelope.Error) {
 	switch {
@@ -73,7 +74,7 @@ func AuthenticateCall(tokens *Verifier, now time.Time, tenant, actor, token stri
 	switch {
 	case errors.Is(err, ErrNotReady):
 		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).
-			WithEffect(envelope.EffectUnknown) // no log is read for a stranger
+			WithEffect(envelope.EffectUnknown) // the sender is not verified, so its call is not looked up
 	case errors.Is(err, ErrExpired):
 		return nil, envelope.NewError(envelope.CodeExpired, "")
 	case errors.Is(err, ErrRevoked):
@@ -87,7 +88,7 @@ func AuthenticateCall(tokens *Verifier, now time.Time, tenant, actor, token stri
 	return p, nil
 }
 
-// AuthorizeOperation refuses a question that is not for a role.
+// AuthorizeOperation refuses the service operation op if the role r may not request it.
 func AuthorizeOperation(op string, r Role) *envelope.Error {
 	may := r == Agent || r == Operator
 	switch op {
@@ -107,7 +108,7 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	return ForbiddenForRole(r, "the question "+op)
 }
 
-// ForbiddenForRole refuses what is not for a role.
+// ForbiddenForRole returns the refusal A-AUTH-FORBIDDEN for a request, named by what, that the role r may not send.
 func ForbiddenForRole(r Role, what string) *envelope.Error {
 	return envelope.NewError(envelope.CodeForbidden, fmt.Sprintf("%s: not for the role %s", what, r)).
 		WithFix("use a token of a role that may")

@@ -6,15 +6,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Bound reports whether an agent's token is for a part of what its actor does: it names a run, a lane or scopes other
-// than [ScopeAll], or was narrowed. Such a token reads, cancels and hears only calls that it [Principal.Covers].
+// Bound reports whether p is an agent whose token is limited to some of the calls of its actor: it names a run, a lane
+// or scopes without [ScopeAll], or was narrowed. Its holder can read, cancel and receive chunks only of calls that p
+// covers, see [Principal.Covers].
 func (p Principal) Bound() bool {
 	scoped := len(p.Scopes) > 0 && !p.Has(ScopeAll)
 	return p.Role == Agent && (p.Run != "" || p.Lane != "" || scoped || len(p.Chain) > 0)
 }
 
-// Covers reports whether p may have made a call of a run and a lane that needs scopes: all calls of its actor, if p is
-// not bound. With known false nobody knows the scopes, and only [ScopeAll] covers them.
+// Covers reports whether p could have made a call of its actor that has this run and lane and needs these scopes. An
+// unbound p covers all calls of its actor. If known is false, the scopes of the call are not known, and only a token
+// with [ScopeAll] covers it.
 func (p Principal) Covers(run, lane string, scopes []string, known bool) bool {
 	switch {
 	case !p.Bound():
@@ -30,8 +32,8 @@ func (p Principal) Covers(run, lane string, scopes []string, known bool) bool {
 	return known
 }
 
-// Below returns the tokens behind the prefix of its actor that begin the reply subjects of the holder of p: the family
-// of a bound token, which renewal keeps, and nothing otherwise.
+// Below returns the tokens of a subject that follow the actor in the reply subjects of the holder of p: the family if p
+// is bound, otherwise none. A renewed token has the same family, so its reply subjects stay the same.
 func (p Principal) Below() []string {
 	if p.Bound() {
 		return []string{p.Family}
@@ -39,14 +41,15 @@ func (p Principal) Below() []string {
 	return nil
 }
 
-// Answers returns the prefix of the subjects on which dispatchers and executors answer the holder of p, see
-// [Principal.Below]. Unbound tokens of the actor hear the answers to a bound one, which hears no others.
+// Answers returns the prefix, with a dot at its end, of the subjects on which dispatchers and executors answer the
+// holder of p, see [Principal.Below]. A holder of an unbound token of the actor can also subscribe to the answers to
+// bound ones. A holder of a bound token cannot subscribe to other answers.
 func (p Principal) Answers() string {
 	return subjects.Answers(p.Tenant, p.Actor) + strings.Join(append(p.Below(), ""), ".")
 }
 
-// Inbox returns the prefix of the subjects on which the server itself answers a connection with p, without a dot at its
-// end.
+// Inbox returns the inbox prefix of a connection with p, without a dot at its end. On it the NATS server itself
+// answers, for example JetStream requests.
 func (p Principal) Inbox() string {
 	inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
 	return strings.Join(append([]string{inbox}, p.Below()...), ".")

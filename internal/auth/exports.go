@@ -7,8 +7,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The accounts that tokens lead to. Everything durable is in TB. Full takes no connection: the server refuses one that
-// leads there with its error for a full account, nats.ErrMaxAccountConnectionsExceeded.
+// The account of the dispatchers (TB) and the accounts that the auth callout assigns to connections with tokens. All
+// streams are in TB. Full allows no connections: for a connection that is assigned to it, the server returns the error
+// of a full account, nats.ErrMaxAccountConnectionsExceeded.
 const (
 	TB       = "TB"
 	Agents   = "AGENTS"
@@ -17,35 +18,35 @@ const (
 	Full     = "FULL"
 )
 
-// ServiceExport is a subject of TB to which others may send requests.
+// ServiceExport is a service export of TB: a subject to which another account may send requests.
 type ServiceExport struct {
 	Subject   string
-	As        string // the subject to which the account sends it, with as many wildcards; "" is Subject
-	To        string // the account
+	As        string // the subject in the other account, with as many wildcards; "" is Subject
+	To        string // the account that imports it
 	Many      bool   // a request has several answers
-	Threshold string // after which an answer is not brought to whoever asked any more, and the way to them forgotten
-	Share     bool   // the server says of each request which user has sent it
+	Threshold string // how long the server keeps the reply mapping of a request; it drops later answers
+	Share     bool   // the server adds a header to each request that names the user who sent it
 }
 
-// StreamExport is a subject of an account whose messages others may hear.
+// StreamExport is a stream export of the account From: a subject to which the account To may subscribe.
 type StreamExport struct{ Subject, From, To string }
 
-// How long the server remembers where an answer goes. Dispatchers answer on subjects of their own, so that what is
-// remembered of calls is never used.
+// Thresholds of service exports. Dispatchers answer on other subjects than the reply subjects that the server maps, so
+// the mapping of a request to dispatchers is never used.
 const (
 	untilAnswered = "10s"
 	untilPulled   = "2m"
 )
 
-// ServiceExports is what TB does for other accounts. No list is wider than what its account needs, and the permissions
-// of each user are narrower.
+// ServiceExports returns the service exports of TB to the accounts for tokens. An account imports only what its users
+// need. The permissions of each user restrict it further.
 func ServiceExports() (all []ServiceExport) {
 	for _, to := range []string{Agents, Auditors} {
 		all = append(all, ServiceExport{Subject: "tb.svc.*.*.*", To: to, Threshold: untilAnswered, Share: true})
 	}
 	parts := once(Agents, subjects.PartsReceived)
 	parts.As = subjects.PartsSent
-	for _, to := range []string{Agents, Exec} { // for builds of the release before, see Facts.OlderBuilds
+	for _, to := range []string{Agents, Exec} { // see PermissionInputs.OlderBuilds
 		all = append(all, many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
 	}
 	all = append(all, parts, once(Exec, subjects.PayloadsAll),
@@ -80,12 +81,12 @@ func many(to, subject string) ServiceExport {
 
 func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + stream + "." + subject }
 
-// streams is what is heard across accounts: requests by dispatchers, answers and chunks by agents, and what dispatchers
-// tell executors. What executors send reaches agents from their own account, since what an account was sent it does not
-// pass on. A request is no service: the server would say of each which user has sent it, and remember where its answer
-// goes, at a tenth of what a call costs. Nothing in TB but dispatchers hears requests, and those answer below
-// [subjects.Answers] alone, so that a hostile reply subject leads nowhere. The questions of executors are a service;
-// dispatchers answer them below [subjects.ExecutorAnswers].
+// streams returns all stream exports: calls go to dispatchers, answers and chunks to agents, and messages of
+// dispatchers to executors. Answers and chunks of executors are exported from EXEC to AGENTS directly, because an
+// account does not export messages that it imported. Calls are not a service: the server would add a header with the
+// user and keep a reply mapping for each call, which costs a tenth of a call. Only dispatchers in TB subscribe to
+// calls, and they answer only below [subjects.Answers], so a forged reply subject has no effect. Requests of executors
+// are a service. Dispatchers answer them below [subjects.ExecutorAnswers].
 func streams() []StreamExport {
 	return []StreamExport{
 		{subjects.CallWildcard, Agents, TB},
@@ -96,30 +97,30 @@ func streams() []StreamExport {
 	}
 }
 
-// StreamsFrom is what others hear of an account.
+// StreamsFrom returns the stream exports of an account.
 func StreamsFrom(account string) []StreamExport {
 	return slices.DeleteFunc(streams(), func(s StreamExport) bool { return s.From != account })
 }
 
-// StreamsTo is what an account hears of others.
+// StreamsTo returns the stream exports that an account imports.
 func StreamsTo(account string) []StreamExport {
 	return slices.DeleteFunc(streams(), func(s StreamExport) bool { return s.To != account })
 }
 
-// maxMessage is what a caller may send at once, in bytes: the largest envelope with its headers. A part of a payload is
-// smaller. The server ends a connection that sends more.
+// maxMessage is the largest message of a caller in bytes: the largest envelope with its headers. A part of a payload is
+// smaller. The server closes a connection that sends a larger message.
 const maxMessage = 576 << 10
 
-const _ = uint(maxMessage - envelope.MaxEnvelope - envelope.MaxHeaders) // neither is it less
+const _ = uint(maxMessage - envelope.MaxEnvelope - envelope.MaxHeaders) // does not compile if maxMessage is too small
 
-// maxOfExecutor is what the server takes of anybody.
+// maxOfExecutor is the largest message of an executor in bytes. It is also the limit of the server for all connections.
 const maxOfExecutor = 1 << 20
 
-// ClientAccount is an account without anything durable.
+// ClientAccount is an account for connections with tokens. It has no streams.
 type ClientAccount struct {
 	Name, Is string
-	Payload  int // bytes of a message that it may send, headers included
-	// Connections at once, on all servers of a cluster together.
+	Payload  int // the largest message in bytes, headers included
+	// Connections is the limit of open connections, on all servers of a cluster together.
 	Connections int
 	Services    []ServiceExport
 	Exports     []StreamExport
@@ -142,8 +143,8 @@ func ClientAccounts() []ClientAccount {
 	return all
 }
 
-// Imports returns what each account has of the others, one line each: "service SUBJECT from ACCOUNT", or "stream" for
-// service. What the server itself adds is not among it.
+// Imports returns the imports of each account, one line each: "service SUBJECT from ACCOUNT" or "stream SUBJECT from
+// ACCOUNT". Imports that the server adds by itself are not included.
 func Imports() map[string][]string {
 	all := map[string][]string{Full: nil}
 	for _, s := range StreamsTo(TB) {
@@ -160,5 +161,5 @@ func Imports() map[string][]string {
 	return all
 }
 
-// ImportLine is a line of [Imports].
+// ImportLine returns a line of [Imports].
 func ImportLine(kind, subject, from string) string { return kind + " " + subject + " from " + from }

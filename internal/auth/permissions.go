@@ -11,22 +11,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// PermissionInputs are what the rights of a connection depend on beside its token.
+// PermissionInputs are the inputs, besides its principal, that determine the permissions of a connection.
 type PermissionInputs struct {
-	Partitions int      // of the call log; 0 is one
-	Tools      []string // ids of those of an executor's pool
+	Partitions int      // of the call log; 0 means 1
+	Tools      []string // ids of the tools of an executor's pool
 	Instance   string   // of an executor, see [Instance]
 	Expired    bool     // the token may only be exchanged for a new one
-	// OlderBuilds grants what clients and executors of f16d274 need: a bound token hears all answers and chunks of its
-	// actor, and connections read payloads, and chunks of their pool, from the streams.
+	// OlderBuilds adds the permissions that clients and executors of build f16d274 need: a bound token may subscribe to
+	// all answers and chunks of its actor, and connections may read payloads, and executors chunks of their pool, directly
+	// from the streams.
 	OlderBuilds bool
 }
 
-// Account returns the account that a connection belongs to.
+// Account returns the NATS account for a connection of p.
 func Account(p Principal, f PermissionInputs) string {
 	switch {
 	case f.Expired:
-		return Agents // where questions are asked from
+		return Agents // the token can only be renewed, by a request from this account
 	case p.Role == Executor:
 		return Exec
 	case p.Role == Auditor:
@@ -35,8 +36,8 @@ func Account(p Principal, f PermissionInputs) string {
 	return Agents
 }
 
-// Permissions are all that a connection may do. This is the only list of what a role may do; a role that is not in it
-// may do nothing.
+// Permissions returns the subjects on which a connection of p may publish and to which it may subscribe. No other code
+// grants permissions to a role. An unknown role gets none.
 func Permissions(p Principal, f PermissionInputs) jwt.Permissions {
 	if f.Expired {
 		return allow([]string{subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor)}, hears(p, f))
@@ -64,22 +65,23 @@ func Permissions(p Principal, f PermissionInputs) jwt.Permissions {
 	return jwt.Permissions{Pub: jwt.Permission{Deny: []string{">"}}, Sub: jwt.Permission{Deny: []string{">"}}}
 }
 
-// allow permits what is listed. An empty list would permit everything, which none is.
+// allow permits the listed subjects. No list may be empty: the server takes an empty list as permission for all
+// subjects.
 func allow(publish, subscribe []string) jwt.Permissions {
 	return jwt.Permissions{Pub: jwt.Permission{Allow: publish}, Sub: jwt.Permission{Allow: subscribe}}
 }
 
-// caller is the part of subjects that says whose they are.
+// caller returns the part of a subject that names tenant and actor, with a dot at its end.
 func caller(p Principal) string {
 	return subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor) + "."
 }
 
-// asks are the calls and the questions of an actor, the calls first.
+// asks returns the subjects of the calls and of the service requests of an actor, in this order.
 func asks(p Principal) []string {
 	return []string{"tb.call." + caller(p) + "*", "tb.svc.*." + strings.TrimSuffix(caller(p), ".")}
 }
 
-// hears are the subjects on which an actor is answered, by dispatchers and by the server.
+// hears returns the subjects on which dispatchers, executors and the server answer an actor.
 func hears(p Principal, f PermissionInputs) []string {
 	if f.OlderBuilds {
 		inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
@@ -88,8 +90,9 @@ func hears(p Principal, f PermissionInputs) []string {
 	return []string{p.Answers() + ">", p.Inbox() + ".>"}
 }
 
-// agentHears are the subjects that an agent hears, with the chunks of its actor's calls. Subjects of chunks name
-// neither run nor scopes, so a client with a bound token asks dispatchers for its chunks.
+// agentHears returns the subjects to which an agent may subscribe. They include the chunks of the calls of its actor,
+// unless its token is bound: subjects of chunks name neither run nor scopes, so a client with a bound token requests
+// its chunks from dispatchers.
 func agentHears(p Principal, f PermissionInputs) []string {
 	if p.Bound() && !f.OlderBuilds {
 		return hears(p, f)
@@ -99,13 +102,13 @@ func agentHears(p Principal, f PermissionInputs) []string {
 
 func chunks(of string) string { return "tb.chunk." + of + ">" }
 
-// payloads are the parts of large inputs and outputs, to write. A permission to read them from the stream would let a
-// connection have the server publish bytes of its choice on any subject of its account.
+// payloads permits to write the parts of large payloads. It does not permit to read them from the stream: with that
+// permission, a connection could make the server publish bytes of its choice on any subject of its account.
 func payloads(these string, f PermissionInputs) []string {
 	return append([]string{these}, f.read(subjects.PayloadsStream, these)...)
 }
 
-// read permits to read a stream by subject to builds that do so.
+// read permits older builds to read a stream by subject.
 func (f PermissionInputs) read(stream, subject string) []string {
 	if !f.OlderBuilds {
 		return nil
@@ -113,7 +116,8 @@ func (f PermissionInputs) read(stream, subject string) []string {
 	return []string{directGet(stream, subject)}
 }
 
-// executor is what an instance of an executor may do: with the work of its pool, and under its own name.
+// executor returns the permissions of an instance of an executor: for the work of its pool, and for subjects that name
+// the instance.
 func executor(p Principal, f PermissionInputs) jwt.Permissions {
 	emitted := subjects.ChunksOn(p.Pool)
 	publish := slices.Concat(payloads(subjects.PayloadsOn(p.Pool), f), f.read(subjects.ChunksStream, emitted), []string{
@@ -136,8 +140,9 @@ func executor(p Principal, f PermissionInputs) jwt.Permissions {
 			subjects.KillWildcard, subjects.LocateWildcard))
 }
 
-// Entitled reports whether what a token says lets a connection publish on a subject. Where the server has not let one
-// do so, that was made with an expired token, and is made anew when that is renewed.
+// Entitled reports whether a connection with the token may publish on a subject, once the token is renewed if it has
+// expired. It does not verify the token. If the server nevertheless refuses a message on that subject, the connection
+// was opened with an expired token, and is opened again after the renewal.
 func Entitled(token, subject string) bool {
 	says, err := Inspect(token)
 	if err != nil {
@@ -148,11 +153,13 @@ func Entitled(token, subject string) bool {
 	})
 }
 
-// CallPermissions says whether one actor's calls are taken, and remembers the token with which they are: to read one
-// takes longer than most else that is done for a call. The zero value knows nothing. It is safe for concurrent use.
+// CallPermissions checks whether the token of a client permits calls. It caches the last permitted token, because
+// parsing a token takes longer than most other steps of a call. The zero value is ready to use. It is safe for
+// concurrent use.
 type CallPermissions struct{ with atomic.Pointer[string] }
 
-// May refuses a call that the server would take no message of. Without tokens it takes all.
+// May refuses a call on subject if the server would refuse its message. held returns the current token. If held is nil,
+// there are no tokens and May permits all calls.
 func (c *CallPermissions) May(held func() string, subject string) *envelope.Error {
 	if held == nil {
 		return nil

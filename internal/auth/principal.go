@@ -11,48 +11,49 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Role is what part of the bus somebody plays.
+// Role determines what the holder of a token may do, see [Permissions].
 type Role string
 
-// The roles. Dispatchers have keys and need no token.
+// The roles of tokens. Dispatchers connect with keys and need no token.
 const (
 	Agent    Role = "agent"    // calls tools, as one actor
-	Gateway  Role = "door"     // brings the requests of many actors of its tenant, each with its own token
-	Auditor  Role = "auditor"  // reads the record of its tenant; with the scope [ScopeAudit], of all
+	Gateway  Role = "door"     // a gateway: sends the requests of many actors of its tenant, each with its own token
+	Auditor  Role = "auditor"  // reads the audit record of its tenant; with the scope [ScopeAudit], of all
 	Executor Role = "executor" // runs the calls of one pool
-	Operator Role = "operator" // looks after the deployment, and mints tokens
+	Operator Role = "operator" // administers the deployment and issues tokens
 )
 
-// Roles are all of them.
+// Roles returns all roles.
 func Roles() []Role { return []Role{Agent, Gateway, Auditor, Executor, Operator} }
 
-// Scopes with a meaning of their own.
+// Scopes that the bus itself interprets.
 const (
-	ScopeAll   = "*"         // every scope there is
-	ScopeAudit = "audit:all" // of an auditor: the record of all tenants
+	ScopeAll   = "*"         // includes every other scope
+	ScopeAudit = "audit:all" // of an auditor: the audit record of all tenants
 )
 
-// Principal is what a token says of its holder. The zero value is nobody.
+// Principal is the content of a token: its holder, rights and times. The zero value is not valid, see
+// [Principal.Check].
 type Principal struct {
 	Tenant, Actor string
 	Role          Role
-	Scopes        []string // what its calls may claim; sorted
-	Run, Lane     string   // the only ones that its calls may be of; "" is any
-	Pool          string   // of an executor, and of nobody else
+	Scopes        []string // the scopes that its calls may use; sorted
+	Run, Lane     string   // the only run and lane of its calls; "" is any
+	Pool          string   // set if and only if Role is Executor
 
 	ID     string   // of this token
-	Family string   // stays the same when a token is renewed; it is what is revoked
+	Family string   // names the credential: renewal keeps it, and revocation revokes it
 	Chain  []string // the families of the tokens that this one was narrowed from, the oldest first
 	// Origin is the role of the first token of Chain, "" if Chain is empty. Builds before 0.2 narrowed tokens of other
 	// roles into agents, and leave it empty in all tokens that they narrow or renew.
 	Origin Role
 
 	Issued, Expires time.Time // whole seconds
-	RenewUntil      time.Time // until then the token may be exchanged for a new one, also when it has expired; zero: never
-	KeyID           string    // of the key that has signed it
+	RenewUntil      time.Time // until then the token can be renewed, even if it has expired; zero: never
+	KeyID           string    // of the key that signed the token
 }
 
-// Bounds of tokens. One has to fit into the first line that a client sends to the server, and into each request.
+// Limits of tokens. A token must fit into the CONNECT line that a client sends to the server, and into each request.
 const (
 	MaxToken  = 2048 // bytes
 	MaxScopes = 32
@@ -60,26 +61,26 @@ const (
 	maxChain  = 8
 )
 
-// Life is the default life of a token, and MaxLife the longest: clients that renew their tokens need no longer one than
-// Life, clients behind a door cannot renew theirs. Revocations are remembered longer than MaxLife.
+// Life is the default lifetime of a token, and MaxLife the longest. Clients that renew their tokens need no longer
+// lifetime than Life. Clients of a gateway cannot renew their tokens. Revocations are kept for longer than MaxLife.
 const (
 	Life    = 15 * time.Minute
 	MaxLife = 24 * time.Hour
 )
 
-// idLength is how long a name of [NewID] is.
+// idLength is the length of an id of [NewID] in bytes.
 const idLength = 20
 
-// NewID returns a name that nobody can guess, for a token or a family.
+// NewID returns a random id for a token or a family: 20 lowercase letters and digits.
 func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
-// IsSub reports whether an actor is a sub-actor of another: its name is that one's, a slash, and more. The slashes of
-// "agent://" start no sub-actor.
+// IsSub reports whether actor is a sub-actor of the actor of: its name is of, a slash, and at least one more byte. The
+// slashes of "agent://" do not count.
 func IsSub(actor, of string) bool {
 	return len(actor) > len(of) && actor[len(of)] == '/' && actor[:len(of)] == of && strings.TrimRight(of, ":/") == of
 }
 
-// Check returns what keeps p from being anybody.
+// Check returns an error if p is not a valid content of a token.
 func (p Principal) Check() error {
 	texts := append([]string{p.Run, p.Lane, p.Pool, p.ID, p.Family}, p.Chain...)
 	switch {
@@ -109,24 +110,24 @@ func (p Principal) Check() error {
 	return nil
 }
 
-// plain reports whether an id is one that [NewID] may have made.
+// plain reports whether an id consists of lowercase letters and digits, and is not empty.
 func plain(id string) bool {
 	return id != "" && !strings.ContainsFunc(id, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })
 }
 
-// validScope goes by RFC 6749 §3.3.
+// validScope reports whether s is a scope by RFC 6749 §3.3 and not too long.
 func validScope(s string) bool {
 	return s != "" && len(s) <= maxText && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '"' || r == '\\'
 	})
 }
 
-// Has reports whether p may claim a scope.
+// Has reports whether p has a scope, or [ScopeAll].
 func (p Principal) Has(scope string) bool {
 	return slices.Contains(p.Scopes, scope) || slices.Contains(p.Scopes, ScopeAll)
 }
 
-// User is the name by which the server knows a connection with this token, also after it was renewed.
+// User returns the NATS user name of connections with this token. A renewed token has the same name.
 func (p Principal) User() string {
 	return string(p.Role) + "." + subjects.Token(p.Tenant) + "." + subjects.Token(p.Actor) + "." + p.Family
 }
@@ -143,7 +144,7 @@ func (p Principal) Root() string {
 // narrowedPart is how much longer the family of a narrowed token is than its root.
 const narrowedPart = 12
 
-// RootOf returns the root of a family that [NewID] or [Principal.Narrow] has made, see [Principal.Root].
+// RootOf returns the root of a family that [NewID] or [Principal.Narrow] created, see [Principal.Root].
 func RootOf(family string) string {
 	if len(family) > idLength {
 		return family[:len(family)-narrowedPart]
@@ -151,14 +152,14 @@ func RootOf(family string) string {
 	return family
 }
 
-// MayUseConnectionOf reports whether a connection of that user may bring requests of p: its own, or as a door of its
-// tenant.
+// MayUseConnectionOf reports whether requests of p may come over a connection of the NATS user: its own user, or a
+// gateway of its tenant.
 func (p Principal) MayUseConnectionOf(user string) bool {
 	return user == p.User() || strings.HasPrefix(user, string(Gateway)+"."+subjects.Token(p.Tenant)+".")
 }
 
-// Renewed returns p as a new token from now on, with the rights and the life that it had, at most [MaxLife]. It returns
-// [ErrNotRenewable] from p.RenewUntil on.
+// Renewed returns the content of a token that replaces p. It is issued now and has the same rights and lifetime, but
+// lives at most [MaxLife] and not beyond p.RenewUntil. From p.RenewUntil on it returns [ErrNotRenewable].
 func (p Principal) Renewed(now time.Time) (Principal, error) {
 	if !now.Before(p.RenewUntil) {
 		return Principal{}, ErrNotRenewable
@@ -169,19 +170,21 @@ func (p Principal) Renewed(now time.Time) (Principal, error) {
 	return p, nil
 }
 
-// Narrowing is what a narrowed token may still do. What is left empty stays as it is, but for the scopes: none is none.
+// Narrowing describes the rights of a narrowed token. An empty field leaves that right unchanged, except Scopes:
+// without scopes, the narrowed token has none.
 type Narrowing struct {
-	Actor     string // a part of the actor: its name, a slash, and more
+	Actor     string // the actor or a sub-actor, see [IsSub]
 	Scopes    []string
 	Run, Lane string
-	Life      time.Duration // default: as long as the one that it is made from
+	Life      time.Duration // default: until the original token ends
 }
 
-// ErrScopeExceeded means that a token was asked for with more rights than the one that it is to be made from.
+// ErrScopeExceeded means that a narrowed token would have more rights than the original.
 var ErrScopeExceeded = errors.New("a token can only be narrowed")
 
-// Narrow returns a token with less rights and the role of p, which ends with p at the latest and is revoked with it.
-// Only an agent's token can be narrowed to a sub-actor: such a token calls tools, which no other role may.
+// Narrow returns the content of a token with the role of p and the rights of l. It ends when p ends or earlier, and is
+// revoked if p is. Only an agent's token can be narrowed to a sub-actor. Narrow returns [ErrScopeExceeded] if l has a
+// right that p does not have.
 func (p Principal) Narrow(l Narrowing, now time.Time) (Principal, error) {
 	child := p
 	if len(p.Chain) == 0 {
@@ -235,8 +238,8 @@ func sorted(scopes []string) []string {
 	return slices.Compact(scopes)
 }
 
-// latest returns the later time. A token is not issued before the one that it was made from: the actor may have been
-// barred in the same second, see [Revocations.ActorRevokedAt].
+// latest returns the later time. A token must not be issued before the token that it was made from, whose time of issue
+// may be up to 1 s in the future: see tokenstore.Store.afterBar.
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -251,5 +254,5 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// ValidID reports whether an id of a token or a family is one that [NewID] may have made.
+// ValidID reports whether id is a valid id of a token or a family: 1 to 256 lowercase letters and digits.
 func ValidID(id string) bool { return plain(id) && len(id) <= maxText }

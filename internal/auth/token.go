@@ -13,7 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Why a token is not believed. None of them tells its holder more than that.
+// Reasons why a token is not accepted. Their texts contain nothing of the token or of the keys.
 var (
 	ErrMalformed    = errors.New("the token is malformed")
 	ErrUnknownKey   = errors.New("the token is signed with a key that is unknown, or not used any more")
@@ -26,13 +26,14 @@ var (
 	ErrNotRenewable = errors.New("the token cannot be renewed any more")
 )
 
-// issuer is who makes all tokens.
+// issuer is the claim "iss" of all tokens.
 const issuer = "toolbus"
 
-// leeway is by how much the clocks of whoever mints and whoever checks may differ. An expired token has none.
+// leeway is how far in the future the time of issue of a token may be, because clocks of processes differ. There is no
+// leeway for the expiry.
 const leeway = 30 * time.Second
 
-// claims are the members of a token that JWT has no name for.
+// claims are the claims of a token that are not registered claims of JWT.
 type claims struct {
 	Tenant string   `json:"tb_tenant"`
 	Role   Role     `json:"tb_role"`
@@ -46,13 +47,13 @@ type claims struct {
 	Renew  int64    `json:"tb_renew,omitempty"` // seconds
 }
 
-// Signer mints the tokens of a deployment. It is safe for concurrent use.
+// Signer signs the tokens of a deployment. It is safe for concurrent use.
 type Signer struct {
 	deployment, kid string
 	signer          jose.Signer
 }
 
-// NewSigner returns a signer with a key, which checkers know by kid.
+// NewSigner returns a signer with a private key. Verifiers find its public key by the key id kid.
 func NewSigner(deployment, kid string, key ed25519.PrivateKey) (*Signer, error) {
 	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
 		(&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", kid))
@@ -62,7 +63,8 @@ func NewSigner(deployment, kid string, key ed25519.PrivateKey) (*Signer, error) 
 	return &Signer{deployment, kid, s}, nil
 }
 
-// Mint returns the token that says p.
+// Mint returns a signed token with the content p. It returns an error if p is not valid, see [Principal.Check], or if
+// the token is longer than [MaxToken].
 func (s *Signer) Mint(p Principal) (string, error) {
 	if err := p.Check(); err != nil {
 		return "", err
@@ -90,15 +92,15 @@ func (s *Signer) Mint(p Principal) (string, error) {
 	return token, nil
 }
 
-// Keyring holds the public keys that tokens may be signed with now. The zero value has none. It is safe for concurrent
-// use.
+// Keyring holds the public keys of a deployment that verify tokens. The zero value has no keys. It is safe for
+// concurrent use.
 type Keyring struct {
 	deployment string
 	keys       atomic.Pointer[map[string]Key]
 }
 
-// Key is the public half of a key. Tokens that it has signed count as expired from Until on, unless that is zero: they
-// can be renewed, so that nobody who was away while keys were exchanged needs a new credential.
+// Key is the public half of a signing key. From Until on, if that is not zero, tokens that the key signed count as
+// expired. They can still be renewed, so a process that was offline during a rotation of keys needs no new credential.
 type Key struct {
 	Public ed25519.PublicKey
 	Until  time.Time
@@ -111,7 +113,7 @@ func NewKeyring(deployment string, keys map[string]Key) *Keyring {
 	return k
 }
 
-// Replace makes these, by kid, all keys that there are.
+// Replace replaces all keys of the keyring. The map key is the key id. Replace copies the map.
 func (k *Keyring) Replace(keys map[string]Key) {
 	keys = maps.Clone(keys)
 	k.keys.Store(&keys)
@@ -126,7 +128,8 @@ func (k *Keyring) key(kid string) (Key, bool) {
 	return key, ok
 }
 
-// Verify returns what a token says, if one of the keys has signed it, also beside [ErrExpired] and [ErrNotYet].
+// Verify returns the content of a token that a key of the keyring signed. It also returns the content together with
+// [ErrExpired] and [ErrNotYet], but not with other errors.
 func (k *Keyring) Verify(token string, now time.Time) (Principal, error) {
 	p, key, err := k.read(token)
 	if err != nil {
@@ -135,7 +138,8 @@ func (k *Keyring) Verify(token string, now time.Time) (Principal, error) {
 	return p, p.timely(now, key)
 }
 
-// timely goes by the times of a token, and of the key that has signed it.
+// timely compares now with the times of a token and of the key that signed it. It returns [ErrNotYet], [ErrExpired] or
+// nil.
 func (p *Principal) timely(now time.Time, by Key) error {
 	switch {
 	case now.Add(leeway).Before(p.Issued):
@@ -146,7 +150,7 @@ func (p *Principal) timely(now time.Time, by Key) error {
 	return nil
 }
 
-// read returns what a token with a good signature says.
+// read returns the content of a token and the key that signed it. It does not compare times.
 func (k *Keyring) read(token string) (p Principal, key Key, err error) {
 	if len(token) > MaxToken {
 		return p, key, ErrMalformed
@@ -190,7 +194,8 @@ func principal(registered jwt.Claims, own claims, kid string) Principal {
 	return p
 }
 
-// Inspect returns what a token says without any reason to believe it: it is for whoever holds one.
+// Inspect returns the content of a token without verifying it. It is for the holder of a token, not for a recipient.
+// The only error is [ErrMalformed].
 func Inspect(token string) (Principal, error) {
 	t, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil || len(token) > MaxToken || len(t.Headers) != 1 {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Revocations are the tokens that are not to be believed any more. They have to be [Revocations.Replace]d once before
-// any token is. It is safe for concurrent use.
+// Revocations holds the revoked credentials and actors. Until the first [Revocations.Replace], all tokens are refused
+// with [ErrNotReady]. It is safe for concurrent use.
 type Revocations struct {
-	// Lease is for how long it counts that they were proven to be all; 0 is for ever. What is not known to be all is
-	// believed of no token. It is set before anything else is done.
+	// Lease is how long after [Revocations.MarkFresh] the revocations count as complete; 0 is forever. When the lease has
+	// ended, tokens that are not revoked are refused with [ErrNotReady]. Set it before the first use.
 	Lease time.Duration
 
 	mu            sync.RWMutex
@@ -21,11 +21,11 @@ type Revocations struct {
 	families      map[string]bool
 	revokedActors map[[2]string]time.Time
 	proven        time.Time
-	again         chan struct{} // closed by the next proof
+	again         chan struct{} // closed by the next MarkFresh
 }
 
-// MarkFresh says that at a time these were all that there were: a process that was stopped, or that nobody tells
-// anything, must not go on for longer than the lease with what it knew.
+// MarkFresh states that the revocations were complete at the given time, and renews the lease from then. A process that
+// was suspended, or that receives no updates, so stops accepting tokens when the lease ends.
 func (r *Revocations) MarkFresh(at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,31 +36,32 @@ func (r *Revocations) MarkFresh(at time.Time) {
 	r.again = make(chan struct{})
 }
 
-// MarkStale takes back what was proven: nothing of late is sure until the next proof.
+// MarkStale ends the lease: the revocations count as incomplete until the next MarkFresh.
 func (r *Revocations) MarkStale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.proven = time.Time{}
 }
 
-// unsure reports whether there may be more than is known here.
+// unsure reports whether the revocations may be incomplete.
 func (r *Revocations) unsure() bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return !r.known || r.lapsed()
 }
 
-// lapsed reports whether the lease is over, by either clock: one of them stands still while a machine sleeps.
+// lapsed reports whether the lease has ended by the monotonic clock or by the wall clock. The monotonic clock may stop
+// while a machine sleeps.
 func (r *Revocations) lapsed() bool {
 	now := time.Now()
 	return r.Lease > 0 && max(now.Sub(r.proven), now.Round(0).Sub(r.proven.Round(0))) > r.Lease
 }
 
-// moment is how long a token waits for the next proof: most leases that are over are those of a process that was held
-// up, and is told at once.
+// moment is how long a verification waits for the next MarkFresh. Usually a lease ended because the process was
+// delayed, and MarkFresh follows at once.
 const moment = 300 * time.Millisecond
 
-// await waits for the next proof, for a moment, where the last one does not count any more.
+// await waits for the next MarkFresh, up to moment, if the lease has ended.
 func (r *Revocations) await() {
 	r.mu.RLock()
 	lapsed, again := r.known && r.lapsed(), r.again
@@ -76,8 +77,9 @@ func (r *Revocations) await() {
 	}
 }
 
-// Replace makes these all that there are: families, and actors by tenant and name, whose tokens from before a time are
-// revoked. It reports whether they are others than before.
+// Replace replaces all revocations: families whose value is true, and actors by tenant and name, whose tokens that were
+// issued at or before the time are revoked. It keeps both maps, so the caller must not change them afterwards. It
+// reports whether they differ from the previous ones.
 func (r *Revocations) Replace(families map[string]bool, barred map[[2]string]time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,14 +95,15 @@ func (r *Revocations) Family(family string) bool {
 	return r.families[family]
 }
 
-// ActorRevokedAt returns when an actor, or one that it is a sub-actor of, was barred last; zero if none was.
+// ActorRevokedAt returns the latest time at which all tokens of the actor, or of an actor that it is a sub-actor of,
+// were revoked. It is zero if there was none.
 func (r *Revocations) ActorRevokedAt(tenant, actor string) (at time.Time) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.actorRevokedAt(tenant, actor)
 }
 
-// actorRevokedAt is [Revocations.ActorRevokedAt] under r.mu.
+// actorRevokedAt is [Revocations.ActorRevokedAt]. The caller holds r.mu.
 func (r *Revocations) actorRevokedAt(tenant, actor string) (at time.Time) {
 	if len(r.revokedActors) == 0 {
 		return at
@@ -114,7 +117,8 @@ func (r *Revocations) actorRevokedAt(tenant, actor string) (at time.Time) {
 	return at
 }
 
-// ActorsRevokedSince returns the actors that were barred after a time, by tenant and name, and when.
+// ActorsRevokedSince returns the actors whose tokens were all revoked after the given time, by tenant and name, with
+// the time of the revocation.
 func (r *Revocations) ActorsRevokedSince(since time.Time) map[[2]string]time.Time {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -127,11 +131,11 @@ func (r *Revocations) ActorsRevokedSince(since time.Time) map[[2]string]time.Tim
 	return late
 }
 
-// Revoked reports whether a token of p is revoked, or one that it was made from. It also reports true if the actor, or
-// one that it is a sub-actor of, was barred after p was issued.
+// Revoked reports whether the family of p, or one that it was narrowed from, is revoked, or whether all tokens of its
+// actor, or of an actor that this is a sub-actor of, were revoked when or after p was issued.
 func (r *Revocations) Revoked(p *Principal) bool { return errors.Is(r.check(p), ErrRevoked) }
 
-// check returns [ErrRevoked], [ErrNotReady], or nil.
+// check returns [ErrRevoked], [ErrNotReady] or nil.
 func (r *Revocations) check(p *Principal) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -151,20 +155,22 @@ func (r *Revocations) check(p *Principal) error {
 	return nil
 }
 
-// maxCached is how many tokens are remembered at the least, if there were so many, and twice as many at the most.
+// maxCached is the size of each of the two generations of the cache. The cache holds at most twice as many tokens.
 const maxCached = 4096
 
-// Verifier makes an identity of a credential. It is safe for concurrent use, and remembers the tokens that it has
-// verified by their hash.
+// Verifier verifies tokens and returns their principals. It caches verified tokens by their hash. It is safe for
+// concurrent use.
 type Verifier struct {
-	Keys    *Keyring     // all of them, whenever these were proven to be all that were revoked
-	Revoked *Revocations // what is not believed, although a key has signed it
+	Keys    *Keyring     // complete while Revoked counts as complete
+	Revoked *Revocations // the revoked credentials and actors
 
 	mu         sync.RWMutex
 	young, old map[[sha256.Size]byte]*Principal
 }
 
-// Verify returns whose a token is. Beside [ErrExpired] it says whose it was, unless it was revoked since.
+// Verify returns the principal of a token. Together with [ErrExpired] it returns the principal, too, unless the token
+// is revoked: then it returns only [ErrRevoked]. It may wait up to 300 ms if the lease of Revoked has ended. It returns
+// [ErrNotReady] if it cannot know whether the token is accepted. The caller must not change the principal.
 func (c *Verifier) Verify(token string, now time.Time) (*Principal, error) {
 	if len(token) > MaxToken {
 		return nil, ErrMalformed
@@ -190,21 +196,23 @@ func (c *Verifier) Verify(token string, now time.Time) (*Principal, error) {
 	return p, err
 }
 
-// verify is [Keyring.Verify], where a key that is unknown may be a new one, of which this process has not heard yet.
+// verify is [Keyring.Verify], but returns [ErrNotReady] for an unknown key if this process may not have received the
+// key yet.
 func (c *Verifier) verify(token string, now time.Time) (Principal, error) {
 	p, err := c.Keys.Verify(token, now)
 	if !errors.Is(err, ErrUnknownKey) {
 		return p, err
 	}
 	c.Revoked.await()
-	sure := !c.Revoked.unsure() // before it is looked for, or a key might come in between
+	sure := !c.Revoked.unsure() // before the second look-up: otherwise the key could arrive between the two
 	if p, err = c.Keys.Verify(token, now); errors.Is(err, ErrUnknownKey) && !sure {
 		err = ErrNotReady
 	}
 	return p, err
 }
 
-// cached returns what is remembered of a token, if its key is still good.
+// cached returns the principal of a cached token if its key is still in the keyring, and what timely returns for it
+// now.
 func (c *Verifier) cached(hash [sha256.Size]byte, now time.Time) (*Principal, error) {
 	c.mu.RLock()
 	p := c.young[hash]
@@ -231,15 +239,15 @@ func (c *Verifier) remember(hash [sha256.Size]byte, p *Principal) {
 	c.young[hash] = p
 }
 
-// principalKey is the key of a principal in a context.
+// principalKey is the context key of the principal.
 type principalKey struct{}
 
-// NewContext returns ctx for what p asks for.
+// NewContext returns a copy of ctx that carries the principal of a request.
 func NewContext(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// FromContext returns who asks for what ctx is for; nil where tokens are not asked for.
+// FromContext returns the principal that [NewContext] stored, or nil.
 func FromContext(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p

@@ -17,25 +17,26 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// Check makes an identity of a token. Of one that has expired it returns what it said, too, with an error of
-// [auth.ErrExpired].
+// Check verifies a token and returns its principal. It returns the principal also with [auth.ErrExpired]. See
+// [auth.Verifier.Verify].
 type Check func(token string, now time.Time) (*auth.Principal, error)
 
-// Options are what answers about new connections depend on.
+// Options configure a [Callout].
 type Options struct {
 	Keys   *deployment.Keys
 	Check  Check
-	Inputs func(auth.Principal) auth.PermissionInputs // what permissions depend on beside token and connection; may be nil
+	Inputs func(auth.Principal) auth.PermissionInputs // inputs of the permissions; may be nil
 	Now    func() time.Time
-	Note   func(auth.Principal) // gets the principal of each connection that is let in; may be nil
-	// Admit refuses a connection with a token of a principal to an account, by an error; see [Connections.Admit]. Nil
-	// refuses none.
+	Note   func(auth.Principal) // is called with the principal of each accepted connection; may be nil
+	// Admit returns an error to refuse the connection cid of a server, with a token of p, to an account. See
+	// [Connections.Admit]. If it is nil, no connection is refused.
 	Admit  func(p auth.Principal, account, server string, cid uint64) error
-	Logger *slog.Logger // is told why somebody was turned away, which whoever it was is not
+	Logger *slog.Logger // logs why a connection was refused; the client does not learn it
 }
 
-// Callout answers the server's questions who a new connection is. Any number may run side by side, over connections to
-// the account AUTH: when one is lost, the others answer.
+// Callout answers the auth callout requests of NATS servers: it verifies the token of each new connection, and returns
+// its user, account and permissions. Several may run at the same time, in several processes, over connections to the
+// account AUTH. They form a queue group, so each request goes to one of them.
 type Callout struct {
 	Options
 	sub     *nats.Subscription
@@ -52,18 +53,18 @@ const (
 	calloutAudience = "nats-authorization-request"
 	serverKeyHeader = "Nats-Server-Xkey"
 
-	// maxCallouts bounds the questions in hand. The server waits two seconds for an answer.
+	// maxCallouts limits the requests that are handled at the same time. The server waits 2 s for an answer.
 	maxCallouts = 256
-	// maxRequest is far above a question with a token and a chain of certificates.
+	// maxRequest is the largest accepted request in bytes, far more than one with a token and a chain of certificates.
 	maxRequest = 64 << 10
-	// logAtOnce and logPerSecond bound how many refused connections are logged.
+	// logAtOnce and logPerSecond limit how many refused connections are logged: a burst, and a rate per second.
 	logAtOnce    = 100
 	logPerSecond = 10
-	// renewTime is how long a connection lives that may only exchange its token.
+	// renewTime is how long the server keeps a connection that may only renew its expired token.
 	renewTime = time.Minute
 )
 
-// Serve answers until Stop.
+// Serve answers auth callout requests over nc until Stop. It returns an error if it cannot subscribe within 5 s.
 func Serve(nc *nats.Conn, o Options) (*Callout, error) {
 	c := &Callout{Options: o, complaints: flow.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
 	c.workers = flow.NewBoundedWorkerPool(maxCallouts, c.serve)
@@ -78,10 +79,10 @@ func Serve(nc *nats.Conn, o Options) (*Callout, error) {
 	return c, nil
 }
 
-// Stop takes no more questions, which others answer, and waits for those in hand.
+// Stop ends the subscription and waits for the requests that are being handled.
 func (c *Callout) Stop() {
 	closed := c.sub.StatusChanged(nats.SubscriptionClosed)
-	if c.sub.Drain() == nil { // it is gone with the connection otherwise
+	if c.sub.Drain() == nil { // otherwise the connection is closed, and the subscription with it
 		select {
 		case <-closed:
 		case <-time.After(time.Second):
@@ -101,10 +102,11 @@ func (c *Callout) serve(msg *nats.Msg) {
 	}
 }
 
-// answer returns the answer to a server's question about a connection, or an error if no server asks.
+// answer returns the encrypted answer to an auth callout request. With an error there is no answer: the request is not
+// from a server of this deployment, or the verifier is not ready.
 func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) {
 	defer func() {
-		if p := recover(); p != nil { // a question must not end the process
+		if p := recover(); p != nil { // a request must not end the process
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -134,20 +136,21 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 	return c.Keys.XKey.Seal([]byte(text), server)
 }
 
-// errFull means that a connection was refused for a bound of connections, or for a flood. The token is good.
+// errFull means that a connection with a valid token was refused, because its credential or its account has too many
+// connections, or because the credential flooded a server.
 var errFull = errors.New("no room")
 
-// full returns a user of the account FULL, which takes no connections. A client that dispatchers refuse reads only that
-// it is not authorized. A client whose account is full reads that.
+// full returns a user of the account FULL, which allows no connections. So the server tells the client that its account
+// has too many connections, and not only that it is not authorized.
 func (c *Callout) full(r *jwt.AuthorizationRequestClaims) (string, error) {
 	u := jwt.NewUserClaims(r.UserNkey)
 	u.Audience, u.Expires = auth.Full, c.Now().Add(renewTime).Unix()
-	u.Permissions.Pub.Deny.Add(">") // in case the account was given room
+	u.Permissions.Pub.Deny.Add(">") // in case the limit of the account was raised
 	u.Permissions.Sub.Deny.Add(">")
 	return u.Encode(c.Keys.Issuer)
 }
 
-// complain logs a warning, unless there were too many lately.
+// complain logs a warning, unless more than logPerSecond were logged lately. The next logged one counts those left out.
 func (c *Callout) complain(what string, about ...any) {
 	c.mu.Lock()
 	logged, left := c.complaints.Take(c.Now()), c.left
@@ -163,7 +166,7 @@ func (c *Callout) complain(what string, about ...any) {
 	}
 }
 
-// open decrypts and decodes a question. One that is not encrypted did not come from a server of this deployment.
+// open decrypts and decodes a request. A request that is not encrypted is not from a server of this deployment.
 func (c *Callout) open(data []byte, server string) (*jwt.AuthorizationRequestClaims, error) {
 	if len(data) > maxRequest || !nkeys.IsValidPublicCurveKey(server) {
 		return nil, errors.New("it is not encrypted, or too large")
@@ -183,7 +186,7 @@ func (c *Callout) open(data []byte, server string) (*jwt.AuthorizationRequestCla
 	return r, nil
 }
 
-// admit returns the server's word for who the connection is, with all that it may do.
+// admit verifies the token of a connection and returns the signed user claims: name, account, expiry and permissions.
 func (c *Callout) admit(r *jwt.AuthorizationRequestClaims) (string, error) {
 	token := cmp.Or(r.ConnectOptions.Token, r.ConnectOptions.Password)
 	if token == "" {

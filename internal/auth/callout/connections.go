@@ -16,28 +16,29 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// Bounds of the connections of one root family, on all servers together: of a token and of all that were narrowed
-// from it.
+// Limits of the connections of one root family, on all servers together. A root family is a credential with all tokens
+// that were narrowed from it.
 const (
-	// FamilyConnections are the connections at once. Dispatchers close the newest of more, and refuse others while the
-	// last lists of the servers show that there are so many. Otherwise they refuse those above twice as many: the
-	// connections of a server that has crashed count until the next list.
+	// FamilyConnections is the limit of open connections. Dispatchers close the newest connections beyond it. They refuse
+	// new ones while the last lists of the servers show that the limit is reached. Otherwise they refuse only those beyond
+	// twice the limit, because the connections of a server that crashed still count until the next list.
 	FamilyConnections = 256
-	// keptForOthers are connections of the account AGENTS that only doors and operators get.
+	// keptForOthers is the number of connections of the account AGENTS that only gateways and operators can use.
 	keptForOthers = 50
 
-	// lookTime is how often the servers list their connections, and one with many of them less often.
+	// lookTime is the pause between requests for the lists of connections. It is multiplied by the number of connections
+	// divided by lookMany.
 	lookTime = time.Second
 	lookMany = 2000
-	// admitted is how long a connection counts that no server lists, from when it was let in.
+	// admitted is how long an accepted connection counts before a server has to list it.
 	admitted = time.Second
 )
 
-// shutOutSubject is where dispatchers tell each other of a family that floods. It is in the account SYS, in which
-// nobody else is.
+// shutOutSubject is the subject on which dispatchers tell each other that a family floods. It is in the account SYS,
+// which no tokens lead to.
 const shutOutSubject = "toolbus.shutout"
 
-// place is where a connection is: the server, and what that calls it.
+// place identifies a connection: the id of its server, and its id on that server.
 type place struct {
 	server string
 	cid    uint64
@@ -46,16 +47,16 @@ type place struct {
 // open is a connection.
 type open struct {
 	root       string // family; "" of dispatchers
-	agent      bool   // in AGENTS, and neither a door nor an operator
+	agent      bool   // in AGENTS, and neither a gateway nor an operator
 	asks       bool   // in AGENTS
 	executor   bool
 	dispatcher bool
 	since      time.Time
-	at         time.Time // of counts
+	at         time.Time // the time of counts
 	counts     counts
 }
 
-// opened returns the connection of a user in an account.
+// opened returns the entry for a connection of a role in an account.
 func opened(root, account string, r auth.Role, since time.Time) *open {
 	asks := account == auth.Agents
 	return &open{
@@ -64,10 +65,11 @@ func opened(root, account string, r auth.Role, since time.Time) *open {
 	}
 }
 
-// Connections bounds the connections of each credential, and closes those that have too many messages refused. Each
-// dispatcher has one. It knows the connections that it has let in itself from the moment on, and those that others
-// have from the next list of the servers, about a second later. What was let in too much until then is closed. While
-// no server lists its connections, those that were let in count until they end.
+// Connections limits the connections of each credential, and closes the connections of a credential if servers refuse
+// too many of its messages. Each dispatcher has one. It counts a connection that it accepted at once, and a connection
+// that another dispatcher accepted from the next list of the servers, about 1 s later. Connections that exceed the
+// limit by then are closed. While no server lists its connections, accepted ones count until the server reports their
+// end. Its methods are safe for concurrent use.
 type Connections struct {
 	kick *Disconnector
 	now  func() time.Time
@@ -77,14 +79,14 @@ type Connections struct {
 	open   map[place]*open
 	roots  map[string]int       // connections
 	agents int                  // connections
-	debts  map[string]*debt     // of families, those whose connections have ended included
+	debts  map[string]*debt     // by family, also if its connections have ended
 	heard  heard                // by dispatchers
-	full   map[string]bool      // families that had all their connections when servers last listed them
+	full   map[string]bool      // families that had reached the limit in the last lists
 	looked time.Time            // when debts were last reduced
-	out    map[string]time.Time // families that are shut out, until when
+	out    map[string]time.Time // refused families, and until when
 }
 
-// NewConnections returns one that knows of no connection, over a connection to the account SYS.
+// NewConnections returns a Connections without entries. nc is a connection to the account SYS. now is bus time.
 func NewConnections(nc *nats.Conn, now func() time.Time, log *slog.Logger) *Connections {
 	return &Connections{
 		kick: NewDisconnector(nc), now: now, log: log, open: map[place]*open{}, roots: map[string]int{},
@@ -92,7 +94,8 @@ func NewConnections(nc *nats.Conn, now func() time.Time, log *slog.Logger) *Conn
 	}
 }
 
-// Admit counts a connection that is about to be let in to an account with a token of p, or says why it must not be.
+// Admit counts a connection with a token of p that is about to be accepted to an account. It returns an error, the
+// reason, if the connection must be refused. It is for [Options].Admit.
 func (c *Connections) Admit(p auth.Principal, account, server string, cid uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +143,8 @@ func (c *Connections) remove(at place) {
 	}
 }
 
-// Run counts until ctx ends.
+// Run requests the lists of the servers, counts connections, and closes those that must not stay open, until ctx ends
+// or nc is closed.
 func (c *Connections) Run(ctx context.Context) {
 	nc := c.kick.nc
 	back := nc.StatusChanged(nats.CONNECTED)
@@ -177,7 +181,8 @@ func (c *Connections) hear(subject string, take func([]byte)) error {
 	return err
 }
 
-// look counts anew what the servers list, and closes what is too much.
+// look updates the counts from the lists of all servers, and closes connections beyond a limit and those of families
+// that flood.
 func (c *Connections) look(ctx context.Context) error {
 	begun, answered := c.now(), map[string]bool{}
 	err := c.kick.each(ctx, func(server string, all []connection) error {
@@ -200,7 +205,7 @@ func (c *Connections) look(ctx context.Context) error {
 	return err
 }
 
-// counted takes over what a server lists.
+// counted updates the entries of a server from its list. asked is the time before the list was requested.
 func (c *Connections) counted(server string, all []connection, asked time.Time) {
 	listed := map[uint64]bool{}
 	c.mu.Lock()
@@ -212,7 +217,7 @@ func (c *Connections) counted(server string, all []connection, asked time.Time) 
 	c.forget(func(at place) bool { return at.server == server && !listed[at.cid] }, asked)
 }
 
-// update takes over what a server says of one connection.
+// update updates or adds the entry of one connection. The caller holds c.mu.
 func (c *Connections) update(at place, l connection) {
 	u, ok := auth.ParseUser(l.User)
 	dispatcher := l.Account == auth.TB
@@ -232,7 +237,7 @@ func (c *Connections) update(at place, l connection) {
 	c.traffic(o, l)
 }
 
-// ended takes over the last that a server says of a connection.
+// ended handles the event of a server that a connection was closed. The event has the final counts.
 func (c *Connections) ended(event []byte) {
 	type count struct {
 		Msgs  int64 `json:"msgs"`
@@ -265,7 +270,8 @@ func (c *Connections) ended(event []byte) {
 	c.remove(at)
 }
 
-// forget takes out connections that no server lists, if they were let in some time before it was asked.
+// forget removes the connections for which gone returns true, if they were accepted longer than admitted before the
+// lists were requested.
 func (c *Connections) forget(gone func(place) bool, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +283,7 @@ func (c *Connections) forget(gone func(place) bool, asked time.Time) {
 	}
 }
 
-// tooMany returns the newest connections of each family that has more than it may, and notes which families are full.
+// tooMany returns the newest connections of each family beyond the limit, and notes which families have reached it.
 func (c *Connections) tooMany() (all []place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

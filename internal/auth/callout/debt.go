@@ -5,52 +5,55 @@ import (
 	"time"
 )
 
-// The server logs each message that it refuses, and counts it as one that the client has sent. It has no count of
-// refusals. It counts a message that it accepts a second time, as one that a receiver gets.
+// A server logs each message that it refuses, for which it has no count: it counts the message only as sent by the
+// client. It counts an accepted message a second time, as received by a subscriber. So refused messages are estimated
+// as those that were sent and not received.
 const (
-	// A family may have maxRefused messages refused, and refused a second that do not count.
+	// A family is shut out when its debt exceeds maxRefused messages. The debt decreases by refused each second.
 	maxRefused = 500_000 // messages
 	refused    = 5000    // a second, in the long run
-	// Large messages from many connections of a family fill the connection of a dispatcher faster than the server writes
-	// to it. The server closes it, and drops them and those of all others. So the bytes that dispatchers do not get are
-	// bounded, too: maxDropped, and dropped a second that do not count.
+	// Large messages from many connections of a family can fill the outbound buffer of a dispatcher's connection faster
+	// than the server can write it. The server then closes that connection, and drops the messages of all clients in the
+	// buffer. So the bytes that were sent and not received by dispatchers are limited in the same way.
 	maxDropped = 512 << 20 // bytes
 	dropped    = 8 << 20   // a second, in the long run
-	// The messages of executors and auditors go to JetStream, which has no connection with counts. It answers them. An
-	// executor acknowledges work, and says that it runs it, without an answer: for each message that it gets it may
-	// send ofExecutor, and each of its connections ownExecutor a second besides.
+	// Executors and auditors send their messages to JetStream, which has no connection with counts, but answers most of
+	// them. Executors send acknowledgements and heartbeats without an answer: an executor may send ofExecutor messages for
+	// each message that it receives, and each of its connections may send ownExecutor more per second.
 	ofExecutor  = 4
 	ownExecutor = 5000
-	// shutOut is how long dispatchers refuse a family whose connections were closed for that.
+	// shutOut is how long dispatchers refuse the connections of a family that flooded.
 	shutOut = time.Minute
 
-	// known is the age of a connection whose messages before the first list do not count.
+	// known is the age from which a connection that is listed for the first time starts with its present counts. The
+	// messages of a younger one all count.
 	known = 10 * time.Second
 )
 
 // volume is an amount of traffic.
 type volume struct{ messages, bytes float64 }
 
-// less returns v without w, and without more than there is.
+// less returns v minus w, at least 0.
 func (v volume) less(w volume) volume {
 	return volume{max(0, v.messages-w.messages), max(0, v.bytes-w.bytes)}
 }
 
-// debt is the traffic of a family that is taken to be refused or dropped.
+// debt is the estimated traffic of a family that servers refused or dropped.
 type debt struct {
-	asks bool   // its messages go to dispatchers
-	sent volume // since the last list, and not answered if they do not go to dispatchers
+	asks bool   // its users are in AGENTS: their messages go to dispatchers
+	sent volume // since the last list; if asks is false, minus what its users received
 	owed volume
 }
 
-// heard counts what all dispatchers have received since the last list.
+// heard counts the messages that all dispatchers received since the last list.
 type heard struct {
 	volume
 	listed  bool // of at least one connection
 	partial bool // there may be more
 }
 
-// traffic takes over the counts of one connection.
+// traffic adds the traffic of a connection since its last counts to the debt of its family, or to what dispatchers
+// received. The caller holds c.mu.
 func (c *Connections) traffic(o *open, l connection) {
 	now := c.now()
 	if o.at.IsZero() {
@@ -84,8 +87,8 @@ func (c *Connections) traffic(o *open, l connection) {
 	}
 }
 
-// flooding returns the families that have too much refused or dropped, and their connections, and forgets what they
-// owe. A family has no more refused and dropped than it sends beyond all that dispatchers get.
+// flooding returns the families whose debt exceeds a limit, with their connections, and clears their debts. The debt of
+// a family in AGENTS is what it sent minus all that dispatchers received from anybody, so it is never overestimated.
 func (c *Connections) flooding() map[string][]place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,11 +115,11 @@ func (c *Connections) flooding() map[string][]place {
 	return found
 }
 
-// shut refuses the connections of a family for some time.
+// shut handles a message on shutOutSubject: it makes Admit refuse the connections of the family for shutOut.
 func (c *Connections) shut(root []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	already := c.now().Before(c.out[string(root)]) // several dispatchers have seen it
+	already := c.now().Before(c.out[string(root)]) // several dispatchers may publish the same family
 	c.out[string(root)] = c.now().Add(shutOut)
 	if already {
 		return

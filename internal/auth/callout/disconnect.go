@@ -13,20 +13,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Disconnector closes connections, over one to the account SYS.
+// Disconnector closes client connections of NATS servers by requests in the account SYS. Its methods are safe for
+// concurrent use.
 type Disconnector struct{ nc *nats.Conn }
 
-// NewDisconnector returns a Disconnector over nc.
+// NewDisconnector returns a Disconnector. nc is a connection to the account SYS.
 func NewDisconnector(nc *nats.Conn) *Disconnector { return &Disconnector{nc} }
 
-// Bounds of a look at all connections.
+// Limits of the requests to servers.
 const (
-	kickPage = 1024                   // connections that a server lists at once
-	kickWait = 2 * time.Second        // for the first server
-	kickMore = 250 * time.Millisecond // for each further one, and for what it does
+	kickPage = 1024                   // connections in one page of a list
+	kickWait = 2 * time.Second        // how long to wait for the first answer
+	kickMore = 250 * time.Millisecond // how long to wait for each further answer
 )
 
-// connection is one that a server lists.
+// connection is an entry in the list of connections of a server.
 type connection struct {
 	CID     uint64    `json:"cid"`
 	User    string    `json:"authorized_user"`
@@ -35,7 +36,7 @@ type connection struct {
 	counts
 }
 
-// counts are messages and bytes that a client has sent and got.
+// counts are the messages and bytes that a client has sent and received.
 type counts struct {
 	Sent       int64 `json:"in_msgs"`
 	Heard      int64 `json:"out_msgs"`
@@ -43,7 +44,7 @@ type counts struct {
 	HeardBytes int64 `json:"out_bytes"`
 }
 
-// listed is a page of the connections of a server.
+// listed is one page of the list of connections of a server.
 type listed struct {
 	Server struct {
 		ID string `json:"id"`
@@ -55,8 +56,8 @@ type listed struct {
 	} `json:"data"`
 }
 
-// Kick closes the connections of all users that match, on all servers, and returns how many. It is safe to do it again,
-// and by several at once. An error says that some may be open.
+// Kick closes the connections of all users for which match returns true, on all servers, and returns how many it
+// closed. After an error some may still be open. It may be repeated, and may run in several processes at the same time.
 func (k *Disconnector) Kick(ctx context.Context, match func(auth.User) bool) (closed int, err error) {
 	err = k.each(ctx, func(server string, all []connection) (err error) {
 		for _, c := range all {
@@ -72,32 +73,32 @@ func (k *Disconnector) Kick(ctx context.Context, match func(auth.User) bool) (cl
 	return closed, err
 }
 
-// Family closes the connections with tokens of a family.
+// Family closes the connections with tokens of a family, as Kick does.
 func (k *Disconnector) Family(ctx context.Context, family string) (closed int, err error) {
 	return k.Kick(ctx, func(u auth.User) bool { return u.Family == family })
 }
 
-// Actor closes all connections of an actor of a tenant.
+// Actor closes all connections of an actor of a tenant, as Kick does. It does not close those of sub-actors.
 func (k *Disconnector) Actor(ctx context.Context, tenant, actor string) (closed int, err error) {
 	tenant, actor = subjects.Token(tenant), subjects.Token(actor)
 	return k.Kick(ctx, func(u auth.User) bool { return u.Tenant == tenant && u.Actor == actor })
 }
 
-// close closes one connection. The error is nil, too, if it is closed already.
+// close closes one connection. It returns nil also if the connection is closed already.
 func (k *Disconnector) close(ctx context.Context, server string, cid uint64) error {
 	_, err := k.ask(ctx, server, "KICK", fmt.Appendf(nil, `{"cid":%d}`, cid))
 	return err
 }
 
-// each passes to take the connections of each server that answers in time. It reads all pages of a server before take
-// may close some, which would move the others between pages. The error includes those of take, and is not nil if no
-// server answers.
+// each calls take with all connections of each server that answers in time. It reads all pages of a server before it
+// calls take, because closing connections would move others between pages. It returns the joined errors of take and of
+// reading, and an error if no server answers.
 func (k *Disconnector) each(ctx context.Context, take func(server string, all []connection) error) error {
 	answers := make(chan *nats.Msg, 100)
 	inbox := k.nc.NewInbox()
 	sub, err := k.nc.ChanSubscribe(inbox, answers)
 	if err == nil {
-		defer func() { _ = sub.Unsubscribe() }() // it ends with the connection otherwise
+		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
 		err = k.nc.PublishRequest("$SYS.REQ.SERVER.PING.CONNZ", inbox, page(0))
 	}
 	if err != nil {

@@ -13,42 +13,46 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// RevocationWatcher closes connections as soon as it is heard that what let them in was revoked. Each dispatcher has
-// one: two that do it at once do it once. The server knows a connection by one family, so that of a token that was
-// narrowed from a revoked one is closed by the dispatcher that has let it in; where that one is gone, its messages are
-// refused one by one until its token expires.
+// RevocationWatcher closes the connections of revoked tokens as soon as the store receives the revocation. Each
+// dispatcher has one; closing a connection twice does no harm. The user name of a connection contains only the family
+// of its token, not the families that it was narrowed from. So if a family is revoked, a connection with a token
+// narrowed from it is closed by the dispatcher that accepted it. If that dispatcher has stopped, the connection stays
+// open until its token expires, and dispatchers refuse each of its messages.
 type RevocationWatcher struct {
 	store *tokenstore.Store
 	kick  *Disconnector
 
 	mu  sync.Mutex
-	let map[string]auth.Principal // by family, until it expires
+	let map[string]auth.Principal // principals of accepted connections by family, until they expire
 }
 
 const (
-	// afterwards is when it is looked again for connections that were let in just before it was heard of: longer than
-	// the server waits for the answer about one. A server that does not answer is asked again then, too.
+	// afterwards is the delay of a second pass, for connections that were being accepted when the revocation arrived. It
+	// is longer than a server waits for the answer to an auth callout request. A pass that failed is also repeated after
+	// it.
 	afterwards = 3 * time.Second
-	// fresh is how long after the revocation of an actor the evictor closes all connections of that actor and its
-	// sub-actors whose tokens are not known here. Later ones may have been issued since.
+	// fresh is how long after the revocation of an actor the watcher closes all connections of that actor and its
+	// sub-actors that another dispatcher accepted. Later, the token of such a connection may have been issued after the
+	// revocation.
 	fresh = 10 * time.Second
-	// tidyTime is how often what is known of expired tokens is dropped.
+	// tidyTime is how often the principals of expired tokens are removed.
 	tidyTime = time.Minute
 )
 
-// NewRevocationWatcher returns one for what s hears of, over a connection to the account SYS.
+// NewRevocationWatcher returns a watcher for the revocations of s. It must be the only reader of
+// [tokenstore.Store.Changed]. nc is a connection to the account SYS.
 func NewRevocationWatcher(s *tokenstore.Store, nc *nats.Conn) *RevocationWatcher {
 	return &RevocationWatcher{store: s, kick: NewDisconnector(nc), let: map[string]auth.Principal{}}
 }
 
-// Note remembers whom a connection belongs to that was let in.
+// Note records the principal of an accepted connection. It is for [Options].Note.
 func (e *RevocationWatcher) Note(p auth.Principal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.let[p.Family] = p
 }
 
-// Run closes connections until ctx ends.
+// Run closes the connections of revoked tokens until ctx ends.
 func (e *RevocationWatcher) Run(ctx context.Context) {
 	tidy := time.NewTicker(tidyTime)
 	defer tidy.Stop()
@@ -82,7 +86,7 @@ func (e *RevocationWatcher) forget(now time.Time) {
 	maps.DeleteFunc(e.let, func(_ string, p auth.Principal) bool { return p.Expires.Before(now) })
 }
 
-// revoked returns what finds the connections to be closed.
+// revoked returns a function that reports whether the connections of a user must be closed.
 func (e *RevocationWatcher) revoked(now time.Time) func(auth.User) bool {
 	all := e.store.Verifier().Revoked
 	barred := all.ActorsRevokedSince(now.Add(-fresh))
@@ -97,7 +101,7 @@ func (e *RevocationWatcher) revoked(now time.Time) func(auth.User) bool {
 	}
 }
 
-// covered reports whether an actor of barred, or one of its sub-actors, has the connection of u.
+// covered reports whether u is an actor of barred or one of its sub-actors.
 func covered(u auth.User, barred map[[2]string]time.Time) bool {
 	tenant, invalid := subjects.ParseToken(u.Tenant)
 	actor, illegible := subjects.ParseToken(u.Actor)

@@ -6,38 +6,40 @@ import (
 	"time"
 )
 
-// ConnectBackoff says how often a client tries to connect that the server does not let in. Where dispatchers have
-// refused the token, which takes milliseconds, it was revoked, or has ended: another try would be as vain as the last.
-// Where a bound of connections is reached, the client tries less and less often, and does not give up. Where no
-// dispatcher has answered, which takes two seconds, every moment counts. It is safe for concurrent use.
+// ConnectBackoff computes the pauses between attempts of a client to connect. If a dispatcher refused the token, which
+// takes milliseconds, the token was revoked or has expired: the client waits longer after each attempt, and gives up
+// after [GiveUp], or at once if the token can no longer be renewed. If a limit of connections is reached, the client
+// also waits longer after each attempt, but does not give up. If no dispatcher answered, for which the server waits 2
+// s, the client retries soon. It is safe for concurrent use.
 type ConnectBackoff struct {
 	Source *Source
 
 	mu      sync.Mutex
-	tried   time.Time // when the last try began
-	vain    int       // tries in a row that were refused, for the same reason
-	crowded bool      // which is a bound of connections, and not the token
-	since   time.Time // the first of them
+	tried   time.Time // when the last attempt began
+	vain    int       // attempts in a row that were refused for the same reason
+	crowded bool      // the reason is a limit of connections, not the token
+	since   time.Time // the time of the first of them
 }
 
 const (
-	// answered is how long a refusal takes at the most that is a dispatcher's: a server waits for twice as long.
+	// answered is the longest time of a refusal that counts as one by a dispatcher. If no dispatcher answers, the server
+	// refuses after twice that time.
 	answered = time.Second
-	// retry is when a connection that was lost is made anew, and half as much is random.
+	// retry is the pause before a lost connection is opened again. Up to half as much is added at random.
 	retry = 100 * time.Millisecond
-	// firstRefused is the pause after the second refusal in a row. Each further one doubles it, up to maxRefused; a
-	// quarter more, or less, is random.
+	// firstRefused is the pause after the second refusal in a row. Each further one doubles it, up to maxRefused. A random
+	// part of up to a quarter is added or subtracted.
 	firstRefused = time.Second
 	maxRefused   = 30 * time.Second
-	// GiveUp is after how long of refusals alone nobody tries any more.
+	// GiveUp is how long after the first of several refusals in a row a client stops connecting.
 	GiveUp = time.Minute
 )
 
-// certain is the number of refusals in a row from which on a connection counts as refused. One may be an accident.
+// certain is the number of refusals in a row from which on a connection counts as refused.
 const certain = 2
 
-// Refused returns the reason why the last tries were refused, an error of type [RenewalError]; nil if they were not, or
-// since Admitted.
+// Refused returns a *[RenewalError] if the last two or more attempts were refused because of the token. Otherwise, and
+// after Admitted, it returns nil.
 func (t *ConnectBackoff) Refused() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +49,7 @@ func (t *ConnectBackoff) Refused() error {
 	return t.Source.Denied()
 }
 
-// Crowded reports whether the server refused the last tries, at least two, for a bound of connections. It is false
+// Crowded reports whether the last two or more attempts were refused because of a limit of connections. It is false
 // after Admitted.
 func (t *ConnectBackoff) Crowded() bool {
 	t.mu.Lock()
@@ -55,15 +57,16 @@ func (t *ConnectBackoff) Crowded() bool {
 	return t.vain >= certain && t.crowded
 }
 
-// Admitted notes that the server has accepted a connection.
+// Admitted records that the server has accepted a connection.
 func (t *ConnectBackoff) Admitted() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.vain = 0
 }
 
-// Pause returns the time to wait before the next try, after one that the server has refused, or refused for a bound of
-// connections (crowded), or after anything else. It returns an error, the reason, if there is to be none.
+// Pause records the result of an attempt and returns the time to wait before the next one. refused means that the
+// server refused the token, crowded that a limit of connections is reached; neither, that the attempt failed otherwise.
+// It returns an error, the reason, if the client must not try again.
 func (t *ConnectBackoff) Pause(refused, crowded bool) (pause time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Source is the token of a process. Its methods are safe for concurrent use.
+// Source holds the token of a process, which it read from a file, and renews it. Its methods are safe for concurrent
+// use.
 type Source struct {
 	file string
 	log  *slog.Logger
@@ -26,11 +27,12 @@ type Source struct {
 	mu      sync.Mutex
 	token   string
 	says    auth.Principal
-	ends    time.Time // by the clock of this process, as is renewAt
+	ends    time.Time // both times are by the clock of this process
 	renewAt time.Time
 }
 
-// Read returns the bearer of the token in a file, which nobody but its owner may read.
+// Read returns a Source of the token in a file. Only the owner of the file may have permission to read it. It does not
+// verify the token.
 func Read(file string, log *slog.Logger) (*Source, error) {
 	b := &Source{file: file, log: log}
 	token, err := bus.Files{Token: file}.ReadToken()
@@ -45,60 +47,61 @@ func Read(file string, log *slog.Logger) (*Source, error) {
 	return b, nil
 }
 
-// take makes a token the one that is shown, which is good for so long.
+// take stores a token that expires in the given time.
 func (b *Source) take(token string, says auth.Principal, good time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.token, b.says = token, says
 	third := says.Expires.Sub(says.Issued) / 3
 	b.ends = time.Now().Add(good)
-	b.renewAt = b.ends.Add(-third - rand.N(third/10+1)) // at two thirds of its life
+	b.renewAt = b.ends.Add(-third - rand.N(third/10+1)) // at about two thirds of its lifetime
 }
 
-// Token returns the token as it is now.
+// Token returns the current token.
 func (b *Source) Token() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.token
 }
 
-// Principal returns what the token says.
+// Principal returns the content of the current token.
 func (b *Source) Principal() auth.Principal {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.says
 }
 
-// Current returns the token, to be shown to a server, and until when that lets the connection be, by the clock of this
-// process, and what there is of its life after it is renewed.
+// Current returns the current token, the time at which it expires and the server closes a connection that was opened
+// with it, by the clock of this process, and a third of its lifetime, which is what remains when its renewal is due.
 func (b *Source) Current() (token string, ends time.Time, left time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.token, b.ends, b.says.Expires.Sub(b.says.Issued) / 3
 }
 
-// soon is how much of its life a token should have left for a connection to be made with it.
+// soon is how long before its end a token counts as expired.
 const soon = 2 * time.Second
 
-// Expired reports whether the token is good for nothing but to be renewed, by the clock of this process.
+// Expired reports whether the token has expired, or expires within 2 s, by the clock of this process. It can then only
+// be renewed.
 func (b *Source) Expired() bool {
 	_, ends, _ := b.Current()
 	return time.Until(ends) < soon
 }
 
-// Spent reports whether the token has expired and cannot be renewed any more.
+// Spent reports whether the token has expired and can no longer be renewed.
 func (b *Source) Spent() bool {
 	_, ends, _ := b.Current()
 	return time.Now().After(ends) && !time.Now().Before(b.Principal().RenewUntil)
 }
 
-// Asker asks dispatchers; rpc.Inbox is one.
+// Asker sends a request for a service operation to dispatchers and decodes the answer. rpc.Inbox implements it.
 type Asker interface {
 	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
 }
 
-// RenewalError means that the bus does not accept the token of a file any more, for the reason in Refusal: the token
-// was revoked, or it has expired and cannot be renewed.
+// RenewalError means that the bus no longer accepts the token of a file. Cause is the reason: the token was revoked, or
+// it has expired and can no longer be renewed.
 type RenewalError struct {
 	File  string
 	Cause *envelope.Error
@@ -110,9 +113,9 @@ func (r *RenewalError) Error() string {
 		r.Cause.Fix)
 }
 
-// Denied returns the reason why the server refused a connection with the token after a dispatcher had answered. The
-// server says no more than that it did. So a token that has not ended by the clock of this process counts as revoked;
-// its key may be unknown to the deployment as well.
+// Denied returns the probable reason why the server refused a connection with the token after a dispatcher had
+// answered. The server does not tell the reason. It is A-AUTH-EXPIRED if the token is spent, otherwise A-AUTH-REVOKED,
+// although the signing key of the token may also be unknown to the deployment.
 func (b *Source) Denied() *RenewalError {
 	e := envelope.NewError(envelope.CodeRevoked,
 		"the bus does not accept the token: it was revoked, or signed with a key that is not, or no longer, of this bus")
@@ -127,7 +130,8 @@ func (b *Source) Denied() *RenewalError {
 	return &RenewalError{b.file, e.WithFix("ask an operator for a new credential: `toolbus credentials issue` makes one")}
 }
 
-// Renew exchanges the token, unless another process has done so and left the new one in the file.
+// Renew requests a new token and writes it to the file, unless another process has already written a newer one, which
+// Renew then uses. It returns a *[RenewalError] if dispatchers refuse the renewal and will not accept it later.
 func (b *Source) Renew(ctx context.Context, asker Asker) error {
 	if b.adopted() {
 		return nil
@@ -153,11 +157,12 @@ func (b *Source) Renew(ctx context.Context, asker Asker) error {
 	return nil
 }
 
-// adopted takes a token from the file that is better than this one.
+// adopted reads the file and uses its token if that expires later than the current one. It reports whether it did and
+// that token has not expired.
 func (b *Source) adopted() bool {
 	token, err := bus.Files{Token: b.file}.ReadToken()
 	if err != nil {
-		return false // the one here is as good as ever
+		return false // keep the current token
 	}
 	says, err := auth.Inspect(token)
 	if err != nil || !says.Expires.After(b.Principal().Expires) {
@@ -167,13 +172,13 @@ func (b *Source) adopted() bool {
 	return !b.Expired()
 }
 
-// write replaces the file, so that whoever reads it finds the one token or the other.
+// write replaces the file by a rename, so readers find either the old or the new token.
 func (b *Source) write(token string) (err error) {
 	file, err := filepath.EvalSymlinks(b.file)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".renewed-*") // readable for its owner alone
+	f, err := os.CreateTemp(filepath.Dir(file), ".renewed-*") // has mode 0600
 	if err != nil {
 		return err
 	}
@@ -188,24 +193,24 @@ func (b *Source) write(token string) (err error) {
 	return err
 }
 
-// How long dispatchers that do not answer, or refuse, are left alone.
+// Pauses between requests for a renewal, and how long to wait for each answer.
 const (
 	pause       = 500 * time.Millisecond
-	maxPause    = 2 * time.Second // whoever waits for it has no connection, or one that is of no use
+	maxPause    = 2 * time.Second // short: until the renewal, the process may have no usable connection
 	refusedTime = time.Minute
 	askTime     = 5 * time.Second // at the most
 	minAsk      = 100 * time.Millisecond
 )
 
-// firstAsk returns how long the first answer is waited for. There is time for a further question before the token
-// expires: one may be lost, or its answer.
+// firstAsk returns how long to wait for the answer to the first request: short enough to repeat it before the token
+// expires.
 func (b *Source) firstAsk() time.Duration {
 	_, _, left := b.Current()
 	return min(max(left/4, minAsk), askTime)
 }
 
-// Run renews the token whenever it is time, until ctx ends. After one that had expired it calls again, which is to
-// connect anew: until then the connection can do nothing else.
+// Run renews the token whenever that is due, until ctx ends. If the old token had expired, it calls again after the
+// renewal. The function again must reconnect, because a connection with an expired token can only renew it.
 func (b *Source) Run(ctx context.Context, asker Asker, again func()) {
 	for {
 		b.mu.Lock()
@@ -224,8 +229,8 @@ func (b *Source) Run(ctx context.Context, asker Asker, again func()) {
 	}
 }
 
-// insist asks until the token is renewed, and reports whether it was before ctx ended. With expired the token had ended
-// by then, perhaps while nobody answered, so that the connection may be one that can do nothing else.
+// insist repeats the request until the token is renewed. ok is false if ctx ended before. expired reports whether the
+// old token had expired before the last request.
 func (b *Source) insist(ctx context.Context, asker Asker) (expired, ok bool) {
 	r := timer.Backoff{Pause: pause, MaxPause: maxPause, Try: b.firstAsk(), MaxTry: askTime}
 	for told := false; ; {

@@ -8,16 +8,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// Bounds of how often the tokens of one root family are narrowed, at each dispatcher.
+// Rate limit of narrowing the tokens of one root family, for each dispatcher.
 const (
 	narrowAtOnce    = 100
 	narrowPerSecond = 20
-	// maxNarrowers is how many root families are remembered before those that were not narrowed lately are forgotten.
+	// maxNarrowers is the number of root families from which on those that were not narrowed lately are removed.
 	maxNarrowers = 1000
 )
 
-// narrowings counts how often the tokens of each root family are narrowed. The zero value has counted nothing. It is
-// safe for concurrent use.
+// narrowings limits how often the tokens of each root family are narrowed. The zero value is ready to use. It is safe
+// for concurrent use.
 type narrowings struct {
 	mu   sync.Mutex
 	root map[string]*flow.Bucket

@@ -13,7 +13,7 @@ import (
 // maxNearest is the largest number of names that an answer suggests.
 const maxNearest = 3
 
-// end revokes a family and returns how many listed families that are, 0 or 1.
+// end revokes a family. It returns 1 if the family is in the list of issued credentials, otherwise 0.
 func (s *Store) end(ctx context.Context, family, by string) (families int, err error) {
 	if err := s.Revoke(ctx, family, by); err != nil {
 		return 0, err

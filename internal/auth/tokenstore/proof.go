@@ -14,27 +14,28 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// How often it is asked whether more was revoked than is known here, how long the answer may take, and how soon it is
-// asked again without one, or where what is new has not come yet.
+// proveEvery is the pause between proofs that all revocations are known here, proveTime the time limit of one attempt,
+// and provePause the first pause after a failed attempt.
 const (
 	proveEvery = 200 * time.Millisecond
 	proveTime  = 400 * time.Millisecond
 	provePause = 10 * time.Millisecond
 )
 
-// latest is what the leader of the bucket said last: nothing is asked again while nothing was stored.
+// latest is the last answer of the leader of the bucket. It stays valid while the bucket stores no new entry.
 type latest struct {
-	stored uint64 // the newest position
-	counts uint64 // the newest position of a key or a revocation
+	stored uint64 // the last position in the bucket
+	counts uint64 // the position of the newest key or revocation
 }
 
-// proveAll keeps up the lease of what is known, until ctx ends.
+// proveAll renews the lease of the revocations until ctx ends.
 func (s *Store) proveAll(ctx context.Context) {
 	for s.Prove(ctx) == nil && timer.Sleep(ctx, proveEvery) {
 	}
 }
 
-// Prove returns when all that was revoked before it was called is known here, or with an error when ctx ends.
+// Prove returns nil as soon as the verifier has all revocations that were stored before the call. It returns an error
+// when ctx ends. [Store.Run] must be running.
 func (s *Store) Prove(ctx context.Context) error {
 	tries := timer.Backoff{Pause: provePause, MaxPause: proveEvery, Try: proveTime}
 	return tries.Until(ctx, func(ctx context.Context) (bool, error) {
@@ -43,8 +44,8 @@ func (s *Store) Prove(ctx context.Context) error {
 	})
 }
 
-// prove asks the leader of the bucket for the newest entry, and extends the lease if it is known here: followers, and
-// what is delivered, may be behind.
+// prove asks the leader of the bucket for the newest key or revocation, and renews the lease if the store has read up
+// to it. It does not ask replicas, which may be behind.
 func (s *Store) prove(ctx context.Context) error {
 	at := time.Now()
 	stream, err := s.js.Stream(ctx, subjects.ControlStream)
@@ -63,14 +64,14 @@ func (s *Store) prove(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest = of; s.shown < of.counts {
-		s.latest = latest{} // it may be gone for its age, of which no position tells
+		s.latest = latest{} // the entry may have expired meanwhile: the next attempt asks again
 		return fmt.Errorf("position %d of the bucket has not come yet: %w", of.counts, auth.ErrNotReady)
 	}
 	s.checker.Revoked.MarkFresh(at)
 	return nil
 }
 
-// newest finds the newest entry that counts. All that was stored up to a position is looked at.
+// newest asks for the position of the newest key or revocation. stored is the last position in the bucket before that.
 func (s *Store) newest(ctx context.Context, stored uint64) (latest, error) {
 	of := latest{stored: stored}
 	for _, filter := range []string{subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll} {
@@ -83,7 +84,7 @@ func (s *Store) newest(ctx context.Context, stored uint64) (latest, error) {
 	return of, nil
 }
 
-// last asks for the position of the newest entry that matches; 0 where there is none.
+// last returns the position of the newest entry whose subject matches filter; 0 if there is none.
 func (s *Store) last(ctx context.Context, filter string) (seq uint64, err error) {
 	body, err := json.Marshal(map[string]any{"last_by_subj": filter, "no_hdr": true})
 	if err != nil {

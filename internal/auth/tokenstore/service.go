@@ -13,8 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Service answers questions about tokens. Whoever calls it has checked whose the question is: the methods get that
-// principal. All but Renew and Narrow are for operators. What is done is on record before it is answered.
+// Service handles the requests about tokens. The caller has authenticated each request and passes its principal, by.
+// All methods except Renew and Narrow refuse principals that are not operators. Each operation is written to the audit
+// record before it is answered. Its methods are safe for concurrent use.
 type Service struct {
 	Store  *Store
 	Record func(context.Context, audit.Record) error
@@ -22,7 +23,7 @@ type Service struct {
 	narrowed narrowings
 }
 
-// forOperators refuses everybody else.
+// forOperators refuses a principal that is not an operator.
 func forOperators(by *auth.Principal) *envelope.Error {
 	if by != nil && by.Role == auth.Operator {
 		return nil
@@ -31,7 +32,7 @@ func forOperators(by *auth.Principal) *envelope.Error {
 		WithFix("ask with the token of an operator")
 }
 
-// note puts on record what was done with a credential.
+// note writes an operation on a credential to the audit record.
 func (s *Service) note(
 	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
 ) *envelope.Error {
@@ -66,7 +67,7 @@ func answered(token string, p auth.Principal) envelope.TokenResponse {
 	return a
 }
 
-// unmade says why there is no token.
+// unmade returns the refusal for an error of Mint.
 func unmade(err error) *envelope.Error {
 	if errors.Is(err, auth.ErrNotReady) {
 		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
@@ -79,7 +80,7 @@ func unreached(err error) *envelope.Error {
 		WithRetryAfter(time.Second).WithCause(err.Error())
 }
 
-// Renew exchanges a token, which may have expired, for a new one of the same family and with the same rights and life.
+// Renew returns a new token of the same family, with the same rights and lifetime. The old token may have expired.
 func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.TokenResponse, _ *envelope.Error) {
 	p, err := by.Renewed(s.Store.Now().Truncate(time.Second))
 	if err != nil {
@@ -91,9 +92,9 @@ func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.Tok
 	return s.mint(ctx, audit.CredentialRenewed, by, p)
 }
 
-// originate refuses to renew an agent's token that may have been narrowed from a token of another role, as builds
-// before 0.2 did. Such a token does not say its origin. Only the list of issued credentials can say that its root is an
-// agent.
+// originate sets the origin of a narrowed agent's token that has none: builds before 0.2 did not write it. It refuses
+// the renewal unless the list of issued credentials shows that the root is an agent, because those builds also narrowed
+// tokens of other roles into agents.
 func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Error {
 	if p.Role != auth.Agent || len(p.Chain) == 0 || p.Origin == auth.Agent {
 		return nil
@@ -110,7 +111,8 @@ func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Er
 	return nil
 }
 
-// Narrow makes less of a token: a family of its own, which is revoked with that of by.
+// Narrow returns a token with fewer rights than that of by. It has its own family, and is revoked with the family of
+// by.
 func (s *Service) Narrow(
 	ctx context.Context, by *auth.Principal, q envelope.NarrowRequest,
 ) (a envelope.TokenResponse, _ *envelope.Error) {
@@ -140,7 +142,8 @@ func (s *Service) mint(
 	if err != nil {
 		return a, unmade(err)
 	}
-	// A token that is made after its actor was barred would outlive that, so nobody makes one without knowing.
+	// A token that is issued after all tokens of its actor were revoked would not be revoked. So it is only issued if all
+	// revocations are known.
 	if err := s.Store.Prove(ctx); err != nil {
 		return a, unreached(err)
 	}
@@ -153,7 +156,7 @@ func (s *Service) mint(
 	return answered(token, p), nil
 }
 
-// Issue makes the first token of a credential.
+// Issue creates a credential and returns its first token.
 func (s *Service) Issue(
 	ctx context.Context, by *auth.Principal, q envelope.IssueRequest,
 ) (a envelope.TokenResponse, refusal *envelope.Error) {
@@ -178,7 +181,7 @@ func (s *Service) Issue(
 	return answered(token, p), nil
 }
 
-// asked is the principal that a question is for, if it can be one.
+// asked returns the content of the token that a request asks for, or a refusal if the request is not valid.
 func (s *Service) asked(q envelope.IssueRequest) (p auth.Principal, refusal *envelope.Error) {
 	life, refusal := seconds("life_s", q.LifeS, auth.MaxLife)
 	if refusal != nil {
@@ -203,7 +206,7 @@ func (s *Service) asked(q envelope.IssueRequest) (p auth.Principal, refusal *env
 	return p, nil
 }
 
-// seconds reads a time that may not be longer than most.
+// seconds converts n seconds to a duration. It refuses a negative n and one above most.
 func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope.Error) {
 	if n < 0 || n > int64(most/time.Second) {
 		return 0, envelope.NewError(envelope.CodeMalformed,
@@ -212,8 +215,8 @@ func seconds(what string, n int64, most time.Duration) (time.Duration, *envelope
 	return time.Duration(n) * time.Second, nil
 }
 
-// Revoke ends a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation also if no
-// such credential is listed: narrowed tokens, and tokens that were minted offline, are not listed.
+// Revoke revokes a family of tokens, or all tokens of an actor and of its sub-actors. It stores the revocation even if
+// no such credential is listed: narrowed tokens, and tokens that were issued offline, are not listed.
 func (s *Service) Revoke(
 	ctx context.Context, by *auth.Principal, q envelope.RevokeRequest,
 ) (a envelope.RevokeResponse, _ *envelope.Error) {
@@ -243,10 +246,10 @@ func (s *Service) Revoke(
 	return a, nil
 }
 
-// maxListed is how many credentials an answer has room for: each is less than 12 KiB, most far less.
+// maxListed is the largest number of credentials in an answer. Each is less than 12 KiB, most far less.
 const maxListed = 64
 
-// List says which credentials were issued and have not ended.
+// List returns the issued credentials that have not expired, the newest first, at most maxListed in one answer.
 func (s *Service) List(
 	ctx context.Context, by *auth.Principal, q envelope.CredentialsRequest,
 ) (a envelope.CredentialsResponse, _ *envelope.Error) {
@@ -279,7 +282,7 @@ func (s *Service) List(
 	return a, nil
 }
 
-// Rotate makes a new key that tokens are signed with.
+// Rotate creates a new signing key, see [Store.Rotate]. With q.Distrust the answer has a new token for the operator.
 func (s *Service) Rotate(
 	ctx context.Context, by *auth.Principal, q envelope.RotateRequest,
 ) (a envelope.RotateResponse, _ *envelope.Error) {
@@ -302,12 +305,12 @@ func (s *Service) Rotate(
 	return r, nil
 }
 
-// afresh signs what an operator has with the new key: somebody has to be able to issue credentials when all others are
-// worth nothing.
+// afresh returns the operator's token signed with the new key. After a rotation with distrust all other tokens are
+// invalid, and somebody must be able to issue credentials.
 func (s *Service) afresh(ctx context.Context, kid string, by *auth.Principal) (token string, err error) {
 	err = timer.Backoff{Pause: 10 * time.Millisecond}.Until(ctx, func(context.Context) (bool, error) {
 		known, _, ok := s.Store.current()
-		return ok && known == kid, nil // it hears of it as all others do
+		return ok && known == kid, nil // this store, too, receives the key from the bucket
 	})
 	if err == nil {
 		err = ctx.Err()

@@ -26,47 +26,47 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// MaxRenewal is how long after it was issued a credential may be renewed at the most. For so long is remembered what
-// was revoked.
+// MaxRenewal is the longest time after its issue for which a credential can be renewed. Revocations are kept slightly
+// longer.
 const MaxRenewal = 90 * 24 * time.Hour
 
 const (
-	// settle is how long a new key is known before it is used: all dispatchers that serve hear of it in milliseconds,
-	// and one that lost its server on the way reads everything anew when it is back.
+	// settle is the delay before a new key is used. Running dispatchers receive the key within milliseconds. One that lost
+	// its connection meanwhile reads all keys again when it has reconnected.
 	settle = 5 * time.Second
-	// slack is how much longer than its last token a key is kept, for clocks that differ.
+	// slack is how much longer than necessary keys and revocations are kept, because clocks differ.
 	slack = time.Minute
-	// lease is for how long a dispatcher believes tokens without having asked again whether more was revoked. What is
-	// revoked is refused by all of them a second later, also by one that was stopped and goes on.
+	// lease is how long after its last proof that it knows all revocations a dispatcher accepts tokens. So a revoked token
+	// is refused by all dispatchers within 1 s, also by one that was suspended and resumed.
 	lease = 900 * time.Millisecond
 )
 
-// Options are what a [Store] depends on beside the bucket.
+// Options configure a [Store].
 type Options struct {
 	Now    func() time.Time // bus time
-	Logger *slog.Logger     // nil discards
+	Logger *slog.Logger     // nil discards logs
 }
 
-// Store is what a deployment knows of tokens, in the bucket "control": keys, revocations, and what was issued. Its
-// methods are safe for concurrent use, also by several processes.
+// Store reads and writes the bucket "control": signing keys, revocations and the list of issued credentials. Its
+// methods are safe for concurrent use. Several processes may use the same bucket.
 type Store struct {
 	Options
 	js      jetstream.JetStream
 	keys    *deployment.Keys
-	public  string // of the key that private keys are sealed with
+	public  string // the public curve key that private signing keys are encrypted with
 	checker *auth.Verifier
 
 	mu     sync.Mutex
 	known  map[string]signingKey // by kid
-	synced chan struct{}         // closed when everything was read once
-	shown  uint64                // the position in the bucket of the newest entry that is believed
+	synced chan struct{}         // closed when the bucket was read once
+	shown  uint64                // the position of the newest entry that the verifier has
 	latest latest
 
-	changed chan struct{} // holds something when more, or less, is revoked
+	changed chan struct{} // holds a value when the revocations have changed
 }
 
-// signingKey is a key that tokens are signed with from Since on. From Until on, if that is set, what it has signed
-// counts as expired. The private half is sealed with the deployment's curve key.
+// signingKey is a key that signs tokens from Since on. From Until on, if that is set, tokens that it signed count as
+// expired. Sealed is the private half, encrypted with the deployment's curve key.
 type signingKey struct {
 	Public []byte    `json:"public"`
 	Sealed []byte    `json:"sealed"`
@@ -74,7 +74,8 @@ type signingKey struct {
 	Until  time.Time `json:"until,omitzero"`
 }
 
-// Open binds to the bucket. The first one puts the first key there. Nothing is believed before [Store.Run] has read it.
+// Open returns a Store of the bucket, and stores the first signing key if the bucket has none. The verifier of the
+// store accepts no token before [Store.Run] has read the bucket.
 func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o Options) (*Store, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	public, err := keys.XKey.PublicKey()
@@ -90,7 +91,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 	}
 	err = timer.Backoff{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
 		err = s.first(ctx)
-		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err // then another one is faster
+		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err // or another process stored the first key
 	})
 	if err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
@@ -98,16 +99,16 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 	return s, nil
 }
 
-// Verifier returns what makes identities of tokens; it hears of revocations while [Store.Run] goes on.
+// Verifier returns the verifier that uses the keys and revocations of the store. [Store.Run] keeps them up to date.
 func (s *Store) Verifier() *auth.Verifier { return s.checker }
 
-// Changed holds a value when more, or less, is revoked than before. It has one reader.
+// Changed returns a channel that receives a value when the revocations have changed. It is for one reader.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// Ready is closed when the store has been read.
+// Ready returns a channel that is closed when Run has read the bucket for the first time.
 func (s *Store) Ready() <-chan struct{} { return s.synced }
 
-// first stores the deployment's first key, where there is none.
+// first stores the first signing key of the deployment if the bucket has none.
 func (s *Store) first(ctx context.Context) error {
 	stream, err := s.js.Stream(ctx, subjects.ControlStream)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k
 	return deployment.KeyID(k.Public), k, err
 }
 
-// forget leaves an entry without a body, which says that it is gone.
+// forget deletes an entry: it writes an empty one in its place, which followers read as a deletion.
 func (s *Store) forget(ctx context.Context, subject string) error {
 	msg := &nats.Msg{Subject: subject, Header: nats.Header{}}
 	msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int((MaxRenewal+slack)/time.Second)))
@@ -143,7 +144,7 @@ func (s *Store) forget(ctx context.Context, subject string) error {
 	return err
 }
 
-// put writes an entry, which is gone after life; 0 is never.
+// put writes an entry that the server removes after life; 0 means never.
 func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
 	data, err := format.Marshal(format.Entry, v)
 	if err != nil {
@@ -157,7 +158,8 @@ func (s *Store) put(ctx context.Context, subject string, v any, life time.Durati
 	return err
 }
 
-// Mint signs a token with the newest key that is in use.
+// Mint returns a token with the content p, signed with the newest key in use. It returns [auth.ErrNotReady] if no key
+// is known yet.
 func (s *Store) Mint(p auth.Principal) (string, error) {
 	kid, key, ok := s.current()
 	if !ok {
@@ -174,7 +176,7 @@ func (s *Store) Mint(p auth.Principal) (string, error) {
 	return signer.Mint(p)
 }
 
-// current returns the key that tokens are signed with now.
+// current returns the key that signs tokens now.
 func (s *Store) current() (kid string, key signingKey, ok bool) {
 	now := s.Now()
 	s.mu.Lock()
@@ -188,14 +190,13 @@ func (s *Store) current() (kid string, key signingKey, ok bool) {
 	return kid, key, ok
 }
 
-// good reports whether tokens of the key do not count as expired.
+// good reports whether Until of the key has not been reached.
 func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
 
-// Rotate makes a new key, which is used once all dispatchers have had the time to hear of it. The former ones stay good
-// for [auth.MaxLife], the longest life of a token that they have signed, and such tokens may be renewed for as long
-// as any: so nobody has to be there when keys are exchanged. With distrust they are gone at once, because
-// somebody else has one of them: then every credential has to be issued anew. While one rotation is under way another
-// is not begun: it returns that one.
+// Rotate creates a new signing key, which is used after settle. The previous keys stay valid for [auth.MaxLife], the
+// longest lifetime of a token. Tokens that they signed can then still be renewed, up to [MaxRenewal]. With distrust,
+// which is for a key that was leaked, Rotate deletes the previous keys at once, so every credential must be issued
+// again. If a new key is not in use yet, Rotate without distrust creates none and returns that one.
 func (s *Store) Rotate(ctx context.Context, distrust bool) (r envelope.RotateResponse, err error) {
 	now := s.Now()
 	former := s.snapshot()
@@ -221,7 +222,7 @@ func (s *Store) Rotate(ctx context.Context, distrust bool) (r envelope.RotateRes
 	if err := s.put(ctx, subjects.SigningKey(kid), key, 0); err != nil {
 		return r, fmt.Errorf("new key: %w", err)
 	}
-	for kid, k := range former { // only once there is another one
+	for kid, k := range former { // only after the new key is stored
 		switch {
 		case distrust:
 			err = errors.Join(err, s.forget(ctx, subjects.SigningKey(kid)))
@@ -239,7 +240,7 @@ func (s *Store) snapshot() map[string]signingKey {
 	return maps.Clone(s.known)
 }
 
-// Issue mints the first token of a family, and remembers it for lists and revocations.
+// Issue returns the first token of a credential, and adds the credential to the list of issued ones.
 func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token string, err error) {
 	now := s.Now()
 	until := p.Expires
@@ -262,7 +263,7 @@ func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token s
 	return token, nil
 }
 
-// revoked is an entry by which a family is not believed any more, or with an actor, all that this has by then.
+// revoked is an entry that revokes a family or, with an actor, all tokens of this actor that were issued until then.
 type revoked struct {
 	Tenant string    `json:"tenant,omitzero"`
 	Actor  string    `json:"actor,omitzero"`
@@ -270,13 +271,14 @@ type revoked struct {
 	By     string    `json:"by"`
 }
 
-// Revoke ends a family of tokens, and all that were narrowed from it, for good.
+// Revoke revokes a family of tokens, and all tokens that were narrowed from it.
 func (s *Store) Revoke(ctx context.Context, family, by string) error {
 	return s.put(ctx, subjects.Revoked(family), revoked{At: s.Now().UTC(), By: by}, MaxRenewal+slack)
 }
 
-// Bar ends all tokens of an actor and of its sub-actors, however they were minted, and returns how many families of
-// them are listed. It also revokes each listed family, and with it all tokens that were narrowed from it.
+// Bar revokes all tokens of an actor and of its sub-actors that were issued until now, whether listed or not. It also
+// revokes each of their listed families, and with it all tokens that were narrowed from it. It returns the number of
+// those families.
 func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
 	now := s.Now().UTC()
 	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}
@@ -297,7 +299,8 @@ func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int
 	return families, err
 }
 
-// afterBar returns the time to issue p at: if its actor was barred within the second of p.Issued, the next second.
+// afterBar returns the time of issue of p. It is p.Issued, or the next second if all tokens of its actor were revoked
+// in the second of p.Issued.
 func (s *Store) afterBar(p auth.Principal) time.Time {
 	at := s.checker.Revoked.ActorRevokedAt(p.Tenant, p.Actor)
 	if p.Issued.After(at) {
@@ -306,16 +309,16 @@ func (s *Store) afterBar(p auth.Principal) time.Time {
 	return at.Truncate(time.Second).Add(time.Second)
 }
 
-// listed returns the entry of an issued family that has not ended. ok is false for other families: those of narrowed
-// tokens, and those that were minted offline.
+// listed returns the entry of an issued family that has not expired. ok is false for families that are not listed:
+// those of narrowed tokens, and those that were issued offline.
 func (s *Store) listed(ctx context.Context, family string) (c envelope.CredentialInfo, ok bool, err error) {
 	err = s.read(ctx, []string{subjects.Issued(family)}, func(msg jetstream.Msg) {
-		ok = format.Unmarshal(format.Entry, msg.Data(), &c) == nil // an entry that a newer build wrote is not readable
+		ok = format.Unmarshal(format.Entry, msg.Data(), &c) == nil // an entry that a newer build wrote may not be readable
 	})
 	return c, ok, err
 }
 
-// Issued returns the credentials that were issued and may still be used, the newest first.
+// Issued returns the issued credentials that have not expired, including revoked ones, the newest first.
 func (s *Store) Issued(ctx context.Context) (all []envelope.CredentialInfo, err error) {
 	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
 		var c envelope.CredentialInfo

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// rereadTime is how often everything is read anew, besides at every reconnection: what has expired is gone then.
+	// rereadTime is how often all entries are read again, besides after each reconnect, to drop the expired ones.
 	rereadTime = time.Minute
-	// watchPause is how soon a server that is away is asked again.
+	// watchPause is the pause before reading again after an error.
 	watchPause = 200 * time.Millisecond
 )
 
-// view is what was read of the bucket.
+// view is the content of the bucket that was read so far.
 type view struct {
 	keys          map[string]signingKey
 	families      map[string]bool
 	revokedActors map[[2]string]time.Time
-	seq           uint64 // of the newest entry
+	seq           uint64 // the position of the newest entry
 }
 
-// Run follows the bucket until ctx ends. While the server is away what was last known stays; when it is back everything
-// is read anew.
+// Run reads the bucket and follows its changes until ctx ends. While it is disconnected it keeps the last content, but
+// the lease of the revocations ends. After a reconnect it reads the bucket again.
 func (s *Store) Run(ctx context.Context) {
 	var proofs sync.WaitGroup
 	defer proofs.Wait()
@@ -46,7 +46,7 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// follow reads everything, and what is new until it is time to read everything again.
+// follow reads all entries and then new ones, until rereadTime is over or the connection was opened again.
 func (s *Store) follow(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, rereadTime)
 	defer stop()
@@ -75,7 +75,7 @@ func (s *Store) follow(ctx context.Context) error {
 	return err
 }
 
-// read hands over all entries that match, once.
+// read calls take with the newest entry of each subject that matches a filter, and returns.
 func (s *Store) read(ctx context.Context, filters []string, take func(jetstream.Msg)) error {
 	stream, err := s.js.Stream(ctx, subjects.ControlStream)
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Store) read(ctx context.Context, filters []string, take func(jetstream.
 	})
 }
 
-// watch hands over the newest entry of each subject, and says with the last one that there are no more, and then what
-// is new, until take has enough or ctx ends.
+// watch calls take with the newest entry of each subject that matches a filter, and then with each new entry, until
+// take returns false or ctx ends. last is true from the last of the existing entries on.
 func (s *Store) watch(
 	ctx context.Context, filters []string, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata, last bool) bool,
 ) error {
@@ -123,12 +123,13 @@ func (s *Store) watch(
 	}
 }
 
-// apply takes an entry into a view. One that a newer build wrote revokes all the same, if it is about a family. An
-// actor is barred from when the server has stored that: by the clock of whoever said so, a token that another
-// dispatcher has renewed meanwhile might be of later.
+// apply adds an entry to a view. It does not read the body of the revocation of a family, so that one written by a
+// newer build also counts. The time of the revocation of an actor is the later of the time in the entry and the time
+// when the server stored it: by the clock of the writer alone, a token that another dispatcher renewed meanwhile could
+// count as issued later.
 func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	v.seq = meta.Sequence.Stream
-	gone := len(msg.Data()) == 0 // somebody has deleted it
+	gone := len(msg.Data()) == 0 // a deletion
 	if family, ok := subjects.ParseRevoked(msg.Subject()); ok {
 		v.families[family] = !gone
 		return
@@ -156,8 +157,8 @@ func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	}
 }
 
-// show makes a view what is believed. One that ends earlier than the last was read where something is missing, or
-// what was newest is gone for its age: the next proof tells.
+// show passes a view to the verifier. If the view ends before the previous one, it was read from a replica that is
+// behind, or the newest entry has expired. Then the revocations count as incomplete until the next proof.
 func (s *Store) show(v view) {
 	good := map[string]auth.Key{}
 	for kid, k := range v.keys {
@@ -173,7 +174,7 @@ func (s *Store) show(v view) {
 	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.revokedActors)) {
 		select {
 		case s.changed <- struct{}{}:
-		default: // it will be seen with the last one
+		default: // the reader has not yet received the previous value
 		}
 	}
 	select {
