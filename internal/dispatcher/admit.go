@@ -177,7 +177,7 @@ type acceptance struct {
 	due      time.Time
 	to       call.ReplyAddress
 	key      subjects.Key
-	admitted uint64
+	admitted call.Position
 	message  envelope.Accepted // Ref is set when it is sent: most acceptances are never sent
 }
 
@@ -186,7 +186,7 @@ type acceptance struct {
 func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attempt call.Attempt, due call.UnixMS) {
 	d.Trace.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
-		due: time.Now().Add(patience), to: a.in.ReplyAddress(), admitted: attempt.Admitted,
+		due: time.Now().Add(patience), to: a.in.ReplyAddress(), admitted: s.At(attempt.Admitted),
 		key: s.Key(),
 		message: envelope.Accepted{
 			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
@@ -238,7 +238,7 @@ func (d *Dispatcher) acceptLate(ctx context.Context) {
 	keep(ctx, d.acceptances.first, func() time.Duration {
 		due, next := d.acceptances.due(time.Now())
 		for _, a := range due {
-			if !d.deadlinesOf(a.key.Partition).decided(a.key.ID, a.message.Attempt, a.admitted) {
+			if !d.deadlinesOf(a.admitted).decided(a.key.ID, a.message.Attempt, a.admitted.Seq) {
 				d.safely("an acceptance", func() { d.tellAccepted(a) })
 			}
 		}

@@ -301,9 +301,9 @@ func (g *deadlineWatch) retry(job *openAttempt, after time.Duration) {
 	g.endAt(job, g.now().Add(after))
 }
 
-// deadlinesOf returns the deadlineWatch of a partition.
-func (d *Dispatcher) deadlinesOf(p subjects.Partition) *deadlineWatch { return d.deadlines[p] }
+// deadlinesOf returns the deadlineWatch of the partition of a position.
+func (d *Dispatcher) deadlinesOf(p call.Position) *deadlineWatch { return d.deadlines[p.Partition] }
 
 // ReplayFrom returns the sequence from which a new dispatcher must read a partition of the log to find all open
 // attempts, or 0 if there are none.
-func (d *Dispatcher) ReplayFrom(p subjects.Partition) uint64 { return d.deadlinesOf(p).oldest() }
+func (d *Dispatcher) ReplayFrom(p subjects.Partition) uint64 { return d.deadlines[p].oldest() }

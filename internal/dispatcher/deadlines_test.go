@@ -82,16 +82,16 @@ func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 		due := call.Attempt{N: 1, Admitted: 1, Deadline: call.At(time.Now().Add(time.Second))}
 		const calls = 3 * expirers
 		for n := range calls {
-			d.deadlinesOf(1).open("echo", fmt.Sprint("deaf", n), due, 0, true)
-			d.deadlinesOf(0).open("echo", fmt.Sprint("well", n), due, 0, true)
+			d.deadlines[1].open("echo", fmt.Sprint("deaf", n), due, 0, true)
+			d.deadlines[0].open("echo", fmt.Sprint("well", n), due, 0, true)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- d.Run(ctx) }()
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if d.deadlinesOf(0).size() != 0 || d.deadlinesOf(1).size() != calls || d.Watching() != calls {
-			t.Errorf("%d of the one and %d of the other partition are watched", d.deadlinesOf(0).size(), d.deadlinesOf(1).size())
+		if d.deadlines[0].size() != 0 || d.deadlines[1].size() != calls || d.Watching() != calls {
+			t.Errorf("%d of the one and %d of the other partition are watched", d.deadlines[0].size(), d.deadlines[1].size())
 		}
 		if d.ReplayFrom(0) != 0 || d.ReplayFrom(1) != 1 {
 			t.Errorf("the oldest are at %d and %d", d.ReplayFrom(0), d.ReplayFrom(1))

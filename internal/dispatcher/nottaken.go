@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // PoolEvidence reports which executors of a pool are live, and what they cannot have done. Methods with a ctx may ask
@@ -18,9 +17,8 @@ type PoolEvidence interface {
 	// WasAbsentAt reports whether it is certain that the pool has had no live executor at the given time and since. Then
 	// an executor that starts later must claim attempts that were stored at that time.
 	WasAbsentAt(ctx context.Context, pool string, at time.Time) bool
-	// Delivered returns the sequence in a partition up to which the server has delivered the messages of a queue of the
-	// pool.
-	Delivered(ctx context.Context, part subjects.Partition, pool, queue string) (uint64, error)
+	// Delivered reports whether the server has delivered the message at a position, in a queue of the pool.
+	Delivered(ctx context.Context, at call.Position, pool, queue string) (bool, error)
 	// PullsOverflow reports whether executors of the pool are known to pull from the overflow queues. It sends no
 	// messages.
 	PullsOverflow(pool string) bool
@@ -75,6 +73,6 @@ func (d *Dispatcher) evidence(ctx context.Context, last call.Entry, n int, end *
 // undelivered reports whether the server has not delivered the attempt yet. It may do so at this moment; that does not
 // matter for a call that has no effect in any case.
 func (d *Dispatcher) undelivered(ctx context.Context, s call.State, a call.Attempt) bool {
-	seq, err := d.PoolEvidence.Delivered(ctx, s.Partition, s.Pool, a.Queue())
-	return err == nil && seq < a.Admitted
+	delivered, err := d.PoolEvidence.Delivered(ctx, s.At(a.Admitted), s.Pool, a.Queue())
+	return err == nil && !delivered
 }

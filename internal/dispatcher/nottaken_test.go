@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // pool is what is known of the executors of a pool, and what they say.
@@ -48,15 +47,15 @@ func (p *pool) WasAbsentAt(_ context.Context, _ string, at time.Time) bool {
 	return !since.IsZero() && since.Before(at)
 }
 
-func (p *pool) Delivered(ctx context.Context, _ subjects.Partition, _, _ string) (uint64, error) {
+func (p *pool) Delivered(ctx context.Context, at call.Position, _, _ string) (bool, error) {
 	p.mu.Lock()
 	silent, delivered := p.silent, p.delivered
 	p.mu.Unlock()
 	if silent {
 		<-ctx.Done()
-		return 0, ctx.Err()
+		return false, ctx.Err()
 	}
-	return delivered, nil
+	return at.Seq <= delivered, nil
 }
 
 func (p *pool) Locate(context.Context, string, string, int) (string, time.Time, bool) {

@@ -25,7 +25,7 @@ const (
 // watch starts to watch the deadline of an open attempt, and counts it as waiting in its pool until it is claimed.
 // shown means that the follower has just read an event of it.
 func (d *Dispatcher) watch(s call.State, a call.Attempt, shown bool) {
-	g := d.deadlinesOf(s.Partition)
+	g := d.deadlinesOf(s.Position)
 	g.open(s.Tool, s.ID, a, d.backup(s.ID, a), shown)
 	g.count(&d.opened, s, a)
 	early := a.At.Time().Add(leastAge)

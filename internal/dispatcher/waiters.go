@@ -233,11 +233,11 @@ func (d *Dispatcher) Observe(ctx context.Context, kind call.Kind, attempt int, s
 		}
 	}()
 	a, ok := s.Attempt(attempt)
-	d.deadlinesOf(s.Partition).saw(s.Seq)
+	d.deadlinesOf(s.Position).saw(s.Seq)
 	switch {
 	case !ok:
 	case kind == call.Decided:
-		d.deadlinesOf(s.Partition).close(s.ID, a.N, a.Admitted)
+		d.deadlinesOf(s.Position).close(s.ID, a.N, a.Admitted)
 		d.tell(ctx, s, attempt)
 	case a.Open(): // also for claims and joins: the request event may have expired before this dispatcher started
 		d.watch(s, a, true)

@@ -28,68 +28,80 @@ type Consumers interface {
 
 // KeptConsumers makes the consumers of a pool, and looks at them. Its methods are safe for concurrent use.
 type KeptConsumers struct {
-	js         jetstream.JetStream
-	pool       string
-	partitions int
-	lease      time.Duration
-	makes      bool
+	js    jetstream.JetStream
+	pool  string
+	all   []consumerNames
+	lease time.Duration
+	makes bool
+}
+
+// consumerNames holds the names of the consumer of one queue of a pool in one partition, and its subjects.
+type consumerNames struct {
+	queue
+	stream string
+	name   string
+	work   string // filter of what it hands out
+	next   string // subject of pull requests
+}
+
+// consumersOf returns those of all queues and partitions.
+func consumersOf(pool string, partitions int) (all []consumerNames) {
+	for p := range subjects.Partition(partitions) {
+		for _, q := range queues {
+			token := q.token()
+			all = append(all, consumerNames{
+				q, p.Stream(), subjects.Worker(pool, token), p.WorkFilter(pool, token), p.NextWork(pool, token),
+			})
+		}
+	}
+	return all
 }
 
 // Keep returns the keeper of the consumers of a pool, whose work is given to another executor when one was silent for
 // a lease. One that only watches makes none.
 func Keep(js jetstream.JetStream, pool string, partitions int, lease time.Duration) *KeptConsumers {
-	return &KeptConsumers{js: js, pool: pool, partitions: partitions, lease: lease, makes: true}
+	return &KeptConsumers{js: js, pool: pool, all: consumersOf(pool, partitions), lease: lease, makes: true}
 }
 
 // Watch returns a keeper that makes no consumers.
 func Watch(js jetstream.JetStream, pool string, partitions int) *KeptConsumers {
-	return &KeptConsumers{js: js, pool: pool, partitions: partitions}
+	return &KeptConsumers{js: js, pool: pool, all: consumersOf(pool, partitions)}
 }
 
 // Ensure creates the consumers, or updates their lease.
 func (k *KeptConsumers) Ensure(ctx context.Context) error {
-	return k.each(func(p subjects.Partition, queue string) error {
-		_, err := k.ensure(ctx, p, queue)
-		return err
-	})
-}
-
-// Look implements [Consumers]. One that somebody has deleted is made anew.
-func (k *KeptConsumers) Look(ctx context.Context) (all []Consumer, err error) {
-	err = k.each(func(p subjects.Partition, queue string) error {
-		cons, err := k.js.Consumer(ctx, p.Stream(), subjects.Worker(k.pool, queue))
-		if errors.Is(err, jetstream.ErrConsumerNotFound) {
-			if !k.makes {
-				return nil
-			}
-			cons, err = k.ensure(ctx, p, queue)
-		}
-		if err != nil {
-			return fmt.Errorf("work of pool %s: %w", k.pool, err)
-		}
-		i := cons.CachedInfo()
-		all = append(all, Consumer{i.Stream, i.Name, i.Created, i.Delivered.Consumer})
-		return nil
-	})
-	return all, err
-}
-
-func (k *KeptConsumers) each(do func(p subjects.Partition, queue string) error) error {
-	for p := range subjects.Partition(k.partitions) {
-		for _, q := range queues {
-			if err := do(p, q.token()); err != nil {
-				return err
-			}
+	for _, c := range k.all {
+		if _, err := k.ensure(ctx, c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// Look implements [Consumers]. One that somebody has deleted is made anew.
+func (k *KeptConsumers) Look(ctx context.Context) (all []Consumer, err error) {
+	for _, c := range k.all {
+		cons, err := k.js.Consumer(ctx, c.stream, c.name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			if !k.makes {
+				continue
+			}
+			cons, err = k.ensure(ctx, c)
+		}
+		if err != nil {
+			return all, fmt.Errorf("work of pool %s: %w", k.pool, err)
+		}
+		i := cons.CachedInfo()
+		all = append(all, Consumer{i.Stream, i.Name, i.Created, i.Delivered.Consumer})
+	}
+	return all, nil
+}
+
 // ensure creates one consumer, or updates its lease.
-func (k *KeptConsumers) ensure(ctx context.Context, p subjects.Partition, queue string) (jetstream.Consumer, error) {
-	cons, err := k.js.CreateOrUpdateConsumer(ctx, p.Stream(), jetstream.ConsumerConfig{
-		Durable:       subjects.Worker(k.pool, queue),
-		FilterSubject: p.WorkFilter(k.pool, queue),
+func (k *KeptConsumers) ensure(ctx context.Context, c consumerNames) (jetstream.Consumer, error) {
+	cons, err := k.js.CreateOrUpdateConsumer(ctx, c.stream, jetstream.ConsumerConfig{
+		Durable:       c.name,
+		FilterSubject: c.work,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       k.lease,
 		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
@@ -97,7 +109,7 @@ func (k *KeptConsumers) ensure(ctx context.Context, p subjects.Partition, queue 
 		MaxWaiting:    8192,
 	})
 	if err != nil {
-		return nil, unmade(err, p.Stream(), subjects.Worker(k.pool, queue))
+		return nil, unmade(err, c.stream, c.name)
 	}
 	return cons, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -43,10 +44,9 @@ func NewDeliveries(js jetstream.JetStream) *Deliveries {
 // out at once.
 const freshPosition = 20 * time.Millisecond
 
-// Delivered returns the position in a partition up to which the work in a queue of a pool was handed to executors;
-// 0 where there have been none.
-func (d *Deliveries) Delivered(ctx context.Context, part subjects.Partition, pool, name string) (uint64, error) {
-	q := deliveredQueue{part, pool, name}
+// Delivered reports whether the work at a position, in a queue of a pool, was handed to executors.
+func (d *Deliveries) Delivered(ctx context.Context, at call.Position, pool, name string) (bool, error) {
+	q := deliveredQueue{at.Partition, pool, name}
 	p := d.position(q)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (d *Deliveries) Delivered(ctx context.Context, part subjects.Partition, poo
 		p.seq, p.err = d.read(ctx, q)
 		p.at = time.Now()
 	}
-	return p.seq, p.err
+	return at.Seq <= p.seq, p.err
 }
 
 func (d *Deliveries) read(ctx context.Context, q deliveredQueue) (uint64, error) {

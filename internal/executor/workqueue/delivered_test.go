@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
@@ -18,12 +19,13 @@ func TestDelivered(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := workqueue.NewDeliveries(js)
-	if seq, err := d.Delivered(t.Context(), 0, "default", "normal"); seq != 0 || err != nil {
-		t.Errorf("up to %d, %v", seq, err)
+	first := call.Position{Seq: 1}
+	if delivered, err := d.Delivered(t.Context(), first, "default", "normal"); delivered || err != nil {
+		t.Errorf("%t, %v", delivered, err)
 	}
 	over, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	if _, err := workqueue.NewDeliveries(js).Delivered(over, 0, "default", "normal"); err == nil {
+	if _, err := workqueue.NewDeliveries(js).Delivered(over, first, "default", "normal"); err == nil {
 		t.Error("it answers without having looked")
 	}
 }

@@ -93,10 +93,7 @@ type Puller struct {
 
 // source is the consumer of one queue in one partition.
 type source struct {
-	queue
-	stream   string
-	name     string
-	next     string    // subject of its pull requests
+	consumerNames
 	worked   time.Time // when it had work
 	recent   bool      // it had of late
 	known    consumerAge
@@ -160,12 +157,9 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		return nil, err
 	}
 	w.pullsOverflow = madeFor(all, pool)
-	for p := range subjects.Partition(partitions) {
-		for _, q := range queues {
-			if !q.overflow || w.pullsOverflow {
-				w.sources = append(w.sources, &source{queue: q, stream: p.Stream(), name: subjects.Worker(pool, q.token()),
-					next: p.NextWork(pool, q.token())})
-			}
+	for _, c := range consumersOf(pool, partitions) {
+		if !c.overflow || w.pullsOverflow {
+			w.sources = append(w.sources, &source{consumerNames: c})
 		}
 	}
 	w.last = w.sources[1]
