@@ -39,6 +39,15 @@ func newProjector(js jetstream.JetStream, part subjects.Partition) *Projector {
 	}}
 }
 
+// projectors returns one of each partition, which has read nothing yet.
+func projectors(ctx context.Context, js jetstream.JetStream) (all []*Projector, err error) {
+	n, err := bus.Partitions(ctx, js)
+	for p := range n {
+		all = append(all, newProjector(js, subjects.Partition(p)))
+	}
+	return all, err
+}
+
 // askTime is how long an answer is waited for that needs no reading: a server or a leader that goes takes what it was
 // asked with it, so that asking again is what helps.
 const askTime = time.Second

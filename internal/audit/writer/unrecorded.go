@@ -6,19 +6,16 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // FirstUnrecorded returns the oldest event that is not on record yet; nil when all are.
 func FirstUnrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
-	n, err := bus.Partitions(ctx, js)
+	all, err := projectors(ctx, js)
 	if err != nil {
 		return nil, err
 	}
-	for p := range n {
-		msg, err := unrecordedIn(ctx, js, subjects.Partition(p))
+	for _, p := range all {
+		msg, err := p.firstUnrecorded(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -29,17 +26,15 @@ func FirstUnrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetst
 	return oldest, nil
 }
 
-func unrecordedIn(ctx context.Context, js jetstream.JetStream,
-	part subjects.Partition) (oldest *jetstream.RawStreamMsg, err error) {
-	p := newProjector(js, part)
+func (p *Projector) firstUnrecorded(ctx context.Context) (oldest *jetstream.RawStreamMsg, err error) {
 	if _, err := p.resume(ctx); err != nil {
 		return nil, err
 	}
-	calls, err := js.Stream(ctx, part.Stream())
+	calls, err := p.chain.js.Stream(ctx, p.part.Stream())
 	if err != nil {
 		return nil, fmt.Errorf("call log: %w", err)
 	}
-	for _, kind := range part.Recorded() {
+	for _, kind := range p.part.Recorded() {
 		msg, err := calls.GetMsg(ctx, p.done.Seq+1, jetstream.WithGetMsgSubject(kind))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue

@@ -9,34 +9,32 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // WaitRecorded waits until the record holds every admission and decision that the call log holds now.
 func WaitRecorded(ctx context.Context, js jetstream.JetStream) error {
-	n, err := bus.Partitions(ctx, js)
+	all, err := projectors(ctx, js)
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)
 	}
-	for p := range n {
-		if err := waitPartition(ctx, js, subjects.Partition(p)); err != nil {
+	for _, p := range all {
+		if err := p.waitRecorded(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func waitPartition(ctx context.Context, js jetstream.JetStream, part subjects.Partition) error {
-	calls, err := js.Stream(ctx, part.Stream())
+func (p *Projector) waitRecorded(ctx context.Context) error {
+	calls, err := p.chain.js.Stream(ctx, p.part.Stream())
 	if err != nil {
 		return fmt.Errorf("await the record: %w", err)
 	}
 	end := uint64(0)
-	for _, filter := range part.Recorded() {
+	for _, filter := range p.part.Recorded() {
 		msg, err := calls.GetLastMsgForSubject(ctx, filter)
 		switch {
 		case err == nil:
@@ -48,7 +46,6 @@ func waitPartition(ctx context.Context, js jetstream.JetStream, part subjects.Pa
 			return fmt.Errorf("await the record: %w", err)
 		}
 	}
-	p := newProjector(js, part)
 	err = timer.Backoff{Pause: 20 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
 		return err != nil || p.done.Seq >= end, err

@@ -22,6 +22,7 @@ import (
 // projectors. It does nothing before somebody waits. Its methods are safe for concurrent use; Run may be called once.
 type Watermark struct {
 	js      jetstream.JetStream
+	chains  []string // filters of the segments, by partition
 	log     *slog.Logger
 	notices format.Notices
 	wanted  chan struct{} // somebody waits, for the first time
@@ -37,8 +38,12 @@ type Watermark struct {
 
 // NewWatermark returns the coverage of so many partitions. Run has to be called for anybody to be woken.
 func NewWatermark(js jetstream.JetStream, partitions int, log *slog.Logger) *Watermark {
+	var chains []string
+	for p := range subjects.Partition(partitions) {
+		chains = append(chains, p.AuditLog())
+	}
 	return &Watermark{
-		js: js, log: log, wanted: make(chan struct{}),
+		js: js, chains: chains, log: log, wanted: make(chan struct{}),
 		parts: make([]audit.Position, partitions), moved: make(chan struct{}),
 	}
 }
@@ -119,9 +124,7 @@ func (c *Watermark) follow(ctx context.Context, status <-chan nats.Status) error
 		return err
 	}
 	from := bus.StartAfter(stream.CachedInfo().State.LastSeq)
-	for part := range subjects.Partition(len(c.parts)) {
-		from.FilterSubjects = append(from.FilterSubjects, part.AuditLog())
-	}
+	from.FilterSubjects = c.chains
 	if _, err := c.look(soon, stream); err != nil {
 		return err
 	}
@@ -140,8 +143,8 @@ func (c *Watermark) follow(ctx context.Context, status <-chan nats.Status) error
 
 // look reads the last segment of every chain, and reports whether it says more than was known.
 func (c *Watermark) look(ctx context.Context, stream jetstream.Stream) (more bool, err error) {
-	for part := range subjects.Partition(len(c.parts)) {
-		msg, err := stream.GetLastMsgForSubject(ctx, part.AuditLog())
+	for _, chain := range c.chains {
+		msg, err := stream.GetLastMsgForSubject(ctx, chain)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, nats.ErrBadHeaderMsg):
 		case err != nil:
