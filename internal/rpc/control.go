@@ -16,8 +16,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Control is what dispatchers tell executors, and each other, about calls in flight, below tb.ctl, and where executors
-// hear their answers. All of it is best effort: the call log decides. Its methods are safe for concurrent use.
+// Control sends and receives the messages below tb.ctl about running attempts: from dispatchers to executors, and
+// between dispatchers. Messages may be lost: the call log decides. Its methods are safe for concurrent use.
 type Control struct {
 	NC      *nats.Conn
 	Log     *slog.Logger
@@ -26,9 +26,10 @@ type Control struct {
 	forged  flow.Dropped
 }
 
-// controlRequest is the message of a cancel, with when the attempt is due, and of the question which executor runs an
-// attempt; sighting is the answer of the one that does. Executors answer under the word: no reply reaches one beyond
-// the account that they are in. Those of earlier builds answer to the reply subject, which ends with it.
+// controlRequest is the body of a kill, with the deadline of the attempt, and of a locate request, which asks which
+// executor runs an attempt. Executors answer on a subject of their own that ends with ReplyToken, because they cannot
+// publish on a reply subject of another account. Executors of earlier builds answer on the reply subject, which ends
+// with the same token.
 type controlRequest struct {
 	ID         string      `json:"id"`
 	Attempt    int         `json:"attempt"`
@@ -41,19 +42,19 @@ type runLocation struct {
 	Since call.UnixMS `json:"since"`
 }
 
-// How long executors are waited for. The one that runs the call answers a kill; where none does it is told again.
-// Nobody answers a seek where nobody runs the call.
+// controlAnswer is how long a dispatcher waits for an answer of executors. It sends a kill up to killTries times, until
+// the executor that runs the attempt answers. If no executor runs the attempt, none answers.
 const (
 	controlAnswer = 150 * time.Millisecond
 	killTries     = 3
 	killedRunning = "running"
 )
 
-// Kill tells executors that an attempt was cancelled, which was due at a time, and reports whether one of its pool says
-// that it was running it.
+// Kill tells executors that an attempt with the deadline due was cancelled. It reports whether an executor of the pool
+// answered that it was running the attempt. It waits up to 450 ms.
 func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool) {
 	tries := 0
-	// An error says no more than that nobody answered.
+	// The error only means that no executor answered.
 	_ = timer.Backoff{Try: controlAnswer}.Until(ctx, func(ctx context.Context) (bool, error) {
 		tries++
 		msg, err := c.request(ctx, pool, subjects.Kill(id), controlRequest{ID: id, Attempt: attempt, Due: call.At(due)})
@@ -63,8 +64,8 @@ func (c *Control) Kill(ctx context.Context, pool, id string, attempt int, due ti
 	return running
 }
 
-// Locate asks the executors of a pool which of them runs an attempt, and since when; ok is false where none says so in
-// time.
+// Locate asks the executors of a pool which of them runs an attempt, and since when. ok is false if none answers within
+// 150 ms.
 func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, controlAnswer)
 	defer cancel()
@@ -79,7 +80,7 @@ func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by 
 	return seen.By, seen.Since.Time(), true
 }
 
-// JoinerLeft tells all dispatchers that a joiner does not wait any more.
+// JoinerLeft tells all dispatchers that a joiner no longer waits.
 func (c *Control) JoinerLeft(l envelope.JoinerLeft) {
 	data, err := format.Marshal(format.Message, l)
 	if err == nil {
@@ -90,7 +91,7 @@ func (c *Control) JoinerLeft(l envelope.JoinerLeft) {
 	}
 }
 
-// request asks executors, and returns the first answer of the pool.
+// request sends a request to executors and returns the first answer of the pool.
 func (c *Control) request(ctx context.Context, pool, subject string, q controlRequest) (*nats.Msg, error) {
 	answer, err := c.replies.open(c.NC, pool, &q.ReplyToken)
 	if err != nil {
@@ -106,7 +107,7 @@ func (c *Control) request(ctx context.Context, pool, subject string, q controlRe
 	}
 	select {
 	case msg := <-answer:
-		if len(msg.Data) == 0 { // the server's word that no executor listens
+		if len(msg.Data) == 0 { // the server reports that no executor subscribes
 			return nil, nats.ErrNoResponders
 		}
 		return msg, nil
@@ -115,21 +116,21 @@ func (c *Control) request(ctx context.Context, pool, subject string, q controlRe
 	}
 }
 
-// attemptController is an executor, as far as it is controlled: Kill is called for an attempt that somebody says is
-// cancelled, and reports whether it is running here; Seek returns since when it is.
+// attemptController is implemented by an executor. Kill handles the claim of an unknown sender that an attempt was
+// cancelled, and reports whether the executor runs it. Locate returns since when the executor runs an attempt.
 type attemptController interface {
 	Kill(id string, attempt int, due time.Time) (running bool)
 	Locate(id string, attempt int) (since time.Time, ok bool)
 }
 
-// ServeControl lets an executor of a pool, which is named instance, hear kills and seeks until stop is called. They
-// are heard from the next flush of the connection on.
+// ServeControl passes kills and locate requests to an executor, instance, of a pool until stop is called. The
+// subscriptions are active after the next flush of the connection.
 func (c *Control) ServeControl(pool, instance string, r attemptController) (stop func(), err error) {
 	answers := func() func(string, []byte) {
 		var allowed allowance
 		return func(word string, data []byte) {
 			if word != "" && allowed.take(time.Now()) {
-				_ = c.NC.Publish(subjects.ExecutorReply(pool, instance, word), data) // asked again otherwise, if need be
+				_ = c.NC.Publish(subjects.ExecutorReply(pool, instance, word), data) // a lost answer is requested again if needed
 			}
 		}
 	}
@@ -144,14 +145,14 @@ func (c *Control) ServeControl(pool, instance string, r attemptController) (stop
 	if err != nil {
 		return nil, fmt.Errorf("listen for those who ask what runs: %w", err)
 	}
-	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // gone with the connection otherwise
+	return func() { _, _ = kills.Unsubscribe(), seeks.Unsubscribe() }, nil // fails only if the connection is closed
 }
 
-// maxAnswers is how many kills, and how many seeks, an executor answers in a second. Dispatchers do without further
-// answers.
+// maxAnswers is the number of kills, and of locate requests, that an executor answers per second. It ignores further
+// ones.
 const maxAnswers = 1000
 
-// allowance bounds answers by the second. It is for one goroutine at a time.
+// allowance limits answers per second. It is not safe for concurrent use.
 type allowance struct {
 	second int64
 	taken  int
@@ -165,10 +166,10 @@ func (a *allowance) take(now time.Time) bool {
 	return a.taken <= maxAnswers
 }
 
-// killed hears a kill. Its sender is not known, so that the executor acts on what the log says.
+// killed handles a kill. Its sender is not authenticated, so the executor acts only on what the call log says.
 func (c *Control) killed(r attemptController, msg *nats.Msg, answer func(word string, data []byte)) {
 	var k controlRequest
-	id, err := subjects.ParseKill(msg.Subject) // as a token of a subject it is short: it is remembered
+	id, err := subjects.ParseKill(msg.Subject) // it is kept in memory, and short as a token of a subject
 	if err == nil {
 		err = format.Unmarshal(format.Message, msg.Data, &k)
 	}
@@ -185,8 +186,8 @@ func (c *Control) killed(r attemptController, msg *nats.Msg, answer func(word st
 	}
 }
 
-// sought answers when an attempt is asked for that runs here. A forged question harms nobody: the answer goes below the
-// subject of the executor's own answers, where dispatchers know the words that they have made.
+// sought answers a locate request if the attempt runs here. A forged request does no harm: the answer goes to a subject
+// of the executor's own answers, and dispatchers ignore reply tokens that they did not create.
 func sought(instance string, r attemptController, msg *nats.Msg, answer func(word string, data []byte)) {
 	var s controlRequest
 	id, err := subjects.ParseLocate(msg.Subject)
@@ -202,7 +203,7 @@ func sought(instance string, r attemptController, msg *nats.Msg, answer func(wor
 	}
 }
 
-// OnJoinerLeft tells forget of joiners that leave, until stop is called.
+// OnJoinerLeft calls forget for each [Control.JoinerLeft] of any dispatcher, until stop is called.
 func (c *Control) OnJoinerLeft(forget func(envelope.JoinerLeft)) (stop func(), err error) {
 	leaves, err := c.NC.Subscribe(subjects.JoinerLeft, func(msg *nats.Msg) {
 		if l, ok := c.leave(msg.Data); ok {
@@ -212,7 +213,7 @@ func (c *Control) OnJoinerLeft(forget func(envelope.JoinerLeft)) (stop func(), e
 	if err != nil {
 		return nil, fmt.Errorf("listen for joiners that leave: %w", err)
 	}
-	return func() { _ = leaves.Unsubscribe() }, nil // gone with the connection otherwise
+	return func() { _ = leaves.Unsubscribe() }, nil // fails only if the connection is closed
 }
 
 func (c *Control) leave(data []byte) (l envelope.JoinerLeft, ok bool) {

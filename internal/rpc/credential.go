@@ -9,9 +9,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// credential is what vouches for the sender of a message. What it says of its connection counts only where the server
-// has put it there, which takes all others of that name away: where there are two, neither does. Names that are spelt
-// otherwise are anybody's.
+// credential returns the token in the header of a message, and the NATS user of the connection that sent it. The server
+// sets the header of the user and removes others with the same name, so two values mean that the header is not from the
+// server: then neither counts. The look-up is case-sensitive, because a sender may set names with another case.
 func credential(h nats.Header) (c call.Credential) {
 	c.Token = token(h)
 	if infos := h[subjects.HeaderRequestInfo]; len(infos) == 1 {
@@ -20,7 +20,7 @@ func credential(h nats.Header) (c call.Credential) {
 	return c
 }
 
-// token returns what a message says for its sender; "" where it says nothing, or more than one thing.
+// token returns the token in the header of a message. It returns "" if there is none, or more than one.
 func token(h nats.Header) string {
 	if tokens := h[subjects.HeaderToken]; len(tokens) == 1 {
 		return tokens[0]
@@ -28,8 +28,9 @@ func token(h nats.Header) string {
 	return ""
 }
 
-// userOf returns the user of what the server says of a connection, in JSON. Names of users have no quotes; what others
-// chose, such as the name of the connection, is written with escapes, so that it cannot look like a member.
+// userOf returns the user in the JSON object with which the server describes a connection. It does not parse the
+// object: names of users contain no quotes, and quotes in values that a client chose, such as the name of the
+// connection, are escaped, so no value can look like this member.
 func userOf(info string) string {
 	_, rest, found := strings.Cut(info, `"user":"`)
 	user, _, closed := strings.Cut(rest, `"`)

@@ -10,9 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
-// NewEndpoint returns the endpoint of an operation that handle answers. It decodes the question, which is as untrusted
-// as any other message. Members that this build does not know are those of a newer client, which does without an
-// answer to them.
+// NewEndpoint returns an endpoint for an operation. It decodes the body of a request as a Q and calls handle. It
+// refuses a body that it cannot decode. It ignores members that this build does not know, which newer clients may send.
 func NewEndpoint[Q, A any](op string, handle func(context.Context, call.Sender, Q) (A, *envelope.Error)) Endpoint {
 	return Endpoint{Op: op, Handle: func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		var q Q
@@ -27,14 +26,14 @@ func NewEndpoint[Q, A any](op string, handle func(context.Context, call.Sender, 
 	}}
 }
 
-// ToAll makes an endpoint one that every dispatcher answers.
+// ToAll returns e with All set: every dispatcher answers each request.
 func (e Endpoint) ToAll() Endpoint {
 	e.All = true
 	return e
 }
 
-// unharmed answers a question. One that panics is refused, and logged with where: otherwise it would be asked again,
-// and take one dispatcher after the other with it.
+// unharmed calls e.Handle. If that panics, it logs the stack and refuses the request. Otherwise the client would repeat
+// the request, and it would end one dispatcher after the other.
 func (e Endpoint) unharmed(
 	ctx context.Context, log *slog.Logger, from call.Sender, body []byte,
 ) (answer any, refusal *envelope.Error) {

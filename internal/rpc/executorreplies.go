@@ -11,21 +11,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// executorReplies hears what executors answer to a dispatcher, and tells whoever waits under the word of the answer.
-// The zero value hears nothing yet; it is safe for concurrent use.
+// executorReplies receives the answers of executors to a dispatcher, and delivers each to the request with its reply
+// token. The zero value is ready to use. It is safe for concurrent use.
 type executorReplies struct {
 	mu      sync.Mutex
-	inbox   string // of executors of earlier builds
+	inbox   string // prefix of the reply subjects, for executors of earlier builds
 	waiting map[string]waiter
 }
 
-// waiter waits for an answer of a pool's executors.
+// waiter is a request that waits for an answer of a pool's executors.
 type waiter struct {
 	pool   string
 	answer chan *nats.Msg
 }
 
-// open waits for an answer of a pool under a word, which it makes. Close it when done.
+// open creates a reply token, stores it in word, and returns the channel that receives the first answer of the pool
+// with this token. The caller must call close with the token.
 func (e *executorReplies) open(nc *nats.Conn, pool string, word *string) (<-chan *nats.Msg, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +47,7 @@ func (e *executorReplies) close(word string) {
 	delete(e.waiting, word)
 }
 
-// listen subscribes for as long as the connection lives. Callers hold e.mu.
+// listen subscribes to the answers until the connection is closed. The caller holds e.mu.
 func (e *executorReplies) listen(nc *nats.Conn) error {
 	inbox := nc.NewInbox() + "."
 	for _, subject := range []string{subjects.ExecutorReplyWildcard, inbox + "*"} {
@@ -63,10 +64,10 @@ func (e *executorReplies) hear(msg *nats.Msg) {
 	defer e.mu.Unlock()
 	w := e.waiting[msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]]
 	if pool, _, _, err := subjects.ParseExecutorReply(msg.Subject); err == nil && pool != w.pool {
-		return // executors of all pools hear what is asked, and the server knows which one answers
+		return // executors of all pools receive the request; the server permits only the sender's own pool in the subject
 	}
 	select {
 	case w.answer <- msg:
-	default: // nobody waits, or there was one before
+	default: // no request waits, or it has an answer already
 	}
 }

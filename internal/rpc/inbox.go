@@ -19,26 +19,26 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Inbox hears the answers to one actor, or to one executor. They come below the prefix of that actor or executor:
-// responders answer nowhere else. Its methods are safe for concurrent use.
+// Inbox sends the requests of one actor or one executor, and receives the answers. Answers are published below the
+// prefix of that actor or executor: responders answer on no other subjects. Its methods are safe for concurrent use.
 type Inbox struct {
 	Tenant, Actor string
 	NC            *nats.Conn
-	// Token returns the token that a message carries, now; nil and "" are none.
+	// Token returns the current token for the header of messages. If it is nil or returns "", messages carry no token.
 	Token func() string
 
 	prefix string // of reply subjects
-	skip   int    // bytes of a reply subject before the word that responders need
+	skip   int    // bytes of a reply subject before the part that is sent in subjects.HeaderAnswer
 	subs   []*nats.Subscription
 
 	mu      sync.Mutex
-	waiting map[string]func(*nats.Msg) // by last token
+	waiting map[string]func(*nats.Msg) // by the last token of the reply subject
 	words   *chacha.ChaCha8
 }
 
-// NewInbox returns an inbox of the actor over nc, which stays the caller's. Close it when done. Its reply subjects are
-// below [subjects.Answers] of the actor and the further tokens: the holder of a bound token hears nothing but what is
-// below its family.
+// NewInbox returns an inbox of the actor over nc. It does not close nc. The caller must close the inbox. Its reply
+// subjects are below [subjects.Answers] of the actor, followed by the further tokens of a subject: the holder of a
+// bound token can subscribe only to subjects below its family.
 func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, error) {
 	own := subjects.Answers(tenant, actor)
 	prefix := own + strings.Join(append(further, rand.Text()), ".") + "."
@@ -46,16 +46,16 @@ func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, e
 	return in, in.listen(in.prefix)
 }
 
-// Inbox returns an inbox for the questions of an executor to dispatchers. Close it when done. Dispatchers of f16d274,
-// and those that run with --older-builds, answer at the reply subject; the others below [subjects.ExecutorAnswers]. The
-// inbox hears both, under the same word.
+// Inbox returns an inbox for the requests of an executor to dispatchers. The caller must close it. Dispatchers of build
+// f16d274, and those that run with --older-builds, answer on the reply subject, others below
+// [subjects.ExecutorAnswers]. The inbox subscribes to both.
 func (c *Control) Inbox(pool, instance string) (*Inbox, error) {
 	in := &Inbox{NC: c.NC, prefix: c.NC.NewInbox() + "."}
 	in.skip = len(in.prefix)
 	return in, in.listen(in.prefix, subjects.ExecutorAnswers(pool, instance))
 }
 
-// listen subscribes to one token below each prefix.
+// listen subscribes to all subjects with one more token than a prefix.
 func (in *Inbox) listen(prefixes ...string) error {
 	in.waiting, in.words = map[string]func(*nats.Msg){}, words()
 	for _, prefix := range prefixes {
@@ -68,7 +68,7 @@ func (in *Inbox) listen(prefixes ...string) error {
 	return nil
 }
 
-// Close ends it: nothing more is heard.
+// Close ends the subscriptions. Later requests return [ErrClosed], or an error of the connection if that is closed.
 func (in *Inbox) Close() (err error) {
 	for _, sub := range in.subs {
 		err = errors.Join(err, sub.Unsubscribe())
@@ -76,7 +76,8 @@ func (in *Inbox) Close() (err error) {
 	return err
 }
 
-// receive hands an answer to whoever waits for it. Answers to nobody are dropped: every answer may come twice.
+// receive calls the function of the reply subject. It drops messages for unknown reply subjects, because answers may
+// come twice.
 func (in *Inbox) receive(msg *nats.Msg) {
 	in.mu.Lock()
 	take := in.waiting[in.token(msg.Subject)]
@@ -88,17 +89,17 @@ func (in *Inbox) receive(msg *nats.Msg) {
 
 func (in *Inbox) token(reply string) string { return reply[strings.LastIndexByte(reply, '.')+1:] }
 
-// words returns the source of the words of an inbox.
+// words returns the random generator for the last tokens of reply subjects.
 func words() *chacha.ChaCha8 {
 	var seed [32]byte
 	_, _ = rand.Read(seed[:]) // never fails
 	return chacha.NewChaCha8(seed)
 }
 
-// Open returns a fresh reply subject. Whoever answers a call learns its own, and must not guess that of any other: it
-// ends with 64 bits of a stream cipher under a random key, which cost a few nanoseconds. What comes there is given to
-// take, one message after the other of all that the inbox hears, so take must not wait. Drop the subject when no more
-// answers are wanted.
+// Open returns a new reply subject and calls take for each message on it, until [Inbox.Drop]. take must not block,
+// because the inbox calls all its take functions one after the other. A responder learns the reply subject of its
+// request and must not be able to guess others, so the subject ends with 64 bits of a stream cipher with a random key,
+// which take a few nanoseconds to generate.
 func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -107,8 +108,8 @@ func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	return reply
 }
 
-// word is what stands in a reply subject of [Inbox.Open] behind the prefix of the actor: questions say it in
-// [subjects.HeaderAnswer], too, since the server replaces their reply subjects between accounts.
+// word returns the part of a reply subject of [Inbox.Open] after the prefix of the actor. Requests also carry it in
+// [subjects.HeaderAnswer], because the server replaces their reply subjects between accounts.
 func (in *Inbox) word(reply string) string { return reply[in.skip:] }
 
 func (in *Inbox) message(subject, reply string, data []byte) *nats.Msg {
@@ -117,7 +118,7 @@ func (in *Inbox) message(subject, reply string, data []byte) *nats.Msg {
 	return &nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}
 }
 
-// Vouch puts the token into the header of a message.
+// Vouch adds the current token, if there is one, to the header of a message.
 func (in *Inbox) Vouch(h nats.Header) {
 	if in.Token == nil {
 		return
@@ -127,20 +128,21 @@ func (in *Inbox) Vouch(h nats.Header) {
 	}
 }
 
-// Drop forgets a reply subject.
+// Drop removes a reply subject of [Inbox.Open]. Later messages on it are dropped.
 func (in *Inbox) Drop(reply string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.waiting, in.token(reply))
 }
 
-// statusNoResponders is the server's word that nobody listens on the subject of a request.
+// statusNoResponders is the status with which the server reports that the subject of a request has no subscriber.
 const statusNoResponders = "503"
 
-// ErrClosed means that an answer could not be heard any more.
+// ErrClosed means that the inbox is closed and can no longer receive answers.
 var ErrClosed = errors.New("the client is closed")
 
-// Request sends a request and returns its answer, or the error of ctx when that ends.
+// Request sends a request and returns the first answer. It returns nats.ErrNoResponders if the subject has no
+// subscriber, and the error of ctx when that ends.
 func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	if !in.subs[0].IsValid() && !in.NC.IsClosed() {
 		return nil, ErrClosed
@@ -154,7 +156,7 @@ func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nat
 	})
 	defer in.Drop(reply)
 	sent := make(chan error, 1)
-	go func() { sent <- in.NC.PublishMsg(in.message(subject, reply, data)) }() // ends when the connection lets go of it
+	go func() { sent <- in.NC.PublishMsg(in.message(subject, reply, data)) }() // may end after ctx
 	for {
 		select {
 		case err := <-sent:
@@ -172,24 +174,26 @@ func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nat
 	}
 }
 
-// ErrNoDispatcher means that no dispatcher answers questions on this bus.
+// ErrNoDispatcher means that no dispatcher answers service requests on this bus.
 var ErrNoDispatcher = errors.New(
 	"no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")
 
-// askTime is how long an answer is waited for where ctx has no deadline.
+// askTime is how long to wait for an answer if ctx has no deadline.
 const askTime = 5 * time.Second
 
-// Ask asks the service one question and decodes the answer. It returns what the service refuses with, if it does.
+// Ask sends a request for the service operation op with the body q, and decodes the answer into answer. It returns the
+// refusal of the service, if there is one, or an error if there is no answer: [ErrNoDispatcher], or that of ctx.
+// Without a deadline of ctx it waits 5 s.
 func (in *Inbox) Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error) {
 	_, refusal, err := in.AskRaw(ctx, op, q, answer)
 	return refusal, err
 }
 
-// ErrNotStored means that the server has no such message, as far as the replica knows that it has asked.
+// ErrNotStored means that the replica which read the stream for an answer does not have the message.
 var ErrNotStored = errors.New("the message is not stored")
 
-// AskRaw is Ask for a question that the server answers with a stored message: it returns the body of that. If the
-// dispatcher answers by itself, raw is nil and the answer is decoded.
+// AskRaw is [Inbox.Ask] for a request that the server may answer with a stored message. It returns the body of that
+// message, or [ErrNotStored]. If the dispatcher answers itself, raw is nil and the answer is decoded into answer.
 func (in *Inbox) AskRaw(ctx context.Context, op string, q, answer any) (raw []byte, _ *envelope.Error, _ error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -228,14 +232,15 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 	return nil, nil, format.Unmarshal(format.Message, msg.Data, answer)
 }
 
-// AskAll asks a question that every dispatcher answers, and tells take of each answer, until none has come for a
-// while: first for the first one, then for each more.
+// AskAll sends a request that every dispatcher answers, and calls take with the body of each answer that is not a
+// refusal. It waits first for the first answer and more for each further one, and returns nil after such a wait without
+// an answer.
 func (in *Inbox) AskAll(ctx context.Context, op string, first, more time.Duration, take func(body []byte)) error {
 	answers := make(chan *nats.Msg, 100)
 	reply := in.Open(func(msg *nats.Msg) {
 		select {
 		case answers <- msg:
-		default: // more than anybody compares
+		default: // no caller needs more answers
 		}
 	})
 	defer in.Drop(reply)

@@ -10,34 +10,34 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Bounds of the desks of one dispatcher. A message counts as its body and perMessage.
+// Limits of the queues of one dispatcher for requests. The size of a message is that of its body plus perMessage.
 const (
-	maxRequests        = 16 * 1024 // that wait or are worked on
+	maxRequests        = 16 * 1024 // call requests that wait or are handled
 	maxTenantRequests  = 12 * 1024
 	maxActorRequests   = 4 * 1024
 	maxRequestBytes    = 128 << 20
 	maxTenantBytes     = 96 << 20
 	maxActorBytes      = 32 << 20
-	maxHandlers        = 1024 // requests that are worked on at once, those that wait for the log included
+	maxHandlers        = 1024 // handled at the same time, including those that wait for the call log
 	maxTenantHandlers  = 768
 	maxActorHandlers   = 128
-	maxQuestions       = 256 // that are answered at once
+	maxQuestions       = 256 // service requests that are handled at the same time
 	maxTenantQuestions = 128
 	maxActorQuestions  = 32
-	maxAsked           = 4 * 1024 // questions that wait or are answered
+	maxAsked           = 4 * 1024 // service requests that wait or are handled
 	maxTenantAsked     = 2 * 1024
 	maxActorAsked      = 512
 	maxAskedBytes      = 32 << 20
-	maxTurned          = 4 * 1024 // that are still to be told that they are turned away
+	maxTurned          = 4 * 1024 // rejected messages whose senders are still to be answered
 	maxTenantTurned    = 1024
 	maxActorTurned     = 256
-	leastOfActor       = 16 // that find room although others have filled that of the tenant
+	leastOfActor       = 16 // messages of an actor that are accepted although the limit of the tenant is reached
 	perMessage         = 1 << 10
-	turnBytes          = 8 << 10 // that a sender is taken up in a turn
+	turnBytes          = 8 << 10 // bytes of one sender in a turn
 )
 
-// forRequests are the bounds of requests. So few of one actor are checked at once that half of the processors are left
-// to others, to begin with whoever takes messages off the connection.
+// forRequests returns the limits of call requests. The requests of one actor run on at most half of the processors, so
+// that others are left, also for reading from the connection.
 func forRequests() flow.QueueLimits {
 	processors := int64(runtime.GOMAXPROCS(0))
 	return flow.QueueLimits{
@@ -59,7 +59,7 @@ func forQuestions() flow.QueueLimits {
 	}
 }
 
-// forTurned bounds how many are told that they are turned away: one actor is told one after the other.
+// forTurned returns the limits of the answers to rejected messages. Those to one actor are sent one after the other.
 func forTurned() flow.QueueLimits {
 	return flow.QueueLimits{
 		Actor:   flow.Load{Items: maxActorTurned, Slots: 1},
@@ -69,22 +69,23 @@ func forTurned() flow.QueueLimits {
 	}
 }
 
-// intake takes in messages of one kind, so that no sender keeps another waiting: each is put into a queue at once,
-// where senders take turns, or turned away. Who is turned away is told so, in a second queue, as far as that has room.
+// intake queues messages of one kind so that no sender delays others: it puts each message into a queue in which
+// senders take turns, or rejects it, without blocking. A second queue holds the rejected messages whose senders get an
+// answer; if that is full, too, a message is dropped.
 type intake[M any] struct {
 	taken    *flow.Lane[M]
 	turned   *flow.Lane[turnedAway[M]]
 	overload flow.OverloadLog
 }
 
-// turnedAway is a message that found no room.
+// turnedAway is a rejected message, with the limit that was reached.
 type turnedAway[M any] struct {
 	message M
 	full    *flow.QueueFullError
 }
 
-// newIntake returns a desk that has messages handled, and those that are turned away told so. handle may call waits
-// once it only waits for others.
+// newIntake returns an intake that calls handle for each accepted message, and tell for rejected ones. handle may call
+// waits when from then on it only waits and needs no processor.
 func newIntake[M any](log *slog.Logger, kind string, limits flow.QueueLimits, handle func(m M, waits func()),
 	tell func(M, *flow.QueueFullError)) *intake[M] {
 	return &intake[M]{
@@ -94,7 +95,8 @@ func newIntake[M any](log *slog.Logger, kind string, limits flow.QueueLimits, ha
 	}
 }
 
-// put takes in a message of so many bytes, or turns it away after strip has taken its body from it.
+// put queues a message of size bytes. If there is no room, it calls strip, which must release the body, and rejects the
+// message.
 func (d *intake[M]) put(from flow.Sender, m M, size int, strip func()) {
 	full, over := errors.AsType[*flow.QueueFullError](d.taken.Put(from, m, int64(size)+perMessage))
 	if over {
@@ -103,14 +105,14 @@ func (d *intake[M]) put(from flow.Sender, m M, size int, strip func()) {
 	}
 }
 
-// turn turns a message away.
+// turn rejects a message: it queues the answer to its sender, or drops it.
 func (d *intake[M]) turn(from flow.Sender, m M, full *flow.QueueFullError) {
 	dropped := d.turned.Put(from, turnedAway[M]{m, full}, perMessage) != nil
 	d.overload.Note(from, dropped)
 }
 
-// filter is how much need be read of a message: all, or what it takes to tell its sender that there is no room, or
-// nothing, which is counted.
+// filter returns how much of a message must be read: all of it, only its head to answer that it was rejected, or
+// nothing. A message that is not read is counted as dropped.
 func (d *intake[M]) filter(subject []byte, size int) FilterAction {
 	if !d.overload.Any() {
 		return FilterTake
@@ -126,13 +128,14 @@ func (d *intake[M]) filter(subject []byte, size int) FilterAction {
 	return FilterDrop
 }
 
-// sender is whose message has a subject.
+// sender returns the sender that a subject names.
 func sender(subject string) flow.Sender {
 	tenant, actor, _ := subjects.CallerTokens(subject)
 	return flow.Sender{Tenant: tenant, Actor: actor}
 }
 
-// stop takes no more, and returns when what is here is handled; what is not taken up within so long is dropped.
+// stop rejects new messages and returns when the queued ones are handled. Messages whose handling has not started after
+// within are dropped.
 func (d *intake[M]) stop(within time.Duration) {
 	d.taken.Stop(within)
 	d.turned.Stop(0)

@@ -14,22 +14,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// CallListener takes call requests in, and hands them to a bounded number of handlers, so that no sender keeps another
-// waiting.
+// CallListener receives call requests and passes them to a limited number of handlers, such that no sender delays
+// others.
 type CallListener struct {
 	sub    *nats.Subscription
 	intake *intake[*arrived]
 }
 
-// arrived is a request. Its headers are read when it is its turn.
+// arrived is a received request. Its headers are decoded when it is handled.
 type arrived struct {
 	nats.Msg
-	headers []byte // nil where they were read
+	headers []byte // not decoded yet; nil after that
 }
 
 func (a *arrived) read() *nats.Msg {
 	if a.headers != nil {
-		a.Header, _ = nats.DecodeHeadersMsg(a.headers) // without any it says where to answer, or is none of ours
+		a.Header, _ = nats.DecodeHeadersMsg(a.headers) // a request without valid headers is handled as one without headers
 		a.headers = nil
 	}
 	return &a.Msg
@@ -37,16 +37,17 @@ func (a *arrived) read() *nats.Msg {
 
 const dispatcherQueue = "dispatchers"
 
-// What may wait in the NATS client before it is put into a queue. That is done at once, so that this line, which is one
-// for all senders, is short however many messages come; it is bounded all the same, for a process that is held up. What
-// does not fit in is dropped, and asked again.
+// Limits of the messages that wait in the NATS client library before they are put into a queue. Usually few wait,
+// because that does not block. If the process is delayed, messages beyond the limits are dropped, and clients send them
+// again.
 const (
 	maxPending      = 32 * 1024
 	maxPendingBytes = 64 << 20
 )
 
-// Listen subscribes to call requests, shared with the other dispatchers, and calls handle for each, in at most
-// maxHandlers goroutines at once. What is too much of its sender is given, without its body, to crowded.
+// Listen subscribes to call requests, in a queue group with the other dispatchers, and calls handle for each, in at
+// most maxHandlers goroutines at a time. If a limit of the sender is reached, it calls crowded instead, with the
+// request without its body. A request for which there is no room at all is dropped. Call Stop to end the subscription.
 func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(context.Context, *call.IncomingRequest),
 	crowded func(context.Context, *call.IncomingRequest, *flow.QueueFullError)) (*CallListener, error) {
 	in := &CallListener{}
@@ -76,15 +77,15 @@ func Listen(ctx context.Context, nc *nats.Conn, log *slog.Logger, handle func(co
 	return in, nil
 }
 
-// put puts a message where its sender waits. That is all that is done before it is its turn: all senders wait for it.
+// put puts a message into the queue of its sender. It must be fast, because one goroutine does it for all senders.
 func (in *CallListener) put(a *arrived) {
 	in.intake.put(sender(a.Subject), a, len(a.headers)+len(a.Data), func() {
-		a.Data, a.headers = nil, bytes.Clone(a.headers) // they are of the same memory
+		a.Data, a.headers = nil, bytes.Clone(a.headers) // body and headers share memory
 	})
 }
 
-// Filter says how whoever reads a message before the client library does is to treat it: requests are given to Take, as
-// far as there is room for them, and dropped where there is none.
+// Filter is for [NewFilterConn]. It takes call requests from the connection, for Take, if there is room for them, and
+// otherwise drops them. It passes other messages to the client library.
 func (in *CallListener) Filter(subject []byte, size int) FilterAction {
 	if !bytes.HasPrefix(subject, []byte("tb.call.")) {
 		return FilterPass
@@ -92,7 +93,7 @@ func (in *CallListener) Filter(subject []byte, size int) FilterAction {
 	return in.intake.filter(subject, size)
 }
 
-// Take takes in a request. It never waits, and keeps what it is given.
+// Take puts a request from a [FilterConn] into the queue of its sender. It does not block, and keeps the memory of m.
 func (in *CallListener) Take(m FilteredMessage) {
 	a := &arrived{Msg: nats.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Body}, headers: m.Header}
 	if m.Trimmed {
@@ -102,7 +103,8 @@ func (in *CallListener) Take(m FilteredMessage) {
 	in.put(a)
 }
 
-// incoming reads a message. It reports whether it may be answered.
+// incoming decodes the headers and the subject of a request. It returns false if the request must be dropped because it
+// has no permitted reply subject.
 func incoming(strays *replyFilter, msg *nats.Msg) (call.IncomingRequest, bool) {
 	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
 	if !ok {
@@ -117,13 +119,13 @@ func incoming(strays *replyFilter, msg *nats.Msg) (call.IncomingRequest, bool) {
 	}, true
 }
 
-// drained is how long the requests that are here already may take to be taken up at a stop.
+// drained is how long after Stop received requests may still be handled.
 const drained = time.Second
 
-// Stop takes no more requests and waits for those in hand.
+// Stop ends the subscription and waits for the requests that are being handled.
 func (in *CallListener) Stop() {
 	closed := in.sub.StatusChanged(nats.SubscriptionClosed)
-	if in.sub.Drain() == nil { // it is gone with the connection otherwise
+	if in.sub.Drain() == nil { // otherwise the connection is closed, and the subscription with it
 		select {
 		case <-closed:
 		case <-time.After(drained):

@@ -17,10 +17,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Bounds of the parts of payloads that one dispatcher takes in, or reads for others, at a time. A client of ours sends
-// four parts of a payload at once, of half a MiB each.
+// Limits of the parts of payloads that one dispatcher holds at a time. A client of this module sends four parts of a
+// payload at a time, of 512 KiB each.
 const (
-	maxPartsBytes       = 32 << 20 // that wait or are being stored
+	maxPartsBytes       = 32 << 20 // bytes of parts that wait or are being stored
 	maxTenantPartsBytes = 24 << 20
 	maxActorPartsBytes  = 16 << 20
 	maxParts            = 1024 // that wait, or are being stored or read
@@ -41,43 +41,45 @@ func forParts() flow.QueueLimits {
 	}
 }
 
-// PartsOptions are what [TakeParts] needs. All are required.
+// PartsOptions configure [TakeParts]. All fields are required.
 type PartsOptions struct {
 	NC  *nats.Conn
 	Log *slog.Logger
-	// Store stores a part under a subject, and returns its sequence in the stream. The answer to the sender is a
-	// [jetstream.APIError] in the error; there is no answer to other errors, and the sender sends the part again.
-	// Nothing may refer to body once it returns.
+	// Store stores a part under a subject and returns its sequence in the stream. If it returns a [jetstream.APIError],
+	// that is sent to the sender. After another error there is no answer, and the sender sends the part again. Store must
+	// not keep body after it returns.
 	Store func(ctx context.Context, subject string, body []byte) (uint64, error)
-	// OverQuota returns the time for which an actor, or its tenant, is to store nothing; tenant and actor are tokens.
+	// OverQuota returns for how long an actor must not store parts because it or its tenant has reached its quota; 0 if it
+	// may. tenant and actor are tokens of a subject.
 	OverQuota func(tenant, actor string) time.Duration
 }
 
-// Parts takes in the parts of payloads that clients store, in turns, and stores them if the sender has room. It answers
-// as JetStream does. The headers of a part are dropped: a stored header would say what its sender likes.
+// Parts receives the parts of payloads that clients send, and stores them if the quota of the sender permits it.
+// Senders take turns. It answers as JetStream does. It drops the headers of a part, because the sender chose them and
+// readers would trust stored headers.
 type Parts struct {
 	PartsOptions
 	sub    *nats.Subscription
 	intake *intake[*arrivedPart]
 }
 
-// arrivedPart is a part with its memory, which is given back when the part is stored.
+// arrivedPart is a received part. free releases the memory of its body.
 type arrivedPart struct {
 	subject, reply string
 	body           []byte
 	free           func()
 }
 
-// drop forgets the body.
+// drop releases the body.
 func (a *arrivedPart) drop() {
 	a.free()
 	a.body, a.free = nil, func() {}
 }
 
-// partTime bounds the storing of a part. A sender without an answer sends the part again.
+// partTime is the time limit of storing a part.
 const partTime = 5 * time.Second
 
-// TakeParts listens for parts until Stop, shared with the other dispatchers.
+// TakeParts receives parts until Stop, in a queue group with the other dispatchers.
 func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 	p := &Parts{PartsOptions: o}
 	p.intake = newIntake(o.Log, "parts of payloads", forParts(),
@@ -96,7 +98,7 @@ func TakeParts(ctx context.Context, o PartsOptions) (*Parts, error) {
 	return p, nil
 }
 
-// put puts a part where its sender waits.
+// put puts a part into the queue of its sender.
 func (p *Parts) put(a *arrivedPart) {
 	p.intake.put(sender(a.subject), a, len(a.body), a.drop)
 }
@@ -120,7 +122,7 @@ func (p *Parts) overQuota(subject string) time.Duration {
 	return p.OverQuota(of.Tenant, of.Actor)
 }
 
-// Take takes in a part. It never waits, and keeps what it is given.
+// Take puts a part from a [FilterConn] into the queue of its sender. It does not block, and keeps the memory of m.
 func (p *Parts) Take(m FilteredMessage) {
 	a := &arrivedPart{m.Subject, m.Reply, m.Body, m.Free}
 	if m.Trimmed {
@@ -130,9 +132,9 @@ func (p *Parts) Take(m FilteredMessage) {
 	p.put(a)
 }
 
-// Stop takes no more parts and waits for those in progress.
+// Stop ends the subscription and waits for the parts that are being stored.
 func (p *Parts) Stop() {
-	_ = p.sub.Unsubscribe() // it is gone with the connection otherwise
+	_ = p.sub.Unsubscribe() // fails only if the connection is closed
 	p.intake.stop(drained)
 }
 
@@ -158,7 +160,8 @@ func (p *Parts) store(ctx context.Context, a *arrivedPart) {
 	}
 }
 
-// crowded is the error for a sender that has filled the store, or sends more at once than there is room for.
+// crowded returns the error for a sender that has reached its quota, or that sends more parts at a time than there is
+// room for.
 func (p *Parts) crowded(subject string, full *flow.QueueFullError) *jetstream.APIError {
 	if pause := p.overQuota(subject); pause > 0 || full == nil {
 		return refusedPart(bus.CodeStoreFailed,
@@ -171,15 +174,15 @@ func refusedPart(code jetstream.ErrorCode, why string) *jetstream.APIError {
 	return &jetstream.APIError{Code: 503, ErrorCode: code, Description: why}
 }
 
-// acknowledged is JetStream's acknowledgement.
+// acknowledged is a publish acknowledgement of JetStream.
 type acknowledged struct {
 	Error    *jetstream.APIError `json:"error,omitzero"`
 	Stream   string              `json:"stream"`
 	Sequence uint64              `json:"seq"`
 }
 
-// answer answers as the stream does. No byte of it is of the sender's choice, since the answer may go to any subject of
-// the sender's account.
+// answer answers the sender as JetStream does. The answer must contain nothing that the sender chose, because the
+// sender can direct it to any subject of its account.
 func (p *Parts) answer(a *arrivedPart, sequence uint64, refused *jetstream.APIError) {
 	if subjects.Elsewhere(a.reply) {
 		return

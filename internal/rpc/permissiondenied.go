@@ -14,11 +14,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The server drops what a connection may not publish, and leaves out what it may not subscribe to. It says so to
-// the connection, and nothing to whoever waits for an answer.
+// If a connection has no permission to publish a message or to subscribe, the server drops the message or the
+// subscription, and sends an error to the connection. A request gets no answer then.
 
-// NotAllowed is the refusal of a caller whom the server does not let speak for its tenant and actor, or hear
-// answers, as err says.
+// NotAllowed returns the refusal for a request whose connection lacks a permission. err is the error of the server: the
+// connection may not publish for its tenant and actor, or not subscribe to answers.
 func (in *Inbox) NotAllowed(err error) *envelope.Error {
 	if mayNotSubscribe(err) {
 		return envelope.NewError(envelope.CodeForbidden,
@@ -31,17 +31,18 @@ func (in *Inbox) NotAllowed(err error) *envelope.Error {
 			in.Actor)).WithCause(err.Error())
 }
 
-// mayNotSubscribe reports whether an error says that a connection may not subscribe to where its answers come.
+// mayNotSubscribe reports whether err is a permission violation of a subscription.
 func mayNotSubscribe(err error) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Subscription to ")
 }
 
-// flushTime bounds the wait for what the server says of a subscription.
+// flushTime is how long to wait for the server's error about a subscription.
 const flushTime = 2 * time.Second
 
-// SubscriptionRefusal returns why the server lets this inbox get no answers. It is nil if the server has not said so.
+// SubscriptionRefusal returns the refusal if the server does not permit the connection to receive answers, and nil
+// otherwise. It waits up to 2 s.
 func (in *Inbox) SubscriptionRefusal() *envelope.Error {
-	if in.NC.FlushTimeout(flushTime) != nil { // by then the server has said so
+	if in.NC.FlushTimeout(flushTime) != nil { // after the flush, an error of the server has arrived
 		return nil
 	}
 	if err := in.Forbidden(""); err != nil {
@@ -50,9 +51,9 @@ func (in *Inbox) SubscriptionRefusal() *envelope.Error {
 	return nil
 }
 
-// Forbidden returns what the server last said that this connection may not do, if that is why there is no answer
-// to a message on subject: it may not publish there, or not subscribe to where the answer comes. A connection that
-// is being made anew says nothing.
+// Forbidden returns the last error of the connection if that is a permission violation that explains why there is no
+// answer to a message on subject: the connection may not publish on subject, or not subscribe to the inbox. Otherwise,
+// and during a reconnect, it returns nil.
 func (in *Inbox) Forbidden(subject string) error {
 	err := bus.LastError(in.NC)
 	if !errors.Is(err, nats.ErrPermissionViolation) {

@@ -10,26 +10,26 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Replies delivers answers to the inboxes of callers, in the content type they asked in. It is
-// best effort, as core NATS is: callers ask again.
+// Replies sends answers to the inboxes of callers, in the content type of the request. An answer may be lost, as with
+// all core NATS messages. The caller then sends its request again.
 type Replies struct {
 	nc  *nats.Conn
 	log *slog.Logger
 }
 
-// NewReplies returns Replies over nc.
+// NewReplies returns Replies over nc. It logs errors of sending to log.
 func NewReplies(nc *nats.Conn, log *slog.Logger) *Replies { return &Replies{nc: nc, log: log} }
 
-// Accepted tells a caller that its call is durable.
+// Accepted tells a caller that its call is stored.
 func (r *Replies) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
 	data, err := envelope.EncodeAccepted(to.ContentType, a)
 	r.send(to, envelope.KindAccepted, data, err)
 }
 
-// Outcome tells a caller the outcome of its call.
+// Outcome sends a caller the outcome of its call.
 func (r *Replies) Outcome(to call.ReplyAddress, resp *envelope.Response) {
 	data, err := envelope.EncodeResponse(to.ContentType, resp)
-	if err != nil { // the request was refused because nobody knows its content type
+	if err != nil { // its content type is unknown, for which the request was refused
 		to.ContentType = envelope.ContentJSON
 		data, err = envelope.EncodeResponse(to.ContentType, resp)
 	}

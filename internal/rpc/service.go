@@ -18,15 +18,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Endpoint answers one operation of the service: body in, answer or refusal out.
+// Endpoint handles one operation of the service.
 type Endpoint struct {
 	Op string
-	// All lets every dispatcher answer, and not one of them.
+	// All makes every dispatcher answer each request. Otherwise one of them answers.
 	All    bool
 	Handle func(ctx context.Context, from call.Sender, body []byte) (answer any, refusal *envelope.Error)
 }
 
-// Service is what [Serve] offers.
+// Service is the running service that [Serve] returns.
 type Service struct {
 	svc    micro.Service
 	intake *intake[*asked]
@@ -41,11 +41,11 @@ type asked struct {
 	body     []byte
 }
 
-// questionTime is how long a question is worked on: callers without an answer by then ask again.
+// questionTime is the time limit of handling a service request. A client without an answer repeats it.
 const questionTime = 10 * time.Second
 
-// Serve offers the endpoints as the micro service "toolbus", which the stock nats CLI finds. They
-// answer side by side: a cancel waits for executors, and nobody waits for the questions of others.
+// Serve registers the endpoints as the NATS micro service "toolbus", which the nats CLI can list. It handles requests
+// concurrently, within limits for each actor and tenant. Call Stop to end it.
 func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	endpoints []Endpoint) (*Service, error) {
 	svc, err := micro.AddService(nc, micro.Config{
@@ -74,7 +74,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 	return s, nil
 }
 
-// take takes in a question.
+// take puts a service request into the queue of its sender, or drops it if it has no permitted reply subject.
 func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
 	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
@@ -89,7 +89,8 @@ func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	s.intake.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
-// Filter is [CallListener.Filter] for service requests. It takes none of them, because the client library reads them.
+// Filter is [CallListener.Filter] for service requests. It drops those for which there is no room, and passes all
+// others to the client library.
 func (s *Service) Filter(subject []byte, size int) FilterAction {
 	if bytes.HasPrefix(subject, []byte("tb.svc.")) && s.intake.filter(subject, size) == FilterDrop {
 		return FilterDrop
@@ -97,12 +98,12 @@ func (s *Service) Filter(subject []byte, size int) FilterAction {
 	return FilterPass
 }
 
-// crowded refuses a question that found no room.
+// crowded returns the refusal for a service request for which there is no room.
 func crowded(full *flow.QueueFullError) *envelope.Error {
 	return envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
 }
 
-// Stop takes no more requests, whose callers ask another dispatcher, and waits for those in hand.
+// Stop ends the subscriptions and waits for the requests that are being handled. Other dispatchers receive later ones.
 func (s *Service) Stop() error {
 	err := s.svc.Stop()
 	s.intake.stop(drained)
@@ -116,15 +117,15 @@ func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
 	q.tell(nc, answer, refusal)
 }
 
-// Forward is the answer of an [Endpoint] that has the server answer instead: with a message that the server reads from
-// a stream and that does not pass through the dispatcher. The request goes To a subject of the server, with the answer
-// subject of the question, which belongs to the sender.
+// Forward is an answer of an [Endpoint] that makes the NATS server answer instead, with a message of a stream, which
+// then does not pass through the dispatcher. The dispatcher publishes Body on the subject To of the JetStream API, with
+// the sender's subject for the answer as reply subject.
 type Forward struct {
 	To   string
 	Body []byte
 }
 
-// tell answers a question, or refuses it.
+// tell sends the answer to a service request, or the refusal.
 func (q *asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
 	header := nats.Header{subjects.HeaderKind: {envelope.KindOutcome}}
 	if refusal != nil {

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// readSize is how much is read at once.
+// readSize is the initial size of the read buffer in bytes.
 const readSize = 64 << 10
 
-// FilterAction is what becomes of a message.
+// FilterAction tells a [FilterConn] what to do with a message.
 type FilterAction int
 
 // Values of [FilterAction].
@@ -22,19 +22,21 @@ const (
 	FilterBorrow                       // as FilterTake, in memory that the receiver frees with [FilteredMessage.Free]
 )
 
-// FilteredMessage is one that was taken. Header is as it was sent, with the line that begins it; nil is none.
+// FilteredMessage is a message that a [FilterConn] passes to its take function. Header is the encoded header with its
+// first line "NATS/1.0"; it is nil if there is none.
 type FilteredMessage struct {
 	Subject, Reply string
 	Header, Body   []byte
-	Size           int  // of both, as they were sent
+	Size           int  // of header and body on the wire, in bytes
 	Trimmed        bool // the body was left out
 
-	spare chan []byte // where its buffer goes; nil if it is in none
+	spare chan []byte // receives buf when it is free; nil if the message is not borrowed
 	buf   []byte
 }
 
-// Free lets the memory of Header and Body be used for another message. Without it the memory becomes garbage. Nothing
-// may refer to it any more. For a message that is not borrowed it does nothing.
+// Free releases the memory of Header and Body of a borrowed message for reuse. The caller must not use them afterwards,
+// and must not call Free twice. Without Free, the garbage collector frees the memory. For a message that is not
+// borrowed, Free does nothing.
 func (m FilteredMessage) Free() {
 	if m.spare == nil {
 		return
@@ -45,33 +47,35 @@ func (m FilteredMessage) Free() {
 	}
 }
 
-// A large message that is borrowed is read into a buffer that is used again: to make one for each message would cost
-// about as much as to read it. largest is the size of the buffers, above that of a part of a payload with its headers;
-// maxSpare is how many are kept.
+// Borrowed messages of large to largest bytes are read into reused buffers, because allocating a buffer costs about as
+// much as reading the message. largest is the size of each buffer, which is more than a part of a payload with its
+// headers. maxSpare is the number of free buffers that are kept.
 const (
 	large    = 128 << 10
 	largest  = 576 << 10
 	maxSpare = 16
 )
 
-// FilterConn is a connection to a server as the client library reads it.
+// FilterConn is a connection to a NATS server that takes some messages out of the byte stream before the client library
+// reads them. Read is for one goroutine at a time.
 type FilterConn struct {
 	net.Conn
 	judge func(subject []byte, size int) FilterAction
 	take  func(FilteredMessage)
 
 	buf        []byte
-	at, end    int // what was read and not handed on yet
-	pass, skip int // how much of it, and of what follows, is to be handed on, or left out
+	at, end    int // buf[at:end] was read and not returned yet
+	pass, skip int // number of the next bytes to return, and to drop
 	greeting   bool
 	taking     FilteredMessage
-	header     int    // how much of taken is that
-	taken      []byte // as far as it has come; nil if nothing is being taken
+	header     int    // bytes of taken that are the header
+	taken      []byte // the bytes received so far of the message in taking; nil if there is none
 	spare      chan []byte
 }
 
-// NewFilterConn returns the connection without the messages that judge does not let pass. It is asked once for each,
-// with the subject, which it must not keep, and the size of headers and body in bytes. take must not wait.
+// NewFilterConn returns a connection without the messages for which judge does not return [FilterPass]. It calls judge
+// once for each message, with the subject, which judge must not keep, and the size of header and body in bytes. take
+// receives the messages that are neither passed nor dropped. It must not block.
 func NewFilterConn(
 	conn net.Conn, judge func(subject []byte, size int) FilterAction, take func(FilteredMessage),
 ) *FilterConn {
@@ -80,20 +84,20 @@ func NewFilterConn(
 	}
 }
 
-// Upgrade has all that follows be encrypted. What came in the clear behind the greeting of the server is forgotten:
-// anybody may have sent it.
+// Upgrade starts TLS as a client. It discards what was received unencrypted after the server's INFO line, because an
+// attacker may have sent it.
 func (c *FilterConn) Upgrade(config *tls.Config) {
 	c.Conn = tls.Client(c.Conn, config)
 	c.at, c.end = 0, 0
 }
 
-// Read implements net.Conn. The greeting of the server comes alone.
+// Read implements net.Conn. It returns the INFO line of the server separately from what follows.
 func (c *FilterConn) Read(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		if n = c.sift(p); n > 0 {
 			return n, nil
 		}
-		switch { // nothing is left; what is large need not be copied twice
+		switch { // buf is empty: read directly into the destination
 		case c.taken != nil:
 			n, err = c.Conn.Read(c.taken[len(c.taken):cap(c.taken)])
 			c.taken = c.taken[:len(c.taken)+n]
@@ -112,7 +116,7 @@ func (c *FilterConn) Read(p []byte) (n int, err error) {
 	return 0, nil
 }
 
-// sift hands on what is to be handed on of what was read.
+// sift processes the bytes in buf and copies those that pass to p.
 func (c *FilterConn) sift(p []byte) (n int) {
 	for n < len(p) && c.at < c.end {
 		switch {
@@ -138,7 +142,7 @@ func (c *FilterConn) sift(p []byte) (n int) {
 	return n
 }
 
-// give gives what is being taken, if all of it is here.
+// give calls take if the message that is being taken is complete.
 func (c *FilterConn) give() {
 	if len(c.taken) < cap(c.taken) {
 		return
@@ -154,11 +158,11 @@ func (c *FilterConn) give() {
 	c.take(m)
 }
 
-// fill reads more behind what is there, of which no whole line is.
+// fill reads more bytes into buf, which contains no complete line.
 func (c *FilterConn) fill() error {
 	c.end = copy(c.buf, c.buf[c.at:c.end])
 	c.at = 0
-	if c.end == len(c.buf) { // a long greeting
+	if c.end == len(c.buf) { // a long INFO line
 		c.buf = append(c.buf, make([]byte, len(c.buf))...)
 	}
 	n, err := c.Conn.Read(c.buf[c.end:])
@@ -169,7 +173,8 @@ func (c *FilterConn) fill() error {
 	return err
 }
 
-// next decides about the next line, and the message that it is the head of. It reports whether the line is there.
+// next decides what to do with the next line and, if that is the head of a message, with the message. It reports
+// whether buf contains a complete line.
 func (c *FilterConn) next() bool {
 	length := bytes.IndexByte(c.buf[c.at:c.end], '\n') + 1
 	if length == 0 {
@@ -200,7 +205,7 @@ func (c *FilterConn) next() bool {
 	return true
 }
 
-// space returns memory for the message that is being taken.
+// space returns an empty slice with capacity size for the message that is being taken.
 func (c *FilterConn) space(size int, fate FilterAction) []byte {
 	if fate != FilterBorrow || size < large || size > largest {
 		return make([]byte, 0, size)
@@ -215,14 +220,14 @@ func (c *FilterConn) space(size int, fate FilterAction) []byte {
 	return buf[0:0:size]
 }
 
-// protoHead is the line before a message.
+// protoHead is the parsed protocol line before a message.
 type protoHead struct {
 	subject, reply []byte
-	header, size   int // of these bytes the first are headers
+	header, size   int // size in bytes of the header, and of header and body
 }
 
-// readHead reads the line before a message; other lines are none. It is MSG, the subject, the number of the
-// subscription, the reply subject if there is one, and the size; or HMSG, and before the size that of the headers.
+// readHead parses the protocol line before a message: "MSG subject sid [reply] size" or "HMSG subject sid [reply]
+// header-size size". message is false for other lines.
 func readHead(line []byte) (h protoHead, message bool) {
 	var fields [6][]byte
 	n := 0
@@ -255,5 +260,5 @@ func readHead(line []byte) (h protoHead, message bool) {
 	return h, err == nil && 0 <= h.header && h.header <= h.size && h.size <= maxSize
 }
 
-// maxSize is more than any server sends in one message.
+// maxSize is more bytes than a server sends in one message.
 const maxSize = 1 << 30

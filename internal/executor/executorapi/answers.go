@@ -13,8 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 )
 
-// hello asks the server for its time, so that the clock of an executor is no further off than half of its own round
-// trip.
+// hello requests the time from the NATS server for each answer, so that the error of the executor's clock is at most
+// half of its own round trip.
 func (d *Server) hello(ctx context.Context, _ executorName, _ nothing) (HelloResponse, error) {
 	now, err := d.Clock.Server(ctx)
 	return HelloResponse{
@@ -23,8 +23,8 @@ func (d *Server) hello(ctx context.Context, _ executorName, _ nothing) (HelloRes
 	}, err
 }
 
-// work looks at the consumers of the pool of whoever asks, and makes those anew that are gone, where a tool here names
-// the pool.
+// work returns the consumers of the pool of the requesting executor. If a tool of this dispatcher names the pool, it
+// first creates missing consumers.
 func (d *Server) work(ctx context.Context, from executorName, _ nothing) (consumers, error) {
 	keeper := workqueue.Watch(d.JS, from.pool, d.CallLog.Partitions())
 	if slices.Contains(d.Made, from.pool) {
@@ -39,7 +39,7 @@ func (d *Server) beat(ctx context.Context, _ executorName, q beating) (b beating
 	return b, err
 }
 
-// own returns the log of a call of the pool of whoever asks.
+// own returns the state of a call. It refuses a call that is not of the pool of the requesting executor.
 func (d *Server) own(ctx context.Context, from executorName, tool, id string, attempt int) (call.State, error) {
 	last, err := d.CallLog.Read(ctx, tool, id)
 	if err != nil {
@@ -63,8 +63,8 @@ func (d *Server) late(ctx context.Context, from executorName, q late) (nothing, 
 	return nothing{}, d.Journal.LateResult(ctx, from.instance+"."+q.Record, s, q.Attempt, said)
 }
 
-// dead keeps a letter. Of what an executor has written it takes the cause: whose call it is, and what was asked, is
-// what the log says, since a letter may be replayed in the name of whoever has asked.
+// dead stores a dead letter. It takes the cause from the executor, but the sender and the input of the call from the
+// call log, because a dead letter may be replayed in the name of the sender.
 func (d *Server) dead(ctx context.Context, from executorName, body []byte) (*nats.Msg, error) {
 	letter, err := deadletter.Parse(body, 0)
 	if err != nil {
@@ -82,14 +82,14 @@ func (d *Server) dead(ctx context.Context, from executorName, body []byte) (*nat
 	if err != nil {
 		return nil, err
 	}
-	letter.State, letter.Body, letter.Ref = s, asked.Body, "" // the reference is not stored
+	letter.State, letter.Body, letter.Ref = s, asked.Body, "" // a reference would not be stored
 	if err := deadletter.PublishOnce(ctx, d.JS, letter); err != nil {
 		return nil, fmt.Errorf("a letter that %s has written: %w", from.instance, err)
 	}
 	return &nats.Msg{}, nil
 }
 
-// recorded waits for the record, for as long as whoever asks does.
+// recorded waits until the audit record contains an event, up to recordedTime.
 func (d *Server) recorded(ctx context.Context, _ executorName, q recordedRequest) (recordedResponse, error) {
 	if q.Partition < 0 || int(q.Partition) >= d.CallLog.Partitions() {
 		return recordedResponse{}, refuse(envelope.CodeMalformed, "there is no such partition")

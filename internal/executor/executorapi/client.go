@@ -22,16 +22,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Client asks dispatchers for one executor. Its methods are safe for concurrent use.
+// Client sends the requests of one executor to dispatchers. Its methods are safe for concurrent use.
 type Client struct {
 	Inbox    *rpc.Inbox // of the executor: see [rpc.Control.Inbox]
 	Pool     string
-	Instance string           // of the executor, within its pool
-	NewNonce func() string    // which names a record
-	Now      func() time.Time // bus time, which dates a dead letter
+	Instance string           // the instance id of the executor
+	NewNonce func() string    // creates the id of an audit record
+	Now      func() time.Time // bus time, for the time of dead letters
 	Log      *slog.Logger
 
-	waiting atomic.Bool   // it was said that no dispatcher answers
+	waiting atomic.Bool   // it was logged that no dispatcher answers
 	heard   atomic.Bool   // an answer has arrived
 	answer  time.Duration // for tests; 0 is answerTime
 }
@@ -40,18 +40,19 @@ type Client struct {
 var ErrNoDispatcher = errors.New("no dispatcher answers executors on this bus (start one, and replace " +
 	"older ones first)")
 
-// ErrNoAnswers means that dispatchers get the questions of an executor, and their answers do not arrive.
+// ErrNoAnswers means that dispatchers receive the requests of an executor, but that it does not receive their answers.
 var ErrNoAnswers = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
 	"configurations of the servers again with `toolbus keys servers`, or start dispatchers with --older-builds)")
 
-// answerTime is how long a dispatcher may take to answer. One that is gone by then is not waited for any longer:
-// another one is asked. An executor does not start if the answers to maxUnanswered questions in a row do not arrive.
+// answerTime is how long the client waits for an answer before it sends the request again, which another dispatcher may
+// receive. An executor does not start if it receives no answers to its first maxUnanswered requests.
 const (
 	answerTime    = 2 * time.Second
 	maxUnanswered = 10
 )
 
-// ask asks once. An error is a refusal, or that nobody has answered: what was asked for may have been done then.
+// ask sends a request once. The error is a refusal, or means that no answer was received: then the operation may still
+// have been done.
 func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.answer, answerTime))
 	defer cancel()
@@ -73,7 +74,7 @@ func (c *Client) ask(ctx context.Context, op string, body []byte) (*nats.Msg, er
 	return msg, nil
 }
 
-// refusal is what a dispatcher says instead of an answer.
+// refusal is the error of a request that a dispatcher refused.
 type refusal struct{ says *envelope.Error }
 
 func (r *refusal) Error() string { return r.says.String() }
@@ -82,13 +83,13 @@ func refuse(code envelope.Code, message string) error {
 	return &refusal{envelope.NewError(code, message)}
 }
 
-// final reports whether err is a refusal that no other dispatcher, and no later time, changes.
+// final reports whether repeating the request after err would be useless.
 func final(err error) bool {
 	r, ok := errors.AsType[*refusal](err)
 	return ok && r.says.Code != envelope.CodeUnavailable || errors.Is(err, ErrNoAnswers)
 }
 
-// put asks once, and decodes the answer.
+// put sends a request once and decodes the answer.
 func (c *Client) put(ctx context.Context, op string, q, answer any) error {
 	body, err := format.Marshal(format.Message, q)
 	if err != nil {
@@ -101,17 +102,19 @@ func (c *Client) put(ctx context.Context, op string, q, answer any) error {
 	return format.Unmarshal(format.Message, msg.Data, answer)
 }
 
-// How long after an answer that did not come the question is asked again, and from when on it is said that it waits.
+// askAgain and askSeldom are the first and the longest pause before a request is repeated. After tellWaiting without an
+// answer, the client logs that it waits.
 const (
 	askAgain    = 50 * time.Millisecond
 	askSeldom   = 250 * time.Millisecond
 	tellWaiting = time.Second
 )
 
-// insist asks until it is answered, or ctx ends. That nobody answers is said once, until somebody does.
+// insist calls ask until it is answered or refused, or ctx ends. It logs once that no dispatcher answers, and again
+// only after an answer.
 func (c *Client) insist(ctx context.Context, what string, ask func(context.Context) error) error {
 	begun, answered := time.Now(), false
-	var before error // the end of ctx says nothing of why there was no answer
+	var before error // the previous error: the error of ctx does not tell why there was no answer
 	err := timer.Backoff{Pause: askAgain, MaxPause: askSeldom}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := ask(ctx)
 		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -133,8 +136,8 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 	return err
 }
 
-// Hello asks what the bus is like, until a dispatcher answers or ctx ends. The error is [ErrNoAnswers] if dispatchers
-// get the question and no answer has ever arrived.
+// Hello requests the settings and the time of the bus, until a dispatcher answers or ctx ends. The error is
+// [ErrNoAnswers] if dispatchers receive the requests but no answer has ever arrived.
 func (c *Client) Hello(ctx context.Context) (h HelloResponse, err error) {
 	lost := 0
 	err = c.insist(ctx, "what the bus is like", func(ctx context.Context) error {
@@ -150,13 +153,13 @@ func (c *Client) Hello(ctx context.Context) (h HelloResponse, err error) {
 	return h, err
 }
 
-// Time returns the time of the server, for [bus.NewClockOf].
+// Time returns the time of the NATS server, for [bus.NewClockOf].
 func (c *Client) Time(ctx context.Context) (time.Time, error) {
 	h, err := c.Hello(ctx)
 	return h.Now, err
 }
 
-// Look implements [workqueue.Consumers].
+// Look implements [workqueue.Consumers]. It repeats the request until ctx ends.
 func (c *Client) Look(ctx context.Context) ([]workqueue.Consumer, error) {
 	var all consumers
 	err := c.insist(ctx, "the consumers of the pool", func(ctx context.Context) error {
@@ -165,14 +168,15 @@ func (c *Client) Look(ctx context.Context) ([]workqueue.Consumer, error) {
 	return all.All, err
 }
 
-// Beat asks once for the newest heartbeat of an executor; see heartbeat.NewRemoteStore.
+// Beat requests once the sequence of the newest heartbeat of an executor, for heartbeat.NewRemoteStore.
 func (c *Client) Beat(ctx context.Context, pool, name string) (uint64, error) {
 	var b beating
 	err := c.put(ctx, subjects.OpBeat, beating{Pool: pool, Instance: name}, &b)
 	return b.Seq, err
 }
 
-// LateResult has recorded what a run had to say after its attempt was decided. It asks until it is, or ctx ends.
+// LateResult writes the result of a run whose attempt was already decided to the audit record. It repeats the
+// request until ctx ends. It returns [outcome.ErrAttemptGone] if the attempt is not in the call log any more.
 func (c *Client) LateResult(ctx context.Context, s call.State, attempt int, said call.Completion) error {
 	q := late{
 		Record: c.NewNonce(), Tool: s.Tool, ID: s.ID, Attempt: attempt,
@@ -183,10 +187,12 @@ func (c *Client) LateResult(ctx context.Context, s call.State, attempt int, said
 	}))
 }
 
-// deadTime is how long a dispatcher is waited for that keeps a dead letter. Its work is handed back then.
+// deadTime is the time limit of Dead. After it, the work message is delivered again.
 const deadTime = 10 * time.Second
 
-// Dead has a call kept that is given up, with what became of its work message since.
+// Dead stores the dead letter of a call whose request is m, with the number of deliveries of its work message and the
+// cause. It repeats the request up to 10 s. It returns [outcome.ErrAttemptGone] if the attempt or its request is not in
+// the call log any more.
 func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error {
 	data, err := deadletter.New(s, m, deliveries, cause, c.Now()).Fit(c.Inbox.NC.MaxPayload())
 	if err != nil {
@@ -200,7 +206,8 @@ func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliverie
 	}))
 }
 
-// gone tells a log that is gone from what failed.
+// gone returns [outcome.ErrAttemptGone] for the refusal of an attempt that is not in the call log any more, and err
+// otherwise.
 func gone(err error) error {
 	if r, ok := errors.AsType[*refusal](err); ok && r.says.Code == envelope.CodeNotFound {
 		return outcome.ErrAttemptGone
@@ -208,8 +215,8 @@ func gone(err error) error {
 	return err
 }
 
-// Wait returns when the record is known to hold the event that was stored at a position at that time. An error
-// is the cause of the end of ctx, or that the record cannot be read.
+// Wait returns nil when the audit record contains the event that was stored at position p at the given time. Otherwise
+// it returns the cause of the end of ctx, or a refusal.
 func (c *Client) Wait(ctx context.Context, p call.Position, at time.Time) error {
 	q := recordedRequest{p, at}
 	var is recordedResponse

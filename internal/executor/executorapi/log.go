@@ -16,11 +16,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// headerEnd says where a log ends.
+// headerEnd is the header with [kv.StoredEvent].End.
 const headerEnd = "Tb-End"
 
-// An event is answered as it is stored, its body as body: what fits into a message of the log fits into the answer,
-// whose headers are no longer than those that it leaves out, of the compare-and-set.
+// The answer has the body of the stored event as its body. An event that fits into a message of the log also fits into
+// an answer: the headers that the answer adds are not longer than the stored headers of the compare-and-set that it
+// omits.
 
 func answerOf(s kv.StoredEvent) *nats.Msg {
 	header := nats.Header{headerEnd: {strconv.FormatUint(s.End, 10)}}
@@ -79,7 +80,8 @@ func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
 	return storedOf(msg)
 }
 
-// logged answers for calls of the pool of whoever asks.
+// logged returns an event of the call log. It refuses an event of a call that is not of the pool of the requesting
+// executor.
 func (d *Server) logged(ctx context.Context, from executorName, q logged) (*nats.Msg, error) {
 	read := func() (kv.StoredEvent, error) { return d.CallLog.Last(ctx, q.Tool, q.ID) }
 	if q.Tool == "" {

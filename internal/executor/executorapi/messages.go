@@ -8,44 +8,44 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 )
 
-// HelloResponse is what an executor has to know of a bus.
+// HelloResponse contains the settings of a bus that an executor needs.
 type HelloResponse struct {
-	Now        time.Time `json:"now"` // of the server, between question and answer
+	Now        time.Time `json:"now"` // the time of the NATS server, between request and answer
 	Partitions int       `json:"partitions"`
 	Replicas   int       `json:"replicas"` // of the call log
 	LeaseMS    int64     `json:"lease_ms"`
 	Fsync      bool      `json:"fsync,omitzero"`
-	Identity   bool      `json:"identity,omitzero"` // tokens say who is who, and permissions go by them
+	Identity   bool      `json:"identity,omitzero"` // dispatchers verify tokens
 }
 
-// Lease is how long an executor may be silent.
+// Lease returns how long after its last heartbeat an executor counts as running.
 func (h HelloResponse) Lease() time.Duration { return time.Duration(h.LeaseMS) * time.Millisecond }
 
-// nothing is a question, or an answer, that says all by its name.
+// nothing is the body of a request or an answer without content.
 type nothing struct{}
 
-// consumers is how the consumers of a pool are.
+// consumers is the answer with the consumers of a pool.
 type consumers struct {
 	All []workqueue.Consumer `json:"all"`
 }
 
-// logged asks for an event: the last of a log, or the one at a position.
+// logged requests an event: the last one of the log of a call, or, without Tool, the one at a position.
 type logged struct {
 	Tool string `json:"tool,omitzero"`
 	ID   string `json:"id,omitzero"`
 	call.Position
 }
 
-// beating asks for the newest heartbeat of another executor, and is the answer.
+// beating is the request for the newest heartbeat of another executor, and the answer, with Seq alone.
 type beating struct {
 	Pool     string `json:"pool,omitzero"`
 	Instance string `json:"instance,omitzero"`
 	Seq      uint64 `json:"seq,omitzero"`
 }
 
-// late is what a run had to say after its attempt was decided.
+// late is the request to record the result of a run whose attempt was already decided.
 type late struct {
-	Record  string          `json:"record"` // its id, the same however often it is asked for
+	Record  string          `json:"record"` // the id of the audit record, the same when the request is repeated
 	Tool    string          `json:"tool"`
 	ID      string          `json:"id"`
 	Attempt int             `json:"attempt"`
@@ -55,7 +55,7 @@ type late struct {
 	Output  string          `json:"output,omitzero"`
 }
 
-// recordedRequest asks whether an event is on record.
+// recordedRequest asks whether the audit record contains an event.
 type recordedRequest struct {
 	call.Position
 	At time.Time `json:"at"`
@@ -65,8 +65,8 @@ type recordedResponse struct {
 	Recorded bool `json:"covered,omitzero"`
 }
 
-// newest asks for the newest message that the stream of payloads, or of chunks, holds on a subject. Direct asks for the
-// stored part itself: the server answers with it, or with a status if the replica that it asks does not have it.
+// newest requests the newest message on a subject in the stream of payloads or of chunks. With Direct, the NATS server
+// answers with the stored part itself, or with a status if the replica that it reads does not have it.
 type newest struct {
 	Subject string `json:"subject"`
 	Direct  bool   `json:"direct,omitzero"`

@@ -15,11 +15,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// A message is answered with its body as body. The sequence is a header of ours; the headers of a frame are those
-// that a writer of frames sets, by name: another stored header would be the writer's word in the dispatcher's name.
+// stored lists the stored headers of a message that are copied to the answer. Other headers are not copied, because the
+// writer of the message could choose them and the executor trusts the headers of a dispatcher.
 var stored = []string{streaming.HeaderForm, streaming.HeaderChunks, streaming.HeaderNonce}
 
-// Newest implements [streaming.Newest] for the parts of payloads and the chunks of the executor's pool.
+// Newest implements [streaming.Newest] for the parts of payloads and the chunks of the executor's pool. It returns nil
+// if there is no such message.
 func (c *Client) Newest(ctx context.Context, subject string) (*streaming.Message, error) {
 	if _, err := subjects.ParsePayload(subject); err == nil {
 		m, err := c.newest(ctx, newest{Subject: subject, Direct: true})
@@ -58,7 +59,8 @@ func (c *Client) newest(ctx context.Context, q newest) (*streaming.Message, erro
 	return nil, fmt.Errorf("answer of a dispatcher: %w", err)
 }
 
-// newest answers for the pool of the executor that asks.
+// newest returns the newest message on a subject. It refuses a subject that is not of the pool of the requesting
+// executor.
 func (d *Server) newest(ctx context.Context, from executorName, q newest) (*nats.Msg, error) {
 	pool, ok := subjects.PoolOf(q.Subject)
 	if !ok {
@@ -69,7 +71,9 @@ func (d *Server) newest(ctx context.Context, from executorName, q newest) (*nats
 	}
 	_, err := subjects.ParsePayload(q.Subject)
 	part := err == nil
-	if q.Direct && part && !d.OlderBuilds { // the server does not answer at the reply subject that it made itself
+	// With OlderBuilds the answer goes to a reply subject that the server mapped. On such a subject it does not answer
+	// itself.
+	if q.Direct && part && !d.OlderBuilds {
 		to, body := streaming.GetNewest(subjects.PayloadsStream, q.Subject)
 		return &nats.Msg{Subject: to, Data: body}, nil
 	}

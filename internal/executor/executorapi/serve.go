@@ -23,7 +23,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Server is what a dispatcher answers executors with. All but Fsync, Identity and OlderBuilds is required.
+// Server handles the requests of executors in a dispatcher. All fields except Fsync, Identity and OlderBuilds are
+// required.
 type Server struct {
 	NC        *nats.Conn
 	JS        jetstream.JetStream
@@ -34,27 +35,28 @@ type Server struct {
 	Watermark *writer.Watermark
 	Payloads  *streaming.Payloads
 	Chunks    *streaming.Store
-	Made      []string // the pools whose consumers it makes
+	Made      []string // the pools whose consumers it creates
 	Lease     time.Duration
 	Fsync     bool
-	Identity  bool // tokens say who is who
-	// OlderBuilds answers every question at its reply subject, as executors of f16d274 expect.
+	Identity  bool // dispatchers verify tokens
+	// OlderBuilds makes the server answer each request on its reply subject, as executors of build f16d274 expect.
 	OlderBuilds bool
 	Log         *slog.Logger
 
 	drops    flow.Dropped
 	subs     []*nats.Subscription
 	quick    *flow.Lane[job]
-	waiting  *flow.Lane[job] // questions that may wait for as long as coveredTime
+	waiting  *flow.Lane[job] // requests that may wait for as long as recordedTime
 	overload flow.OverloadLog
 	open     context.Context // ends when it stops
 	stop     context.CancelFunc
 }
 
-// executorName is an executor that asks; that it is, the server enforces.
+// executorName is the requesting executor, from the subject. The NATS server permits an executor only its own name
+// there.
 type executorName struct{ pool, instance string }
 
-// job is one question.
+// job is one request.
 type job struct {
 	op     string
 	handle handler
@@ -63,31 +65,32 @@ type job struct {
 	to     string // the subject of the answer
 }
 
-// handler answers a question. An error that is no refusal is of now: the question is asked again.
+// handler handles a request. An error that is not a refusal is temporary: the executor repeats the request.
 type handler func(ctx context.Context, from executorName, body []byte) (*nats.Msg, error)
 
 const (
 	recordedTime     = answerTime * 3 / 4
 	dispatchersQueue = "dispatchers"
 	drainAtStop      = time.Second
-	questionTime     = answerTime // nobody waits any longer
+	questionTime     = answerTime // the client waits no longer
 )
 
-// Bounds of the questions of executors in one dispatcher, see [flow.QueueLimits]: pools take turns, and within one its
-// instances. A question counts as its body and perQuestion.
+// Limits of the requests of executors in one dispatcher, see [flow.QueueLimits]: pools take turns, and within a pool
+// its instances. The size of a request is that of its body plus perQuestion.
 const (
-	maxAsked         = 16 * 1024 // that wait or are worked on
+	maxAsked         = 16 * 1024 // requests that wait or are handled
 	maxPoolAsked     = 12 * 1024
 	maxInstanceAsked = 4 * 1024
 	maxAskedBytes    = 64 << 20
-	maxQuick         = 256 // that are answered at once
+	maxQuick         = 256 // requests that are handled at the same time
 	maxPoolQuick     = 128
 	maxInstanceQuick = 32
 	perQuestion      = 1 << 10
-	turnBytes        = 8 << 10 // that an instance is answered in a turn
+	turnBytes        = 8 << 10 // bytes of one instance in a turn
 )
 
-// limits bounds questions, of which so many are answered at once.
+// limits returns the limits of a queue. The arguments are how many requests of an instance, of a pool and of all are
+// handled at the same time.
 func limits(instance, pool, all int64) flow.QueueLimits {
 	return flow.QueueLimits{
 		Actor:   flow.Load{Items: maxInstanceAsked, Bytes: maxAskedBytes / 4, Slots: instance},
@@ -97,13 +100,13 @@ func limits(instance, pool, all int64) flow.QueueLimits {
 	}
 }
 
-// Serve answers executors until Stop is called, shared with the other dispatchers.
+// Serve handles the requests of executors until Stop is called, in a queue group with the other dispatchers.
 func (d *Server) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
 	answer := func(j job, _ func()) { d.answer(j) }
 	d.quick = flow.NewLane(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
 	d.waiting = flow.NewLane(limits(maxInstanceAsked, maxPoolAsked, maxAsked),
-		answer) // each strict call is one that waits
+		answer) // each strict call waits with one request
 	d.overload = flow.OverloadLog{Log: d.Log, Kind: "questions of executors, by pool and instance"}
 	for op, handle := range map[string]handler{
 		subjects.OpHello:  answering(d.hello),
@@ -135,8 +138,8 @@ func (d *Server) listen(op string, handle handler, in *flow.Lane[job]) error {
 const noWord = "a question of an executor names no word for its answer; executors of f16d274 ask like that, and " +
 	"dispatchers answer them with --older-builds"
 
-// take puts a question where the questions of its executor wait. A question that finds no room is dropped and counted:
-// its executor asks again, of any dispatcher.
+// take puts a request into the queue of its executor. If there is no room, it drops and counts the request. The
+// executor repeats it, and any dispatcher may receive it.
 func (d *Server) take(in *flow.Lane[job], j job) {
 	var ok bool
 	if j.to, ok = d.answerTo(j.msg); !ok {
@@ -154,13 +157,13 @@ func (d *Server) take(in *flow.Lane[job], j job) {
 	}
 }
 
-// Stop takes no more questions, and returns when those that are here are answered.
+// Stop ends the subscriptions and returns when the received requests are handled.
 func (d *Server) Stop() {
 	end := time.NewTimer(drainAtStop)
 	defer end.Stop()
 	for _, sub := range d.subs {
 		closed := sub.StatusChanged(nats.SubscriptionClosed)
-		if sub.Drain() != nil { // it is gone with the connection
+		if sub.Drain() != nil { // the connection is closed, and the subscription with it
 			continue
 		}
 		select {
@@ -174,9 +177,9 @@ func (d *Server) Stop() {
 	d.quick.Stop(drainAtStop)
 }
 
-// answerTo returns where a question of an executor is answered: below the subject of its own answers, under the word
-// that it names. Permissions do not cover reply subjects, so that an answer there could reach any subject of an
-// account.
+// answerTo returns the subject for the answer to a request: below the subject of the executor's own answers, with the
+// reply token in the header. It does not use the reply subject, because permissions do not restrict it: an executor
+// could direct an answer to any subject of its account.
 func (d *Server) answerTo(msg *nats.Msg) (to string, ok bool) {
 	if d.OlderBuilds {
 		return msg.Reply, !subjects.Elsewhere(msg.Reply)
@@ -184,17 +187,17 @@ func (d *Server) answerTo(msg *nats.Msg) (to string, ok bool) {
 	return subjects.ExecutorAnswer(msg.Subject, msg.Header.Get(subjects.HeaderAnswer))
 }
 
-// answer answers one question.
+// answer handles one request and sends the answer.
 func (d *Server) answer(j job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.open), questionTime)
 	defer cancel()
 	answer, err := d.unharmed(ctx, j)
 	if err != nil {
 		if answer, err = refused(d.denied(ctx, j.from, err)); err != nil {
-			return // unreachable: refusals are our own type
+			return // cannot happen: refusals can always be encoded
 		}
 	}
-	if answer.Subject != "" { // the server answers, with a stored message
+	if answer.Subject != "" { // the NATS server answers, with a stored message
 		answer.Reply = j.to
 		_ = d.NC.PublishMsg(answer) // it is asked again
 		return
@@ -208,7 +211,7 @@ func (d *Server) answer(j job) {
 	}
 }
 
-// unharmed answers a question, also where that panics.
+// unharmed handles a request. If the handler panics, it logs the stack and returns a refusal.
 func (d *Server) unharmed(ctx context.Context, j job) (answer *nats.Msg, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -219,7 +222,8 @@ func (d *Server) unharmed(ctx context.Context, j job) (answer *nats.Msg, err err
 	return j.handle(ctx, j.from, j.msg.Data)
 }
 
-// denied puts on record that an executor has asked for what is not of its pool, and returns what it is told.
+// denied writes to the audit record that an executor requested something that is not of its pool. It returns err, or
+// the error of the write.
 func (d *Server) denied(ctx context.Context, from executorName, err error) error {
 	r, ok := errors.AsType[*refusal](err)
 	if !ok || r.says.Code != envelope.CodeForbidden {
@@ -227,7 +231,7 @@ func (d *Server) denied(ctx context.Context, from executorName, err error) error
 	}
 	of := call.Sender{Actor: "executor://" + from.pool + "/" + from.instance}
 	if _, _, unrecorded := d.Journal.Denied(ctx, &call.IncomingRequest{From: of}, nil, r.says); unrecorded != nil {
-		return unrecorded // it asks again
+		return unrecorded // the executor repeats the request
 	}
 	return err
 }

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// AbsenceMonitor knows since when nobody of a pool has lived, as far as it has watched. It looks again and again, at
-// least twice within the life of a heartbeat, so that none comes and expires unseen. Its methods are safe for
-// concurrent use.
+// AbsenceMonitor records since when a pool has had no running executor. It reads the newest heartbeat of each watched
+// pool at least twice within the lifetime of a heartbeat, so it misses none. Its methods are safe for concurrent use.
 type AbsenceMonitor struct {
 	pools *Store
 	now   func() time.Time // bus time
@@ -19,17 +18,19 @@ type AbsenceMonitor struct {
 	known map[string]*poolPresence
 }
 
-// poolPresence is what is known of one pool, in bus time.
+// poolPresence is the state of one pool. All times are bus time.
 type poolPresence struct {
-	from  time.Time // looked at without a gap since then
-	lived time.Time // the newest heartbeat that was seen; zero: none
-	at    time.Time // of the newest look
-	// unsettled says that at the newest look not all who live can have beaten again after an interruption.
+	from  time.Time // it was read without a gap since then
+	lived time.Time // time of the newest heartbeat; zero: none was seen
+	at    time.Time // time of the newest read
+	// unsettled means that at the newest read, some running executors may not have sent a heartbeat since an interruption
+	// of the connection.
 	unsettled bool
-	overflow  bool // whoever beat last pulls what goes behind
+	overflow  bool // the executor of the newest heartbeat pulls the overflow queue
 }
 
-// NewAbsenceMonitor returns one that watches the pools; Run must be called for it to go on watching. now is bus time.
+// NewAbsenceMonitor returns a monitor of the watched pools. It reads nothing before [AbsenceMonitor.Run] or
+// [AbsenceMonitor.Look] is called. now returns bus time.
 func NewAbsenceMonitor(pools *Store, now func() time.Time, watched ...string) *AbsenceMonitor {
 	a := &AbsenceMonitor{pools: pools, now: now, known: map[string]*poolPresence{}}
 	for _, pool := range watched {
@@ -38,7 +39,7 @@ func NewAbsenceMonitor(pools *Store, now func() time.Time, watched ...string) *A
 	return a
 }
 
-// Run looks at every pool that was named or asked about, until ctx ends.
+// Run calls [AbsenceMonitor.Look] several times within the lifetime of a heartbeat, until ctx ends.
 func (a *AbsenceMonitor) Run(ctx context.Context) {
 	tick := time.NewTicker(min(a.pools.ttl/4, time.Second))
 	defer tick.Stop()
@@ -52,10 +53,11 @@ func (a *AbsenceMonitor) Run(ctx context.Context) {
 	}
 }
 
-// Look looks at every pool that was named or asked about once.
+// Look reads the newest heartbeat of every watched pool: those given to [NewAbsenceMonitor] and those of earlier calls
+// of other methods.
 func (a *AbsenceMonitor) Look(ctx context.Context) {
 	for _, pool := range a.all() {
-		_ = a.look(ctx, pool) // a gap is noticed at the next look
+		_ = a.look(ctx, pool) // the next read detects the gap
 	}
 }
 
@@ -65,7 +67,7 @@ func (a *AbsenceMonitor) all() []string {
 	return slices.Collect(maps.Keys(a.known))
 }
 
-// lookTime bounds one look.
+// lookTime is the time limit of one read.
 const lookTime = time.Second
 
 // look reads the newest heartbeat of a pool.
@@ -77,7 +79,7 @@ func (a *AbsenceMonitor) look(ctx context.Context, pool string) error {
 	if err != nil {
 		return err
 	}
-	settled = settled && a.pools.settled() // it may be the answer of a server that has just come back
+	settled = settled && a.pools.settled() // the answer may be from a server that has just restarted
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.saw(pool, at, lived, settled)
@@ -87,7 +89,7 @@ func (a *AbsenceMonitor) look(ctx context.Context, pool string) error {
 	return nil
 }
 
-// saw notes when a look found whom alive. Callers hold a.mu.
+// saw records the result of a read: when it was done, and the time of the newest heartbeat. The caller holds a.mu.
 func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *poolPresence {
 	k := a.known[pool]
 	if k == nil {
@@ -107,8 +109,8 @@ func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *po
 	return k
 }
 
-// PullsOverflow reports whether executors of the pool pull what goes behind: the one that beat last does. It is false
-// where that is not known.
+// PullsOverflow reports whether the executor of the newest heartbeat of the pool pulls the overflow queue. It is false
+// if that is not known.
 func (a *AbsenceMonitor) PullsOverflow(pool string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,14 +118,15 @@ func (a *AbsenceMonitor) PullsOverflow(pool string) bool {
 	return k != nil && k.overflow
 }
 
-// AbsentSince returns since when nobody of the pool has lived, in bus time, as of a moment ago: since its newest
-// heartbeat, or since it is watched. It is zero where that is not known.
+// AbsentSince returns the bus time of the newest heartbeat of the pool, or, if there was none, of the start of the
+// monitoring minus the lifetime of a heartbeat. It is zero if that is not known. It then adds the pool to the watched
+// ones.
 func (a *AbsenceMonitor) AbsentSince(pool string) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.known[pool]
 	if k == nil {
-		a.known[pool] = &poolPresence{} // from now on it is watched
+		a.known[pool] = &poolPresence{} // watch it from now on
 		return time.Time{}
 	}
 	if k.from.IsZero() || a.now().Sub(k.at) > a.pools.ttl {
@@ -132,7 +135,8 @@ func (a *AbsenceMonitor) AbsentSince(pool string) time.Time {
 	return k.quiet(a.pools.ttl)
 }
 
-// quiet is from when on there is no heartbeat. Nothing found at the first look is nothing in the life of one before.
+// quiet returns the time since which there is no heartbeat. If the first read found none, there was none for the
+// lifetime of a heartbeat before.
 func (k *poolPresence) quiet(ttl time.Duration) time.Time {
 	if from := k.from.Add(-ttl); from.After(k.lived) {
 		return from
@@ -140,16 +144,16 @@ func (k *poolPresence) quiet(ttl time.Duration) time.Time {
 	return k.lived
 }
 
-// livesOn is how much longer than a heartbeat its executor may take itself for alive: leases are rounded to the
-// lives of heartbeats, and clocks differ a little.
+// livesOn is how much longer than the lifetime of its heartbeat an executor may consider its lease valid: lifetimes are
+// rounded to seconds, and clocks differ slightly.
 const livesOn = time.Second
 
-// WasAbsentAt reports whether it is certain that nobody of the pool has lived at a time (in bus time) or since then:
-// executors that begin to beat later claim whatever was stored before that time. It looks anew unless it has looked
-// since.
+// WasAbsentAt reports whether it is certain that no executor of the pool was running at the given bus time or has
+// started since. An executor that starts later claims the work that was stored before that time. WasAbsentAt reads the
+// newest heartbeat unless the monitor has read it since that time.
 func (a *AbsenceMonitor) WasAbsentAt(ctx context.Context, pool string, at time.Time) bool {
 	deserted, looked := a.absentAt(pool, at)
-	if !deserted || looked { // mostly they live, and nobody needs to look again
+	if !deserted || looked { // usually executors run, and no read is needed
 		return deserted
 	}
 	if a.look(ctx, pool) != nil {
@@ -159,11 +163,12 @@ func (a *AbsenceMonitor) WasAbsentAt(ctx context.Context, pool string, at time.T
 	return deserted && looked
 }
 
-// startSlack is more than how long before the start of an executor something may have been stored that it takes
-// for stored after it.
+// startSlack is an upper bound of the error in an executor's comparison of its start with the time when work was
+// stored.
 const startSlack = 200 * time.Millisecond
 
-// absentAt says what is known by now, and whether the pool was looked at since.
+// absentAt returns whether the pool was absent at the given time by what is known now, and whether it was read since
+// then.
 func (a *AbsenceMonitor) absentAt(pool string, at time.Time) (absentAt, looked bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

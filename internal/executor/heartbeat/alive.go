@@ -13,8 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// LastAlive returns when an executor of pool beat last, in bus time, and what it said; the zero time when there is no
-// beat: nobody has beaten for a lease then, or since the server came again.
+// LastAlive returns the newest heartbeat of a pool and the bus time at which it was stored. The time is zero if there
+// is no heartbeat: none was sent within the last lease, or since the server restarted. The heartbeat is zero if it
+// cannot be decoded.
 func (p *Store) LastAlive(ctx context.Context, pool string) (last time.Time, said Heartbeat, err error) {
 	msg, err := p.newest(ctx, subjects.PoolFilter(pool))
 	if err != nil {
@@ -23,13 +24,13 @@ func (p *Store) LastAlive(ctx context.Context, pool string) (last time.Time, sai
 	if msg == nil {
 		return time.Time{}, said, nil
 	}
-	if b, err := decodeBeat(msg.Subject, msg.Data); err == nil { // it lives, whatever it said
+	if b, err := decodeBeat(msg.Subject, msg.Data); err == nil { // otherwise the executor runs, too
 		said = b
 	}
 	return msg.Time, said, nil
 }
 
-// Alive returns how many executors of pool beat. It costs a read for each.
+// Alive returns the number of running executors of a pool, at most 10000. It reads one message for each.
 func (p *Store) Alive(ctx context.Context, pool string) (int, error) {
 	n, err := p.count(ctx, subjects.PoolFilter(pool))
 	if err != nil {
@@ -38,7 +39,7 @@ func (p *Store) Alive(ctx context.Context, pool string) (int, error) {
 	return n, nil
 }
 
-// AllAlive returns how many executors beat, whatever their pool. It costs a read for each.
+// AllAlive returns the number of running executors of all pools, at most 10000. It reads one message for each.
 func (p *Store) AllAlive(ctx context.Context) (int, error) {
 	n, err := p.count(ctx, subjects.PoolsAll)
 	if err != nil {
@@ -47,7 +48,8 @@ func (p *Store) AllAlive(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// maxCounted is how many beats are looked at; whoever may write to the bucket may fill it.
+// maxCounted limits how many heartbeats are read, because a process with permission to write heartbeats could fill the
+// bucket.
 const maxCounted = 10_000
 
 func (p *Store) count(ctx context.Context, filter string) (n int, err error) {
@@ -61,7 +63,8 @@ func (p *Store) count(ctx context.Context, filter string) (n int, err error) {
 	return n, err
 }
 
-// each calls do for each subject that has a beat, but no more than most, with what time it is on the bus.
+// each calls do for each subject with a heartbeat, at most for most subjects, with the time of the server. It stops at
+// the first error.
 func (p *Store) each(ctx context.Context, filter string, most int, do func(string, time.Time) error) error {
 	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(filter))
 	if err != nil {
@@ -78,7 +81,8 @@ func (p *Store) each(ctx context.Context, filter string, most int, do func(strin
 	return nil
 }
 
-// newest returns the newest beat of the subject; nil when there is none, or none that can be read.
+// newest returns the newest heartbeat of the subject. It returns nil if there is none or if its headers cannot be
+// decoded.
 func (p *Store) newest(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
 	msg, err := p.stream.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, nats.ErrBadHeaderMsg) {
@@ -87,8 +91,8 @@ func (p *Store) newest(ctx context.Context, subject string) (*jetstream.RawStrea
 	return msg, err
 }
 
-// lives reports whether a beat is no older than it says that it lives. One from the future is of a time before the
-// clock was set back, and counts for as long before.
+// lives reports whether a heartbeat has not expired by its own lifetime. One with a time in the future, which was
+// stored before the clock of the server was set back, counts up to one lifetime ahead.
 func (p *Store) lives(beat *jetstream.RawStreamMsg, now time.Time) bool {
 	ttl := p.ttl
 	if s, err := strconv.Atoi(beat.Header.Get(jetstream.MsgTTLHeader)); err == nil {

@@ -14,22 +14,23 @@ import (
 // Definitions is the part of a heartbeat about imported tools: the servers that the executor has compared, and the
 // changed tools. Older builds send none.
 type Definitions struct {
-	// Compared are the servers whose definitions the executor has compared with those that were approved.
+	// Compared are the MCP servers whose definitions the executor has compared with the approved ones.
 	Compared []string `json:"compared,omitzero"`
-	// Changed are the tools that they define otherwise.
+	// Changed are the tools whose definitions differ from the approved ones.
 	Changed []ChangedTool `json:"changed,omitzero"`
-	// MoreCompared and MoreChanged count what the lists had no room for.
+	// MoreCompared and MoreChanged count the entries beyond [MaxDefinitions].
 	MoreCompared int `json:"more_compared,omitzero"`
 	MoreChanged  int `json:"more_changed,omitzero"`
 }
 
-// ChangedTool is a tool that its server defines otherwise than the definition with this digest, which was approved.
+// ChangedTool is a tool whose server no longer defines it as approved. Definition is the digest of the approved
+// definition.
 type ChangedTool struct {
 	Tool       string `json:"tool"`
 	Definition string `json:"definition"`
 }
 
-// MaxDefinitions is the length of each list of [Definitions]: a heartbeat is sent every other second.
+// MaxDefinitions is the largest length of each list of [Definitions]. It keeps heartbeats small.
 const MaxDefinitions = 64
 
 // Bounded returns d with lists of at most [MaxDefinitions].
@@ -43,8 +44,9 @@ func (d Definitions) Bounded() Definitions {
 	return d
 }
 
-// verdict returns what d says of a tool: that it is changed, or that it is as approved. Neither holds where the
-// executor has not compared it. One that d may have had no room for counts as approved: the executor itself refuses it.
+// verdict reports whether d lists a tool as changed, or counts it as approved. Both are false if the executor has not
+// compared the tool. If lists were cut, a server that is not listed counts as approved: the executor itself refuses a
+// changed tool.
 func (d Definitions) verdict(server string, t ChangedTool) (changed, approved bool) {
 	for _, c := range d.Changed {
 		if c == t {
@@ -59,8 +61,8 @@ func (d Definitions) verdict(server string, t ChangedTool) (changed, approved bo
 	return false, d.MoreCompared > 0
 }
 
-// Findings keeps what the executors that live have said of the definitions of tools in their newest heartbeats. The
-// zero value is ready. Its methods are safe for concurrent use.
+// Findings keeps the Definitions of the newest heartbeats of the running executors. The zero value is ready to use. Its
+// methods are safe for concurrent use.
 type Findings struct {
 	mu    sync.Mutex
 	pools map[string]map[string]finding // by pool and executor
@@ -78,7 +80,7 @@ const (
 	maxBeatBytes = 64 << 10
 )
 
-// Hear takes a published heartbeat. It ignores any other message.
+// Hear stores the Definitions of a published heartbeat. It ignores other messages.
 func (f *Findings) Hear(msg *nats.Msg) {
 	pool, executor, err := subjects.ParsePool(msg.Subject)
 	if err != nil || len(msg.Data) > maxBeatBytes {
@@ -88,7 +90,7 @@ func (f *Findings) Hear(msg *nats.Msg) {
 	if err != nil {
 		return
 	}
-	seconds, _ := strconv.Atoi(msg.Header.Get(jetstream.MsgTTLHeader)) // without one it has expired
+	seconds, _ := strconv.Atoi(msg.Header.Get(jetstream.MsgTTLHeader)) // without the header, seconds is 0: expired
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +110,7 @@ func (f *Findings) Hear(msg *nats.Msg) {
 	}
 }
 
-// expire forgets the executors of a pool whose heartbeats have expired. Callers hold f.mu.
+// expire removes the executors of a pool whose heartbeats have expired. The caller holds f.mu.
 func (f *Findings) expire(pool string, now time.Time) {
 	for executor, said := range f.pools[pool] {
 		if now.After(said.until) {
@@ -120,9 +122,8 @@ func (f *Findings) expire(pool string, now time.Time) {
 	}
 }
 
-// Changed reports whether a server has changed a tool for all executors of the pool that have compared the definition
-// with this digest, and for one at least; and whether it has for some of them alone. An executor that has not compared
-// it does not count.
+// Changed reports whether running executors of the pool list a tool of a server as changed from the approved definition
+// with this digest: all of the executors that have compared it, at least one, or only some of them.
 func (f *Findings) Changed(pool, server, tool, definition string) (all, some bool) {
 	now := time.Now()
 	f.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Heartbeat is a heartbeat of an executor, as it is stored.
+// Heartbeat is the stored form of a heartbeat.
 type Heartbeat struct {
 	Form     int             `json:"form"`
 	Pool     string          `json:"pool"`
@@ -22,24 +22,24 @@ type Heartbeat struct {
 	Definitions Definitions `json:"definitions,omitzero"`
 }
 
-// OverflowSupport says whether an executor pulls what goes behind, see [subjects.Queue].
+// OverflowSupport tells whether an executor pulls the overflow queue, see [subjects.Queue].
 type OverflowSupport string
 
-// What executors may say of it. Older builds say nothing.
+// Values of OverflowSupport. Older builds send none.
 const (
-	PullsMainOnly OverflowSupport = ""       // it does not
-	PullsUnknown  OverflowSupport = "untold" // it has not found out
+	PullsMainOnly OverflowSupport = ""       // it does not pull it
+	PullsUnknown  OverflowSupport = "untold" // it does not know yet
 	PullsAll      OverflowSupport = "pulled"
 )
 
-// decodeBeat reads a heartbeat. The error is a [format.Error] where an executor of another age beats;
-// any other says that nobody does: whoever reaches the server may write to the bucket.
+// decodeBeat decodes a heartbeat. The error is a [format.Error] if an executor of an incompatible build sent it. With
+// any other error the message is not a heartbeat.
 func decodeBeat(subject string, data []byte) (b Heartbeat, err error) {
 	_, instance, err := subjects.ParsePool(subject)
 	switch {
 	case err != nil:
 		return b, err
-	case string(data) == instance: // the plain name is how Toolbus 0.1 beats
+	case string(data) == instance: // Toolbus 0.1 sends the name alone
 		return b, format.Entry.Check(0)
 	}
 	if err := json.Unmarshal(data, &b); err != nil {
@@ -48,11 +48,11 @@ func decodeBeat(subject string, data []byte) (b Heartbeat, err error) {
 	return b, format.Entry.Check(b.Form)
 }
 
-// maxOld bounds how many executors are looked at by Old.
+// maxOld limits how many heartbeats Old reads.
 const maxOld = 1000
 
-// Old returns a [format.Error] for the executors of Toolbus 0.1 that beat on this bus. They would acknowledge
-// away what they cannot read.
+// Old returns an error with a [format.Error] for each running executor of Toolbus 0.1 on this bus, or nil. Such
+// executors would acknowledge work messages that they cannot read.
 func (p *Store) Old(ctx context.Context) error {
 	var all error
 	err := p.each(ctx, subjects.PoolsAll, maxOld, func(subject string, now time.Time) error {
@@ -65,7 +65,7 @@ func (p *Store) Old(ctx context.Context) error {
 	return all
 }
 
-// old is Old for the heartbeat on a subject. One that was not renewed for long is of an executor that is gone.
+// old is Old for the heartbeat on one subject. It ignores a heartbeat older than oldLease: its executor has stopped.
 func (p *Store) old(ctx context.Context, subject string, now time.Time) error {
 	msg, err := p.stream.GetLastMsgForSubject(ctx, subject)
 	if err != nil || now.Sub(msg.Time) > oldLease {
@@ -78,5 +78,5 @@ func (p *Store) old(ctx context.Context, subject string, now time.Time) error {
 	return nil
 }
 
-// oldLease is longer than any lease that makes sense.
+// oldLease is longer than any reasonable lease.
 const oldLease = time.Minute

@@ -17,34 +17,35 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Store knows which executors live. Every executor beats; a beat that is not renewed expires, and counts for no more
-// than that where it does not: a server that crashed may bring back beats that had been replaced, and keeps
-// them. Its methods are safe for concurrent use.
+// Store writes and reads the heartbeats of executors. An executor counts as running until its newest heartbeat expires.
+// Heartbeats that the server should have removed do not count either: after a crash, a server may restore replaced
+// heartbeats and keep them. Its methods are safe for concurrent use.
 type Store struct {
-	// PullsOverflow is asked at every beat whether whoever beats pulls what goes behind; nil does not.
+	// PullsOverflow returns the field Overflow of each heartbeat that Beat sends. Nil means [PullsMainOnly].
 	PullsOverflow func() OverflowSupport
-	// Definitions is asked at every beat what the beating executor has found out about tools; nil says nothing.
+	// Definitions returns the field Definitions of each heartbeat that Beat sends. Nil means none.
 	Definitions func() Definitions
 
 	js     jetstream.JetStream
-	stream jetstream.Stream                                             // nil of those who may not read it
-	beat   func(ctx context.Context, pool, name string) (uint64, error) // newest of an executor, 0 when there is none
+	stream jetstream.Stream                                             // nil without permission to read it
+	beat   func(ctx context.Context, pool, name string) (uint64, error) // see NewRemoteStore
 	ttl    time.Duration
 
 	mu         sync.Mutex
 	seen       map[string]verdict
-	since      time.Time // connected, and able to beat if it tried, without interruption since then
-	reconnects uint64    // of the connection, until then
+	since      time.Time // no interruption of the connection and no failed heartbeat since then
+	reconnects uint64    // of the connection, as of since
 }
 
 type verdict struct {
 	gone bool
 	at   time.Time
-	beat uint64    // sequence of the newest beat; 0 when there is none
-	seen time.Time // when that one was first seen here
+	beat uint64    // sequence of the newest heartbeat; 0: none
+	seen time.Time // when this process first read that heartbeat
 }
 
-// OpenStore binds to the pools bucket. A beat lives for lease, in whole seconds, at least one.
+// OpenStore returns a Store of the bucket "pools". Heartbeats that it sends expire after lease, rounded to seconds, at
+// least 1 s.
 func OpenStore(ctx context.Context, js jetstream.JetStream, lease time.Duration) (*Store, error) {
 	stream, err := js.Stream(ctx, subjects.PoolsStream)
 	if err != nil {
@@ -55,8 +56,9 @@ func OpenStore(ctx context.Context, js jetstream.JetStream, lease time.Duration)
 	return p, nil
 }
 
-// NewRemoteStore is [OpenStore] for a process that may only write its own heartbeats: beat returns the
-// sequence of the newest heartbeat of an executor, as [Store.Newest] does. Only Beat and Expired may be called.
+// NewRemoteStore is [OpenStore] for a process that has only the permission to write its own heartbeats. beat returns
+// the sequence of the newest heartbeat of an executor, as [Store.Newest] does. Only Beat and Expired of the Store may
+// be called.
 func NewRemoteStore(js jetstream.JetStream, lease time.Duration,
 	beat func(ctx context.Context, pool, name string) (uint64, error)) *Store {
 	return &Store{
@@ -65,8 +67,9 @@ func NewRemoteStore(js jetstream.JetStream, lease time.Duration,
 	}
 }
 
-// settled reports whether all who live have had the time to beat: when the connection was interrupted,
-// beats may have expired unrenewed. The connection itself is asked, since its status is told too late.
+// settled reports whether all running executors have had the time to send a heartbeat since the last interruption.
+// During an interruption, heartbeats may expire although their executors run. It reads the counter of reconnects,
+// because the callbacks of the connection come too late.
 func (p *Store) settled() bool {
 	n := p.js.Conn().Stats().Reconnects
 	p.mu.Lock()
@@ -78,9 +81,9 @@ func (p *Store) settled() bool {
 	return time.Since(p.since) > p.ttl
 }
 
-// Beat says that the executor instance of pool lives.
+// Beat writes a heartbeat of an executor, instance, of a pool.
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
-	p.settled() // notices an interruption early
+	p.settled() // detects an interruption early
 	b := Heartbeat{Form: format.Entry.Current(), Pool: pool, Instance: instance}
 	if p.PullsOverflow != nil {
 		b.Overflow = p.PullsOverflow()
@@ -104,8 +107,8 @@ func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	return nil
 }
 
-// interrupted notes that nobody may have been able to beat: where the servers that are left are too few to
-// store anything, no connection is interrupted.
+// interrupted records that heartbeats may not have been stored: when the cluster has lost its quorum, it stores
+// nothing, although connections stay open.
 func (p *Store) interrupted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,11 +116,12 @@ func (p *Store) interrupted() {
 	clear(p.seen)
 }
 
-// freshVerdict is how long an answer about an instance is used again.
+// freshVerdict is how long a result of Expired is reused.
 const freshVerdict = 250 * time.Millisecond
 
-// Expired reports whether the instance (as subjects.Instance names it) has stopped beating. When the
-// bucket cannot be read it says no: a live claim must not be taken over.
+// Expired reports whether the newest heartbeat of an instance, named as by [subjects.Instance], has expired. It returns
+// false if the bucket cannot be read, or shortly after an interruption: the claim of a running executor must not be
+// taken over.
 func (p *Store) Expired(ctx context.Context, instance string) bool {
 	if !p.settled() {
 		return false
@@ -135,9 +139,9 @@ func (p *Store) Expired(ctx context.Context, instance string) bool {
 	return p.judge(instance, beat)
 }
 
-// judge says whether an instance with this newest beat is gone. One that the server has kept for longer than it lives,
-// while others could beat, is not that of an instance which does. Going by this host's clock, nobody is
-// taken for dead because the clock of a server was set, or another one leads.
+// judge reports whether an instance with this newest heartbeat has stopped: there is none, or this process has known
+// the same one for longer than its lifetime. It measures with the clock of this host, so a change of the server's clock
+// or of the leader makes no instance count as stopped.
 func (p *Store) judge(instance string, beat uint64) bool {
 	now := time.Now()
 	p.mu.Lock()
@@ -154,11 +158,12 @@ func (p *Store) judge(instance string, beat uint64) bool {
 	return v.gone
 }
 
-// look returns the sequence of the newest beat of an instance, 0 when there is none; not ok when that cannot be told.
+// look returns the sequence of the newest heartbeat of an instance, 0 if there is none. ok is false if it cannot be
+// read.
 func (p *Store) look(ctx context.Context, instance string) (beat uint64, ok bool) {
 	pool, name, ok := strings.Cut(instance, "/")
 	if !ok {
-		return 0, true // not a name of ours: nobody beats under it
+		return 0, true // not a valid instance name, so there is no heartbeat
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -166,7 +171,7 @@ func (p *Store) look(ctx context.Context, instance string) (beat uint64, ok bool
 	return beat, err == nil
 }
 
-// Newest returns the sequence of the newest heartbeat of an executor of a pool, 0 when there is none.
+// Newest returns the sequence of the newest heartbeat of an executor of a pool. It returns 0 if there is none.
 func (p *Store) Newest(ctx context.Context, pool, name string) (beat uint64, err error) {
 	msg, err := p.stream.GetLastMsgForSubject(ctx, subjects.PoolSubject(pool, name))
 	switch {
