@@ -36,27 +36,3 @@ func TestPayloadsHaveOwners(t *testing.T) {
 		t.Errorf("%d messages, %v", info.State.Msgs, err)
 	}
 }
-
-// What builds before owners have stored is found by those that look there.
-func TestPayloadsOfNobody(t *testing.T) {
-	t.Parallel()
-	_, _, p := newPayloads(t)
-	ctx, data := testContext(t), content(partSize+1)
-	ref, err := p.Put(ctx, mine, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for part, from := range []int{0, partSize} {
-		subject := subjects.PayloadOfNobody(ref.SHA256, int64(part))
-		if err := p.putPart(ctx, subject, data[from:min(from+partSize, len(data))], true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	yours := subjects.Owner{Tenant: "acme", Actor: "agent://you"}.On(mine.Pool)
-	if got, err := p.Get(ctx, yours, ref); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes, %v", len(got), err)
-	}
-	if m, err := p.Newest(ctx, yours.Payload(ref.SHA256, 0), false); err != nil || m != nil {
-		t.Errorf("not asked for: %+v, %v", m, err)
-	}
-}

@@ -204,7 +204,7 @@ func (p *Payloads) Part(ctx context.Context, of subjects.PayloadOwner, sha256 st
 	err error) {
 	subject := of.Payload(sha256, part)
 	err = untilDone(ctx, func(ctx context.Context) error {
-		m, err := p.Newest(ctx, subject, true)
+		m, err := p.Newest(ctx, subject)
 		if err == nil && m == nil {
 			err = fmt.Errorf("%w: %s", ErrMissing, subject)
 		}
@@ -217,17 +217,9 @@ func (p *Payloads) Part(ctx context.Context, of subjects.PayloadOwner, sha256 st
 }
 
 // Newest reads the part with a subject of [subjects.PayloadOwner.Payload]. It tries once, and returns nil if the part
-// is not stored. With unowned it also looks under the subject that older builds used, which has no owner.
-func (p *Payloads) Newest(ctx context.Context, subject string, unowned bool) (*Message, error) {
-	m, err := p.store.newest(ctx, subject)
-	if err != nil || m != nil || !unowned || p.store.through != nil {
-		return m, err
-	}
-	part, err := subjects.ParsePayload(subject)
-	if err != nil {
-		return nil, nil
-	}
-	return p.store.newest(ctx, subjects.PayloadOfNobody(part.SHA256, part.Part))
+// is not stored.
+func (p *Payloads) Newest(ctx context.Context, subject string) (*Message, error) {
+	return p.store.newest(ctx, subject)
 }
 
 func parts(ref envelope.PayloadRef) int64 { return (ref.Bytes + partSize - 1) / partSize }

@@ -34,7 +34,7 @@ func TestGreediest(t *testing.T) {
 		"an actor":         {parts("a.x", 1000, "a.y", 10, "b.x", 900), &Cut{"a", "x", 500}},
 		"of the tenant":    {parts("a.x", 600, "a.y", 600, "b.x", 900), &Cut{"a", "x", 300}},
 		"many of a tenant": {many, &Cut{"a", "", 200}},
-		"before owners":    {map[string]uint64{"tb.payload.hash.0": 1000}, nil},
+		"of no owner":      {map[string]uint64{"tb.payload.hash.0": 1000}, nil},
 	} {
 		got := greediest(c.parts)
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {

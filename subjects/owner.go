@@ -95,9 +95,6 @@ func PoolOf(subject string) (pool string, ok bool) {
 	return "", true
 }
 
-// PayloadOfNobody returns the subject under which older builds stored a part. It has no owner and no pool.
-func PayloadOfNobody(sha256 string, part int64) string { return part64(payloadPrefix+sha256, part) }
-
 func part64(of string, part int64) string { return of + "." + strconv.FormatInt(part, 10) }
 
 // PayloadsOf returns the subject filter of the payloads of an actor, or of all actors of the tenant if actor is "".

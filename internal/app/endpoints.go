@@ -196,7 +196,7 @@ func payload(
 		to, body := streaming.GetNewest(subjects.PayloadsStream, subject)
 		return rpc.Forward{To: to, Body: body}, nil
 	}
-	m, err := store.Newest(ctx, subject, true)
+	m, err := store.Newest(ctx, subject)
 	switch {
 	case err != nil:
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the output could not be read").WithCause(err.Error())

@@ -58,7 +58,7 @@ func TestWrites(t *testing.T) {
 			publish: subjects.Owner{Tenant: "acme", Actor: mallory}.On("default").Payload("00", 0)},
 		{name: "store for another tenant, as a door", as: []string{door},
 			publish: subjects.Owner{Tenant: "evil", Actor: mallory}.On("default").Payload("00", 0)},
-		{name: "store for nobody", as: callers(), publish: subjects.PayloadOfNobody("00", 0)},
+		{name: "store for nobody", as: callers(), publish: "tb.payload.00.0"},
 	}
 	for i := range table {
 		table[i].refused = byServer

@@ -95,7 +95,7 @@ func TestMalformedFlood(t *testing.T) {
 		subjects.Denied("x", "default"),
 		subjects.Dead("default", "echo"),
 		subjects.PoolSubject("default", "x"),
-		subjects.PayloadOfNobody("x", 0),
+		"tb.payload.x.0",
 		subjects.JoinerLeft,
 	}
 	answers, err := nc.SubscribeSync("tb.ans.>")

@@ -97,7 +97,7 @@ func others(t *testing.T, g *guarded, conn *app.Link, ref envelope.PayloadRef) {
 		t.Error("it wrote")
 	}
 	for _, subject := range []string{"$JS.API.DIRECT.GET.PAYLOADS", "$JS.API.STREAM.MSG.GET.PAYLOADS",
-		subjects.PayloadOfNobody(ref.SHA256, 0)} {
+		"tb.payload." + ref.SHA256 + ".0"} {
 		if err := conn.NC.PublishRequest(subject, conn.NC.NewInbox(), []byte(`{"seq":1}`)); err != nil {
 			t.Error(err)
 		}

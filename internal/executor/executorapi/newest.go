@@ -79,7 +79,7 @@ func (d *Server) newest(ctx context.Context, from executorName, q newest) (*nats
 	}
 	var m *streaming.Message
 	if part {
-		m, err = d.Payloads.Newest(ctx, q.Subject, !d.Identity)
+		m, err = d.Payloads.Newest(ctx, q.Subject)
 	} else {
 		m, err = d.Chunks.Last(ctx, q.Subject)
 	}
