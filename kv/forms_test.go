@@ -4,13 +4,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
-	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -35,6 +33,19 @@ func TestFollowerStopsAtANewerEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.Gone(t.Context(), f.JS) // it has expired, say
+}
+
+// A follower stops at an event of a build before f16d274, too, and says what to do.
+func TestFollowerStopsAtAnOlderEvent(t *testing.T) {
+	f := setupFollower(t)
+	s := f.Admit(1, envelope.PriorityNormal)
+	e := call.Event{Kind: call.Requested, Attempt: 1, Nonce: s.Attempts[0].Nonce, State: s}
+	e.State.ID = "id99999"
+	f.Raw(kv.EventSubject(e), "2"+kv.EncodeEvent(e)[1:])
+	err := kv.NewFollower(f.JS, 0).Run(t.Context(), 1, func(kv.FollowedEvent) {})
+	if !format.IsUnsupported(err) || format.Newer(err) || !strings.Contains(err.Error(), "run build f16d274") {
+		t.Errorf("%v", err)
+	}
 }
 
 // What is in the log of a key is unknown to a build that cannot read it: it is neither empty nor what it was before.
@@ -71,24 +82,6 @@ func TestStreamsOfOtherBuilds(t *testing.T) {
 		if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); !format.IsUnsupported(err) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", metadata, err)
-		}
-	}
-}
-
-// An executor of Toolbus 0.1 is named, as long as it is alive; whatever else somebody put there is not.
-func TestOldExecutor(t *testing.T) {
-	f := setupFollower(t)
-	pools, err := heartbeat.OpenStore(t.Context(), f.JS, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for body, old := range map[string]bool{"e1": true, "": false, "garbage": false,
-		`{"form":2,"pool":"default","instance":"e1"}`: false, `{"form":3}`: false} {
-		if _, err := f.JS.Publish(t.Context(), subjects.PoolSubject("default", "e1"), []byte(body)); err != nil {
-			t.Fatal(err)
-		}
-		if err := pools.Old(t.Context()); format.IsUnsupported(err) != old || old && !strings.Contains(err.Error(), "e1") {
-			t.Errorf("%q: %v", body, err)
 		}
 	}
 }

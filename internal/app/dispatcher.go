@@ -176,9 +176,6 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if err != nil {
 		return err
 	}
-	if err := pools.Old(ctx); err != nil {
-		return err
-	}
 	store := c.Log.FillLevel()
 	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
 	var d *dispatcher.Dispatcher
@@ -237,7 +234,6 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		})
 	}
 	g.Go(func() error { c.Clock.Run(background, clockInterval); return nil })
-	g.Go(func() error { watchOld(background, c, pools); return nil })
 	for _, run := range []func(context.Context){store.Run, shares.Run, journal.Run, evidence.Run, coverage.Run} {
 		g.Go(func() error { run(background); return nil })
 	}
@@ -252,19 +248,6 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	return nil
-}
-
-// oldInterval is the rhythm in which executors of Toolbus 0.1 are looked for: one that lives through the exchange
-// of its server's streams joins in without a start.
-const oldInterval = 10 * time.Second
-
-// watchOld says which executors of Toolbus 0.1 have to be stopped, until ctx ends.
-func watchOld(ctx context.Context, c *Conn, pools *heartbeat.Store) {
-	for timer.Sleep(ctx, oldInterval) {
-		if err := pools.Old(ctx); err != nil {
-			c.notices.Log(c.Logger, "an executor that cannot share this bus takes calls away", err)
-		}
-	}
 }
 
 // logReader follows one partition of the call log and puts it on record.

@@ -24,7 +24,7 @@ func (p *Store) LastAlive(ctx context.Context, pool string) (last time.Time, sai
 	if msg == nil {
 		return time.Time{}, said, nil
 	}
-	if b, err := decodeBeat(msg.Subject, msg.Data); err == nil { // otherwise the executor runs, too
+	if b, err := decodeBeat(msg.Data); err == nil { // otherwise the executor runs, too
 		said = b
 	}
 	return msg.Time, said, nil

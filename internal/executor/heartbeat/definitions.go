@@ -86,7 +86,7 @@ func (f *Findings) Hear(msg *nats.Msg) {
 	if err != nil || len(msg.Data) > maxBeatBytes {
 		return
 	}
-	b, err := decodeBeat(msg.Subject, msg.Data)
+	b, err := decodeBeat(msg.Data)
 	if err != nil {
 		return
 	}
