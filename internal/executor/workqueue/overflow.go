@@ -7,8 +7,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// PullsOverflow says whether what goes behind is pulled here. It is not where dispatchers are of an older build, nor
-// where the server does not answer, as it does not where permissions are of an older build.
+// PullsOverflow says whether what goes behind is pulled here. It is not where the server does not answer, as it does
+// not where the permissions of the process leave it out.
 func (w *Puller) PullsOverflow() heartbeat.OverflowSupport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -17,9 +17,6 @@ func (w *Puller) PullsOverflow() heartbeat.OverflowSupport {
 
 // overflowSupport is PullsBehind. Callers hold w.mu.
 func (w *Puller) overflowSupport() heartbeat.OverflowSupport {
-	if !w.pullsOverflow {
-		return heartbeat.PullsMainOnly
-	}
 	pulls := heartbeat.PullsAll
 	for _, s := range w.sources {
 		switch {

@@ -1,15 +1,10 @@
 package workqueue_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
-	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -102,37 +97,4 @@ func TestShareOfWhatGoesBehind(t *testing.T) {
 			t.Errorf("%d slots: of %d runs %v, by weight 12:6:3:1", slots, runs, share)
 		}
 	}
-}
-
-// Dispatchers of builds before these queues make no consumers for what goes behind: nobody pulls that, nor says so.
-func TestOlderDispatchersLetNothingGoBehind(t *testing.T) {
-	f := setup(t)
-	js := older{f.Bus}
-	w, err := workqueue.New(t.Context(), js, "default", 1, 4, time.Minute, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.PullsOverflow() != heartbeat.PullsMainOnly {
-		t.Error("it would pull what nobody hands out")
-	}
-	if w, err = workqueue.New(t.Context(), workqueue.Watch(f.JS, "default", 1), "default", 1, 4, time.Minute,
-		nil); err != nil {
-		t.Fatal(err)
-	}
-	if w.PullsOverflow() != heartbeat.PullsUnknown {
-		t.Error("where there are no consumers yet, it would never pull what goes behind")
-	}
-}
-
-// older makes the consumers that builds before these queues make.
-type older struct{ *bustest.Bus }
-
-func (o older) Look(ctx context.Context) (all []workqueue.Consumer, err error) {
-	made, err := workqueue.Keep(o.JS, "default", 1, time.Minute).Look(ctx)
-	for _, c := range made {
-		if c.Name == subjects.Worker("default", (call.Attempt{Priority: envelope.PriorityNormal}).Queue()) {
-			all = append(all, c)
-		}
-	}
-	return all, err
 }

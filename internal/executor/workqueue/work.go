@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,23 +64,22 @@ func (w *Message) TakeOver(rest func()) {
 // partition; it waits for a slot, and is handed back when there is none soon.
 type Puller struct {
 	// Log is told of what cannot be read; set it before Run. Nil discards.
-	Log           *slog.Logger
-	notices       format.Notices
-	slots         int
-	lease         time.Duration
-	patience      time.Duration // how long a message in hand waits for a slot
-	declines      declines
-	repeats       repeats
-	sources       []*source
-	handle        func(context.Context, *Message)
-	handlers      *flow.WorkerPool[*Message]
-	consumers     Consumers
-	missing       bool // a consumer was, at the last look
-	pullsOverflow bool // what goes behind is pulled, too
-	nc            *nats.Conn
-	lookNow       chan struct{}
-	changed       chan struct{} // what PullsBehind returns may have
-	ended         func() bool   // there is no more intake
+	Log       *slog.Logger
+	notices   format.Notices
+	slots     int
+	lease     time.Duration
+	patience  time.Duration // how long a message in hand waits for a slot
+	declines  declines
+	repeats   repeats
+	sources   []*source
+	handle    func(context.Context, *Message)
+	handlers  *flow.WorkerPool[*Message]
+	consumers Consumers
+	missing   bool // a consumer was, at the last look
+	nc        *nats.Conn
+	lookNow   chan struct{}
+	changed   chan struct{} // what PullsBehind returns may have
+	ended     func() bool   // there is no more intake
 
 	mu      sync.Mutex
 	paused  bool // until there is another connection
@@ -156,11 +154,8 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 	if err != nil {
 		return nil, err
 	}
-	w.pullsOverflow = madeFor(all, pool)
 	for _, c := range consumersOf(pool, partitions) {
-		if !c.overflow || w.pullsOverflow {
-			w.sources = append(w.sources, &source{consumerNames: c})
-		}
+		w.sources = append(w.sources, &source{consumerNames: c})
 	}
 	w.last = w.sources[1]
 	for _, s := range w.sources {
@@ -169,19 +164,6 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		}
 	}
 	return w, nil
-}
-
-// madeFor reports whether workers of a pool are to pull what goes behind: not where dispatchers have made consumers for
-// everything but that. They are of an older build then, which lets nothing go behind.
-func madeFor(all []Consumer, pool string) bool {
-	there := func(behind bool) bool {
-		return slices.ContainsFunc(all, func(c Consumer) bool {
-			return slices.ContainsFunc(queues, func(q queue) bool {
-				return q.overflow == behind && c.Name == subjects.Worker(pool, q.token())
-			})
-		})
-	}
-	return there(true) || !there(false)
 }
 
 // Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
