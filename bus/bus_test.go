@@ -44,58 +44,24 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// A call log of a version that had no batches learns to take them.
-func TestOlderLog(t *testing.T) {
-	js := natstest.Start(t).JetStream(t)
-	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	batches := func() *jetstream.StreamConfig {
-		stream, err := js.Stream(t.Context(), subjects.Partition(0).Stream())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &stream.CachedInfo().Config
-	}
-	older := *batches()
-	older.AllowAtomicPublish = false
-	if _, err := js.UpdateStream(t.Context(), older); err != nil {
-		t.Fatal(err)
-	}
-	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if !batches().AllowAtomicPublish {
-		t.Error("the log takes no batches")
-	}
-}
-
-// Heartbeats find room in a bucket that somebody else has filled, also in one of a version in which
-// they did not.
+// Heartbeats find room in a bucket that somebody else has filled.
 func TestFullPools(t *testing.T) {
 	f := bustest.Start(t)
 	stream, err := f.JS.Stream(t.Context(), subjects.PoolsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	older := stream.CachedInfo().Config
-	older.Discard, older.MaxAge, older.MaxBytes = jetstream.DiscardNew, 0, 8<<10
-	if _, err := f.JS.UpdateStream(t.Context(), older); err != nil {
+	small := stream.CachedInfo().Config
+	small.MaxBytes = 8 << 10
+	if _, err := f.JS.UpdateStream(t.Context(), small); err != nil {
 		t.Fatal(err)
 	}
-	fill := func() {
-		for n := range 100 {
-			_ = f.NC.Publish(subjects.PoolSubject("default", fmt.Sprint("other", n)), make([]byte, 500))
-		}
-		if err := f.NC.Flush(); err != nil {
-			t.Fatal(err)
-		}
+	for n := range 100 {
+		_ = f.NC.Publish(subjects.PoolSubject("default", fmt.Sprint("other", n)), make([]byte, 500))
 	}
-	fill()
-	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{}); err != nil {
+	if err := f.NC.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	fill()
 	pools, err := heartbeat.OpenStore(t.Context(), f.JS, time.Second)
 	if err != nil {
 		t.Fatal(err)

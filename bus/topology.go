@@ -314,8 +314,10 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	if err := Readable(found); err != nil {
 		return err
 	}
-	changed := modernise(&found, want)
-	changed = r.apply(&found) || changed
+	changed := r.apply(&found)
+	if evidence(want) && want.AllowDirect && !found.AllowDirect { // created without tokens
+		found.AllowDirect, changed = true, true
+	}
 	if err := Compatible(found, want); err != nil || !changed { // never update a stream that Toolbus did not make
 		return err
 	}
@@ -323,20 +325,6 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	return nil
-}
-
-// modernise changes the settings that an earlier version made differently, and reports whether it changed any.
-func modernise(found *jetstream.StreamConfig, want jetstream.StreamConfig) (changed bool) {
-	if want.AllowAtomicPublish && !found.AllowAtomicPublish {
-		found.AllowAtomicPublish, changed = true, true
-	}
-	if evidence(want) && want.AllowDirect && !found.AllowDirect {
-		found.AllowDirect, changed = true, true
-	}
-	if want.Name == subjects.PoolsStream && found.Discard != want.Discard { // a full bucket refused heartbeats
-		found.Discard, found.MaxAge, changed = want.Discard, want.MaxAge, true
-	}
-	return changed
 }
 
 // evidence reports whether a stream belongs to the audit record. Its allow_direct may have either value.

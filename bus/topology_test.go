@@ -25,6 +25,7 @@ func TestForeignStreams(t *testing.T) {
 		"persist_mode": func(c *jetstream.StreamConfig) {
 			c.PersistMode, c.AllowAtomicPublish = jetstream.AsyncPersistMode, false
 		},
+		"allow_atomic is false":     func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false },
 		"no_ack is true":            func(c *jetstream.StreamConfig) { c.NoAck, c.AllowAtomicPublish = true, false },
 		"allow_rollup_hdrs is true": func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = true, false },
 		"allow_msg_counter is true": func(c *jetstream.StreamConfig) {
