@@ -31,7 +31,7 @@ type build struct{ tool, digest string }
 type view struct {
 	sorted []*Definition // by name
 	named  map[string]*Definition
-	ids    map[string]*Definition // by the names that older builds of the gateway used
+	ids    map[string]*Definition // by the names that gateways of f16d274 use
 	sum    [sha256.Size]byte      // hash of the entries and the instructions
 }
 

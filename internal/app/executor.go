@@ -211,8 +211,8 @@ func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uin
 	})
 }
 
-// chunkSubject is where the chunks of one run lie. The pool is in it where permissions go by it; elsewhere there may be
-// older builds, which do not expect it.
+// chunkSubject is where the chunks of one run lie. The pool is in it where permissions go by it. Elsewhere f16d274
+// leaves it out, too.
 func (c *Conn) chunkSubject(s call.State, a call.Attempt, fence uint64) string {
 	of := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: a.N, Fence: fence}
 	if c.tokens {

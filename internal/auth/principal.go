@@ -44,8 +44,8 @@ type Principal struct {
 	ID     string   // of this token
 	Family string   // names the credential: renewal keeps it, and revocation revokes it
 	Chain  []string // the families of the tokens that this one was narrowed from, the oldest first
-	// Origin is the role of the first token of Chain, "" if Chain is empty. Builds before 0.2 narrowed tokens of other
-	// roles into agents, and leave it empty in all tokens that they narrow or renew.
+	// Origin is the role of the first token of Chain, "" if Chain is empty. Build f16d274 narrows tokens of other
+	// roles into agents, and leaves it empty in all tokens that it narrows or renews.
 	Origin Role
 
 	Issued, Expires time.Time // whole seconds

@@ -33,7 +33,7 @@ type Options struct {
 	Progress   io.Writer     // may be nil
 }
 
-// formerInterval is the word that 0.1 had for [Interval].
+// formerInterval is the word that f16d274 has for [Interval].
 const formerInterval = "default"
 
 // The words of Options.

@@ -27,7 +27,7 @@ type Row struct {
 // syncMode is [Interval] or [Always].
 type syncMode string
 
-// MarshalText implements encoding.TextMarshaler. Reports keep the word of 0.1, so that they can be compared.
+// MarshalText implements encoding.TextMarshaler. Reports keep the word of f16d274, so that they can be compared.
 func (s syncMode) MarshalText() ([]byte, error) {
 	if s == Interval {
 		s = formerInterval

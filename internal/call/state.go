@@ -150,7 +150,7 @@ type Owner struct {
 	Role        string `json:"role,omitzero"`
 	Lane        string `json:"lane,omitzero"`
 	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that they are not known: the bus has no
-	// tokens, or a build before 0.2 admitted the attempt.
+	// tokens, or build f16d274 admitted the attempt.
 	Scopes string `json:"scopes,omitzero"`
 }
 

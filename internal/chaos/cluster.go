@@ -37,7 +37,7 @@ func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 	return effects.Run(in, out, args[0])
 }
 
-// servesMCP says whether some of the tools are those of an MCP server, which builds of before do not know.
+// servesMCP says whether some of the tools are those of an MCP server. Chaos with an older build makes no such trouble.
 func (o Options) servesMCP() bool { return o.OldBinary == "" }
 
 // tools are those that calls are made of.

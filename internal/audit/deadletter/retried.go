@@ -67,8 +67,7 @@ func Retries(ctx context.Context, from reader.Source, letters []Message) (map[ui
 	var oldest time.Time
 	for _, d := range letters {
 		r.numbers[attempt{d.Ref, d.Attempt}] = d.Seq
-		if asked, ok := audit.Project(call.Requested, d.Attempt, d.State, 0, d.Time); ok && asked.TraceID != "" &&
-			asked.ArgumentsHash != "" { // else it is of a build that did not say
+		if asked, ok := audit.Project(call.Requested, d.Attempt, d.State, 0, d.Time); ok && asked.TraceID != "" {
 			r.wanted[wantedBy(asked)] = append(r.wanted[wantedBy(asked)], d)
 		}
 		if oldest.IsZero() || d.Time.Before(oldest) {

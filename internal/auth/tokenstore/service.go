@@ -92,8 +92,8 @@ func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.Tok
 	return s.mint(ctx, audit.CredentialRenewed, by, p)
 }
 
-// originate sets the origin of a narrowed agent's token that has none: builds before 0.2 did not write it. It refuses
-// the renewal unless the list of issued credentials shows that the root is an agent, because those builds also narrowed
+// originate sets the origin of a narrowed agent's token that has none: build f16d274 does not write it. It refuses
+// the renewal unless the list of issued credentials shows that the root is an agent, because that build also narrows
 // tokens of other roles into agents.
 func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Error {
 	if p.Role != auth.Agent || len(p.Chain) == 0 || p.Origin == auth.Agent {

@@ -135,7 +135,7 @@ func Uninstall(l Location, force bool) (Undone, error) {
 	return u, removeAll(l.Copy(), l.record())
 }
 
-// recorded returns the record of an installation. Builds before this one kept none, replaced all servers, and gave the
+// recorded returns the record of an installation. Build f16d274 kept none, replaced all servers, and gave the
 // copy the mode of the file.
 func (l Location) recorded(former []byte, mode fs.FileMode) (r record, err error) {
 	raw, err := os.ReadFile(l.record())

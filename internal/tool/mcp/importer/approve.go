@@ -189,7 +189,7 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 		}
 	}
 	edited := strings.TrimRight(file.String(), "\n") + "\n"
-	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a build before wrote it
+	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // f16d274 wrote it
 		edited += "listed: " + listedFile + "\n"
 	}
 	return []byte(edited), nil
