@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -16,11 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// ByArguments is the prefix of current fingerprints. Fingerprints of the former format have the prefix "sha256:".
+// ByArguments is the prefix of fingerprints.
 const ByArguments = "args1:"
-
-// IsFormer reports whether a fingerprint has the former format, see [FormerFingerprint].
-func IsFormer(fingerprint string) bool { return !strings.HasPrefix(fingerprint, ByArguments) }
 
 // Fingerprint returns the fingerprint of r. Two requests with the same idempotency key must have the same fingerprint.
 // It is [ByArguments] and, in hex, the SHA-256 of the [ArgumentsHash], env and the canonical form of scope, each
@@ -72,29 +68,6 @@ func fingerprintOf(r *Request, arguments string) (string, error) {
 	}
 	sum := hashParts(arguments, r.Context.Env, string(scope))
 	return inHex(ByArguments, sum), nil
-}
-
-// FormerFingerprint returns the fingerprint of r with input in the former format: "sha256:" and, in hex, the SHA-256 of
-// the canonical form of {env, input, scope}. Only logs that builds with the former event format opened have it.
-func FormerFingerprint(r *Request, input jsontext.Value) (string, error) {
-	scope, err := canonicalStrings(r.Context.Scope)
-	if err != nil {
-		return "", fmt.Errorf("scope: %w", err)
-	}
-	env, err := jsontext.AppendQuote(nil, r.Context.Env)
-	if err != nil {
-		return "", fmt.Errorf("env: %w", err)
-	}
-	if !ijson.Valid(input) {
-		return "", errors.New("input: it is no I-JSON")
-	}
-	h := sha256.New()
-	fmt.Fprintf(h, `{"env":%s,"input":`, env)
-	if err := ijson.WriteCanonical(h, input); err != nil {
-		return "", fmt.Errorf("input: %w", err)
-	}
-	fmt.Fprintf(h, `,"scope":%s}`, scope)
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // hashParts returns the SHA-256 of the parts, each preceded by its length, so that different parts never give the same

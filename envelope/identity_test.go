@@ -10,23 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-func TestFormerFingerprint(t *testing.T) {
-	q := fullRequest()
-	got, err := FormerFingerprint(q, q.Input)
-	if err != nil {
-		t.Fatal(err)
-	}
-	canonical := `{"env":"prod","input":{"deep":{"a":{"b":[]}},"n":[1,-2.5,1e-7,true,null],"title":"Größe 😀"},` +
-		`"scope":{"case_id":"C-1","tenant":"acme"}}`
-	sum := sha256.Sum256([]byte(canonical))
-	if want := "sha256:" + hex.EncodeToString(sum[:]); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if want := "sha256:828dbc14d9dae8639bf14d47e58f41cb37200c2f1ae18bdced5430bdde172232"; got != want {
-		t.Errorf("golden: got %s, want %s", got, want)
-	}
-}
-
 func TestFingerprint(t *testing.T) {
 	q := fullRequest()
 	got, err := Fingerprint(q)
@@ -43,17 +26,9 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// Both kinds say the same of what is the same call.
+// A fingerprint says what is the same call.
 func TestFingerprintDependsOn(t *testing.T) {
-	dependsOn(t, Fingerprint)
-	dependsOn(t, former)
-}
-
-func former(q *Request) (string, error) { return FormerFingerprint(q, q.Input) }
-
-func dependsOn(t *testing.T, fingerprint func(*Request) (string, error)) {
-	t.Helper()
-	base, err := fingerprint(minimalRequest())
+	base, err := Fingerprint(minimalRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +49,7 @@ func dependsOn(t *testing.T, fingerprint func(*Request) (string, error)) {
 	} {
 		q := minimalRequest()
 		c.change(q)
-		got, err := fingerprint(q)
+		got, err := Fingerprint(q)
 		if err != nil || (got == base) != c.same {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
@@ -86,7 +61,7 @@ func dependsOn(t *testing.T, fingerprint func(*Request) (string, error)) {
 	} {
 		q := minimalRequest()
 		change(q)
-		if _, err := fingerprint(q); err == nil {
+		if _, err := Fingerprint(q); err == nil {
 			t.Errorf("%s that is no I-JSON has a fingerprint", name)
 		}
 	}
@@ -192,7 +167,7 @@ func TestHashesOfPayload(t *testing.T) {
 	}
 }
 
-// Any two requests have the same fingerprint, of either kind, just where they have the same input, env and scope.
+// Any two requests have the same fingerprint just where they have the same input, env and scope.
 func TestFingerprintsAgree(t *testing.T) {
 	var all []*Request
 	inputs := []string{`{"a":1,"b":[]}`, `{ "b" : [], "a" : 1.0 }`, `{"a":1,"b":{}}`, `{}`, `null`}
@@ -205,28 +180,26 @@ func TestFingerprintsAgree(t *testing.T) {
 			}
 		}
 	}
-	for kind, fingerprint := range map[string]func(*Request) (string, error){"args1": Fingerprint, "sha256": former} {
-		prints := map[string]string{} // by what a request asks for
-		for _, q := range all {
-			got, err := fingerprint(q)
-			if err != nil || IsFormer(got) != (kind == "sha256") {
-				t.Fatalf("%s: %s, %v", kind, got, err)
-			}
-			asks := fmt.Sprintf("%s %q %v", ArgumentsHash(q.Input), q.Context.Env, q.Context.Scope)
-			if known, ok := prints[asks]; ok && known != got {
-				t.Errorf("%s: %s has two fingerprints", kind, asks)
-			}
-			prints[asks] = got
+	prints := map[string]string{} // by what a request asks for
+	for _, q := range all {
+		got, err := Fingerprint(q)
+		if err != nil {
+			t.Fatalf("%s, %v", got, err)
 		}
-		seen := map[string]bool{}
-		for asks, got := range prints {
-			if seen[got] {
-				t.Errorf("%s: %s has the fingerprint of another", kind, asks)
-			}
-			seen[got] = true
+		asks := fmt.Sprintf("%s %q %v", ArgumentsHash(q.Input), q.Context.Env, q.Context.Scope)
+		if known, ok := prints[asks]; ok && known != got {
+			t.Errorf("%s has two fingerprints", asks)
 		}
-		if len(seen) != (len(inputs)-1)*3*3 {
-			t.Errorf("%s: %d are told apart", kind, len(seen))
+		prints[asks] = got
+	}
+	seen := map[string]bool{}
+	for asks, got := range prints {
+		if seen[got] {
+			t.Errorf("%s has the fingerprint of another", asks)
 		}
+		seen[got] = true
+	}
+	if len(seen) != (len(inputs)-1)*3*3 {
+		t.Errorf("%d are told apart", len(seen))
 	}
 }

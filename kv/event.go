@@ -45,22 +45,13 @@ var errMalformed = errors.New("malformed event header")
 func EncodeEvent(e call.Event) string {
 	c := eventCoder{now: e}
 	c.out = make([]byte, 0, 512+384*len(e.State.Attempts))
-	c.out = append(strconv.AppendInt(c.out, formOf(e.State.Fingerprint), 10), ';')
+	c.out = append(strconv.AppendInt(c.out, int64(format.Event.Current()), 10), ';')
 	c.facts(&e.State.Pinned)
 	for i := range e.State.Attempts {
 		a := e.State.Attempts[i]
 		c.attempt(&a, i+1)
 	}
 	return string(c.out)
-}
-
-// formOf returns the form of events of a log with this fingerprint: builds that cannot compare it must not read them,
-// and go on with logs that they have opened.
-func formOf(fingerprint string) int64 {
-	if envelope.IsFormer(fingerprint) {
-		return format.EventFormer
-	}
-	return format.EventNow
 }
 
 // DecodeEvent reads the event of a stored message from its subject and its headers. The error is a [format.Error] if

@@ -108,7 +108,7 @@ func longEvent(kind call.Kind) call.Event {
 func TestEventForm(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[call.Kind]string{
-		call.Requested: "2;f|default|echo||||1|86400|:LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|:" +
+		call.Requested: "3;f|default|echo||||1|86400|:LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|@" +
 			"LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww|.LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww;" +
 			"a|e1a7bd37-ad10-4d7e-b28e-2830c7fa493b|agent://local|ou0yk9I3Hv5IpC8eIQyOV1.1|1|5d415971-e1b7-430a-8b5c-" +
 			"87d7bb21d42b|||||d-1448a8c3.1||1795187658234|59999;",
@@ -141,33 +141,12 @@ func TestQueueOfEvent(t *testing.T) {
 	}
 }
 
-// Events of a log that was opened with the former kind of fingerprint are in the former form for good, and differ in
-// nothing else.
-func TestFormOfEvent(t *testing.T) {
-	t.Parallel()
-	for _, kind := range kinds {
-		e := typicalEvent(kind)
-		former := kv.EncodeEvent(e)
-		e.State.Fingerprint = envelope.ByArguments + strings.TrimPrefix(e.State.Fingerprint, "sha256:")
-		raw := kv.EncodeEvent(e)
-		const hash = "|LXonDC16JwwteicMLXonDC16JwwteicMLXonDC16Jww"
-		want := "3" + strings.Replace(former[1:], "|:"+hash[1:]+"|.", "|@"+hash[1:]+"|.", 1)
-		if !strings.HasPrefix(former, "2;") || raw != want {
-			t.Errorf("%s is written as\n%s\nand\n%s\nwant\n%s", kind, former, raw, want)
-		}
-		got, err := kv.ParseEvent(kv.EventSubject(e), raw)
-		if diff := cmp.Diff(e, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", kind, err, diff)
-		}
-	}
-}
-
 // A newer build's members come back as they were, wherever they are, and whatever this build changes.
 func TestEventKeepsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	e := typicalEvent(call.Decided)
 	subject, raw := kv.EventSubject(e), kv.EncodeEvent(e)
-	for _, record := range []string{"2;f", ";a", ";c", ";d"} {
+	for _, record := range []string{"3;f", ";a", ";c", ";d"} {
 		at := strings.Index(raw, record)
 		end := at + len(record) + strings.IndexByte(raw[at+len(record):], ';')
 		newer := raw[:end] + strings.Repeat("|", 20) + "new member" + raw[end:]
@@ -190,6 +169,7 @@ func TestEventOfAnotherBuild(t *testing.T) {
 	subject, raw := kv.EventSubject(e), kv.EncodeEvent(e)
 	for name, other := range map[string]string{
 		"the next form": "4" + raw[1:], "a far one": "4711;whatever", "0.1": "1|o|1|1448a8c3-f283.1|default|",
+		"the form before": "2" + raw[1:],
 		"a further class": strings.Replace(raw, "|1|86400", "|9|86400", 1),
 	} {
 		_, err := kv.ParseEvent(subject, other)
@@ -208,7 +188,7 @@ func TestEventRefusesWhatItDoesNotWrite(t *testing.T) {
 		"no number":    strings.Replace(raw, "|86400|", "|one|", 1),
 		"leading zero": strings.Replace(raw, "|86400|", "|086400|", 1), "zero": strings.Replace(raw, "|86400|", "|0|", 1),
 		"half an escape":  strings.Replace(raw, "default", "defaul%4", 1),
-		"needless escape": strings.Replace(raw, "default", "defaul%74", 1), "no facts": "2;" + raw[strings.Index(raw, "a|"):],
+		"needless escape": strings.Replace(raw, "default", "defaul%74", 1), "no facts": "3;" + raw[strings.Index(raw, "a|"):],
 		"what the key says": strings.Replace(raw, "|default||1|86400", "|default|tool|1|86400", 1),
 		"another claimer":   strings.Replace(raw, ";d|.9", ";d|other.9", 1),
 	} {
@@ -285,7 +265,7 @@ func typicalEvent(kind call.Kind) call.Event {
 	}
 	e := call.Event{Kind: kind, Attempt: 1, State: call.State{Pinned: call.Pinned{
 		Tenant: "default", Tool: "bench.echo0", ID: "tvvkpo628dl23u4k9tut9d554b2032h7", Fn: "echo", Version: "1.0.0",
-		Digest: "sha256:" + hash, Class: call.Pure, Pool: "default", Fingerprint: "sha256:" + hash, ArgsHash: hash,
+		Digest: "sha256:" + hash, Class: call.Pure, Pool: "default", Fingerprint: envelope.ByArguments + hash, ArgsHash: hash,
 		KeepSeconds: 86400,
 	}}}
 	switch kind {

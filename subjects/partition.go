@@ -47,13 +47,6 @@ func (p Partition) Audit(tenant string) string { return auditOf(p.Bucket(), tena
 // AuditLog returns the subject filter of the audit segments of all tenants that are derived from the partition.
 func (p Partition) AuditLog() string { return auditPrefix + p.Bucket() + ".*" }
 
-// FormerLog returns the subject filter of the audit records that builds without segments derived from the partition,
-// and the subject of the marker that stops such a build.
-func (p Partition) FormerLog() (all, fence string) {
-	all = auditPrefix + p.name("log", "")
-	return all + ".>", all + ".fence"
-}
-
 // Recorded returns the subject filters of the events that the audit record is derived from: requests and decisions.
 func (p Partition) Recorded() []string {
 	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}

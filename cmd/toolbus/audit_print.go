@@ -76,7 +76,7 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 		attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
 }
 
-// printStored prints a record as it is stored, on one line; builds before segments might have written it on several.
+// printStored prints a record as it is stored, on one line; a stranger might have written it on several.
 func printStored(to io.Writer, r *reader.Line) error {
 	if strings.ContainsAny(r.Text, "\r\n") {
 		return cli.WriteJSONLine(to, r.Record)

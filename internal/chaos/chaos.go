@@ -212,7 +212,7 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	history := checker.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(), Older: r.OldBinary != "",
+	history := checker.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(),
 		Revoked: r.revoked, Held: r.havoc.held, SlackMS: r.watch.apart().Milliseconds()}
 	if err := evidence.Gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err

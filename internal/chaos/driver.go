@@ -233,14 +233,13 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 func (d *driver) record(p *play, a ask, scene string, other bool) (checker.Ask, *envelope.Request) {
 	req := p.request(a.caller, p.encoded(a.caller, other))
 	fingerprint, err := envelope.Fingerprint(req)
-	former, err2 := envelope.FormerFingerprint(req, req.Input)
-	if err := errors.Join(err, err2); err != nil {
+	if err != nil {
 		panic("unreachable: " + err.Error()) // the input is valid
 	}
 	return checker.Ask{
 		Caller: callerName(a.caller), Actor: actorOf(a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
-		Fingerprint: fingerprint, Former: former, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
+		Fingerprint: fingerprint, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
 		Door: behindDoor(a.caller),
 	}, req
 }

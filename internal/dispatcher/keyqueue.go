@@ -205,10 +205,6 @@ func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *ca
 		s = l.learn(a.known)
 	}
 	for {
-		if err := d.matchFingerprint(ctx, s, a); err != nil { // no answer: the caller asks again
-			d.Logger.Warn("input not compared", "call", l.id, "err", err)
-			return s, false
-		}
 		v := call.Admit(s, a.ask)
 		var again bool
 		if refusal := outside(a.principal, s, v); refusal != nil {

@@ -94,9 +94,6 @@ func otherInput(s call.State, r request) bool {
 		return false
 	}
 	fingerprint, err := envelope.Fingerprint(r.req)
-	if envelope.IsFormer(s.Fingerprint) {
-		fingerprint, err = envelope.FormerFingerprint(r.req, r.req.Input)
-	}
 	return err == nil && fingerprint != s.Fingerprint
 }
 

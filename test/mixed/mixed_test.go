@@ -16,7 +16,7 @@ var long = flag.Bool("long", false, "make five minutes of trouble for each pair 
 // Processes of both builds share a bus and are replaced one by one, up and down, under faults: no promise is
 // broken, AUDIT holds all that the log does, and nothing is decided twice. toolbus chaos checks that, as the newer.
 func TestBuildsOfTwoAges(t *testing.T) {
-	older := build(t, source(t, baseline(t)), "")
+	older := build(t, source(t, withTokens), "")
 	for name, tag := range map[string]string{
 		"a member more":  "formmember",
 		"one form ahead": "formahead", // the older cannot read what it writes, and stands by
@@ -25,28 +25,23 @@ func TestBuildsOfTwoAges(t *testing.T) {
 	}
 }
 
-// withTokens is f16d274, the last build whose executors and connections need --older-builds of dispatchers.
+// withTokens is f16d274, the oldest build that may share a bus with this one, and the last whose executors and
+// connections need --older-builds of dispatchers.
 const withTokens = "f16d274d94301b19fe9d4ee50dc25e7d61921cdb"
 
-// With accounts and tokens, too, dispatchers of this build serve executors of that build, and the other way round.
+// beforeTheLayout is 60b3d8f, a build from before packages moved below internal.
+const beforeTheLayout = "60b3d8fdfdec1ce8ad183a1c299ced6898934ea6"
+
+// With accounts and tokens, too, dispatchers of this build serve executors of those builds, and the other way round.
 func TestTokensOfTwoAges(t *testing.T) {
-	run(t, build(t, root, ""), build(t, source(t, withTokens), ""), "--identity")
+	newer := build(t, root, "")
+	for _, commit := range []string{withTokens, beforeTheLayout} {
+		t.Run(commit[:7], func(t *testing.T) { run(t, newer, build(t, source(t, commit), ""), "--identity") })
+	}
 }
 
 // root is where the module is.
 const root = "../.."
-
-// baseline returns the commit that brought the form which events have now: from it on builds have to get on with
-// each other.
-func baseline(t *testing.T) string {
-	t.Helper()
-	const brought = "internal/form/form.go" // where the package lay then
-	commits := strings.Fields(output(t, "git", "-C", root, "log", "--format=%H", "--diff-filter=A", "--", brought))
-	if len(commits) == 0 {
-		t.Fatal("the history does not reach back to the commit that brought internal/form: fetch all of it")
-	}
-	return commits[len(commits)-1]
-}
 
 // source returns a folder with the source as of a commit.
 func source(t *testing.T, commit string) string {

@@ -216,8 +216,8 @@ func (w *world) kept() (all []checker.Segment) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if err := kept.Add(m.Data, seq, m.Time, ""); err != nil {
-			continue // the fence, which is no record
+		if err := kept.Add(m.Data, seq, m.Time); err != nil {
+			w.t.Fatal(err)
 		}
 	}
 	return slices.Clone(kept.Segments)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -162,6 +163,31 @@ func (f *fixture) put(n int, records ...audit.Record) {
 		subject := subjects.JournalSubject(fmt.Sprint("writer", n), l.Tenant)
 		if _, err := f.JS.Publish(f.T.Context(), subject, data); err != nil {
 			f.T.Fatal(err)
+		}
+	}
+}
+
+// A record that a build before f16d274 has stored is refused, with what to do, and replay from a later time on goes on.
+func TestReplayOfOlderBuild(t *testing.T) {
+	for _, subject := range []string{"tb.audit.log.t.tool_requested.echo", "tb.audit.gate.t.tool_denied.echo"} {
+		f := setup(t)
+		old := `{"form":2,"event":"tool_requested","tenant":"t","timestamp_utc":"2026-11-22T00:00:00Z","log_seq":1}`
+		if _, err := f.JS.Publish(t.Context(), subject, []byte(old)); err != nil {
+			t.Fatal(err)
+		}
+		for way, archive := range f.archives() {
+			for _, tenant := range []string{"", "t"} {
+				var said error
+				for _, said = range reader.Replay(t.Context(), archive, reader.Filter{Tenant: tenant}) {
+				}
+				if !format.IsUnsupported(said) || format.Newer(said) || !strings.Contains(said.Error(), "run build f16d274") {
+					t.Errorf("%s, %s, tenant %q: %v", way, subject, tenant, said)
+				}
+			}
+			later := reader.Filter{Since: time.Now().Add(time.Hour)}
+			for r, err := range reader.Replay(t.Context(), archive, later) {
+				t.Errorf("%s, %s: %+v, %v", way, subject, r, err)
+			}
 		}
 	}
 }

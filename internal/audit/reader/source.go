@@ -77,11 +77,12 @@ func (r *readers) decode(m Message, stream string) (fit []*Line, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit segment %d of %s: %w", m.Seq, stream, err)
 	}
-	lines := s.Lines()
-	if !segment { // a record of a build before segments
-		lines = func(yield func([]byte) bool) { yield(m.Data) }
+	if !segment { // a stranger's, or a record of a build before f16d274, which is refused
+		if _, _, err := audit.Decode(m.Data); err != nil {
+			return nil, fmt.Errorf("audit record %d of %s: %w", m.Seq, stream, err)
+		}
 	}
-	for line := range lines {
+	for line := range s.Lines() {
 		if !perhaps(line, r.needles) {
 			continue
 		}

@@ -29,7 +29,6 @@ type Projector struct {
 	log   *slog.Logger
 	open  func() uint64 // log position of the oldest open attempt; 0 when none is open
 	chain *chain        // of the partition; used by Run alone
-	fence fence         // up to where builds before segments had come when the record was last read; likewise
 
 	mu      sync.Mutex
 	pending []audit.Record
@@ -283,12 +282,9 @@ func (p *Projector) findEnd(ctx context.Context) error {
 	return err
 }
 
-// errOvertaken says that a build before segments has gone on.
-var errOvertaken = errors.New("the record has gone on")
-
 // overtaken reports whether err says that another projector was there first.
 func overtaken(err error) bool {
-	return bus.HasErrorCode(err, bus.CodeWrongLast) || errors.Is(err, errOvertaken)
+	return bus.HasErrorCode(err, bus.CodeWrongLast)
 }
 
 // flush is what goes on record together.
@@ -338,9 +334,6 @@ func (p *Projector) upTo(seq uint64) int {
 // which.
 func (p *Projector) flush(ctx context.Context, f *flush) error {
 	f.segment.Oldest = p.open()
-	if err := p.begin(ctx); err != nil {
-		return err
-	}
 	lines, err := audit.SplitSegments(f.records, audit.MaxSegment)
 	if err != nil {
 		return err

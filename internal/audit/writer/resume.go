@@ -93,17 +93,12 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	return last.Oldest, nil
 }
 
-// unchained is up to where the partition is on record where its chain is empty: by builds before segments, or in
-// segments that the record has forgotten since.
+// unchained is up to where the partition is on record where its chain is empty: in segments that the record has
+// forgotten since.
 func (p *Projector) unchained(ctx context.Context) (through audit.Position, oldest uint64, err error) {
-	f, _, _, err := former(ctx, p.chain.js, p.part)
+	n, err := readCheckpoint(ctx, p.chain.js, p.part)
 	if err != nil {
 		return through, 0, err
-	}
-	p.fence = f
-	n, err := readCheckpoint(ctx, p.chain.js, p.part)
-	if err != nil || n.Through.Seq <= f.Through.Seq {
-		return f.Through, f.Oldest, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

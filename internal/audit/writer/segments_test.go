@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -99,15 +97,11 @@ func recorded(t *testing.T, js jetstream.JetStream) (all []audit.Record) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, segment, err := audit.Open(m.Data())
+		s, _, err := audit.Open(m.Data())
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := slices.Collect(s.Lines())
-		if !segment { // a record of a build before segments
-			lines = [][]byte{m.Data()}
-		}
-		for _, line := range lines {
+		for line := range s.Lines() {
 			if r, ok, err := audit.Parse(string(line)); err != nil {
 				t.Fatal(err)
 			} else if ok {
@@ -135,9 +129,6 @@ func TestFlushFinishedByAnother(t *testing.T) {
 					next = observed(b)
 				}
 				f := dying.next()
-				if err := dying.begin(t.Context()); err != nil {
-					t.Fatal(err)
-				}
 				lines, err := audit.SplitSegments(f.records, audit.MaxSegment)
 				if err != nil {
 					t.Fatal(err)
@@ -202,43 +193,6 @@ func TestFlushOfManyTenants(t *testing.T) {
 				t.Errorf("%d records", len(have))
 			}
 		})
-	}
-}
-
-// What a build before segments has put on record after this one had read how far it was, and before it was stopped, is
-// not put on record again.
-func TestOlderBuildGoesOn(t *testing.T) {
-	b := bustest.Start(t)
-	admit(b, 0, "t")
-	admit(b, 1, "t")
-	p := observed(b)
-	log, err := b.JS.Stream(t.Context(), subjects.Partition(0).Stream())
-	if err != nil {
-		t.Fatal(err)
-	}
-	event, err := log.GetMsg(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := event.Time.UTC().MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := &nats.Msg{Subject: "tb.audit.log.t.tool_requested.echo", Header: nats.Header{headerLogSeq: {"1"}}}
-	old.Data = fmt.Appendf(nil, `{"form":2,"event":"tool_requested","timestamp_utc":%s,"log_seq":1}`, at)
-	if _, err := b.JS.PublishMsg(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Run(t, func(ctx context.Context) {
-		if err := p.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := WaitRecorded(t.Context(), b.JS); err != nil {
-		t.Fatal(err)
-	}
-	if have := onRecord(b); have[1] != 1 || have[2] != 1 {
-		t.Errorf("%v", have)
 	}
 }
 

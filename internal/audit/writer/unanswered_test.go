@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -63,11 +63,12 @@ func TestEndOfRecordAskedAgain(t *testing.T) {
 
 // A flush whose acknowledgement is lost begins anew soon.
 func TestFlushBeginsAnew(t *testing.T) {
-	srv := natstest.Start(t)
-	if err := bus.Ensure(t.Context(), srv.JetStream(t), bus.TopologyOptions{}); err != nil {
-		t.Fatal(err)
+	b := bustest.Start(t)
+	for n := range 3 {
+		admit(b, n, "t")
 	}
-	line, err := proxy.Listen(strings.TrimPrefix(srv.URL, "nats://"), 1)
+	p := observed(b)
+	line, err := proxy.Listen(strings.TrimPrefix(b.Srv.URL, "nats://"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,15 +84,11 @@ func TestFlushBeginsAnew(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	p := newProjector(js, 0)
-	p.log, p.open = slog.New(slog.DiscardHandler), func() uint64 { return 0 }
-	for n := range uint64(3) {
-		p.add(audit.Record{Event: audit.ToolRequested, Tenant: "t", LogSeq: n + 1}, 0)
-	}
-	line.Set(proxy.Trouble{proxy.Delivery: {Drop: 1}})
+	p.chain.js = js
+	line.Set(proxy.Trouble{proxy.PubAck: {Drop: 1}})
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.Run(ctx) }) // the record says how it went
-	for line.Counts()[proxy.Delivery].Dropped == 0 && timer.Sleep(ctx, time.Millisecond) {
+	for line.Counts()[proxy.PubAck].Dropped == 0 && timer.Sleep(ctx, time.Millisecond) {
 	}
 	line.Set(nil)
 	for !p.recorded(3) && timer.Sleep(ctx, time.Millisecond) {

@@ -26,8 +26,6 @@ type History struct {
 	// SlackMS is how much later than it was admitted the time of a request in the log may be, in milliseconds: by clocks
 	// that were compared, and by what messages take when nothing holds them up.
 	SlackMS int64
-	// Older says that dispatchers of an older build took part, which may count attempts that nobody can have started.
-	Older bool
 }
 
 // Span is the time between two moments.
@@ -48,8 +46,7 @@ type Ask struct {
 	CallID      string
 	Ref         string // of the log that the request belongs to
 	Fingerprint string
-	Former      string // its fingerprint of the former kind, which a log has that an older build opened
-	N           int64  // of the input
+	N           int64 // of the input
 	// Sent, Due and Done are when the request was made, when its deadline was, and when the
 	// caller had its answer; StalledMS is how late control timers of the same caller were
 	// between Due and Done.
@@ -69,7 +66,7 @@ type Ask struct {
 
 // same says whether the ask has the input of a log.
 func (a *Ask) same(l *log) bool {
-	return l.last.Fingerprint == a.Fingerprint || l.last.Fingerprint == a.Former
+	return l.last.Fingerprint == a.Fingerprint
 }
 
 // stalled is StalledMS as a duration.

@@ -29,17 +29,10 @@ type Segment struct {
 	audit.OpenedSegment
 }
 
-// Add adds what a message of the record holds. One of a build before segments is a record with this id.
-func (k *Kept) Add(data []byte, seq uint64, at time.Time, id string) error {
+// Add adds what a message of the record holds. What is no segment is left out.
+func (k *Kept) Add(data []byte, seq uint64, at time.Time) error {
 	s, ok, err := audit.Open(data)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		r, ok, err := audit.Decode(data)
-		if ok {
-			k.Audit = append(k.Audit, Record{seq, id, r})
-		}
+	if err != nil || !ok {
 		return err
 	}
 	k.Segments = append(k.Segments, Segment{seq, at, s})

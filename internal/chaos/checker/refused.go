@@ -33,11 +33,8 @@ func copies(x *index) (found []Violation) {
 	return found
 }
 
-// attempts: P3. The first build that gets on with this one did not keep it, so it is judged where none took part.
+// attempts: P3.
 func attempts(x *index) (found []Violation) {
-	if x.Older {
-		return nil
-	}
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
 		for _, r := range a.Answers {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -137,14 +136,14 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (c
 		return kept, nil
 	}
 	err := read(ctx, js, subjects.DeniedStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		return meta.NumPending == 0, kept.Add(msg.Data(), meta.Sequence.Stream, meta.Timestamp, "")
+		return meta.NumPending == 0, kept.Add(msg.Data(), meta.Sequence.Stream, meta.Timestamp)
 	})
 	if err != nil {
 		return kept, err
 	}
 	err = read(ctx, js, subjects.AuditStream, 1, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
 		before := len(kept.Audit)
-		if err := kept.Add(msg.Data(), meta.Sequence.Stream, meta.Timestamp, msg.Headers().Get(nats.MsgIdHdr)); err != nil {
+		if err := kept.Add(msg.Data(), meta.Sequence.Stream, meta.Timestamp); err != nil {
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
 		}
 		for _, r := range kept.Audit[before:] {

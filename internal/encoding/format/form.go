@@ -9,33 +9,30 @@ import (
 
 // Kind is a kind of thing that carries a form number.
 type Kind struct {
-	Name  string
-	reads int // the newest form that this build reads
-	write int // the form that this build writes
+	Name   string
+	oldest int // the oldest form that this build reads
+	reads  int // the newest form that this build reads
+	write  int // the form that this build writes
 }
 
-// first is the oldest form that is read: those of Toolbus 0.1 count as the one before.
+// first is the oldest form that any kind may have: those of Toolbus 0.1 count as the one before.
 const first = 2
 
-// The forms of events. They differ in nothing but the number, which follows from the kind of fingerprint that the log
-// has (package envelope): a build that does not know the newer kind would take every input for another.
-const (
-	EventFormer = first
-	EventNow    = first + 1 + ahead
-)
+// EventNow is the form of events.
+const EventNow = first + 1 + ahead
 
-// The kinds of things with a form. A form is read one release before it is written: raise the first
-// number in one release, and the second in the next.
+// The kinds of things with a form. A form is read one release before it is written: raise the second
+// number in one release, and the third in the next. The first is what build f16d274 wrote: see [Error].
 var (
-	Event   = Kind{"event of the call log", EventNow, EventNow - behind} // package kv
-	Frame   = Kind{"frame of chunks", first, first}                      // package streaming
-	Record  = Kind{"audit record", first + 1, first + 1}                 // packages audit and writer
-	Segment = Kind{"audit segment", first, first}                        // packages audit and writer
+	Event   = Kind{"event of the call log", first + 1, EventNow, EventNow} // package kv
+	Frame   = Kind{"frame of chunks", first, first, first}                 // package streaming
+	Record  = Kind{"audit record", first + 1, first + 1, first + 1}        // packages audit and writer
+	Segment = Kind{"audit segment", first, first, first}                   // packages audit and writer
 	// Message travels between processes and is not stored: packages rpc and executorapi.
-	Message = Kind{"message between processes", first, first}
+	Message = Kind{"message between processes", first, first, first}
 	// Entry is an entry of a bucket, or a dead letter: packages heartbeat, tokenstore and deadletter.
-	Entry   = Kind{"heartbeat, credential or dead letter", first, first}
-	Streams = Kind{"set of streams", first, first} // package bus: the topology as a whole
+	Entry   = Kind{"heartbeat, credential or dead letter", first, first, first}
+	Streams = Kind{"set of streams", first, first, first} // package bus: the topology as a whole
 )
 
 // Current returns the form that this build writes.
@@ -43,7 +40,7 @@ func (k Kind) Current() int { return k.write }
 
 // Check returns an [*Error] unless this build reads form n of k.
 func (k Kind) Check(n int) error {
-	if n < first || n > k.reads {
+	if n < k.oldest || n > k.reads {
 		return &Error{Kind: k, Version: n}
 	}
 	return nil
@@ -66,6 +63,10 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s without a form that this build reads: Toolbus 0.1 wrote it; stop its processes, and give "+
 			"this build streams of its own "+
 			"(another account, or delete the old ones)", e.Kind.Name)
+	case e.Version < e.Kind.oldest:
+		return fmt.Sprintf("%s of form %d, and this build reads from %d on: a build before f16d274 wrote it; run build "+
+			"f16d274 until it has expired, or read from a later time on (docs/compatibility.md)", e.Kind.Name, e.Version,
+			e.Kind.oldest)
 	}
 	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process",
 		e.Kind.Name, e.Version, e.Kind.reads)
@@ -80,7 +81,7 @@ func IsUnsupported(err error) bool {
 // Newer reports whether err says that a newer build than this one wrote something.
 func Newer(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Version >= first
+	return ok && e.Version >= e.Kind.oldest
 }
 
 // Notices tells of each form that cannot be read once. The zero value is ready; it is safe for concurrent use.

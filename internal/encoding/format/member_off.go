@@ -5,6 +5,3 @@ package format
 // Member is one more member of every attempt in an event, as a later release may add; test/mixed builds one
 // that does.
 const Member = ""
-
-// behind is how many forms this build is behind in what it begins to write.
-const behind = 0
