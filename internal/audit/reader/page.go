@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -43,7 +44,10 @@ func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequ
 	page *envelope.StreamReadResponse) error {
 	from, room := StartAt{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
 	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // no more than one message for nothing
-	for m, err := range bus.Messages(ctx, js, q.Stream, from.config(q.Stream), pageTime, pull) {
+	cfg := from.config(q.Stream)
+	cfg.NamePrefix = rand.Text()
+	defer dropConsumers(ctx, js, q.Stream, cfg.NamePrefix)
+	for m, err := range bus.Messages(ctx, js, q.Stream, cfg, pageTime, pull) {
 		if err != nil {
 			return err
 		}
@@ -63,6 +67,16 @@ func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequ
 		}
 	}
 	return nil
+}
+
+// dropConsumers deletes the consumers that [bus.Messages] has made for a page. The server would keep them for five
+// minutes, and has room for some hundreds: a large record takes more pages.
+func dropConsumers(ctx context.Context, js jetstream.JetStream, stream, prefix string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTime)
+	defer cancel()
+	for _, n := range []string{"_1", "_2"} { // nats.go makes one to look at, and one to read
+		_ = js.DeleteConsumer(ctx, stream, prefix+n) // or the server deletes it
+	}
 }
 
 const (

@@ -53,6 +53,32 @@ func TestThroughPages(t *testing.T) {
 	}
 }
 
+// Pages leave no consumers behind, of which a stream has room for some hundreds.
+func TestPagesLeaveNoConsumers(t *testing.T) {
+	f := setup(t)
+	from := f.archives()["through"]
+	for range 5 { // a page each
+		data := []byte(strings.Repeat("x", 500_000))
+		if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "x"), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for _, err := range from.Messages(t.Context(), subjects.DeadStream, reader.StartAt{}, time.Minute) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	stream, err := f.JS.Stream(t.Context(), subjects.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := stream.CachedInfo().State.Consumers; n != 5 || left != 0 {
+		t.Errorf("%d messages were read, and %d consumers are left", n, left)
+	}
+}
+
 // Nothing but the record is handed out.
 func TestThroughOnlyTheRecord(t *testing.T) {
 	f := setup(t)
