@@ -9,30 +9,29 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// consumerAge is what is known of a consumer, so that its counts of deliveries can be trusted. One
-// that was deleted and made anew, or forgot what it had not saved when its server crashed, counts
-// from one again, and hands out as new what others have been running.
+// consumerAge tells which delivery counts of a consumer can be trusted. A consumer that was deleted and created again,
+// or that lost unsaved state in a crash of its server, restarts its counts, and delivers as new what other executors
+// are running.
 type consumerAge struct {
-	born time.Time // it has counted every delivery of what is younger
-	gone bool      // the server says something is wrong with it; not looked at since
-	// delivered is how much it had handed out when it was looked at or heard of, and the time before that:
-	// what comes now has been counted after it.
+	born time.Time // its counts include all deliveries of messages stored later
+	gone bool      // the server reported an error of the consumer, and its info was not read since
+	// delivered is the number of deliveries at the last read of its info or trusted message, and before the one at the
+	// time before that. A message with a greater number was counted after it.
 	delivered, before uint64
-	at                time.Time // of delivered; zero: long ago
+	at                time.Time // the time of delivered; zero: long ago
 }
 
-// meet is what is known after the first look. Nothing is believed of one that is not there.
+// meet returns the state after the first read of the info of a consumer. A consumer that does not exist is not trusted.
 func meet(c Consumer) consumerAge {
 	return consumerAge{born: c.Created, delivered: c.Delivered, before: c.Delivered, gone: c.Created.IsZero()}
 }
 
-// seen is what is known after it was looked at again.
+// seen returns the state after another read of the info.
 func (n consumerAge) seen(c Consumer) consumerAge {
 	return consumerAge{born: c.Created, delivered: c.Delivered, before: n.delivered, gone: c.Created.IsZero()}
 }
 
-// heard is what is known after a message of it came whose count is believed: as much as after a look, but no more
-// often than that is of use.
+// heard returns the state after a message with a trusted count. It changes at most once per lookAgain.
 func (n consumerAge) heard(m *nats.MsgMetadata, now time.Time) consumerAge {
 	if now.Sub(n.at) < lookAgain {
 		return n
@@ -41,26 +40,26 @@ func (n consumerAge) heard(m *nats.MsgMetadata, now time.Time) consumerAge {
 	return n
 }
 
-// rolledBack reports whether it has forgotten deliveries since the look before the last.
+// rolledBack reports whether the consumer has lost deliveries between the last two reads.
 func (n consumerAge) rolledBack() bool { return n.delivered < n.before }
 
-// counts reports whether the count in a message includes all its deliveries.
+// counts reports whether the delivery count in a message includes all deliveries of the message.
 func (n consumerAge) counts(m *nats.MsgMetadata) bool {
 	return !n.gone && !m.Timestamp.Before(n.born) && m.Sequence.Consumer > n.before
 }
 
-// The rhythm in which consumers are looked at. What comes from them says as much about them, and pulls say when
-// something is wrong: then, and when the connection was made anew, they are looked at at once.
+// How often the infos of consumers are read. They are also read at once after an error of a pull request and after a
+// reconnect. Reads are rare, because messages contain the same numbers.
 const (
 	lookEvery = 15 * time.Second
-	lookAgain = time.Second // where the last look found one behind, or missing, or nothing at all
+	lookAgain = time.Second // after a failed read, or one that found a consumer missing or rolled back
 	lookTime  = 2 * time.Second
 )
 
-// lookSoon has the consumers looked at, as soon as that can be.
+// lookSoon makes look read the infos of the consumers at once.
 func (w *Puller) lookSoon() { timer.Notify(w.lookNow) }
 
-// look keeps what is known of the consumers up to date until ctx ends.
+// look reads the infos of the consumers regularly until ctx ends.
 func (w *Puller) look(ctx context.Context) {
 	next := time.NewTimer(lookEvery)
 	defer next.Stop()
@@ -79,13 +78,13 @@ func (w *Puller) look(ctx context.Context) {
 	}
 }
 
-// lookAt looks at the consumers and reports whether that will do for a while.
+// lookAt reads the infos of the consumers. It reports whether it could, and none is missing or rolled back.
 func (w *Puller) lookAt(ctx context.Context) (fine bool) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	all, err := w.consumers.Look(ctx)
 	if err != nil {
-		return false // the server, or a dispatcher, is not there: it is looked again
+		return false // the server or all dispatchers are unreachable: look tries again
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +102,7 @@ func (w *Puller) lookAt(ctx context.Context) (fine bool) {
 	return fine
 }
 
-// tell says once that a consumer is missing. Callers hold w.mu.
+// tell logs once that a consumer is missing. The caller holds w.mu.
 func (w *Puller) tell(missing string) {
 	if missing != "" && !w.missing && w.Log != nil {
 		w.Log.Warn("waiting for a dispatcher that makes the consumers of this pool: start one whose tools name the pool",
@@ -112,7 +111,7 @@ func (w *Puller) tell(missing string) {
 	w.missing = missing != ""
 }
 
-// of returns what is known of the consumer of a source; the zero Consumer is that it is not there.
+// of returns the info of the consumer of a source. It returns the zero Consumer if there is none.
 func of(all []Consumer, s *source) Consumer {
 	for _, c := range all {
 		if c.Stream == s.stream && c.Name == s.name {

@@ -12,21 +12,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Consumer is what is known of the consumer of one queue in one partition, at one look.
+// Consumer is the info of the NATS consumer of one queue in one partition at one time.
 type Consumer struct {
 	Stream    string    `json:"stream"`
 	Name      string    `json:"name"`
-	Created   time.Time `json:"created,omitzero"` // zero: there is none
+	Created   time.Time `json:"created,omitzero"` // zero: it does not exist
 	Delivered uint64    `json:"delivered,omitzero"`
 }
 
-// Consumers are those of a pool.
+// Consumers reads the infos of the consumers of a pool.
 type Consumers interface {
-	// Look says how they are at some time between its call and its return. One that is left out is not there.
+	// Look returns the infos of all consumers that exist, as of a time between its call and its return.
 	Look(ctx context.Context) ([]Consumer, error)
 }
 
-// KeptConsumers makes the consumers of a pool, and looks at them. Its methods are safe for concurrent use.
+// KeptConsumers creates the consumers of a pool and reads their infos. Its methods are safe for concurrent use.
 type KeptConsumers struct {
 	js    jetstream.JetStream
 	pool  string
@@ -40,11 +40,11 @@ type consumerNames struct {
 	queue
 	stream string
 	name   string
-	work   string // filter of what it hands out
+	work   string // subject filter of the consumer
 	next   string // subject of pull requests
 }
 
-// consumersOf returns those of all queues and partitions.
+// consumersOf returns the names for all queues of a pool in all partitions.
 func consumersOf(pool string, partitions int) (all []consumerNames) {
 	for p := range subjects.Partition(partitions) {
 		for _, q := range queues {
@@ -57,13 +57,13 @@ func consumersOf(pool string, partitions int) (all []consumerNames) {
 	return all
 }
 
-// Keep returns the keeper of the consumers of a pool, whose work is given to another executor when one was silent for
-// a lease. One that only watches makes none.
+// Keep returns a KeptConsumers for a pool. The acknowledgement timeout of the consumers is lease: work whose executor
+// reports no progress for that time is delivered to another one.
 func Keep(js jetstream.JetStream, pool string, partitions int, lease time.Duration) *KeptConsumers {
 	return &KeptConsumers{js: js, pool: pool, all: consumersOf(pool, partitions), lease: lease, makes: true}
 }
 
-// Watch returns a keeper that makes no consumers.
+// Watch returns a KeptConsumers whose Look only reads infos and creates no consumers.
 func Watch(js jetstream.JetStream, pool string, partitions int) *KeptConsumers {
 	return &KeptConsumers{js: js, pool: pool, all: consumersOf(pool, partitions)}
 }
@@ -78,7 +78,7 @@ func (k *KeptConsumers) Ensure(ctx context.Context) error {
 	return nil
 }
 
-// Look implements [Consumers]. One that somebody has deleted is made anew.
+// Look implements [Consumers]. It creates missing consumers, unless k is from [Watch].
 func (k *KeptConsumers) Look(ctx context.Context) (all []Consumer, err error) {
 	for _, c := range k.all {
 		cons, err := k.js.Consumer(ctx, c.stream, c.name)
@@ -104,8 +104,8 @@ func (k *KeptConsumers) ensure(ctx context.Context, c consumerNames) (jetstream.
 		FilterSubject: c.work,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       k.lease,
-		MaxDeliver:    -1,      // hand-backs are free; claims are counted instead
-		MaxAckPending: 100_000, // slots bound what is out, not the server
+		MaxDeliver:    -1,      // a nak does not count as an attempt; claims are counted instead
+		MaxAckPending: 100_000, // the slots of executors limit it
 		MaxWaiting:    8192,
 	})
 	if err != nil {
@@ -114,8 +114,8 @@ func (k *KeptConsumers) ensure(ctx context.Context, c consumerNames) (jetstream.
 	return cons, nil
 }
 
-// unmade says which consumer the server did not make. The server opens no consumer whose files are damaged, and cannot
-// delete it either.
+// unmade returns the error for a consumer that the server did not create. The server can neither open nor delete a
+// consumer with damaged files.
 func unmade(err error, stream, consumer string) error {
 	err = fmt.Errorf("consumer %s of stream %s: %w", consumer, stream, err)
 	if !bus.HasErrorCode(err, bus.CodeConsumerCreate, bus.CodeConsumerStore) {

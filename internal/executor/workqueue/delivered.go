@@ -13,7 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Deliveries knows how far executors have been handed the work of their pools. Its methods are safe for concurrent use.
+// Deliveries returns up to which position the work of pools was delivered to executors. Its methods are safe for
+// concurrent use.
 type Deliveries struct {
 	js jetstream.JetStream
 
@@ -21,30 +22,30 @@ type Deliveries struct {
 	known map[deliveredQueue]*position
 }
 
-// deliveredQueue is one of a pool in one partition, see [subjects.Queue].
+// deliveredQueue is a queue of a pool in one partition, see [subjects.Queue].
 type deliveredQueue struct {
 	part       subjects.Partition
 	pool, name string
 }
 
-// position is how far a queue was handed out when it was last looked at.
+// position is the result of the last read for a queue.
 type position struct {
-	mu  sync.Mutex // one look at a time, for all who want to know
+	mu  sync.Mutex // held during a read, so that concurrent callers share it
 	seq uint64
 	err error
 	at  time.Time
 }
 
-// NewDeliveries returns one that has not looked yet.
+// NewDeliveries returns a Deliveries that has read nothing yet.
 func NewDeliveries(js jetstream.JetStream) *Deliveries {
 	return &Deliveries{js: js, known: map[deliveredQueue]*position{}}
 }
 
-// freshPosition is how long a position is used again, or that there was no answer: many calls of a queue may be timed
-// out at once.
+// freshPosition is how long a position, or the error of a read, is reused: many calls of a queue may time out at the
+// same time.
 const freshPosition = 20 * time.Millisecond
 
-// Delivered reports whether the work at a position, in a queue of a pool, was handed to executors.
+// Delivered reports whether the work at a position, in a queue of a pool, was delivered to an executor.
 func (d *Deliveries) Delivered(ctx context.Context, at call.Position, pool, name string) (bool, error) {
 	q := deliveredQueue{at.Partition, pool, name}
 	p := d.position(q)

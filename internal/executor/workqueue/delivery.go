@@ -8,17 +8,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// prefetchTime is how long a message waits in hand for a slot, where a quarter of the lease is not less. It is handed
-// back then: another executor may have one.
+// prefetchTime is how long a received message waits for a slot, but at most a quarter of the lease. Then it is
+// returned, because another executor may have a free slot.
 const prefetchTime = 250 * time.Millisecond
 
-// waiting is a message in hand without a slot.
+// waiting is a received message that waits for a slot.
 type waiting struct {
 	*Message
 	enough *time.Timer
 }
 
-// keep keeps a message of s until there is a slot for it, for as long as w.patience. Callers hold w.mu.
+// keep keeps a message of s until there is a slot for it, at most for w.patience. The caller holds w.mu.
 func (w *Puller) keep(s *source, work *Message) {
 	h := &waiting{Message: work}
 	h.enough = time.AfterFunc(w.patience, func() {
@@ -29,19 +29,19 @@ func (w *Puller) keep(s *source, work *Message) {
 	s.waiting = append(s.waiting, h)
 }
 
-// giveBack hands back a message that waits, if it still does. Callers hold w.mu.
+// giveBack returns a message to the server if it is still waiting. The caller holds w.mu.
 func (w *Puller) giveBack(s *source, h *waiting) {
 	i := slices.Index(s.waiting, h)
 	if i < 0 {
 		return
 	}
 	s.waiting = slices.Delete(s.waiting, i, i+1)
-	s.demand = max(1, s.demand) // at least of that one
+	s.demand = max(1, s.demand) // it is at least that message
 	h.enough.Stop()
 	h.NakUnstarted(0)
 }
 
-// giveBackAll hands back all that wait. Callers hold w.mu.
+// giveBackAll returns all waiting messages to the server. The caller holds w.mu.
 func (w *Puller) giveBackAll() {
 	for _, s := range w.sources {
 		for len(s.waiting) > 0 {
@@ -50,7 +50,7 @@ func (w *Puller) giveBackAll() {
 	}
 }
 
-// beginWaiting gives a slot to the first message of s that waits for one, if any does. Callers hold w.mu.
+// beginWaiting gives a slot to the first waiting message of s. It reports whether there was one. The caller holds w.mu.
 func (w *Puller) beginWaiting(s *source) bool {
 	if len(s.waiting) == 0 {
 		return false
@@ -62,28 +62,28 @@ func (w *Puller) beginWaiting(s *source) bool {
 	return true
 }
 
-// declines remembers messages that were declined. A message that comes again to whoever has declined it, and nobody has
-// been handed it in between by the server's count, is as new as it was: it need not be looked up and claimed before
-// it runs. Its methods are safe for concurrent use.
+// declines records messages that this process returned unstarted. If such a message is delivered to this process again,
+// and by the server's count to no other in between, it has the same Deliveries as before. So a new message need not be
+// looked up and claimed before it runs. Its methods are safe for concurrent use.
 type declines struct {
 	mu sync.Mutex
 	of map[origin]decline
 }
 
-// origin is where a message lies.
+// origin is the position of a message.
 type origin struct {
 	stream string
 	seq    uint64
 }
 
-// decline is what is known of a message that was declined.
+// decline is the record of a message that was returned unstarted.
 type decline struct {
-	at      time.Time // of its write: a position may be used again
+	at      time.Time // the time when it was stored: a position may be used again
 	counted uint64    // deliveries, by the server's count
-	meant   int       // what these were worth, see Message.Deliveries
+	meant   int       // its Message.Deliveries
 }
 
-// maxDeclined bounds how many messages are remembered: without that, one costs a read and a claim more.
+// maxDeclined limits the number of records. A message without one costs an additional read and a claim.
 const maxDeclined = 10_000
 
 func (d *declines) note(w *Message) {
@@ -96,7 +96,7 @@ func (d *declines) note(w *Message) {
 	d.of[origin{m.Stream, m.Sequence.Stream}] = decline{m.Timestamp, m.NumDelivered, w.Deliveries}
 }
 
-// recall returns how many deliveries of a message are to be reckoned with, of which the server has counted all.
+// recall returns the Deliveries of a message whose count by the server is complete, and removes its record.
 func (d *declines) recall(m *nats.MsgMetadata) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,25 +109,25 @@ func (d *declines) recall(m *nats.MsgMetadata) int {
 	return int(m.NumDelivered)
 }
 
-// delivery is one handing-out of a message by a consumer.
+// delivery identifies one delivery of a message by a consumer.
 type delivery struct {
 	origin
 	consumer string
 	counted  uint64 // by the consumer, over all its messages
 }
 
-// repeats knows the last deliveries that came over a connection. What lies between the server and this process may
-// bring one twice; taken for a message of its own, the second would run what has run, or been handed back, already.
+// repeats detects duplicates of the last deliveries over a connection. The network between server and process may
+// duplicate a delivery. Handling the duplicate would run a message again that has already run or was returned.
 type repeats struct {
 	known map[delivery]bool
-	order [maxRepeats]delivery // a ring of what is known
+	order [maxRepeats]delivery // ring buffer of the entries in known
 	next  int
 }
 
-// maxRepeats bounds how many deliveries are remembered: far more than come in the time that one can be late.
+// maxRepeats is the number of recorded deliveries, far more than arrive while a duplicate can be delayed.
 const maxRepeats = 4096
 
-// has reports whether the delivery has come before, and remembers it.
+// has reports whether the delivery was recorded before, and records it.
 func (r *repeats) has(m *nats.MsgMetadata) bool {
 	d := delivery{origin{m.Stream, m.Sequence.Stream}, m.Consumer, m.Sequence.Consumer}
 	if r.known[d] {
@@ -142,5 +142,5 @@ func (r *repeats) has(m *nats.MsgMetadata) bool {
 	return false
 }
 
-// forget begins anew, as a server that comes again may with its counts.
+// forget removes all records, because a restarted server may use the same counts again.
 func (r *repeats) forget() { *r = repeats{} }

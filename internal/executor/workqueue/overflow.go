@@ -7,15 +7,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// PullsOverflow says whether what goes behind is pulled here. It is not where the server does not answer, as it does
-// not where the permissions of the process leave it out.
+// PullsOverflow tells whether this puller pulls from the overflow queues. It does not if the server does not answer, as
+// without the permission for these queues.
 func (w *Puller) PullsOverflow() heartbeat.OverflowSupport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.overflowSupport()
 }
 
-// overflowSupport is PullsBehind. Callers hold w.mu.
+// overflowSupport is [Puller.PullsOverflow]. The caller holds w.mu.
 func (w *Puller) overflowSupport() heartbeat.OverflowSupport {
 	pulls := heartbeat.PullsAll
 	for _, s := range w.sources {
@@ -30,10 +30,10 @@ func (w *Puller) overflowSupport() heartbeat.OverflowSupport {
 	return pulls
 }
 
-// Changed returns a channel that receives when the result of [Puller.PullsOverflow] changes.
+// Changed returns a channel that receives a value when the result of [Puller.PullsOverflow] changes.
 func (w *Puller) Changed() <-chan struct{} { return w.changed }
 
-// answers notes whether the server has said something of a source when it was asked. Callers hold w.mu.
+// answers records whether the server has answered a pull request of a source. The caller holds w.mu.
 func (w *Puller) answers(s *source, heard bool) {
 	s.answered = s.answered || heard
 	if s.heard == heard && s.silent != heard {
@@ -52,10 +52,10 @@ func (w *Puller) answers(s *source, heard bool) {
 	}
 }
 
-// sender is whose a call is.
+// sender is the sender of a call.
 type sender struct{ tenant, actor string }
 
-// runs notes that n more calls run that are like work. Callers hold w.mu.
+// runs adds n to the counts of running messages with the sender and the kind of slot of work. The caller holds w.mu.
 func (w *Puller) runs(work *Message, n int) {
 	w.running = w.running.more(work.overflow, n)
 	if t := w.of[work.sender].more(work.overflow, n); t.all > 0 {
@@ -65,9 +65,10 @@ func (w *Puller) runs(work *Message, n int) {
 	}
 }
 
-// waitsWith returns whose turns a message of s has. A sender's first calls go ahead and those after them behind, but
-// the server may hand them over in another order: where those behind have all slots that they may have, what comes then
-// has one of these, or those left to others would be theirs as well. Callers hold w.mu.
+// waitsWith returns the source in whose turns a message of s gets a slot. The first calls of a sender are in the main
+// queues, later ones in the overflow queues, but the server may deliver them in another order. If overflow calls of the
+// sender run, and the sender has all slots that overflow work may use, a main call of the sender counts as overflow
+// work. Otherwise it would take the slots that are kept for other senders. The caller holds w.mu.
 func (w *Puller) waitsWith(s *source, work *Message) *source {
 	if t := w.of[work.sender]; s.overflow || t.overflow == 0 || t.all < w.slots-w.kept() {
 		return s

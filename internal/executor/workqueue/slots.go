@@ -8,21 +8,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// pull is a pull request. There are as many as were ever out at once, and each has an inbox that
-// stays subscribed to: a message that comes after its request has ended is not lost, which would
-// cost its call a lease.
+// pull is a pull request to a consumer. Ended ones are reused. Each keeps the subscription to its inbox, so a message
+// that arrives after the end of its request is not lost: it would be delivered again only after a lease.
 type pull struct {
 	inbox  string
 	sub    *nats.Subscription
-	source *source // that is asked; nil while nothing is asked for
-	left   int     // messages still to come
-	spare  bool    // no slot is reserved for what comes
-	wrong  bool    // the server has said that something is
-	turn   int     // how often it was used
+	source *source // of the pending request; nil if none is pending
+	left   int     // messages of the request that have not arrived
+	spare  bool    // no slot is reserved for its message
+	wrong  bool    // the server answered with an error
+	turn   int     // number of the request
 	end    *time.Timer
 }
 
-// taken is how many slots are taken, and how many of these by what goes behind.
+// taken is a number of slots, and how many of them overflow work has.
 type taken struct{ all, overflow int }
 
 func (t taken) more(behind bool, n int) taken {
@@ -33,7 +32,7 @@ func (t taken) more(behind bool, n int) taken {
 	return t
 }
 
-// reserved returns how many slots are taken or reserved. Callers hold w.mu.
+// reserved returns how many slots are taken or reserved. The caller holds w.mu.
 func (w *Puller) reserved() taken {
 	t := w.running
 	for _, s := range w.sources {
@@ -42,13 +41,14 @@ func (w *Puller) reserved() taken {
 	return t
 }
 
-// free returns how many slots are neither taken nor reserved. Callers hold w.mu.
+// free returns how many slots are neither taken nor reserved. The caller holds w.mu.
 func (w *Puller) free() int { return w.slots - w.reserved().all }
 
-// kept is how many slots what goes behind leaves free, and has for itself where others leave none.
+// kept returns how many slots overflow work leaves free for other work. It is also how many slots overflow work may use
+// when less than that is free.
 func (w *Puller) kept() int { return w.slots / 8 }
 
-// slotsFor returns how many more slots work of s may have where these are taken.
+// slotsFor returns how many more slots work of s may take if t is taken.
 func (w *Puller) slotsFor(s *source, t taken) int {
 	free := w.slots - t.all
 	if s.overflow {
@@ -57,7 +57,7 @@ func (w *Puller) slotsFor(s *source, t taken) int {
 	return free
 }
 
-// pull gives free slots to messages in hand, and asks for more where there are slots left. Callers hold w.mu.
+// pull gives free slots to waiting messages, and sends pull requests for the rest. The caller holds w.mu.
 func (w *Puller) pull() {
 	if w.ended() || w.paused {
 		return
@@ -66,8 +66,8 @@ func (w *Puller) pull() {
 	w.share()
 }
 
-// listen asks for one message of every source that is not known to have any, which takes a slot only until the server
-// has said so for the first time, or nothing. Callers hold w.mu.
+// listen requests one message of every source that is not known to have any. The request reserves a slot only until the
+// server has answered or failed to answer a request of the source for the first time. The caller holds w.mu.
 func (w *Puller) listen() {
 	held := func(behind bool) bool {
 		return slices.ContainsFunc(w.sources, func(s *source) bool { return s.overflow == behind && len(s.waiting) > 0 })
@@ -76,7 +76,7 @@ func (w *Puller) listen() {
 	for _, s := range w.sources {
 		switch {
 		case s.heeded || s.credits > 0 || s.demand > 0 || w.slotsFor(s, t) <= 0:
-		case ahead || s.overflow && behind: // or there would be more and more in hand
+		case ahead || s.overflow && behind: // limits the waiting messages
 		case s.answered || s.silent:
 			w.ask(s, 1, standingPull, true)
 		default:
@@ -86,8 +86,8 @@ func (w *Puller) listen() {
 	}
 }
 
-// share gives the free slots to those that want them, by weight; what is left goes to those that may. Callers hold
-// w.mu.
+// share gives the free slots to the sources that have work, by weight, and the rest to those that may have some, see
+// foresee. The caller holds w.mu.
 func (w *Puller) share() {
 	t := w.reserved()
 	for _, s := range w.sources {
@@ -108,8 +108,8 @@ func (w *Puller) share() {
 	}
 }
 
-// worthwhile reports whether to give slots to those that want them where these are taken: freed ones are gathered, so
-// that one request is for several, unless nothing is under way for somebody that could have one. Callers hold w.mu.
+// worthwhile reports whether to give free slots to sources if t is taken. Free slots are collected, so that one request
+// is for several messages, unless a source with work has no pending request. The caller holds w.mu.
 func (w *Puller) worthwhile(t taken) bool {
 	most := 0
 	for _, s := range w.sources {
@@ -124,8 +124,8 @@ func (w *Puller) worthwhile(t taken) bool {
 	return most >= max(1, w.slots/8)
 }
 
-// foresee shares most of what is free among those that had work of late, evenly, as soon as several can be asked for at
-// once: one is left to what may come from each of the others. Callers hold w.mu.
+// foresee divides most of the free slots evenly among the sources that had work recently, if that is several for each.
+// It leaves one slot for each other source. The caller holds w.mu.
 func (w *Puller) foresee(t taken) {
 	now, recent := time.Now(), 0
 	for _, s := range w.sources {
@@ -143,14 +143,14 @@ func (w *Puller) foresee(t taken) {
 	}
 }
 
-// wants reports whether the source has more work than was, or is to be, asked for, as far as known.
+// wants reports whether the source is known to have more work than was or will be requested.
 func (s *source) wants() bool { return s.demand > s.credits+s.share || len(s.waiting) > 0 }
 
-// urgent reports whether the source has work that nothing is under way for.
+// urgent reports whether the source has work and no pending request with a slot.
 func (s *source) urgent() bool { return s.demand > 0 && s.credits == 0 || len(s.waiting) > 0 }
 
-// turn returns whose turn it is to have a slot, of the sources that may: each as often as its weight
-// says, and evenly. It is nil when none may. Callers hold w.mu.
+// turn returns the source that gets the next slot, of those for which may returns true, by smooth weighted round robin.
+// It returns nil if there is none. The caller holds w.mu.
 func (w *Puller) turn(may func(*source) bool) (next *source) {
 	total := 0
 	for _, s := range w.sources {
@@ -169,14 +169,15 @@ func (w *Puller) turn(may func(*source) bool) (next *source) {
 	return next
 }
 
-// ask asks for n messages of s, and reserves slots for them unless they are to be spare. Callers hold w.mu.
+// ask sends a pull request for n messages of s, and reserves slots for them unless spare is true. The caller holds
+// w.mu.
 func (w *Puller) ask(s *source, n int, wait time.Duration, spare bool) {
 	if n == 0 {
 		return
 	}
 	p := w.unused()
 	if p == nil {
-		return // no connection: there is another round when there is one
+		return // no connection: pull is called again after the reconnect
 	}
 	if s.heeded = s.heeded || spare; !spare {
 		s.credits += n
@@ -185,7 +186,7 @@ func (w *Puller) ask(s *source, n int, wait time.Duration, spare bool) {
 	p.turn++
 	turn := p.turn
 	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
-	_ = w.nc.PublishRequest(s.next, p.inbox, request(n, wait)) // unanswered otherwise
+	_ = w.nc.PublishRequest(s.next, p.inbox, request(n, wait)) // after an error, unanswered ends the request
 }
 
 func request(n int, wait time.Duration) []byte {
@@ -195,7 +196,7 @@ func request(n int, wait time.Duration) []byte {
 	return fmt.Appendf(nil, `{"expires":%d,"batch":%d}`, wait.Nanoseconds(), n)
 }
 
-// unused returns a pull that is not out. Callers hold w.mu.
+// unused returns a pull without a pending request. The caller holds w.mu.
 func (w *Puller) unused() *pull {
 	for _, p := range w.pulls {
 		if p.source == nil {
@@ -204,7 +205,7 @@ func (w *Puller) unused() *pull {
 	}
 	p := &pull{inbox: w.nc.NewInbox()}
 	sub, err := w.nc.Subscribe(p.inbox, func(msg *nats.Msg) { w.receive(p, msg) })
-	if err != nil || sub.SetPendingLimits(-1, -1) != nil { // slots bound what comes
+	if err != nil || sub.SetPendingLimits(-1, -1) != nil { // the slots limit the messages
 		return nil
 	}
 	p.sub = sub
@@ -212,7 +213,7 @@ func (w *Puller) unused() *pull {
 	return p
 }
 
-// over frees the slots that a pull still holds. Callers hold w.mu.
+// over ends the request of a pull and frees its reserved slots. The caller holds w.mu.
 func (w *Puller) over(p *pull) {
 	if p.source == nil {
 		return
@@ -224,7 +225,7 @@ func (w *Puller) over(p *pull) {
 	p.source, p.left = nil, 0
 }
 
-// came notes that a message of a pull is here. Callers hold w.mu.
+// came records that a message of the request of a pull has arrived. The caller holds w.mu.
 func (w *Puller) came(p *pull) {
 	if !p.spare {
 		p.source.credits--
@@ -234,15 +235,15 @@ func (w *Puller) came(p *pull) {
 	}
 }
 
-// unanswered ends a pull of which the server said nothing.
+// unanswered ends the request of a pull that the server has not ended in time.
 func (w *Puller) unanswered(p *pull, turn int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.source == nil || p.turn != turn {
 		return
 	}
-	if !p.wrong { // then it is known already
-		p.source.known.gone = true // the server may have crashed, and forgotten more than this
+	if !p.wrong { // otherwise hear has done this
+		p.source.known.gone = true // the server may have crashed and lost counts, too
 		w.lookSoon()
 	}
 	if !p.wrong && w.nc.IsConnected() {

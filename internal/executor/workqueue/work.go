@@ -18,37 +18,37 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Message is a work message in progress. Acks and hand-backs are transport; they prove nothing.
+// Message is a received work message. Its acknowledgement only ends the deliveries: the call log decides the outcome.
 type Message struct {
 	Entry call.Entry
-	// Deliveries is 1 where nobody can have been handed the message before.
+	// Deliveries is 1 if no executor can have worked on the message before, and greater otherwise or if that is not known.
 	Deliveries int
 	workers    *Puller
 	msg        *nats.Msg
 	meta       *nats.MsgMetadata
 	sender     sender
-	overflow   bool // it has a slot that what goes behind may have
+	overflow   bool // it counts as overflow work
 	lost       atomic.Bool
 }
 
-// InProgress says that the work is alive.
-func (w *Message) InProgress() { _ = w.msg.InProgress() } // best effort: a lost lease is survived
+// InProgress extends the acknowledgement timeout of the message.
+func (w *Message) InProgress() { _ = w.msg.InProgress() } // if it is lost, the message may be delivered again
 
-// Ack says that the attempt is decided.
-func (w *Message) Ack() { _ = w.msg.Ack() } // best effort: a redelivery finds the decision
+// Ack acknowledges the message: its attempt is decided.
+func (w *Message) Ack() { _ = w.msg.Ack() } // if it is lost, the next delivery finds the decision
 
-// NakWithDelay returns the work, to be delivered again after a while.
+// NakWithDelay returns the message to the server, which delivers it again after the given time.
 func (w *Message) NakWithDelay(after time.Duration) { _ = w.msg.NakWithDelay(after) } // as Ack
 
-// NakUnstarted is NakWithDelay of work that nothing was done with here: where this process is the next to be handed it
-// again, nobody else has been, and it comes with the same Deliveries.
+// NakUnstarted is NakWithDelay for a message that this process has not started to handle. If the next delivery is to
+// this process, it has the same Deliveries.
 func (w *Message) NakUnstarted(after time.Duration) {
 	w.workers.declines.note(w)
 	w.NakWithDelay(after)
 }
 
-// TakeOver runs rest in another goroutine, which handles the message to its end: the one that handles it now does not
-// return. The message has its slot until rest has returned.
+// TakeOver runs rest, which finishes the handling of the message, in a new goroutine, because the present one may never
+// return. The message keeps its slot until rest returns.
 func (w *Message) TakeOver(rest func()) {
 	w.lost.Store(true)
 	w.workers.handlers.Replace(func() {
@@ -57,34 +57,34 @@ func (w *Message) TakeOver(rest func()) {
 	})
 }
 
-// Puller pull work messages of one pool from all partitions of the call log: as many as there are free slots, shared
-// over the queues by weight, so that none starves. All slots may go to one queue of what goes ahead. What goes behind,
-// since its actor has many calls open, leaves some free: what others ask for meanwhile finds one. The other queues are
-// listened to meanwhile, so that there may be one message more in hand than there are slots for each queue of each
-// partition; it waits for a slot, and is handed back when there is none soon.
+// Puller pulls the work messages of one pool from all partitions of the call log: as many as it has free slots, which
+// the queues share by weight, so that none starves. One main queue may get all slots. The overflow queues, with calls
+// of actors that have many open calls, leave some slots free for calls of other actors. For each queue of each
+// partition, the puller may also receive one message for which there is no slot. Such a message waits for a slot, and
+// is returned if there is none soon.
 type Puller struct {
-	// Log is told of what cannot be read; set it before Run. Nil discards.
+	// Log logs messages that cannot be read, and missing consumers. Set it before Run. Nil discards.
 	Log       *slog.Logger
 	notices   format.Notices
 	slots     int
 	lease     time.Duration
-	patience  time.Duration // how long a message in hand waits for a slot
+	patience  time.Duration // how long a received message waits for a slot
 	declines  declines
 	repeats   repeats
 	sources   []*source
 	handle    func(context.Context, *Message)
 	handlers  *flow.WorkerPool[*Message]
 	consumers Consumers
-	missing   bool // a consumer was, at the last look
+	missing   bool // a consumer was missing at the last read
 	nc        *nats.Conn
 	lookNow   chan struct{}
-	changed   chan struct{} // what PullsBehind returns may have
-	ended     func() bool   // there is no more intake
+	changed   chan struct{} // see Changed
+	ended     func() bool   // intake has ended: no more work is pulled
 
 	mu      sync.Mutex
-	paused  bool // until there is another connection
+	paused  bool // until the next reconnect
 	running taken
-	of      map[sender]taken // of these, by whom; nobody who has none
+	of      map[sender]taken // running by sender, without zero entries
 	last    *source          // that had work most recently
 	pulls   []*pull
 }
@@ -92,31 +92,31 @@ type Puller struct {
 // source is the consumer of one queue in one partition.
 type source struct {
 	consumerNames
-	worked   time.Time // when it had work
-	recent   bool      // it had of late
+	worked   time.Time // when it last had work
+	recent   bool      // it had work recently
 	known    consumerAge
-	turns    int  // of having the next slot, see turn
-	credits  int  // messages asked for and not yet here; each has a slot reserved
-	share    int  // messages that are to be asked for
-	heeded   bool // one message is asked for without a slot: it is not known whether there is any
-	demand   int  // so many more messages are waiting, as far as known
-	answered bool // the server has said something of it on this connection
-	heard    bool // it has the last time, on whichever
-	silent   bool // it has not the last time
+	turns    int  // state of turn
+	credits  int  // requested messages that have not arrived, each with a reserved slot
+	share    int  // messages to request
+	heeded   bool // one message is requested without a slot, to learn whether there is any
+	demand   int  // number of further messages that are known to wait in the stream
+	answered bool // the server has answered a request on this connection
+	heard    bool // the server answered the last request, on any connection
+	silent   bool // the server did not answer the last request
 	waiting  []*waiting
 }
 
-// queue is one of each pool.
+// queue is a kind of queue that each pool has.
 type queue struct {
 	priority envelope.Priority
-	overflow bool // what is in it goes behind
+	overflow bool // an overflow queue
 	weight   int
 }
 
-// token is how subjects and consumers name it.
+// token returns the name of the queue in subjects and in names of consumers.
 func (q queue) token() string { return subjects.Queue(string(q.priority), q.overflow) }
 
-// queues are those that workers pull from. What goes ahead has four turns for one of what goes behind.
+// queues are the queues of a pool. A main queue has four times the weight of the overflow queue of the same priority.
 var queues = []queue{
 	{envelope.PriorityHigh, false, 24},
 	{envelope.PriorityNormal, false, 12},
@@ -126,12 +126,12 @@ var queues = []queue{
 	{envelope.PriorityLow, true, 1},
 }
 
-// MinSlots is the fewest slots that Workers take.
+// MinSlots is the smallest number of slots of a [Puller].
 const MinSlots = 1
 
-// How long a pull waits. While there are free slots, one message per source is always asked for; what
-// is asked for beyond that is asked for briefly, so that slots move to where the work is. The server says
-// when a request has ended; when it does not, its slots are free again after a grace.
+// How long pull requests wait for messages. While there are free slots, one message of each source is always requested,
+// with standingPull. Requests beyond that are short, so that slots move to the sources with work. If the server does
+// not report the end of a request, its slots are freed after pullGrace.
 const (
 	atOnce       = 0
 	standingPull = 10 * time.Second
@@ -139,8 +139,8 @@ const (
 	pullGrace    = time.Second
 )
 
-// New returns workers of pool with so many slots, which call handle for every message, as many at once as there are
-// slots. They pull from all partitions, whose consumers are looked at once before.
+// New returns a Puller for a pool. [Puller.Run] calls handle for every message, in up to slots goroutines at a time.
+// New reads the infos of the consumers once, and returns the error of that.
 func New(ctx context.Context, consumers Consumers, pool string, partitions, slots int, lease time.Duration,
 	handle func(context.Context, *Message)) (*Puller, error) {
 	if slots < MinSlots {
@@ -166,8 +166,8 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 	return w, nil
 }
 
-// Run pulls until intake ends, then waits for what is in hand; handlers get ctx, which may end
-// later than intake to let them finish (drain).
+// Run pulls messages until intake ends, and then waits until all handlers have returned. Handlers get ctx, which may
+// end later than intake to let them finish.
 func (w *Puller) Run(ctx, intake context.Context, nc *nats.Conn) {
 	status := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(status)
@@ -197,7 +197,7 @@ func (w *Puller) Run(ctx, intake context.Context, nc *nats.Conn) {
 	}
 }
 
-// done gives back the slot of a message.
+// done frees the slot of a message.
 func (w *Puller) done(m *Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,7 +205,7 @@ func (w *Puller) done(m *Message) {
 	w.pull()
 }
 
-// stop takes no more work and waits for what is in hand. What still arrives is handed back.
+// stop ends all pull requests, returns messages that wait or still arrive, and waits for the handlers.
 func (w *Puller) stop() {
 	w.mu.Lock()
 	for _, p := range w.pulls {
@@ -217,8 +217,9 @@ func (w *Puller) stop() {
 	w.handlers.Wait()
 }
 
-// Pause takes no more work before the connection is made anew: what the server hands to one that ends then comes again
-// after a lease, to a call that may have no more time. When Pause returns all that was handed over is here.
+// Pause ends all pull requests before a planned reconnect: a message that the server sends to a closed connection is
+// delivered again only after a lease, which may be too late for its call. When Pause returns, all sent messages have
+// arrived, unless the server did not answer within 1 s. The next reconnect ends the pause.
 func (w *Puller) Pause() {
 	w.mu.Lock()
 	nc := w.nc
@@ -233,13 +234,13 @@ func (w *Puller) Pause() {
 	}
 	w.pulls = nil
 	w.mu.Unlock()
-	_ = nc.FlushTimeout(pauseTime) // without an answer the connection is lost already
+	_ = nc.FlushTimeout(pauseTime) // without an answer, the connection is lost already
 }
 
-// pauseTime is how long the server may take to say that it hands over no more.
+// pauseTime is how long Pause waits for the server.
 const pauseTime = time.Second
 
-// restart asks anew for everything: requests died with the old connection.
+// restart sends new pull requests after a reconnect, which ended the previous ones.
 func (w *Puller) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +256,7 @@ func (w *Puller) restart() {
 	w.pull()
 }
 
-// receive takes a message of a pull, or the server's word that there are no more.
+// receive handles a message for the inbox of a pull: a work message or a status.
 func (w *Puller) receive(p *pull, msg *nats.Msg) {
 	if status := msg.Header.Get("Status"); status != "" && len(msg.Data) == 0 {
 		w.hear(p, status)
@@ -282,12 +283,12 @@ func (w *Puller) receive(p *pull, msg *nats.Msg) {
 	w.pull()
 }
 
-// take begins with a message, or keeps it until there is a slot. Callers hold w.mu.
+// take starts a message, keeps it until there is a slot, or returns it. The caller holds w.mu.
 func (w *Puller) take(work *Message, late bool) {
 	s := w.sourceOf(work.meta)
 	work.Deliveries = w.deliveries(s, work)
 	switch {
-	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given away
+	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given to another message
 		work.NakUnstarted(0)
 	default:
 		if s = w.waitsWith(s, work); w.slotsFor(s, w.running) > 0 {
@@ -298,7 +299,7 @@ func (w *Puller) take(work *Message, late bool) {
 	}
 }
 
-// begin gives a message of s a slot. Callers hold w.mu.
+// begin gives a slot of s to a message and starts its handler. The caller holds w.mu.
 func (w *Puller) begin(s *source, work *Message) {
 	work.overflow = s.overflow
 	if !w.handlers.Start(work) {
@@ -308,8 +309,8 @@ func (w *Puller) begin(s *source, work *Message) {
 	w.runs(work, 1)
 }
 
-// sourceOf returns where a message comes from. Its inbox does not say: that may have served another source before.
-// Callers hold w.mu.
+// sourceOf returns the source of a message. The inbox does not tell it, because an inbox is reused for other sources.
+// The caller holds w.mu.
 func (w *Puller) sourceOf(m *nats.MsgMetadata) *source {
 	for _, s := range w.sources {
 		if s.name == m.Consumer && s.stream == m.Stream {
@@ -319,8 +320,8 @@ func (w *Puller) sourceOf(m *nats.MsgMetadata) *source {
 	return nil
 }
 
-// deliveries returns how often a message was handed to somebody who may have done something with it; more than one
-// where that is not known. Callers hold w.mu.
+// deliveries returns the number of deliveries of a message to executors that may have worked on it, at least 2 if that
+// is not known. The caller holds w.mu.
 func (w *Puller) deliveries(s *source, work *Message) int {
 	if s == nil || !s.known.counts(work.meta) {
 		return max(work.Deliveries, 2)
@@ -329,15 +330,15 @@ func (w *Puller) deliveries(s *source, work *Message) int {
 	return w.declines.recall(work.meta)
 }
 
-// The server's words about a pull request.
+// Status codes of the server for a pull request.
 const (
 	statusHeartbeat = "100"
 	statusNothing   = "404"
 	statusExpired   = "408"
 )
 
-// hear ends a pull when the server says so. What is wrong with the consumer or the server is
-// asked again a little later.
+// hear handles a status for a pull request. It ends the request if the server has ended it, and a little later after an
+// error of the consumer or the server.
 func (w *Puller) hear(p *pull, status string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -355,11 +356,12 @@ func (w *Puller) hear(p *pull, status string) {
 	}
 }
 
-// unreadableDelay is how long a message waits for an executor that can read it.
+// unreadableDelay is the pause before the next delivery of a message that this executor cannot read.
 const unreadableDelay = time.Second
 
-// open reads a work message. One that is not an event (an operator's delete marker, a foreign write) is
-// acknowledged and forgotten; one that a newer build wrote is handed to an executor that can read it.
+// open decodes a work message. It acknowledges a message that is not a request event, such as a delete marker of an
+// operator, and returns ok false. It returns a message of a newer build to the server, for an executor that can read
+// it.
 func (w *Puller) open(msg *nats.Msg) (*Message, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
