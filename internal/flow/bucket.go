@@ -2,7 +2,8 @@ package flow
 
 import "time"
 
-// Bucket permits Burst events at once, and Rate a second in the long run. It is not safe for concurrent use.
+// Bucket is a rate limiter: it permits up to Burst events at once, and Rate events per second in the long run. It is
+// not safe for concurrent use.
 type Bucket struct {
 	Rate, Burst float64
 
@@ -20,7 +21,7 @@ func (b *Bucket) Take(now time.Time) bool {
 	return true
 }
 
-// Idle reports whether the bucket is as a new one, so that it may be forgotten.
+// Idle reports whether the bucket is in the state of a new one, so that it can be removed.
 func (b *Bucket) Idle(now time.Time) bool {
 	b.leak(now)
 	return b.level == 0

@@ -6,22 +6,23 @@ import (
 	"time"
 )
 
-// Counters count what each tenant and each actor has open. The zero value is ready; it is safe for concurrent use.
+// Counters counts the open items, such as calls, of each tenant and each actor. The zero value is ready to use. It is
+// safe for concurrent use.
 type Counters struct {
 	mu  sync.Mutex
 	all Counter
 }
 
-// Counter is how much of somebody is open.
+// Counter is the number of open items of an actor, of a tenant or of all.
 type Counter struct {
 	name  string
-	above *Counter // of the tenant of an actor
+	above *Counter // of the tenant, for an actor
 	below map[string]*Counter
 	open  int
-	pace  Throughput // at which it ends
+	pace  Throughput // at which items end
 }
 
-// of returns the tally of a name below t; nil where nothing is open.
+// of returns the counter of a name below t. It returns nil if the name has no open items.
 func (t *Counter) of(name string) *Counter {
 	if t == nil {
 		return nil
@@ -41,7 +42,8 @@ func (t *Counter) make(name string) *Counter {
 	return b
 }
 
-// Add counts one more. What it returns is to be given to [Counters.Remove], or [Counters.Drop], once.
+// Add counts one more open item of an actor. The caller must pass the returned counter to [Counters.Remove] or
+// [Counters.Drop] once.
 func (o *Counters) Add(tenant, actor string, now time.Time) *Counter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,14 +61,15 @@ func (o *Counters) add(tenant, actor string, now time.Time) *Counter {
 	return of
 }
 
-// OpenLimitError is how much was open of whose bound is reached.
+// OpenLimitError means that an actor or a tenant has reached its limit of open items.
 type OpenLimitError struct {
 	Of         string // "actor" or "tenant"
 	Open, Most int
-	Wait       time.Duration // about how long until there is room
+	Wait       time.Duration // estimated time until another item is permitted
 }
 
-// Hold is Add, unless the actor or the tenant has as many open as it may. nth is how many the actor has now.
+// Hold is Add with limits: if the actor has perActor open items, or the tenant perTenant, it counts nothing and returns
+// full. nth is the number of open items of the actor, including the new one.
 func (o *Counters) Hold(tenant, actor string, perActor, perTenant int, now time.Time) (of *Counter, nth int,
 	full *OpenLimitError) {
 	o.mu.Lock()
@@ -86,7 +89,7 @@ func (t *Counter) reached(of string, most int, now time.Time) *OpenLimitError {
 	return &OpenLimitError{of, t.open, most, t.pace.Wait(int64(1+t.open-most), now)}
 }
 
-// Remove counts what has ended no longer.
+// Remove removes an item that has ended from the counts.
 func (o *Counters) Remove(t *Counter, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,7 +99,8 @@ func (o *Counters) Remove(t *Counter, now time.Time) {
 	}
 }
 
-// Drop counts what has not ended no longer: it was not opened after all, or is counted once more. nil is nothing.
+// Drop removes an item that has not ended from the counts: it was not opened, or was counted twice. It does not change
+// the throughput. If t is nil, Drop does nothing.
 func (o *Counters) Drop(t *Counter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,13 +8,13 @@ type Lane[M any] struct {
 	workers *WorkerPool[*Job[M]]
 }
 
-// NewLane returns an empty lane. It calls do for each message, in as many goroutines at once as limits allow. do may
-// call waits once it only waits for others. Stop the lane when done.
+// NewLane returns an empty lane. It calls do for each message, in as many goroutines at a time as limits permit. do may
+// call waits when from then on it only waits and needs no processor. The caller must call Stop.
 func NewLane[M any](limits QueueLimits, do func(m M, waits func())) *Lane[M] {
 	l := &Lane[M]{queue: NewQueue[M](limits)}
 	l.workers = NewWorkerPool(func(j *Job[M]) {
 		for ; j != nil; j = l.queue.Next(j) {
-			taken := j // j itself changes, so that it would have to be on the heap
+			taken := j // j changes in the loop, so capturing it would allocate it on the heap
 			do(j.Item, func() {
 				l.queue.Waits(taken)
 				l.start()
@@ -24,7 +24,7 @@ func NewLane[M any](limits QueueLimits, do func(m M, waits func())) *Lane[M] {
 	return l
 }
 
-// Put adds a message of a size in bytes. It never waits. The error is that of [Queue.Put].
+// Put adds a message of a size in bytes. It does not block. It returns the errors of [Queue.Put].
 func (l *Lane[M]) Put(from Sender, m M, bytes int64) error {
 	_, err := l.queue.Put(from, m, bytes, 1)
 	if err == nil {
@@ -33,11 +33,11 @@ func (l *Lane[M]) Put(from Sender, m M, bytes int64) error {
 	return err
 }
 
-// Fits reports whether Put would take a message now.
+// Fits reports whether Put would accept a message now.
 func (l *Lane[M]) Fits(from Sender, bytes int64) bool { return l.queue.Fits(from, bytes) }
 
-// Stop takes no more messages, and returns when those that are here are handled. It drops the messages that no
-// goroutine has begun to handle within a time.
+// Stop makes Put refuse messages, and returns when the accepted ones are handled. It drops those whose handling has not
+// begun after within.
 func (l *Lane[M]) Stop(within time.Duration) {
 	begun := l.queue.Close()
 	select {
@@ -48,10 +48,10 @@ func (l *Lane[M]) Stop(within time.Duration) {
 	l.workers.Wait()
 }
 
-// start lets goroutines handle the messages whose turn it is.
+// start starts the handling of the messages whose turn it is.
 func (l *Lane[M]) start() {
 	for j := l.queue.Begin(); j != nil; j = l.queue.Begin() {
-		if !l.workers.Start(j) { // its sender asks another dispatcher
+		if !l.workers.Start(j) { // the pool is closed: drop the message
 			l.queue.End(j)
 		}
 	}

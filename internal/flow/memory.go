@@ -8,42 +8,43 @@ import (
 	"sync"
 )
 
-// DefaultMemory is the room of a part that is not told otherwise, in bytes: twice the largest payload, which is what
-// one costs while it is read.
+// DefaultMemory is the default size of a budget in bytes: twice the largest payload, which is the memory that reading
+// it takes.
 const DefaultMemory = 128 << 20
 
 const (
-	// worthCollecting is how many bytes may lie about as garbage. The collector by itself lets as much gather as is
-	// alive, so that six payloads of 50 MB one after another would take as much as all at once.
+	// worthCollecting is the number of released bytes after which the garbage collector is run. By itself, the collector
+	// lets as much garbage accumulate as there is live memory: six payloads of 50 MB in sequence would take as much memory
+	// as all at once.
 	worthCollecting = 32 << 20
-	// worthReturning is how many bytes that were in use are given back to the system once no payload is held: left to
-	// itself the runtime keeps them for minutes. Fewer are sooner needed again than returned.
+	// worthReturning is the number of used bytes from which on memory is returned to the operating system when no
+	// reservation is held. By itself, the runtime would keep it for minutes. Less is usually needed again soon.
 	worthReturning = 64 << 20
 )
 
-// Why nobody waits for room.
+// Errors of [MemoryBudget.Acquire].
 var (
 	ErrTooLarge       = errors.New("flow: more memory than there is altogether")
 	ErrTooManyWaiters = errors.New("flow: too many hold memory or wait for it")
 )
 
-// MemoryBudget is a number of bytes, to be shared. Senders take turns; one that would hold more than half of it waits
-// where there is too little, and keeps nobody else waiting. It is safe for concurrent use.
+// MemoryBudget limits the memory that is reserved at a time. Senders take turns. If there is too little room for a
+// sender that would then hold more than half of the budget, others are served before it. It is safe for concurrent use.
 type MemoryBudget struct {
 	total int64
 	queue *Queue[chan struct{}] // closed when there is room
 
 	mu      sync.Mutex
 	held    int64
-	garbage int64 // about how much there is
+	garbage int64 // estimate of the garbage in bytes
 	used    int64 // since memory was last returned to the system
 }
 
 // turn is the number of bytes that a sender gets in one turn.
 const turn = 1 << 20
 
-// NewMemoryBudget returns a budget of total bytes; 0 means [DefaultMemory]. At most most callers may hold memory or
-// wait for it at once, and at most each of one sender; 0 means no limit.
+// NewMemoryBudget returns a budget of total bytes; 0 means [DefaultMemory]. most is the limit of reservations that are
+// held or waited for at a time, and each that of one sender; 0 means no limit.
 func NewMemoryBudget(total, each, most int64) *MemoryBudget {
 	if total == 0 {
 		total = DefaultMemory
@@ -56,7 +57,8 @@ func NewMemoryBudget(total, each, most int64) *MemoryBudget {
 // Total returns the size of the budget in bytes.
 func (r *MemoryBudget) Total() int64 { return r.total }
 
-// Acquire waits for n bytes. Senders take turns. The error is [ErrTooLarge], [ErrTooManyWaiters], or that of ctx.
+// Acquire waits until n bytes are free and reserves them. The caller must call [Reservation.Release]. The error is
+// [ErrTooLarge], [ErrTooManyWaiters], or that of ctx.
 func (r *MemoryBudget) Acquire(ctx context.Context, from Sender, n int64) (*Reservation, error) {
 	if n > r.total {
 		return nil, ErrTooLarge
@@ -85,14 +87,15 @@ func (r *MemoryBudget) Acquire(ctx context.Context, from Sender, n int64) (*Rese
 	return &Reservation{room: r, job: job, bytes: n}, nil
 }
 
-// begin lets all go on for whom there is room.
+// begin ends the wait of all callers for whom there is room.
 func (r *MemoryBudget) begin() {
 	for j := r.queue.Begin(); j != nil; j = r.queue.Begin() {
 		close(j.Item)
 	}
 }
 
-// spend collects garbage of n bytes, of which held ones are given back, when there is enough of it.
+// spend records n bytes as garbage and held bytes as no longer reserved. It runs the garbage collector when there is
+// enough garbage.
 func (r *MemoryBudget) spend(n, held int64) {
 	r.mu.Lock()
 	r.garbage += n
@@ -114,7 +117,7 @@ func (r *MemoryBudget) spend(n, held int64) {
 	}
 }
 
-// Reservation is a part of a room.
+// Reservation is a reserved part of a [MemoryBudget]. Its methods are safe for concurrent use.
 type Reservation struct {
 	room  *MemoryBudget
 	job   *Job[chan struct{}]
@@ -122,17 +125,19 @@ type Reservation struct {
 	bytes int64
 }
 
-// Bytes returns how large the share is.
+// Bytes returns the size of the reservation.
 func (s *Reservation) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// Spent says that n bytes of the share are not referred to any more, and may be used again.
+// Spent records that n bytes of the reservation are garbage, which the collector may free. The size of the reservation
+// stays the same.
 func (s *Reservation) Spent(n int64) { s.room.spend(n, 0) }
 
-// Keep gives back all of the share but n bytes, to which alone something refers any more.
+// Keep reduces the reservation to n bytes. Nothing may refer to the rest. It does nothing if the reservation is not
+// larger than n.
 func (s *Reservation) Keep(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,12 +146,12 @@ func (s *Reservation) Keep(n int64) {
 		return
 	}
 	s.bytes = n
-	s.room.spend(back, back) // before somebody else fills it
+	s.room.spend(back, back) // before another caller uses the room
 	if s.room.queue.Shrink(s.job, back); n == 0 {
 		s.room.queue.End(s.job)
 	}
 	s.room.begin()
 }
 
-// Release gives all of it back. It may be called again.
+// Release ends the reservation. It may be called more than once.
 func (s *Reservation) Release() { s.Keep(0) }

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// node is an actor, its tenant, or all.
+// node is an actor, a tenant, or the root of a [Queue].
 type node[T any] struct {
 	level, name string
-	parent      *node[T] // nil of all
+	parent      *node[T] // nil for the root
 	bound       Load
 	quantum     int64
 	holds       Load
 	pace        Throughput
 
-	jobs     []*Job[T]           // of an actor: those that wait
-	children map[string]*node[T] // of the others
-	ring     []*node[T]          // children with something that may begin, in the order of their turns
+	jobs     []*Job[T]           // for an actor: the waiting jobs
+	children map[string]*node[T] // for the root and tenants
+	ring     []*node[T]          // children with a job that may begin, in the order of their turns
 	inRing   bool                // of its parent
-	blocked  bool                // what comes next has to wait until something of this node ends
-	credit   int64               // bytes left of its turn; below 0 it is ahead of the others
+	blocked  bool                // its next job must wait until a job of this node ends
+	credit   int64               // bytes left of its turn; negative after a job larger than the turn
 }
 
 func (n *node[T]) child(name, level string, bound Load, quantum int64) *node[T] {
@@ -34,7 +34,7 @@ func (n *node[T]) child(name, level string, bound Load, quantum int64) *node[T] 
 	return c
 }
 
-// turn returns the actor whose turn it is. There has to be one in the ring.
+// turn returns the actor whose turn it is, by deficit round robin. The ring must not be empty.
 func (n *node[T]) turn() *node[T] {
 	for len(n.ring) > 0 {
 		next := n.ring[0]
@@ -50,7 +50,7 @@ func (n *node[T]) turn() *node[T] {
 	return n
 }
 
-// settle puts a node into the ring of its parent, or takes it out, and its parent likewise.
+// settle adds a node to the ring of its parent, or removes it, and does the same for its parents.
 func (n *node[T]) settle() {
 	for ; n.parent != nil; n = n.parent {
 		in := !n.blocked && (len(n.jobs) > 0 || len(n.ring) > 0)
@@ -68,7 +68,8 @@ func (n *node[T]) settle() {
 	}
 }
 
-// blockedBy returns the first of the node and those above that has no hand for more; nil where all have.
+// blockedBy returns the first of the node and its parents that has no room for more. It returns nil if all have. A node
+// without running jobs always has room.
 func (n *node[T]) blockedBy(more Load) *node[T] {
 	for ; n != nil; n = n.parent {
 		alone := n.holds.Slots == 0 && n.holds.Running == 0
@@ -79,7 +80,8 @@ func (n *node[T]) blockedBy(more Load) *node[T] {
 	return nil
 }
 
-// fits reports whether more is within the bound of the node, as far as it takes anything.
+// fits reports whether the node has room for more within its limits. A zero field of more or of the limits is not
+// compared.
 func (n *node[T]) fits(more Load) bool {
 	in := func(holds, more, most int64) bool { return more == 0 || most == 0 || holds+more <= most }
 	h, b := n.holds, n.bound
@@ -87,7 +89,7 @@ func (n *node[T]) fits(more Load) bool {
 		in(h.Slots, more.Slots, b.Slots) && in(h.Running, more.Running, b.Running)
 }
 
-// remove takes out a job that waits, and reports whether it did.
+// remove removes a waiting job. It reports whether the job was waiting.
 func (n *node[T]) remove(j *Job[T]) bool {
 	at := slices.Index(n.jobs, j)
 	if at >= 0 {

@@ -7,26 +7,27 @@ import (
 	"time"
 )
 
-// maxNamed bounds of how many senders it is known.
+// maxNamed is the number of senders that are counted separately.
 const maxNamed = 100
 
-// OverloadLog says which senders are over their bounds, once a second.
+// OverloadLog logs once per second how many messages were rejected, and the sender of most of them. It is safe for
+// concurrent use.
 type OverloadLog struct {
 	Log  *slog.Logger
-	Kind string // of what they send
+	Kind string // of the messages
 
-	any atomic.Bool // there are some
+	any atomic.Bool // messages were rejected in this second
 
 	mu      sync.Mutex
-	counts  map[Sender]int // in this second; of maxNamed at most
+	counts  map[Sender]int // in this second; at most maxNamed
 	turned  int
 	dropped int
 }
 
-// Any reports whether a sender was over its bounds within a second.
+// Any reports whether a message was rejected within the last second.
 func (o *OverloadLog) Any() bool { return o.any.Load() }
 
-// Note counts a message that was turned away, or dropped.
+// Note counts a rejected message. dropped means that its sender gets no answer.
 func (o *OverloadLog) Note(from Sender, dropped bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

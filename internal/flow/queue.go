@@ -6,40 +6,41 @@ import (
 	"time"
 )
 
-// Sender is whose turn it may be.
+// Sender identifies the sender of items. Senders take turns: first tenants, and within a tenant its actors.
 type Sender struct{ Tenant, Actor string }
 
-// Load is what a job takes, or a bound of what jobs take together, where 0 is none.
+// Load is the amount of resources that a job takes, or a limit of the sum for several jobs, where 0 means no limit.
 type Load struct {
-	Items   int64 // that wait or are in hand
+	Items   int64 // waiting and running jobs
 	Bytes   int64 // of these
-	Slots   int64 // in hand, in units of whoever uses the queue
-	Running int64 // in hand, and not waiting for others themselves
+	Slots   int64 // of running jobs, in a unit that the user of the queue chooses
+	Running int64 // running jobs that have not called Waits
 }
 
-// QueueLimits are the bounds of a queue, and for how many bytes a turn is.
+// QueueLimits are the limits of a [Queue]. Quantum is the number of bytes of one turn.
 type QueueLimits struct {
 	Actor, Tenant, All Load
 	Quantum            int64
-	Least              int64 // items that an actor may have although others have filled the bound of its tenant
-	Share              int64 // hands that an actor may hold before others overtake it where there are too few
+	Least              int64 // items of an actor that are accepted although its tenant has reached its limit
+	Share              int64 // slots that an actor may hold before others are served first if slots are short; 0: never
 }
 
-// QueueFullError is the error of a queue that takes no more of a sender.
+// QueueFullError means that a limit of a queue is reached, so an item was not accepted.
 type QueueFullError struct {
 	Of   string        // whose bound is reached: "actor", "tenant" or "dispatcher"
-	Wait time.Duration // about how long until what is there will have been worked off
+	Wait time.Duration // estimated time until the present items have ended
 }
 
 func (f *QueueFullError) Error() string {
 	return "too much waits already: the bound of the " + f.Of + " is reached"
 }
 
-// ErrClosed is the error of a queue that takes nothing any more.
+// ErrClosed means that a queue is closed.
 var ErrClosed = errors.New("flow: the queue is closed")
 
-// Queue holds jobs until they are taken up, and knows of them until they end. It is safe for concurrent use, and never
-// blocks. Whenever a job was put, or has ended, waits or became smaller, there may be one that can [Queue.Begin].
+// Queue holds waiting jobs, and counts the resources of running ones until they end. Its methods do not block and are
+// safe for concurrent use. After [Queue.Put], [Queue.End], [Queue.Waits], [Queue.Shrink] or [Queue.Drop], the caller
+// must call [Queue.Begin] until it returns nil.
 type Queue[T any] struct {
 	limits QueueLimits
 
@@ -47,7 +48,7 @@ type Queue[T any] struct {
 	all     *node[T]
 	waiting int
 	closed  bool
-	taken   chan struct{} // closed once it is closed, and nothing waits
+	taken   chan struct{} // closed when the queue is closed and no job waits
 }
 
 // Job is an item in a queue.
@@ -65,8 +66,8 @@ func NewQueue[T any](limits QueueLimits) *Queue[T] {
 	}
 }
 
-// Put adds an item behind all of its sender, which takes so many bytes, and so many hands once it has begun. The error
-// is [ErrClosed] or a [QueueFullError].
+// Put adds an item after all others of its sender. It has a size in bytes, and takes hands slots while it runs. The
+// error is [ErrClosed] or a *[QueueFullError].
 func (q *Queue[T]) Put(from Sender, item T, bytes, hands int64) (*Job[T], error) {
 	now := time.Now()
 	q.mu.Lock()
@@ -98,7 +99,7 @@ func (q *Queue[T]) Put(from Sender, item T, bytes, hands int64) (*Job[T], error)
 	return j, nil
 }
 
-// Fits reports whether there is room for an item of a sender: [Queue.Put] would take it now.
+// Fits reports whether [Queue.Put] would accept an item of a sender now.
 func (q *Queue[T]) Fits(from Sender, bytes int64) bool {
 	more := Load{Items: 1, Bytes: bytes}
 	q.mu.Lock()
@@ -112,14 +113,14 @@ func (q *Queue[T]) Fits(from Sender, bytes int64) bool {
 	return (spared || tenant.fits(more)) && (actor == nil || actor.fits(more))
 }
 
-// Begin takes up the job whose turn it is; nil where there is none, or no hand for it.
+// Begin starts and returns the job whose turn it is. It returns nil if no job waits, or none for which there is room.
 func (q *Queue[T]) Begin() *Job[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.begin()
 }
 
-// begin is Begin. Callers hold q.mu.
+// begin is Begin. The caller holds q.mu.
 func (q *Queue[T]) begin() *Job[T] {
 	for len(q.all.ring) > 0 {
 		actor := q.all.turn()
@@ -151,13 +152,13 @@ func (q *Queue[T]) begin() *Job[T] {
 	return nil
 }
 
-// overtaken reports whether others may go before an actor that needs more hands than there are: it has its share. Where
-// it has less nobody may, or what is large would never have its turn.
+// overtaken reports whether others may be served before an actor that needs more slots than are free: it would then
+// hold more than Share. Otherwise no other may, because a large job would never get its turn.
 func (q *Queue[T]) overtaken(actor *node[T], hands int64) bool {
 	return q.limits.Share > 0 && actor.holds.Slots > 0 && actor.holds.Slots+hands > q.limits.Share
 }
 
-// Next is Begin after End.
+// Next calls End for j and then Begin.
 func (q *Queue[T]) Next(j *Job[T]) *Job[T] {
 	now := time.Now()
 	q.mu.Lock()
@@ -166,7 +167,7 @@ func (q *Queue[T]) Next(j *Job[T]) *Job[T] {
 	return q.begin()
 }
 
-// End says that a job that has begun is done.
+// End ends a running job.
 func (q *Queue[T]) End(j *Job[T]) {
 	now := time.Now()
 	q.mu.Lock()
@@ -174,7 +175,7 @@ func (q *Queue[T]) End(j *Job[T]) {
 	q.end(j, now)
 }
 
-// end is End. Callers hold q.mu.
+// end is End. The caller holds q.mu.
 func (q *Queue[T]) end(j *Job[T], now time.Time) {
 	for n := j.of; n != nil; n = n.parent {
 		n.pace.Ended(now)
@@ -183,21 +184,21 @@ func (q *Queue[T]) end(j *Job[T], now time.Time) {
 	q.forget(j.of)
 }
 
-// Waits says that a job that has begun waits for others from here on. It may be said again.
+// Waits records that a running job needs no processor from now on. It may be called more than once.
 func (q *Queue[T]) Waits(j *Job[T]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.give(j, Load{Running: j.load.Running})
 }
 
-// Shrink gives back some of the hands of a job that has begun.
+// Shrink frees some of the slots of a running job.
 func (q *Queue[T]) Shrink(j *Job[T], hands int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.give(j, Load{Slots: min(hands, j.load.Slots)})
 }
 
-// give makes a job smaller. Callers hold q.mu.
+// give frees some of the resources of a job. The caller holds q.mu.
 func (q *Queue[T]) give(j *Job[T], back Load) {
 	j.load = j.load.minus(back)
 	for n := j.of; n != nil; n = n.parent {
@@ -209,7 +210,7 @@ func (q *Queue[T]) give(j *Job[T], back Load) {
 	}
 }
 
-// Drop takes a job out that has not begun, and reports whether it was so.
+// Drop removes a waiting job. It reports whether the job was still waiting.
 func (q *Queue[T]) Drop(j *Job[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -222,7 +223,7 @@ func (q *Queue[T]) Drop(j *Job[T]) bool {
 	return true
 }
 
-// Close lets nothing more in. What it returns is closed once all that waits has begun.
+// Close makes Put refuse items. The returned channel is closed when no job waits any more.
 func (q *Queue[T]) Close() (taken <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -233,7 +234,7 @@ func (q *Queue[T]) Close() (taken <-chan struct{}) {
 	return q.taken
 }
 
-// Clear drops all that waits, and returns how much that was.
+// Clear removes all waiting jobs and returns their number.
 func (q *Queue[T]) Clear() (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -250,7 +251,7 @@ func (q *Queue[T]) Clear() (dropped int) {
 	return dropped
 }
 
-// took notes that so many wait no more. Callers hold q.mu.
+// took records that n jobs no longer wait. The caller holds q.mu.
 func (q *Queue[T]) took(n int) {
 	q.waiting -= n
 	if q.closed && q.waiting == 0 {
@@ -262,10 +263,11 @@ func (q *Queue[T]) took(n int) {
 	}
 }
 
-// idle is how many senders without a job are kept of each tenant, and tenants: they are likely to send again.
+// idle is the number of nodes without a job that are kept: of tenants, and of actors of each tenant. They are likely to
+// be needed again.
 const idle = 64
 
-// forget removes a sender without a job. Callers hold q.mu.
+// forget removes a sender without a job if more than idle are kept. The caller holds q.mu.
 func (q *Queue[T]) forget(n *node[T]) {
 	for ; n.parent != nil && n.holds.Items == 0; n = n.parent {
 		n.credit = 0

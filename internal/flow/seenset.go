@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// most is how many names are remembered at the least, if there were so many, and twice as many at the most.
+// most is the size of each of the two generations of a set. A set holds at most twice as many names.
 const most = 20_000
 
-// SeenSet is a set of the names that were last put into it. The zero value is empty. It is safe for concurrent use.
+// SeenSet is a bounded set of names that drops the oldest ones. The zero value is empty. It is safe for concurrent use.
 type SeenSet struct {
 	mu         sync.Mutex
 	young, old map[string]bool
 }
 
-// Has reports whether a name is remembered.
+// Has reports whether the set contains a name.
 func (n *SeenSet) Has(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.young[name] || n.old[name]
 }
 
-// Add remembers names, and may forget others.
+// Add adds names, and may drop older ones.
 func (n *SeenSet) Add(names iter.Seq[string]) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,25 +2,25 @@ package flow
 
 import "time"
 
-// The least and the most that is said of a wait.
+// The smallest and the largest result of [Throughput.Wait].
 const (
 	MinWait = 100 * time.Millisecond
 	MaxWait = 30 * time.Second
 )
 
-// Throughput is how fast what is there is worked off. The zero value knows nothing yet.
+// Throughput estimates how fast items end. The zero value is ready to use. It is not safe for concurrent use.
 type Throughput struct {
-	last time.Time     // something was worked off, or came where there was nothing
-	gap  time.Duration // from one to the next, of late
+	last time.Time     // when the last item ended, or when one was added to none
+	gap  time.Duration // smoothed time from one end to the next
 }
 
-// Start says that something came where there was nothing.
+// Start records that an item was added when no other was open.
 func (p *Throughput) Start(now time.Time) { p.last = now }
 
-// smooth is of how many gaps the pace is the mean, about.
+// smooth is the weight of the exponential moving average: about the number of averaged gaps.
 const smooth = 8
 
-// Ended says that something was worked off.
+// Ended records that an item has ended.
 func (p *Throughput) Ended(now time.Time) {
 	gap := now.Sub(p.last)
 	if p.gap == 0 {
@@ -30,8 +30,8 @@ func (p *Throughput) Ended(now time.Time) {
 	p.last = now
 }
 
-// Wait returns about how long n more take.
+// Wait returns an estimate of how long n more items take to end.
 func (p *Throughput) Wait(n int64, now time.Time) time.Duration {
-	wait := max(time.Duration(n)*min(p.gap, MaxWait), now.Sub(p.last)) // where nothing ends, it has already taken so long
+	wait := max(time.Duration(n)*min(p.gap, MaxWait), now.Sub(p.last)) // if no item ends, the time since the last end
 	return min(max(wait, MinWait), MaxWait)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TTLMap remembers what was found out under some names, each for a time. It is safe for concurrent use.
+// TTLMap is a bounded map whose entries expire. It is safe for concurrent use.
 type TTLMap[V any] struct {
 	most  int
 	lasts time.Duration
@@ -19,12 +19,12 @@ type fact[V any] struct {
 	until time.Time
 }
 
-// NewTTLMap returns an empty one, which keeps so many facts at the most, and each so long.
+// NewTTLMap returns an empty map of at most most entries, each of which expires after lasts.
 func NewTTLMap[V any](most int, lasts time.Duration) *TTLMap[V] {
 	return &TTLMap[V]{most: most, lasts: lasts, all: map[string]fact[V]{}}
 }
 
-// Get returns what is known under a name: the zero value where nothing is.
+// Get returns the value of a name. It returns the zero value if the name has no entry or an expired one.
 func (f *TTLMap[V]) Get(name string, now time.Time) (none V) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,7 +35,7 @@ func (f *TTLMap[V]) Get(name string, now time.Time) (none V) {
 	return none
 }
 
-// Put keeps a fact. Where there is no room, any other is forgotten.
+// Put sets the value of a name. If the map is full, it first removes an arbitrary other entry.
 func (f *TTLMap[V]) Put(name string, what V, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// WorkerPool runs jobs, each in a goroutine of its own, and uses the goroutines again: a fresh one
-// would have to grow its stack anew for every message.
+// WorkerPool runs each job in its own goroutine. It reuses goroutines, because a new one would have to grow its stack
+// for every job. It is safe for concurrent use.
 type WorkerPool[J any] struct {
-	// Lost reports, of a job that returns or ends its goroutine, whether Replace was called for it. Set it before the
-	// first job; nil is for jobs that all return.
+	// Lost reports whether Replace was called for a job that returns or whose goroutine ends. Set it before the first job.
+	// It may be nil if Replace is never called.
 	Lost func(J) bool
 
 	do    func(J)
-	slots chan struct{} // one is taken by each job; nil where there are as many as jobs
+	slots chan struct{} // each job takes one; nil: no limit
 	jobs  chan J
 	idle  atomic.Int32
 	wg    sync.WaitGroup
@@ -22,15 +22,15 @@ type WorkerPool[J any] struct {
 	ended bool
 }
 
-// maxIdle is how many goroutines of a crew stay when there is nothing to do.
+// maxIdle is the number of idle goroutines that a pool keeps.
 const maxIdle = 64
 
-// NewWorkerPool returns a crew that does jobs by calling do. It is safe for concurrent use.
+// NewWorkerPool returns a pool that calls do for each job.
 func NewWorkerPool[J any](do func(J)) *WorkerPool[J] {
 	return &WorkerPool[J]{do: do, jobs: make(chan J)}
 }
 
-// NewBoundedWorkerPool returns a crew that does at most so many jobs at once: Start waits while all are busy.
+// NewBoundedWorkerPool returns a pool that runs at most most jobs at a time. Start blocks while so many run.
 func NewBoundedWorkerPool[J any](most int, do func(J)) *WorkerPool[J] {
 	slots := make(chan struct{}, most)
 	c := NewWorkerPool(func(job J) {
@@ -41,7 +41,7 @@ func NewBoundedWorkerPool[J any](most int, do func(J)) *WorkerPool[J] {
 	return c
 }
 
-// Start runs one job, unless the crew has ended, and reports whether it does.
+// Start runs a job in a goroutine, unless the pool is closed. It reports whether it does.
 func (c *WorkerPool[J]) Start(job J) (taken bool) {
 	if c.slots != nil {
 		c.slots <- struct{}{}
@@ -85,8 +85,8 @@ func (c *WorkerPool[J]) work(job J) {
 
 func (c *WorkerPool[J]) lost(job J) bool { return c.Lost != nil && c.Lost(job) }
 
-// Replace runs rest in a new goroutine, which takes the place of that of a lost job: End waits for rest instead of the
-// job.
+// Replace runs rest in a new goroutine, in place of a job whose goroutine may never end: Wait waits for rest instead of
+// the job.
 func (c *WorkerPool[J]) Replace(rest func()) {
 	go func() {
 		defer c.wg.Done()
@@ -94,7 +94,7 @@ func (c *WorkerPool[J]) Replace(rest func()) {
 	}()
 }
 
-// Close takes no more jobs; those that run go on.
+// Close makes Start refuse jobs. Running jobs continue.
 func (c *WorkerPool[J]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *WorkerPool[J]) Close() {
 	}
 }
 
-// Wait takes no more jobs and waits for those that run.
+// Wait calls Close and waits for the running jobs.
 func (c *WorkerPool[J]) Wait() {
 	c.Close()
 	c.wg.Wait()

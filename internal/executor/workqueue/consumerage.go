@@ -111,7 +111,7 @@ func (w *Puller) tell(missing string) {
 	w.missing = missing != ""
 }
 
-// of returns the info of the consumer of a source. It returns the zero Consumer if there is none.
+// of returns the info of the consumer of a source. It returns the zero Consumer if the consumer does not exist.
 func of(all []Consumer, s *source) Consumer {
 	for _, c := range all {
 		if c.Stream == s.stream && c.Name == s.name {

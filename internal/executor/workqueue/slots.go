@@ -150,7 +150,7 @@ func (s *source) wants() bool { return s.demand > s.credits+s.share || len(s.wai
 func (s *source) urgent() bool { return s.demand > 0 && s.credits == 0 || len(s.waiting) > 0 }
 
 // turn returns the source that gets the next slot, of those for which may returns true, by smooth weighted round robin.
-// It returns nil if there is none. The caller holds w.mu.
+// It returns nil if may returns false for all. The caller holds w.mu.
 func (w *Puller) turn(may func(*source) bool) (next *source) {
 	total := 0
 	for _, s := range w.sources {
