@@ -57,7 +57,6 @@ func (c *Client) open(e *pendingCall, req *envelope.Request) (*exchange, error) 
 		x.msg.Header[subjects.HeaderPatient] = x.values[1:2:2]
 	}
 	x.msg.Reply = c.inbox.Open(func(answer *nats.Msg) { c.hear(x, answer) })
-	x.Reply = x.msg.Reply
 	c.inbox.Vouch(x.msg.Header)
 	return x, nil
 }
@@ -121,7 +120,7 @@ func (c *Client) attempt(e *pendingCall, req *envelope.Request) (*envelope.Respo
 		var cancel context.CancelFunc
 		bounded, cancel = e.graced()
 		defer cancel()
-		if stream, err = c.follow(bounded, e, req, x.Reply); err != nil {
+		if stream, err = c.follow(bounded, e, req, x.msg.Reply); err != nil {
 			return nil, err
 		}
 		defer stream.stop()

@@ -52,10 +52,9 @@ const (
 
 // sentRequest is one request of a call, and the answers to it. Every copy of it may meet another dispatcher.
 type sentRequest struct {
-	Of    *watchedCall
-	Body  *envelope.Request
-	Reply string // where answers to it come
-	Send  func() // sends it again; it must not wait
+	Of   *watchedCall
+	Body *envelope.Request
+	Send func() // sends it again; it must not wait
 	// Answer gets the outcome, or nil if there is none by the deadline, or nobody waits for it any more. It has room for
 	// one.
 	Answer chan *envelope.Response
