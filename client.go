@@ -53,7 +53,7 @@ type Call struct {
 	Timeout time.Duration
 	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
 	// one joins the first one while that runs, and replays its success for 24 h (limits.retention_s of the tool). By
-	// default each Call of a client gets a fresh random key, which its retries share; [Response.Key] and [KeyOf] say
+	// default each Call of a client gets a fresh random key, which its retries share; Response.Key and [KeyOf] say
 	// which. A caller that may crash before it has the answer needs a key that it can find again: one of its own that it
 	// stores before it calls, or a stable one, see [ClientOptions.StableKeys].
 	Key      string

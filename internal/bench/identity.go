@@ -88,19 +88,23 @@ func (o Options) compare(ctx context.Context, ids *numbers, sides []*side, calle
 	}
 	without, with := sides[0].stats(), sides[1].stats()
 	name := fmt.Sprintf("%d callers: ", callers)
-	o.say("identity: %sCPU %.2f (%.2f to %.2f), %.0f to %.0f us; server %.2f, ours %.2f; calls/s %.2f; "+
-		"allocations %.0f to %.0f; durable writes %.2f to %.2f", name, median(cpu), slices.Min(cpu), slices.Max(cpu),
-		without.CPU, with.CPU,
-		with.ServerCPU/without.ServerCPU, with.OwnCPU/without.OwnCPU, with.PerSecond/without.PerSecond,
-		without.Allocs, with.Allocs, without.Writes, with.Writes)
-	res.Facts = append(res.Facts,
-		Fact{name + "CPU of a call, with", with.CPU, "us"},
-		Fact{name + "server CPU, with / without", with.ServerCPU / without.ServerCPU, ""},
-		Fact{name + "our CPU, with / without", with.OwnCPU / without.OwnCPU, ""},
-		Fact{name + "calls/s, with / without", with.PerSecond / without.PerSecond, ""})
+	o.say("identity: %sCPU %.2f (%.2f to %.2f), %.0f to %.0f us; calls/s %.2f; allocations %.0f to %.0f; "+
+		"durable writes %.2f to %.2f", name, median(cpu), slices.Min(cpu), slices.Max(cpu), without.CPU, with.CPU,
+		with.PerSecond/without.PerSecond, without.Allocs, with.Allocs, without.Writes, with.Writes)
+	res.Facts = append(res.Facts, identityFacts(name, with, without)...)
 	res.Checks = append(res.Checks, atMost(name+"CPU of a call, with / without", median(cpu), identityCPU),
 		atMost(name+"durable writes, with / without", with.Writes/without.Writes, identityWrites))
 	return nil
+}
+
+// identityFacts compares calls with tokens with those without. An embedded server has no CPU time of its own.
+func identityFacts(name string, with, without *Stats) []Fact {
+	facts := []Fact{{name + "CPU of a call, with", with.CPU, "us"}}
+	if without.ServerCPU > 0 {
+		facts = append(facts, Fact{name + "server CPU, with / without", with.ServerCPU / without.ServerCPU, ""})
+	}
+	return append(facts, Fact{name + "our CPU, with / without", with.OwnCPU / without.OwnCPU, ""},
+		Fact{name + "calls/s, with / without", with.PerSecond / without.PerSecond, ""})
 }
 
 // connections opens many, one after the other and then several at a time, and calls while all are open.

@@ -150,8 +150,8 @@ func (e *pendingCall) cancelled() error {
 	return nil
 }
 
-// graced returns a context that ends [flight.OwnGrace] after the deadline of the call, or when the caller cancels the
-// call. It is for requests to the bus that the call needs, such as those for a large output.
+// graced returns a context that ends [OwnGrace] after the deadline of the call, or when the caller cancels the call.
+// It is for requests to the bus that the call needs, such as those for a large output.
 func (e *pendingCall) graced() (context.Context, context.CancelFunc) {
 	own, cancel := context.WithDeadline(context.WithoutCancel(e.ctx), e.Deadline.Add(OwnGrace))
 	stop := context.AfterFunc(e.ctx, func() {

@@ -22,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DefaultTenant and DefaultActor are those of whoever names none.
+// DefaultTenant and DefaultActor are used when the options name no tenant or actor.
 const (
 	DefaultTenant = "default"
 	DefaultActor  = "agent://local"
@@ -50,9 +50,9 @@ type Options struct {
 type Hooks struct {
 	// IsPermissionDenied returns the reason why the server does not accept the connection any more; nil while it does.
 	IsPermissionDenied func() error
-	// OnRefused has a function called each time that Barred has become an error, until forget is called.
+	// OnRefused calls do each time that IsPermissionDenied begins to return an error, until forget is called.
 	OnRefused func(do func()) (forget func())
-	Crowded   func() error // [bus.ErrCrowded] while the server has no room for the connection
+	Crowded   func() error // returns [bus.ErrCrowded] while the server has no room for the connection
 	Renews    func() bool  // the token is renewed if it has expired
 }
 
@@ -89,8 +89,9 @@ type Client struct {
 	closing sync.Once
 }
 
-// New returns a client over nc, which stays the caller's. Close it when done. A connection of [Connect] writes
-// many messages with one system call under load; a connection that the program makes with nats.go does not.
+// New returns a client that uses nc, and does not close it. Close the client when done. A connection of
+// [bus.DialCaller] writes many messages with one system call under load. A connection that the program makes with
+// nats.go does not.
 func New(nc *nats.Conn, o Options) (*Client, error) {
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, DefaultTenant), cmp.Or(o.Actor, DefaultActor)
 	o.Env, o.Timezone = cmp.Or(o.Env, "dev"), cmp.Or(o.Timezone, "UTC")
@@ -134,8 +135,8 @@ func openInbox(nc *nats.Conn, o Options) (in *rpc.Inbox, bound bool, err error) 
 	return in, says.Bound(), nil
 }
 
-// checkName refuses the name of a tenant or an actor that no request could be proven to come from:
-// dispatchers compare the names in a request with those in its subject.
+// checkName refuses the name of a tenant or an actor that does not fit into a subject. Dispatchers compare the names in
+// a request with those in its subject.
 func checkName(what, name string) error {
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("client: the %s %q is not valid UTF-8: correct it", what, name)
@@ -148,12 +149,11 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// maxName is how long the name of a tenant or an actor may be as a token of a subject, with which
-// identity is checked.
+// maxName is the largest length of the name of a tenant or an actor as a token of a subject, in bytes.
 const maxName = 100
 
-// Close ends the client; calls in flight get a local answer at their deadline, and what watches these ends with the
-// last one. Closing it again does nothing.
+// Close ends the client. Calls in flight get a local answer at their deadline. Close does not wait for them. A second
+// Close does nothing.
 func (c *Client) Close() (err error) {
 	c.closing.Do(func() {
 		c.forget()
@@ -208,7 +208,7 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 	return m.Response, nil
 }
 
-// logOutcome is for whoever wants every call logged.
+// logOutcome logs a call at level INFO.
 func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
 	if !c.Logger.Enabled(ctx, slog.LevelInfo) {
 		return

@@ -21,10 +21,10 @@ type inflight struct {
 	ended bool      // there will be no more calls
 }
 
-// newInflight returns a watcher; [Run] must be running.
+// newInflight returns a watcher, for which [runInflight] must be running.
 func newInflight() *inflight { return &inflight{wake: make(chan struct{}, 1)} }
 
-// runInflight looks after calls until the last one has ended after [Watcher.End]. Each word from connected means that
+// runInflight watches calls until the last one has ended after [inflight.End]. Each value from connected means that
 // what was sent before may be lost.
 func runInflight[T any](w *inflight, connected <-chan T) {
 	timer := time.NewTimer(0)
@@ -46,7 +46,7 @@ func runInflight[T any](w *inflight, connected <-chan T) {
 	}
 }
 
-// End lets [Run] end when the last call has. It reports whether none is open.
+// End lets [runInflight] end when the last call has. It reports whether no call is open.
 func (w *inflight) End() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

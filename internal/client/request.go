@@ -11,7 +11,8 @@ import (
 // watchedCall is the part of an open call that the watcher keeps.
 type watchedCall struct {
 	Result chan result // has room for [maxResults]
-	// Deadline is set by [Watcher.Add] and [Watcher.Due], and read by whoever has called these; others ask the watcher.
+	// Deadline is set by [inflight.Add] and [inflight.Due]. Only the goroutines that call these read it; others call
+	// [inflight.Deadline].
 	Deadline time.Time
 
 	// What follows belongs to the watcher.
