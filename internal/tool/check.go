@@ -23,17 +23,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// errorPattern is the form of a tool's own error names, which tools say while they run.
+// errorPattern matches the name of an error that a tool returns.
 var errorPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
 
-// poolPattern is that of a pool, which executors are told to work for.
 var poolPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// ValidPool reports whether a manifest can name the pool: lower-case letters, digits and -, at most
-// 32 bytes.
+// ValidPool reports whether name is a valid pool name: lower-case letters, digits and -, at most 32 bytes.
 func ValidPool(name string) bool { return poolPattern.MatchString(name) }
 
-// effects maps every accepted determinism to its class.
+// effects maps each accepted value of determinism to its effect class.
 var effects = map[string]call.EffectClass{
 	"pure":                call.Pure,
 	"idempotent":          call.Idempotent,
@@ -44,28 +42,28 @@ var effects = map[string]call.EffectClass{
 	"ExternalSideEffects": call.SideEffectful,
 }
 
-// loaderVariables make a program load or run foreign code before its own, so no manifest may
-// set or pass them.
+// loaderVariables are environment variables that make a program load or run foreign code before its own. No manifest
+// may set or pass them.
 var loaderVariables = []string{
 	"BASH_ENV", "ENV", "NODE_OPTIONS", "PYTHONSTARTUP", "PERL5OPT", "RUBYOPT",
 	"JAVA_TOOL_OPTIONS", "GCONV_PATH", "GLIBC_TUNABLES",
 }
 
-// loaderPrefixes are families of such variables.
+// loaderPrefixes are the prefixes of further such variables.
 var loaderPrefixes = []string{"LD_", "DYLD_", "BASH_FUNC_"}
 
-// LoaderVariable says whether the environment variable makes programs load or run foreign code
-// before their own. No tool gets one.
+// LoaderVariable reports whether the environment variable makes programs load or run foreign code before their own. No
+// tool gets such a variable.
 func LoaderVariable(name string) bool {
 	hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 	return slices.Contains(loaderVariables, name) || slices.ContainsFunc(loaderPrefixes, hasPrefix)
 }
 
-// OwnVariable says whether the environment variable is one of Toolbus's programs, which may lead to a credential. No
-// tool gets that of its executor.
+// OwnVariable reports whether the environment variable belongs to the programs of Toolbus. It may lead to a credential,
+// so no tool inherits it from its executor.
 func OwnVariable(name string) bool { return strings.HasPrefix(name, "TOOLBUS_") }
 
-// written is what a manifest holds in another form than Manifest does.
+// written holds the members of a manifest whose form in tool.yaml differs from their form in Manifest.
 type written struct {
 	*Manifest
 	RetentionS int64                      `json:"retention_s"`
@@ -82,14 +80,14 @@ type writtenFunction struct {
 	Examples    []Example `json:"examples"`
 }
 
-// check holds the source against its schema, and then against the rules that no schema can say.
+// check validates the source against its schema, and then against the rules that a schema cannot express.
 func (l *toolLoader) check() error {
 	whole, err := json.Marshal(l.tree, json.Deterministic(true))
 	if err != nil {
 		return err
 	}
 	l.conform(whole)
-	if l.bad[""] { // otherwise every field would be missing
+	if l.bad[""] { // not a mapping: otherwise every field would be reported as missing
 		return nil
 	}
 	raw := whole
@@ -110,13 +108,13 @@ func (l *toolLoader) check() error {
 	return err
 }
 
-// conform reports where the manifest breaks its schema, and leaves out what could not be decoded, or would lead to
-// more problems that are none.
+// conform reports where the manifest breaks its schema. It removes values that could not be decoded or would cause
+// misleading further problems.
 func (l *toolLoader) conform(whole jsontext.Value) {
 	for _, v := range l.contract.schema.ValidateChecked(whole) {
 		at := jsontext.Pointer(v.Pointer)
 		message, hint := l.contract.explain(v, l.at(at))
-		if where, ok := l.keys[at]; ok && v.Rule == "additionalProperties" { // one with a very long name is cut
+		if where, ok := l.keys[at]; ok && v.Rule == "additionalProperties" { // v.Pointer of a very long name is cut
 			l.report(where, message, hint)
 			continue
 		}
@@ -179,7 +177,7 @@ func (l *toolLoader) errorSpecs(all []ErrorSpec) {
 	}
 }
 
-// endpoint leaves the endpoint to its transport, and takes the files that it names.
+// endpoint has the transport decode the endpoint, and adds the checksums of the files that it names.
 func (l *toolLoader) endpoint(raw jsontext.Value) {
 	if l.contract.transport.Endpoint == nil {
 		return
@@ -219,7 +217,7 @@ func (l *toolLoader) functions(all map[string]writtenFunction) {
 
 func pointer(format string, i int) jsontext.Pointer { return jsontext.Pointer(fmt.Sprintf(format, i)) }
 
-// listed reads the file with the tool as its MCP server lists it.
+// listed reads the file that holds the tool as its MCP server lists it.
 func (l *toolLoader) listed(name string) {
 	const at, hint = "/listed", "`toolbus tools import-mcp` writes this file; leave the field out for a tool of your own"
 	if name == "" || l.bad[at] {
@@ -241,9 +239,9 @@ func (l *toolLoader) listed(name string) {
 	l.manifest.Listed = listed
 }
 
-// described holds what callers are told of the tool against what one message has room for.
+// described reports a tool whose description for callers does not fit into one message.
 func (l *toolLoader) described() {
-	raw, _ := json.Marshal(l.manifest.describe(false)) // of text that is UTF-8
+	raw, _ := json.Marshal(l.manifest.describe(false)) // cannot fail: all texts are valid UTF-8
 	size := len(raw)
 	if l.manifest.Listed != nil {
 		size += len(l.manifest.Listed.Tool) + len(l.manifest.Listed.Server.Instructions)
@@ -261,7 +259,7 @@ func (l *toolLoader) described() {
 	}
 }
 
-// schema compiles the schema file named at a path of the manifest.
+// schema compiles the schema file name, which the manifest names at a pointer.
 func (l *toolLoader) schema(at jsontext.Pointer, name string) *jsonschema.Schema {
 	if l.bad[at] {
 		return nil
@@ -279,7 +277,7 @@ func (l *toolLoader) schema(at jsontext.Pointer, name string) *jsonschema.Schema
 	return compiled
 }
 
-// schemaHint says what mends a schema that does not compile.
+// schemaHint returns a hint on how to correct a schema that does not compile.
 func schemaHint(err error) string {
 	refused, invalid := new(santhosh.LoadURLError), new(santhosh.SchemaValidationError)
 	switch {
@@ -295,7 +293,7 @@ func schemaHint(err error) string {
 	return "a schema is one JSON document, JSON Schema 2020-12, and what it refers to is there"
 }
 
-// read returns a schema file of the folder and notes it for the digest.
+// read returns a file in the folder, and adds its checksum to the digest.
 func (l *toolLoader) read(name string) ([]byte, error) {
 	name = path.Clean(name)
 	raw, err := readFile(l.files, name, jsonschema.MaxBytes)
@@ -305,7 +303,7 @@ func (l *toolLoader) read(name string) ([]byte, error) {
 	return raw, err
 }
 
-// conforms reports where an example breaks its schema, unless not all of it could be read.
+// conforms reports where an example breaks its schema, unless a value of the example already has a problem.
 func (l *toolLoader) conforms(at jsontext.Pointer, schema *jsonschema.Schema, value jsontext.Value) {
 	if schema == nil || value == nil || slices.ContainsFunc(slices.Collect(maps.Keys(l.bad)), at.Contains) {
 		return
@@ -316,7 +314,8 @@ func (l *toolLoader) conforms(at jsontext.Pointer, schema *jsonschema.Schema, va
 	}
 }
 
-// program reads a file that a command names. What it is is noted first: it may change meanwhile.
+// program reads a file that the endpoint names. It takes the file info before the checksum: if the file changes in
+// between, Unchanged reads it again.
 func (l *toolLoader) program(name string) (p program, err error) {
 	p.name = name
 	if p.info, err = fs.Stat(l.files, name); err != nil {
@@ -326,8 +325,8 @@ func (l *toolLoader) program(name string) (p program, err error) {
 	return p, err
 }
 
-// runnable reports a program that could not be read, or that no executor could start. Only a folder
-// on disk knows which files may be executed.
+// runnable reports a program that cannot be read or is not executable. Permissions are checked only in a folder on
+// disk.
 func (l *toolLoader) runnable(at jsontext.Pointer, p program, err error) {
 	if err != nil {
 		l.fail(at, reason(err), "the program lies in the tool's own folder; build it first")
@@ -338,8 +337,8 @@ func (l *toolLoader) runnable(at jsontext.Pointer, p program, err error) {
 	}
 }
 
-// digest is the SHA-256 over the manifest's meaning and the files it names, as canonical JSON:
-// comments, order and layout of the YAML do not change a tool.
+// digest returns the SHA-256 of the canonical JSON of the manifest and of the checksums of the files that it names.
+// Comments, order and layout of the YAML do not change it.
 func (l *toolLoader) digest(manifest jsontext.Value) (string, error) {
 	var raw jsontext.Value
 	raw, err := json.Marshal(map[string]any{"manifest": manifest, "files": l.sums})

@@ -16,43 +16,42 @@ import (
 //go:embed manifest.json
 var manifestSchema []byte
 
-// Transport is what the adapter of a transport says of the endpoints in its manifests, so that they can be read
-// also where no adapter is at work.
+// Transport describes the endpoints of one transport, so that manifests can be read without its adapter.
 type Transport struct {
 	Name   string
-	Schema string // JSON Schema of the endpoint
-	// Endpoint decodes the endpoint that m has been read with, nil where it names none. Of raw is left what fits the
-	// schema. What else is wrong is reported at a JSON pointer into the manifest, or at the name of a member where
-	// the pointer to it ends in #.
+	Schema string // JSON Schema of the member endpoint
+	// Endpoint decodes raw, the endpoint of the manifest m; raw is nil if the manifest has none. Values in raw that break
+	// the schema in type, enum or range have been removed. Endpoint reports every other problem at a JSON pointer into the
+	// manifest. If the pointer ends in #, the problem is reported at the name of that member.
 	Endpoint func(m *Manifest, raw jsontext.Value, report func(at, message, hint string)) Endpoint
 }
 
-// Endpoint says how one tool is reached. Only the adapter of its transport knows more of it.
+// Endpoint is the address of one tool, such as a command. Its type belongs to the adapter of the transport.
 type Endpoint interface {
-	// Files are the files of the tool's folder that belong to it, and so to its digest.
+	// Files returns the files in the tool's folder that the endpoint names. The digest of the tool covers them.
 	Files() []File
-	// Name is what people are told of where the tool is.
+	// Name returns the address as text for people.
 	Name() string
 }
 
 // File is a file of the tool's folder that an endpoint names.
 type File struct {
 	Name string // relative to the folder
-	At   string // JSON pointer to what names it
-	Runs bool   // it is what is started, so it is there, and executable
+	At   string // JSON pointer to the value that names it
+	Runs bool   // it is the program: it must exist and be executable
 }
 
-// contract is the schema of manifests of one transport. It also says how they are filled up, and in its titles and
-// descriptions what people are told of a value that breaks it.
+// contract is the JSON Schema of manifests with one transport. The schema also contains the defaults of members, and
+// the texts of error messages as titles and descriptions.
 type contract struct {
 	transport Transport
 	schema    *jsonschema.Schema
 	document  map[string]any
-	defaults  []byte // a manifest of nothing but defaults
+	defaults  []byte // JSON object with the default of each member that has one
 }
 
-// contracts are those of all transports, and under "" that of manifests which name none of them. Each is made when it
-// is needed: that takes milliseconds.
+// contracts holds one contract per transport, and under "" the contract of manifests with a missing or unknown
+// transport. It compiles a contract at the first use, because that takes milliseconds.
 type contracts struct {
 	transports []Transport
 	made       map[string]*contract
@@ -118,7 +117,7 @@ func member(object map[string]any, name string) map[string]any {
 	return m
 }
 
-// rule returns the part of the schema that the value at a pointer is held against.
+// rule returns the part of the schema that applies to the value at a pointer.
 func (c *contract) rule(at jsontext.Pointer) map[string]any {
 	rule := c.document
 	for token := range at.Tokens() {
@@ -134,7 +133,7 @@ func (c *contract) rule(at jsontext.Pointer) map[string]any {
 	return rule
 }
 
-// kinds say what the types of JSON are called in a manifest, and how a value of one is written.
+// kinds holds, for each JSON type, its name in error messages and a hint on how to write a value of it.
 var kinds = map[any]struct{ name, hint string }{
 	"null":    {"empty", "give it a value or leave it out"},
 	"string":  {"a string", "write it in quotes"},
@@ -161,7 +160,7 @@ func kindOf(value any) string {
 	return "number"
 }
 
-// explain says in the words of whoever writes manifests what is wrong with a value, and what mends it.
+// explain returns an error message and a hint for the author of a manifest.
 func (c *contract) explain(v jsonschema.Violation, value any) (message, hint string) {
 	at := jsontext.Pointer(v.Pointer)
 	rule, about, last := c.rule(at), c.rule(at.Parent()), at.LastToken()
@@ -213,7 +212,7 @@ func wordsOf(v any) (words []string) {
 	return words
 }
 
-// named is how a pointer is written in the manifest: errors[0].code.
+// named formats a pointer for people, as in errors[0].code.
 func named(at jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range at.Tokens() {

@@ -10,11 +10,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Inventory says which builds of which tools are loaded, as many as an answer has room for.
+// Inventory returns the version and digest of each loaded tool, sorted by id. It sets More if not all fit into one
+// answer.
 func (r *Set) Inventory(instance string) envelope.Inventory {
 	i := envelope.Inventory{Instance: instance, Tools: map[string]string{}}
 	room := maxListed
-	for _, m := range r.List() { // by id
+	for _, m := range r.List() {
 		build := m.Semver + " (" + m.Digest[:min(len(m.Digest), digestShown)] + ")"
 		if room -= 2*len(m.ToolID) + len(build); room < 0 {
 			i.More = true
@@ -25,14 +26,14 @@ func (r *Set) Inventory(instance string) envelope.Inventory {
 	return i
 }
 
-// digestShown is how much of a digest tells two builds apart, the name of the hash included.
+// digestShown is the length of the digest prefix that Inventory shows, with the name of the hash.
 const digestShown = len("sha256:") + 12
 
-// maxListed is how much of the list of tools goes into one answer, in bytes of JSON.
+// maxListed limits the list of tools in one answer, in bytes. Describe counts JSON; Inventory estimates it.
 const maxListed = 256 << 10
 
-// Describe lists tools, as many as an answer has room for, and says whether there are more; with an
-// id, that one with its schemas.
+// Describe returns the tools after q.After, sorted by id, and whether there are more than fit into one answer. If q
+// names a tool, it returns only that tool, with its schemas.
 func (r *Set) Describe(q envelope.DescribeRequest) (list []envelope.ToolInfo, more bool) {
 	list = []envelope.ToolInfo{}
 	if q.Tool != "" {

@@ -13,37 +13,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// ErrNoLookup is what Lookup returns for a tool whose manifest does not declare lookup.
+// ErrNoLookup is the error of Lookup for a tool whose manifest does not declare lookup.
 var ErrNoLookup = errors.New("the tool has no lookup")
 
 // ErrAbandoned is the error of Execute and Lookup if the watchdog abandoned the run before they returned. The owner of
 // the run has continued in another goroutine, so the caller of Execute does nothing more.
 var ErrAbandoned = errors.New("the run was abandoned")
 
-// Error is what a tool says of its own failure. Its Code is a name of the tool's own, one that
-// the manifest declares under errors; Effect is "" when the tool does not know.
+// Error is a failure that a tool reports itself. Code is one of the names that the manifest declares under errors.
+// Effect is "" if the tool does not state it.
 type Error struct {
 	Code       string
 	Message    string
-	Details    jsontext.Value // an object, or nothing
+	Details    jsontext.Value // a JSON object, or nil
 	Effect     envelope.Effect
-	RetryAfter time.Duration // callers are told at most envelope.MaxRetryAfter
-	// Result is all that the tool said instead of an output: an object of at most envelope.MaxToolResult bytes, or
-	// nothing.
+	RetryAfter time.Duration // callers get at most envelope.MaxRetryAfter
+	// Result, if not nil, is the whole answer of a tool that failed: an object of at most envelope.MaxToolResult bytes.
 	Result jsontext.Value
 }
 
-// StartError means that the tool could not be started: nothing of it ran.
+// StartError means that the tool was not started: none of its code ran.
 type StartError struct{ Err error }
 
-// CrashError means that the tool ended badly: its exit status, signal or panic.
+// CrashError means that the tool crashed: it ended with a bad exit status, a signal or a panic.
 type CrashError struct {
 	How      string // for example "exit status 3", "signal: killed", "panic: …"
-	Answered bool   // it had written its answer, which does not count without a good end
+	Answered bool   // it had written its answer, which counts only if the tool ends well
 	Stderr   string
 }
 
-// ProtocolError means that what the tool wrote is not the tool protocol.
+// ProtocolError means that the output of the tool breaks the tool protocol.
 type ProtocolError struct {
 	Reason string
 	Stderr string
@@ -55,19 +54,19 @@ type LimitError struct {
 	Stderr string
 }
 
-// SinkError means that the sink of the run's chunks failed, so that the run was ended.
+// SinkError means that the adapter ended the run because its sink returned an error.
 type SinkError struct{ Err error }
 
-// StoppedError means that the run was ended because its context did. Cause is that context's
-// cause; Effect is what the tool still said on its way out, or "".
+// StoppedError means that the run was ended because its context ended. Cause is the cause of that context. Effect is
+// the effect that the tool stated before it ended, or "".
 type StoppedError struct {
 	Cause  error
 	Effect envelope.Effect
 	Stderr string
 }
 
-// SurvivorError means that processes of the run did not go away although they were killed; the
-// kernel holds them. They are killed as soon as it lets go.
+// SurvivorError means that processes of the run still existed after they were killed, because the kernel had not ended
+// them. They end as soon as the kernel can.
 type SurvivorError struct{ Waited time.Duration }
 
 func (e *Error) Error() string         { return e.Code + ": " + e.Message }
@@ -87,7 +86,7 @@ func (e *StartError) Unwrap() error   { return e.Err }
 func (e *SinkError) Unwrap() error    { return e.Err }
 func (e *StoppedError) Unwrap() error { return e.Cause }
 
-// Check says what is wrong with e by the tool contract, or nil.
+// Check returns an error if e breaks the tool contract.
 func (e *Error) Check() error {
 	switch {
 	case !errorPattern.MatchString(e.Code):
@@ -103,7 +102,7 @@ func (e *Error) Check() error {
 	return nil
 }
 
-// Stopped returns the error of a run that was ended because ctx was.
+// Stopped returns the error of a run that was ended because ctx ended. said is the effect that the tool stated, or "".
 func Stopped(ctx context.Context, said envelope.Effect, stderr string) *StoppedError {
 	cause := context.Cause(ctx)
 	if ctx.Err() != nil && !errors.Is(cause, ctx.Err()) {
@@ -112,19 +111,18 @@ func Stopped(ctx context.Context, said envelope.Effect, stderr string) *StoppedE
 	return &StoppedError{Cause: cause, Effect: said, Stderr: stderr}
 }
 
-// classified is an error that knows its place in the taxonomy.
+// classified is an error that maps itself to the taxonomy.
 type classified interface {
 	error
 	classify(m *Manifest) *envelope.Error
 }
 
-// Classify maps the error of a run to an error code. It is total, and [ErrorClassifier]s use it for the errors that are
-// not their own.
+// Classify maps the error of a run to an error code. It maps every error. Each [ErrorClassifier] uses it for errors
+// that are not of its own types.
 //
-// The effect is what the tool said. Where it said nothing, the effect of a pure tool is none
-// (it has none) and of any other unknown. A code that lets the same call run again is given only
-// where that is safe: a side-effectful tool whose effect is not known to be none ends in a
-// terminal code instead.
+// The effect is the one that the tool stated. If the tool stated none, the effect of a pure tool is none, and of any
+// other tool unknown. Classify returns a retryable code only if the call may safely run again. For a side-effectful
+// tool whose effect is not known to be none, it returns a terminal code instead.
 func Classify(m *Manifest, err error) *envelope.Error {
 	var known classified
 	if errors.As(err, &known) {
@@ -146,7 +144,7 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 	code := envelope.ToolErrorCode(spec.Class, e.Code)
 	if code.Retryable() && !m.safeAgain(effect) {
 		code = envelope.CodeToolUnknownState
-		spec.Fix = "" // it tells how to call again
+		spec.Fix = "" // it explains how to call again
 	}
 	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix).
 		WithHTTPStatus(spec.HTTPStatus).WithDetails(e.Details).WithToolResult(e.Result)
@@ -195,12 +193,13 @@ func (e *SurvivorError) classify(m *Manifest) *envelope.Error {
 	return m.fault("the tool could not be ended", "").WithCause(e.Error())
 }
 
-// fault is a tool that failed without saying how.
+// fault returns the error of a tool that failed without a reason.
 func (m *Manifest) fault(message, stderr string) *envelope.Error {
 	return m.failure(envelope.CodeToolFault, envelope.CodeToolUnknownState, "", message, stderr)
 }
 
-// failure is a run that failed: with the code again where the call may run again under the same key, else with unsafe.
+// failure returns an error with the code again if the call may run again under the same key, and else with the code
+// unsafe.
 func (m *Manifest) failure(
 	again, unsafe envelope.Code, said envelope.Effect, message, stderr string,
 ) *envelope.Error {
@@ -211,7 +210,7 @@ func (m *Manifest) failure(
 	return envelope.NewError(again, message).WithEffect(effect).WithStderr(stderr)
 }
 
-// effect returns what is known of the effect of a run that failed.
+// effect returns the known effect of a failed run, given the effect that the tool stated.
 func (m *Manifest) effect(said envelope.Effect) envelope.Effect {
 	switch {
 	case said == envelope.EffectNone || said == envelope.EffectApplied:
@@ -222,7 +221,7 @@ func (m *Manifest) effect(said envelope.Effect) envelope.Effect {
 	return envelope.EffectUnknown
 }
 
-// safeAgain says whether a call with this effect may run again under the same key.
+// safeAgain reports whether a call with this effect may run again under the same key.
 func (m *Manifest) safeAgain(effect envelope.Effect) bool {
 	return m.Class != call.SideEffectful || effect == envelope.EffectNone
 }

@@ -19,27 +19,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DefaultPool is the executor pool of tools that name none.
+// DefaultPool is the pool of a tool whose manifest does not name one.
 const DefaultPool = "default"
 
 const (
 	manifestFile = "tool.yaml"
-	sharedFolder = "internal" // code that tools share, as Go knows it; never a tool
-	// serversFile marks a folder that has no manifest as a folder of tools by itself.
+	sharedFolder = "internal" // code that tools share, as in Go; never a tool
+	// serversFile, in a folder without a manifest, marks that folder as a separate folder of tools.
 	serversFile = "servers.json"
 
 	// MaxManifest is the largest tool.yaml, in bytes.
 	MaxManifest = 1 << 20
-	// MaxDescribed is the most that callers are told of one tool, in bytes of JSON: its schemas with
-	// all that they refer to, and its texts.
+	// MaxDescribed is the largest description of one tool for callers, in bytes of JSON: its texts, and its schemas with
+	// every schema that they refer to.
 	MaxDescribed = 512 << 10
 )
 
-// Load reads the manifest of every folder in dir but hidden ones and internal, which holds what
-// the programs of tools share; only folders are tools. A folder that has a servers.json and no manifest is a folder of
-// tools by itself, and is not read. Load reports everything that is wrong with all of them at
-// once, as Problems. No file of a tool may lie outside its own folder, not even behind a symbolic link. A tool is of
-// one of the transports, whether or not an adapter for it is at work here.
+// Load reads the manifest of each folder in dir, except hidden folders and the folder internal, which holds code that
+// tools share. It skips files, and folders that have a servers.json but no manifest: those are separate folders of
+// tools. Every manifest must name one of the transports; this process need not have an adapter for it. A file of a tool
+// must not lie outside the tool's folder, not even behind a symbolic link. If a manifest has problems, the error is of
+// type Problems and lists those of all manifests.
 func Load(dir string, transports ...Transport) (*Set, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,8 +63,8 @@ func Load(dir string, transports ...Transport) (*Set, error) {
 	return load(root.FS(), abs, transports, open)
 }
 
-// LoadFS is Load on a file system without symbolic links, such as an embedded one. Its process
-// tools have no folder to run in; adapters refuse them.
+// LoadFS is Load for a file system without symbolic links, such as an embedded one. The manifests have no Dir, so the
+// process and mcp adapters refuse them.
 func LoadFS(fsys fs.FS, transports ...Transport) (*Set, error) {
 	return load(fsys, "", transports, func(name string) (fs.FS, func() error, error) {
 		sub, err := fs.Sub(fsys, name)
@@ -72,7 +72,7 @@ func LoadFS(fsys fs.FS, transports ...Transport) (*Set, error) {
 	})
 }
 
-// opener opens the folder of one tool; what it returns beside the folder closes it.
+// opener opens the folder of one tool. The returned function closes it.
 type opener func(name string) (fs.FS, func() error, error)
 
 func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Set, error) {
@@ -119,9 +119,9 @@ func has(files fs.FS, name string) bool {
 	return err == nil
 }
 
-// doubleNames reports manifests that give two tools the same name.
+// doubleNames reports tools that have the same name in MCP.
 func doubleNames(manifests []*Manifest) (problems Problems) {
-	given := map[string]string{} // ids, by name
+	given := map[string]string{} // tool ids by name
 	for _, m := range manifests {
 		if m == nil || m.Name == "" {
 			continue
@@ -148,7 +148,7 @@ type toolLoader struct {
 	sums     map[string]string // SHA-256 of the files the manifest names, for the digest
 }
 
-// loadTool loads a folder. It returns neither a manifest nor problems for one that is a folder of tools by itself.
+// loadTool loads one folder. It returns neither a manifest nor problems if the folder is a separate folder of tools.
 func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest, Problems) {
 	if has(files, serversFile) && !has(files, manifestFile) {
 		return nil, nil
@@ -181,7 +181,7 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 	return l.manifest, l.problems
 }
 
-// manifestHint says what mends a manifest that cannot be read.
+// manifestHint returns a hint on how to correct a manifest that cannot be read.
 func manifestHint(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -199,7 +199,7 @@ var (
 	errChanged    = errors.New("it is not what was loaded; start the executor anew, or put back what was there")
 )
 
-// openFile opens a regular file; a named pipe would block.
+// openFile opens a file if it is a regular file. Opening a named pipe would block.
 func openFile(files fs.FS, name string) (fs.File, error) {
 	info, err := fs.Stat(files, name)
 	if err != nil {
@@ -225,7 +225,7 @@ func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
 	return content, err
 }
 
-// sumFile returns the SHA-256 of a regular file, hex.
+// sumFile returns the SHA-256 of a regular file in hexadecimal.
 func sumFile(files fs.FS, name string) (string, error) {
 	file, err := openFile(files, name)
 	if err != nil {
@@ -239,11 +239,11 @@ func sumFile(files fs.FS, name string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// reason says why a file could not be used, without the operation's name.
+// reason returns the text of err on one line. For a path error it leaves out the name of the operation.
 func reason(err error) string {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		return fmt.Sprintf("%s: %v", at.Path, at.Err)
 	}
-	return strings.Join(strings.Fields(err.Error()), " ") // on one line
+	return strings.Join(strings.Fields(err.Error()), " ")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// Status says whether a tool may be called. Tools of every status are loaded and listed.
+// Status says whether a tool may be called. Tools of every status are loaded and listed. See [Manifest.Callable].
 type Status string
 
 // The states of a tool.
@@ -21,42 +21,40 @@ const (
 	StatusDisabled   Status = "disabled"
 )
 
-// Manifest is one tool.yaml, decoded and checked. It is immutable after loading and safe for
-// concurrent use.
+// Manifest is one decoded and checked tool.yaml. It is immutable after loading and safe for concurrent use.
 type Manifest struct {
 	ToolID      string           `json:"tool_id"`
-	Name        string           `json:"name"` // in MCP, see envelope.FunctionNames; "" for the one that the id gives
+	Name        string           `json:"name"` // name in MCP; if "", envelope.FunctionNames makes one from the id
 	Semver      string           `json:"semver"`
-	Digest      string           `json:"-"` // "sha256:…" over the manifest, its schemas and its program
+	Digest      string           `json:"-"` // "sha256:…" of the manifest and the files that it names
 	Owner       string           `json:"owner"`
 	Title       string           `json:"title"`
 	Description string           `json:"description"`
 	Tags        []string         `json:"tags"`
 	Status      Status           `json:"status"`
-	Class       call.EffectClass `json:"-"` // of its effect: what may be done with its calls after a crash
-	// Listed is the tool as the MCP server lists it from which it was imported; nil for any other tool.
+	Class       call.EffectClass `json:"-"` // effect class: may a call run again after a crash
+	// Listed is the definition of an imported tool as its MCP server lists it; nil for any other tool.
 	Listed     *envelope.Listed     `json:"-"`
 	Effect     string               `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
-	Pool       string               `json:"pool"`        // executor pool, "default" unless named
+	Pool       string               `json:"pool"`        // executor pool; default DefaultPool
 	Transport  string               `json:"transport"`
 	Endpoint   Endpoint             `json:"-"`
 	Functions  map[string]*Function `json:"-"`
 	Capability Capabilities         `json:"capabilities"`
 	Security   Security             `json:"security"`
 	Limits     envelope.ToolLimits  `json:"limits"`
-	Retention  time.Duration        `json:"-"` // how long outcomes are kept; 24 h unless named
+	Retention  time.Duration        `json:"-"` // retention of outcomes; default 24 h
 	Errors     map[string]ErrorSpec `json:"-"`
-	ErrorNames []string             `json:"-"` // as they were declared, one after the other
+	ErrorNames []string             `json:"-"` // names of Errors in the order of the manifest
 	Notes      Notes                `json:"notes"`
-	// AcceptRerun is accept_rerun_after_power_loss: the owner accepts that a deployment that
-	// does not fsync may run a side-effectful tool again after a power cut.
+	// AcceptRerun is true if the owner accepts that a deployment without fsync may run a side-effectful tool again after a
+	// power cut.
 	AcceptRerun bool   `json:"accept_rerun_after_power_loss"`
-	Dir         string `json:"-"` // the folder of the manifest; process commands are relative to it
+	Dir         string `json:"-"` // absolute folder of the manifest; "" if embedded
 	programs    []program
 }
 
-// Callable says whether calls of the tool may be admitted: planned and disabled tools are only
-// listed.
+// Callable reports whether calls of the tool may be admitted. Planned and disabled tools are only listed.
 func (m *Manifest) Callable() bool { return m.Status == StatusActive || m.Status == StatusDeprecated }
 
 // Function returns the function named fn.
@@ -65,7 +63,7 @@ func (m *Manifest) Function(fn string) (*Function, bool) {
 	return f, ok
 }
 
-// Function is one function of a tool with its schemas, compiled.
+// Function is one function of a tool with its compiled schemas.
 type Function struct {
 	Name        string
 	Description string
@@ -74,29 +72,29 @@ type Function struct {
 	Examples    []Example
 }
 
-// Example is a request and, where it is stable, its response; contract tests run them.
+// Example is an input and, if the output is stable, its output. Contract tests run examples.
 type Example struct {
 	Name   string         `json:"name"`
 	Input  jsontext.Value `json:"input"`
 	Output jsontext.Value `json:"output"`
 }
 
-// Capabilities a tool declares.
+// Capabilities are the capabilities that a manifest declares.
 type Capabilities struct {
 	FS           []string `json:"fs"`
 	NetAllowlist []string `json:"net_allowlist"`
 	Env          []string `json:"env"`
-	Streaming    bool     `json:"streaming"` // without it what a tool emits while it runs goes nowhere
+	Streaming    bool     `json:"streaming"` // if false, chunks of a running tool are dropped
 	DryRun       bool     `json:"dry_run"`
 	Lookup       bool     `json:"lookup"`
 }
 
-// Security is whom a tool is for.
+// Security restricts who may call a tool.
 type Security struct {
-	RequiredScopes []string `json:"required_scopes"` // a caller needs all of them
+	RequiredScopes []string `json:"required_scopes"` // the caller needs all of them
 }
 
-// Notes are remarks that the page of contracts has in parentheses behind what they are about.
+// Notes are remarks that the generated page of contracts shows in parentheses after the status, transport and endpoint.
 type Notes struct {
 	Status    string `json:"status"`
 	Transport string `json:"transport"`
@@ -105,7 +103,7 @@ type Notes struct {
 
 // ErrorSpec maps a tool's own error name to the taxonomy.
 type ErrorSpec struct {
-	Name       string              `json:"code"` // as the tool says it, for example fetch_failed
+	Name       string              `json:"code"` // as the tool writes it, for example fetch_failed
 	Class      envelope.ErrorClass `json:"class"`
 	HTTPStatus int                 `json:"http_status"`
 	Message    string              `json:"message"`

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Problem is one thing that is wrong with a manifest, where it stands, and what would mend it.
-// Line and Column start at 1; they are 0 when the problem concerns the whole file.
+// Problem is one error in a manifest, with its position and a hint on how to correct it. Line and Column start at 1.
+// They are 0 if the problem concerns the whole file.
 type Problem struct {
 	File    string
 	Line    int
@@ -31,7 +31,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is the error of a load: everything wrong with every manifest, in reading order.
+// Problems is the error of [Load]: all problems of all manifests, sorted by file and position.
 type Problems []Problem
 
 // Error lists all problems, one per line.
@@ -43,7 +43,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// didYouMean hints at the candidate nearest to word, or lists all when none is near.
+// didYouMean suggests the candidate that is most similar to word, or lists all candidates if none is similar.
 func didYouMean(word string, candidates []string) string {
 	if best, ok := envelope.Nearest(word, candidates); ok {
 		return fmt.Sprintf("did you mean %q?", best)

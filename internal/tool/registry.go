@@ -14,11 +14,11 @@ import (
 
 // Set is an immutable snapshot of manifests, safe for concurrent use.
 type Set struct {
-	versions map[string][]*Manifest // by id, as preferred
+	versions map[string][]*Manifest // by tool id; sorted by preferred
 	sorted   []*Manifest
 }
 
-// NewSet returns a registry of manifests that were loaded, no two of them with the same id and version.
+// NewSet returns a Set of loaded manifests. No two manifests may have the same id and version.
 func NewSet(manifests ...*Manifest) *Set {
 	r := &Set{versions: make(map[string][]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
 	slices.SortFunc(r.sorted, func(a, b *Manifest) int {
@@ -30,9 +30,9 @@ func NewSet(manifests ...*Manifest) *Set {
 	return r
 }
 
-// Get returns the version of a tool that a request for want gets: the newest one in the range, above all of those
-// that may be called. Where none is in the range there is a refusal, beside the version that would be the first
-// choice, by which callers may judge further; where there is no such tool there is the refusal alone.
+// Get returns the preferred version of a tool in the range want: callable versions come first, then releases, then the
+// newest. If no version is in the range, Get returns a refusal together with the preferred version of all, which the
+// caller can use for further checks. If the tool does not exist, it returns only the refusal.
 func (r *Set) Get(toolID, want string) (*Manifest, *envelope.Error) {
 	versions := r.versions[toolID]
 	if len(versions) == 0 {
@@ -41,7 +41,8 @@ func (r *Set) Get(toolID, want string) (*Manifest, *envelope.Error) {
 	return resolve(versions, want)
 }
 
-// Named returns the id of the tool that has token in subjects: that of a very long id holds only a digest of it.
+// Named returns the id of the tool whose token in subjects is token. The token of a very long id is a digest, so the id
+// cannot be derived from it.
 func (r *Set) Named(token string) (toolID string, ok bool) {
 	for toolID := range r.versions {
 		if subjects.Token(toolID) == token {
@@ -51,7 +52,7 @@ func (r *Set) Named(token string) (toolID string, ok bool) {
 	return "", false
 }
 
-// List returns all manifests, sorted by tool id, whatever their status.
+// List returns the manifests of every status, sorted by tool id. The preferred version of a tool comes first.
 func (r *Set) List() []*Manifest { return slices.Clone(r.sorted) }
 
 // IDs returns the ids of all tools, sorted.
@@ -63,19 +64,17 @@ func (r *Set) IDs() []string {
 	return slices.Compact(ids)
 }
 
-// Len counts the manifests.
 func (r *Set) Len() int { return len(r.sorted) }
 
-// program is a file of the tool's folder that its command names, as it was when the digest was made.
+// program is a file in the tool's folder that its endpoint names, as it was when the digest was computed.
 type program struct {
 	name string
 	sum  string // SHA-256, hex
 	info fs.FileInfo
 }
 
-// Unchanged returns an error where a program of the tool is not what it was loaded as any more: what
-// ran would not be what the digest on record is of. One that looks otherwise, as after a copy of the same, is
-// read to tell.
+// Unchanged returns an error if a program of the tool differs from the one that was loaded: the run would not match the
+// recorded digest. It reads a file again only if its identity, size or modification time has changed.
 func (m *Manifest) Unchanged() error {
 	for _, p := range m.programs {
 		if err := p.unchanged(m.Dir); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// A manifest is plain data: these bounds keep the YAML library away from its slow and deep cases.
+// These bounds keep the YAML library from inputs that it parses slowly or with deep recursion.
 const (
 	maxTokens      = 20_000
 	maxEntryColumn = 256 // of a "-": bounds sequences nested on one line
@@ -26,20 +26,21 @@ const (
 // place is a position in a manifest.
 type place struct{ line, column int }
 
-// source is a manifest as it was written: its value, where each part of that stood, and what is wrong with it.
-// Reading goes on after a problem, so that all are reported at once.
+// source is a manifest as written: its value, the position of each part, and its problems. Reading continues after a
+// problem, so that all are reported at once.
 type source struct {
 	file     string
 	tree     any // nil, bool, number, string, []any or map[string]any
 	values   map[jsontext.Pointer]place
 	keys     map[jsontext.Pointer]place
-	bad      map[jsontext.Pointer]bool // values with a problem; one problem is enough
+	bad      map[jsontext.Pointer]bool // values with a reported problem; fail reports one per value
 	problems Problems
 }
 
-// parse takes the YAML and reports whether there is a value. Doubled keys, anchors, aliases and tags are refused.
+// parse reads the YAML and reports whether it has a value. It refuses anchors, aliases and tags. A duplicate key is a
+// problem, but parsing continues.
 func (s *source) parse(raw []byte) bool {
-	text := strings.TrimPrefix(string(raw), "\ufeff") // some editors write the mark
+	text := strings.TrimPrefix(string(raw), "\ufeff") // some editors write a byte order mark
 	if valid, _, bad := strings.Cut(strings.ToValidUTF8(text, "\xff"), "\xff"); bad {
 		line := valid[strings.LastIndexByte(valid, '\n')+1:]
 		at := place{line: strings.Count(valid, "\n") + 1, column: utf8.RuneCountInString(line) + 1}
@@ -62,12 +63,12 @@ func (s *source) parse(raw []byte) bool {
 	return true
 }
 
-// single says whether there is one document, and something in it.
+// single reports whether the file holds exactly one document, and that document is not empty.
 func (s *source) single(docs []*ast.DocumentNode) bool {
 	switch {
 	case len(docs) > 1:
 		at := docs[1].Start
-		if at == nil && docs[1].Body != nil { // it follows the end of the first
+		if at == nil && docs[1].Body != nil { // the document has no start marker of its own
 			at = docs[1].Body.GetToken()
 		}
 		s.report(placeOf(at), "a second YAML document begins", "a file holds one manifest; another tool has another folder")
@@ -79,7 +80,8 @@ func (s *source) single(docs []*ast.DocumentNode) bool {
 	return true
 }
 
-// plain says whether the tokens are few, shallow, and free of anchors, aliases and tags.
+// plain reports whether the tokens are within the bounds and contain no anchors, aliases, tags, directives or complex
+// keys.
 func (s *source) plain(tokens token.Tokens) bool {
 	if len(tokens) > maxTokens {
 		s.report(place{}, fmt.Sprintf("the file has more than %d YAML tokens", maxTokens),
@@ -107,8 +109,8 @@ func (s *source) plain(tokens token.Tokens) bool {
 	return true
 }
 
-// syntax reports what the YAML parser said, without its picture of the source. Of a tab it says many
-// things, most of which name something else.
+// syntax reports the message of the YAML parser without its excerpt of the source. If the line is indented with a tab,
+// it reports the tab instead, because the parser's messages for tabs are misleading.
 func (s *source) syntax(text string, err error) {
 	at, message := place{1, 1}, "not YAML: "+strings.SplitN(err.Error(), "\n", 2)[0]
 	var known yaml.Error
@@ -124,7 +126,7 @@ func (s *source) syntax(text string, err error) {
 	s.report(at, message, "look for a bracket or quote that is not closed, a wrong indent, or a value that needs quotes")
 }
 
-// value returns a node as JSON has it, and notes where it stands.
+// value converts a node to a JSON value and records its position.
 func (s *source) value(at jsontext.Pointer, n ast.Node) any {
 	s.values[at] = startOf(n)
 	if entries, ok := mapping(n); ok {
@@ -140,11 +142,11 @@ func (s *source) value(at jsontext.Pointer, n ast.Node) any {
 	if value, ok := scalar(n); ok {
 		return value
 	}
-	s.fail(at, "a number has no JSON form", "write it as JSON would, or in quotes") // an infinite one, or none
+	s.fail(at, "a number has no JSON form", "write it as JSON would, or in quotes") // infinity or NaN
 	return nil
 }
 
-// scalar returns a value that is neither a list nor a mapping, and that JSON has.
+// scalar returns the value of a node that is neither a list nor a mapping. ok is false if JSON cannot represent it.
 func scalar(n ast.Node) (value any, ok bool) {
 	switch n := n.(type) {
 	case *ast.InfinityNode, *ast.NanNode:
@@ -157,7 +159,8 @@ func scalar(n ast.Node) (value any, ok bool) {
 	return nil, false
 }
 
-// object takes the entries of a mapping, each key once.
+// object converts the entries of a mapping. It reports duplicate keys and keys that are not strings, and leaves them
+// out.
 func (s *source) object(at jsontext.Pointer, entries []*ast.MappingValueNode) map[string]any {
 	object := make(map[string]any, len(entries))
 	for _, entry := range entries {
@@ -200,7 +203,8 @@ func (s *source) at(p jsontext.Pointer) any {
 	return value
 }
 
-// leaveOut removes a value, or the list that it is in, so that the rest can be decoded and judged.
+// leaveOut removes a member from its mapping, so that the rest can be decoded. For an item of a list it removes the
+// whole list.
 func (s *source) leaveOut(p jsontext.Pointer) {
 	switch in := s.at(p.Parent()).(type) {
 	case map[string]any:
@@ -212,7 +216,8 @@ func (s *source) leaveOut(p jsontext.Pointer) {
 	}
 }
 
-// fail reports a problem with the value at a pointer, at its nearest parent that was written.
+// fail reports a problem with the value at a pointer, at most one per pointer. If the manifest does not contain the
+// value, the position is that of its nearest parent.
 func (s *source) fail(at jsontext.Pointer, message, hint string) {
 	if s.bad[at] {
 		return
@@ -229,7 +234,7 @@ func (s *source) report(at place, message, hint string) {
 	s.problems = append(s.problems, Problem{File: s.file, Line: at.line, Column: at.column, Message: message, Hint: hint})
 }
 
-// mapping returns the entries of a mapping node; the parser has a second form for one entry.
+// mapping returns the entries of a mapping node. The parser has a separate node type for a mapping with one entry.
 func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -240,7 +245,7 @@ func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// startOf returns where a node begins; the parser puts a block mapping at its first colon.
+// startOf returns the position of a node. The parser gives a block mapping the position of its first colon.
 func startOf(n ast.Node) place {
 	if entries, ok := mapping(n); ok && len(entries) > 0 && n.GetToken().Type == token.MappingValueType {
 		return placeOf(entries[0].Key.GetToken())

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// Invocation is one run of one tool function: what an adapter gets after every check passed.
+// Invocation is one run of one tool function. The executor passes it to an adapter after all checks have passed.
 type Invocation struct {
 	CallID      string
 	ToolID      string
@@ -21,24 +21,24 @@ type Invocation struct {
 	Digest      string
 	Fn          string
 	Input       jsontext.Value
-	// Done may be called, once or more often, when Input is not needed any more, though the tool still runs: a large
-	// one takes room from others. It may be nil.
+	// Done, if not nil, releases the memory budget of a large Input. The adapter may call it, also more than once, as soon
+	// as it does not need Input any more, although the tool still runs.
 	Done    func()         `json:"-"`
-	Context jsontext.Value // as it came; see Caller
+	Context jsontext.Value // as received; see Caller
 	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope, tool,
-	// function, dry run and the caller's key. It is the same in every attempt and run of the call and in no other
-	// call, so it is the key to commit under, to look up by, and to hand to whatever the tool calls in turn. The
-	// caller's own key, which another tenant or actor may use as well, is not told to tools.
+	// function, dry run and the caller's key. It is the same in every attempt and run of the call and in no other call. So
+	// a tool commits its effect under it, looks the effect up by it, and passes it to the services that it calls. Tools do
+	// not get the caller's own key, because another tenant or actor may use the same one.
 	IdempotencyKey string
 	Attempt        int
-	// Fence grows with every run of the call; a tool may refuse a lower one than it has seen.
+	// Fence grows with every run of the call. A tool may refuse a fence that is lower than one it has seen.
 	Fence uint64
-	// Deadline is by the clock of this host, as the tool reads it.
+	// Deadline is a time of this host's clock, which the tool reads, too.
 	Deadline time.Time
 	DryRun   bool
 }
 
-// Caller returns the context of the request: who asks, and in which trace.
+// Caller decodes Context: the actor and session of the request, and its trace.
 func (inv Invocation) Caller() (c envelope.RequestContext, err error) {
 	if len(inv.Context) > 0 {
 		err = json.Unmarshal(inv.Context, &c)
@@ -46,7 +46,7 @@ func (inv Invocation) Caller() (c envelope.RequestContext, err error) {
 	return c, err
 }
 
-// Result is what a run produced. Output is one JSON value; Metrics holds only what the adapter
+// Result is the result of a successful run. Output is one JSON value. Metrics holds only values that the adapter
 // measured (CPU, memory).
 type Result struct {
 	Output      jsontext.Value
@@ -55,13 +55,13 @@ type Result struct {
 	Metrics     envelope.Metrics
 }
 
-// Check says what is wrong with r by the tool contract, or nil. That the output fits its schema
-// is checked by whoever asked for it.
+// Check returns an error if r breaks the tool contract. It does not validate Output against its schema; the executor
+// does.
 func (r Result) Check() error {
 	switch {
 	case !r.Output.IsValid():
 		return errors.New("the output is no JSON value")
-	case ijson.Depth(r.Output)+1 > ijson.MaxDepth: // the response is around it
+	case ijson.Depth(r.Output)+1 > ijson.MaxDepth: // the response adds one level
 		return fmt.Errorf("the output is nested deeper than %d", ijson.MaxDepth-1)
 	case len(r.SideEffects) > envelope.MaxSideEffects:
 		return fmt.Errorf("more than %d side effects", envelope.MaxSideEffects)
@@ -88,9 +88,9 @@ func (r Result) Check() error {
 	return nil
 }
 
-// checkSideEffect says why a response with effect could not be read, or nil.
+// checkSideEffect returns an error if a response with effect could not be decoded.
 func checkSideEffect(effect jsontext.Value) error {
-	const above = 2 // what is around it: the response and the list
+	const above = 2 // levels that the response and its list add
 	if effect.Kind() != '{' || !effect.IsValid() {
 		return errors.New("it is no JSON object")
 	}
@@ -103,32 +103,28 @@ func checkSideEffect(effect jsontext.Value) error {
 	return nil
 }
 
-// Sink takes what a streaming tool emits while it runs. Emit blocks while the write window is
-// full and returns an error when the stream is gone or over its limit; the run must then end.
-// It is not safe for concurrent use.
+// Sink receives the chunks of a running tool. Emit blocks while earlier chunks are being stored. After an error the
+// stream has ended or is over its limit, and the run must end. A Sink is not safe for concurrent use.
 type Sink interface {
 	Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error
 }
 
-// Adapter runs tools of one transport. Normalisation
-// of arguments is the same for every transport and lives in ijson.Canonical. All methods are
-// safe for concurrent use.
+// Adapter runs tools of one transport. Its methods are safe for concurrent use.
 type Adapter interface {
-	// Validate says whether the manifest's endpoint can be run by this adapter on this host.
+	// Validate returns an error if this adapter cannot run the tool on this host.
 	Validate(m *Manifest) error
-	// Execute runs the tool until it ends or ctx does. When ctx ends, every process and
-	// goroutine of the run is gone before Execute returns; an adapter that cannot see to that needs a
-	// watchdog.Run above ctx and guards it, so that its owner can do without it. A deadline of ctx is to be kept also
-	// while this process is frozen, where the transport can. The error, if any, is classified by
-	// [ClassifyError].
+	// Execute runs the tool until it ends or ctx ends. All processes and goroutines of the run have ended when Execute
+	// returns. An adapter that cannot ensure this needs a ctx from a timer.Run and guards that run, so that the watchdog
+	// can abandon it. If the transport allows it, the adapter enforces the deadline of ctx also while this process is
+	// frozen. [ClassifyError] maps the error to an error code.
 	Execute(ctx context.Context, m *Manifest, inv Invocation, sink Sink) (Result, error)
-	// Lookup asks whether the effect of the call, by inv's idempotency key, has been committed. found is
-	// true only with the committed result. A tool without lookup returns ErrNoLookup.
+	// Lookup asks whether the effect of the call with inv.IdempotencyKey is committed. If found is true, res is the
+	// committed result. A tool without lookup returns ErrNoLookup.
 	Lookup(ctx context.Context, m *Manifest, inv Invocation) (res Result, found bool, err error)
 }
 
-// ErrorClassifier is an adapter that maps errors of Execute to error codes itself. The mapping is total and keeps what
-// the tool said of its effect; where the tool said nothing, the effect is unknown.
+// ErrorClassifier is an adapter that maps errors of Execute to error codes itself. It maps every error, and keeps the
+// effect that the tool states. For the effect of a run whose tool states nothing it follows the rules of [Classify].
 type ErrorClassifier interface {
 	ClassifyError(m *Manifest, err error) *envelope.Error
 }

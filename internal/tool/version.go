@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// resolve returns the first of the versions of a tool, as preferred, that is in the range that a request asks for:
-// exact, 1.x, ^1.2, ~1.2.3, ">=1 <2", * or nothing. A range does not select a pre-release unless it names one. The
-// refusal names the candidates, and comes with the first of them.
+// resolve returns the first of the versions, which are sorted by preferred, in the range want: an exact version, 1.x,
+// ^1.2, ~1.2.3, ">=1 <2", * or "". A range selects a pre-release only if it names one. If no version is in the range,
+// resolve returns the first version and a refusal that names them all.
 func resolve(versions []*Manifest, want string) (*Manifest, *envelope.Error) {
 	first := versions[0]
 	if want == "" || want == "*" {
@@ -49,7 +49,8 @@ func outOfRange(versions []*Manifest, want string) *envelope.Error {
 		WithFix("ask for " + names[0])
 }
 
-// preferred orders the versions of a tool: those that may be called, releases, and the newest come first.
+// preferred orders the versions of a tool: callable before not callable, then releases before pre-releases, then newest
+// first.
 func preferred(a, b *Manifest) int {
 	if a.Callable() != b.Callable() {
 		return before(a.Callable())
