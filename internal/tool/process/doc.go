@@ -1,8 +1,8 @@
-// Package process is the adapter that runs tools which are programs: JSON in, NDJSON out, one process per call.
+// Package process runs tools that are programs. It starts one process per call, which reads JSON and writes NDJSON.
 //
 // # Protocol
 //
-// A tool reads one JSON object from standard input, which then ends:
+// A tool reads one JSON object from standard input until the end of the file:
 //
 //	{"op":"execute"|"lookup","call_id":…,"tool_id":…,"tool_version":…,"fn":…,"input":{…},
 //	 "context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,"dry_run":false}
@@ -25,9 +25,9 @@
 //	  "effect":"none|applied|unknown","retry_after_ms":500}}
 //	{"type":"absent"}        only for op lookup: nothing is committed under this key
 //
-// and then exits with status 0 (after an error line any status will do). No line is longer than
-// 1 MiB, and all of standard output together no longer than the manifest's output limit.
-// Standard error is free text; its beginning and end are kept for failures.
+// This last line is the terminal line. Then the tool exits with status 0; after an error line any status is valid. A
+// line has at most 1 MiB. All of standard output together has at most limits.output_bytes_max bytes. Standard error is
+// free text. The executor keeps its beginning and end, and reports them when the run fails.
 //
 // The details of an error belong to the tool, except for the members that Toolbus defines: effect, http_status,
 // retry_after_ms, stderr, tool_code, tool_result, tool_result_ref and violations. If a tool sends a member with such a

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Transport is what manifests call this transport.
+// Transport is the name of this transport in manifests.
 const Transport = "process"
 
 //go:embed endpoint.json
@@ -21,7 +21,7 @@ var endpointSchema string
 // Endpoint is the endpoint of a process tool.
 type Endpoint struct {
 	Command []string          `json:"command"` // program and arguments, never through a shell
-	Env     map[string]string `json:"env"`     // literal variables, besides capabilities.env
+	Env     map[string]string `json:"env"`     // variables with their values, in addition to capabilities.env
 }
 
 // Describe returns what package tool needs in order to read manifests of this transport.
@@ -56,10 +56,11 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	return e
 }
 
-// Name is the command line.
+// Name returns the command line.
 func (e Endpoint) Name() string { return strings.Join(e.Command, " ") }
 
-// Files are those that the command names: the program, and arguments such as ./main.py.
+// Files returns the files in the tool's folder that the command names: the program, if it contains a slash, and
+// arguments such as ./main.py.
 func (e Endpoint) Files() (files []tool.File) {
 	for i, arg := range e.Command {
 		if strings.HasPrefix(arg, "./") || i == 0 && strings.Contains(arg, "/") && !path.IsAbs(arg) {

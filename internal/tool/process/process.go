@@ -13,20 +13,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// DefaultGrace is how long a tool has after SIGTERM unless Options say otherwise.
+// DefaultGrace is the default of Options.Grace.
 const DefaultGrace = 200 * time.Millisecond
 
-// lastMoment is what a program has to end by itself after its output has ended, which most often is
-// because it does: what ended it is to be told from our own signal.
+// lastMoment is the time that a program has to exit after it closed its output without a terminal line. Most programs
+// close their output by exiting or crashing; a signal from the executor would hide how they ended.
 const lastMoment = 100 * time.Millisecond
 
 // Options configure an Adapter. The zero value is usable.
 type Options struct {
-	// Environ holds variables as NAME=value, from which a manifest's capabilities.env picks.
+	// Environ holds the executor's variables as NAME=value. A tool gets those that its manifest names in capabilities.env.
 	Environ []string
-	// Grace is the time between SIGTERM and SIGKILL when a context ends; DefaultGrace if 0.
+	// Grace is the time between SIGTERM and SIGKILL when a run is ended; default 200 ms.
 	Grace time.Duration
-	// Supervisor is the supervisor's program. If empty, supervisor.Find finds one.
+	// Supervisor is the path of the supervisor program. If it is "", supervisor.Find finds one.
 	Supervisor string
 }
 
@@ -39,7 +39,7 @@ type Adapter struct {
 
 var _ tool.Adapter = (*Adapter)(nil)
 
-// New returns an adapter after it has seen a supervisor work on this host.
+// New returns an adapter. It first runs a supervisor, and returns an error if supervisors do not work on this host.
 func New(opts Options) (*Adapter, error) {
 	program, err := supervisor.Find(opts.Supervisor)
 	if err != nil {
@@ -49,7 +49,7 @@ func New(opts Options) (*Adapter, error) {
 	return &Adapter{environ: parseEnviron(opts.Environ), grace: grace, supervisor: program}, nil
 }
 
-// Validate says whether the manifest's program can be run on this host.
+// Validate returns an error if the tool's program cannot run on this host.
 func (a *Adapter) Validate(m *tool.Manifest) error {
 	_, err := a.config(m)
 	return err
@@ -63,7 +63,7 @@ func (a *Adapter) Execute(
 	return said.result, err
 }
 
-// Lookup asks the tool whether the effect of the invocation's key is committed. See tool.Adapter.
+// Lookup asks the tool whether the effect of inv.IdempotencyKey is committed. See tool.Adapter.
 func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
 	if !m.Capability.Lookup {
 		return tool.Result{}, false, tool.ErrNoLookup
@@ -72,7 +72,7 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 	return said.result, err == nil && said.kind == protocol.LineOutput, err
 }
 
-// discard is the sink of a lookup: nobody waits for its chunks.
+// discard is the sink of a lookup, which drops chunks.
 type discard struct{}
 
 func (discard) Emit(ctx context.Context, _ envelope.ChunkKind, _ jsontext.Value) error {

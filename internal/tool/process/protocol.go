@@ -18,11 +18,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 )
 
-// worthStreaming is how large an input must be not to be copied once more into the request.
+// worthStreaming is the size in bytes above which an input is not copied into the request.
 const worthStreaming = 256 << 10
 
-// readRequest returns the request as a tool reads it, one line of JSON. A large input is read where it is, unless it
-// has line breaks.
+// readRequest returns a reader of the request, one line of JSON. It does not copy a large input, unless the input has
+// line breaks.
 func readRequest(op protocol.Op, inv tool.Invocation) (io.Reader, error) {
 	input, streamed := inv.Input, len(inv.Input) > worthStreaming && !bytes.ContainsAny(inv.Input, "\r\n")
 	if streamed {
@@ -36,13 +36,13 @@ func readRequest(op protocol.Op, inv tool.Invocation) (io.Reader, error) {
 	if err != nil || !streamed {
 		return bytes.NewReader(line), err
 	}
-	// No name before it holds a quote that is not escaped, so this is the member and no text of another one.
+	// No value before input contains an unescaped quote, so this finds the member and not the text of another one.
 	head, tail, _ := bytes.Cut(line, []byte(`"input":null`))
 	return io.MultiReader(bytes.NewReader(append(head, `"input":`...)), bytes.NewReader(inv.Input), atEnd(inv.Done),
 		bytes.NewReader(tail)), nil
 }
 
-// atEnd is a reader of nothing that tells when it is read: what is before it was.
+// atEnd is an empty reader. Its Read calls the function: everything before it in the MultiReader has been read.
 type atEnd func()
 
 // Read implements [io.Reader].
@@ -53,21 +53,21 @@ func (f atEnd) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// chunkKinds are the types of the lines before the terminal one.
+// chunkKinds maps the types of lines before the terminal line to kinds of chunks.
 var chunkKinds = map[string]envelope.ChunkKind{
 	protocol.LineChunk:    envelope.ChunkData,
 	protocol.LineProgress: envelope.ChunkProgress,
 	protocol.LineLog:      envelope.ChunkLog,
 }
 
-// statement is what a tool said with its terminal line; kind is "" while it has said nothing.
+// statement is the terminal line of a tool. kind is "" before there is one.
 type statement struct {
 	kind   string
 	result tool.Result
 	fault  *tool.Error
 }
 
-// effect returns what the statement says of the tool's effect.
+// effect returns the effect that the terminal line states, or "".
 func (s statement) effect() envelope.Effect {
 	switch {
 	case s.kind == protocol.LineOutput:
@@ -78,25 +78,25 @@ func (s statement) effect() envelope.Effect {
 	return ""
 }
 
-// reader reads what a tool writes, within bounds.
+// reader reads the lines of a tool, within limits.
 type reader struct {
 	lines *bufio.Reader
 	op    protocol.Op
-	limit int64 // of all lines together
+	limit int64 // bytes of all lines together
 	read  int64
 	line  []byte
 	said  statement
-	cut   bool // the output ended within a line
-	lost  bool // a chunk was not taken, since the context had ended
+	cut   bool // the output ended in the middle of a line
+	lost  bool // a chunk was not stored because the context had ended
 }
 
 func newReader(r io.Reader, op protocol.Op, limit int64) *reader {
 	return &reader{lines: bufio.NewReaderSize(r, 16<<10), op: op, limit: limit}
 }
 
-// readAll reads lines until the end and passes chunks on. The error is a *tool.ProtocolError, a
-// *tool.LimitError, a *tool.SinkError or that of the pipe; what was said before it stands. A sink
-// that takes nothing because ctx has ended is no error: the last word of the tool is still to come.
+// readAll reads lines until the end and passes chunks to the sink. The error is a *tool.ProtocolError,
+// *tool.LimitError, *tool.SinkError, or the error of the pipe. A terminal line before the error remains in r.said. If
+// the sink fails because ctx has ended, readAll continues without error: the terminal line is still to come.
 func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
 	for {
 		err := r.next()
@@ -112,8 +112,8 @@ func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
 	}
 }
 
-// next reads the next line. The last one needs no end if it is a whole JSON value; otherwise
-// the tool died while it wrote.
+// next reads the next line. The last line may lack its newline if it is a whole JSON value. Otherwise the tool died
+// while it wrote the line.
 func (r *reader) next() error {
 	r.line = r.line[:0]
 	for {
@@ -141,7 +141,7 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	if r.said.kind != "" {
 		return broken("a line after the %s line: %s", r.said.kind, excerpt(r.line))
 	}
-	var l protocol.Absent // any line, seen by its type alone
+	var l protocol.Absent // decodes the type of any line
 	if err := json.Unmarshal(r.line, &l); err != nil {
 		if bad := ijson.Check(r.line); len(bad) > 0 && r.line[0] == '{' {
 			return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(r.line))
@@ -173,7 +173,7 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	if bad := ijson.Check(l.Data); len(bad) > 0 {
 		return broken("a %s line with data that cannot travel, at %q: %s", l.Type, bad[0].Pointer, bad[0].Message)
 	}
-	if r.lost { // chunks after a gap are of no use
+	if r.lost { // drop chunks after a gap
 		return nil
 	}
 	err := sink.Emit(ctx, chunkKinds[l.Type], l.Data)
@@ -213,12 +213,12 @@ func (r *reader) fault() error {
 	return nil
 }
 
-// milliseconds is n ms, but a day at the most; a negative time stays negative.
+// milliseconds returns n ms, at most envelope.MaxRetryAfter. A negative n becomes -1 ms, which Check refuses.
 func milliseconds(n int64) time.Duration {
 	return time.Duration(min(max(n, -1), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
 }
 
-// decode reads the line into v and refuses members that its type does not have.
+// decode decodes the line into v, and refuses unknown members.
 func (r *reader) decode(v any) error {
 	err := json.Unmarshal(r.line, v, json.RejectUnknownMembers(true))
 	var at *json.SemanticError
@@ -235,5 +235,5 @@ func broken(format string, args ...any) error {
 	return &tool.ProtocolError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// excerpt shows the beginning of a line.
+// excerpt quotes the beginning of a line.
 func excerpt(line []byte) string { return fmt.Sprintf("%.120q", line) }

@@ -16,12 +16,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// run starts the tool for one operation, reads what it says, and returns when nothing of it is
-// left.
+// run starts the tool for one operation and reads its output. It returns when no process of the run is left.
 func (a *Adapter) run(
 	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink,
 ) (statement, error) {
-	// The caller's context ends earlier, as a rule; no run is without an end.
+	// The executor's context usually ends earlier. This limit ends a run whose context does not.
 	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
 	defer cancel()
 	if ctx.Err() != nil {
@@ -39,10 +38,10 @@ func (a *Adapter) run(
 	switch {
 	case violation != nil && ctx.Err() == nil:
 		p.End(supervisor.Kill)
-	case violation != nil: // it is being ended already, and has its grace
+	case violation != nil: // the run is being ended and has its grace
 		violation = nil
 	case r.said.kind == "" && !p.EndsWithin(lastMoment):
-		p.End(supervisor.Terminate) // it closed its output, so it can say nothing any more
+		p.End(supervisor.Terminate) // it closed its output, so it cannot answer any more
 	}
 	report, err := p.Wait()
 	e := ending{
@@ -51,8 +50,8 @@ func (a *Adapter) run(
 	if err := e.judge(ctx); err != nil {
 		return statement{}, err
 	}
-	// The peak is that of the largest process, and never below the supervisor's own, which the kernel counts until the
-	// tool's program is loaded.
+	// The peak is the memory of the largest process. It is at least the memory of the supervisor, which the kernel counts
+	// until the tool's program is loaded.
 	e.said.result.Metrics = envelope.Metrics{CPUMS: report.CPUMS, MemoryPeakMB: (report.PeakRSS + 1<<20 - 1) >> 20}
 	return e.said, nil
 }
@@ -71,23 +70,23 @@ func (a *Adapter) start(
 	if err != nil {
 		return nil, err
 	}
-	end, _ := ctx.Deadline() // which it has; the supervisor holds the run to it also where this process is frozen
+	end, _ := ctx.Deadline() // run has set one; the supervisor enforces it also while this process is frozen
 	cfg.LimitMS = max(time.Until(end), time.Millisecond).Milliseconds()
 	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
 }
 
-// ending is all that is known when a run is over.
+// ending is everything that is known of a run that is over.
 type ending struct {
 	said      statement
-	violation error // what was wrong with the output while the context lasted
-	cut       bool  // the output ended within a line
-	lost      bool  // a chunk was not taken, so that an output is not the whole result
+	violation error // error in the output, found before the context ended
+	cut       bool  // the output ended in the middle of a line
+	lost      bool  // a chunk was not stored, so an output is not the whole result
 	report    supervisor.Report
 	failed    error // of the supervisor
 	stderr    string
 }
 
-// judge returns the error of the run, or nil when its statement stands.
+// judge returns the error of the run, or nil if its terminal line counts.
 func (e *ending) judge(ctx context.Context) error {
 	clean := e.failed == nil && e.report.ExitCode == 0
 	switch {
@@ -101,13 +100,13 @@ func (e *ending) judge(ctx context.Context) error {
 		return nil
 	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
 		return tool.Stopped(ctx, e.said.effect(), e.stderr)
-	case e.report.Expired: // and we have not noticed yet that its time is over
+	case e.report.Expired: // and this process has not seen the deadline pass
 		return &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: e.said.effect(), Stderr: e.stderr}
 	case e.failed != nil:
 		return e.crash(e.failed.Error())
 	case e.said.fault != nil:
 		return e.said.fault
-	case clean, e.report.Ours: // ended by us, since it could say nothing any more
+	case clean, e.report.Ours: // or the executor ended it because it had closed its output
 		says := "standard output ended without an output or error line"
 		if e.cut {
 			says = "standard output ended within a line"
@@ -119,7 +118,7 @@ func (e *ending) judge(ctx context.Context) error {
 	return e.crash(fmt.Sprintf("exit status %d", e.report.ExitCode))
 }
 
-// crash is a bad end, which an answer before it does not mend.
+// crash returns the error of a run that ended badly. An answer before that does not count.
 func (e *ending) crash(how string) *tool.CrashError {
 	return &tool.CrashError{How: how, Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr}
 }
@@ -134,13 +133,13 @@ func withStderr(err error, stderr string) error {
 	return err
 }
 
-// What every tool gets unless its manifest says otherwise.
+// Variables that every tool gets, unless its manifest sets them.
 const (
 	defaultPath = "/usr/local/bin:/usr/bin:/bin"
 	defaultLang = "C.UTF-8"
 )
 
-// config turns a manifest into what its supervisor needs, or says why it cannot be run here.
+// config returns the supervisor's configuration for a tool, or an error if the tool cannot run on this host.
 func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
 	endpoint, ours := m.Endpoint.(Endpoint)
 	switch {
@@ -161,8 +160,8 @@ func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
 	}, nil
 }
 
-// environment returns the variables of the tool: few defaults, what the manifest may pass
-// through, and its literals.
+// environment returns the variables of the tool: the defaults, those that the manifest passes through, and those that
+// it sets.
 func (a *Adapter) environment(m *tool.Manifest, endpoint Endpoint) map[string]string {
 	env := map[string]string{"PATH": defaultPath, "LANG": defaultLang}
 	for _, name := range m.Capability.Env {

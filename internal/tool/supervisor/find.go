@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// Patience is how long, beyond the grace, a killed run may take to go. The kernel kills
-	// at once; only a process within a system call that cannot be interrupted stays.
+	// Patience is the time after the grace that a killed run has to end. The kernel kills a process at once, unless it is
+	// in an uninterruptible system call.
 	Patience = 5 * time.Second
-	// startPatience is how long a supervisor may take to take its orders.
+	// startPatience is the time in which a supervisor must read its Config.
 	startPatience = 10 * time.Second
 )
 
-// ErrSurvivors means that a run has not gone within [Patience].
+// ErrSurvivors means that processes of a run still existed [Patience] after the grace.
 var ErrSurvivors = errors.New("processes survive")
 
-// Find returns the program that supervises, after it has seen it work on this host: the configured one or, if that
-// is "", toolbus-supervisor beside the running executable, or else the running executable itself, which must then
-// call [SupervisorMain] first in main. The small binary starts faster, and has a path of its own that a
-// security profile can name.
+// Find returns the path of a supervisor program, after it has run it once on this host. It uses the configured program,
+// or else toolbus-supervisor in the folder of the running executable, or else the running executable itself. The main
+// function of that must call [SupervisorMain] first. The separate binary is smaller and starts faster, and a security
+// profile can name its path.
 func Find(configured string) (program string, err error) {
 	if configured != "" {
 		program, err = filepath.Abs(configured)
@@ -47,5 +47,5 @@ func nearby() (string, error) {
 	if _, err := exec.LookPath(beside); err == nil {
 		return beside, nil
 	}
-	return "/proc/self/exe", nil // the running binary, even when its file was replaced
+	return "/proc/self/exe", nil // names the running binary even if its file was replaced
 }

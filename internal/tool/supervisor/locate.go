@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Locate finds the program of a command: as it is, in dir where it is a path from there, or in the folders of path, a
-// value of PATH. Folders of that which are no absolute paths do not count.
+// Locate returns the path of the program of a command. A program with a slash is an absolute path, or a path relative
+// to dir. Locate looks up any other program in the absolute folders of path, a value of PATH.
 func Locate(program, dir, path string) (string, error) {
 	if strings.Contains(program, "/") {
 		if !filepath.IsAbs(program) {

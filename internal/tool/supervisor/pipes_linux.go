@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files are the four connections between an adapter and a run, seen from one side.
+// files are the four pipes and sockets between an adapter and a run, at one end.
 type files struct{ stdin, stdout, stderr, control *os.File }
 
 func (f files) close() {
@@ -21,8 +21,7 @@ func (f files) close() {
 	}
 }
 
-// ends are both sides. All descriptors are close-on-exec; only what exec is told to pass on
-// reaches the supervisor.
+// ends are both ends. All descriptors are close-on-exec. The supervisor inherits only those that exec.Cmd passes on.
 type ends struct{ ours, theirs files }
 
 func openEnds() (e ends, err error) {
@@ -45,22 +44,22 @@ func openEnds() (e ends, err error) {
 	if err != nil {
 		return e, os.NewSyscallError("socketpair", err)
 	}
-	err = unix.SetNonblock(pair[0], true) // so that it takes deadlines
+	err = unix.SetNonblock(pair[0], true) // so that deadlines work
 	e.ours.control, e.theirs.control = os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
 	return e, err
 }
 
-// pipe reads what a run writes. It ends when all of the run have closed it, or when the run is
-// over and what it wrote is read: a process outside the run may have been handed the other end
-// and keep it open for ever.
+// pipe reads the output of a run. Read returns io.EOF when all processes of the run have closed the other end, or after
+// finish when all bytes in the pipe are read. Without finish, a process outside the run that got the other end could
+// keep Read waiting for ever.
 type pipe struct {
 	file     *os.File
 	finished atomic.Bool
 	counted  bool
-	left     int // bytes, once counted
+	left     int // unread bytes, once counted
 }
 
-// finish says that nothing of the run is left to write, and wakes the reader.
+// finish tells the reader that no process of the run is left to write, and wakes it.
 func (p *pipe) finish() {
 	p.finished.Store(true)
 	_ = p.file.SetReadDeadline(time.Unix(1, 0))
@@ -77,7 +76,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return p.readRest(b)
 }
 
-// readRest reads what is in the pipe already.
+// readRest reads the bytes that are in the pipe already.
 func (p *pipe) readRest(b []byte) (int, error) {
 	if !p.counted {
 		p.counted = true
@@ -93,7 +92,7 @@ func (p *pipe) readRest(b []byte) (int, error) {
 	return n, err
 }
 
-// count asks the kernel how much is in the pipe.
+// count asks the kernel for the number of bytes in the pipe.
 func (p *pipe) count() error {
 	if err := p.file.SetReadDeadline(time.Time{}); err != nil {
 		return err

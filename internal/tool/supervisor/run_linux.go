@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Run is a program that runs under its supervisor, seen from the executor. Standard output must be read to its
-// end before Wait.
+// Run is the executor's side of a program that runs under a supervisor. Read Stdout to its end before Wait.
 type Run struct {
 	Stdout io.Reader
 
@@ -23,17 +22,17 @@ type Run struct {
 	errPipe  *pipe
 	stderr   *tail
 	grace    time.Duration
-	tasks    sync.WaitGroup // feed, drain and listen
-	reported chan struct{}  // closed when listen has set the next two
+	tasks    sync.WaitGroup // runs feed, drain and listen
+	reported chan struct{}  // closed when listen has set report and failed
 	report   Report
 	failed   error
 
-	mu      sync.Mutex // held to use or close control
+	mu      sync.Mutex // held to write to or close control
 	control *os.File   // nil once closed
 }
 
-// Start starts program, as [Find] returns one, as the supervisor of cfg, and hands input to what it runs. Of its
-// standard error stderrBytes are kept.
+// Start starts program, which [Find] has returned, as the supervisor of cfg, and writes input to the standard input of
+// the tool. It keeps at most stderrBytes of the tool's standard error.
 func Start(program string, cfg Config, input io.Reader, stderrBytes int64) (*Run, error) {
 	ends, err := openEnds()
 	if err != nil {
@@ -62,7 +61,7 @@ func Start(program string, cfg Config, input io.Reader, stderrBytes int64) (*Run
 	return r, nil
 }
 
-// start starts the supervisor and tells it what to run.
+// start starts the supervisor and sends it cfg.
 func (r *Run) start(cfg Config) error {
 	if err := r.cmd.Start(); err != nil {
 		return err
@@ -76,13 +75,13 @@ func (r *Run) start(cfg Config) error {
 	return nil
 }
 
-// feed writes the tool's input. A tool may end without reading it, so errors say nothing.
+// feed writes the tool's input. It ignores errors, because a tool may end without reading all of it.
 func (r *Run) feed(input io.Reader) {
 	_, _ = io.Copy(r.stdin, input)
 	_ = r.stdin.Close()
 }
 
-// drain keeps the ends of standard error and throws the rest away, so that no tool blocks on it.
+// drain reads all of standard error, so that the tool never blocks on it, and keeps its beginning and end.
 func (r *Run) drain() { _, _ = io.Copy(r.stderr, r.errPipe) }
 
 // listen waits for the supervisor's report.
@@ -93,7 +92,7 @@ func (r *Run) listen() {
 	r.errPipe.finish()
 }
 
-// EndsWithin reports whether the run ends by itself within d.
+// EndsWithin waits at most d, and reports whether the run has ended.
 func (r *Run) EndsWithin(d time.Duration) bool {
 	select {
 	case <-r.reported:
@@ -103,7 +102,7 @@ func (r *Run) EndsWithin(d time.Duration) bool {
 	}
 }
 
-// End orders the supervisor to end the run.
+// End sends order to the supervisor. It does nothing after Wait.
 func (r *Run) End(order Command) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,20 +110,20 @@ func (r *Run) End(order Command) {
 		return
 	}
 	_ = r.control.SetDeadline(time.Now().Add(r.grace + Patience))
-	_, _ = r.control.Write([]byte{byte(order)}) // a supervisor that is gone has reported, or never will
-	_ = r.cmd.Process.Signal(syscall.SIGCONT)   // one that the tool stopped hears it, too
+	_, _ = r.control.Write([]byte{byte(order)}) // an error means that the supervisor has ended
+	_ = r.cmd.Process.Signal(syscall.SIGCONT)   // the tool may have stopped the supervisor
 }
 
-// Wait returns the supervisor's report when nothing of the run is left. The error is
-// [ErrSurvivors] if something is, or says how the supervisor failed. Standard output must have
-// been read before.
+// Wait waits until no process of the run is left, and returns the supervisor's report. The error is [ErrSurvivors] if
+// processes are left [Patience] after the grace that follows End. Any other error says how the supervisor failed. Read
+// Stdout to its end before Wait.
 func (r *Run) Wait() (Report, error) {
 	<-r.reported
-	_ = r.stdin.Close() // feed may still wait for somebody to read
+	_ = r.stdin.Close() // ends feed if no process reads the input
 	r.tasks.Wait()
 	r.close()
 	if errors.Is(r.failed, os.ErrDeadlineExceeded) {
-		go r.cmd.Wait() // the supervisor goes on killing; this ends when the kernel lets go
+		go r.cmd.Wait() // the supervisor keeps killing until the kernel ends the last process
 		return Report{}, ErrSurvivors
 	}
 	if r.failed != nil {
@@ -132,11 +131,11 @@ func (r *Run) Wait() (Report, error) {
 		_ = r.cmd.Wait()
 		return Report{}, fmt.Errorf("its supervisor ended without a report (%v)", r.cmd.ProcessState)
 	}
-	_ = r.cmd.Wait() // it has said all by its report
+	_ = r.cmd.Wait() // its exit status adds nothing to its report
 	return r.report, nil
 }
 
-// Stderr returns the beginning and the end of what was written to standard error.
+// Stderr returns the beginning and the end of the tool's standard error.
 func (r *Run) Stderr() string { return r.stderr.String() }
 
 func (r *Run) close() {
@@ -148,7 +147,7 @@ func (r *Run) close() {
 	_ = r.errPipe.file.Close()
 }
 
-// probe starts a supervisor that has nothing to run and sees that it answers in time.
+// probe starts a supervisor without a program, and returns an error unless it answers within inTime.
 func probe(program string, inTime time.Duration) error {
 	r, err := Start(program, Config{}, strings.NewReader(""), 1<<10)
 	if err != nil {

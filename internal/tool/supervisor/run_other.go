@@ -13,7 +13,7 @@ import (
 
 var errUnsupported = errors.New("process tools need Linux; this is " + runtime.GOOS)
 
-// SupervisorMain refuses: supervisors need Linux.
+// SupervisorMain prints an error and exits if this process was started as a supervisor: supervisors need Linux.
 func SupervisorMain() {
 	if len(os.Args) == 1 && os.Args[0] == Name {
 		fmt.Fprintln(os.Stderr, "toolbus:", errUnsupported)
@@ -24,10 +24,10 @@ func SupervisorMain() {
 // Undumpable does nothing.
 func Undumpable() error { return nil }
 
-// Run does not exist here: nothing outside Linux ends a process tree for certain.
+// Run is never created on this system: only Linux can reliably end a process tree.
 type Run struct{ Stdout io.Reader }
 
-// Start refuses, as all of them do.
+// Start returns an error.
 func Start(string, Config, io.Reader, int64) (*Run, error) { return nil, errUnsupported }
 
 func probe(string, time.Duration) error { return errUnsupported }
@@ -35,11 +35,11 @@ func probe(string, time.Duration) error { return errUnsupported }
 // End does nothing.
 func (*Run) End(Command) {}
 
-// EndsWithin reports that nothing runs.
+// EndsWithin returns true.
 func (*Run) EndsWithin(time.Duration) bool { return true }
 
-// Wait refuses.
+// Wait returns an error.
 func (*Run) Wait() (Report, error) { return Report{}, errUnsupported }
 
-// Stderr is empty.
+// Stderr returns "".
 func (*Run) Stderr() string { return "" }

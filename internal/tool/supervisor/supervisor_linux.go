@@ -13,42 +13,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SupervisorMain turns this process into a supervisor and does not return, if it was started
-// as one. Call it first in main, and in TestMain, of every binary that uses the process adapter.
+// SupervisorMain supervises a run and does not return, if this process was started as a supervisor. Otherwise it does
+// nothing. Call it first in main, and in TestMain, of every binary that runs tools as processes and may be its own
+// supervisor.
 func SupervisorMain() {
 	if len(os.Args) == 1 && os.Args[0] == Name {
-		// Not os.Exit: there is nothing to flush, and a binary with the race detector would
-		// sleep a second.
+		// Not os.Exit: a binary with the race detector would sleep a second, and there is nothing to flush.
 		syscall.Exit(run())
 	}
 }
 
 // run supervises one run and returns the exit status of the supervisor.
 func run() int {
-	// The tool gets a death signal tied to the thread that starts it, and no_new_privs is a
-	// property of a thread.
+	// The tool's parent death signal refers to the thread that starts it, and no_new_privs is a property of a thread.
 	runtime.LockOSThread()
-	if err := unix.SetNonblock(ControlFD, true); err != nil { // saves the thread that would block in its read
+	if err := unix.SetNonblock(ControlFD, true); err != nil { // else reading it would block a thread
 		return 1
 	}
 	unix.CloseOnExec(ControlFD)
 	return serve(os.NewFile(ControlFD, "control"), letGoOfStdio)
 }
 
-// serve supervises one run. started is called when the program runs.
+// serve supervises one run. It calls started when the program runs.
 func serve(control *os.File, started func()) int {
 	if err := harden(); err != nil {
 		return answer(control, Report{Failure: err.Error()})
 	}
 	var cfg Config
 	if err := ReadFrame(control, &cfg); err != nil {
-		return 1 // the executor is gone, or is none of ours
+		return 1 // the executor has died, or a program that is not an executor started this process
 	}
-	if cfg.Path == "" { // a probe: it asks whether supervisors work here
+	if cfg.Path == "" { // a probe of whether supervisors work on this host
 		return answer(control, Report{})
 	}
-	// What would end this process is caught before there is a run that it could leave alone. It is not ignored: an
-	// ignored signal would stay ignored in the tool.
+	// Catch signals that would end this process, before it could leave a run alone. Do not ignore them: the tool would
+	// inherit an ignored signal.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	pid, err := start(cfg)
@@ -66,7 +65,8 @@ func answer(control *os.File, r Report) int {
 	return 0
 }
 
-// harden makes the process fit to supervise before anything of the tool exists.
+// harden prepares this process before the tool starts: it closes inherited descriptors, becomes a child subreaper, and
+// protects itself from the tool.
 func harden() error {
 	if err := closeInherited(); err != nil {
 		return fmt.Errorf("close inherited descriptors: %w", err)
@@ -77,7 +77,7 @@ func harden() error {
 	if err := Undumpable(); err != nil {
 		return err
 	}
-	// The tool gains no privileges by which it or its children would escape the supervisor's signals.
+	// Neither the tool nor its children may gain privileges, or the supervisor could not signal them.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}
@@ -87,9 +87,9 @@ func harden() error {
 	return nil
 }
 
-// Undumpable keeps the processes of the same user, such as tools, from attaching to this process, and from reading its
-// environment, memory and open files below /proc. Processes with CAP_SYS_PTRACE, such as those of root, still can. The
-// kernel writes no core dump of the process. Calling it again changes nothing.
+// Undumpable prevents processes of the same user, such as tools, from attaching to this process, and from reading its
+// environment, memory and open files in /proc. Processes with CAP_SYS_PTRACE, such as those of root, still can. The
+// kernel writes no core dump of this process. Calling Undumpable again changes nothing.
 func Undumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("become undumpable: %w", err)
@@ -97,8 +97,8 @@ func Undumpable() error {
 	return nil
 }
 
-// closeInherited closes every descriptor that came with the exec, except standard input,
-// output, error and control. What this process opened by itself is close-on-exec.
+// closeInherited closes every inherited descriptor except standard input, output, error and control. Descriptors that
+// this process opened itself are close-on-exec, which tells them apart.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -116,7 +116,7 @@ func closeInherited() error {
 	return nil
 }
 
-// start runs the program in a session of its own, so that signals to its group stay there.
+// start starts the program in its own session, so that signals to its process group do not reach this process.
 func start(cfg Config) (pid int, err error) {
 	return syscall.ForkExec(cfg.Path, cfg.Args, &syscall.ProcAttr{
 		Dir:   cfg.Dir,
@@ -126,7 +126,8 @@ func start(cfg Config) (pid int, err error) {
 	})
 }
 
-// letGoOfStdio leaves the pipes to the tool alone, so that its end is their end.
+// letGoOfStdio replaces this process's standard streams with /dev/null. Only the tool then holds the pipes, so they
+// close when it ends.
 func letGoOfStdio() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
@@ -136,8 +137,7 @@ func letGoOfStdio() {
 	}
 }
 
-// supervise waits until nothing of the run is left, ending it when told to, when it is over its limit, or at a
-// signal.
+// supervise waits until no process of the run is left. It ends the run on a Command, after the limit, and on a signal.
 func supervise(pid int, cfg Config, control *os.File, signals <-chan os.Signal) Report {
 	deaths, commands := make(chan os.Signal, 1), make(chan Command)
 	signal.Notify(deaths, unix.SIGCHLD)
@@ -149,7 +149,7 @@ func supervise(pid int, cfg Config, control *os.File, signals <-chan os.Signal) 
 		limit = time.After(time.Duration(cfg.LimitMS)*time.Millisecond + Overdue)
 	}
 	terminate := func() (ended bool) {
-		if t.reap(); t.terminate() { // what has ended by now has not ended by this
+		if t.reap(); t.terminate() { // note processes that ended before the signal
 			graceOver, ended = time.After(time.Duration(cfg.GraceMS)*time.Millisecond), true
 		}
 		return ended
@@ -183,7 +183,7 @@ func supervise(pid int, cfg Config, control *os.File, signals <-chan os.Signal) 
 	return t.report
 }
 
-// readCommands passes commands on; the end of the socket is a Kill.
+// readCommands passes commands on. The end of the socket counts as Kill.
 func readCommands(control *os.File, commands chan<- Command) {
 	one := make([]byte, 1)
 	for {
@@ -195,17 +195,18 @@ func readCommands(control *os.File, commands chan<- Command) {
 	}
 }
 
-// tree is what is known of the run's processes.
+// tree is the state of the run's processes.
 type tree struct {
-	pid     int  // the program itself
-	stopped bool // it was signalled
-	told    bool // as the executor said, and not because a signal came from elsewhere
-	killing bool // everything is to go
+	pid     int  // the program itself; 0 after it has ended
+	stopped bool // the run was signalled
+	told    bool // on a Command or after the limit, not because this process got a signal
+	killing bool // all processes must be killed
 	cpu     time.Duration
 	report  Report
 }
 
-// terminate tells the program to end, and reports whether it is to have its grace: not if it is being ended already.
+// terminate sends SIGTERM to the process group of the program, and reports whether the grace begins. It does nothing if
+// the run is being ended already.
 func (t *tree) terminate() bool {
 	if t.stopped || t.killing {
 		return false
@@ -215,9 +216,8 @@ func (t *tree) terminate() bool {
 	return true
 }
 
-// reap takes note of every process that has ended as our child, and says whether any is left.
-// A process of the run has an ancestor among our children as long as it lives, so no child
-// means no process.
+// reap records every child that has ended, and reports whether a child is left. Every process of the run has an
+// ancestor among the children of this process, so without a child the run has no process.
 func (t *tree) reap() bool {
 	for {
 		var status unix.WaitStatus
@@ -235,7 +235,7 @@ func (t *tree) reap() bool {
 	}
 }
 
-// note takes note of one end. When the program itself ends, the daemons it left are to go.
+// note records the end of one child. When the program itself has ended, the processes that it left are killed.
 func (t *tree) note(pid int, status unix.WaitStatus, usage *unix.Rusage) {
 	t.cpu += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	t.report.CPUMS = t.cpu.Milliseconds()

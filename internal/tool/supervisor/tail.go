@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// tail keeps the beginning and the end of what is written to it, in bounded memory: the first
-// error is often at the beginning, the last word at the end.
+// tail keeps the first and the last half of limit bytes that are written to it. The first error is often at the
+// beginning, and the reason for the end at the end.
 type tail struct {
 	mu      sync.Mutex
 	limit   int
 	head    []byte
-	end     []byte // a ring once it is full
-	next    int    // where the ring is written next
+	end     []byte // a ring buffer once it is full
+	next    int    // index in end of the next write, once it is full
 	dropped int64
 }
 
 func newTail(limit int64) *tail { return &tail{limit: max(int(limit), 2)} }
 
-// Write never fails.
+// Write implements [io.Writer]. It never fails.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// ring keeps the last half of the limit.
+// ring appends p to end, which keeps the last half of the limit.
 func (t *tail) ring(p []byte) {
 	size := t.limit - t.limit/2
 	if over := len(p) - size; over > 0 {
@@ -47,7 +47,7 @@ func (t *tail) ring(p []byte) {
 	}
 }
 
-// String returns what was kept, with a note of what was not.
+// String returns the kept bytes, with a note of how many were dropped.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweep freezes what it can see until it sees nothing new, so that a fork bomb cannot outrun
-// it, and then kills all of it. The kernel may hide a process whose parent is just ending, so
-// callers sweep again until they have no child left.
+// sweep sends SIGSTOP to all descendants until it finds no new one, so that a fork bomb cannot outrun it. Then it kills
+// them all. The kernel may hide a process whose parent is just ending, so callers call sweep again until no child is
+// left.
 //
-// A pid that ends and is given to a stranger between the look and the signal would hit that
-// stranger; that takes a whole turn of the pid counter within one sweep.
+// If a process ends and the kernel gives its pid to an unrelated process before the signal, sweep hits that process.
+// For this, the pid counter would have to wrap around during one sweep.
 func sweep() {
 	frozen := map[int]bool{}
 	for range 64 {
@@ -36,13 +36,13 @@ func sweep() {
 	}
 }
 
-// descendants lists the living processes below pid, parents first.
+// descendants returns the pids of all descendants of pid, parents first.
 func descendants(pid int) []int {
 	var all []int
 	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
 		found, err := children(queue[0])
 		if err != nil {
-			continue // it ended; its children are ours now and the next look finds them
+			continue // it has ended; its children are now children of this process, and the next call finds them
 		}
 		all = append(all, found...)
 		queue = append(queue, found...)
@@ -50,7 +50,7 @@ func descendants(pid int) []int {
 	return all
 }
 
-// children lists the child processes of pid; the kernel keeps them by thread.
+// children returns the pids of the children of pid. The kernel lists them by thread.
 func children(pid int) ([]int, error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -60,7 +60,7 @@ func children(pid int) ([]int, error) {
 	for _, task := range tasks {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
 		if errors.Is(err, os.ErrNotExist) && len(tasks) > 1 || errors.Is(err, unix.ESRCH) {
-			continue // this thread ended
+			continue // this thread has ended
 		}
 		if err != nil {
 			return nil, err

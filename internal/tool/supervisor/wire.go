@@ -9,32 +9,33 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Name is argv[0] of a supervisor, and the name of its binary beside the executor's.
+// Name is argv[0] of a supervisor, and the file name of its binary next to the executor's.
 const Name = "toolbus-supervisor"
 
-// ControlFD is the descriptor on which a supervisor finds its control socket.
+// ControlFD is the file descriptor of the supervisor's control socket.
 const ControlFD = 3
 
-const maxFrame = 4 << 20 // more than any argv and environment that execve takes
+const maxFrame = 4 << 20 // larger than any argv and environment that execve accepts
 
-// Config says what to run. It travels on the control socket, never in argv or the environment.
+// Config is the program to run. The executor sends it over the control socket, so it is not visible in the supervisor's
+// argv or environment.
 type Config struct {
 	Path    string   `json:"path"`
-	Args    []string `json:"args"` // including argv[0]
+	Args    []string `json:"args"` // with argv[0]
 	Env     []string `json:"env"`
 	Dir     string   `json:"dir"`
 	GraceMS int64    `json:"grace_ms"` // between SIGTERM and SIGKILL
-	// LimitMS is how long the run may last, from when the supervisor reads this; 0 is without end. What lasts
-	// [Overdue] longer is ended as by Terminate, whether or not the executor is able to say so.
+	// LimitMS is the longest time of the run in milliseconds, from when the supervisor reads Config; 0 means no limit. If
+	// the run lasts [Overdue] longer, the supervisor ends it as with Terminate.
 	LimitMS int64 `json:"limit_ms,omitzero"`
 }
 
-// Overdue is how long after its limit a supervisor ends a run by itself: the order of an executor that is not
-// frozen comes first, and with it the executor's word for why.
+// Overdue is the time after the limit at which the supervisor itself ends a run. The delay lets the command of an
+// executor that is not frozen arrive first, so that the executor's reason for the end is reported.
 const Overdue = 50 * time.Millisecond
 
-// Command is one byte on the control socket. Its end, which the kernel sends when the executor
-// dies, means Kill.
+// Command is one byte on the control socket. The end of the socket means Kill; the kernel closes it when the executor
+// dies.
 type Command byte
 
 // The commands.
@@ -43,22 +44,22 @@ const (
 	Kill      Command = 'k' // SIGKILL everything now
 )
 
-// Report is what a supervisor says when nothing of the run is left.
+// Report is the supervisor's message to the executor when no process of the run is left.
 type Report struct {
-	// Failure says why the program could not be started; nothing has run then.
+	// Failure is the reason why the program could not be started; then none of its code has run.
 	Failure  string `json:"failure,omitzero"`
 	ExitCode int    `json:"exit_code"`        // -1 when a signal ended the program
-	Signal   string `json:"signal,omitzero"`  // that signal
+	Signal   string `json:"signal,omitzero"`  // name of that signal
 	Stopped  bool   `json:"stopped,omitzero"` // the supervisor had signalled before the program ended
-	// what ended the program was a signal that the executor asked for, or its limit
+	// Ours is true if the program died of a signal that the supervisor sent on a Command or after LimitMS.
 	Ours     bool  `json:"ours,omitzero"`
-	Expired  bool  `json:"expired,omitzero"`  // nobody asked: the run was over its limit
-	Leftover int   `json:"leftover,omitzero"` // processes killed after the program ended
+	Expired  bool  `json:"expired,omitzero"`  // the supervisor ended the run because it exceeded LimitMS
+	Leftover int   `json:"leftover,omitzero"` // processes that died of a signal after the program ended
 	CPUMS    int64 `json:"cpu_ms"`            // user and system time of the whole tree
 	PeakRSS  int64 `json:"peak_rss"`          // bytes, of the largest process
 }
 
-// WriteFrame writes v as JSON with its length before it.
+// WriteFrame writes the length of v in JSON (4 bytes, big-endian), and then that JSON.
 func WriteFrame(w io.Writer, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -72,7 +73,7 @@ func WriteFrame(w io.Writer, v any) error {
 	return err
 }
 
-// ReadFrame reads what WriteFrame wrote.
+// ReadFrame decodes a frame of WriteFrame into v.
 func ReadFrame(r io.Reader, v any) error {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -4,10 +4,10 @@ package protocol
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// MaxLine is the longest line that a program may write, its newline included.
+// MaxLine is the largest line that a program may write, in bytes, with its newline.
 const MaxLine = 1 << 20
 
-// Op is what the executor wants of the program.
+// Op is the operation that the executor requests.
 type Op = string
 
 // The two operations.
@@ -17,36 +17,37 @@ const (
 	OpLookup Op = "lookup"
 )
 
-// The types of a program's lines. Any number of the first three may come; one of the last three ends the call.
+// The types of a program's lines. A program may write any number of the first three. One of the last three is the
+// terminal line.
 const (
 	LineChunk    = "chunk"
 	LineProgress = "progress"
 	LineLog      = "log"
 	LineOutput   = "output"
 	LineError    = "error"
-	LineAbsent   = "absent" // answers a lookup alone
+	LineAbsent   = "absent" // only in answer to a lookup
 )
 
-// The lines of a program. It writes its own values into them; an executor reads these as they stand.
+// The lines of a program. A program uses its own types for the values. An executor decodes them as raw JSON.
 type (
-	// Data is a line of one of the first three types.
+	// Data is a line of type chunk, progress or log.
 	Data[Value any] struct {
 		Type string `json:"type"`
 		Data Value  `json:"data"`
 	}
-	// Output is the line of a success.
+	// Output is the terminal line of a success.
 	Output[Value, SideEffect any] struct {
 		Type        string       `json:"type"`
 		Output      Value        `json:"output"`
 		SideEffects []SideEffect `json:"side_effects"`
 		Warnings    []string     `json:"warnings"`
 	}
-	// Error is the line of a failure that the tool's manifest declares.
+	// Error is the terminal line of a failure that the tool's manifest declares.
 	Error[Details any] struct {
 		Type  string           `json:"type"`
 		Error Failure[Details] `json:"error"`
 	}
-	// Failure is what an [Error] says.
+	// Failure is the failure in an [Error].
 	Failure[Details any] struct {
 		Code         string  `json:"code"`
 		Message      string  `json:"message"`
@@ -54,13 +55,13 @@ type (
 		Effect       string  `json:"effect"`
 		RetryAfterMS int64   `json:"retry_after_ms,omitzero"`
 	}
-	// Absent is the line by which a lookup finds nothing; of any other line it is the type.
+	// Absent is the terminal line of a lookup that finds nothing. It also decodes the type of any other line.
 	Absent struct {
 		Type string `json:"type"`
 	}
 )
 
-// Request is one call as the executor writes it.
+// Request is the request that the executor writes to standard input.
 type Request struct {
 	Op          Op             `json:"op"`
 	CallID      string         `json:"call_id"`
@@ -69,12 +70,12 @@ type Request struct {
 	Fn          string         `json:"fn"`
 	Input       jsontext.Value `json:"input"`
 	Context     jsontext.Value `json:"context,omitzero"` // the context of the request, an object
-	// IdempotencyKey is the id of the call, which no other call has: the key to commit under, to look up by, and to
-	// hand to whatever the tool calls in turn.
+	// IdempotencyKey is the id of the call, which no other call has. The tool commits its effect under it, looks the
+	// effect up by it, and passes it to the services that it calls.
 	IdempotencyKey string `json:"idempotency_key"`
 	Attempt        int    `json:"attempt"`
-	// Fence grows with every run of the call, so a later run can tell leavings of an earlier one.
+	// Fence grows with every run of the call, so that a later run can recognize data of an earlier one.
 	Fence          uint64 `json:"fence"`
-	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // by the clock of the tool's host; 0 means that there is none
+	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // by the clock of the tool's host; 0 means no deadline
 	DryRun         bool   `json:"dry_run"`
 }
