@@ -24,19 +24,19 @@ var (
 	errNoRun      = errors.New("the context belongs to no run, so that no watchdog could abandon it")
 )
 
-// runLimits stands between a function and the sink of its run: it counts, and it shuts. It passes chunks under the
-// context of the run, whatever the function passes: only so is every Emit over when the run is.
+// runLimits is the sink that a function gets. It enforces the output limit, and refuses chunks once the run is over. It
+// emits under the context of the run, not the one that the function passes, so that every Emit ends with the run.
 type runLimits struct {
-	running context.Context // of the run, with further values
+	running context.Context // context of the run; may have a shorter deadline
 	run     *timer.Run
 	sink    tool.Sink
 	limit   int64
 	of      *Adapter
 	m       *tool.Manifest
 
-	mu   sync.Mutex // held while a chunk passes, so that none passes once shut has returned
+	mu   sync.Mutex // held during Emit, so that no chunk is emitted after shut has returned
 	used int64
-	err  error // why nothing passes any more
+	err  error // why further chunks are refused; nil while the run is open
 }
 
 // Emit implements tool.Sink.
@@ -63,14 +63,14 @@ func (g *runLimits) Emit(ctx context.Context, kind envelope.ChunkKind, data json
 	return err
 }
 
-// refuse ends the run: a function that goes on has a context that does not.
+// refuse refuses all further chunks and stops the run, so that the context of a function that continues ends.
 func (g *runLimits) refuse(err error) error {
 	g.err = err
 	g.run.Stop()
 	return err
 }
 
-// shut lets nothing pass any more.
+// shut refuses all further chunks.
 func (g *runLimits) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *runLimits) shut() {
 	}
 }
 
-// judge turns what a function returned into the result of the run, before it is shut.
+// judge returns the result of the run. Call it before shut.
 func (g *runLimits) judge(out answer) (answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,9 +104,8 @@ func (g *runLimits) judge(out answer) (answer, error) {
 	return answer{}, &tool.CrashError{How: out.err.Error()}
 }
 
-// plain is err as one of this package's own kinds, or as its text. The methods of a foreign error
-// are code of the function, and those of a nil pointer panic: so they are called where a panic is
-// the function's and not that of the executor.
+// plain returns err as a *tool.Error or *tool.CrashError, or as a plain error with its text. The methods of other error
+// types are code of the tool and may panic. So plain is called where a panic counts as a crash of the tool.
 func plain(err error) error {
 	var said *tool.Error
 	var crash *tool.CrashError
@@ -134,7 +133,7 @@ func (g *runLimits) checked(out answer) (answer, error) {
 	return out, nil
 }
 
-// crashed describes a panic; without one the function ended its own goroutine.
+// crashed returns the error for a panic. If panicked is nil, the function ended its goroutine.
 func crashed(panicked any) error {
 	if panicked == nil {
 		return &tool.CrashError{How: "the function ended its goroutine"}
@@ -143,8 +142,8 @@ func crashed(panicked any) error {
 	return &tool.CrashError{How: how, Stderr: how + "\n" + stack()}
 }
 
-// stack lists the innermost functions of a panic. It names files without their folders, which
-// are nobody's business.
+// stack lists the innermost functions of a panic. It names files without their folders, which would disclose paths of
+// the build machine.
 func stack() string {
 	callers := make([]uintptr, 32)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])

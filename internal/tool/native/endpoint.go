@@ -9,14 +9,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Transport is what manifests call this transport.
+// Transport is the name of this transport in manifests.
 const Transport = "native"
 
 const endpointSchema = `{"type": "object", "additionalProperties": false, "properties": {"native": {"type": "string"}}}`
 
 // Endpoint is the endpoint of a native tool.
 type Endpoint struct {
-	Native string `json:"native"` // the name that it was registered under; the tool's id unless named
+	Native string `json:"native"` // name of the registered function; default: the tool's id
 }
 
 // Describe returns what package tool needs in order to read manifests of this transport.
@@ -35,8 +35,8 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	return e
 }
 
-// Name is the name that the tool was registered under.
+// Name returns the name of the registered function.
 func (e Endpoint) Name() string { return e.Native }
 
-// Files are none: a native tool is part of its executor's binary.
+// Files returns nil: a native tool is part of its executor's binary.
 func (Endpoint) Files() []tool.File { return nil }

@@ -13,15 +13,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// grace is how long a function has to return after its context ended.
+// grace is the time in which a function must return after its context has ended.
 const grace = 200 * time.Millisecond
 
-// Func is a tool. It returns when ctx ends, and its own failures as *tool.Error; any other error
-// and a panic are faults of the tool. It must not use sink after it returned.
+// Func is a tool. It must return when ctx ends. It returns its own failures as *tool.Error. The adapter reports any
+// other error, and a panic, as a crash of the tool. The function must not use sink after it has returned.
 type Func func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error)
 
-// LookupFunc answers whether the effect of inv's idempotency key, which is that of one call among all there are, is
-// committed, and with what.
+// LookupFunc reports whether the effect of inv.IdempotencyKey, which belongs to one call only, is committed, and
+// returns the committed result.
 type LookupFunc func(ctx context.Context, inv tool.Invocation) (res tool.Result, found bool, err error)
 
 // Adapter runs native tools. It is safe for concurrent use.
@@ -30,20 +30,20 @@ type Adapter struct {
 	lookups map[string]LookupFunc
 
 	mu     sync.Mutex
-	leaked map[string]int // by name: runs that did not return in time and still go on
+	leaked map[string]int // abandoned runs that have not returned, by the name of the function
 }
 
 var _ tool.Adapter = (*Adapter)(nil)
 
-// Option changes what New makes.
+// Option configures an Adapter.
 type Option func(*Adapter)
 
-// WithLookup gives the function registered under name a lookup.
+// WithLookup registers f as the lookup of the function name.
 func WithLookup(name string, f LookupFunc) Option {
 	return func(a *Adapter) { a.lookups[name] = f }
 }
 
-// New returns an adapter for the functions, by the name that manifests give as endpoint.native.
+// New returns an adapter. The keys of funcs are the names that manifests give in endpoint.native.
 func New(funcs map[string]Func, opts ...Option) *Adapter {
 	a := &Adapter{funcs: make(map[string]Func, len(funcs)), lookups: map[string]LookupFunc{}, leaked: map[string]int{}}
 	maps.Copy(a.funcs, funcs)
@@ -53,7 +53,7 @@ func New(funcs map[string]Func, opts ...Option) *Adapter {
 	return a
 }
 
-// Validate says whether the manifest's function is registered here.
+// Validate returns an error if the tool's function, or its lookup, is not registered.
 func (a *Adapter) Validate(m *tool.Manifest) error {
 	_, ours := m.Endpoint.(Endpoint)
 	switch name := nameOf(m); {
@@ -78,7 +78,7 @@ func (a *Adapter) Execute(
 	return out.result, err
 }
 
-// Lookup asks the tool whether the effect of the invocation's key is committed. See tool.Adapter.
+// Lookup asks the tool whether the effect of inv.IdempotencyKey is committed. See tool.Adapter.
 func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
 	if !m.Capability.Lookup {
 		return tool.Result{}, false, tool.ErrNoLookup
@@ -90,19 +90,19 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 	return out.result, out.found, err
 }
 
-// answer is what a function returned.
+// answer holds the results of a function.
 type answer struct {
 	result tool.Result
 	found  bool
 	err    error
 }
 
-// function is what a run calls: a tool or a lookup, with its invocation.
+// function is a tool or a lookup with its invocation.
 type function func(ctx context.Context, sink tool.Sink) answer
 
-// run runs a function in this goroutine. The watchdog of the run that ctx belongs to ends it: at its deadline, when it
-// is stopped, and when a chunk is refused. If the function does not return in its grace then, the owner of the run goes
-// on without it.
+// run calls f in this goroutine. ctx must come from a timer.Run. Its watchdog ends the run at its deadline, when it is
+// stopped, and after a refused chunk. If f then does not return within the grace, the watchdog abandons the run, and
+// the owner of the run continues in another goroutine.
 func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f function) (answer, error) {
 	if err := errors.Join(a.Validate(m), a.crowded(m)); err != nil {
 		return answer{}, &tool.StartError{Err: err}
@@ -114,7 +114,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 	if of == nil {
 		return answer{}, &tool.StartError{Err: errNoRun}
 	}
-	if due, _ := ctx.Deadline(); time.Until(due) > m.Limits.Longest() { // admitted by a build with another limit
+	if due, _ := ctx.Deadline(); time.Until(due) > m.Limits.Longest() { // admitted under a higher limit
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, m.Limits.Longest())
 		defer cancel()
@@ -130,7 +130,7 @@ func (a *Adapter) run(ctx context.Context, m *tool.Manifest, sink tool.Sink, f f
 	return g.judge(out)
 }
 
-// Abandon implements watchdog.Guest.
+// Abandon implements timer.Guest.
 func (g *runLimits) Abandon() error {
 	g.of.stray(g.m, +1)
 	defer g.shut()
@@ -138,7 +138,8 @@ func (g *runLimits) Abandon() error {
 	return err
 }
 
-// call calls f. A function that ends its goroutine ends this one: the owner of the run goes on in another.
+// call calls f. If f ends its goroutine with runtime.Goexit, run does not return; then call abandons the run, so that
+// its owner continues in another goroutine.
 func (g *runLimits) call(f function) (out answer) {
 	out.err = errUnfinished
 	defer func() {
@@ -151,24 +152,24 @@ func (g *runLimits) call(f function) (out answer) {
 		}
 	}()
 	ended := f(g.running, g)
-	ended.err = plain(ended.err) // may panic as well
+	ended.err = plain(ended.err) // methods of the error may panic, too
 	return ended
 }
 
-// nameOf is the name that a native tool was registered under.
+// nameOf returns the name under which the tool's function is registered.
 func nameOf(m *tool.Manifest) string {
 	e, _ := m.Endpoint.(Endpoint)
 	return e.Native
 }
 
-// stray counts the runs of a tool that go on although nobody waits for them.
+// stray adds n to the number of abandoned runs of a tool that have not returned.
 func (a *Adapter) stray(m *tool.Manifest, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leaked[nameOf(m)] += n
 }
 
-// crowded says whether strays occupy all runs that the tool may have.
+// crowded returns an error if abandoned runs use up the concurrency limit of the tool.
 func (a *Adapter) crowded(m *tool.Manifest) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
