@@ -17,20 +17,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// DefaultGrace is how long a server has after SIGTERM unless Options say otherwise.
+// DefaultGrace is the default of Options.Grace.
 const DefaultGrace = 2 * time.Second
 
 // Options configure an Adapter. The zero value is usable.
 type Options struct {
-	// Environ holds variables as NAME=value, which [ServersFile] may refer to.
+	// Environ holds variables as NAME=value, to which [ServersFile] may refer.
 	Environ []string
-	// Client is the version of this build, as servers are told it.
+	// Client is the version of this build that the adapter sends to servers; default "dev".
 	Client string
-	// Grace is the time between SIGTERM and SIGKILL when a server is ended; DefaultGrace if 0.
+	// Grace is the time between SIGTERM and SIGKILL when a server is ended; default 2 s.
 	Grace time.Duration
-	// Supervisor is the supervisor's program. If empty, supervisor.Find finds one.
+	// Supervisor is the path of the supervisor program. If it is "", supervisor.Find finds one.
 	Supervisor string
-	// Logger is told of servers that start, end and fail; nil is nobody.
+	// Logger logs servers that start or fail, and tools that need approval; nil discards these logs.
 	Logger *slog.Logger
 }
 
@@ -38,21 +38,22 @@ type Options struct {
 type Adapter struct {
 	environ map[string]string
 	dial    client.Options
-	alone   error // why no process can be started here, if none can
+	alone   error // why supervisors do not work on this host; nil if they do
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	folders map[string]Servers // by folder of tools
-	pools   map[string]*pool   // by folder and name
+	folders map[string]Servers // by absolute folder of tools
+	pools   map[string]*pool   // by keyOf
 }
 
 var _ tool.Adapter = (*Adapter)(nil)
 
-// stderrBytes is how much is kept of what a server writes to its standard error: calls that it takes along are told it.
+// stderrBytes is the size of the part of a server's standard error that is kept, for the errors of calls that fail when
+// the server dies.
 const stderrBytes = 16 << 10
 
-// New returns an adapter, after it has tried a supervisor on this host: without one it runs the tools of servers behind
-// URLs, and no others. It starts no server.
+// New returns an adapter. It starts no server. It first runs a supervisor: if supervisors do not work on this host, the
+// adapter can use only servers with a URL.
 func New(opts Options) *Adapter {
 	program, err := supervisor.Find(opts.Supervisor)
 	a := &Adapter{
@@ -71,13 +72,14 @@ func New(opts Options) *Adapter {
 	return a
 }
 
-// Validate says whether the manifest's server is known here, and all there is that it refers to.
+// Validate returns an error if the manifest's server is not in [ServersFile], or if a variable, file or folder to which
+// its entry there refers does not exist.
 func (a *Adapter) Validate(m *tool.Manifest) error {
 	_, _, err := a.pool(m)
 	return err
 }
 
-// pool returns the server of a manifest.
+// pool returns the pool of a manifest's server, and opens it at the first use.
 func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 	e, ours := m.Endpoint.(Endpoint)
 	switch {
@@ -115,7 +117,7 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 	return p, e, nil
 }
 
-// resolved returns a server with all that it refers to.
+// resolved returns a server with its references replaced by their values, after checks.
 func (a *Adapter) resolved(s client.Server, dir string) (client.Server, error) {
 	out, err := s.Resolve(dir, a.getenv)
 	if err == nil {
@@ -127,7 +129,7 @@ func (a *Adapter) resolved(s client.Server, dir string) (client.Server, error) {
 	return out, err
 }
 
-// runs says why the folder that a server is to run in is none.
+// runs returns an error if the working folder of a server does not exist.
 func runs(s client.Server) error {
 	info, err := os.Stat(s.CWD)
 	if err == nil && !info.IsDir() {
@@ -141,8 +143,8 @@ func (a *Adapter) getenv(name string) (string, bool) {
 	return value, ok
 }
 
-// Execute calls the tool. See tool.Adapter, but that the server may go on for as long as it likes after ctx has ended,
-// which it is told.
+// Execute calls the tool. See tool.Adapter. When ctx ends, the adapter sends a cancellation to the server, which may
+// continue all the same.
 func (a *Adapter) Execute(
 	ctx context.Context, m *tool.Manifest, inv tool.Invocation, sink tool.Sink,
 ) (tool.Result, error) {
@@ -150,7 +152,7 @@ func (a *Adapter) Execute(
 	return s.result, err
 }
 
-// Lookup asks the tool of the server that is named for it. See tool.Adapter.
+// Lookup calls the tool that the manifest names for lookups. See tool.Adapter.
 func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {
 	e, _ := m.Endpoint.(Endpoint)
 	if !m.Capability.Lookup || e.Lookup == nil {
@@ -160,7 +162,7 @@ func (a *Adapter) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocat
 	return s.result, err == nil && !s.absent, err
 }
 
-// Rest ends all servers and returns when nothing is left of them. The next call starts its server again.
+// Rest ends all servers and returns when no process of them is left. The next call starts its server again.
 func (a *Adapter) Rest() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

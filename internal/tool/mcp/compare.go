@@ -10,13 +10,14 @@ import (
 
 var _ tool.Comparer = (*Adapter)(nil)
 
-// recheckTime bounds one comparison that no call waits for.
+// recheckTime limits one comparison outside of calls.
 const recheckTime = 10 * time.Second
 
-// keyOf names the server of a tool among those of all folders.
+// keyOf returns the key of a tool's server in Adapter.pools.
 func keyOf(m *tool.Manifest, e Endpoint) string { return filepath.Join(filepath.Dir(m.Dir), e.Server) }
 
-// known returns the server of a tool with an approved definition; nil where there is none, or no tool of it was used.
+// known returns the pool of a tool's server. It is nil if the tool has no approved definition, or if the adapter has
+// not used the server.
 func (a *Adapter) known(m *tool.Manifest) (*pool, Endpoint) {
 	e, ours := m.Endpoint.(Endpoint)
 	if !ours || e.Definition == "" {
@@ -37,7 +38,8 @@ func (a *Adapter) Compared(m *tool.Manifest) tool.Verdict {
 	return verdict
 }
 
-// compared returns the verdict of the open connections. A tool that one of them has as it was approved can be called.
+// compared returns the verdict of the open connections. It is AsApproved if at least one of them has the approved
+// definition.
 func (p *pool) compared(e Endpoint) (verdict tool.Verdict, how *changedError) {
 	for _, l := range p.usable() {
 		if l.digests.Load() == nil {
@@ -51,7 +53,7 @@ func (p *pool) compared(e Endpoint) (verdict tool.Verdict, how *changedError) {
 	return verdict, how
 }
 
-// usable returns the connections that can be used.
+// usable returns the connections that accept calls.
 func (p *pool) usable() (links []*serverConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +78,7 @@ func (a *Adapter) Recheck(ctx context.Context, tools []*tool.Manifest) {
 	}
 }
 
-// recheck is Recheck for the tools of one server. It logs which wait for approval now, and which do not any more.
+// recheck is Recheck for the tools of one server. It logs which tools start or stop waiting for approval.
 func (p *pool) recheck(ctx context.Context, tools []*tool.Manifest) {
 	for _, l := range p.usable() {
 		if err := l.refresh(ctx, tools); err != nil && ctx.Err() == nil && l.conn.Usable() {
@@ -94,8 +96,8 @@ func (p *pool) recheck(ctx context.Context, tools []*tool.Manifest) {
 	}
 }
 
-// refresh lists what the server defines if it announced a change, or if it has changed one of the tools and was not
-// asked for a minute. It does nothing while a call does so, and before the first call has.
+// refresh lists the tools of the server again if it announced a change, or if it has changed one of the tools and was
+// not asked for a minute. It does nothing while a call lists them, and before the first call has listed them.
 func (l *serverConn) refresh(ctx context.Context, tools []*tool.Manifest) error {
 	select {
 	case l.checking <- struct{}{}:
@@ -125,7 +127,7 @@ func (l *serverConn) withholds(tools []*tool.Manifest) bool {
 	return false
 }
 
-// withhold logs that a tool waits for approval, with the command for it, once until it is released.
+// withhold logs that a tool waits for approval, with the command that approves it. It logs this once until release.
 func (p *pool) withhold(id string, how *changedError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +142,7 @@ func (p *pool) withhold(id string, how *changedError) {
 		"approve", "toolbus tools approve "+id)
 }
 
-// release logs that a tool does not wait for approval any more, if it did.
+// release logs that a tool does not wait for approval any more. It does nothing if the tool did not wait.
 func (p *pool) release(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

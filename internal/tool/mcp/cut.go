@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// cut returns a result of at most most bytes, and says what it lacks. If the structured content takes all that is too
-// much, the result loses that: its content says the same to a model. Otherwise the end of the content is cut, and then
-// members other than isError go until the rest fits.
+// cut returns a result of at most most bytes, and a warning about what was removed. It first tries to remove
+// structuredContent, because content says the same to a model. If that is not enough, it keeps structuredContent and
+// removes the end of content. If that is not enough, it removes all members but isError, and empties content.
 func cut(members []ijson.Member, most int) (result jsontext.Value, says string) {
 	result = ijson.Object(members...)
 	size := len(result)
@@ -43,7 +43,8 @@ func cut(members []ijson.Member, most int) (result jsontext.Value, says string) 
 	return ijson.Object(members...), say("all of it but isError was left out")
 }
 
-// cutContent returns the first blocks of a content that fit into most bytes, and as much of the text of the next.
+// cutContent returns the first blocks of a content that fit into most bytes, and the beginning of the text of the next
+// block.
 func cutContent(content jsontext.Value, most int) jsontext.Value {
 	var kept []jsontext.Value
 	left := most - len("[]")
@@ -61,7 +62,8 @@ func cutContent(content jsontext.Value, most int) jsontext.Value {
 	return ijson.Array(kept...)
 }
 
-// cutText returns a block with as much of its text as fits into most bytes; nil if it has none, or nothing fits.
+// cutText returns a block with the beginning of its text, at most most bytes in all. It returns nil if the block has no
+// text or nothing fits.
 func cutText(block jsontext.Value, most int) jsontext.Value {
 	members := ijson.Members(block)
 	i := slices.IndexFunc(members, func(m ijson.Member) bool { return m.Is("text") })
@@ -70,7 +72,7 @@ func cutText(block jsontext.Value, most int) jsontext.Value {
 		return nil
 	}
 	room := most - (len(ijson.Object(members...)) - len(members[i].Value)) - len(`""`)
-	end := 0 // of what is kept
+	end := 0 // end of the kept text
 	for at, r := range text {
 		if room -= quotedLen(r); room < 0 {
 			break

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// Definition returns what the digest of a tool is over: its name, description, both schemas and annotations, as
-// canonical JSON. What is not there is null. A number that JSON readers do not agree on is its text. The error says why
-// it has no such form.
+// Definition returns the input of a tool's digest: its name, description, both schemas and annotations, as canonical
+// JSON. A missing member is null. A number that JSON libraries read differently is replaced by a string with its text.
+// The error says why the tool has no such form.
 func Definition(t client.Tool) (jsontext.Value, error) {
 	if t.Bad != nil {
 		return nil, fmt.Errorf("its definition cannot be read: %w", t.Bad)
@@ -42,8 +42,8 @@ func Definition(t client.Tool) (jsontext.Value, error) {
 	return ijson.Canonical(raw)
 }
 
-// spelled returns a definition with a text for each number that no float64 holds exactly, such as the bounds of int64:
-// the digest tells two such numbers apart, and canonical JSON does not have them.
+// spelled returns a definition with each number that no float64 holds exactly, such as the bounds of int64, replaced by
+// its text. So the digest differs for two such numbers, which canonical JSON cannot represent.
 func spelled(raw jsontext.Value) (jsontext.Value, error) {
 	v, err := jsonschema.Decode(raw)
 	if err != nil {
@@ -71,8 +71,8 @@ func spell(v any) any {
 	return v
 }
 
-// digestsOf returns the digests of tools by name. A definition that cannot be read, and a tool that is listed again
-// with another definition, equal none that was approved: "".
+// digestsOf returns the digests of tools by name. The digest is "", which equals no approved digest, if the definition
+// cannot be read, or if the list has several definitions with the same name.
 func digestsOf(tools []client.Tool) map[string]string {
 	digests := make(map[string]string, len(tools))
 	for _, t := range tools {
@@ -88,7 +88,7 @@ func digestsOf(tools []client.Tool) map[string]string {
 	return digests
 }
 
-// Digest returns the SHA-256 of a definition, as manifests have it.
+// Digest returns the SHA-256 of a definition, in the form of manifests.
 func Digest(definition jsontext.Value) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(definition))
 }

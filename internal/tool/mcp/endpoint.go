@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Transport is what manifests call this transport.
+// Transport is the name of this transport in manifests.
 const Transport = "mcp"
 
 //go:embed endpoint.json
@@ -20,13 +20,13 @@ var endpointSchema string
 
 // Endpoint is the endpoint of a tool of an MCP server.
 type Endpoint struct {
-	Server string `json:"server"` // by its name in servers.json
-	Tool   string `json:"tool"`   // as the server calls it
+	Server string `json:"server"` // name of the server in servers.json
+	Tool   string `json:"tool"`   // name of the tool at the server
 	Output Output `json:"output"`
-	// Definition is the [Digest] of the tool's definition that was approved; "" takes any.
+	// Definition is the [Digest] of the approved definition of the tool. If it is "", any definition is accepted.
 	Definition  string      `json:"definition"`
-	KeyArgument string      `json:"key_argument"` // the argument that is given the idempotency key
-	Invocation  bool        `json:"invocation"`   // the server is told who calls, and all else that programs are told
+	KeyArgument string      `json:"key_argument"` // name of the argument that gets the idempotency key
+	Invocation  bool        `json:"invocation"`   // send the request of the process protocol to the server in _meta
 	Lookup      *Lookup     `json:"lookup"`
 	Errors      []ErrorRule `json:"errors"`
 }
@@ -34,33 +34,34 @@ type Endpoint struct {
 // Approved implements [tool.Defined].
 func (e Endpoint) Approved() (server, definition string) { return e.Server, e.Definition }
 
-// Output says what of a result is the output of a call.
+// Output selects the part of a result that becomes the output of a call.
 type Output string
 
 // The outputs.
 const (
-	// OutputStructured is the structured content, or else the JSON that the only text holds.
+	// OutputStructured is structuredContent, or, without it, the JSON in the only text block.
 	OutputStructured Output = "structured"
-	// OutputWhole is an object with content and, where there is one, structuredContent, as MCP has them.
+	// OutputWhole is the whole result, an object with content and, if the server sent it, structuredContent.
 	OutputWhole Output = "whole"
 )
 
-// Lookup is the tool of the same server that says whether the effect of an idempotency key took place. What it answers
-// is the output of that call; a null, no content at all, or io.toolbus/absent in its _meta says that it did not.
+// Lookup names the tool of the same server that looks up whether the effect of an idempotency key is committed. Its
+// answer is the output of that call. The effect is not committed if the structured content is null, if there is no
+// content at all, or if _meta has io.toolbus/absent.
 type Lookup struct {
 	Tool     string `json:"tool"`
-	Argument string `json:"argument"` // that is given the key
+	Argument string `json:"argument"` // argument that gets the idempotency key
 }
 
-// ErrorRule gives failed results whose text it matches the name of an error that the manifest declares.
+// ErrorRule maps a failed result whose text matches Match to the error Code, which the manifest declares.
 type ErrorRule struct {
-	Match string `json:"match"` // a regular expression (RE2)
+	Match string `json:"match"` // regular expression (RE2)
 	Code  string `json:"code"`
 
 	match *regexp.Regexp
 }
 
-// DefinitionFile is the file of the tool's folder that holds the definition whose digest the endpoint has.
+// DefinitionFile is the file in the tool's folder with the approved definition, whose digest the endpoint has.
 const DefinitionFile = "definition.json"
 
 // Describe returns what package tool needs in order to read manifests of this transport.
@@ -94,10 +95,10 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	return e
 }
 
-// Name is the name of the server.
+// Name returns the name of the server.
 func (e Endpoint) Name() string { return e.Server }
 
-// Files is the definition that was approved.
+// Files returns the file with the approved definition, if there is one.
 func (e Endpoint) Files() []tool.File {
 	if e.Definition == "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// The errors that every tool of an MCP server may end in. A manifest that declares one of them says what it means.
+// The errors that every tool of an MCP server may return. A manifest may declare them to change their meaning.
 const (
 	errTool      = "tool_error"
 	errInput     = "input_required"
@@ -26,7 +26,7 @@ const (
 	errGateway   = "server_unreachable"
 )
 
-// generic is what they mean otherwise.
+// generic returns the meaning of those errors for manifests that do not declare them.
 func generic() map[string]tool.ErrorSpec {
 	return map[string]tool.ErrorSpec{
 		errTool: {
@@ -86,7 +86,7 @@ func classify(m *tool.Manifest, err error) *envelope.Error {
 	return out
 }
 
-// translate says in the words of adapters how a request failed that was sent.
+// translate converts an error of package client, of a request that was sent, to an error of package tool.
 func translate(err error) error {
 	if lost, ok := errors.AsType[*client.BrokenError](err); ok {
 		return &tool.CrashError{How: lost.How, Stderr: lost.Stderr}
@@ -103,8 +103,9 @@ func translate(err error) error {
 	return &tool.ProtocolError{Reason: err.Error()}
 }
 
-// refusal returns the error for an error of JSON-RPC. One of these codes says that the request was not even begun. A
-// model reads message and data as the server wrote them: they become the blocks of a result with isError.
+// refusal converts a JSON-RPC error. With one of the codes below, the server has not begun the request, so the effect
+// is none. The result contains message and data as the server wrote them, as the text blocks of a result with isError,
+// for models.
 func refusal(said *jsonrpc.Error) error {
 	e := &tool.Error{Code: errServer, Message: fmt.Sprintf("%s (JSON-RPC error %d)", said.Message, said.Code)}
 	blocks := []jsontext.Value{textBlock(said.Message)}
@@ -125,16 +126,16 @@ func refusal(said *jsonrpc.Error) error {
 	return e
 }
 
-// cutError is an error that a server reported, with warnings about the parts that were cut.
+// cutError is an error that a server reported, with warnings about the parts of it that were cut.
 type cutError struct {
 	error
 	warnings []string
 }
 
-// Unwrap implements what errors.As looks for.
+// Unwrap returns the error without the warnings.
 func (e *cutError) Unwrap() error { return e.error }
 
-// about returns the warnings for the caller that belong to an error.
+// about returns a statement with the warnings of err.
 func about(err error) statement {
 	cut, ok := errors.AsType[*cutError](err)
 	if !ok {
@@ -147,7 +148,7 @@ func textBlock(text string) jsontext.Value {
 	return ijson.Object(member("type", ijson.Quote("text")), member("text", ijson.Quote(text)))
 }
 
-// refusedBy is an HTTP status. Some say that the request was not even begun.
+// refusedBy converts an HTTP status. With some statuses, the server has not begun the request, so the effect is none.
 func refusedBy(s *client.StatusError) error {
 	e := &tool.Error{
 		Code: errGateway, Message: fmt.Sprintf("the server answered with HTTP status %d", s.Status), RetryAfter: s.RetryAfter,

@@ -12,29 +12,29 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// Back-off of a server that does not last: it is started again at once, then after backoff, after twice that, and so
-// on.
+// Back-off of a server that keeps failing: it is started again at once, then after backoff, after twice backoff, and so
+// on up to maxBackoff.
 const (
 	backoff    = 250 * time.Millisecond
 	maxBackoff = 30 * time.Second
-	lasting    = 10 * time.Second // how long a server has to live to be well, if it answered nothing
+	lasting    = 10 * time.Second // a server that lived longer counts as healthy even if it answered no call
 )
 
-// pool is one server: the connections to it, and when there may be a new one.
+// pool holds the connections to one server, and the time from which a new one may be opened.
 type pool struct {
 	name    string
 	server  client.Server
-	resolve func() (client.Server, error) // with all that it refers to, as it is now
+	resolve func() (client.Server, error) // the server with its references replaced by their current values
 	dial    client.Options
 	log     *slog.Logger
 
 	mu      sync.Mutex
 	conns   []*serverConn
-	opening *opening // nil while nobody connects
-	streak  int      // connections in a row that were no good
+	opening *opening // nil while no goroutine connects
+	streak  int      // failed connections in a row
 	again   time.Time
 	failed  error // of the last attempt to connect
-	// withheld are the tools, by id, of which the log says that they wait for approval.
+	// withheld holds the ids of the tools that were logged as waiting for approval.
 	withheld map[string]bool
 }
 
@@ -44,11 +44,11 @@ type opening struct {
 	done chan struct{}
 }
 
-// downError means that a server is not there now, so that nothing was sent to it.
+// downError means that a server cannot be used now, so nothing was sent to it.
 type downError struct {
 	server string
 	err    error
-	again  time.Duration // until it is started again
+	again  time.Duration // time until it may be started again
 }
 
 func (e *downError) Error() string {
@@ -58,7 +58,8 @@ func (e *downError) Error() string {
 
 func (e *downError) Unwrap() error { return e.err }
 
-// take returns a connection for one call, which is to be given back. It starts the server if there is none.
+// take returns a connection for one call. The caller must give it back. take starts the server if there is no
+// connection.
 func (p *pool) take(ctx context.Context) (*serverConn, error) {
 	for {
 		l, wait, err := p.pick(ctx)
@@ -73,8 +74,8 @@ func (p *pool) take(ctx context.Context) (*serverConn, error) {
 	}
 }
 
-// pick returns the connection with the fewest calls, or else what is to be waited for. There are never more processes
-// than there may be, so one that is about to end holds up the next one.
+// pick returns the connection with the fewest calls, or else a channel to wait for. Connections that are about to end
+// count towards server.Instances, so that there are never more processes than that.
 func (p *pool) pick(ctx context.Context) (best *serverConn, wait <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +107,7 @@ func (p *pool) pick(ctx context.Context) (best *serverConn, wait <-chan struct{}
 	return nil, nil, &downError{p.name, p.failed, left}
 }
 
-// lost reports whether a connection is of no use any more, and notes what that says of the server.
+// lost reports whether a connection has ended, and updates the back-off of the server.
 func (p *pool) lost(l *serverConn) bool {
 	select {
 	case <-l.conn.Broken():
@@ -121,7 +122,7 @@ func (p *pool) lost(l *serverConn) bool {
 	return true
 }
 
-// postpone notes a failure.
+// postpone counts a failure and sets the time from which the server may be started again.
 func (p *pool) postpone(err error) {
 	p.failed = err
 	var pause time.Duration
@@ -133,7 +134,8 @@ func (p *pool) postpone(err error) {
 	p.log.Warn("MCP server failed", "err", err, "retry_in", pause)
 }
 
-// open connects, for whoever waits for it: it goes on when the call that needed it first has ended.
+// open connects in another goroutine. It continues when ctx, of the call that needed the connection first, has ended:
+// other calls may wait for it.
 func (p *pool) open(ctx context.Context) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o := &opening{stop, make(chan struct{})}
@@ -164,8 +166,8 @@ func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
 	return client.Dial(ctx, server, p.dial)
 }
 
-// probe ends a server that does not answer any more, after it has left a call without an answer. Further calls wait
-// until it has shown that it is there.
+// probe pings a server that left a call without an answer, and ends the server if it does not answer. Further calls
+// wait for the result.
 func (p *pool) probe(ctx context.Context, l *serverConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,21 +188,21 @@ func (p *pool) probe(ctx context.Context, l *serverConn) {
 	}()
 }
 
-// others counts the calls that a connection has.
+// others returns the number of calls on a connection.
 func (p *pool) others(l *serverConn) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.calls
 }
 
-// give gives a connection back.
+// give returns a connection to the pool after a call.
 func (p *pool) give(l *serverConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.calls--
 }
 
-// rest ends the server, and returns when nothing of it is left.
+// rest ends the server, and returns when no process of it is left.
 func (p *pool) rest() {
 	p.mu.Lock()
 	o := p.opening

@@ -16,17 +16,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// Bounds of the progress of one call. What a server tells faster than that is thinned out: of what waits, the last one
-// stands for those before it.
+// Limits of the progress of one call. If a server sends progress faster, each new message replaces the last one in the
+// queue.
 const (
-	progressBurst   = 50                    // are passed on at once
-	progressPause   = 50 * time.Millisecond // and then one in this time
+	progressBurst   = 50                    // messages that are passed on at once
+	progressPause   = 50 * time.Millisecond // then one message per progressPause
 	progressWaiting = 32
-	progressBytes   = 16 << 10 // of one; larger ones are left out
+	progressBytes   = 16 << 10 // largest progress message; larger ones are dropped
 )
 
-// progressQueue passes on what a server tells while a call is under way. The reader of the connection hands it over and
-// must not wait for whoever takes chunks, since all calls of the server need it.
+// progressQueue passes chunks from a server to the sink while a call runs. The reader of the connection calls take,
+// which must not wait for the sink: all calls of the server share that reader.
 type progressQueue struct {
 	sink  tool.Sink
 	limit int64 // bytes of chunks and output together
@@ -34,20 +34,20 @@ type progressQueue struct {
 
 	mu     sync.Mutex
 	queue  []chunk
-	loose  int   // of the queue, those that may be left out
-	bytes  int64 // of those that may not, so far
+	loose  int   // number of chunks in queue that may be dropped
+	bytes  int64 // bytes so far of chunks that may not be dropped
 	closed bool
 	wake   chan struct{}
 }
 
-// chunk is what is passed on.
+// chunk is one chunk for the sink.
 type chunk struct {
 	kind  envelope.ChunkKind
 	data  jsontext.Value
-	loose bool // it may be left out
+	loose bool // it may be dropped
 }
 
-// newRelay returns one that passes nothing on where nobody would get it.
+// newRelay returns a queue. It passes nothing on if the tool does not stream.
 func newRelay(m *tool.Manifest, sink tool.Sink) *progressQueue {
 	if !m.Capability.Streaming {
 		sink = nil
@@ -55,7 +55,7 @@ func newRelay(m *tool.Manifest, sink tool.Sink) *progressQueue {
 	return &progressQueue{sink: sink, limit: m.Limits.OutputBytes, wake: make(chan struct{}, 1)}
 }
 
-// call makes a call, and passes on what comes meanwhile. It returns when there is an answer, or ctx has ended.
+// call calls the server and passes chunks to the sink. It returns when the server has answered or ctx has ended.
 func (r *progressQueue) call(ctx context.Context, conn *client.Conn, request client.Request) (client.Answer, error) {
 	ctx, r.end = context.WithCancelCause(ctx)
 	defer r.end(nil)
@@ -97,17 +97,17 @@ func (r *progressQueue) call(ctx context.Context, conn *client.Conn, request cli
 	}
 }
 
-// emit passes one on, and ends the call where that fails.
+// emit passes a chunk to the sink. If that fails, it ends the call.
 func (r *progressQueue) emit(ctx context.Context, c chunk) {
 	if err := r.sink.Emit(ctx, c.kind, c.data); err != nil {
-		r.close() // what comes after a gap is of no use
+		r.close() // drop chunks after a gap
 		if ctx.Err() == nil {
 			r.end(&tool.SinkError{Err: err})
 		}
 	}
 }
 
-// flush passes on what has come before the answer.
+// flush passes on the chunks that came before the answer.
 func (r *progressQueue) flush(ctx context.Context) {
 	for ctx.Err() == nil {
 		c, ok := r.next(true)
@@ -119,14 +119,14 @@ func (r *progressQueue) flush(ctx context.Context) {
 	r.close()
 }
 
-// close lets go of what waits, and takes no more.
+// close empties the queue and drops all further chunks.
 func (r *progressQueue) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed, r.queue, r.loose = true, nil, 0
 }
 
-// next returns the first that waits; one that may be left out only if there is time for it.
+// next removes and returns the first chunk. It returns a chunk that may be dropped only if ready is true.
 func (r *progressQueue) next(ready bool) (c chunk, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,14 +146,14 @@ func (r *progressQueue) waits() bool {
 	return len(r.queue) > 0
 }
 
-// passed is how many bytes of chunks count towards the limit of the output.
+// passed returns the number of bytes of chunks that count towards the output limit.
 func (r *progressQueue) passed() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bytes
 }
 
-// take takes the params of a notification.
+// take queues the chunk in the params of a progress notification.
 func (r *progressQueue) take(params jsontext.Value) {
 	c, ok := read(params)
 	if !ok {
@@ -182,7 +182,7 @@ func (r *progressQueue) take(params jsontext.Value) {
 	}
 }
 
-// replace puts c where the last one stands that may be left out.
+// replace replaces the last chunk that may be dropped by c.
 func (r *progressQueue) replace(c chunk) {
 	for i, other := range slices.Backward(r.queue) {
 		if other.loose {
@@ -192,7 +192,7 @@ func (r *progressQueue) replace(c chunk) {
 	}
 }
 
-// read makes a chunk of the params of a notification. ok is false where they are of no use.
+// read decodes the params of a progress notification. ok is false if they cannot be passed on.
 func read(params jsontext.Value) (c chunk, ok bool) {
 	var p struct {
 		Progress jsontext.Value            `json:"progress"`
@@ -212,7 +212,7 @@ func read(params jsontext.Value) (c chunk, ok bool) {
 		err == nil && len(data) <= progressBytes && len(ijson.Check(data)) == 0
 }
 
-// readChunk reads one that a server sends which is written for Toolbus.
+// readChunk decodes a chunk that a server written for Toolbus sends in _meta.
 func readChunk(own jsontext.Value) (c chunk, ok bool) {
 	var p struct {
 		Kind envelope.ChunkKind `json:"kind"`
@@ -225,7 +225,7 @@ func readChunk(own jsontext.Value) (c chunk, ok bool) {
 	return chunk{p.Kind, p.Data, false}, known
 }
 
-// failure is the error of a call that has no answer.
+// failure returns the error of a call without an answer.
 func (r *progressQueue) failure(ctx context.Context, err error) error {
 	unsent, isUnsent := errors.AsType[*client.NotSentError](err)
 	switch {
@@ -241,14 +241,15 @@ func (r *progressQueue) failure(ctx context.Context, err error) error {
 	return translate(err)
 }
 
-// isOurs reports whether an error is why the relay has ended a call.
+// isOurs reports whether the queue has ended the call with this error.
 func (*progressQueue) isOurs(err error) bool {
 	_, sink := errors.AsType[*tool.SinkError](err)
 	_, limit := errors.AsType[*tool.LimitError](err)
 	return sink || limit
 }
 
-// pace says when there is time for progress.
+// pace limits the rate of progress messages. It is a token bucket of progressBurst tokens that gains one per
+// progressPause.
 type pace struct {
 	credit int
 	last   time.Time

@@ -21,7 +21,7 @@ const (
 	typeInput    = "input_required"
 )
 
-// judge makes of an answer what the call has produced, or its error. passed is how many bytes of chunks there were.
+// judge converts an answer to the result or error of a call. passed is the number of bytes of its chunks.
 func judge(m *tool.Manifest, e Endpoint, op op, a client.Answer, passed int64) (statement, error) {
 	switch a.Type {
 	case "", typeComplete:
@@ -57,7 +57,7 @@ func judge(m *tool.Manifest, e Endpoint, op op, a client.Answer, passed int64) (
 
 func isTrue(v jsontext.Value) bool { return string(v) == "true" }
 
-// isEmpty reports whether a result says nothing.
+// isEmpty reports whether a result has no content.
 func isEmpty(a client.Answer) bool {
 	return string(a.Structured) == "null" || a.Structured == nil && len(blocks(a)) == 0
 }
@@ -66,7 +66,7 @@ func broken(format string, args ...any) error {
 	return &tool.ProtocolError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// block is a part of the content, as far as it is looked at.
+// block holds the members of a content block that this package uses.
 type block struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -79,7 +79,7 @@ func blocks(a client.Answer) (all []block) {
 	return all
 }
 
-// resultOf returns the result of a call that did not fail, of an endpoint whose output is the structured content.
+// resultOf returns the result of a successful call whose Output is OutputStructured.
 func resultOf(a client.Answer) (r tool.Result, err error) {
 	if r.Output, err = output(a); err != nil {
 		return r, err
@@ -95,7 +95,7 @@ func resultOf(a client.Answer) (r tool.Result, err error) {
 	return r, nil
 }
 
-// output returns the structured content of an answer, or the JSON that its only text holds.
+// output returns the structured content of an answer, or the JSON in its only text block.
 func output(a client.Answer) (jsontext.Value, error) {
 	if a.Structured != nil {
 		return a.Structured, nil
@@ -108,7 +108,8 @@ func output(a client.Answer) (jsontext.Value, error) {
 	return nil, fmt.Errorf("a result without structured content, whose text is no JSON either")
 }
 
-// fault returns the error of a failed result, with the result, and warnings about what is missing of it.
+// fault returns the error of a failed result, which includes the result, and warnings about parts of it that were cut
+// or replaced.
 func fault(m *tool.Manifest, e Endpoint, a client.Answer) (*tool.Error, []string) {
 	text := textOf(a)
 	f := &tool.Error{Code: errTool, Message: ijson.Clip(text, envelope.MaxMessage)}
@@ -133,11 +134,12 @@ func fault(m *tool.Manifest, e Endpoint, a client.Answer) (*tool.Error, []string
 	return f, warnings
 }
 
-// told reads a member of _meta that may be missing. It ignores one of another type: the result stands without it.
+// told decodes an optional member of _meta. It ignores a member of another type, because the result is valid without
+// it.
 func told(raw jsontext.Value, into any) { _ = json.Unmarshal(raw, into) }
 
-// codeOf finds the name of the error: the one that the server says, or that of its text. A server that is another
-// Toolbus says codes, which are no names.
+// codeOf returns the name of the error: from _meta, from the structured content if the manifest declares it, or by the
+// first rule that matches the text. The error codes that a Toolbus gateway sends are not valid names, and are ignored.
 func codeOf(m *tool.Manifest, e Endpoint, a client.Answer, text string) (code string, ok bool) {
 	told(a.Meta[envelope.MetaCode], &code)
 	if (&tool.Error{Code: code}).Check() == nil {
@@ -162,7 +164,7 @@ func codeOf(m *tool.Manifest, e Endpoint, a client.Answer, text string) (code st
 	return "", false
 }
 
-// textOf is what people read of a result.
+// textOf returns the texts of a result, one per line.
 func textOf(a client.Answer) string {
 	var texts []string
 	for _, b := range blocks(a) {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// op is what a server is asked for.
+// op is the operation that a server is asked for.
 type op string
 
 const (
@@ -22,17 +22,18 @@ const (
 	opLookup  op = "lookup"
 )
 
-// statement is what a server said of a call.
+// statement is the answer of a server to a call.
 type statement struct {
 	result tool.Result
-	absent bool // of a lookup: there is nothing
+	absent bool // answer to a lookup: the effect is not committed
 }
 
-// run asks a server for one operation, and returns when it has answered or ctx has ended.
+// run asks a server for one operation, and returns when the server has answered or ctx has ended. If the connection was
+// lost before the request was sent, it tries another one, once.
 func (a *Adapter) run(
 	ctx context.Context, m *tool.Manifest, op op, inv tool.Invocation, sink tool.Sink,
 ) (statement, error) {
-	// The caller's context ends earlier, as a rule; no run is without an end.
+	// The executor's context usually ends earlier. This limit ends a run whose context does not.
 	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
 	defer cancel()
 	if ctx.Err() != nil {
@@ -72,7 +73,7 @@ func (p *pool) ask(
 		}
 		return statement{}, l.unheard(unsent(ctx, err))
 	}
-	if due, ok := ctx.Deadline(); ok { // what is left after the server was started
+	if due, ok := ctx.Deadline(); ok { // the time that is left after the server was started
 		request.Meta[envelope.MetaDeadlineMS] = max(1, time.Until(due).Milliseconds())
 	}
 	r := newRelay(m, sink)
@@ -88,13 +89,13 @@ func (p *pool) ask(
 	return judge(m, e, op, answer, r.passed())
 }
 
-// unheardError means that a connection was gone when a call was about to be sent. Another one may be better.
+// unheardError means that a connection was lost before a request was sent over it. Another connection may work.
 type unheardError struct{ *tool.StartError }
 
-// Unwrap implements what errors.As looks for.
+// Unwrap returns the StartError.
 func (e *unheardError) Unwrap() error { return e.StartError }
 
-// unheard marks an error of a call of which nothing was sent, over a connection that is gone.
+// unheard wraps err in an unheardError if nothing was sent and the connection is lost.
 func (l *serverConn) unheard(err error) error {
 	unsent, ok := errors.AsType[*tool.StartError](err)
 	if !ok {
@@ -106,7 +107,7 @@ func (l *serverConn) unheard(err error) error {
 	return &unheardError{unsent}
 }
 
-// unsent is the error of a call of which nothing was sent.
+// unsent returns the error of a call of which nothing was sent.
 func unsent(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return tool.Stopped(ctx, envelope.EffectNone, "")
@@ -143,11 +144,11 @@ func ask(m *tool.Manifest, e Endpoint, op op, inv tool.Invocation) (client.Reque
 	return r, err
 }
 
-// frame is how large an answer may be whose output may be so large: servers give structured content once more as text,
+// frame returns the limit of an answer, in bytes, for a limit of the output: servers repeat structured content as text,
 // in which every quote takes two bytes.
 func frame(output int64) int64 { return 3*output + 64<<10 }
 
-// meta is what a server is told beside the arguments.
+// meta returns the _meta of a request.
 func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 	of := map[string]any{
 		envelope.MetaCallID: inv.CallID, envelope.MetaAttempt: inv.Attempt, envelope.MetaIdempotencyKey: inv.IdempotencyKey,
@@ -167,7 +168,8 @@ func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 	return of
 }
 
-// invocation is what programs are told of a call. The input of one that is to be run is in the arguments.
+// invocation is the request of the process protocol, for servers that want it (Endpoint.Invocation). Input is set only
+// for lookups: the input of an execution is in the arguments.
 type invocation struct {
 	Op             op             `json:"op"`
 	CallID         string         `json:"call_id"`
@@ -178,7 +180,7 @@ type invocation struct {
 	Context        jsontext.Value `json:"context,omitempty"`
 	IdempotencyKey string         `json:"idempotency_key"`
 	Attempt        int            `json:"attempt"`
-	Fence          string         `json:"fence"` // decimal: it may be more than a number of JSON holds
+	Fence          string         `json:"fence"` // decimal, because a JSON number may not hold it exactly
 	DeadlineUnixMS int64          `json:"deadline_unix_ms"`
 	DryRun         bool           `json:"dry_run"`
 }

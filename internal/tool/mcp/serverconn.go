@@ -10,11 +10,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// recheck is how long the definitions that a server has listed are believed to be those that it has.
+// recheck is the time after which the definitions of a server are listed again.
 const recheck = time.Minute
 
-// A server that has left a call without an answer has pingPatience to say anything, and busyPatience while it has other
-// calls: some do one thing at a time.
+// After a call without an answer, a server gets pingPatience to send any message. While it has other calls it gets
+// busyPatience, because some servers handle one request at a time.
 const (
 	pingPatience = 5 * time.Second
 	busyPatience = 30 * time.Second
@@ -24,20 +24,20 @@ const (
 type serverConn struct {
 	conn   *client.Conn
 	opened time.Time
-	served atomic.Bool // it has answered a call
+	served atomic.Bool // true after it has answered a call
 
-	// Of the pool, which locks them.
-	calls int           // under way
-	asked chan struct{} // is closed when the server has shown that it is there, or is ended; nil while nobody asks
+	// Guarded by the mutex of the pool.
+	calls int           // running calls
+	asked chan struct{} // closed when probe has ended; nil while probe does not run
 
-	checking chan struct{} // holds one token while somebody looks at the next two
-	checked  time.Time     // zero: the definitions must be listed before the next call
-	tried    time.Time     // to list them
+	checking chan struct{} // locks checked and tried: full while one goroutine uses them
+	checked  time.Time     // last successful list; zero: list before the next call
+	tried    time.Time     // last attempt to list
 	// digests holds the digest of each definition by tool name; nil before the first list of the server.
 	digests atomic.Pointer[map[string]string]
 }
 
-// changedError means that a tool is not what was approved, and was not called.
+// changedError means that a tool differs from its approved definition, and was not called.
 type changedError struct {
 	server, tool string
 	how          string
@@ -47,7 +47,8 @@ func (e *changedError) Error() string {
 	return fmt.Sprintf("the tool %s of server %s %s", e.tool, e.server, e.how)
 }
 
-// verify returns a *changedError unless the server defines the tool as it was approved.
+// verify returns a *changedError if the server's definition of the tool is not the approved one. It lists the tools of
+// the server first if it has to.
 func (l *serverConn) verify(ctx context.Context, e Endpoint) error {
 	if e.Definition == "" {
 		return nil
@@ -69,8 +70,8 @@ func (l *serverConn) verify(ctx context.Context, e Endpoint) error {
 	return nil
 }
 
-// change returns how the server defines a tool otherwise than it was approved, as it has listed its tools last; nil if
-// it does not.
+// change returns an error if the tool in the last list of the server is missing or differs from the approved
+// definition.
 func (l *serverConn) change(e Endpoint) *changedError {
 	switch now, there := (*l.digests.Load())[e.Tool]; {
 	case !there:
@@ -81,7 +82,7 @@ func (l *serverConn) change(e Endpoint) *changedError {
 	return nil
 }
 
-// list notes what the server defines.
+// list lists the tools of the server and stores their digests.
 func (l *serverConn) list(ctx context.Context) error {
 	l.checked, l.tried = time.Time{}, time.Now()
 	tools, err := l.conn.List(ctx)
@@ -94,7 +95,7 @@ func (l *serverConn) list(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether the server says anything within pingPatience.
+// answers reports whether the server sends any message, or an error, within pingPatience.
 func (l *serverConn) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingPatience)
 	defer cancel()

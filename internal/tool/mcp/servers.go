@@ -16,19 +16,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// ServersFile is the file of a folder of tools in which executors find the servers that manifests name. Nobody else
-// reads it.
+// ServersFile is the file, in a folder of tools, with the servers that manifests name. Executors and the importer read
+// it. Dispatchers and callers do not need it.
 const ServersFile = "servers.json"
 
 // maxServers is the largest [ServersFile], in bytes.
 const maxServers = 1 << 20
 
-// Servers are those of a folder of tools, by name.
+// Servers are the servers of a folder of tools, by name.
 type Servers map[string]client.Server
 
 var serverName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// ReadServers reads the [ServersFile] of a folder of tools. No file is no servers. The error names all that is wrong.
+// ReadServers reads the [ServersFile] of a folder of tools. If the file does not exist, it returns no servers and no
+// error. The error lists every invalid entry.
 func ReadServers(dir string) (Servers, error) {
 	file := filepath.Join(dir, ServersFile)
 	info, err := os.Stat(file)
@@ -57,7 +58,7 @@ func ReadServers(dir string) (Servers, error) {
 	return read.Servers, nil
 }
 
-// Check says all that is wrong with the servers, or nil.
+// Check returns an error that lists every invalid entry, or nil.
 func (s Servers) Check() error {
 	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(s)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// wholeOf returns the result of a call that did not fail, as an output of at most most bytes. The effect took place, so
-// what cannot be kept of it becomes a warning and not an error.
+// wholeOf returns the result of a successful call, with an output of at most most bytes. The effect took place, so a
+// part that cannot be kept causes a warning and not an error.
 func wholeOf(a client.Answer, most int64) (r tool.Result) {
 	r.Output, r.Warnings = kept(a, most)
 	if a.Content == nil || a.Content.Kind() == 'n' {
@@ -35,11 +35,11 @@ func wholeOf(a client.Answer, most int64) (r tool.Result) {
 	return aside
 }
 
-// failed returns the result of a call that failed.
+// failed returns the result of a failed call for the details of its error, and warnings about what was cut or replaced.
 func failed(a client.Answer) (jsontext.Value, []string) { return kept(a, envelope.MaxToolResult) }
 
-// kept returns an answer as it travels on the bus, in at most most bytes: without what belongs to its connection, or to
-// the bus, and with the JSON text of values that JSON of the bus cannot hold.
+// kept returns the result of an answer in at most most bytes. It removes members that belong to the connection or to
+// Toolbus. It adds the JSON texts of values that I-JSON, the JSON of the bus, cannot represent.
 func kept(a client.Answer, most int64) (jsontext.Value, []string) {
 	exact, warnings := apart(a.Repairs)
 	members := ijson.Members(a.Result)
@@ -57,7 +57,7 @@ func kept(a client.Answer, most int64) (jsontext.Value, []string) {
 	case exact != nil:
 		members = slices.DeleteFunc(members, func(m ijson.Member) bool { return m.Is("_meta") })
 		members = append(members, member("_meta", ijson.Object(member(envelope.MetaExact, exact))))
-	case meta >= 0 && string(members[meta].Value) == "{}" && len(a.Meta) > 0: // it held nothing but members of the bus
+	case meta >= 0 && string(members[meta].Value) == "{}" && len(a.Meta) > 0: // it held only members of Toolbus
 		members = slices.Delete(members, meta, meta+1)
 	}
 	result := ijson.Object(members...)
@@ -72,13 +72,13 @@ func member(name string, value jsontext.Value) ijson.Member {
 	return ijson.Member{Name: ijson.Quote(name), Value: value}
 }
 
-// with returns an object with a member in the place of any other of its name.
+// with returns an object with the member name set to value.
 func with(object jsontext.Value, name string, value jsontext.Value) jsontext.Value {
 	members := slices.DeleteFunc(ijson.Members(object), func(m ijson.Member) bool { return m.Is(name) })
 	return ijson.Object(append(members, member(name, value))...)
 }
 
-// foreign returns _meta without the members that are the bus's own.
+// foreign returns _meta without the members of Toolbus.
 func foreign(meta jsontext.Value) jsontext.Value {
 	members := ijson.Members(meta)
 	others := slices.DeleteFunc(slices.Clone(members), func(m ijson.Member) bool {
@@ -90,15 +90,15 @@ func foreign(meta jsontext.Value) jsontext.Value {
 	return ijson.Object(others...)
 }
 
-// Bounds of what is said of values that JSON of the bus cannot hold.
+// Limits of reports about values that I-JSON cannot represent.
 const (
-	maxExact = 32 << 10 // bytes of their JSON texts
+	maxExact = 32 << 10 // bytes of their JSON texts and pointers
 	maxSaid  = 20       // warnings
-	maxWas   = 160      // bytes of a text in a warning
+	maxWas   = 160      // bytes of a value or pointer in a warning
 )
 
-// apart returns the JSON texts of values that JSON of the bus cannot hold, by their pointers, and warnings of all that
-// was replaced.
+// apart returns the JSON texts of values that I-JSON cannot represent, by pointer, and warnings about all values that
+// were replaced.
 func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 	texts, left := map[string]string{}, maxExact
 	var others []ijson.Repair
@@ -117,7 +117,7 @@ func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 	}
 	exact, err := json.Marshal(texts, json.Deterministic(true))
 	if err != nil {
-		panic("unreachable: " + err.Error()) // an exact text is valid UTF-8, and so are pointers
+		panic("unreachable: " + err.Error()) // exact texts and pointers are valid UTF-8
 	}
 	for _, pointer := range slices.Sorted(maps.Keys(texts)) {
 		if len(warnings) >= 2*maxSaid {
@@ -131,7 +131,8 @@ func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 	return exact, warnings
 }
 
-// lost returns warnings of values that were replaced below a pointer of the result, beside so many others.
+// lost returns warnings about values that were replaced below a pointer of the result. others is the number of warnings
+// that the result has already.
 func lost(of ijson.Repairs, others int, below string) (warnings []string) {
 	more := of.More
 	for _, r := range of.List {

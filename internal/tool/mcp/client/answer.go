@@ -9,24 +9,25 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// Answer is the result of a call, as the server gave it.
+// Answer is the result of a call as the server sent it.
 type Answer struct {
-	// Result is the whole result, an object: I-JSON, nested so that it may be part of an error of an envelope.
+	// Result is the whole result, a JSON object. It is I-JSON, and its nesting leaves room for an envelope's error around
+	// it.
 	Result  jsontext.Value
-	Repairs ijson.Repairs // values of Result that I-JSON cannot hold as the server sent them
+	Repairs ijson.Repairs // what was replaced in Result because I-JSON cannot represent it
 
-	// Members of Result. One that is missing, or not of the type that MCP demands, is zero.
+	// Members of Result. A member that is missing, or of another type than MCP defines, is zero.
 	Content    jsontext.Value
 	Structured jsontext.Value
 	IsError    bool
 	Meta       map[string]jsontext.Value
-	Type       string // "" is complete
+	Type       string // "" means complete
 }
 
-// maxDepth is the deepest nesting of a result: an error's details are around it, the error, and the response.
+// maxDepth is the deepest nesting of a result. Around it are the details of an error, the error, and the response.
 const maxDepth = ijson.MaxDepth - 3
 
-// answerOf reads a result.
+// answerOf decodes a result. before are the repairs of the message that contained it.
 func answerOf(raw jsontext.Value, before ijson.Repairs) (a Answer, err error) {
 	var ok bool
 	a.Result, a.Repairs, ok = ijson.Mend(raw, maxDepth)
@@ -46,13 +47,13 @@ func answerOf(raw jsontext.Value, before ijson.Repairs) (a Answer, err error) {
 		case m.Is("_meta"):
 			a.Meta = metaOf(m.Value)
 		case m.Is("resultType"):
-			_ = json.Unmarshal(m.Value, &a.Type) // a type that is no text is none
+			_ = json.Unmarshal(m.Value, &a.Type) // ignore a type that is not a string
 		}
 	}
 	return a, nil
 }
 
-// metaOf returns the members of an object, by name; nil for any other value.
+// metaOf returns the members of an object by name, or nil for any other value.
 func metaOf(object jsontext.Value) map[string]jsontext.Value {
 	var meta map[string]jsontext.Value
 	if object.Kind() != '{' || json.Unmarshal(object, &meta) != nil {

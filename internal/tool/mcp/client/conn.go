@@ -16,33 +16,33 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// Options say how servers are reached. Client and Supervisor are required.
+// Options configure connections. Client is required, and Supervisor for servers that are processes.
 type Options struct {
-	Client      string // the version of this build, as servers are told it
-	Supervisor  string // the program that ends processes, as supervisor.Find returns one
+	Client      string // version of this build that servers get
+	Supervisor  string // path of the supervisor program, from supervisor.Find
 	Grace       time.Duration
-	StderrBytes int64 // of what a process writes there, how much is kept
-	Older       bool  // the server is known for one that is greeted as protocols before 2026-07-28 have it
+	StderrBytes int64 // kept bytes of a process's standard error
+	Older       bool  // greet with "initialize", as protocols before 2026-07-28 do
 }
 
-// older is the last protocol that is greeted by "initialize". A server that knows no other may be silent to whatever
-// comes before that, or end.
+// older is the last protocol version that begins with "initialize". A server that supports only such versions may
+// ignore any other first message, or exit.
 const older = "2025-11-25"
 
-// Bounds of one message, in bytes.
+// Limits of one message, in bytes.
 const (
-	minFrame = 4 << 20 // what may come without being asked for, and what a page of a list may take
+	minFrame = 4 << 20 // limit of an unsolicited message and of a page of a list
 )
 
-// way is how messages get to a server and back, as the SDK uses it.
+// way is the transport of one connection, as the SDK uses it.
 type way interface {
 	mcp.Connection
 	end(reason string, order supervisor.Command)
 	usable() bool
-	lost() *BrokenError // waits until it is
+	lost() *BrokenError // waits until a process has ended
 }
 
-// Conn is a connection to one server: a process, or a session. It is safe for concurrent use.
+// Conn is a connection to one server: to a process, or an HTTP session. It is safe for concurrent use.
 type Conn struct {
 	session *mcp.ClientSession
 	older   bool
@@ -52,9 +52,9 @@ type Conn struct {
 	changed atomic.Bool
 }
 
-// Dial starts or reaches the server, in which all is resolved, and agrees with it on a version of the protocol. It
-// takes no longer than the server's StartMS. A process that has said nothing after half of it, or ends, is started a
-// second time, and greeted as older ones expect it.
+// Dial starts or reaches the server, whose references are resolved, and negotiates a version of the protocol. It takes
+// at most the server's StartMS. If a process sends no message in the first half of that time, or exits without one,
+// Dial starts it again and greets it with [Options.Older].
 func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.start())
 	defer cancel()
@@ -71,10 +71,10 @@ func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	return dial(ctx, s, o)
 }
 
-// silentError means that a process was started, and has said nothing.
+// silentError means that a server was started or reached, and sent no message.
 type silentError struct{ error }
 
-// Unwrap implements what errors.Is looks for.
+// Unwrap returns the wrapped error.
 func (e *silentError) Unwrap() error { return e.error }
 
 func dial(ctx context.Context, s Server, o Options) (*Conn, error) {
@@ -83,7 +83,8 @@ func dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "toolbus", Version: o.Client}, &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
-		// So that servers of the newer protocol say when their tools change; the router hears it first.
+		// With a handler, servers of the newer protocol announce changes of their tools. The router handles the announcement
+		// before the SDK.
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {},
 	})
 	t := &transport{open: func(ctx context.Context) (way, error) { return open(ctx, s, o, c.router) }}
@@ -95,13 +96,13 @@ func dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	c.session = session
 	go func() {
 		defer close(c.broken)
-		_ = session.Wait() // how it ended, the way tells
+		_ = session.Wait() // way.lost returns how it ended
 		_ = session.Close()
 	}()
 	return c, nil
 }
 
-// greeting says which protocol is spoken first: nil is the newest.
+// greeting selects the protocol version of the first message; nil selects the newest.
 func greeting(o Options) *mcp.ClientSessionOptions {
 	if o.Older {
 		return &mcp.ClientSessionOptions{ProtocolVersion: older}
@@ -116,7 +117,7 @@ func open(ctx context.Context, s Server, o Options, r *pendingRequests) (way, er
 	return start(s, o, r)
 }
 
-// transport opens a way once, and keeps it.
+// transport opens a way and keeps it.
 type transport struct {
 	open func(context.Context) (way, error)
 	way  way
@@ -132,7 +133,7 @@ func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	return w, nil
 }
 
-// unreachable ends what there is of a server that could not be connected to, and says why it could not.
+// unreachable ends a server to which the connection failed, and returns the reason.
 func (c *Conn) unreachable(ctx context.Context, err error) error {
 	if c.way == nil {
 		return err
@@ -155,10 +156,10 @@ func (c *Conn) unreachable(ctx context.Context, err error) error {
 	return err
 }
 
-// Broken is closed when nothing is left of the connection.
+// Broken returns a channel that is closed when the connection, and the server's process if it has one, has ended.
 func (c *Conn) Broken() <-chan struct{} { return c.broken }
 
-// Usable reports whether the connection is not about to end.
+// Usable reports whether the connection accepts requests. It returns false as soon as the connection begins to end.
 func (c *Conn) Usable() bool {
 	select {
 	case <-c.broken:
@@ -168,13 +169,13 @@ func (c *Conn) Usable() bool {
 	}
 }
 
-// Changed reports whether the server has said, since this was last asked, that its tools have changed.
+// Changed reports whether the server has announced a change of its tools since the last call of Changed.
 func (c *Conn) Changed() bool { return c.changed.Swap(false) }
 
-// Instructions returns what the server tells clients about its use, "" for nothing.
+// Instructions returns the server's instructions for clients, or "".
 func (c *Conn) Instructions() string { return c.session.InitializeResult().Instructions }
 
-// About says what the server calls itself, and which version of the protocol is spoken.
+// About returns the name and version that the server reports, and the negotiated protocol version.
 func (c *Conn) About() (name, version, protocol string) {
 	about := c.session.InitializeResult()
 	if about.ServerInfo != nil {
@@ -183,17 +184,17 @@ func (c *Conn) About() (name, version, protocol string) {
 	return name, version, about.ProtocolVersion
 }
 
-// Older reports whether the server had to be greeted as [Options.Older] says.
+// Older reports whether the server was greeted as with [Options.Older].
 func (c *Conn) Older() bool { return c.older }
 
-// Close ends the connection, and the process if there is one. It returns when nothing is left of it.
+// Close ends the connection, and the server's process if it has one. It returns when no process is left.
 func (c *Conn) Close() {
 	_ = c.way.Close()
 	_ = c.session.Close()
 	<-c.broken
 }
 
-// End is Close, for a reason that the calls are told which are under way.
+// End is Close with a reason, which becomes the error of the running calls.
 func (c *Conn) End(reason string) {
 	c.way.end(reason, supervisor.Terminate)
 	c.Close()
@@ -202,17 +203,17 @@ func (c *Conn) End(reason string) {
 // Request is one call of a tool.
 type Request struct {
 	Tool      string
-	Arguments jsontext.Value // an object
+	Arguments jsontext.Value // JSON object
 	Meta      map[string]any
-	Limit     int64                // bytes of the answer
-	Progress  func(jsontext.Value) // the params of each notification; it must not block; may be nil
+	Limit     int64                // largest answer, in bytes
+	Progress  func(jsontext.Value) // called with the params of each progress notification; must not block; may be nil
 }
 
-// Call calls a tool, and returns when the server has answered or ctx ends, which the server is told. Other errors are
-// those of this package, and *jsonrpc.Error for what the server calls one.
+// Call calls a tool. It returns when the server has answered or ctx ends. When ctx ends, the SDK sends a cancellation
+// to the server. The error is one of this package, *jsonrpc.Error if the server returned one, or the cause of ctx.
 func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
 	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: r.Tool, Arguments: r.Arguments}
-	maps.Copy(params.Meta, r.Meta) // the SDK adds what is of this connection
+	maps.Copy(params.Meta, r.Meta) // the SDK adds members of this connection
 	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing}
 	raw, err := c.fly(ctx, f, func(ctx context.Context) error {
 		if r.Progress != nil {
@@ -227,10 +228,10 @@ func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
 	return answerOf(raw, f.mended)
 }
 
-// toNothing is what the SDK is told of the result of a tool.
+// toNothing returns an empty result, which the SDK gets in place of the result of a tool.
 func toNothing(jsontext.Value) jsontext.Value { return jsontext.Value(`{"content":[]}`) }
 
-// fly makes one request, and returns the result as the server wrote it.
+// fly sends one request, and returns its result as the server wrote it.
 func (c *Conn) fly(ctx context.Context, f *flight, send func(context.Context) error) (jsontext.Value, error) {
 	inner, end := context.WithCancelCause(context.WithValue(ctx, flightKey{}, f))
 	defer end(nil)
@@ -244,7 +245,7 @@ func (c *Conn) fly(ctx context.Context, f *flight, send func(context.Context) er
 	return nil, c.failed(ctx, f, err)
 }
 
-// failed says why there is no answer.
+// failed returns the error of a request without an answer.
 func (c *Conn) failed(ctx context.Context, f *flight, err error) error {
 	said, isSaid := errors.AsType[*jsonrpc.Error](err)
 	switch {
@@ -255,7 +256,7 @@ func (c *Conn) failed(ctx context.Context, f *flight, err error) error {
 		return context.Cause(ctx)
 	case f.failure.Load() != nil:
 		return *f.failure.Load()
-	case !f.sent.Load(): // what is said then, the SDK says
+	case !f.sent.Load(): // then an error comes from the SDK, not from the server
 		return &NotSentError{discreet(cmp.Or(err, errors.New("no answer")))}
 	case isSaid:
 		return said
@@ -265,7 +266,7 @@ func (c *Conn) failed(ctx context.Context, f *flight, err error) error {
 	return &BrokenError{How: discreet(cmp.Or(err, errors.New("no answer"))).Error()}
 }
 
-// isBroken reports whether the connection is, or is about to be.
+// isBroken reports whether the connection has ended, or ends within politeness.
 func (c *Conn) isBroken() bool {
 	select {
 	case <-c.broken:
@@ -275,8 +276,8 @@ func (c *Conn) isBroken() bool {
 	}
 }
 
-// Ping asks the server whether it is there, and returns nil when it says anything at all. A server that is no process
-// is not asked.
+// Ping pings a server that is a process. It returns nil if the server sends any message. For a server with a URL it
+// returns nil without a request.
 func (c *Conn) Ping(ctx context.Context) error {
 	if _, is := c.way.(*process); !is {
 		return nil

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// NotSentError means that nothing of a request has reached the server.
+// NotSentError means that no part of a request has reached the server.
 type NotSentError struct{ Err error }
 
-// BrokenError means that the server, or the way to it, was lost while a request was with it.
+// BrokenError means that the server, or the connection to it, was lost after a request was sent.
 type BrokenError struct {
 	How    string // for example "exit status 3", "signal: killed", "it does not answer any more"
-	Stderr string // of a process, its beginning and end
+	Stderr string // beginning and end of a process's standard error
 }
 
-// TooLargeError means that an answer is larger than was asked for. It was not kept.
+// TooLargeError means that an answer exceeded the limit of its request and was dropped.
 type TooLargeError struct{ Limit int64 } // bytes
 
-// MalformedError means that an answer is not what the protocol says.
+// MalformedError means that an answer breaks the protocol.
 type MalformedError struct{ Reason string }
 
 // StatusError means that a server answered with an HTTP status instead of a result.
 type StatusError struct {
 	Status     int
-	RetryAfter time.Duration // 0 where it did not say
+	RetryAfter time.Duration // 0 if the server did not send it
 }
 
-// sessionID is how the SDK names a session, which is as good as a credential.
+// sessionID matches the session id in errors of the SDK. The id is as secret as a credential.
 var sessionID = regexp.MustCompile(` ?\(session ID: [^)]*\)`)
 
-// discreet returns an error without the address of a server, which may hold a credential, and without its session:
-// callers are told of it.
+// discreet returns err without the URL of a server, which may contain a credential, and without the session id, because
+// callers see the error.
 func discreet(err error) error {
 	if at, ok := errors.AsType[*url.Error](err); ok {
 		return at.Err

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// events is the body of a stream of events. It reads an event at a time and bounds its size. An event whose data the
-// SDK cannot decode is passed on as [router.legible] mends it.
+// events is the body of an event stream (SSE). It reads one event at a time and limits its size. If the SDK cannot
+// decode the data of an event, events passes on the data that pendingRequests.legible has mended.
 type events struct {
 	body   io.Closer
 	from   *bufio.Reader
 	flight *flight
 	router *pendingRequests
 	event  []byte
-	ready  []byte // of the event, not read yet
-	end    error  // behind ready; nil while there may be more
+	ready  []byte // unread rest of the event
+	end    error  // error of Read after ready; nil while the stream continues
 }
 
 func newEvents(body io.ReadCloser, f *flight, r *pendingRequests) *events {
@@ -40,7 +40,7 @@ func (e *events) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads the next event, up to the empty line that ends it.
+// next reads the next event up to the empty line at its end.
 func (e *events) next() error {
 	e.event = e.event[:0]
 	for line := 0; ; {
@@ -72,7 +72,7 @@ func (e *events) next() error {
 	return nil
 }
 
-// split returns the data of an event, and its other lines but the empty one at the end.
+// split returns the data of an event, and its other lines without the empty line at the end.
 func split(event []byte) (data, rest []byte) {
 	var lines [][]byte
 	for line := range bytes.Lines(event) {

@@ -16,21 +16,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// retries is how often a stream of an answer is taken up again that broke off, where the server can do that.
+// retries is the number of times that a broken stream of an answer is resumed, if the server supports that.
 const retries = 3
 
-// session is a server behind a URL. It stands between the SDK and the SDK's own transport.
+// session is the connection to a server with a URL. It lies between the SDK and the SDK's HTTP transport.
 type session struct {
 	mcp.Connection
 	router *pendingRequests
 	guard  *httpGuard
 
 	mu     sync.Mutex
-	first  jsonrpc.ID // of the request that agrees on a version of the protocol
-	reason string     // why the session is of no use any more
+	first  jsonrpc.ID // id of the request "initialize"
+	reason string     // why the session has ended; "" while it is usable
 }
 
-// reach opens a session with s, in which all is resolved.
+// reach opens a session with s, whose references are resolved.
 func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) {
 	g := &httpGuard{headers: s.Headers, router: r, inner: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -42,11 +42,11 @@ func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) 
 		MaxResponseHeaderBytes: maxHeader,
 	}}
 	over := &mcp.StreamableClientTransport{
-		Endpoint: s.URL, MaxRetries: retries, MaxEventSize: -1, // the guard bounds events, by what is waited for
+		Endpoint: s.URL, MaxRetries: retries, MaxEventSize: -1, // httpGuard limits the size of events
 		DisableStandaloneSSE: true,
 		HTTPClient: &http.Client{
 			Transport: g,
-			// Another address would be told the headers.
+			// Follow no redirect: it would send the headers to another address.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -75,7 +75,7 @@ func (s *session) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return s.Connection.Write(context.WithValue(ctx, sendingKey{}, s.router.sending(ctx, msg)), msg)
 }
 
-// Read implements mcp.Connection: it returns what the SDK is told.
+// Read implements mcp.Connection. It returns the next message for the SDK.
 func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		msg, err := s.Connection.Read(ctx)
@@ -95,8 +95,8 @@ func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// agreed notes the version of the protocol, which every later request names. The SDK tells it to its own transport
-// alone.
+// agreed stores the negotiated version of the protocol, which every later request names in a header. The SDK passes the
+// version only to its own transport.
 func (s *session) agreed(msg jsonrpc.Message) {
 	answer, ok := msg.(*jsonrpc.Response)
 	if !ok {
@@ -131,7 +131,7 @@ func (s *session) end(reason string, _ supervisor.Command) {
 	_ = s.Close()
 }
 
-// usable reports whether requests may still be sent.
+// usable reports whether the session accepts requests.
 func (s *session) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,20 +22,22 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
-// maxRefusal is how much of an answer is read that is none to what was asked, in bytes.
+// maxRefusal is the number of bytes that are read of an answer with an error status.
 const maxRefusal = 64 << 10
 
-// sendingKey is that of the flight whose request is being sent, rather than a word about it.
+// sendingKey is the context key of the flight whose request is being sent. The context of a message about a flight,
+// such as a cancellation, lacks it.
 type sendingKey struct{}
 
-// httpGuard sends requests to one server. It knows whether one has left, bounds what comes back, and lets the answer to
-// one request be the end of no other: the SDK ends a session with much of what goes wrong with one.
+// httpGuard sends the HTTP requests to one server. It records whether a request has left this host, and limits the size
+// of answers. It keeps the failure of one request from ending the session: the SDK ends a session on many errors of one
+// request.
 type httpGuard struct {
 	inner   *http.Transport
 	headers map[string]string
 	router  *pendingRequests
 	version atomic.Pointer[string]
-	gone    func(reason string) // the session ends
+	gone    func(reason string) // called when the session has ended
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -64,7 +66,7 @@ func (g *httpGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return g.bounded(ctx, f, resp)
 }
 
-// bounded returns an answer of which no more is read than its request allows.
+// bounded returns resp with a body that is limited to the size that the request allows.
 func (g *httpGuard) bounded(ctx context.Context, f *flight, resp *http.Response) (*http.Response, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
@@ -74,7 +76,7 @@ func (g *httpGuard) bounded(ctx context.Context, f *flight, resp *http.Response)
 		resp.Body = newEvents(resp.Body, f, g.router)
 	case kind == "application/json":
 		return g.whole(f, resp)
-	case f.end != nil && resp.StatusCode == http.StatusOK: // the SDK would end the session
+	case f.end != nil && resp.StatusCode == http.StatusOK: // without this the SDK ends the session
 		f.fail(&MalformedError{Reason: fmt.Sprintf("an answer of type %.80q", kind)})
 		_ = resp.Body.Close()
 		return nil, errors.New("unknown type of answer")
@@ -82,7 +84,7 @@ func (g *httpGuard) bounded(ctx context.Context, f *flight, resp *http.Response)
 	return resp, nil
 }
 
-// whole reads an answer that is one text.
+// whole reads an answer that is one JSON text.
 func (g *httpGuard) whole(f *flight, resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, f.bound()+1))
@@ -107,8 +109,8 @@ func (g *httpGuard) whole(f *flight, resp *http.Response) (*http.Response, error
 	return resp, nil
 }
 
-// refused notes the status of an answer that is none. The SDK keeps the session for those that it takes for passing, so
-// all of them look like that, but for the loss of the session itself.
+// refused handles an error status. The SDK keeps the session only after a status that it regards as temporary. So
+// refused replaces each status by such a one, except when the server has lost the session.
 func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, error) {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	_ = resp.Body.Close()
@@ -118,7 +120,7 @@ func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, err
 		return resp, nil
 	}
 	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(headerSession) != "" {
-		f.sent.Store(false) // nobody has begun the request
+		f.sent.Store(false) // the server has not begun the request
 		g.gone("the server does not know the session any more")
 		return resp, nil
 	}
@@ -127,7 +129,7 @@ func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, err
 	return resp, nil
 }
 
-// retryAfter reads the header of that name.
+// retryAfter returns the time in the header Retry-After, or 0.
 func retryAfter(h http.Header) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil && seconds > 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// maxSkipped is how much of a line that is too long is read in order to find the next one, in bytes. A server whose
-// lines are longer is ended.
+// maxSkipped is the number of bytes of a line that are skipped after the line has become too long. If the line is still
+// longer, the server is ended.
 const maxSkipped = 64 << 20
 
-// lines reads what a server writes, a message to a line.
+// lines reads the output of a server, one message per line.
 type lines struct {
 	from *bufio.Reader
 	kept []byte
@@ -23,17 +23,17 @@ type lines struct {
 
 func newLines(r io.Reader) *lines { return &lines{from: bufio.NewReaderSize(r, 64<<10)} }
 
-// tooLong is a line that was not kept.
+// tooLong means that a line exceeded the limit and was skipped.
 type tooLong struct {
 	limit int64
-	id    jsontext.Value // of the message, nil where it has none
+	id    jsontext.Value // id of the message; nil if it has none
 }
 
 func (e *tooLong) Error() string { return fmt.Sprintf("a line of more than %d bytes", e.limit) }
 
-// next returns the next line, which is good until the one after it is asked for. The error is a *tooLong for a line
-// of more than limit bytes, after which there are others; any other error is the end. What the limit is may change
-// while a line is waited for.
+// next returns the next line, which is valid until the next call. If a line has more than limit() bytes, next skips it
+// and returns a *tooLong; the next call returns the line after it. Any other error is final. limit is a function
+// because the limit may change while next waits.
 func (l *lines) next(limit func() int64) ([]byte, error) {
 	l.kept = l.kept[:0]
 	for {
@@ -55,11 +55,11 @@ func (l *lines) next(limit func() int64) ([]byte, error) {
 	}
 }
 
-// skip reads the rest of a line that is too long, and finds out whose it is.
+// skip reads the rest of a line that is too long, and finds the id of its message.
 func (l *lines) skip(part []byte, err error, limit int64) error {
 	var f finder
 	f.take(l.kept)
-	l.kept = nil // it may have grown large
+	l.kept = nil // free the memory
 	for skipped := 0; ; {
 		f.take(part)
 		skipped += len(part)
@@ -75,20 +75,20 @@ func (l *lines) skip(part []byte, err error, limit int64) error {
 	}
 }
 
-// maxNest is how deep the values of a message may be nested: what reads them takes a piece of its stack for each level.
+// maxNest is the deepest nesting of a message. Decoders recurse and so use stack for each level.
 const maxNest = 1000
 
-// nest follows how deep a text is nested.
+// nest tracks the nesting of a JSON text.
 type nest struct {
 	depth         int
 	text, escaped bool
 }
 
-// tooDeep takes the next part of a text, and reports whether that is nested too deeply.
+// tooDeep reads the next part of a text, and reports whether its nesting exceeds maxNest.
 func (n *nest) tooDeep(part []byte) bool {
 	for _, c := range part {
 		switch {
-		case c == '\n': // no string goes on behind one
+		case c == '\n': // a string ends at a newline
 			n.text, n.escaped = false, false
 		case n.text:
 			n.text = c != '"' || n.escaped
@@ -108,7 +108,7 @@ func (n *nest) tooDeep(part []byte) bool {
 
 var errTooDeep = fmt.Errorf("values nested deeper than %d", maxNest)
 
-// decode reads one message.
+// decode decodes one message.
 func decode(text []byte) (jsonrpc.Message, error) {
 	if new(nest).tooDeep(text) {
 		return nil, errTooDeep
@@ -116,16 +116,16 @@ func decode(text []byte) (jsonrpc.Message, error) {
 	return jsonrpc.DecodeMessage(text)
 }
 
-// finder finds the id of a message that is not kept.
+// finder finds the id of a message that is not kept in memory.
 type finder struct {
 	depth         int
 	text, escaped bool
-	token         []byte // what was met last in the outermost object
-	name          []byte // of its member
+	token         []byte // last token in the outermost object
+	name          []byte // name of its member
 	id            jsontext.Value
 }
 
-// maxToken is more than any id that we give, or name of a member that is looked for.
+// maxToken is longer than any id that this client uses, and than the quoted name id.
 const maxToken = 32
 
 func (f *finder) take(part []byte) {
@@ -165,7 +165,7 @@ func (f *finder) keep(c byte) {
 	}
 }
 
-// member ends one of the outermost object.
+// member is called at the end of a member. It stores the value of a member id of the outermost object.
 func (f *finder) member() {
 	if f.depth != 1 {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Bounds of what a server lists.
+// Limits of the list of a server's tools.
 const (
 	MaxTools = 10_000
 	maxPages = 1_000
@@ -20,8 +20,8 @@ const (
 
 // Tool is a tool as its server defines it.
 type Tool struct {
-	Raw          jsontext.Value `json:"-"` // all members of the server's list
-	Bad          error          `json:"-"` // why the other members besides the name cannot be read
+	Raw          jsontext.Value `json:"-"` // the tool as in the server's list
+	Bad          error          `json:"-"` // why the members other than Name cannot be decoded
 	Name         string         `json:"name"`
 	Title        string         `json:"title,omitzero"`
 	Description  string         `json:"description,omitzero"`
@@ -30,7 +30,7 @@ type Tool struct {
 	Annotations  jsontext.Value `json:"annotations,omitzero"`
 }
 
-// List returns all tools of the server, as it orders them.
+// List returns all tools of the server in the server's order.
 func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 	cursor, left := "", int64(maxList)
 	for range maxPages {
@@ -63,7 +63,8 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 	return nil, fmt.Errorf("it lists more than %d tools, %d pages or %d bytes", MaxTools, maxPages, maxList)
 }
 
-// toolOf reads a tool of a list. A member of a wrong type, such as a title that is a number, takes no other tool away.
+// toolOf decodes a tool of a list. If a member has the wrong type, such as a title that is a number, only this tool is
+// marked as bad.
 func toolOf(raw jsontext.Value) (t Tool, err error) {
 	t.Raw = raw
 	if bad := json.Unmarshal(raw, &t); bad != nil {
@@ -76,16 +77,16 @@ func toolOf(raw jsontext.Value) (t Tool, err error) {
 		return t, err
 	}
 	for _, of := range []*jsontext.Value{&t.InputSchema, &t.OutputSchema, &t.Annotations} {
-		if of.Kind() == 'n' { // servers write null for a missing member
+		if of.Kind() == 'n' { // some servers write null for a missing member
 			*of = nil
 		}
 	}
 	return t, nil
 }
 
-// alike returns a page as all libraries of JSON read it: with U+FFFD for a lone surrogate and for bytes that are not
-// UTF-8, and the last of several members of one name. Numbers stay as they are written. One definition that libraries
-// read in different ways takes no other tool away.
+// alike returns a page that all JSON libraries decode in the same way: with U+FFFD for a lone surrogate and for bytes
+// that are not UTF-8, and with the last of several members of one name. It keeps the text of numbers. So one such
+// definition does not make the other tools of the page unreadable.
 func alike(page jsontext.Value) jsontext.Value {
 	if page.IsValid() {
 		return page
@@ -111,9 +112,9 @@ func (c *Conn) page(ctx context.Context, cursor string, limit int64) (jsontext.V
 	})
 }
 
-// unkept is what the SDK is told of a page: it learns from it which headers the arguments of a tool are to be sent in.
-// It would refuse the whole list for the sake of one tool, and answer the next question from what it keeps, though what
-// the tools are now is asked because they may have changed.
+// unkept returns the page that the SDK gets: only names and input schemas, from which the SDK learns which arguments to
+// send as headers. With the full page, the SDK would refuse the whole list for one bad tool, and answer the next list
+// request from its cache.
 func unkept(page jsontext.Value) jsontext.Value {
 	type tool struct {
 		Name        string         `json:"name"`

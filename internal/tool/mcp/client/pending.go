@@ -15,30 +15,30 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// The methods that the router looks at.
+// The methods that the router handles.
 const (
 	methodInitialize = "initialize"
 	methodProgress   = "notifications/progress"
 	methodChanged    = "notifications/tools/list_changed"
 )
 
-// flight is one request that is on its way.
+// flight is one open request.
 type flight struct {
-	limit    int64 // bytes of its answer
+	limit    int64 // largest answer, in bytes
 	progress func(jsontext.Value)
-	// shorten returns what the SDK is told of the answer: it decodes all of what it is told, and what was asked for is
-	// in answer.
+	// shorten returns the result that the SDK gets in place of the server's. The SDK decodes all that it gets, and the
+	// server's result is kept in answer.
 	shorten func(jsontext.Value) jsontext.Value
 	end     context.CancelCauseFunc
 	token   string
 	id      jsonrpc.ID
-	failure atomic.Pointer[error] // why there will be no answer, where more is known of it than the SDK says
-	sent    atomic.Bool           // something of it may have reached the server
-	answer  jsontext.Value        // set before the SDK learns of the answer
-	mended  ijson.Repairs         // of the message that was the answer; set before answer
+	failure atomic.Pointer[error] // why the answer fails, if the cause is known better than from the SDK
+	sent    atomic.Bool           // the server may have received part of it
+	answer  jsontext.Value        // set before the SDK gets the answer
+	mended  ijson.Repairs         // repairs of the answer; set before answer
 }
 
-// fail ends the flight, if somebody waits for it.
+// fail ends the flight with err. Only the first failure counts.
 func (f *flight) fail(err error) {
 	f.failure.CompareAndSwap(nil, &err)
 	if f.end != nil {
@@ -46,34 +46,34 @@ func (f *flight) fail(err error) {
 	}
 }
 
-// bound is how many bytes an answer may have, with what is around it.
+// bound returns the largest message that may contain the answer, in bytes.
 func (f *flight) bound() int64 { return max(f.limit, minFrame) }
 
 type flightKey struct{}
 
-// flightOf returns the flight that a message of the SDK belongs to, nil where it is none of ours.
+// flightOf returns the flight of a request that the SDK sends with ctx, or nil.
 func flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	return f
 }
 
-// pendingRequests knows which message belongs to which flight of one connection.
+// pendingRequests is the router: it assigns the messages of one connection to flights.
 type pendingRequests struct {
-	changed func()       // the server says that its tools have changed
-	heard   atomic.Int64 // messages, so far
+	changed func()       // called when the server announces a change of its tools
+	heard   atomic.Int64 // received messages
 
 	mu     sync.Mutex
 	last   int64
 	ids    map[jsonrpc.ID]*flight
 	tokens map[string]*flight
-	asked  int // requests of the server's own, since the connection began
+	asked  int // requests from the server
 }
 
 func newRouter(changed func()) *pendingRequests {
 	return &pendingRequests{changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{}}
 }
 
-// begin gives a flight its token, by which progress is told.
+// begin registers a flight, and sets its progress token.
 func (r *pendingRequests) begin(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *pendingRequests) begin(f *flight) {
 	r.tokens[f.token] = f
 }
 
-// end forgets a flight: what comes for it now comes too late.
+// end removes a flight. Later messages for it are dropped.
 func (r *pendingRequests) end(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *pendingRequests) end(f *flight) {
 	delete(r.ids, f.id)
 }
 
-// limit is how large the largest answer may be that is waited for.
+// limit returns the largest message that an open flight allows, in bytes.
 func (r *pendingRequests) limit() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,8 @@ func (r *pendingRequests) limit() int64 {
 	return most
 }
 
-// sending returns the flight of a message that is about to be sent, or one that nobody waits for.
+// sending returns the flight of a message that is about to be sent. For a message that belongs to no flight it returns
+// a new one, which has no effect.
 func (r *pendingRequests) sending(ctx context.Context, msg jsonrpc.Message) *flight {
 	req, ok := msg.(*jsonrpc.Request)
 	f := flightOf(ctx)
@@ -115,7 +116,7 @@ func (r *pendingRequests) sending(ctx context.Context, msg jsonrpc.Message) *fli
 	return f
 }
 
-// of returns the flight with an id, and forgets it: there is one answer, and nothing comes after it.
+// of removes and returns the flight with an id: a request has one answer.
 func (r *pendingRequests) of(id jsonrpc.ID) *flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +128,7 @@ func (r *pendingRequests) of(id jsonrpc.ID) *flight {
 	return f
 }
 
-// fail ends the flight with the id that a message says it has, and reports whether there is one.
+// fail ends the flight with the id of a message, and reports whether there was one.
 func (r *pendingRequests) fail(id jsontext.Value, err error) bool {
 	var plain any
 	if json.Unmarshal(id, &plain) != nil {
@@ -144,7 +145,7 @@ func (r *pendingRequests) fail(id jsontext.Value, err error) bool {
 	return f != nil
 }
 
-// failAll ends all flights that wait for an answer: one of them was meant.
+// failAll ends all flights that wait for an answer. The message was the answer to one of them, and its id is unknown.
 func (r *pendingRequests) failAll(err error) {
 	r.mu.Lock()
 	var all []*flight
@@ -157,14 +158,14 @@ func (r *pendingRequests) failAll(err error) {
 	}
 }
 
-// legible decodes a message. If the SDK cannot decode text, legible decodes what [ijson.Mend] makes of it and returns
-// that text too. The flight that such a message answers learns what was replaced in its result.
+// legible decodes a message. If the SDK cannot decode text, legible decodes the result of [ijson.Mend], and returns
+// that text too. If the message is an answer, its flight records the repairs.
 func (r *pendingRequests) legible(text []byte) (msg jsonrpc.Message, mended []byte, err error) {
 	if msg, err = decode(text); err == nil {
 		return msg, nil, nil
 	}
 	mended, repairs, ok := ijson.Mend(text, ijson.MaxDepth)
-	if !ok || len(mended) == len(text) && &mended[0] == &text[0] { // it is no message, or no fault of its JSON
+	if !ok || len(mended) == len(text) && &mended[0] == &text[0] { // not JSON, or the JSON is not the problem
 		return nil, nil, err
 	}
 	if msg, err = decode(mended); err != nil {
@@ -180,8 +181,8 @@ func (r *pendingRequests) legible(text []byte) (msg jsonrpc.Message, mended []by
 	return msg, mended, nil
 }
 
-// below returns the repairs of the value that pointer names, with pointers that start there. They share no memory with
-// the text, of which its reader uses the memory again.
+// below returns the repairs inside the value at pointer, with pointers relative to it. They do not share memory with
+// the text, because its reader reuses that memory.
 func below(of ijson.Repairs, pointer string) ijson.Repairs {
 	part := ijson.Repairs{More: of.More}
 	for _, repair := range of.List {
@@ -193,12 +194,12 @@ func below(of ijson.Repairs, pointer string) ijson.Repairs {
 	return part
 }
 
-// maxAsked is how many requests a server may send: none is of use to it, since nothing is offered to it, and each is
-// answered.
+// maxAsked is the number of requests that a server may send over one connection. A server needs none, because this
+// client offers no capabilities, and the SDK answers each.
 const maxAsked = 10_000
 
-// received takes a message, and returns what the SDK is to be told, nil for nothing. ok is false where the server sends
-// too many requests of its own.
+// received handles a message from the server, and returns the message for the SDK, or nil. ok is false if the server
+// has sent too many requests.
 func (r *pendingRequests) received(msg jsonrpc.Message) (told jsonrpc.Message, ok bool) {
 	r.heard.Add(1)
 	switch msg := msg.(type) {
@@ -220,7 +221,7 @@ func (r *pendingRequests) received(msg jsonrpc.Message) (told jsonrpc.Message, o
 func (r *pendingRequests) answered(msg *jsonrpc.Response) jsonrpc.Message {
 	f := r.of(msg.ID)
 	if f == nil || msg.Error != nil {
-		return msg // the SDK drops what it does not wait for
+		return msg // the SDK drops unknown answers
 	}
 	if int64(len(msg.Result)) > f.limit {
 		f.fail(&TooLargeError{Limit: f.limit})
@@ -243,7 +244,7 @@ func (r *pendingRequests) notified(msg *jsonrpc.Request) {
 		}
 		var token string
 		if json.Unmarshal(p.Token, &token) != nil {
-			token = string(p.Token) // some servers make a number of a string that looks like one
+			token = string(p.Token) // some servers send the token back as a number
 		}
 		r.mu.Lock()
 		f := r.tokens[token]

@@ -12,40 +12,40 @@ import (
 	"time"
 )
 
-// Server says how an MCP server is reached: as a process, by Command, or by its URL. In Args, Env, URL and Headers
-// ${env:NAME} stands for a variable of the executor, ${env:NAME:-default} too where it may be missing, and
-// ${file:PATH} for what a file of its host holds, without the line break at its end.
+// Server is the configuration of an MCP server: a process with Command, or a server with URL. Args, Env, CWD, URL and
+// Headers may contain references: ${env:NAME} is the value of a variable of the executor, ${env:NAME:-default} the same
+// with a default, and ${file:PATH} the content of a file without line breaks at its end.
 type Server struct {
-	Command string            `json:"command,omitzero"` // a path, or a name that is looked for on the PATH of Env
+	Command string            `json:"command,omitzero"` // a path, or a name that is looked up in the PATH of Env
 	Args    []string          `json:"args,omitzero"`
-	Env     map[string]string `json:"env,omitzero"` // all that the process gets besides PATH and LANG
-	CWD     string            `json:"cwd,omitzero"` // where it runs; relative to the folder of tools, which is the default
+	Env     map[string]string `json:"env,omitzero"` // variables of the process, in addition to PATH and LANG
+	CWD     string            `json:"cwd,omitzero"` // working directory; default: the folder of tools, to which it may be relative
 
 	URL     string            `json:"url,omitzero"`
-	Headers map[string]string `json:"headers,omitzero"` // of every request
+	Headers map[string]string `json:"headers,omitzero"` // headers of every request
 
-	// Instances is how many processes, or sessions, there are at the most; 1 unless named. More of them share the calls,
-	// which suits servers without a state of their own.
+	// Instances is the largest number of processes, or sessions; default 1. With more than one, the calls are spread over
+	// them, which suits servers without a state of their own.
 	Instances int `json:"instances,omitzero"`
-	// StartMS is how long it may take until it answers for the first time, in milliseconds; 30,000 unless named.
+	// StartMS is the time in milliseconds until the server must have answered for the first time; default 30,000.
 	StartMS int64 `json:"start_ms,omitzero"`
 }
 
-// Limits of what a [Server] says.
+// Limits and defaults of a [Server].
 const (
 	MaxInstances = 64
 	DefaultStart = 30 * time.Second
 	maxStart     = 10 * time.Minute
-	maxSecret    = 64 << 10 // bytes of a file that is referred to
+	maxSecret    = 64 << 10 // bytes of a file in a reference
 )
 
-// What every process gets unless its Env says otherwise.
+// Variables that every process gets, unless its Env sets them.
 const (
 	DefaultPath = "/usr/local/bin:/usr/bin:/bin"
 	defaultLang = "C.UTF-8"
 )
 
-// Check says what is wrong with s, or nil. It reads nothing that s refers to.
+// Check returns an error that lists every invalid member of s, or nil. It does not follow references.
 func (s Server) Check() error {
 	var bad []error
 	if (s.Command == "") == (s.URL == "") {
@@ -68,7 +68,7 @@ func (s Server) Check() error {
 		bad = append(bad, fmt.Errorf("start_ms is %d: it is at most %d", s.StartMS, maxStart.Milliseconds()))
 	}
 	for name := range s.Headers {
-		if strings.HasSuffix(strings.ToLower(name), "idempotency-key") { // for the HTTP client it is leave to send twice
+		if strings.HasSuffix(strings.ToLower(name), "idempotency-key") { // with this header net/http may send a request twice
 			bad = append(bad, fmt.Errorf("the header %s is not for all requests: each call has a key of its own", name))
 		}
 	}
@@ -84,11 +84,11 @@ func (s Server) start() time.Duration {
 	return cmp.Or(time.Duration(s.StartMS)*time.Millisecond, DefaultStart)
 }
 
-// reference is what Args, Env, URL and Headers may hold.
+// reference matches a reference in a [Server].
 var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
 
-// Resolve returns s with all that it refers to, which is found by getenv and below dir. The error names every
-// reference that leads nowhere, and no value.
+// Resolve returns s with its references replaced by their values. Variables come from getenv, and files are relative to
+// dir. The error lists every reference that cannot be resolved, and contains no value.
 func (s Server) Resolve(dir string, getenv func(name string) (string, bool)) (Server, error) {
 	var bad []error
 	fill := func(text string) string {

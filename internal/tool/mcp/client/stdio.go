@@ -17,11 +17,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
-// politeness is how long a process has to end after its input did, before it is told to by a signal.
+// politeness is the time that a process has to exit after its input was closed, before it gets a signal.
 const politeness = 500 * time.Millisecond
 
-// process is a server that runs below a supervisor, and speaks over its pipes. It is what the SDK reads from and writes
-// to.
+// process is the connection to a server that runs under a supervisor and uses standard input and output.
 type process struct {
 	run      *supervisor.Run
 	in       *io.PipeWriter
@@ -30,17 +29,17 @@ type process struct {
 	incoming chan jsonrpc.Message
 
 	endOnce sync.Once
-	ended   chan struct{} // nothing more is read or written
+	ended   chan struct{} // closed when the process is being ended: nothing more is read or written
 	tasks   sync.WaitGroup
-	gone    chan struct{} // nothing of it is left; then how is set
+	gone    chan struct{} // closed when no process is left and how is set
 	how     BrokenError
-	itself  bool // it ended without being told to
+	itself  bool // it ended by itself
 
 	mu     sync.Mutex
-	reason string // why it was ended by us
+	reason string // why this client ended it
 }
 
-// start starts the process of s, in which all is resolved.
+// start starts the process of s, whose references are resolved.
 func start(s Server, o Options, r *pendingRequests) (*process, error) {
 	cfg, err := config(s, o)
 	if err != nil {
@@ -76,7 +75,7 @@ func config(s Server, o Options) (supervisor.Config, error) {
 	return cfg, nil
 }
 
-// read reads all that the process writes, until it is gone.
+// read reads all output of the process until it has ended.
 func (p *process) read() {
 	from := newLines(p.run.Stdout)
 	for p.usable() {
@@ -95,11 +94,11 @@ func (p *process) read() {
 		break
 	}
 	p.itself = p.usable()
-	if !p.run.EndsWithin(politeness) { // it closed its output, so it can say nothing any more
+	if !p.run.EndsWithin(politeness) { // it closed its output, so it cannot answer any more
 		p.end("it closed its standard output", supervisor.Terminate)
 	}
 	_, _ = io.Copy(io.Discard, p.run.Stdout)
-	p.stop() // what feeds it waits for more
+	p.stop() // ends the supervisor.Run's reader of the input
 	report, err := p.run.Wait()
 	p.tasks.Wait()
 	p.mu.Lock()
@@ -108,7 +107,7 @@ func (p *process) read() {
 	close(p.gone)
 }
 
-// ending says how a process ended.
+// ending describes how a process ended.
 func ending(report supervisor.Report, err error) string {
 	switch {
 	case err != nil:
@@ -121,7 +120,8 @@ func ending(report supervisor.Report, err error) string {
 	return fmt.Sprintf("exit status %d", report.ExitCode)
 }
 
-// take takes one line. What is no message is skipped, as other clients do: some servers print a greeting.
+// take handles one line. It skips a line that is not a message, as other clients do, because some servers print a
+// greeting.
 func (p *process) take(line []byte) {
 	msg, _, err := p.router.legible(line)
 	if err != nil {
@@ -141,11 +141,11 @@ func (p *process) take(line []byte) {
 	}
 }
 
-// garbled takes a line that is no message. One that was meant to be ends the call that it answers, or, where it does
-// not say which that is, all that wait for an answer.
+// garbled handles a line that is not a valid message. If the line looks like a message of JSON-RPC, garbled fails the
+// call that it answers. If it has no known id, garbled fails all calls that wait for an answer.
 func (p *process) garbled(line []byte) {
 	if !bytes.HasSuffix(line, []byte("\n")) || !bytes.Contains(line, []byte(`"jsonrpc"`)) {
-		return // what is cut at the end of all tells less than how the process ended
+		return // an incomplete last line: how the process ended says more
 	}
 	var f finder
 	f.take(line)
@@ -155,7 +155,7 @@ func (p *process) garbled(line []byte) {
 	}
 }
 
-// write writes what it is given until the process is ended.
+// write writes messages to the process until it is being ended.
 func (p *process) write() {
 	for {
 		select {
@@ -169,7 +169,7 @@ func (p *process) write() {
 	}
 }
 
-// Read implements mcp.Connection: it returns what the SDK is told.
+// Read implements mcp.Connection. It returns the next message for the SDK.
 func (p *process) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case msg := <-p.incoming:
@@ -181,14 +181,14 @@ func (p *process) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write implements mcp.Connection. A process that does not read keeps others waiting no longer than their contexts.
+// Write implements mcp.Connection. If the process does not read, Write waits until ctx ends.
 func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err
 	}
 	f := p.router.sending(ctx, msg)
-	f.sent.Store(true) // from here on it may be
+	f.sent.Store(true) // the server may receive it from here on
 	select {
 	case p.outgoing <- append(data, '\n'):
 		return nil
@@ -201,8 +201,8 @@ func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// Close implements mcp.Connection: it tells the process to end, first by the end of its input, and returns when
-// nothing of it is left.
+// Close implements mcp.Connection. It closes the input of the process, ends the process if it does not exit, and
+// returns when no process is left.
 func (p *process) Close() error {
 	p.stop()
 	if !p.run.EndsWithin(politeness) {
@@ -212,7 +212,7 @@ func (p *process) Close() error {
 	return nil
 }
 
-// usable reports whether requests may still be sent.
+// usable reports whether the process accepts requests.
 func (p *process) usable() bool {
 	select {
 	case <-p.ended:
@@ -225,7 +225,7 @@ func (p *process) usable() bool {
 // SessionID implements mcp.Connection.
 func (*process) SessionID() string { return "" }
 
-// stop ends the input of the process.
+// stop closes the input of the process, and stops reading and writing.
 func (p *process) stop() {
 	p.endOnce.Do(func() {
 		close(p.ended)
@@ -233,7 +233,7 @@ func (p *process) stop() {
 	})
 }
 
-// end ends the process, for a reason that calls are told.
+// end ends the process with a reason, which becomes the error of the running calls.
 func (p *process) end(reason string, order supervisor.Command) {
 	p.mu.Lock()
 	p.reason = cmp.Or(p.reason, reason)
@@ -242,7 +242,7 @@ func (p *process) end(reason string, order supervisor.Command) {
 	p.run.End(order)
 }
 
-// lost returns how the process ended, once it is gone.
+// lost waits until the process has ended, and returns how.
 func (p *process) lost() *BrokenError {
 	<-p.gone
 	how := p.how

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Scope is the set of projects that a configuration is for.
+// Scope is the set of projects to which a configuration applies.
 type Scope string
 
 // The scopes.
@@ -30,46 +30,46 @@ const (
 	TOML                 // a table of config.toml, which this package neither reads nor edits
 )
 
-// Client is an MCP client whose configuration is known. The zero value stands for any other.
+// Client is a known MCP client. The zero value stands for an unknown one.
 type Client struct {
 	Name string
 	Docs string // address of the client's documentation of its configuration
 	Form Form
 
-	seconds bool // unit of the member timeout; otherwise milliseconds
-	dollars bool // $NAME is a variable, too
+	seconds bool // the member timeout is in seconds, otherwise in milliseconds
+	dollars bool // $NAME is a reference to a variable, too
 	braces  bool // {env:NAME} and {file:PATH} are references
-	// timeout is the member timeout of the entry for the bus, in the client's unit; 0 leaves it out. It is set
-	// for clients that end calls earlier than the bus does.
+	// timeout is the member timeout of Toolbus's entry, in the client's unit; 0 leaves it out. It is set for clients that
+	// end calls earlier than Toolbus does.
 	timeout int
 	files   []file
 }
 
-// file is one place where a client keeps servers.
+// file is one file in which a client keeps servers.
 type file struct {
 	scope Scope
 	at    place
-	path  []string   // below the place
-	in    [][]string // paths of members that may hold the servers; the first one that is there does, else the last
+	path  []string   // path below the place
+	in    [][]string // paths of members that may hold servers; the first existing one is used, else the last
 }
 
-// place is a folder that clients keep files in.
+// place is a kind of folder in which clients keep files.
 type place int
 
 const (
-	elsewhere place = iota // known by the name of the file, and not found by the name of the client
+	elsewhere place = iota // At recognizes the file; Locate does not return it
 	home
-	settings // of applications: each system has another
+	settings // settings of applications; the folder depends on the system
 	xdg      // XDG_CONFIG_HOME
-	folder   // of the project
+	folder   // folder of the project
 )
 
-// Members that hold servers.
+// Paths of members that hold servers.
 var (
 	mcpServers  = [][]string{{"mcpServers"}}
 	servers     = [][]string{{"servers"}}
 	contextOnes = [][]string{{"context_servers"}}
-	opencode    = [][]string{{"mcp", "servers"}, {"mcp"}} // of version 2, and of version 1
+	opencode    = [][]string{{"mcp", "servers"}, {"mcp"}} // version 2, then version 1
 )
 
 // Clients returns the known clients, sorted by name.
@@ -113,7 +113,7 @@ func Clients() []Client {
 	}
 }
 
-// kin are clients that differ from others in the unit of their timeout alone.
+// kin returns clients without a name that matter only for the unit of their timeout.
 func kin() []Client {
 	return []Client{
 		{Docs: "https://docs.cline.bot/mcp/configuring-mcp-servers", seconds: true, files: []file{
@@ -135,11 +135,11 @@ func Names() string {
 	return strings.Join(all, ", ")
 }
 
-// Places are the folders below which clients keep their files.
+// Places are the folders in which clients keep their files.
 type Places struct {
 	Home    string
 	Config  string // XDG_CONFIG_HOME, or .config in Home
-	Project string // folder of the project, where a command is run
+	Project string // folder of the project: the working directory of the command
 }
 
 func (p Places) folder(at place) string {
@@ -163,7 +163,7 @@ type Location struct {
 	in      [][]string
 }
 
-// Locate returns where the client of a name keeps the servers of a scope. Links in the path are followed.
+// Locate returns the location of the servers of a client in a scope. It resolves symbolic links.
 func Locate(name string, scope Scope, p Places) (Location, error) {
 	all := Clients()
 	i := slices.IndexFunc(all, func(c Client) bool { return c.Name == name })
@@ -187,7 +187,7 @@ func Locate(name string, scope Scope, p Places) (Location, error) {
 		if _, err := os.Lstat(path); err == nil {
 			return at, nil
 		}
-		first = &at // of two names, the last one is made
+		first = &at // a new file gets the last of several names
 	}
 	if first == nil {
 		return Location{}, fmt.Errorf("%s has no configuration of scope %q", name, scope)
@@ -195,7 +195,8 @@ func Locate(name string, scope Scope, p Places) (Location, error) {
 	return *first, nil
 }
 
-// At returns the location of the servers in a file, which is that of a known client if its path is. Links are followed.
+// At returns the location of the servers in a file. It recognizes a known client by the end of the path. It resolves
+// symbolic links.
 func At(path string, p Places) (Location, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -210,7 +211,7 @@ func At(path string, p Places) (Location, error) {
 			at := Location{Client: c, Scope: f.scope, File: followed(path), in: f.in}
 			root := strings.TrimSuffix(abs, below)
 			if f.scope == User && f.at == home && root != p.Home {
-				continue // that of a project, which may have the same name
+				continue // a file of a project, which may have the same name
 			}
 			if f.scope == Project {
 				at.Project = root
@@ -225,7 +226,7 @@ func At(path string, p Places) (Location, error) {
 	return at, nil
 }
 
-// followed returns the file that a path leads to; a path that leads nowhere is returned as it is.
+// followed resolves symbolic links in a path. If the file does not exist, it returns the path unchanged.
 func followed(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

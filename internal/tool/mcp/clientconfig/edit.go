@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// set returns a text in which the object at a path has a member. A member of that name is replaced where it is; a new
-// one becomes the first. Objects of the path that are missing are made.
+// set returns a text in which the object at path has a member name with this value. An existing member of that name is
+// replaced in place. A new one becomes the first member. set creates missing objects of the path.
 func set(text []byte, path []string, name string, value layout) ([]byte, error) {
 	plain := blanked(text)
 	o, depth, found, err := walk(plain, path)
@@ -26,10 +26,11 @@ func set(text []byte, path []string, name string, value layout) ([]byte, error) 
 	return insert(text, o, depth+1, quoted(name), value), nil
 }
 
-// layout writes a value whose lines, but for the first, begin with indent and further units of indentation.
+// layout formats a value. All lines but the first begin with indent, and nested lines with further units of
+// indentation.
 type layout func(indent, unit string) []byte
 
-// nested writes objects within each other, one for each name but the last, whose value is the last one's.
+// nested formats nested objects, one member per name. The innermost member has the value.
 func nested(names []string, value layout, indent, unit string) []byte {
 	if len(names) == 0 {
 		return value(indent, unit)
@@ -39,7 +40,7 @@ func nested(names []string, value layout, indent, unit string) []byte {
 		nested(names[1:], value, inner, unit), []byte("\n"+indent+"}"))
 }
 
-// insert makes a member the first one of an object.
+// insert returns a text in which the object has a new first member.
 func insert(text []byte, o object, depth int, name []byte, value layout) []byte {
 	if len(o.members) > 0 {
 		first := o.members[0].from
@@ -51,13 +52,13 @@ func insert(text []byte, o object, depth int, name []byte, value layout) []byte 
 	outer := lineIndent(text, o.from)
 	unit := unitOf(outer, depth-1)
 	member := slices.Concat([]byte("\n"+outer+unit), name, []byte(": "), value(outer+unit, unit))
-	if inner := text[o.inside:o.close]; len(bytes.TrimSpace(inner)) > 0 { // a comment
+	if inner := text[o.inside:o.close]; len(bytes.TrimSpace(inner)) > 0 { // a comment is inside the object
 		return slices.Concat(text[:o.inside], member, text[o.inside:])
 	}
 	return slices.Concat(text[:o.inside], member, []byte("\n"+outer), text[o.close:])
 }
 
-// remove returns a text without a member of an object, and without the comma that belonged to it. Comments stay.
+// remove returns a text without a member of an object, and without the comma that belongs to it. Comments stay.
 func remove(text []byte, o object, name string) []byte {
 	i := slices.IndexFunc(o.members, func(m span) bool { return m.name == name })
 	m := o.members[i]
@@ -79,7 +80,7 @@ func remove(text []byte, o object, name string) []byte {
 	return dropped(text, gone, m)
 }
 
-// dropped returns a text without the removed members, and without lines that held nothing else.
+// dropped returns a text without the removed member, and without lines that contained nothing else.
 func dropped(text []byte, gone []bool, m span) []byte {
 	begin := m.from
 	for begin > 0 && text[begin-1] != '\n' && (isSpace(text[begin-1]) || gone[begin-1]) {
@@ -96,7 +97,7 @@ func dropped(text []byte, gone []bool, m span) []byte {
 		from, to = begin, end+1
 	case slices.Contains(gone[begin:m.from], true): // the comma before it
 		from = begin
-	case end > m.end && text[end] != '\n': // the space that stood between it and the next one
+	case end > m.end && text[end] != '\n': // the space before the next member
 		to = end
 	}
 	for k := from; k < to; k++ {
@@ -111,7 +112,7 @@ func dropped(text []byte, gone []bool, m span) []byte {
 	return out
 }
 
-// lineIndent returns the spaces and tabs at the beginning of the line of an offset.
+// lineIndent returns the spaces and tabs at the beginning of the line that contains an offset.
 func lineIndent(text []byte, at int) string {
 	begin := bytes.LastIndexByte(text[:at], '\n') + 1
 	end := begin
@@ -140,7 +141,7 @@ func skipSpace(text []byte, at int) int {
 	return at
 }
 
-// unitOf returns one level of indentation, of which a line has so many as its depth.
+// unitOf returns one unit of indentation, given the indent of a line at a depth; two spaces if it cannot tell.
 func unitOf(indent string, depth int) string {
 	switch {
 	case strings.HasPrefix(indent, "\t"):

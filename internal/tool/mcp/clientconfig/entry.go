@@ -15,13 +15,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// without effect on the bus: what the client asks its user, shows, or does with a server beside calling it.
+// quiet are members without effect on Toolbus: they configure questions to the user, display, or other uses of a
+// server.
 var quiet = []string{
 	"alwaysAllow", "alwaysLoad", "autoApprove", "description", "dev", "gallery", "name", "remote", "source", "title",
 	"trust", "version", "watchPaths",
 }
 
-// spoken are the types of servers that executors speak to.
+// spoken are the types of servers that executors support.
 var spoken = []string{"", "stdio", "local", "http", "streamable-http", "streamableHttp", "streamable_http", "remote"}
 
 // server translates one entry of a configuration.
@@ -60,7 +61,7 @@ func (r reader) server(called string, raw jsontext.Value) Server {
 	return s
 }
 
-// entry holds the members of a server that are still unread, and the errors of the others.
+// entry holds the unread members of a server, and the errors of those that were read.
 type entry struct {
 	members map[string]jsontext.Value
 	bad     []error
@@ -68,7 +69,7 @@ type entry struct {
 
 func (e *entry) fail(format string, args ...any) { e.bad = append(e.bad, fmt.Errorf(format, args...)) }
 
-// given takes a member; null is the same as none.
+// given removes and returns a member. A member that is null counts as missing.
 func (e *entry) given(name string) (jsontext.Value, bool) {
 	v, there := e.members[name]
 	delete(e.members, name)
@@ -80,7 +81,7 @@ func (e *entry) flag(name string) bool {
 	return v.Kind() == 't'
 }
 
-// text returns the first of the members that is there.
+// text returns the first of the members that is present. It must be a string.
 func (e *entry) text(names ...string) (text string) {
 	for _, name := range names {
 		if v, there := e.given(name); there && text == "" {
@@ -92,7 +93,8 @@ func (e *entry) text(names ...string) (text string) {
 	return text
 }
 
-// texts returns the texts of all members that are there. Listed reports whether there is any.
+// texts returns the strings in all of the members, which must be lists. listed reports whether at least one member is
+// present.
 func (e *entry) texts(names ...string) (all []string, listed bool) {
 	for _, name := range names {
 		v, there := e.given(name)
@@ -108,7 +110,8 @@ func (e *entry) texts(names ...string) (all []string, listed bool) {
 	return all, listed
 }
 
-// table returns the members that are objects of texts as one. Numbers and booleans are texts, too, and null is none.
+// table merges the members, which must be objects of strings. It converts numbers and booleans to strings, and leaves
+// null out.
 func (e *entry) table(names ...string) map[string]string {
 	var all map[string]string
 	for _, name := range names {
@@ -142,7 +145,7 @@ func (e *entry) table(names ...string) map[string]string {
 	return all
 }
 
-// number returns a member that is a number, at most 1e9; 0 is the same as none.
+// number returns a member that must be a number from 0 on, at most 1e9; 0 if it is missing.
 func (e *entry) number(name string) (n float64) {
 	v, there := e.given(name)
 	if there && (v.Kind() != '0' || json.Unmarshal(v, &n) != nil || n < 0) {
@@ -152,15 +155,15 @@ func (e *entry) number(name string) (n float64) {
 	return min(n, 1e9)
 }
 
-// filter reads the lists of tools.
+// filter reads the lists of shown and hidden tools.
 func (e *entry) filter() (f Filter) {
 	f.only, f.listed = e.texts("includeTools", "enabledTools", "enabled_tools", "allowedTools")
 	f.but, _ = e.texts("disabledTools", "excludeTools", "disabled_tools")
 	return f
 }
 
-// signsIn finds members by which the client proves to the server who its user is, or guards the user from the server.
-// Executors can do neither, so such a server stays the client's.
+// signsIn reports members with which the client authenticates the user to the server, or confines the server. Executors
+// can do neither, so they cannot use such a server.
 func (e *entry) signsIn() {
 	for _, name := range []string{"oauth", "auth", "authProviderType", "headersHelper"} {
 		v, there := e.given(name)
@@ -175,7 +178,7 @@ func (e *entry) signsIn() {
 	}
 }
 
-// reached reads how the server is started or reached.
+// reached reads the command or URL of the server.
 func (r reader) reached(e *entry) client.Server {
 	kind := e.text("type", "transport")
 	switch {
@@ -218,7 +221,7 @@ func (r reader) reached(e *entry) client.Server {
 	return s
 }
 
-// variables reads the envFile, whose variables those of env replace.
+// variables reads the envFile. Variables in env override those in the file.
 func (r reader) variables(e *entry, s *client.Server, fill func(string) string) {
 	path := e.text("envFile")
 	if path == "" || s.URL != "" {
@@ -240,7 +243,7 @@ func (r reader) variables(e *entry, s *client.Server, fill func(string) string) 
 	s.Env = all
 }
 
-// address checks a URL, which may contain a credential.
+// address checks a URL. The error does not contain it, because it may contain a credential.
 func (e *entry) address(text string) {
 	u, err := url.Parse(text)
 	if !strings.HasPrefix(text, "${") && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
@@ -248,7 +251,7 @@ func (e *entry) address(text string) {
 	}
 }
 
-// command reads the three forms of a command: a text, a list with the arguments, and an object.
+// command reads a command, which may be a string, a list with the arguments, or an object.
 func (e *entry) command(s *client.Server) {
 	s.Args, _ = e.texts("args")
 	v, there := e.given("command")
@@ -281,10 +284,10 @@ func (e *entry) command(s *client.Server) {
 	}
 }
 
-// longest is the longest time of a call.
+// longest is the longest timeout of a call or of the start.
 const longest = 10 * time.Minute
 
-// times reads the timeouts: that of a call, which it returns, and that of the start, which the server gets.
+// times reads the timeouts. It returns the timeout of a call, and sets the timeout of the start in s.
 func (r reader) times(e *entry, s *client.Server) (call time.Duration) {
 	start := time.Duration(e.number("startup_timeout_sec") * float64(time.Second))
 	start = max(start, time.Duration(e.number("startup_timeout_ms")*float64(time.Millisecond)))
@@ -303,13 +306,13 @@ func (r reader) times(e *entry, s *client.Server) (call time.Duration) {
 	if start > 0 {
 		s.StartMS = min(start, longest).Milliseconds()
 	}
-	if call < time.Second { // clients ignore a shorter one
+	if call < time.Second { // clients ignore shorter timeouts
 		return 0
 	}
 	return min(call, longest)
 }
 
-// unit returns the unit of a timeout. Among clients that are not known, those with a limit of an hour count seconds.
+// unit returns the unit of a timeout n. For an unknown client it assumes seconds if n is at most 3600.
 func (r reader) unit(n float64) time.Duration {
 	if r.client.seconds || r.client.Docs == "" && n <= time.Hour.Seconds() {
 		return time.Second

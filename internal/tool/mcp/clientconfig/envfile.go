@@ -45,8 +45,8 @@ func readEnvFile(file string) (map[string]string, error) {
 	return all, nil
 }
 
-// unquoted returns the value of an assignment. In double quotes \n is a line break; outside of quotes # behind a space
-// begins a comment.
+// unquoted returns the value of an assignment without quotes. In double quotes \n is a line break. Outside of quotes, #
+// after a space begins a comment.
 func unquoted(value string) string {
 	if len(value) > 0 && (value[0] == '"' || value[0] == '\'' || value[0] == '`') {
 		if end := strings.LastIndexByte(value, value[0]); end > 0 {

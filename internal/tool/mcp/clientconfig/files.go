@@ -14,17 +14,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// suffix is the end of the name of the copy of a former configuration.
+// suffix is the suffix of the copy of a configuration before the installation.
 const suffix = ".before-toolbus"
 
-// record is written beside the copy of a former configuration.
+// record describes an installation. Install writes it next to the copy of the former configuration.
 type record struct {
 	Member  []string    `json:"member"`  // path of the object that holds the servers
 	Taken   []string    `json:"taken"`   // names of the servers that were replaced
-	Command string      `json:"command"` // of the entry
-	SHA256  string      `json:"sha256"`  // of the file as the installation left it
+	Command string      `json:"command"` // command of the entry
+	SHA256  string      `json:"sha256"`  // of the file after the installation
 	Mode    fs.FileMode `json:"mode"`
-	Missing bool        `json:"missing,omitempty"` // there was no file
+	Missing bool        `json:"missing,omitempty"` // the file did not exist
 }
 
 // wrote reports whether the installation wrote an entry.
@@ -32,8 +32,8 @@ func (r record) wrote(entry jsontext.Value) bool {
 	return isToolbus(entry) || r.Command != "" && commandOf(entry) == r.Command
 }
 
-// Copy returns the file that holds the former configuration while the entry for the bus is installed. Its owner alone
-// may read it.
+// Copy returns the path of the copy of the former configuration, which exists while Toolbus's entry is installed. Only
+// its owner may read it.
 func (l Location) Copy() string {
 	if l.Scope != Local {
 		return l.File + suffix
@@ -49,8 +49,8 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Install writes the entry that starts a command in the place of the servers that are taken, by their names in the
-// configuration, and keeps the former file. Without any, the entry becomes the first server.
+// Install replaces the servers in taken, which are names in the configuration, by the entry that starts command with
+// args. It keeps a copy of the former file. If taken is empty, the entry becomes the first server.
 func Install(l Location, taken []string, command string, args []string) error {
 	former, mode, err := load(l.File)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -87,15 +87,15 @@ func Install(l Location, taken []string, command string, args []string) error {
 	return nil
 }
 
-// Undone says how an uninstallation changed a configuration.
+// Undone describes how Uninstall changed a configuration.
 type Undone struct {
-	Changed bool     // the file was changed since the installation, and keeps that
-	Again   []string // servers that were replaced and are in the file once more: they stay as they are
-	Removed bool     // the file is gone, as there was none before
+	Changed bool     // the file was changed after the installation; these changes stay
+	Again   []string // replaced servers that the file contains again; they stay as they are
+	Removed bool     // the file was removed, because it did not exist before
 }
 
-// Uninstall puts back what [Install] replaced. A file that was not changed since becomes the former one, byte for byte;
-// with force any does. Of a file that was changed, the entry is removed and the servers are put back.
+// Uninstall undoes [Install]. If the file was not changed after the installation, or with force, it restores the former
+// file byte for byte. Otherwise it only removes the entry and puts the replaced servers back.
 func Uninstall(l Location, force bool) (Undone, error) {
 	former, mode, err := load(l.Copy())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +135,7 @@ func Uninstall(l Location, force bool) (Undone, error) {
 	return u, removeAll(l.Copy(), l.record())
 }
 
-// recorded returns the record of an installation. Build f16d274 kept none, replaced all servers, and gave the
+// recorded returns the record of an installation. Build f16d274 wrote no record, replaced all servers, and gave the
 // copy the mode of the file.
 func (l Location) recorded(former []byte, mode fs.FileMode) (r record, err error) {
 	raw, err := os.ReadFile(l.record())
@@ -158,9 +158,10 @@ func (l Location) recorded(former []byte, mode fs.FileMode) (r record, err error
 	return r, err
 }
 
-// load returns the text and the mode of a file that can be replaced. A file that is missing has the mode of a new one.
+// load returns the text and mode of a file that can be replaced. For a missing file it returns the mode of a new one
+// with fs.ErrNotExist.
 func load(file string) (text []byte, mode fs.FileMode, err error) {
-	info, err := os.Lstat(file) // a link that leads anywhere was followed before
+	info, err := os.Lstat(file) // links to existing files have been resolved already
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0o600, err
 	}
@@ -178,7 +179,7 @@ func load(file string) (text []byte, mode fs.FileMode, err error) {
 	return text, info.Mode().Perm(), err
 }
 
-// replace writes a file all at once.
+// replace writes a file atomically.
 func replace(file string, text []byte, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {

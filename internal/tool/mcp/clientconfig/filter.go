@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Filter tells which tools of a server a client shows. The zero value shows all.
+// Filter selects the tools of a server that a client shows. The zero value selects all.
 type Filter struct {
 	only   []string
-	listed bool // the client shows only those, even if there are none
+	listed bool // the client shows only the tools in only, even if that is empty
 	but    []string
-	prefix string // of the tools' names in full
+	prefix string // prefix of the full names in full
 	full   []string
 }
 
-// Off reports whether the client does not show a tool, by its server's name of it.
+// Off reports whether the client hides the tool with this name at its server.
 func (f Filter) Off(tool string) bool {
 	return matches(f.but, tool) || f.listed && !matches(f.only, tool) ||
 		matches(f.full, f.prefix+notWord.ReplaceAllString(tool, "_"))

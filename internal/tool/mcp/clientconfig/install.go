@@ -9,15 +9,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Toolbus is the name of the entry for the bus among the servers of a client.
+// Toolbus is the name of Toolbus's entry among the servers of a client.
 const Toolbus = "toolbus"
 
-// Snippet returns a configuration whose only server is the entry that starts a command.
+// Snippet returns a configuration with a single server: the entry that starts command with args.
 func Snippet(l Location, path []string, command string, args []string) ([]byte, error) {
 	return replaced(nil, path, nil, l.entry(path, command, args))
 }
 
-// entry returns the entry by which the client of a location starts a command. Path is the one that the servers are at.
+// entry returns the entry with which the client of a location starts a command. path is the path of the object that
+// holds the servers.
 func (l Location) entry(path []string, command string, args []string) any {
 	type timeout struct {
 		Request int `json:"request"`
@@ -59,17 +60,17 @@ func written(value any) layout {
 		enc.SetEscapeHTML(false)
 		enc.SetIndent(indent, unit)
 		if err := enc.Encode(value); err != nil {
-			panic("mcpconfig: " + err.Error()) // of this package's own types
+			panic("mcpconfig: " + err.Error()) // the values are of this package's own types
 		}
 		return bytes.TrimRight(out.Bytes(), "\n")
 	}
 }
 
-// quoted returns a text as JSON.
+// quoted returns a text as a JSON string.
 func quoted(text string) []byte { return written(text)("", "") }
 
-// replaced returns a text in which the entry for the bus stands in the place of the servers that are taken. Without
-// any, it becomes the first server.
+// replaced returns a text in which Toolbus's entry replaces the servers in taken. If taken is empty, the entry becomes
+// the first server.
 func replaced(text []byte, path, taken []string, entry any) ([]byte, error) {
 	text = orEmpty(text)
 	o, _, _, err := walk(blanked(text), path)
@@ -105,8 +106,8 @@ func replaced(text []byte, path, taken []string, entry any) ([]byte, error) {
 	return text, nil
 }
 
-// restored returns a text that was changed since an installation without the entry for the bus, and with the servers
-// of the former text that were taken. Again are those that the text has once more: they stay as they are now.
+// restored returns the text now, which was changed after the installation, without Toolbus's entry and with the taken
+// servers from the former text. again lists the taken servers that now contains again: they stay as they are in now.
 func restored(former, now []byte, r record) (text []byte, again []string, err error) {
 	former, now = orEmpty(former), orEmpty(now)
 	path := r.Member
@@ -147,7 +148,8 @@ func restored(former, now []byte, r record) (text []byte, again []string, err er
 	return text, again, err
 }
 
-// without removes the entry for the bus, and with it the object that was made for it.
+// without removes Toolbus's entry, and the object that holds the servers if the installation created it and it is
+// empty.
 func without(now []byte, path []string, has object, hadAny bool) ([]byte, error) {
 	now = remove(now, has, Toolbus)
 	has, _, _, err := walk(blanked(now), path)
@@ -161,9 +163,9 @@ func without(now []byte, path []string, has object, hadAny bool) ([]byte, error)
 	return remove(now, outer, path[len(path)-1]), nil
 }
 
-// putInto makes members the first ones of the object at a path.
+// putInto inserts members at the beginning of the object at a path.
 func putInto(now []byte, path []string, pieces [][]byte) ([]byte, error) {
-	const place = "\x00" // no name of a server
+	const place = "\x00" // not a valid name of a server
 	text, err := set(now, path, place, func(string, string) []byte { return []byte("0") })
 	if err != nil {
 		return nil, err
@@ -176,7 +178,7 @@ func putInto(now []byte, path []string, pieces [][]byte) ([]byte, error) {
 	return slices.Concat(text[:m.from], bytes.Join(pieces, between(text, m.from)), text[m.end:]), nil
 }
 
-// between returns what separates members of the object in which one begins at an offset.
+// between returns the text that separates a member at an offset from the member before it.
 func between(text []byte, at int) []byte {
 	return append([]byte(","), spaceBefore(text, at)...)
 }

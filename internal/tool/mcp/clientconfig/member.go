@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// unknown are the paths of members that may hold the servers of a client that is not known.
+// unknown returns the paths of members that may hold the servers of an unknown client.
 func unknown() [][]string {
 	return [][]string{
 		{"mcpServers"}, {"servers"}, {"context_servers"}, {"amp.mcpServers"},
@@ -19,7 +19,8 @@ func unknown() [][]string {
 	}
 }
 
-// member returns the path of the object that holds the servers in a text, or of the one that would.
+// member returns the path of the object that holds the servers in a text. If there is none, it returns the path where
+// the client would look for it.
 func (l Location) member(text []byte) (path []string, err error) {
 	if l.Client.Form == TOML {
 		return nil, fmt.Errorf("%s is TOML, which is neither read nor changed here", l.File)
@@ -54,8 +55,8 @@ func (l Location) member(text []byte) (path []string, err error) {
 		"client looks for it, or name the client with --client")
 }
 
-// holds reports whether an object can be one of servers. A member mcp may be something else, and a server of opencode
-// may be called servers.
+// holds reports whether an object can hold servers. A member mcp may have another purpose, and a server of opencode may
+// have the name servers.
 func holds(plain []byte, o object, path []string, known bool) bool {
 	isServer := func(o object) bool {
 		return slices.ContainsFunc(o.members, func(m span) bool {
@@ -77,13 +78,13 @@ func holds(plain []byte, o object, path []string, known bool) bool {
 	})
 }
 
-// dotted returns a path of members as messages show it.
+// dotted returns a path of members for messages.
 func dotted(path []string) string { return strings.Join(path, ".") }
 
-// version2 reports whether servers at a path are those of opencode 2, whose entries differ from those of opencode 1.
+// version2 reports whether path is that of the servers of opencode 2, whose entries differ from those of opencode 1.
 func (l Location) version2(path []string) bool { return l.Client.Form == OpenCode && len(path) == 2 }
 
-// isToolbus reports whether a server is this program.
+// isToolbus reports whether a server's command is toolbus.
 func isToolbus(raw jsontext.Value) bool { return filepath.Base(commandOf(raw)) == Toolbus }
 
 // commandOf returns the command of a server, or "" if it has none.

@@ -18,24 +18,24 @@ import (
 // maxConfig is the largest configuration, in bytes.
 const maxConfig = 16 << 20
 
-// Server is one server of a configuration.
+// Server is one server in a configuration.
 type Server struct {
-	Called  string        // its name in the configuration
-	Name    string        // its name among the servers of executors
-	Server  client.Server // as executors have it
-	Tools   Filter        // tools that the client does not show
-	Timeout time.Duration // of a call; 0 if the configuration has none
-	Unknown []string      // members that are not understood, sorted
+	Called  string        // name in the configuration
+	Name    string        // name among the servers of executors
+	Server  client.Server // server in the form of executors
+	Tools   Filter        // selects the tools that the client shows
+	Timeout time.Duration // timeout of a call; 0 if the configuration has none
+	Unknown []string      // sorted members that this package does not know
 	Off     string        // why the client does not use the server; "" if it does
 	Self    bool          // the server is this program
-	Err     error         // why executors cannot have the server; it contains no value
+	Err     error         // why executors cannot use the server; contains no value
 }
 
-// Config is the part of a configuration that has servers.
+// Config holds the servers of a configuration.
 type Config struct {
 	Member  []string // path of the object that holds them
 	Servers []Server // in the order of the file
-	Notes   []string // about servers that are elsewhere in the file
+	Notes   []string // about settings and servers elsewhere in the file
 }
 
 // reader translates the servers of one configuration.
@@ -43,13 +43,13 @@ type reader struct {
 	client  Client
 	home    string
 	project string // "" if the configuration is for any project
-	working string // where servers without a folder of their own run
+	working string // folder in which servers without cwd run
 	file    string
 	off     func(called string) string
-	hidden  []string // patterns of <server>_<tool>, of opencode
+	hidden  []string // opencode's patterns for <server>_<tool> of hidden tools
 }
 
-// Read reads the servers at a location. A file that does not exist has none.
+// Read reads the servers at a location. If the file does not exist, the result has no servers.
 func Read(l Location, p Places) (Config, error) {
 	text, err := content(l.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,7 +76,7 @@ func Read(l Location, p Places) (Config, error) {
 	if !found {
 		return c, nil
 	}
-	taken := map[string]string{} // names in the configuration, by name among executors
+	taken := map[string]string{} // names in the configuration, by the name among executors
 	for _, m := range o.members {
 		s := r.server(m.name, jsontext.Value(plain[m.value:m.end]))
 		if other, double := taken[s.Name]; double && s.Err == nil && s.Off == "" {
@@ -102,7 +102,7 @@ func content(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// others returns a note about servers of Claude Code that a file has for single projects.
+// others returns notes about servers that a file of Claude Code defines for single projects.
 func (l Location) others(plain []byte) []string {
 	if l.Client.Name != "claude-code" || l.Scope != User {
 		return nil
@@ -122,8 +122,8 @@ func (l Location) others(plain []byte) []string {
 	return notes
 }
 
-// ServerName returns the name that a server has among executors. It is made of the name in a configuration, or of the
-// one that the server gives itself.
+// ServerName returns the name of a server among executors. called is its name in a configuration, or the name that the
+// server reports.
 func ServerName(called string) (string, error) {
 	name := strings.ToLower(called[strings.LastIndexByte(called, '/')+1:])
 	name = regexp.MustCompile(`[^a-z0-9_-]+`).ReplaceAllString(name, "-")
@@ -136,7 +136,8 @@ func ServerName(called string) (string, error) {
 	return name, nil
 }
 
-// absolute returns a path of the configuration; one that is relative is below the folder that servers run in.
+// absolute returns a path of the configuration as an absolute path. A relative path is relative to the folder in which
+// servers run.
 func (r reader) absolute(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		return filepath.Join(r.home, rest)

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// settings reads what clients say about servers outside of their entries.
+// settings reads the settings about servers that some clients keep outside of the servers' entries.
 func (r *reader) settings(plain []byte) {
 	r.off = func(string) string { return "" }
 	switch r.client.Name {
@@ -28,7 +28,7 @@ func (r *reader) allowed(plain []byte) {
 		} `json:"mcp"`
 	}
 	if json.Unmarshal(plain, &top) != nil {
-		return // another type: the client ignores it, too
+		return // a member of another type: the client ignores it, too
 	}
 	r.off = func(called string) string {
 		switch {
@@ -44,11 +44,11 @@ func (r *reader) allowed(plain []byte) {
 // notWord matches the characters that opencode replaces in names of servers and tools.
 var notWord = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// shown reads the objects tools and permission of opencode, which switch tools off by patterns of <server>_<tool>.
+// shown reads the objects tools and permission of opencode. They switch tools off by patterns for <server>_<tool>.
 func (r *reader) shown(plain []byte) {
 	var top struct {
 		Tools      map[string]jsontext.Value `json:"tools"`
-		Permission jsontext.Value            `json:"permission"` // also a text, for all tools
+		Permission jsontext.Value            `json:"permission"` // may be a string that applies to all tools
 	}
 	if json.Unmarshal(plain, &top) != nil {
 		return

@@ -16,20 +16,20 @@ var mark = []byte("\xef\xbb\xbf")
 // errNoObject means that a file is not the configuration of a client.
 var errNoObject = errors.New("it is no JSON object")
 
-// span is the place of a member in a text: its name begins at from, its value at value, and it ends before end.
+// span is the position of a member in a text: its name begins at from, its value at value, and end is the offset after
+// it.
 type span struct {
 	name             string
 	from, value, end int
 }
 
-// object is the place of an object in a text: it begins at from with {, inside is the offset behind that, and close
-// is the offset of }.
+// object is the position of an object in a text: { is at from, inside is the offset after that, and } is at close.
 type object struct {
 	from, inside, close int
 	members             []span
 }
 
-// member returns the member of a name.
+// member returns the member with a name.
 func (o object) member(name string) (span, bool) {
 	i := slices.IndexFunc(o.members, func(m span) bool { return m.name == name })
 	if i < 0 {
@@ -38,7 +38,7 @@ func (o object) member(name string) (span, bool) {
 	return o.members[i], true
 }
 
-// top returns the object at the top of a text. Plain is the result of [blanked] for the text.
+// top returns the outermost object of a text. plain is the result of [blanked] for the text.
 func top(plain []byte) (object, error) {
 	o, end, err := objectAt(plain, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func top(plain []byte) (object, error) {
 	return o, nil
 }
 
-// objectAt returns the object that begins at an offset or at the first character behind it, and where it ends.
+// objectAt returns the object that begins at an offset, or after white space there, and the offset after its end.
 func objectAt(plain []byte, at int) (o object, end int, err error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(plain[at:]))
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
@@ -81,7 +81,7 @@ func objectAt(plain []byte, at int) (o object, end int, err error) {
 	return o, end, nil
 }
 
-// syntax returns an error of the decoder without what it has read, which may be a credential.
+// syntax returns an error of the decoder without the text that it quotes, which may be a credential.
 func syntax(err error) error {
 	var bad *jsontext.SyntacticError
 	if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -93,8 +93,8 @@ func syntax(err error) error {
 	return errors.New("it is no JSON, or not all of it")
 }
 
-// walk returns the object at a path of members. Found is false if a member is missing or is not an object; then depth
-// is the number of members that are there, and o is the last object.
+// walk returns the object at a path of members. If a member is missing or is not an object, found is false, depth is
+// the number of members that exist, and o is the last of these objects.
 func walk(plain []byte, path []string) (o object, depth int, found bool, err error) {
 	if o, err = top(plain); err != nil {
 		return o, 0, false, err
@@ -111,7 +111,7 @@ func walk(plain []byte, path []string) (o object, depth int, found bool, err err
 	return o, len(path), true, nil
 }
 
-// uncommented returns a text of the same length, with spaces in the place of comments and of a byte order mark.
+// uncommented returns a text of the same length in which spaces replace comments and a byte order mark.
 func uncommented(text []byte) []byte {
 	out := slices.Clone(text)
 	if bytes.HasPrefix(out, mark) {
@@ -132,7 +132,7 @@ func uncommented(text []byte) []byte {
 	return out
 }
 
-// blankComment makes a comment spaces, and returns where it ends.
+// blankComment replaces a comment by spaces, and returns the offset after its end.
 func blankComment(out []byte, from int) (end int) {
 	stop := []byte("\n")
 	if out[from+1] == '*' {
@@ -150,11 +150,11 @@ func blankComment(out []byte, from int) (end int) {
 	return end
 }
 
-// blanked returns a text of the same length that is JSON if the text is JSON with comments: with spaces in the place of
-// comments, and of commas behind the last member of an object or list.
+// blanked converts JSON with comments to JSON of the same length. Spaces replace comments, and commas after the last
+// member of an object or list.
 func blanked(text []byte) []byte {
 	out := uncommented(text)
-	comma := -1 // the last one, if only space followed it
+	comma := -1 // offset of the last comma if only space has followed it, else -1
 	for i := 0; i < len(out); i++ {
 		switch c := out[i]; {
 		case c == '"':
@@ -178,7 +178,7 @@ func blanked(text []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// orEmpty returns a text that is an object: an empty one if the file is empty or missing.
+// orEmpty returns text, or an empty object if the text is empty.
 func orEmpty(text []byte) []byte {
 	if len(bytes.TrimSpace(bytes.TrimPrefix(text, mark))) > 0 {
 		return text

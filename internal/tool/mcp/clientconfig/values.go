@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// variable is a reference that clients replace in a text.
+// variable matches a reference that clients replace in a text.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_]+:)?([^}]*)\}`)
 
-// plainVariable is the name of a variable, with a default for a missing one.
+// plainVariable matches the name of a variable, optionally with a default.
 var plainVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
 
-// braced is a reference of opencode, and dollared a variable of Gemini CLI.
+// braced matches a reference of opencode, dollared a variable of Gemini CLI.
 var (
 	braced   = regexp.MustCompile(`\{(env|file):([^{}]+)\}`)
 	dollared = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 )
 
-// translated returns a text with references as executors know them. The error names those that only the client knows.
+// translated returns a text with its references in the form that executors resolve. The error names the references that
+// only the client can resolve.
 func (r reader) translated(text string) (string, error) {
 	if r.client.braces {
 		text = braced.ReplaceAllStringFunc(text, func(found string) string {
@@ -40,7 +41,7 @@ func (r reader) translated(text string) (string, error) {
 		if known, ok := r.reference(m[1], m[2]); ok {
 			return known
 		}
-		name, _, _ := strings.Cut(m[1]+m[2], ":-") // a default may be a credential
+		name, _, _ := strings.Cut(m[1]+m[2], ":-") // without the default, which may be a credential
 		bad = append(bad, fmt.Errorf(
 			"only the client knows ${%.64s}: write ${env:NAME} in its place, a variable of the executor", name))
 		return found
@@ -48,7 +49,7 @@ func (r reader) translated(text string) (string, error) {
 	return out, errors.Join(bad...)
 }
 
-// reference returns a reference as executors know it, if there is one.
+// reference returns a reference in the form that executors resolve. ok is false if there is no such form.
 func (r reader) reference(kind, name string) (string, bool) {
 	switch {
 	case kind == "env:":
@@ -71,7 +72,8 @@ func (r reader) reference(kind, name string) (string, bool) {
 	return "", false
 }
 
-// beside returns the path of a file that a configuration refers to: a relative one is beside the configuration.
+// beside returns the path of a file to which a configuration refers. A relative path is relative to the folder of the
+// configuration.
 func (r reader) beside(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		return filepath.Join(r.home, rest)

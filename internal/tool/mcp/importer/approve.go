@@ -24,13 +24,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Change is what has become of the definition of a tool since it was approved.
+// Change compares the current definition of a tool at its server with the approved one.
 type Change struct {
 	ID     string   `json:"tool_id"`
 	Server string   `json:"server"`
 	State  State    `json:"state"`
-	Why    string   `json:"why,omitzero"`   // it was left out
-	Lines  []string `json:"lines,omitzero"` // of the definition, - before and + now
+	Why    string   `json:"why,omitzero"`   // why the tool is left out
+	Lines  []string `json:"lines,omitzero"` // diff of the definition: - approved, + current
 
 	manifest *tool.Manifest
 	now      client.Tool
@@ -38,8 +38,8 @@ type Change struct {
 	release  string
 }
 
-// Compare asks the servers of the tools in a folder what these are now: of those with an id, or all. What a server does
-// not say is in the Why of its tools.
+// Compare lists the tools of the servers of a folder, and compares them with the folder's manifests: those with the
+// ids, or all. If a server cannot be asked or lacks a tool, the Why of the Change contains the reason.
 func Compare(ctx context.Context, o Options, ids []string) ([]Change, error) {
 	r, err := tool.Load(o.Dir, o.Transports...)
 	if err != nil {
@@ -81,7 +81,7 @@ func Compare(ctx context.Context, o Options, ids []string) ([]Change, error) {
 	return all, nil
 }
 
-// compare asks one server.
+// compare asks one server and compares its tools.
 func (o Options) compare(ctx context.Context, name string, s client.Server, of []*tool.Manifest) (all []Change) {
 	for _, m := range of {
 		all = append(all, Change{ID: m.ToolID, Server: name, State: LeftOut, manifest: m})
@@ -119,7 +119,7 @@ func (o Options) list(
 	return listed, of, release, err
 }
 
-// judge compares what the tool is now with what was approved.
+// judge sets State and Lines from the comparison of the current definition with the approved one.
 func (c *Change) judge(e mcp.Endpoint) {
 	definition, err := mcp.Definition(c.now)
 	if err != nil {
@@ -131,17 +131,18 @@ func (c *Change) judge(e mcp.Endpoint) {
 		return
 	}
 	c.State = Changed
-	before, _ := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile)) // without it all of it is new
+	before, _ := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile)) // without the file, all lines are new
 	c.Lines = diff(lined(before), lined(pretty(definition)))
 }
 
-// lined is a definition as it is compared: each line of its texts on one of its own.
+// lined formats a definition for the diff, with a line break at each line break in its texts.
 func lined(definition []byte) string {
 	return strings.ReplaceAll(visible(string(definition)), `\n`, "\\n\n      ")
 }
 
-// Approve takes over what a tool is now: its schemas, its texts where they are still those of its server, and the
-// digest. Its version grows. Its class becomes stricter where the server says so, and never less strict.
+// Approve updates the manifest to the current definition: the schemas, the digest, and each description that still
+// equals the server's former one. It increases the version. It makes the effect class stricter if the server now
+// proposes a stricter one, and never less strict.
 func (c Change) Approve() error {
 	files, _, err := source{server: c.server, tool: c.now}.files()
 	if err != nil {
@@ -161,7 +162,7 @@ func (c Change) Approve() error {
 	return exchange(c.manifest, files)
 }
 
-// edited returns the manifest with what has changed, and all else as it was written.
+// edited returns the manifest with the changed values. Everything else, with comments, stays as written.
 func (c Change) edited(text []byte, digest string) ([]byte, error) {
 	file, err := parser.ParseBytes(text, parser.ParseComments)
 	if err != nil {
@@ -189,13 +190,13 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 		}
 	}
 	edited := strings.TrimRight(file.String(), "\n") + "\n"
-	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // f16d274 wrote it
+	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a manifest of build f16d274
 		edited += "listed: " + listedFile + "\n"
 	}
 	return []byte(edited), nil
 }
 
-// approved is the definition that was approved.
+// approved returns the approved definition.
 func (c Change) approved() (t client.Tool) {
 	raw, err := os.ReadFile(filepath.Join(c.manifest.Dir, mcp.DefinitionFile))
 	if err != nil || json.Unmarshal(raw, &t) != nil {
@@ -207,7 +208,8 @@ func (c Change) approved() (t client.Tool) {
 	return t
 }
 
-// class is the one of the manifest, or the one that the server proposes now where that has become stricter.
+// class returns the effect class of the manifest, or the class that the server now proposes if that is stricter than
+// the manifest's and than the server's former proposal.
 func (c Change) class(was client.Tool) call.EffectClass {
 	strictness := []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful}
 	before, _ := proposed(was)
@@ -219,10 +221,10 @@ func (c Change) class(was client.Tool) call.EffectClass {
 	return c.manifest.Class
 }
 
-// version is that of the server, if that is newer, and otherwise the next one.
+// version returns the version of the server if it is newer than the manifest's, else the manifest's next patch version.
 func (c Change) version() string {
 	had, err := semver.StrictNewVersion(c.manifest.Semver)
-	if err != nil { // it was loaded
+	if err != nil { // cannot happen: the manifest was loaded
 		return c.manifest.Semver
 	}
 	if now, err := semver.StrictNewVersion(version(c.release)); err == nil && now.GreaterThan(had) {
@@ -232,7 +234,8 @@ func (c Change) version() string {
 	return next.String()
 }
 
-// exchange puts files into the folder of a tool, all at once, after it has been read as executors read it.
+// exchange replaces the folder of a tool by a copy with files, after the copy has been loaded as executors load it.
+// Between the two renames the folder does not exist.
 func exchange(m *tool.Manifest, files map[string][]byte) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(m.Dir), ".approve-*")
 	if err != nil {

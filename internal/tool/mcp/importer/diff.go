@@ -2,10 +2,11 @@ package importer
 
 import "strings"
 
-// maxLines is how long texts may be that are compared line by line.
+// maxLines is the largest number of lines of a text that diff compares line by line.
 const maxLines = 4000
 
-// diff returns the lines in which two texts differ, each with - or + before it, and the two around each with a space.
+// diff returns the lines in which two texts differ, prefixed by - or +, with two lines of context. If a text is longer
+// than maxLines, it returns all lines of both.
 func diff(before, after string) []string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] && a[len(a)-1] == "" {
@@ -33,7 +34,7 @@ func diff(before, after string) []string {
 	return around(all)
 }
 
-// longest returns the lengths of the longest common subsequences of what follows each pair of lines.
+// longest returns, for each pair of positions, the length of the longest common subsequence of the lines from there on.
 func longest(a, b []string) [][]int16 {
 	common := make([][]int16, len(a)+1)
 	for i := range common {
@@ -58,7 +59,7 @@ func marked(mark string, lines []string) (all []string) {
 	return all
 }
 
-// around leaves out what is far from a difference.
+// around removes lines that are more than two lines away from a difference.
 func around(all []string) (near []string) {
 	const context = 2
 	last := -1

@@ -20,52 +20,52 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Options say what an import makes.
+// Options configure an import or comparison.
 type Options struct {
-	Dir        string // the folder of tools
-	Owner      string // of the tools
-	Pool       string // of the tools; "" is the default one
-	Hide       bool   // what stands in variables and headers goes to files, see [Hide]
+	Dir        string // folder of tools
+	Owner      string // owner of the tools
+	Pool       string // pool of the tools; "" is the default pool
+	Hide       bool   // move values of variables and headers to files, see [Hide]
 	Environ    []string
-	Version    string           // of this build, as servers are told it
-	Transports []tool.Transport // all those of tools in the folder, for [Compare]
-	// Timeout is the default and the longest time of a call in the manifests that are written, at most ten minutes.
-	// 0 leaves the times of an import without one.
+	Version    string           // version of this build that servers get
+	Transports []tool.Transport // transports of all tools in the folder; default: only mcp
+	// Timeout is the default and the longest timeout of calls in the written manifests, at most and by default ten
+	// minutes.
 	Timeout time.Duration
-	// Skip reports whether a tool is switched off, by its server's name of it. Such a tool is not written. Nil means
-	// that none is.
+	// Skip reports whether the tool with this name at its server is switched off. Import does not write such a tool. Skip
+	// may be nil.
 	Skip func(tool string) bool
 }
 
-// Tool is what became of one tool of a server.
+// Tool is the result of the import of one tool.
 type Tool struct {
 	ID    string           `json:"tool_id,omitzero"`
-	Name  string           `json:"name"` // as its server calls it
+	Name  string           `json:"name"` // name at the server
 	State State            `json:"state"`
 	Class call.EffectClass `json:"determinism,omitzero"`
-	Why   string           `json:"why,omitzero"` // of the class, or why it was left out
-	// Shown is the name in MCP of a tool that was added.
+	Why   string           `json:"why,omitzero"` // reason for the class, or why the tool was left out
+	// Shown is the MCP name of an added tool.
 	Shown string `json:"name_in_mcp,omitzero"`
-	// Notes say what of a tool that was added is not checked, or not shown to clients.
+	// Notes list the parts of an added tool's definition that Toolbus does not check or does not show to clients.
 	Notes []string `json:"notes,omitzero"`
 }
 
-// State says what became of a tool.
+// State is the result of the import or comparison of a tool.
 type State string
 
 // The states.
 const (
 	Added   State = "added"
 	Same    State = "unchanged"
-	Changed State = "changed" // it waits for an approval
+	Changed State = "changed" // the tool needs an approval
 	LeftOut State = "left out"
 	Off     State = "switched off" // by [Options.Skip]
 )
 
-// Report is what became of the tools of one server.
+// Report is the result of the import of one server.
 type Report struct {
 	Server   string `json:"server"`
-	About    string `json:"about"` // what it calls itself, with its version
+	About    string `json:"about"` // name and version that the server reports
 	Protocol string `json:"protocol"`
 	Tools    []Tool `json:"tools"`
 }
@@ -80,9 +80,9 @@ func (r Report) LeftOut() (n int) {
 	return n
 }
 
-// Import connects to a server, and writes where it is into the folder, for executors, and its tools. Without a name it
-// has the one that the server gives itself. What is there already is left as it is, but for variables and headers that
-// s names. A server that executors would refuse is not even started.
+// Import connects to a server, and writes its configuration and its tools into the folder. If name is "", it derives
+// the name from the one that the server reports. Existing tools and servers stay as they are, except that the server
+// gets the variables and headers of s. Import does not start a server that executors would refuse.
 func Import(ctx context.Context, name string, s client.Server, o Options) (r Report, err error) {
 	given := s
 	if s, err = o.placed(name, given); err != nil {
@@ -125,7 +125,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 	})
 }
 
-// dial reaches a server as an executor would that has this environment.
+// dial connects to a server as an executor with this environment would.
 func (o Options) dial(ctx context.Context, s client.Server) (*client.Conn, error) {
 	resolved, err := s.Resolve(o.Dir, o.getenv)
 	if err == nil {
@@ -143,27 +143,27 @@ func (o Options) dial(ctx context.Context, s client.Server) (*client.Conn, error
 	return client.Dial(ctx, resolved, options)
 }
 
-// list returns the tools of a server, if it says them in time.
+// list returns the tools of a server. It waits at most client.DefaultStart.
 func list(ctx context.Context, conn *client.Conn) ([]client.Tool, error) {
 	ctx, cancel := context.WithTimeout(ctx, client.DefaultStart)
 	defer cancel()
 	return conn.List(ctx)
 }
 
-// writer writes the tools of one server.
+// writer writes the manifests of one server's tools.
 type writer struct {
 	o              Options
 	server         envelope.ServerInfo
 	about, version string
 
-	known map[string]*tool.Manifest // tools that were imported from the server before, by its name of them
-	seen  map[string]bool           // the server's names of tools that it has listed so far
-	ids   map[string]bool           // that are taken
-	names map[string]bool           // in MCP, that are taken
+	known map[string]*tool.Manifest // imported tools of the server, by their name at the server
+	seen  map[string]bool           // names in the server's list so far
+	ids   map[string]bool           // used tool ids
+	names map[string]bool           // used MCP names
 }
 
-// look notes which tools the folder has, so that each keeps its id and its name. A folder that cannot be read as a tool
-// takes nothing but its own name.
+// look reads the tools of the folder, so that each keeps its id and MCP name. For a folder that it cannot read, only
+// the folder's name counts as used.
 func (w *writer) look() error {
 	w.known, w.seen = map[string]*tool.Manifest{}, map[string]bool{}
 	w.ids, w.names = map[string]bool{}, map[string]bool{envelope.MCPSearchTool: true}
@@ -226,13 +226,13 @@ func (w *writer) write(t client.Tool) Tool {
 	return out
 }
 
-// taken reports whether a tool, or anything else in the folder, has an id.
+// taken reports whether an id, or its folder, is in use.
 func (w *writer) taken(id string) bool {
 	_, err := os.Lstat(filepath.Join(w.o.Dir, subjects.Token(id)))
 	return w.ids[id] || !errors.Is(err, fs.ErrNotExist)
 }
 
-// compare says what has become of a tool since it was imported.
+// compare returns the state of a tool that was imported before.
 func (w *writer) compare(m *tool.Manifest, t client.Tool) Tool {
 	out := Tool{Name: t.Name, ID: m.ToolID, Class: m.Class, State: Same}
 	e, _ := m.Endpoint.(mcp.Endpoint)
@@ -246,7 +246,7 @@ func (w *writer) compare(m *tool.Manifest, t client.Tool) Tool {
 	return out
 }
 
-// install writes the folder of a tool all at once, after it has been read as executors read it.
+// install writes the folder of a tool atomically, after the folder has been loaded as executors load it.
 func install(dir, id string, files map[string][]byte) error {
 	tmp, err := os.MkdirTemp(dir, ".import-*")
 	if err != nil {
@@ -265,7 +265,7 @@ func install(dir, id string, files map[string][]byte) error {
 	return os.Rename(filepath.Join(tmp, token), filepath.Join(dir, token))
 }
 
-// loadOne reads the tool of one folder, of one of the transports or else of that of MCP servers.
+// loadOne loads the tool in one folder. The default of transports is mcp.
 func loadOne(folder string, transports ...tool.Transport) (*tool.Manifest, error) {
 	if len(transports) == 0 {
 		transports = []tool.Transport{mcp.Describe()}
@@ -280,7 +280,7 @@ func loadOne(folder string, transports ...tool.Transport) (*tool.Manifest, error
 	return r.List()[0], nil
 }
 
-// only is a file system in which there is one folder.
+// only is a file system whose root lists a single folder.
 type only struct {
 	fs.FS
 	name string

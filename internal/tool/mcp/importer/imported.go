@@ -15,14 +15,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// Imported are the servers of a folder of tools, with the manifests of their tools.
+// Imported holds the servers of a folder of tools, and the manifests of their tools.
 type Imported struct {
 	dir     string
 	servers mcp.Servers
 	tools   map[string][]*tool.Manifest
 }
 
-// ReadImported reads the servers and the tools of a folder. A folder that does not exist has none.
+// ReadImported reads the servers and tools of a folder. A folder that does not exist has none.
 func ReadImported(dir string, transports []tool.Transport) (*Imported, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,17 +47,17 @@ func ReadImported(dir string, transports []tool.Transport) (*Imported, error) {
 	return i, nil
 }
 
-// Tools returns the manifests of a server of the folder.
+// Tools returns the manifests of a server's tools.
 func (i *Imported) Tools(server string) []*tool.Manifest { return i.tools[server] }
 
-// Reasons why a server is not among the imported ones.
+// Reasons why Find does not find a server.
 var (
 	ErrNotImported = errors.New("it was not imported")
 	ErrNoTools     = errors.New("none of its tools was imported")
 )
 
-// Find returns the name by which the folder has a server that has imported tools. Name is tried first; the folder may
-// have the server by another one. A server is the same if command, arguments, URL, variables and headers are.
+// Find returns the name of a server in the folder that is the same as s and has imported tools. It tries name first. A
+// server is the same if it has the same command, arguments and URL, and all variables and headers of s.
 func (i *Imported) Find(name string, s client.Server) (found string, err error) {
 	s = rooted(s)
 	names := slices.Sorted(maps.Keys(i.servers))
@@ -86,8 +86,9 @@ func (i *Imported) Find(name string, s client.Server) (found string, err error) 
 	return "", err
 }
 
-// differs returns the names of the variables and headers that s has and the imported server has not, or with another
-// value. Variables of the executor are compared by name, as executors have others than this process.
+// differs returns the names of the variables and headers of s that the imported server lacks, or has with another
+// value. References to variables of the executor are compared by name, because executors have another environment than
+// this process.
 func (i *Imported) differs(has, s client.Server) (names []string, err error) {
 	as := func(name string) (string, bool) { return "${env:" + name + "}", true }
 	mine, err := s.Resolve(i.dir, as)
@@ -108,7 +109,7 @@ func (i *Imported) differs(has, s client.Server) (names []string, err error) {
 	return names, nil
 }
 
-// rooted returns a server whose command, if it is a relative path, begins with the folder that it runs in.
+// rooted returns a server whose command, if it is a relative path, is joined to the server's working directory.
 func rooted(s client.Server) client.Server {
 	if strings.Contains(s.Command, "/") && !filepath.IsAbs(s.Command) {
 		s.Command = filepath.Join(s.CWD, s.Command)

@@ -2,5 +2,5 @@
 
 package importer
 
-// locked does something to a folder: this system has no lock for it.
+// locked calls do. This system has no lock for a folder.
 func locked(_ string, do func() error) error { return do() }

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// locked does something to a folder while no other import does: each writes all servers anew.
+// locked calls do while it holds an exclusive lock on the folder, because each import rewrites all servers.
 func locked(dir string, do func() error) error {
 	folder, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	defer folder.Close() // which ends the lock
+	defer folder.Close() // releases the lock
 	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
 		return &os.PathError{Op: "lock", Path: dir, Err: err}
 	}

@@ -24,26 +24,26 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// Files of the folder of a tool.
+// Files in the folder of a tool.
 const (
 	manifestFile = "tool.yaml"
 	requestFile  = "schema/request.json"
 	responseFile = "schema/response.json"
-	outputFile   = "schema/output.json" // the server's own schema of what is structured
-	listedFile   = "listed.json"        // a envelope.Listed
+	outputFile   = "schema/output.json" // the server's schema of structuredContent
+	listedFile   = "listed.json"        // an envelope.Listed
 )
 
 // fn is the name of the only function of a tool.
 const fn = "run"
 
-// maxTimeout is the timeout of calls unless the configuration of the client names one. Progress does not extend it.
+// maxTimeout is the timeout of calls without Options.Timeout, and the largest one. Progress does not extend it.
 const maxTimeout = 10 * time.Minute
 
-// maxID is how long the id of a tool may be, in bytes.
+// maxID is the largest length of a tool id, in bytes.
 const maxID = 128
 
 // idOf returns the id of a new tool of a server: mcp::<server>::<tool> in lower case (002 §Canonical fields), with -
-// for each character that an id cannot have. If it is too long, or taken, a digest of the name is at its end.
+// for each character that an id cannot contain. If the id is too long or taken, it ends with a digest of the name.
 func idOf(server, name string, taken func(id string) bool) string {
 	valid := func(r rune) rune {
 		switch {
@@ -59,7 +59,7 @@ func idOf(server, name string, taken func(id string) bool) string {
 	return id
 }
 
-// mcpNameOf returns the name in MCP of a new tool of a server, which keeps the case that the server gives it.
+// mcpNameOf returns the MCP name of a new tool of a server. It keeps upper and lower case.
 func mcpNameOf(server, name string, taken map[string]bool) string {
 	short := envelope.PlainFunctionName(server + "_" + name)
 	if len(short) > envelope.MaxFunctionName || taken[short] {
@@ -68,7 +68,7 @@ func mcpNameOf(server, name string, taken map[string]bool) string {
 	return short
 }
 
-// annotations are the hints of a server, with what MCP says they are where they are missing.
+// annotations are the hints of a server. The zero value means the same as missing hints.
 type annotations struct {
 	Title       string `json:"title"`
 	ReadOnly    bool   `json:"readOnlyHint"`
@@ -83,7 +83,7 @@ func hints(t client.Tool) (a annotations) {
 	return a
 }
 
-// proposed is the effect class that a server proposes for its tool, and why.
+// proposed returns the effect class that a server proposes for its tool, and the reason.
 func proposed(t client.Tool) (class call.EffectClass, why string) {
 	switch a := hints(t); {
 	case a.ReadOnly && a.Destructive != nil && *a.Destructive:
@@ -97,7 +97,7 @@ func proposed(t client.Tool) (class call.EffectClass, why string) {
 	return call.SideEffectful, "the server says nothing that would make a repetition safe"
 }
 
-// version is the version of a tool of a server of that version.
+// version returns the version of a tool, given the version of its server.
 func version(of string) string {
 	if v, err := semver.StrictNewVersion(of); err == nil && len(of) <= 64 {
 		return v.String()
@@ -105,21 +105,22 @@ func version(of string) string {
 	return "0.1.0"
 }
 
-// source is what the files of a tool are made of.
+// source holds everything from which the files of a tool are made.
 type source struct {
 	id      string
-	name    string // in MCP
+	name    string // MCP name
 	server  envelope.ServerInfo
-	about   string // what the server calls itself, with its version
+	about   string // name and version that the server reports
 	version string
 	owner   string
 	pool    string
 	class   call.EffectClass
 	tool    client.Tool
-	timeout time.Duration // see [Options]
+	timeout time.Duration // see Options.Timeout
 }
 
-// files returns those of the tool's folder, by name, and what of the definition is not checked or not shown.
+// files returns the files of the tool's folder by name, and notes about parts of the definition that are not checked or
+// not shown.
 func (s source) files() (map[string][]byte, []string, error) {
 	definition, err := mcp.Definition(s.tool)
 	if err != nil {
@@ -160,20 +161,20 @@ func (s source) files() (map[string][]byte, []string, error) {
 	return files, append(notes, more...), err
 }
 
-// head are the comments at the beginning of the manifest.
+// head returns the comment at the beginning of the manifest.
 func (s source) head() string {
 	return fmt.Sprintf("# Written by `toolbus tools import-mcp` from %s.\n"+
 		"# The class, limits and errors are yours to correct; endpoint.definition is the digest of\n"+
 		"# definition.json, which `toolbus tools approve` keeps. Clients are shown listed.json.\n", visible(oneLine(s.about)))
 }
 
-// Limits of the file with the tool as its server lists it, in bytes.
+// Limits of the file listed.json, in bytes.
 const (
 	maxListed       = 256 << 10
 	maxInstructions = 32 << 10
 )
 
-// listed returns the file with the tool as its server lists it, with the schemas that are shown.
+// listed returns the file listed.json: the tool as its server lists it, with the schemas that clients get.
 func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []string, err error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal(s.tool.Raw, &members); err != nil {
@@ -181,7 +182,7 @@ func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []
 	}
 	maps.Copy(members, schemas)
 	if s.tool.OutputSchema == nil {
-		delete(members, "outputSchema") // null, which clients refuse
+		delete(members, "outputSchema") // the server may have written null, which clients refuse
 	}
 	server := s.server
 	if cut := ijson.Clip(server.Instructions, maxInstructions); cut != server.Instructions {
@@ -202,7 +203,8 @@ func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []
 	return []byte(visible(string(pretty(raw)))), notes, err
 }
 
-// told is what a server says, as YAML. What its reader does not keep, or nobody would see, is escaped.
+// told returns a text from a server as a YAML value. It quotes a text that YAML would change or that contains invisible
+// characters.
 func told(text string) any {
 	if !strings.HasPrefix(text, "?") && strings.IndexFunc(text, hidden) < 0 {
 		return text
@@ -215,10 +217,10 @@ type quoted string
 // MarshalYAML implements [yaml.BytesMarshaler].
 func (q quoted) MarshalYAML() ([]byte, error) { return []byte(strconv.Quote(string(q))), nil }
 
-// hidden reports whether a character of a text drives a terminal, or cannot be seen there.
+// hidden reports whether a character controls a terminal or is invisible there.
 func hidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
-// visible is JSON in which all characters can be seen: of what a server says of a tool nothing is to be overlooked.
+// visible escapes all invisible characters in a JSON text, so that an operator overlooks no part of a definition.
 func visible(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -234,7 +236,7 @@ func visible(text string) string {
 	return out.String()
 }
 
-// described is how a tool of a server is described.
+// described returns the description of a server's tool, or a default.
 func described(server string, t client.Tool) string {
 	return cmp.Or(strings.TrimSpace(t.Description), envelope.MCPUndescribed(server, t.Name))
 }
@@ -270,7 +272,7 @@ func (s source) manifest(digest string) yaml.MapSlice {
 	)
 }
 
-// limits returns how long calls may take.
+// limits returns the limits of the manifest: the timeouts.
 func (s source) limits() yaml.MapSlice {
 	within := maxTimeout
 	if s.timeout > 0 {
@@ -287,8 +289,8 @@ func requestSchema(t client.Tool) jsontext.Value {
 	return t.InputSchema
 }
 
-// responseSchema is that of whole results. The server's own schema is a document of its own, in which references to
-// itself mean what they did.
+// responseSchema returns the schema of whole results. It refers to the server's own schema as a separate document, so
+// that the references in that schema stay valid.
 func responseSchema(t client.Tool) ([]byte, error) {
 	properties := map[string]any{"content": map[string]any{"type": "array", "items": map[string]any{"type": "object"}}}
 	required := []string{"content"}
@@ -303,8 +305,8 @@ func responseSchema(t client.Tool) ([]byte, error) {
 	return pretty(raw), err
 }
 
-// bare returns a schema without the address that it may claim: here it has that of its file. One of draft-04 is in the
-// words of 2020-12: draft-04 does not know the address of a part of another document.
+// bare returns a schema without its $id, so that it has the address of its file. It converts draft-04 to 2020-12,
+// because draft-04 cannot be the target of a reference from another dialect.
 func bare(of jsontext.Value) ([]byte, error) {
 	v, err := jsonschema.Decode(of)
 	if err != nil {
@@ -319,7 +321,7 @@ func bare(of jsontext.Value) ([]byte, error) {
 	return pretty(compact(v)), nil
 }
 
-// pretty is v as people read it.
+// pretty returns v with indentation.
 func pretty(v jsontext.Value) []byte {
 	out := v.Clone()
 	if out.Indent(jsontext.WithIndent("  ")) != nil {

@@ -18,21 +18,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// shared is a schema of a server in two forms: one that MCP clients are shown, and one that the bus holds values
-// against. They differ where the server uses what the bus does not check.
+// shared holds a server's schema in two forms: the one that MCP clients get, and the one that Toolbus validates values
+// with. They differ if the server uses features that Toolbus does not check.
 type shared struct {
-	shown   jsontext.Value // as the server has it, unless that does not compile by itself
+	shown   jsontext.Value // as the server wrote it, unless that does not compile without other documents
 	checked jsontext.Value
-	notes   []string // what is not checked, and what is not shown
+	notes   []string // parts that are not checked or not shown
 }
 
-// The dialects that servers use without a $schema, in the order in which they are tried. "" is the present one.
+// The dialects of schemas without $schema, in the order in which compile tries them. "" is the current one.
 var dialects = []string{"", "http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#"}
 
-// known are the dialects that a $schema may name.
+// known matches the dialects that a $schema may name.
 var known = regexp.MustCompile(`^https?://json-schema\.org/(draft/(2020-12|2019-09)|draft-0[467])/schema#?$`)
 
-// spelled returns the name of a dialect as its specification has it, with http or https: few readers know the other.
+// spelled returns the address of a dialect with http or https as in its specification, because few libraries accept the
+// other one.
 func spelled(dialect string) string {
 	_, rest, _ := strings.Cut(dialect, "://")
 	switch {
@@ -44,7 +45,7 @@ func spelled(dialect string) string {
 	return "http://" + rest
 }
 
-// share prepares a schema of a server, called what. The error says why it can be neither shown nor checked.
+// share prepares a server's schema. what names the schema in messages. The error says why the schema cannot be used.
 func share(what string, raw jsontext.Value) (s shared, err error) {
 	if s.shown, err = standing(raw); err != nil {
 		return s, fmt.Errorf("its %s cannot be shown to clients: %w", what, err)
@@ -74,7 +75,7 @@ func share(what string, raw jsontext.Value) (s shared, err error) {
 		return s, err
 	}
 	if dialect != "" || broken {
-		shown, _ := jsonschema.Decode(s.shown) // it was read before
+		shown, _ := jsonschema.Decode(s.shown) // decoded before without error
 		members, _ := shown.(map[string]any)
 		if dialect != "" {
 			members["$schema"] = dialect
@@ -85,7 +86,7 @@ func share(what string, raw jsontext.Value) (s shared, err error) {
 	return s, nil
 }
 
-// compile finds the dialect in which a schema compiles.
+// compile finds the first dialect in which a schema compiles, and returns it.
 func (s *shared) compile(what string, v any) (dialect string, err error) {
 	top, _ := v.(map[string]any)
 	for _, dialect := range dialects {
@@ -109,7 +110,8 @@ func (s *shared) compile(what string, v any) (dialect string, err error) {
 	return "", err
 }
 
-// standing returns a schema as it is, if it refers to nothing by address, or else with a pointer for each reference.
+// standing returns a schema that refers to no other document: unchanged if all its references are local, and otherwise
+// with each reference replaced by a pointer.
 func standing(raw jsontext.Value) (jsontext.Value, error) {
 	v, err := jsonschema.Decode(raw)
 	if err != nil {
@@ -134,7 +136,7 @@ func standing(raw jsontext.Value) (jsontext.Value, error) {
 	return alone, nil
 }
 
-// bounds are the keywords whose values are numbers, and values those that hold any value.
+// bounds are keywords with a number, and values those with arbitrary values.
 var (
 	bounds = []string{
 		"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
@@ -143,8 +145,8 @@ var (
 	values = []string{"const", "enum"}
 )
 
-// relax takes out of a schema what the bus cannot check, and notes it. It reports whether the server has written a
-// pattern that no client can read either.
+// relax removes the parts of a schema that Toolbus cannot check, and adds notes about them. broken reports whether a
+// removed pattern is invalid in every regular expression syntax.
 func (s *shared) relax(what string, v any) (broken bool) {
 	jsonschema.Walk(v, func(at string, members map[string]any) {
 		note := func(keyword, why string) {
@@ -158,7 +160,7 @@ func (s *shared) relax(what string, v any) (broken bool) {
 			if jsonschema.Holds(keyword) || representable(members[keyword]) {
 				continue
 			}
-			delete(members, keyword) // of others, nothing is checked
+			delete(members, keyword) // other keywords are annotations and need no note
 			if slices.Contains(bounds, keyword) || slices.Contains(values, keyword) {
 				note(keyword, "its number is beyond 2^53")
 			}
@@ -167,8 +169,8 @@ func (s *shared) relax(what string, v any) (broken bool) {
 	return broken
 }
 
-// dropPatterns takes the patterns that are refused out of a schema. Beside a pattern for names that is not there, the
-// members that are not named cannot be judged.
+// dropPatterns removes the refused patterns from a schema. When it removes a pattern for names, it also removes
+// additionalProperties and unevaluatedProperties, because they depend on the pattern.
 func dropPatterns(
 	members map[string]any, refused func(pattern string) bool, told func(keyword string, malformed bool),
 ) {
@@ -193,14 +195,14 @@ func dropPatterns(
 	}
 }
 
-// unsupported reports whether the bus cannot use a pattern.
+// unsupported reports whether Toolbus cannot compile a pattern.
 func unsupported(pattern string) bool {
 	_, err := regexp.Compile(pattern)
 	return err != nil
 }
 
-// malformed reports whether nobody can use a pattern. RE2 lacks lookaround and back-references, and some escapes; that
-// is another error than a bracket that is not closed.
+// malformed reports whether a pattern is invalid in every syntax, for example because a bracket is not closed. It
+// returns false for features that RE2 lacks: lookaround, back-references and some escapes.
 func malformed(pattern string) bool {
 	_, err := regexp.Compile(pattern)
 	wrong := new(syntax.Error)
@@ -210,7 +212,7 @@ func malformed(pattern string) bool {
 	}, wrong.Code)
 }
 
-// representable reports whether all readers of JSON read the numbers in a value alike.
+// representable reports whether all JSON libraries read the numbers in a value alike.
 func representable(v any) bool {
 	switch v := v.(type) {
 	case json.Number:
@@ -232,11 +234,12 @@ func compact(v any) jsontext.Value {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // of what was JSON
+	_ = e.Encode(v) // cannot fail: v was decoded from JSON
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// object returns the schema of arguments, which are objects in MCP, as clients are shown it.
+// object returns the schema of arguments in the form for clients. Arguments in MCP are objects, so it adds type: object
+// if the schema has no type.
 func object(shown jsontext.Value) (jsontext.Value, error) {
 	v, err := jsonschema.Decode(shown)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// secrets is the folder in a folder of tools that holds what a configuration had in it of its own.
+// secrets is the folder, in a folder of tools, for the values of variables and headers.
 const secrets = ".secrets"
 
-// Hide moves what stands in the variables and headers of a server into files that only their owner may read, and refers
-// to them: any of it may be a credential.
+// Hide moves the values of the variables and headers of a server, which may be credentials, to files that only their
+// owner may read, and replaces them by references.
 func Hide(dir, name string, s *client.Server) error {
 	taken := map[string]bool{}
 	for _, of := range []map[string]string{s.Env, s.Headers} {
@@ -32,7 +32,7 @@ func Hide(dir, name string, s *client.Server) error {
 			if err := os.MkdirAll(filepath.Join(dir, secrets, name), 0o700); err != nil {
 				return err
 			}
-			if err := os.Chmod(filepath.Join(dir, secrets), 0o700); err != nil { // it may have been there
+			if err := os.Chmod(filepath.Join(dir, secrets), 0o700); err != nil { // it may have existed with another mode
 				return err
 			}
 			if err := replace(filepath.Join(dir, secrets, ".gitignore"), []byte("*\n"), 0o600); err != nil {

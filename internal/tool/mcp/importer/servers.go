@@ -18,8 +18,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// placed returns a server as it is to be in the folder of tools under a name, "" where that is not known yet. One that
-// is there already keeps what its operator has given it, and has the variables and headers of s besides.
+// placed returns the entry of a server for the folder of tools. name is "" if it is not known yet. If the folder has
+// the server already, its entry stays, with the variables and headers of s added.
 func (o Options) placed(name string, s client.Server) (client.Server, error) {
 	s = rooted(s)
 	s.Env, s.Headers = joined(nil, s.Env), joined(nil, s.Headers)
@@ -43,7 +43,7 @@ func (o Options) placed(name string, s client.Server) (client.Server, error) {
 	return s, mcp.Servers{cmp.Or(name, "unnamed"): s}.Check()
 }
 
-// joined has what either has, and of both what the second has.
+// joined merges two maps. Values of b override those of a.
 func joined(a, b map[string]string) map[string]string {
 	if len(a)+len(b) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func joined(a, b map[string]string) map[string]string {
 	return all
 }
 
-// addServer writes a server into the folder of tools, for executors alone to read.
+// addServer writes a server into the folder of tools. Only the owner of the file may read it.
 func (o Options) addServer(name string, s client.Server) error {
 	if o.Hide {
 		if err := Hide(o.Dir, name, &s); err != nil {
@@ -78,7 +78,7 @@ func (o Options) addServer(name string, s client.Server) error {
 	})
 }
 
-// getenv finds a variable as executors do that have this environment.
+// getenv returns a variable as an executor with this environment resolves it.
 func (o Options) getenv(name string) (value string, ok bool) {
 	for _, entry := range o.Environ {
 		if is, v, _ := strings.Cut(entry, "="); is == name && !tool.OwnVariable(name) {
@@ -88,7 +88,7 @@ func (o Options) getenv(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// replace writes a file all at once.
+// replace writes a file atomically.
 func replace(file string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
@@ -107,9 +107,9 @@ func replace(file string, data []byte, mode os.FileMode) error {
 	return err
 }
 
-// found writes into s how an executor finds its command, which is looked for as a shell would that has this
-// environment: executors have a PATH of their own. A server also gets the home of the executor, where many keep what
-// they load.
+// found looks the command up on the PATH in environ, as a shell would. Executors have another PATH, so found adds the
+// folder of the command to the PATH of s if necessary. It also gives the server the HOME of the executor, because many
+// servers keep data there.
 func found(s *client.Server, environ []string) error {
 	var path string
 	for _, entry := range environ {
