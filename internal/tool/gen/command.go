@@ -21,7 +21,7 @@ type command struct {
 	out, check string
 }
 
-// Command returns the command that writes what tools are.
+// Command returns the command "gen".
 func Command(env cli.Env) *cobra.Command {
 	family := cli.Group(&cobra.Command{
 		Use:     "gen",

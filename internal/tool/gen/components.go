@@ -10,11 +10,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// components are the schemas of an OpenAPI document that others refer to. Few readers of such documents know addresses
-// ($id) and definitions within a schema ($defs), so each definition is a component, and each reference a pointer.
+// components are the shared schemas of an OpenAPI document. Few consumers of such documents support addresses ($id) and
+// definitions inside a schema ($defs). So each definition becomes a component, and each reference a pointer.
 type components map[string]jsontext.Value
 
-// add adds a schema under a name with all that it refers to, and returns what stands for it.
+// add adds a schema, with everything that it refers to, as the component name. It returns the schema itself, or a
+// reference to the component if the schema contains references.
 func (c components) add(name string, of []byte) (jsontext.Value, error) {
 	text, err := jsonschema.Alone(of)
 	if err != nil {
@@ -24,7 +25,7 @@ func (c components) add(name string, of []byte) (jsontext.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	jsonschema.Modernize(whole) // a document has one dialect
+	jsonschema.Modernize(whole) // an OpenAPI document has one dialect
 	referred := false
 	jsonschema.Repoint(whole, func(to string) string {
 		referred = true
@@ -57,7 +58,7 @@ func (c components) add(name string, of []byte) (jsontext.Value, error) {
 
 func encoded(v any) (jsontext.Value, error) { return jsonschema.Encode(v) }
 
-// nameOf returns the name that a token of a JSON pointer stands for, as it is written in a reference.
+// nameOf returns the name that is encoded in a token of a JSON pointer in a reference.
 func nameOf(token string) string {
 	if plain, err := url.PathUnescape(token); err == nil {
 		token = plain

@@ -16,8 +16,7 @@ import (
 //go:embed contracts.md
 var head string
 
-// Contracts returns the page of contracts: of each function its status, transport, endpoint, schemas as they stand in
-// their files, and errors.
+// Contracts returns the page of contracts: the status, transport, endpoint, schemas and errors of each function.
 func Contracts(r *tool.Set) ([]byte, error) {
 	page := bytes.NewBufferString(head)
 	for f := range functions(r) {
@@ -54,17 +53,17 @@ func fenced(page *bytes.Buffer, name string, text []byte) {
 	fmt.Fprintf(page, "- %s:\n%sjson\n%s\n%s\n", name, fence, bytes.TrimSpace(text), fence)
 }
 
-// shown is a schema as it stands in its file, or with all that it refers to where that is in others.
+// shown returns a schema as in its file, or with the documents that it refers to if these are other files.
 func shown(s *jsonschema.Schema) []byte {
 	if bytes.Equal(s.Raw(), s.Whole()) {
 		return s.Raw()
 	}
 	text := jsontext.Value(bytes.Clone(s.Whole()))
-	_ = text.Indent(jsontext.WithIndent("  ")) // it is JSON
+	_ = text.Indent(jsontext.WithIndent("  ")) // cannot fail: it is JSON
 	return text
 }
 
-// errorsOf lists the errors of a tool as they were declared, one on a line.
+// errorsOf lists the errors of a tool in the order of the manifest, one per line.
 func errorsOf(m *tool.Manifest) ([]byte, error) {
 	if len(m.ErrorNames) == 0 {
 		return []byte("[]"), nil

@@ -14,15 +14,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Format is one that tools are written in.
+// Format is an output format.
 type Format struct {
-	Name   string // of the command
-	Ending string // of files
-	Short  string // what it writes
+	Name   string // name of the command
+	Ending string // extension of files
+	Short  string // help text of the command
 	Write  func(*tool.Set) ([]byte, error)
 }
 
-// Formats returns all of them.
+// Formats returns all formats, sorted by name.
 func Formats() []Format {
 	return []Format{
 		{"contracts", ".md", "Write the page of contracts, for people", Contracts},
@@ -32,7 +32,7 @@ func Formats() []Format {
 	}
 }
 
-// MCP returns the definitions of all functions as `toolbus mcp` lists them.
+// MCP returns the definitions of all functions as the MCP gateway lists them.
 func MCP(r *tool.Set) ([]byte, error) {
 	shown := []any{}
 	for _, d := range mcp.Define(described(r)) {
@@ -41,8 +41,7 @@ func MCP(r *tool.Set) ([]byte, error) {
 	return document(map[string]any{"tools": shown})
 }
 
-// JSONSchema returns one document with the schema of each input and output in its $defs, each of which has an address
-// of its own.
+// JSONSchema returns one document whose $defs hold the schema of each input and output. Each schema has its own $id.
 func JSONSchema(r *tool.Set) ([]byte, error) {
 	all := map[string]jsontext.Value{}
 	for f := range functions(r) {
@@ -59,12 +58,12 @@ func JSONSchema(r *tool.Set) ([]byte, error) {
 	})
 }
 
-// function is one of a tool.
+// function is one function of a tool.
 type function struct {
 	*tool.Function
 	tool *tool.Manifest
 	path string // the id of the tool, with the name of the function if the tool has several
-	name string // that the function has in MCP
+	name string // MCP name of the function
 }
 
 // functions iterates over the functions of all tools, sorted by tool id and function name.
@@ -94,7 +93,7 @@ func described(r *tool.Set) (all []envelope.ToolInfo) {
 	return all
 }
 
-// request is the schema of the input: that of the MCP server from which the tool was imported, if there is one.
+// request returns the schema of the input. For an imported tool it is the schema of the MCP server.
 func (f function) request() (jsontext.Value, error) {
 	if f.tool.Listed == nil {
 		return f.Request.Whole(), nil
@@ -108,12 +107,12 @@ func (f function) request() (jsontext.Value, error) {
 	return listed.InputSchema, nil
 }
 
-// placed is a schema for a place within a document with others.
+// placed returns a schema for inclusion in a document with other schemas.
 func (f function) placed(what string, s *jsonschema.Schema) (jsontext.Value, error) {
 	return s.Within("toolbus://" + subjects.Token(f.tool.ToolID) + "." + subjects.Token(f.Name) + "." + what + "/")
 }
 
-// document is a JSON document for files.
+// document encodes v as an indented JSON document.
 func document(v any) ([]byte, error) {
 	text, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
 	return append(text, '\n'), err

@@ -32,7 +32,7 @@ func load(t *testing.T, dir string) *tool.Set {
 	return r
 }
 
-// What is generated is what is kept beside the tools.
+// The generated documents equal the stored ones.
 func TestInSync(t *testing.T) {
 	for _, dir := range folders() {
 		r := load(t, dir)
@@ -54,7 +54,7 @@ func TestInSync(t *testing.T) {
 	}
 }
 
-// The OpenAPI document is one to a validator that is not ours, with tools of every kind.
+// A validator from another project accepts the OpenAPI document with tools of every kind.
 func TestOpenAPI(t *testing.T) {
 	for _, dir := range folders() {
 		made, err := gen.OpenAPI(load(t, dir))
@@ -65,7 +65,7 @@ func TestOpenAPI(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", dir, err)
 		}
-		// The validator reads patterns as RE2, and those of MCP servers are of ECMAScript.
+		// The validator reads patterns as RE2, but MCP servers write ECMAScript patterns.
 		if err := doc.Validate(t.Context(), openapi3.DisableSchemaPatternValidation()); err != nil {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -75,7 +75,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// Each schema that is written for MCP clients compiles by itself, with a library that is not ours and no loader.
+// Each schema for MCP clients compiles by itself, with a library from another project and no loader.
 func TestMCPSchemas(t *testing.T) {
 	made, err := gen.MCP(load(t, "testdata/tools"))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestMCPSchemas(t *testing.T) {
 	}
 }
 
-// What the document says of inputs and outputs is what their schemas say.
+// The OpenAPI document accepts and refuses the same values as the schemas in the manifests.
 func TestOpenAPISchemas(t *testing.T) {
 	made, err := gen.OpenAPI(load(t, "testdata/tools"))
 	if err != nil {
@@ -139,7 +139,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	}
 }
 
-// The schemas in one document say of inputs what those of the manifests say.
+// The schemas in one document accept and refuse the same inputs as those of the manifests.
 func TestJSONSchema(t *testing.T) {
 	made, err := gen.JSONSchema(load(t, "testdata/tools"))
 	if err != nil {

@@ -12,14 +12,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// shared is the document without its paths.
-//
+// shared is the OpenAPI document without its paths.
 //go:embed openapi.json
 var shared []byte
 
-// OpenAPI returns the OpenAPI 3.1 document of the tools as HTTP has them: an operation for each function, whose body is
-// the input, whose answer is the output, and whose errors are problem details (RFC 9457) with the HTTP status that the
-// manifest, or else the table of errors, gives them.
+// OpenAPI returns an OpenAPI 3.1 document with an operation for each function. The request body is the input, and the
+// response is the output. Errors are problem details (RFC 9457). Their HTTP status comes from the manifest, or else
+// from the table of error codes.
 func OpenAPI(r *tool.Set) ([]byte, error) {
 	var doc map[string]any
 	if err := json.Unmarshal(shared, &doc); err != nil {
@@ -129,7 +128,7 @@ func ref(kind, name string) map[string]any {
 	return map[string]any{"$ref": "#/components/" + kind + "/" + name}
 }
 
-// timeout is how long a call may take.
+// timeout returns the header parameter for the timeout of a call.
 func timeout(m *tool.Manifest) map[string]any {
 	return map[string]any{
 		"name": "Toolbus-Timeout-Ms", "in": "header", "description": "How long the call may take, in milliseconds.",
@@ -139,7 +138,7 @@ func timeout(m *tool.Manifest) map[string]any {
 	}
 }
 
-// failures are the errors that a tool declares, by HTTP status, and behind them all that any call may end with.
+// failures returns a response for each HTTP status of the declared errors, and a default response for all other errors.
 func failures(m *tool.Manifest) map[string]response {
 	all := map[string]response{"default": {Ref: "#/components/responses/Problem"}}
 	for _, name := range m.ErrorNames {

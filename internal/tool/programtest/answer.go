@@ -34,13 +34,13 @@ type Failure struct {
 	RetryAfterMS int64                     `json:"retry_after_ms,omitzero"`
 }
 
-// Answer is what a program wrote.
+// Answer is the output of a program for one call.
 type Answer struct {
-	Lines []Line // all of them, the terminal one last
+	Lines []Line // all lines, the terminal line last
 	Raw   []byte
 }
 
-// Terminal is the last line.
+// Terminal returns the terminal line.
 func (a Answer) Terminal() Line { return a.Lines[len(a.Lines)-1] }
 
 // Data returns the data of all lines of a type: chunk, progress or log.
@@ -54,7 +54,7 @@ func (a Answer) Data(kind string) []jsontext.Value {
 	return data
 }
 
-// Decode decodes the output of a successful answer; it fails the test on any other.
+// Decode returns the output of a successful answer. It fails the test for any other answer.
 func Decode[Out any](t testing.TB, a Answer) Out {
 	t.Helper()
 	var out Out
@@ -79,7 +79,7 @@ func NewCall(t testing.TB, fn string, input any) program.Call {
 	}
 }
 
-// Run runs one call in this process and checks the answer against the protocol.
+// Run runs one call in this process, and checks the answer against the protocol.
 func Run(t testing.TB, tool program.Tool, call program.Call) Answer {
 	t.Helper()
 	var stdout bytes.Buffer
@@ -89,7 +89,7 @@ func Run(t testing.TB, tool program.Tool, call program.Call) Answer {
 	return parse(t, stdout.Bytes())
 }
 
-// Build builds the program of the test's package and returns its path.
+// Build builds the program in the test's folder and returns its path.
 func Build(t testing.TB) string {
 	t.Helper()
 	built := filepath.Join(t.TempDir(), "program")
@@ -100,8 +100,8 @@ func Build(t testing.TB) string {
 	return built
 }
 
-// Exec runs one call as its own process, in the folder dir and with no environment but env, and
-// checks the answer against the protocol.
+// Exec runs one call as a process in the folder dir, whose environment is env, and checks the answer against the
+// protocol.
 func Exec(t testing.TB, built, dir string, env []string, call program.Call) Answer {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), built)
@@ -141,8 +141,8 @@ func parse(t testing.TB, stdout []byte) Answer {
 	return answer
 }
 
-// parseAnswer demands what an executor demands: known lines of bounded length, exactly one
-// terminal line, and nothing after it.
+// parseAnswer checks an answer as an executor does: known lines of limited length, exactly one terminal line, and
+// nothing after it.
 func parseAnswer(stdout []byte) (Answer, error) {
 	answer := Answer{Raw: stdout}
 	for raw := range bytes.Lines(stdout) {

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/program"
 )
 
-// manifest is the part of a tool.yaml that a tool's own tests need. Checking the manifest itself
-// is not their business.
+// manifest is the part of a tool.yaml that a tool's own tests need. They do not validate the manifest itself.
 type manifest struct {
 	Endpoint struct {
 		Command []string `yaml:"command"`
@@ -101,7 +100,7 @@ func (s schema) check(data []byte) error {
 	return s.compiled.Validate(value)
 }
 
-// check holds an answer to the manifest and returns the code of its error, or "".
+// check checks an answer against the manifest, and returns the code of its error, or "".
 func (m manifest) check(t *testing.T, call program.Call, answer Answer) string {
 	t.Helper()
 	fn := m.Functions[call.Fn]
@@ -128,7 +127,7 @@ func (m manifest) check(t *testing.T, call program.Call, answer Answer) string {
 	return ""
 }
 
-// reserved are the details that Toolbus gives itself; package internal/tool/process says so.
+// reserved are members of details that Toolbus defines. See package internal/tool/process.
 var reserved = []string{"effect", "http_status", "retry_after_ms", "stderr", "tool_code", "violations"}
 
 func (m manifest) checkError(failure *Failure) error {

@@ -20,20 +20,20 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden answers; review the difference")
 
-// Suite holds a tool to its contract. It reads the tool.yaml, the schemas and
-// testdata/contract/*.txtar of the test's folder.
+// Suite tests a tool against its contract. It reads the tool.yaml, the schemas and testdata/contract/*.txtar of the
+// test's folder.
 //
-// A golden case has the section request.json (a Call without the members that do not matter),
-// optionally files named root/… that are there before the call, and response.ndjson, the exact
-// answer. If it has sections named after/… then these are all files that are there afterwards.
+// A golden case has the sections request.json, a Call without the members that do not matter, and response.ndjson, the
+// exact answer. Sections named root/… are files that exist before the call. If there are sections named after/…, they
+// are exactly the files that exist after the call.
 type Suite struct {
-	// Tool returns the tool with its files in root, an empty folder but for the case's files.
+	// Tool returns the tool with its files in root, a folder that contains only the case's files.
 	Tool func(t *testing.T, root string) program.Tool
-	// Replace maps placeholders of requests and answers to what they stand for.
+	// Replace maps placeholders in requests and answers to their values.
 	Replace map[string]string
-	// Invalid are inputs that the request schema must refuse, by function.
+	// Invalid holds, by function, inputs that the request schema must refuse.
 	Invalid map[string][]string
-	// Elsewhere names the declared errors that no golden case shows, and why.
+	// Elsewhere maps each declared error without a golden case to the reason.
 	Elsewhere map[string]string
 }
 
@@ -90,7 +90,7 @@ func (s Suite) runExamples(t *testing.T, m manifest) {
 	}
 }
 
-// runCase runs one golden case and returns the code of its error, or "".
+// runCase runs one golden case, and returns the code of its error, or "".
 func (s Suite) runCase(t *testing.T, m manifest, name string) string {
 	archive, err := txtar.ParseFile(name)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s Suite) runCase(t *testing.T, m manifest, name string) string {
 	return m.check(t, call, answer)
 }
 
-// unpack writes the files named root/… and returns all others by name.
+// unpack writes the files named root/… to root, and returns all other sections by name.
 func unpack(t *testing.T, archive *txtar.Archive, root string) map[string]string {
 	t.Helper()
 	sections := map[string]string{}
@@ -139,7 +139,7 @@ func unpack(t *testing.T, archive *txtar.Archive, root string) map[string]string
 	return sections
 }
 
-// checkFiles compares the files below root with the sections named after/…, if there are any.
+// checkFiles compares the files in root with the sections named after/…, if there are any.
 func checkFiles(t *testing.T, sections map[string]string, root string) {
 	t.Helper()
 	want := map[string]string{}
@@ -168,7 +168,7 @@ func checkFiles(t *testing.T, sections map[string]string, root string) {
 	}
 }
 
-// checkErrors demands that every declared error is shown by a golden case, or says why not.
+// checkErrors fails the test unless every declared error has either a golden case or an entry in Elsewhere.
 func (s Suite) checkErrors(t *testing.T, m manifest, seen map[string]bool) {
 	for _, e := range m.Errors {
 		if reason := s.Elsewhere[e.Code]; seen[e.Code] == (reason != "") {
@@ -204,7 +204,7 @@ func collapse(text string, replace map[string]string) string {
 	return text
 }
 
-// Golden compares got with the golden file of that name, or rewrites the file under -update.
+// Golden compares got with the golden file name. With -update it rewrites the file.
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {

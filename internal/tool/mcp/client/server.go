@@ -19,7 +19,7 @@ type Server struct {
 	Command string            `json:"command,omitzero"` // a path, or a name that is looked up in the PATH of Env
 	Args    []string          `json:"args,omitzero"`
 	Env     map[string]string `json:"env,omitzero"` // variables of the process, in addition to PATH and LANG
-	CWD     string            `json:"cwd,omitzero"` // working directory; default: the folder of tools, to which it may be relative
+	CWD     string            `json:"cwd,omitzero"` // working directory; relative to the folder of tools, its default
 
 	URL     string            `json:"url,omitzero"`
 	Headers map[string]string `json:"headers,omitzero"` // headers of every request
