@@ -2,5 +2,5 @@
 
 package format
 
-// ahead is how many forms of events this build is ahead of the release; test/mixed builds one that is.
+// ahead is added to the format number of events. Only the build of test/mixed has another value.
 const ahead = 0

@@ -2,5 +2,5 @@
 
 package format
 
-// ahead makes this build write, and read, events of the next form, as a later release will.
+// ahead makes this build write and read events in the next format, as a later release will.
 const ahead = 1

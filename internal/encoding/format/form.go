@@ -7,38 +7,38 @@ import (
 	"sync"
 )
 
-// Kind is a kind of thing that carries a form number.
+// Kind is a kind of data with a format number.
 type Kind struct {
 	Name   string
-	oldest int // the oldest form that this build reads
-	reads  int // the newest form that this build reads
-	write  int // the form that this build writes
+	oldest int // oldest format that this build reads
+	reads  int // newest format that this build reads
+	write  int // format that this build writes
 }
 
-// first is the oldest form that any kind may have: those of Toolbus 0.1 count as the one before.
+// first is the oldest format number that builds read. Data of Toolbus 0.1 counts as the number before it.
 const first = 2
 
-// EventNow is the form of events.
+// EventNow is the format number of events.
 const EventNow = first + 1 + ahead
 
-// The kinds of things with a form. A form is read one release before it is written: raise the second
-// number in one release, and the third in the next. The first is what build f16d274 wrote: see [Error].
+// The kinds of data. Builds must read a format one release before they write it: raise the second number in one
+// release, and the third in the next. The first number is the format of build f16d274 (see [Error]).
 var (
 	Event   = Kind{"event of the call log", first + 1, EventNow, EventNow} // package kv
 	Frame   = Kind{"frame of chunks", first, first, first}                 // package streaming
 	Record  = Kind{"audit record", first + 1, first + 1, first + 1}        // packages audit and writer
 	Segment = Kind{"audit segment", first, first, first}                   // packages audit and writer
-	// Message travels between processes and is not stored: packages rpc and executorapi.
+	// Message is data that processes send and do not store: packages rpc and executorapi.
 	Message = Kind{"message between processes", first, first, first}
 	// Entry is an entry of a bucket, or a dead letter: packages heartbeat, tokenstore and deadletter.
 	Entry   = Kind{"heartbeat, credential or dead letter", first, first, first}
-	Streams = Kind{"set of streams", first, first, first} // package bus: the topology as a whole
+	Streams = Kind{"set of streams", first, first, first} // package bus: the whole topology
 )
 
-// Current returns the form that this build writes.
+// Current returns the format number that this build writes.
 func (k Kind) Current() int { return k.write }
 
-// Check returns an [*Error] unless this build reads form n of k.
+// Check returns an [*Error] unless this build reads format n of k.
 func (k Kind) Check(n int) error {
 	if n < k.oldest || n > k.reads {
 		return &Error{Kind: k, Version: n}
@@ -46,12 +46,12 @@ func (k Kind) Check(n int) error {
 	return nil
 }
 
-// Error says that something is of a form that this build does not read. Whoever meets it stops there:
-// it neither acknowledges the thing nor takes it for something else, and leaves it to a build that reads it.
+// Error means that data has a format that this build does not read. A process that gets this error neither acknowledges
+// nor interprets the data, and leaves it to a build that reads it.
 type Error struct {
 	Kind    Kind
-	Version int    // 0 where the thing carries no number
-	Detail  string // what in it is not known, where the number alone is
+	Version int    // 0 if the data has no number
+	Detail  string // unknown part of data whose number is known, or ""
 }
 
 func (e *Error) Error() string {
@@ -72,29 +72,28 @@ func (e *Error) Error() string {
 		e.Kind.Name, e.Version, e.Kind.reads)
 }
 
-// IsUnsupported reports whether err says that a build of another age, older or newer, wrote something.
+// IsUnsupported reports whether err contains an [Error]: an older or a newer build wrote the data.
 func IsUnsupported(err error) bool {
 	_, ok := errors.AsType[*Error](err)
 	return ok
 }
 
-// Newer reports whether err says that a newer build than this one wrote something.
+// Newer reports whether err contains an [Error] about data of a newer build.
 func Newer(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Version >= e.Kind.oldest
 }
 
-// Notices tells of each form that cannot be read once. The zero value is ready; it is safe for concurrent use.
+// Notices logs each unsupported format once. The zero value is usable. It is safe for concurrent use.
 type Notices struct {
 	mu     sync.Mutex
 	logged map[[2]string]bool
 }
 
-// maxNotices bounds what is remembered: a form is whatever number somebody has written.
+// maxNotices limits the remembered formats, because the numbers come from other processes.
 const maxNotices = 100
 
-// Log logs that what err is about was left alone, unless it has said so of the same kind and form before.
-// A nil logger discards.
+// Log logs msg and err if err contains an [Error], once for each kind and format. It does nothing if log is nil.
 func (n *Notices) Log(log *slog.Logger, msg string, err error) {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || log == nil {

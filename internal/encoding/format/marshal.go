@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Marshal encodes v, which is a JSON object, with the form that this build writes of its kind, as its first
-// member.
+// Marshal encodes v, which must encode as a JSON object. It adds a first member form: the format number that this build
+// writes.
 func Marshal(k Kind, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -2,6 +2,6 @@
 
 package format
 
-// Member is one more member of every attempt in an event, as a later release may add; test/mixed builds one
-// that does.
+// Member is an additional member of each attempt in an event, as a later release may add it. Only the build of
+// test/mixed has one.
 const Member = ""

@@ -2,5 +2,5 @@
 
 package format
 
-// Member is one more member of every attempt in an event, as a later release may add.
+// Member is an additional member of each attempt in an event, as a later release may add it.
 const Member = "added"

@@ -6,9 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Canonical returns v in the one form of RFC 8785 (JCS), so that equal values have equal bytes.
-// A v that already has this form is returned as it is; otherwise the result is new. A v that is
-// no I-JSON has no canonical form and is an error.
+// Canonical returns v in canonical form (RFC 8785, JCS), in which equal values have equal bytes. If v is in this form
+// already, it returns v itself, and otherwise new memory. If v is not I-JSON, it returns an error.
 func Canonical(v jsontext.Value) (jsontext.Value, error) {
 	text := Scan(v, "")
 	if found := text.Violations; found != nil {

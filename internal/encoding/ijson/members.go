@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Member is one member of an object: its name with the quotes, and its value, both as they are written.
+// Member is one member of an object: its name with quotes, and its value, both as in the text.
 type Member struct{ Name, Value jsontext.Value }
 
 // Is reports whether the member has this name.
@@ -17,7 +17,7 @@ func (m Member) Plain() []byte {
 	if bytes.IndexByte(m.Name, '\\') < 0 {
 		return m.Name[1 : len(m.Name)-1]
 	}
-	plain, _ := jsontext.AppendUnquote(nil, m.Name) // it is the name of a member
+	plain, _ := jsontext.AppendUnquote(nil, m.Name) // cannot fail: it is a valid string
 	return plain
 }
 
@@ -33,7 +33,7 @@ func Members(v jsontext.Value) (all []Member) {
 			i = SkipSpace(v, i+1)
 		}
 		end := i + StringLen(v[i:])
-		start := SkipSpace(v, SkipSpace(v, end)+1) // behind the colon
+		start := SkipSpace(v, SkipSpace(v, end)+1) // after the colon
 		name := v[i:end:end]
 		i = start + ValueLen(v[start:])
 		all = append(all, Member{name, v[start:i:i]})
@@ -84,6 +84,6 @@ func Array(items ...jsontext.Value) jsontext.Value {
 
 // Quote returns s as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 func Quote(s string) jsontext.Value {
-	quoted, _ := jsontext.AppendQuote(nil, bytes.ToValidUTF8([]byte(s), []byte("\ufffd"))) // valid UTF-8 has no error
+	quoted, _ := jsontext.AppendQuote(nil, bytes.ToValidUTF8([]byte(s), []byte("\ufffd"))) // valid UTF-8 causes no error
 	return quoted
 }

@@ -14,15 +14,15 @@ import (
 // MaxRepairs is the number of repairs that one call of [Mend] lists.
 const MaxRepairs = 1000
 
-// Repair is one value or name that [Mend] replaced because I-JSON cannot hold it.
+// Repair is one value or name that [Mend] replaced because I-JSON cannot represent it.
 type Repair struct {
-	Pointer string // JSON pointer in the mended text
-	Rule    string // the rule of [Check] that the text breaks there
-	Was     []byte // the JSON text that stood there; it shares the memory of the input
-	Name    bool   // Was is the name of a member, not its value
+	Pointer string // JSON pointer in the result
+	Rule    string // rule of [Check] that the input breaks there
+	Was     []byte // replaced JSON text; shares the memory of the input
+	Name    bool   // Was is the name of a member, not a value
 }
 
-// Exact reports whether Was is valid JSON text of a value, so that a reader which accepts it may put it back.
+// Exact reports whether Was is the valid JSON text of a value, so that it can be restored for a reader that accepts it.
 func (r Repair) Exact() bool {
 	return !r.Name && r.Rule != RuleDuplicate && r.Rule != RuleSyntax && utf8.Valid(r.Was)
 }
@@ -33,13 +33,13 @@ type Repairs struct {
 	More int      // repairs that are not in List
 }
 
-// Mend returns v as I-JSON whose arrays and objects are nested at most depth deep, and the values that it replaced.
-// It returns a v that already is that without a copy. ok is false if v is not JSON.
+// Mend returns v as I-JSON that is nested at most depth deep, and lists the values that it replaced. If v needs no
+// change, it returns v itself. ok is false if v is not JSON.
 //
-// Mend also accepts these deviations from JSON: the tokens NaN, Infinity and -Infinity become null, invalid bytes in
-// strings become U+FFFD, and control characters in strings are escaped. Numbers that I-JSON cannot hold become strings
-// of the same digits, lone surrogates become U+FFFD, arrays and objects below depth become strings of their JSON text,
-// names longer than MaxName are cut, and of several members of one name the last one stays.
+// Numbers that I-JSON cannot represent become strings of the same digits. Lone surrogates become U+FFFD. Arrays and
+// objects below depth become strings of their JSON text. Names longer than MaxName are cut. Of several members with one
+// name, the last one stays. Mend also accepts deviations from JSON: the tokens NaN, Infinity and -Infinity become null,
+// invalid bytes in strings become U+FFFD, and control characters in strings are escaped.
 func Mend(v jsontext.Value, depth int) (mended jsontext.Value, found Repairs, ok bool) {
 	depth = min(depth, MaxDepth)
 	s := scanner{text: v}
@@ -54,11 +54,11 @@ func Mend(v jsontext.Value, depth int) (mended jsontext.Value, found Repairs, ok
 	return m.out, m.found, true
 }
 
-// mender copies a text to out. Its methods return the end of the value that starts at i, or bad if it is not JSON.
+// mender copies a text to out. Its methods return the end of the value at i, or bad if it is not JSON.
 type mender struct {
 	text  []byte
 	out   []byte
-	most  int      // deepest nesting that stays
+	most  int      // largest depth
 	path  []string // tokens of the pointer to the current value
 	found Repairs
 }
@@ -170,7 +170,7 @@ func (m *mender) array(i int) int {
 type field struct {
 	name       string
 	start, end int // in out
-	from, to   int // in the list of repairs
+	from, to   int // range in the list of repairs
 	was        []byte
 }
 
@@ -179,7 +179,7 @@ func (m *mender) object(i int) int {
 	m.out = append(m.out, '{')
 	m.path = append(m.path, "")
 	var fields []field
-	last := map[string]int{} // index in fields, by name
+	last := map[string]int{} // index in fields of the last member, by name
 	i = SkipSpace(m.text, i+1)
 	for n := 0; ; n++ {
 		if n == 0 && i < len(m.text) && m.text[i] == '}' {
@@ -212,7 +212,7 @@ func (m *mender) object(i int) int {
 	return i + 1
 }
 
-// distinct writes the object again that starts at opened in out, with the last member of each name.
+// distinct rewrites the object at opened in out, with only the last member of each name.
 func (m *mender) distinct(opened, first int, fields []field, last map[string]int) {
 	written := slices.Clone(m.out[opened:])
 	repairs := slices.Clone(m.found.List[first:])
@@ -253,7 +253,7 @@ func (m *mender) field(i int, f *field) int {
 	}
 	f.name = string(name)
 	m.path[len(m.path)-1] = f.name
-	if len(m.found.List) > before { // the pointer of a name is that of its member
+	if len(m.found.List) > before { // report the name itself, at the pointer of its member
 		rule := m.found.List[len(m.found.List)-1].Rule
 		m.found.List = m.found.List[:before]
 		m.repair(rule, m.text[i:end])
@@ -271,7 +271,7 @@ func (m *mender) field(i int, f *field) int {
 	return end
 }
 
-// shortened returns a name of at most MaxName bytes that differs for names that differ.
+// shortened returns a name of at most MaxName bytes. It ends with a hash, so that different names stay different.
 func shortened(name []byte) []byte {
 	sum := sha256.Sum256(name)
 	mark := "…" + hex.EncodeToString(sum[:8])

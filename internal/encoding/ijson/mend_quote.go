@@ -7,7 +7,7 @@ import (
 
 const replacement = "\ufffd"
 
-// quote copies a string. Its value has U+FFFD for each invalid byte and each lone surrogate.
+// quote copies the string at i. It writes U+FFFD for each invalid byte and each lone surrogate.
 func (m *mender) quote(i int) int {
 	start := i
 	m.out = append(m.out, '"')

@@ -9,14 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// reader reads from rest what a writer writes. What it does not expect it finds odd, even if it is good JSON.
+// reader decodes rest, the output of a writer. It sets odd at anything else, even if that is valid JSON.
 type reader struct {
 	rest    string
-	payload jsontext.Value // what the next JSON value is, instead of null; nil for that itself
-	odd     bool           // what was read is of no use
+	payload jsontext.Value // replaces the next JSON value, which must be null; nil to read the value itself
+	odd     bool           // the result is unusable
 }
 
-// want reads s.
+// want reads s, and sets odd if the text differs.
 func (r *reader) want(s string) { r.odd = !r.has(s) || r.odd }
 
 func (r *reader) has(s string) (found bool) {
@@ -109,7 +109,7 @@ func (r *reader) texts() []string {
 	return all
 }
 
-// number reads an integer that is not negative, in the one way that JSON has for it.
+// number reads a non-negative integer, which must not have a leading zero.
 func (r *reader) number() uint64 {
 	end := 0
 	for end < len(r.rest) && '0' <= r.rest[end] && r.rest[end] <= '9' {

@@ -10,21 +10,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// report lists what is wrong with a text, from its beginning to its end.
+// report lists the violations of a text from its beginning to its end.
 type report struct {
 	at    place
 	found []Violation
-	over  bool // no more is to be said
+	over  bool // the list is complete
 }
 
-// add reports whether there may be more.
+// add appends a violation, and reports whether the list has room for more.
 func (r *report) add(offset int, pointer, rule, text string) bool {
 	r.found = append(r.found, NewViolation(pointer, rule, r.at.move(offset).String()+": "+text))
 	r.over = len(r.found) == MaxViolations
 	return !r.over
 }
 
-// syntax says where the text ceases to be JSON, in the words of the library.
+// syntax adds the syntax error of the JSON library.
 func (r *report) syntax() {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(r.at.text),
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -41,14 +41,14 @@ func (r *report) syntax() {
 
 var errCut = errors.New("it ends here, before the value does")
 
-// place is a place in a text that is moved towards its end: what lies before it is counted once.
+// place is a position in a text that moves only forward, so that each byte is counted once.
 type place struct {
 	text         []byte
 	offset       int
 	line, column int
 }
 
-// move goes to an offset, which is not before the last one and may be behind the end of the text.
+// move moves to an offset. It ignores an offset before the current one, and stops at the end of the text.
 func (p *place) move(offset int) *place {
 	offset = min(max(offset, p.offset), len(p.text))
 	passed := p.text[p.offset:offset]

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Rules that [Check] names. The first three are about what cannot be read at all.
+// The rules of [Check].
 const (
 	RuleSyntax    = "syntax"    // not JSON
 	RuleUTF8      = "utf8"      // invalid UTF-8 or a lone surrogate
@@ -20,20 +20,20 @@ const (
 	RuleName      = "name"      // the name of a member is too long
 )
 
-// Text is what one walk says of a JSON text. Where there are violations of syntax or depth, all else is said of what
-// lies before them.
+// Text holds the properties of a JSON text. If there are violations of syntax or depth, the other fields describe only
+// the text before them.
 type Text struct {
-	Violations []Violation // nil where all is well
-	Depth      int         // of the arrays and objects
-	Values     int         // about how many there are, and no fewer; what is in the member counts as one
-	Canonical  bool        // certainly in canonical form; false says nothing
-	Start, End int         // of the value of the member; 0 where there is none
+	Violations []Violation // nil if v is valid
+	Depth      int         // nesting of arrays and objects
+	Values     int         // upper estimate of the number of values; the member counts as one value
+	Canonical  bool        // true: certainly in canonical form; false: unknown
+	Start, End int         // offsets of the value of the member; 0 if there is none
 }
 
-// Check lists where v breaks I-JSON, so where two JSON libraries could read different things: duplicate names,
-// invalid UTF-8 and lone surrogates, integers beyond 2^53-1, numbers that no float64 holds. It also enforces
-// MaxDepth and MaxName. It returns nil for a value that is fine, and stops at the first byte that is not JSON. Each
-// message begins with the line and the column in v, both counted from 1, columns in characters.
+// Check lists where v breaks I-JSON, so that two JSON libraries could read it differently: duplicate names, invalid
+// UTF-8 and lone surrogates, integers beyond 2^53-1, numbers that no float64 holds. It also enforces MaxDepth and
+// MaxName. It returns nil for a valid value, and stops at the first byte that is not JSON. Each message begins with the
+// line and the column in v, both counted from 1, columns in characters.
 func Check(v jsontext.Value) []Violation { return Scan(v, "").Violations }
 
 // Valid reports whether [Check] finds nothing.
@@ -42,11 +42,11 @@ func Valid(v jsontext.Value) bool {
 	return s.whole()
 }
 
-// Depth is how deep arrays and objects are nested in v. What becomes part of an envelope has MaxDepth less what is
-// around it.
+// Depth returns the nesting of arrays and objects in v. A value that becomes part of an envelope may have MaxDepth
+// minus the levels around it.
 func Depth(v jsontext.Value) int { return Scan(v, "").Depth }
 
-// Scan walks v. The first member of this name of the whole, as it is written, is found on the way.
+// Scan reads v once. It also finds the first member of the outermost object whose name is written exactly as member.
 func Scan(v jsontext.Value, member string) Text {
 	s := scanner{text: v, member: member, said: Text{Values: 1, Canonical: true}}
 	if !s.whole() {
@@ -55,7 +55,7 @@ func Scan(v jsontext.Value, member string) Text {
 	return s.said
 }
 
-// list is Scan for a text that is not fine: it goes on behind what is wrong.
+// list is Scan for an invalid text. It continues after a violation if it can.
 func list(v jsontext.Value, member string) Text {
 	r := &report{at: place{text: v, line: 1, column: 1}}
 	s := scanner{text: v, member: member, said: Text{Values: 1}, report: r}
@@ -66,16 +66,16 @@ func list(v jsontext.Value, member string) Text {
 	return s.said
 }
 
-// Split returns v, of which t was said, with null in the place of its member, and that. What is returned is new, and
-// a part of v.
+// Split returns v with null in place of the member that Scan found, and that member. t must be the result of Scan for
+// v. rest is new memory; member shares the memory of v.
 func (t Text) Split(v jsontext.Value) (rest, member jsontext.Value) {
 	return bytes.Join([][]byte{v[:t.Start], null, v[t.End:]}, nil), v[t.Start:t.End:t.End]
 }
 
 var null = []byte("null")
 
-// scanner walks a text. Its methods return where what starts at i ends; bad stops it. Without a report it stops at
-// the first broken rule.
+// scanner reads a text. Its methods return the end of the value at i, or bad to stop. Without a report it stops at the
+// first broken rule.
 type scanner struct {
 	text   []byte
 	member string
@@ -83,18 +83,18 @@ type scanner struct {
 	report *report
 
 	depth int
-	marks [MaxDepth]int // of each open object where its names start; of an array -1 less the index of its item
-	open  int           // how many names the open objects have together
-	names [64]span      // those
-	more  []span        // those for which there is no room there
+	marks [MaxDepth]int // per open object the index of its first name; per open array -1 minus the index of its item
+	open  int           // number of names of all open objects
+	names [64]span      // the first of these names
+	more  []span        // names that do not fit into names
 }
 
-// span is a part of the text, a string with its quotes. A slice would cost an allocation.
+// span is the position of a quoted string in the text. A slice would cost an allocation.
 type span struct{ start, end int }
 
 const bad = -1
 
-// broken notes a broken rule, and reports whether to go on.
+// broken reports a broken rule, and returns whether to continue.
 func (s *scanner) broken(at int, rule, format string, args ...any) bool {
 	return s.report != nil && s.report.add(at, s.pointer(), rule, fmt.Sprintf(format, args...))
 }
@@ -110,7 +110,7 @@ func (s *scanner) whole() bool {
 	return true
 }
 
-// space skips white space, of which a canonical text has none.
+// space skips white space, which a canonical text does not have.
 func (s *scanner) space(i int) int {
 	end := SkipSpace(s.text, i)
 	s.said.Canonical = s.said.Canonical && end == i
@@ -149,7 +149,7 @@ func (s *scanner) literal(i int, want string) int {
 
 // nested reads an object or array up to its closing bracket.
 func (s *scanner) nested(i int, closing byte) int {
-	if s.depth == MaxDepth { // nobody wants a hundred messages about it
+	if s.depth == MaxDepth { // report it once only
 		s.broken(i, RuleDepth, "%s", ErrTooDeep)
 		return s.stop()
 	}
@@ -173,10 +173,10 @@ func (s *scanner) nested(i int, closing byte) int {
 	return i + 1
 }
 
-// ErrTooDeep says that something is nested deeper than MaxDepth.
+// ErrTooDeep means that a value is nested deeper than MaxDepth.
 var ErrTooDeep = fmt.Errorf("nested deeper than %d", MaxDepth)
 
-// stop ends the walk without another word.
+// stop ends the scan without further reports.
 func (s *scanner) stop() int {
 	if s.report != nil {
 		s.report.over = true
@@ -184,9 +184,9 @@ func (s *scanner) stop() int {
 	return bad
 }
 
-// items reads what is between the brackets, at least one item, and returns where the closing one is.
+// items reads the items between brackets, at least one, and returns the offset of the closing bracket.
 func (s *scanner) items(i int, closing byte) int {
-	var seen map[string]bool // the names of the object, where they are many or written in several ways
+	var seen map[string]bool // names of the object, if it has many or escaped names
 	for {
 		if closing == ']' {
 			s.marks[s.depth-1]--
@@ -208,7 +208,7 @@ func (s *scanner) items(i int, closing byte) int {
 	}
 }
 
-// entry reads a member of the object that was opened last.
+// entry reads a member of the innermost open object.
 func (s *scanner) entry(i int, seen *map[string]bool) int {
 	if !s.is(i, '"') {
 		return bad
@@ -227,7 +227,7 @@ func (s *scanner) entry(i int, seen *map[string]bool) int {
 	return s.value(i)
 }
 
-// found reads the value of the member that is looked for.
+// found reads the value of the member that Scan looks for.
 func (s *scanner) found(i int) int {
 	values := s.said.Values
 	if s.is(i, '{') || s.is(i, '[') {
@@ -293,8 +293,8 @@ func (s *scanner) digits(i int) int {
 	return i
 }
 
-// numberRule names the rule that a JSON number breaks, or "". A number is an integer when its
-// canonical form is one, so 1e17 is refused like 100000000000000000.
+// numberRule returns the rule that a JSON number breaks, or "". A number counts as an integer if its canonical form is
+// one, so 1e17 is refused like 100000000000000000.
 func numberRule(literal []byte, whole bool) string {
 	if whole && len(literal) <= 15 {
 		return ""
@@ -304,7 +304,7 @@ func numberRule(literal []byte, whole bool) string {
 	if err != nil || f == 0 && bytes.ContainsAny(mantissa, "123456789") {
 		return RuleNumber
 	}
-	// From 1e21 on the canonical form has an exponent; before, it is all digits.
+	// From 1e21 on, the canonical form has an exponent. Below, it has only digits.
 	if abs := math.Abs(f); abs > MaxInteger && (abs < 1e21 || whole) {
 		return RuleInteger
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// quoted is a string of the text.
+// quoted is a string in the text.
 type quoted struct {
 	end   int
-	plain bool // it stands for the bytes between its quotes
-	flaw  int  // where the first byte is that is no UTF-8; bad where none is
-	half  bool // it holds half of a surrogate pair
+	plain bool // its value is the bytes between its quotes
+	flaw  int  // offset of the first byte that is not UTF-8, or bad
+	half  bool // it contains half of a surrogate pair
 }
 
-// quoted reads a string.
+// quoted reads the string at i.
 func (s *scanner) quoted(i int) quoted {
 	q := quoted{end: bad, plain: true, flaw: bad}
-	quote := i // the next one; looked for again only once it is passed, for strings may be all escapes
+	quote := i // next quote; searched again only after i has passed it: a string may be all escapes
 	for i++; ; {
 		if quote < i {
 			n := bytes.IndexByte(s.text[i:], '"')
@@ -48,7 +48,7 @@ func (s *scanner) quoted(i int) quoted {
 	}
 }
 
-// mark notes where a piece of a string is no UTF-8, unless it may not be in a string at all.
+// mark records the first byte in a piece of a string that is not UTF-8. It returns false for a control character.
 func (q *quoted) mark(piece []byte, at int) bool {
 	for i := 0; i < len(piece); {
 		r, n := utf8.DecodeRune(piece[i:])
@@ -63,7 +63,7 @@ func (q *quoted) mark(piece []byte, at int) bool {
 	return true
 }
 
-// isPlain reports whether s may stand in a JSON string as it is.
+// isPlain reports whether s, which contains no quote and no backslash, is valid inside a JSON string without escapes.
 func isPlain(s []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	low, high, rest := uint64(0), uint64(0), s
@@ -81,16 +81,16 @@ func isPlain(s []byte) bool {
 	return low&highs == 0 && (high&highs == 0 || utf8.Valid(s))
 }
 
-// escape reads what begins with a backslash.
+// escape reads the escape sequence at i.
 func (s *scanner) escape(i int, q *quoted) int {
-	switch s.text[i+1] { // at least a quote is behind it
+	switch s.text[i+1] { // at least a quote follows
 	case '"', '\\', 'b', 'f', 'n', 'r', 't':
 		return i + 2
 	case '/':
 		s.said.Canonical = false
 		return i + 2
 	}
-	s.said.Canonical = false // some are, but rarely
+	s.said.Canonical = false // rarely canonical, so assume it is not
 	high := s.unit(i)
 	switch {
 	case high == bad:
@@ -106,7 +106,7 @@ func (s *scanner) escape(i int, q *quoted) int {
 	return i + 6
 }
 
-// unit reads the escape of a UTF-16 code unit.
+// unit returns the UTF-16 code unit of the escape \u at i, or bad.
 func (s *scanner) unit(i int) int {
 	if i+6 > len(s.text) || s.text[i] != '\\' || s.text[i+1] != 'u' {
 		return bad
@@ -125,7 +125,7 @@ func (s *scanner) unit(i int) int {
 	return n
 }
 
-// isUTF8 notes where a string is not, and reports whether to go on.
+// isUTF8 reports a string that is not valid UTF-8, and returns whether to continue.
 func (s *scanner) isUTF8(start int, q quoted) bool {
 	switch {
 	case q.flaw != bad:
@@ -136,13 +136,14 @@ func (s *scanner) isUTF8(start int, q quoted) bool {
 	return true
 }
 
-// fewNames is how many names of an object are compared with each other.
+// fewNames is the number of names in an object up to which each new name is compared with all others. Above it, a map
+// is used.
 const fewNames = 32
 
-// name takes the name of a member, and reports whether to go on.
+// name checks the name of a member, and returns whether to continue.
 func (s *scanner) name(at span, plain bool, seen *map[string]bool) bool {
 	name := s.text[at.start+1 : at.end-1]
-	if !plain { // it could be another's in disguise
+	if !plain { // an escaped name may equal another name
 		name, _ = jsontext.AppendUnquote(nil, s.text[at.start:at.end])
 	}
 	first := s.marks[s.depth-1]
@@ -156,7 +157,7 @@ func (s *scanner) name(at span, plain bool, seen *map[string]bool) bool {
 	return !twice || s.broken(at.start, RuleDuplicate, "the member occurs twice (a duplicate name)")
 }
 
-// isSimple reports whether the order of UTF-16, which is that of the canonical form, is that of the bytes.
+// isSimple reports whether name sorts by its bytes as in canonical form, which sorts by UTF-16 code units.
 func isSimple(name []byte) bool {
 	for _, c := range name {
 		if c >= 0xee {
@@ -166,7 +167,7 @@ func isSimple(name []byte) bool {
 	return true
 }
 
-// twice keeps a name, and reports whether its object has had it before.
+// twice stores a name, and reports whether its object already has it.
 func (s *scanner) twice(at span, name []byte, plain bool, seen *map[string]bool) (twice bool) {
 	first := s.marks[s.depth-1]
 	if *seen == nil && plain && s.open-first < fewNames {
@@ -184,11 +185,11 @@ func (s *scanner) twice(at span, name []byte, plain bool, seen *map[string]bool)
 	}
 	twice = (*seen)[string(name)]
 	(*seen)[string(name)] = true
-	s.keep(max(first, s.open-1), at) // only the last one is still asked for
+	s.keep(max(first, s.open-1), at) // from now on only the last name is needed
 	return twice
 }
 
-// keep keeps the i-th of the open names.
+// keep stores the i-th of the open names.
 func (s *scanner) keep(i int, at span) {
 	s.open = i + 1
 	switch i -= len(s.names); {
@@ -201,7 +202,7 @@ func (s *scanner) keep(i int, at span) {
 	}
 }
 
-// kept returns the i-th of the open names, with its quotes.
+// kept returns the i-th of the open names with its quotes.
 func (s *scanner) kept(i int) []byte {
 	if i < len(s.names) {
 		return s.text[s.names[i].start:s.names[i].end]
@@ -210,13 +211,13 @@ func (s *scanner) kept(i int) []byte {
 	return s.text[at.start:at.end]
 }
 
-// inner returns it without them.
+// inner returns the i-th of the open names without its quotes.
 func (s *scanner) inner(i int) []byte {
 	name := s.kept(i)
 	return name[1 : len(name)-1]
 }
 
-// pointer says which value, or name, was read last.
+// pointer returns the JSON pointer to the value or name that was read last.
 func (s *scanner) pointer() string {
 	var p jsontext.Pointer
 	for d, mark := range s.marks[:s.depth] {

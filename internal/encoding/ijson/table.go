@@ -10,27 +10,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Table lists the members of the struct T in the order of its fields. It is made once for each T, is immutable, and
-// is safe for concurrent use.
+// Table encodes and decodes the struct T by a list of its members in the order of its fields. Make one Table for each T
+// with [TableOf]. It is immutable and safe for concurrent use.
 type Table[T any] struct{ members []member }
 
-// TableOf returns the table of T. Names and omissions are those of the json tags; a field with the tag "-" is no
-// member. T itself must not have methods that encode or decode it.
+// TableOf returns the table of T. It reads the names and omission options from the json tags, and skips fields with the
+// tag "-". T itself must not have methods that encode or decode it.
 func TableOf[T any]() Table[T] { return Table[T]{membersOf(reflect.TypeFor[T]())} }
 
-// Append appends v to b, without white space. It returns false if v holds a value that only the JSON library can
-// encode or refuse: then the first result has no meaning. A payload that is not nil is appended as it stands, in the
-// place of the first JSON value of v.
+// Append appends the JSON of v to b, without white space. It returns false if only the JSON library can encode or
+// refuse a value in v; then the first result is undefined. If payload is not nil, Append writes it unchanged in place
+// of the first JSON value of v.
 func (t Table[T]) Append(b []byte, v *T, payload jsontext.Value) ([]byte, bool) {
 	w := writer{out: b, payload: payload}
 	w.object(t.members, reflect.ValueOf(v).Elem())
 	return w.out, !w.odd
 }
 
-// Read sets v, a zero value, to what text says if text is exactly what [Table.Append] appends, but for escapes in
-// strings and the inside of JSON values. Otherwise it returns false, and v has no meaning. Text must be UTF-8 without
-// control characters. If T has JSON values, text must be JSON without a duplicate name. A payload that is not nil
-// becomes the first JSON value of v, for which text says null. The strings of v share the memory of text.
+// Read decodes text into v, which must be zero. It returns true only for output of [Table.Append]; escapes in strings
+// and the inside of JSON values may differ. If it returns false, v is undefined. text must be UTF-8 without control
+// characters. If T has JSON values, text must be JSON without duplicate names. If payload is not nil, it becomes the
+// first JSON value of v, for which text must have null. The strings of v share the memory of text.
 func (t Table[T]) Read(text string, v *T, payload jsontext.Value) bool {
 	r := reader{rest: text, payload: payload}
 	r.object(t.members, reflect.ValueOf(v).Elem())
@@ -40,17 +40,17 @@ func (t Table[T]) Read(text string, v *T, payload jsontext.Value) bool {
 // member is one field of a struct.
 type member struct {
 	field   int
-	name    string // with its punctuation behind another member: `,"fn":`
-	omitted bool   // if it is the zero value
+	name    string // with the punctuation after another member: `,"fn":`
+	omitted bool   // left out if it is zero
 	kind    kind
-	members []member // of a struct
+	members []member // members of a struct
 }
 
-// kind is how a member is written.
+// kind is the encoding of a member.
 type kind uint8
 
 const (
-	odd      kind = iota // by the library, unless it is omitted
+	odd      kind = iota // only the library can encode it, unless it is omitted
 	text                 // a string type
 	texts                // []string
 	flag                 // bool
@@ -58,9 +58,9 @@ const (
 	natural              // an unsigned integer type
 	raw                  // jsontext.Value
 	instant              // time.Time
-	emptyMap             // a map; one with entries is odd
+	emptyMap             // a map; with entries only the library can encode it
 	object               // a struct
-	pointer              // to a struct
+	pointer              // a pointer to a struct
 )
 
 func membersOf(t reflect.Type) (members []member) {
@@ -73,7 +73,7 @@ func membersOf(t reflect.Type) (members []member) {
 		switch options {
 		case "", "omitzero":
 			m.kind, m.omitted = kindOf(f.Type), options != ""
-		case "embed": // further members of the object, if there are any
+		case "embed": // further members of the object
 			m.omitted = true
 		}
 		switch m.kind {
@@ -87,7 +87,7 @@ func membersOf(t reflect.Type) (members []member) {
 	return members
 }
 
-// kindOf returns odd for a type that encodes itself, or whose encoding is not listed here.
+// kindOf returns the encoding of a type: odd if the type has encoding methods or an encoding that is not listed here.
 func kindOf(t reflect.Type) kind {
 	switch t {
 	case reflect.TypeFor[[]string]():

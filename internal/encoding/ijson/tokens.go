@@ -2,9 +2,9 @@ package ijson
 
 import "bytes"
 
-// The functions of this file are for texts that are known to be JSON; of others they say something, and do not fail.
+// The functions of this file require valid JSON. For other texts they return an undefined result, and do not panic.
 
-// SkipSpace returns where the first byte from i on is that is no white space.
+// SkipSpace returns the offset of the first byte from i on that is not white space.
 func SkipSpace(v []byte, i int) int {
 	for i < len(v) && (v[i] == ' ' || v[i] == '\n' || v[i] == '\t' || v[i] == '\r') {
 		i++
@@ -12,9 +12,9 @@ func SkipSpace(v []byte, i int) int {
 	return i
 }
 
-// StringLen returns the length of the JSON string that v starts with, quotes included.
+// StringLen returns the length of the JSON string at the beginning of v, with its quotes.
 func StringLen(v []byte) int {
-	quote := 0 // the next one; looked for again only once it is passed, for strings may be all escapes
+	quote := 0 // next quote; searched again only after i has passed it: a string may be all escapes
 	for i := 1; i < len(v); {
 		if quote < i {
 			n := bytes.IndexByte(v[i:], '"')
@@ -32,7 +32,7 @@ func StringLen(v []byte) int {
 	return len(v)
 }
 
-// ScalarLen returns the length of the number or literal that v starts with.
+// ScalarLen returns the length of the number or literal at the beginning of v.
 func ScalarLen(v []byte) int {
 	for i, c := range v {
 		switch c {
@@ -43,7 +43,7 @@ func ScalarLen(v []byte) int {
 	return len(v)
 }
 
-// ValueLen returns the length of the JSON value that v starts with.
+// ValueLen returns the length of the JSON value at the beginning of v.
 func ValueLen(v []byte) int {
 	depth := 0
 	for i := 0; i < len(v); {

@@ -5,30 +5,29 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a JSON text, and of what is said about one. Reaching one is a precise error.
+// Limits of a JSON text, and of the violations that are listed.
 const (
-	// MaxDepth is how deep arrays and objects may be nested.
+	// MaxDepth is the deepest nesting of arrays and objects.
 	MaxDepth = 64
-	// MaxName is the longest name of an object member, in bytes.
+	// MaxName is the largest length of the name of a member, in bytes.
 	MaxName = 1024
-	// MaxInteger is the largest integer that survives every JSON library (RFC 7493); the
-	// smallest is -MaxInteger.
+	// MaxInteger is the largest integer that every JSON library reads exactly (RFC 7493). The smallest is -MaxInteger.
 	MaxInteger = 1<<53 - 1
 
-	// MaxViolations is how many broken rules one error lists.
+	// MaxViolations is the largest number of violations in one error.
 	MaxViolations = 100
-	// MaxViolationText is the longest message or pointer of a violation, in bytes.
+	// MaxViolationText is the largest length of the message or pointer of a violation, in bytes.
 	MaxViolationText = 256
 )
 
-// Violation is one broken rule: where (a JSON pointer), which, and what it demands.
+// Violation is one broken rule: a JSON pointer to the value, the name of the rule, and what the rule requires.
 type Violation struct {
 	Pointer string `json:"pointer"`
 	Rule    string `json:"rule"`
 	Message string `json:"message"`
 }
 
-// NewViolation returns a violation whose texts are bounded and clean.
+// NewViolation returns a violation. It cuts its texts to MaxViolationText and replaces invalid UTF-8.
 func NewViolation(pointer, rule, message string) Violation {
 	return Violation{
 		Pointer: Clip(strings.ToValidUTF8(pointer, "�"), MaxViolationText),
@@ -37,7 +36,7 @@ func NewViolation(pointer, rule, message string) Violation {
 	}
 }
 
-// Clip cuts s to at most n bytes, not inside a character, and marks the cut.
+// Clip cuts s to at most n bytes, between two characters, and ends a cut text with an ellipsis.
 func Clip(s string, n int) string {
 	const mark = "…"
 	if len(s) <= n {

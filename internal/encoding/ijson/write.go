@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// WriteCanonical writes what [Canonical] returns of v, which is known to be I-JSON, without holding it in memory. The
-// error is that of w.
+// WriteCanonical writes the canonical form of v, which must be I-JSON, without holding it in memory. The error is that
+// of w.
 func WriteCanonical(w io.Writer, v jsontext.Value) error {
 	b := bufio.NewWriterSize(w, 16<<10)
 	c := canonizer{text: v, w: b}
@@ -19,7 +19,7 @@ func WriteCanonical(w io.Writer, v jsontext.Value) error {
 	return b.Flush()
 }
 
-// canonizer writes the values of a text. Its methods return where what starts at i ends. Errors wait in w until it is
+// canonizer writes the values of a text. Its methods return the end of the value at i. Write errors show up when w is
 // flushed.
 type canonizer struct {
 	text []byte
@@ -51,7 +51,7 @@ func (c *canonizer) array(i int) int {
 	return i + 1
 }
 
-// entry is a member of an object: where its name, in quotes, starts and ends, and its value starts.
+// entry is a member of an object: the offsets of the start and end of its quoted name, and of the start of its value.
 type entry struct{ start, end, value int }
 
 func (c *canonizer) object(i int) int {
@@ -61,7 +61,7 @@ func (c *canonizer) object(i int) int {
 			i = SkipSpace(c.text, i+1)
 		}
 		e := entry{start: i, end: i + StringLen(c.text[i:])}
-		e.value = SkipSpace(c.text, SkipSpace(c.text, e.end)+1) // behind the colon
+		e.value = SkipSpace(c.text, SkipSpace(c.text, e.end)+1) // after the colon
 		i = e.value + ValueLen(c.text[e.value:])
 		entries = append(entries, e)
 	}
@@ -81,7 +81,7 @@ func (c *canonizer) object(i int) int {
 	return i + 1
 }
 
-// name returns the name of a member as it is meant.
+// name returns the name of a member without escapes.
 func (c *canonizer) name(e entry) []byte {
 	name := c.text[e.start+1 : e.end-1]
 	if bytes.IndexByte(name, '\\') >= 0 {
@@ -90,7 +90,8 @@ func (c *canonizer) name(e entry) []byte {
 	return name
 }
 
-// compareNames orders names by their UTF-16 code units: those of two units, from U+10000 on, come before U+E000.
+// compareNames compares names by their UTF-16 code units. Characters from U+10000 on have two units, and sort before
+// U+E000.
 func compareNames(a, b []byte) int {
 	for len(a) > 0 && len(b) > 0 {
 		ra, na := utf8.DecodeRune(a)
@@ -114,15 +115,15 @@ func (c *canonizer) scalar(s []byte) {
 		_, _ = c.w.Write(s)
 	default:
 		number := jsontext.Value(bytes.Clone(s))
-		_ = number.Canonicalize() // it is a number
+		_ = number.Canonicalize() // cannot fail: it is a number
 		_, _ = c.w.Write(number)
 	}
 }
 
-// maxEscapes is how long a part of a string may be, more or less, that is held in memory.
+// maxEscapes is the approximate size of the part of a string that is held in memory, in bytes.
 const maxEscapes = 4 << 10
 
-// quoted writes a string: what has no escapes as it is, and a run of escapes as they should be written.
+// quoted writes a string. It copies parts without escapes, and rewrites runs of escapes in canonical form.
 func (c *canonizer) quoted(s []byte) {
 	for len(s) > 0 {
 		n := bytes.IndexByte(s, '\\')
@@ -144,7 +145,7 @@ func (c *canonizer) quoted(s []byte) {
 
 var quoteMark = []byte{'"'}
 
-// escapes returns how long the run of escapes is with which s begins, without cutting a surrogate pair in two.
+// escapes returns the length of the run of escapes at the beginning of s, without splitting a surrogate pair.
 func escapes(s []byte) (n int) {
 	for half := false; n < len(s) && s[n] == '\\' && (half || n < maxEscapes); {
 		if s[n+1] != 'u' {

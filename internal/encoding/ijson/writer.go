@@ -8,11 +8,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// writer appends to out.
+// writer appends JSON to out.
 type writer struct {
 	out     []byte
-	payload jsontext.Value // what is written for the next JSON value; nil for that itself
-	odd     bool           // out is of no use
+	payload jsontext.Value // replaces the next JSON value; nil to write the value itself
+	odd     bool           // out is unusable
 }
 
 func (w *writer) raw(s string) { w.out = append(w.out, s...) }
@@ -68,7 +68,7 @@ func (w *writer) member(m *member, v reflect.Value) {
 func (w *writer) text(s string) {
 	var err error
 	w.out, err = jsontext.AppendQuote(w.out, s)
-	w.odd = w.odd || err != nil // no UTF-8
+	w.odd = w.odd || err != nil // not UTF-8
 }
 
 func (w *writer) texts(all []string) {
@@ -82,7 +82,8 @@ func (w *writer) texts(all []string) {
 	w.raw("]")
 }
 
-// maxValue bounds the JSON values that are written here: a short one cannot be nested too deep for the library.
+// maxValue is the largest JSON value that is written here, in bytes. A short one cannot be nested too deep for the
+// library.
 const maxValue = 8 << 10
 
 func (w *writer) value(v jsontext.Value) {
@@ -95,7 +96,7 @@ func (w *writer) value(v jsontext.Value) {
 	w.odd = w.odd || err != nil || len(v) > maxValue
 }
 
-// time writes a time in UTC. JSON has none for years of five digits.
+// time writes a time, which must be in UTC with a year of at most four digits.
 func (w *writer) time(t time.Time) {
 	w.raw(`"`)
 	w.out = t.AppendFormat(w.out, time.RFC3339Nano)

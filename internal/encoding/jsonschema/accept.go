@@ -9,29 +9,28 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// accepter is a schema in a form that says of most values whether they are valid, in one pass over their
-// bytes and without allocating. Of the others it says nothing: the full validator judges those, and lists
-// what is wrong. Only schemas of the most common keywords have an accepter. Every value it takes must be
-// I-JSON already.
+// accepter is a fast path of validation: it decides for most values whether they are valid, in one pass over their
+// bytes and without allocating. If it is not sure, the full validator decides; that also lists the violations. Only
+// schemas with the most common keywords have an accepter. It requires I-JSON.
 type accepter struct {
 	types   int // set of the kinds below
 	words   map[string]bool
 	pattern *regexp.Regexp
 	uuid    bool
-	length  [2]float64 // least and most characters of a string
-	size    [2]float64 // of an array
-	most    float64    // members of an object
+	length  [2]float64 // smallest and largest number of characters of a string
+	size    [2]float64 // smallest and largest number of items of an array
+	most    float64    // largest number of members of an object
 	value   [2]*float64
 	items   *accepter
-	names   *accepter // of members
+	names   *accepter // schema of the names of members
 	members map[string]member
-	others  *accepter // members that are not named; nil refuses them
-	needs   int       // how many members are required
+	others  *accepter // schema of members that are not in members; nil refuses them
+	needs   int       // number of required members
 
-	condition, then *accepter // nil where there is none
+	condition, then *accepter // nil if the schema does not have them
 }
 
-// member is what is said of a member by its name.
+// member is the schema of a named member.
 type member struct {
 	*accepter
 	required bool
@@ -42,7 +41,7 @@ const (
 	kindNull = 1 << iota
 	kindBool
 	kindInteger
-	kindNumber // that is no integer
+	kindNumber // a number that is not an integer
 	kindString
 	kindArray
 	kindObject
@@ -54,12 +53,12 @@ var kindsOf = map[string]int{
 	"string": kindString, "array": kindArray, "object": kindObject,
 }
 
-// acceptAll takes every value.
+// acceptAll accepts every value.
 var acceptAll = &accepter{
 	types: kindAll, length: [2]float64{0, ijson.MaxInteger}, size: [2]float64{0, ijson.MaxInteger}, most: ijson.MaxInteger,
 }
 
-// newAccepter returns the accepter of a decoded schema, nil when it has keywords beyond those.
+// newAccepter returns the accepter of a decoded schema, or nil if the schema has other keywords than those below.
 func newAccepter(schema any) *accepter {
 	if schema == true {
 		return acceptAll
@@ -85,7 +84,7 @@ func newAccepter(schema any) *accepter {
 	return a.requires(required)
 }
 
-// requires completes the members.
+// requires marks the required members.
 func (a *accepter) requires(names map[string]bool) *accepter {
 	for name := range names {
 		m, named := a.members[name]
@@ -102,7 +101,7 @@ func (a *accepter) requires(names map[string]bool) *accepter {
 	return a
 }
 
-// keyword takes one keyword of the schema that is about a value itself; false means that it is none.
+// keyword reads a keyword that constrains the value itself. It returns false if it does not support the keyword.
 func (a *accepter) keyword(name string, v any) (ok bool) {
 	switch name {
 	case "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly", "required":
@@ -140,7 +139,7 @@ func (a *accepter) keyword(name string, v any) (ok bool) {
 	return ok
 }
 
-// keywordOfParts takes one that holds schemas; false means that this accepter cannot be.
+// keywordOfParts reads a keyword that contains schemas. It returns false if it does not support the keyword.
 func (a *accepter) keywordOfParts(name string, v any) (ok bool) {
 	switch name {
 	case "items":
@@ -203,16 +202,16 @@ func membersOf(v any) (map[string]member, bool) {
 	return members, ok
 }
 
-// accepts reports whether the I-JSON value v is certainly valid.
+// accepts reports whether the I-JSON value v is certainly valid. False means that v may be valid or not.
 func (a *accepter) accepts(v []byte) bool { return a.take(v, ijson.SkipSpace(v, 0)) >= 0 }
 
-// What take answers of a value that is not certainly valid.
+// Results of take for a value that is not certainly valid.
 const (
 	unsure  = -1
-	refused = -2 // it certainly is not
+	refused = -2 // certainly invalid
 )
 
-// take reads the value at v[i:] and returns where it ends, if it is valid.
+// take returns the end of the value at v[i:] if it is certainly valid, else unsure or refused.
 func (a *accepter) take(v []byte, i int) int {
 	if i >= len(v) {
 		return unsure
@@ -251,7 +250,7 @@ func (a *accepter) takeKind(v []byte, i int) int {
 	return a.takeNumber(v, i)
 }
 
-// of returns end if values of this kind are allowed.
+// of returns end if values of this kind are allowed, else refused.
 func (a *accepter) of(kind, end int) int {
 	if a.types&kind == 0 {
 		return refused
@@ -285,7 +284,7 @@ func (a *accepter) takeNumber(v []byte, i int) int {
 	if ijson.Fractional(literal) {
 		kind = kindNumber
 		if a.types&(kindInteger|kindNumber) == kindInteger {
-			return unsure // 1.0 is an integer too, but that is for others to find out
+			return unsure // 1.0 is an integer, too; the full validator decides
 		}
 	}
 	if a.value[0] != nil || a.value[1] != nil {
@@ -338,7 +337,7 @@ func (a *accepter) takeObject(v []byte, i int) int {
 	return a.of(kindObject, i+1)
 }
 
-// takeMember also reports whether it is a required one.
+// takeMember is take for a member. It also reports whether the member is required.
 func (a *accepter) takeMember(v []byte, i int) (end int, required bool) {
 	n := ijson.StringLen(v[i:])
 	if n < 2 || bytes.IndexByte(v[i:i+n], '\\') >= 0 {
@@ -356,11 +355,11 @@ func (a *accepter) takeMember(v []byte, i int) (end int, required bool) {
 	if m.accepter == nil {
 		return refused, false
 	}
-	i = ijson.SkipSpace(v, ijson.SkipSpace(v, i+n)+1) // behind the colon
+	i = ijson.SkipSpace(v, ijson.SkipSpace(v, i+n)+1) // after the colon
 	return m.take(v, i), m.required
 }
 
-// IsUUID reports whether s has the form of a UUID, as the format of this name demands.
+// IsUUID reports whether s has the form of a UUID, as format uuid requires.
 func IsUUID[T string | []byte](s T) bool {
 	if len(s) != 36 {
 		return false

@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// Alone returns a schema, as [Schema.Whole] returns it, as readers need it that know no addresses: each reference is
-// a JSON pointer into the same document, only its top may have an $id, and it has one dialect: that of its top, or
-// 2020-12 if a part names another one. It is an error if the schema refers to another document. A schema without
-// references is returned as it is.
+// Alone converts a schema, such as the result of [Schema.Whole], for libraries that do not support addresses. Each
+// reference becomes a JSON pointer into the same document, and only the top may have an $id. The schema gets one
+// dialect: that of its top, or 2020-12 if a part names another one. If the schema refers to another document, Alone
+// returns an error. It returns a schema without references unchanged.
 func Alone(raw []byte) ([]byte, error) {
 	if !bytes.Contains(raw, []byte(`ef"`)) { // $ref, $dynamicRef and $recursiveRef
 		return raw, nil
@@ -65,13 +65,13 @@ func Alone(raw []byte) ([]byte, error) {
 	return Encode(top)
 }
 
-// documents knows where in a schema the documents and anchors are that its references name.
+// documents maps the documents and anchors that references name to their positions in a schema.
 type documents struct {
 	at      map[string]string // pointers to documents, by address
-	anchors map[string]string // pointers to anchors, by address of the document, # and name
+	anchors map[string]string // pointers to anchors, by address#name
 }
 
-// unnamed is the address of a schema that has none.
+// unnamed is the address of a schema without an $id.
 const unnamed = schemaBase + "schema"
 
 // each calls visit for each schema with the address of its document.
@@ -93,7 +93,7 @@ func (d documents) each(top any, visit func(base, at string, members map[string]
 	})
 }
 
-// joined returns the address that a reference has in the document with the address base.
+// joined resolves a reference against the address base.
 func joined(base, ref string) string {
 	of, err := url.Parse(base)
 	if err != nil {
@@ -116,7 +116,7 @@ func (d documents) collect(top any) {
 		}
 		for _, keyword := range []string{"$anchor", "$dynamicAnchor", "$id"} {
 			name, _ := members[keyword].(string)
-			if keyword == "$id" && !strings.HasPrefix(name, "#") { // draft-07 writes anchors so
+			if keyword == "$id" && !strings.HasPrefix(name, "#") { // draft-07 writes anchors as $id: "#name"
 				continue
 			}
 			if name = strings.TrimPrefix(name, "#"); name != "" {
@@ -126,7 +126,7 @@ func (d documents) collect(top any) {
 	})
 }
 
-// resolve returns the pointer to what a reference names.
+// resolve returns the pointer to the target of a reference.
 func (d documents) resolve(base, ref string) (pointer string, found bool) {
 	document, fragment, _ := strings.Cut(ref, "#")
 	address, _, _ := strings.Cut(joined(base, document), "#")
@@ -138,7 +138,7 @@ func (d documents) resolve(base, ref string) (pointer string, found bool) {
 	return inFragment(at) + fragment, found
 }
 
-// inFragment returns a JSON pointer as it is written behind the # of a reference, and outOfFragment the reverse.
+// inFragment encodes a JSON pointer for a URL fragment, and outOfFragment decodes it.
 func inFragment(pointer string) string { return (&url.URL{Fragment: pointer}).EscapedFragment() }
 
 func outOfFragment(fragment string) string {
@@ -148,11 +148,11 @@ func outOfFragment(fragment string) string {
 	return fragment
 }
 
-// plainName has the characters that each reader of schemas takes in the name of a definition.
+// plainName matches characters that some libraries do not accept in the name of a definition.
 var plainName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// shortNames renames the definitions that are other documents, whose names are addresses, and reports whether there
-// were any.
+// shortNames gives short names to definitions that are other documents and have their address as name. It reports
+// whether there were any.
 func shortNames(top map[string]any) (renamed bool) {
 	defs, _ := top["$defs"].(map[string]any)
 	for name, def := range defs {
@@ -169,8 +169,8 @@ func shortNames(top map[string]any) (renamed bool) {
 	return renamed
 }
 
-// Sub returns the schema at a JSON pointer into a schema that [Alone] returned, as one that stands alone, too. If it is
-// nothing but a reference, it is the schema that this names.
+// Sub returns the schema at a JSON pointer into a schema that [Alone] has returned. The result stands alone, too. If
+// the schema there is only a reference, Sub follows it.
 func Sub(raw []byte, pointer string) ([]byte, error) {
 	whole, err := Decode(raw)
 	if err != nil {
@@ -211,18 +211,19 @@ func Sub(raw []byte, pointer string) ([]byte, error) {
 	return Encode(at)
 }
 
-// says reports whether a keyword beside a reference says anything about values.
+// says reports whether a keyword next to a reference constrains values.
 func says(keyword string) bool {
 	return !slices.Contains([]string{"$ref", "$defs", "definitions", "$schema", "$id", "$comment"}, keyword)
 }
 
-// maxHops bounds references to references.
+// maxHops limits chains of references.
 const maxHops = 32
 
-// wholeName is the definition that holds the document which a schema was part of.
+// wholeName is the name of the definition that holds the document from which Sub took a schema.
 const wholeName = "document"
 
-// Placed returns a schema that stands alone as it has to be at a JSON pointer of another one, which is of 2020-12.
+// Placed converts a schema that stands alone for inclusion at a JSON pointer of another schema, which has dialect
+// 2020-12.
 func Placed(raw []byte, pointer string) ([]byte, error) {
 	v, err := Decode(raw)
 	if err != nil {
@@ -262,7 +263,7 @@ func valueAt(v any, pointer string) any {
 	return v
 }
 
-// Encode returns a schema that [Decode] has returned as JSON, with its members sorted.
+// Encode encodes a schema that [Decode] has returned, with sorted members.
 func Encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

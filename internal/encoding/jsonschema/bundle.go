@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// bundle puts the documents that a schema refers to, by address, into its $defs. Each has its address
-// in it, so that all references mean what they did (JSON Schema 2020-12 core, 9.3).
+// bundle adds the documents to which a schema refers, by address, to its $defs. Each document contains its address, so
+// that all references keep their meaning (JSON Schema 2020-12 core, 9.3).
 func bundle(at string, raw []byte, others map[string][]byte) ([]byte, error) {
 	whole, err := addressed(at, raw)
 	if err != nil {
@@ -32,11 +32,11 @@ func bundle(at string, raw []byte, others map[string][]byte) ([]byte, error) {
 	return json.Marshal(whole, json.Deterministic(true))
 }
 
-// addressed returns the members of a schema with its address among them.
+// addressed returns the members of a schema with its address as $id.
 func addressed(at string, raw []byte) (map[string]jsontext.Value, error) {
 	members := map[string]jsontext.Value{}
 	switch jsontext.Value(raw).Kind() {
-	case 't': // true is the schema of everything
+	case 't': // the schema true has no members
 	case 'f':
 		members["not"] = jsontext.Value("{}")
 	default:
@@ -52,10 +52,10 @@ func addressed(at string, raw []byte) (map[string]jsontext.Value, error) {
 	return members, err
 }
 
-// Within returns [Schema.Whole] for a place in another document, where it and all that it refers to lie below base: an
-// absolute address that ends with a slash, and that nothing else in the document has.
+// Within returns [Schema.Whole] for inclusion in another document. The schema and all documents to which it refers get
+// addresses below base. base must be an absolute address that ends with a slash and is unique in the document.
 func (s *Schema) Within(base string) ([]byte, error) {
-	if jsontext.Value(s.whole).Kind() != '{' { // true or false
+	if jsontext.Value(s.whole).Kind() != '{' {
 		return s.whole, nil
 	}
 	members, err := rebased(s.whole, base)
@@ -88,7 +88,7 @@ func marshal(v any, err error) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true))
 }
 
-// rebased returns the members of a schema whose address is below base, unless it has brought one of its own.
+// rebased returns the members of a schema with an address below base. A schema with an $id from outside keeps it.
 func rebased(schema jsontext.Value, base string) (members map[string]jsontext.Value, err error) {
 	if err := json.Unmarshal(schema, &members); err != nil {
 		return nil, err

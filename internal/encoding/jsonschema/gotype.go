@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// FromType returns the JSON Schema of the values that a Go type encodes to.
+// FromType returns the JSON Schema of the JSON that a Go type encodes to.
 func FromType(t reflect.Type) (jsontext.Value, error) {
 	special := map[reflect.Type]*jsonschema.Schema{}
 	encodings(t, special, map[reflect.Type]bool{})
@@ -22,8 +22,8 @@ func FromType(t reflect.Type) (jsontext.Value, error) {
 	return json.Marshal(s)
 }
 
-// encodings finds the types in t that do not encode by their kind, which is all that the generator looks at, or do not
-// hold all that it would let through.
+// encodings collects schemas for the types in t for which the generator would return a wrong one: types with encoding
+// methods, and types whose values have narrower limits than the generator assumes.
 func encodings(t reflect.Type, special map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return
@@ -43,14 +43,14 @@ func encodings(t reflect.Type, special map[reflect.Type]*jsonschema.Schema, seen
 	}
 }
 
-// ownEncoding returns the schema of a type that says how it is encoded; nil of any other.
+// ownEncoding returns the schema of such a type, or nil for any other.
 func ownEncoding(t reflect.Type) *jsonschema.Schema {
 	switch {
 	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
 		return nil
 	case t == reflect.TypeFor[time.Time]():
 		return &jsonschema.Schema{Type: "string", Format: "date-time"}
-	case implements[json.Marshaler](t), implements[json.MarshalerTo](t): // only the method knows
+	case implements[json.Marshaler](t), implements[json.MarshalerTo](t): // the result of the method is unknown: any JSON
 		return &jsonschema.Schema{Types: []string{"null", "boolean", "number", "string", "array", "object"}}
 	case implements[encoding.TextMarshaler](t):
 		return &jsonschema.Schema{Type: "string"}
@@ -68,7 +68,7 @@ func ownEncoding(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// maxExact is the largest whole number that JSON carries exactly. The generator would let 1e300 through.
+// maxExact is the largest integer that JSON carries exactly. Without it the generator would allow 1e300.
 const maxExact = 1<<53 - 1.0
 
 func implements[Method any](t reflect.Type) bool {

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Modernize rewrites a decoded schema that stands alone in the words of 2020-12, whichever of draft-04, -06, -07 and
-// 2019-09 it or a part of it is written in. It says the same but for keywords beside a $ref, which older drafts
-// ignore. Readers of OpenAPI documents know no other draft.
+// Modernize converts a decoded schema that stands alone to dialect 2020-12. The schema, or parts of it, may use
+// draft-04, -06, -07 or 2019-09. The meaning stays the same, except for keywords next to a $ref, which older drafts
+// ignore. OpenAPI documents support only 2020-12.
 func Modernize(v any) {
 	Repoint(v, func(pointer string) string { return "#" + modernPointer(pointer) })
 	Walk(v, func(_ string, members map[string]any) {
 		delete(members, "$schema")
-		delete(members, "$recursiveAnchor") // nothing that stands alone refers to it
+		delete(members, "$recursiveAnchor") // Alone has replaced all references to it
 		tuple(members)
 		bound(members, "minimum", "exclusiveMinimum")
 		bound(members, "maximum", "exclusiveMaximum")
@@ -26,7 +26,7 @@ func Modernize(v any) {
 	})
 }
 
-// tuple rewrites a list of schemas for the first items of an array.
+// tuple converts a list of schemas for the first items of an array.
 func tuple(members map[string]any) {
 	if first, is := members["items"].([]any); is {
 		members["prefixItems"] = first
@@ -38,7 +38,7 @@ func tuple(members map[string]any) {
 	delete(members, "additionalItems")
 }
 
-// bound rewrites a bound of draft-04, of which another keyword says whether it is exclusive.
+// bound converts a limit of draft-04, where a boolean keyword makes the limit exclusive.
 func bound(members map[string]any, limit, exclusive string) {
 	only, is := members[exclusive].(bool)
 	if !is {
@@ -63,7 +63,7 @@ func dependencies(members map[string]any) {
 	delete(members, "dependencies")
 }
 
-// into adds members to those of a keyword.
+// into adds members to the object of a keyword.
 func into(members map[string]any, keyword string, more map[string]any) {
 	has, _ := members[keyword].(map[string]any)
 	if has == nil {
@@ -73,7 +73,7 @@ func into(members map[string]any, keyword string, more map[string]any) {
 	members[keyword] = has
 }
 
-// modernPointer returns the pointer to a place of a schema after Modernize.
+// modernPointer returns the pointer after Modernize to the same place of a schema.
 func modernPointer(pointer string) string {
 	tokens := strings.Split(pointer, "/")
 	for i := 1; i < len(tokens); i++ {
@@ -88,7 +88,7 @@ func modernPointer(pointer string) string {
 			tokens[i] = "dependentSchemas"
 			i++
 		case slices.Contains(schemaMaps, keyword) || keyword != "items" && slices.Contains(schemaLists, keyword):
-			i++ // the name of a member, or the number of an item
+			i++ // skip the name of a member or the index of an item
 		}
 	}
 	return strings.Join(tokens, "/")

@@ -18,26 +18,26 @@ import (
 // concurrent use.
 type Schema struct {
 	raw      []byte
-	whole    []byte // with the documents that raw refers to
+	whole    []byte // raw with the documents to which it refers
 	compiled *jsonschema.Schema
-	counters *counters // nil where the schema refers to nothing, and so not to itself
+	counters *counters // nil if the schema has no references, and so no recursion
 	accepter *accepter // may be nil
 }
 
-// Violation is one broken rule of a schema, or of JSON that all parsers read alike: where (a JSON pointer), which
-// rule, and what it demands. Its texts are bounded, and never repeat a value, which may be a secret.
+// Violation is one broken rule of a schema or of I-JSON: a JSON pointer to the value, the name of the rule, and what
+// the rule requires. Its texts are limited, and never contain a value, which may be a secret.
 type Violation = ijson.Violation
 
-// MaxBytes is the largest document of a schema, in bytes.
+// MaxBytes is the largest size of one document of a schema, in bytes.
 const MaxBytes = 1 << 20
 
-// schemaBase is where schemas live for the compiler, which wants absolute addresses.
+// schemaBase is the base address of schemas, because the compiler requires absolute addresses.
 const schemaBase = "toolbus:///"
 
-// Compile compiles raw, which is known by name, a relative path. A reference to another
-// document is resolved against name and read with load; the path that load gets never leaves
-// the root. Without load there are no other documents. Nothing is ever fetched from a network.
-// All documents together must make one (see [Schema.Whole]).
+// Compile compiles raw, the schema at name, a relative path. It resolves a reference to another document against name
+// and reads the document with load. The paths that load gets never leave the root. If load is nil, references to other
+// documents are an error. Compile never uses the network. It must be possible to combine all documents into one (see
+// [Schema.Whole]).
 func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*Schema, error) {
 	if len(raw) > MaxBytes {
 		return nil, fmt.Errorf("schema %s: larger than %d bytes", name, MaxBytes)
@@ -67,7 +67,7 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	if err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
-	s, err := Compile(name, whole, nil) // as callers do: this is what they get
+	s, err := Compile(name, whole, nil) // compile the document that callers get
 	if err != nil {
 		return nil, fmt.Errorf("with what it refers to, %w", err)
 	}
@@ -75,8 +75,8 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	return s, nil
 }
 
-// compileAt compiles the document at an address. What it refers to is read with l, and its steps are counted by
-// steps, if that is not nil.
+// compileAt compiles the document at an address. It reads other documents with l. If steps is not nil, it counts the
+// steps of validations.
 func compileAt(at string, doc any, l loader, steps *counted) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
@@ -102,7 +102,7 @@ func schemaDocument(raw []byte) (any, error) {
 	return decodeAny(raw)
 }
 
-// loader reads the documents that a schema refers to, and keeps them by address.
+// loader reads the documents to which a schema refers, and keeps them by address.
 type loader struct {
 	load   func(ref string) ([]byte, error)
 	loaded map[string][]byte
@@ -129,15 +129,15 @@ func (l loader) Load(address string) (any, error) {
 	return schemaDocument(raw)
 }
 
-// Raw returns the schema as it was given. The caller must not change it.
+// Raw returns the schema as passed to Compile. The caller must not change it.
 func (s *Schema) Raw() []byte { return s.raw }
 
-// Whole returns the schema as one document, for callers that have no other: what it refers to is in its $defs.
-// The caller must not change it.
+// Whole returns the schema as one document, which contains the documents to which it refers in its $defs. The caller
+// must not change it.
 func (s *Schema) Whole() []byte { return s.whole }
 
-// Validate lists every rule that v breaks, in a stable order and at most ijson.MaxViolations; nil means
-// that v is valid. Messages name the rule, never the offending value, which may be a secret.
+// Validate returns every rule that v breaks, in a stable order and at most ijson.MaxViolations. It returns nil if v is
+// valid. Messages never contain a value, which may be a secret.
 func (s *Schema) Validate(v jsontext.Value) []Violation {
 	if found := ijson.Check(v); found != nil {
 		return found
@@ -145,12 +145,13 @@ func (s *Schema) Validate(v jsontext.Value) []Violation {
 	return s.ValidateChecked(v)
 }
 
-// Accepts reports whether v, which is known to be I-JSON, is certainly valid. It takes time in proportion to v only,
-// and no memory, so where it is not sure it leaves the question to [Schema.ValidateChecked], which takes [Cost].
+// Accepts reports whether v, which must be I-JSON, is certainly valid. It takes time proportional to the size of v, and
+// allocates nothing. If it returns false, v may still be valid: only [Schema.ValidateChecked] decides, which needs the
+// memory of [Cost].
 func (s *Schema) Accepts(v jsontext.Value) bool { return s.accepter != nil && s.accepter.accepts(v) }
 
-// ValidateChecked is Validate for a v that is known to be I-JSON, because it was part of a
-// decoded envelope or has passed [ijson.Check].
+// ValidateChecked is Validate for a v that is known to be I-JSON, because v was part of a decoded envelope or has
+// passed [ijson.Check].
 func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
 	if s.Accepts(v) {
 		return nil
@@ -158,16 +159,16 @@ func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
 	return s.judge(v)
 }
 
-// What a decoded value takes, besides its texts: measured, with what is garbage before it is whole.
+// Bytes per decoded value, without its text. Measured, including garbage from decoding.
 const (
 	costOfValue  = 96
 	costOfObject = 320
 )
 
-// Cost is about how many bytes of memory it takes to decode v, in which there are so many values. It may be a
-// hundred times as long as v is.
+// Cost returns the approximate memory for decoding v, in bytes. values is the number of values in v. The cost may be a
+// hundred times the size of v.
 func Cost(v jsontext.Value, values int) int64 {
-	objects := int64(bytes.Count(v, []byte("{"))) // more where texts hold some, and never fewer
+	objects := int64(bytes.Count(v, []byte("{"))) // an upper estimate: strings may contain braces, too
 	return int64(len(v)) + int64(values)*costOfValue + objects*costOfObject
 }
 
@@ -190,7 +191,7 @@ func (s *Schema) judge(v jsontext.Value) []Violation {
 	return nil
 }
 
-// listUnreadable says why v could not be decoded.
+// listUnreadable returns why v could not be decoded.
 func listUnreadable(v jsontext.Value) []Violation {
 	if found := ijson.Check(v); found != nil {
 		return found
@@ -198,8 +199,8 @@ func listUnreadable(v jsontext.Value) []Violation {
 	return []Violation{ijson.NewViolation("", ijson.RuleSyntax, "cannot be read")}
 }
 
-// decodeAny decodes v into what a schema validates. A number that no float64 holds is an error: the schema
-// library would make a rational of a million digits of it, or panic.
+// decodeAny decodes v for the validation. A number that no float64 holds is an error: the schema library would convert
+// it to a rational with a million digits, or panic.
 func decodeAny(v jsontext.Value) (doc any, err error) {
 	err = json.Unmarshal(v, &doc)
 	return doc, err

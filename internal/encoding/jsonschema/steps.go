@@ -8,14 +8,14 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A schema that refers to itself may try a value in several ways, and what is in it in several ways for each of
-// these: forty bytes, nested thirty deep, would take days, and the errors of all tries more memory than there
-// is. So the steps of a schema with references are counted.
+// A recursive schema may try each value in several ways, and each value inside it in several ways again: forty bytes,
+// nested thirty deep, would take days, and the errors of all attempts would exhaust the memory. So the steps of a
+// schema with references are counted. One step is the validation of one value against one part of the schema.
 
 const (
-	// MaxSteps is how often a value, or what is in it, is held against a part of such a schema.
+	// MaxSteps is the largest number of steps of one validation with such a schema, except for large values.
 	MaxSteps = 200_000
-	// stepsPerByte is for values so large that they need more.
+	// stepsPerByte is the largest number of steps per byte of a large value.
 	stepsPerByte = 8
 )
 
@@ -27,10 +27,11 @@ type counted struct {
 	left   int
 }
 
-// Validate implements [jsonschema.SchemaExt]: it is told of each part of the schema when a value was held against it.
+// Validate implements [jsonschema.SchemaExt]. The library calls it for each part of the schema after validating a value
+// against it.
 func (c *counted) Validate(*jsonschema.ValidatorContext, any) {
 	if c.left--; c.left < 0 {
-		panic(errSteps) // the library has no other way to end early
+		panic(errSteps) // the library offers no other way to stop
 	}
 }
 
@@ -46,7 +47,7 @@ func (c *counted) run(doc any, bytes int) (err error) {
 	return c.schema.Validate(doc)
 }
 
-// counters are equal schemas, as many as can be at work at once: each is compiled when it is first needed.
+// counters is a pool of copies of one schema, one per concurrent validation. Each copy is compiled at its first use.
 type counters struct {
 	idle    chan *counted
 	compile func(*counted) error
@@ -60,12 +61,12 @@ func newCounters(compile func(*counted) error) *counters {
 	return c
 }
 
-// validate returns errSteps where it took too many.
+// validate validates doc. It returns errSteps if that takes too many steps.
 func (cs *counters) validate(doc any, bytes int) error {
 	c := <-cs.idle
 	defer func() { cs.idle <- c }()
 	if c.schema == nil {
-		if err := cs.compile(c); err != nil { // it was compiled before
+		if err := cs.compile(c); err != nil { // cannot fail: the same schema was compiled before
 			return fmt.Errorf("schema: %w", err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// violations flattens the tree of a failed validation. Containers that only group their causes
-// are left out; a failed combinator (anyOf, oneOf) is listed with what failed under it.
+// violations flattens the error tree of a failed validation. It leaves out errors that only group their causes. It
+// lists a failed combinator (anyOf, oneOf) together with the errors under it.
 func violations(root *jsonschema.ValidationError) []Violation {
 	var found []Violation
 	collect(root, root.InstanceLocation, &found)
@@ -27,7 +27,7 @@ func violations(root *jsonschema.ValidationError) []Violation {
 	return found[:min(len(found), ijson.MaxViolations)]
 }
 
-// collect appends the violations of e and of its causes to found. parent is the location of the error above e.
+// collect appends the violations of e and of its causes to found. parent is the location of the error that contains e.
 func collect(e *jsonschema.ValidationError, parent []string, found *[]Violation) {
 	at := pointer(e.InstanceLocation)
 	switch k := e.ErrorKind.(type) {
@@ -62,7 +62,7 @@ func misnamed(name string, depth int, parent []string) Violation {
 	return ijson.NewViolation(under(at, name), "propertyNames", "the name is not allowed")
 }
 
-// Below moves violations of a value to where it lies in a document.
+// Below prefixes the pointers of violations with the position of the value in a document. It changes found.
 func Below(pointer string, found []Violation) []Violation {
 	for i := range found {
 		found[i].Pointer = pointer + found[i].Pointer
@@ -80,7 +80,7 @@ func pointer(location []string) string {
 	return string(p)
 }
 
-// keyword is the schema keyword behind k.
+// keyword returns the schema keyword of k.
 func keyword(k jsonschema.ErrorKind) string {
 	if path := k.KeywordPath(); len(path) > 0 {
 		return path[0]
@@ -94,7 +94,7 @@ func keyword(k jsonschema.ErrorKind) string {
 	return "schema"
 }
 
-// describe says what k demands. It never repeats the value that was found.
+// describe returns what k requires. The text never contains the invalid value.
 func describe(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -118,7 +118,7 @@ func describe(k jsonschema.ErrorKind) string {
 	return describeParts(k)
 }
 
-// describeSize speaks of the rules that compare a size or a number.
+// describeSize is describe for rules that compare a size or a number; "" for others.
 func describeSize(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.MinLength:
@@ -147,7 +147,7 @@ func describeSize(k jsonschema.ErrorKind) string {
 	return ""
 }
 
-// describeParts speaks of the rules about items, members and alternatives.
+// describeParts is describe for rules about items, members and alternatives.
 func describeParts(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.UniqueItems:
@@ -172,7 +172,7 @@ func describeParts(k jsonschema.ErrorKind) string {
 func list(values []any) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
-		// What a schema holds was decoded from JSON, so it can be encoded again.
+		// A value of a schema was decoded from JSON, so it can be encoded.
 		text, _ := json.Marshal(v, json.Deterministic(true))
 		texts[i] = string(text)
 	}

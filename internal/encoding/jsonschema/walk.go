@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The keywords whose values are schemas: members of an object, items of a list, or the value itself. Older drafts
-// included, since MCP servers use them.
+// The keywords whose values contain schemas, as members of an object, as items of a list, or as the value itself. They
+// include keywords of older drafts, because MCP servers use them.
 var (
 	schemaMaps = []string{
 		"$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies",
@@ -22,14 +22,13 @@ var (
 	}
 )
 
-// Holds reports whether the value of a keyword is a schema, or has schemas in it.
+// Holds reports whether the value of a keyword is a schema or contains schemas.
 func Holds(keyword string) bool {
 	return slices.Contains(schemaMaps, keyword) || slices.Contains(schemaLists, keyword) ||
 		slices.Contains(schemaOnes, keyword)
 }
 
-// Decode returns the JSON text of a schema as Go values. Numbers are json.Number, so that encoding them again changes
-// none of them.
+// Decode decodes a schema. Numbers become json.Number, so that encoding does not change them.
 func Decode(raw []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -37,8 +36,8 @@ func Decode(raw []byte) (v any, err error) {
 	return v, err
 }
 
-// Walk calls visit for a decoded schema and each schema in it, parents first, with the JSON pointer to it. A schema
-// that is true or false has no members, and is not visited. visit may change the members.
+// Walk calls visit for a decoded schema and each schema in it, parents first, with its JSON pointer. It skips schemas
+// that are true or false. visit may change the members.
 func Walk(v any, visit func(at string, members map[string]any)) { walk("", v, visit) }
 
 func walk(at string, v any, visit func(at string, members map[string]any)) {
@@ -64,13 +63,13 @@ func walk(at string, v any, visit func(at string, members map[string]any)) {
 	}
 }
 
-// escaped returns a name as a token of a JSON pointer.
+// escaped escapes a name as a token of a JSON pointer.
 func escaped(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// Repoint replaces the JSON pointer of each reference within a decoded schema by what to returns for it. References
-// that are not pointers stay.
+// Repoint replaces the JSON pointer of each reference in a decoded schema by the result of to. References that are not
+// pointers stay.
 func Repoint(v any, to func(pointer string) string) {
 	Walk(v, func(_ string, members map[string]any) {
 		ref, _ := members["$ref"].(string)

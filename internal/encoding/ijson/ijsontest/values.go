@@ -1,5 +1,5 @@
-// Package ijsontest makes values of structs for tests that compare what writes their members with what the
-// JSON library makes of them. A member that is added to a struct later is in its values, too.
+// Package ijsontest generates values of structs, for tests that compare an encoder with the JSON library. It sets every
+// member of a struct, also those that are added later.
 package ijsontest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Values calls check with values of T: the zero value, one for each member that alone is set, and so many
-// random ones, in which something may be what JSON cannot hold.
+// Values calls check with values of T: the zero value, values with a single member set, and random values. Random
+// values may contain members that JSON cannot represent.
 func Values[T any](random int, check func(*T)) {
 	for member := -1; ; member++ {
 		f := filler{rand.New(rand.NewPCG(1, 2)), 0, func(i int) bool { return i == member }}
@@ -34,7 +34,7 @@ func Values[T any](random int, check func(*T)) {
 	}
 }
 
-// filler sets the members of a struct for which set says so; it numbers them.
+// filler numbers the members of a struct, and sets those for which set returns true.
 type filler struct {
 	*rand.Rand
 	asked int
@@ -71,7 +71,7 @@ func (f *filler) one(v reflect.Value) {
 		for i := range v.Len() {
 			f.fill(v.Index(i))
 		}
-	case reflect.Map: // of one member: more have no order
+	case reflect.Map: // one entry: several have no order
 		v.Set(reflect.MakeMap(v.Type()))
 		if f.IntN(3) > 0 {
 			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
@@ -118,8 +118,8 @@ func (f *filler) time() time.Time {
 		at.In(time.FixedZone("odd", 25*3600)), at.In(time.FixedZone("", 0)), at.AddDate(9000, 0, 0), at.AddDate(-3000, 0, 0))
 }
 
-// Fill sets the members of v whose bits are set in set, the lowest bit for the first: strings to text, integers to
-// number, JSON values to value, lists to one of these. Bits are used again behind 64 members.
+// Fill sets the members of v whose bits are set in set; the lowest bit belongs to the first member. Strings get text,
+// integers number, and JSON values value. A list gets one such item. From the 65th member on, the bits are used again.
 func Fill[T any](v *T, set uint64, text string, number int64, value []byte) {
 	asked := 0
 	var fill func(v reflect.Value)
