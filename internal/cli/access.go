@@ -12,19 +12,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 )
 
-// Access is how to reach a bus.
+// Access is the address of a bus, with the files and the tenant for it.
 type Access struct {
-	Server      string `json:"server"`               // URL, or several with commas between them
+	Server      string `json:"server"`               // URL, or several separated by commas
 	Credentials string `json:"credentials,omitzero"` // file with a token
-	CA          string `json:"tls_ca,omitzero"`      // file with the authorities that the server's is of
-	Cert        string `json:"tls_cert,omitzero"`    // file with the certificate that the server is shown
-	Key         string `json:"tls_key,omitzero"`     // file with its key
+	CA          string `json:"tls_ca,omitzero"`      // file with the CA certificates for the server's certificate
+	Cert        string `json:"tls_cert,omitzero"`    // file with the client certificate
+	Key         string `json:"tls_key,omitzero"`     // file with the key of the client certificate
 	Tenant      string `json:"tenant,omitzero"`
 
-	dev string // state folder of the `toolbus dev` that this is, whose user may be everybody on it
+	dev string // state folder of `toolbus dev` if this bus is the user's own; then As gets tokens for any caller
 }
 
-// Into adds to o what the files of a hold.
+// Into sets the credentials and TLS files of a in o.
 func (a Access) Into(o *toolbus.Options) (err error) {
 	if (a.Cert == "") != (a.Key == "") {
 		return Usagef("--tls-cert and --tls-key belong together: name both files")
@@ -34,8 +34,8 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	return err
 }
 
-// Vouch makes a caller the one whose token a has, if it has one. Nobody calls as somebody else than that; in other
-// roles the names may be what is asked about.
+// Vouch sets tenant and actor of o to those of the credentials of a, if it has any. An agent must not name another
+// caller than that of its token. In other roles, the names in o may select what the command asks about.
 func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	if a.Credentials == "" {
 		return nil
@@ -53,7 +53,7 @@ func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	return nil
 }
 
-// Absolute returns a with the files as they are found from every folder.
+// Absolute returns a with absolute paths.
 func (a Access) Absolute() (Access, error) {
 	var failed error
 	for _, file := range []*string{&a.Credentials, &a.CA, &a.Cert, &a.Key} {
@@ -66,7 +66,7 @@ func (a Access) Absolute() (Access, error) {
 	return a, failed
 }
 
-// over returns a, and what it does not say as b does.
+// over returns a, with empty fields taken from b.
 func (a Access) over(b Access) Access {
 	if a.Cert == "" && a.Key == "" {
 		a.Cert, a.Key = b.Cert, b.Key
@@ -77,14 +77,14 @@ func (a Access) over(b Access) Access {
 	}
 }
 
-// Reach finds out how to reach the bus, from flags, the environment, and contexts.
+// Reach determines the Access from flags, the environment, and contexts.
 type Reach struct {
 	Env   Env
-	Given Access // by flags
-	Named string // context, by a flag
+	Given Access // values of flags
+	Named string // value of --context
 }
 
-// flags is a set of them.
+// flags is a flag set.
 type flags interface {
 	StringVar(p *string, name, value, usage string)
 }
@@ -109,8 +109,8 @@ func (r *Reach) Flags(f flags) {
 		"`FILE` with the key of the client certificate, in PEM")
 }
 
-// Check refuses flags that are empty, as an unset variable of a shell leaves them: they are not meant to be the
-// default. changed reports whether a flag is on the command line.
+// Check refuses empty flags. An unset variable in a shell leaves a flag empty, and the user does not mean the default
+// then. changed reports whether a flag is on the command line.
 func (r *Reach) Check(changed func(flag string) bool) error {
 	if changed("server") && r.Given.Server == "" {
 		return Usagef("--server is empty: name one, or leave the flag out for $TOOLBUS_URL, a context or %s",
@@ -125,15 +125,16 @@ func (r *Reach) Check(changed func(flag string) bool) error {
 	return nil
 }
 
-// Find returns how to reach the bus. Flags win over the environment, and both over a context. A server that the command
-// line or the environment names is not shown the credentials of the context that happens to be in use: only those of
-// one that is named beside it. Where it turns out to be the user's own `toolbus dev`, see [Access.As].
+// Find returns the Access of the command line. Flags take precedence over the environment, and both over a context. If
+// the command line or the environment names a server, Find ignores the context in use, so that its credentials are not
+// sent to that server. It then uses only a context that is named as well. If the server is the user's own `toolbus
+// dev`, see [Access.As].
 func (r *Reach) Find() (Access, error) {
 	env := Access{Server: r.Env.URL, Credentials: r.Env.Credentials}
 	named := cmp.Or(r.Named, r.Env.Context)
 	switch {
 	case r.Named != "":
-		env.Server = "" // the flag wins
+		env.Server = "" // the flag takes precedence
 	case named == "" && r.Given.Server == "" && env.Server == "":
 		var err error
 		if named, err = r.Env.Contexts().Current(); err != nil {

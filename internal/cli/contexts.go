@@ -13,10 +13,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Contexts keeps how to reach buses, by name: each is a file in a folder, and another file names the one in use.
+// Contexts stores an Access per name. Each context is a file in a folder, and another file names the context in use.
 type Contexts struct{ folder string }
 
-// Contexts returns those of the user.
+// Contexts returns the contexts of the user.
 func (e Env) Contexts() Contexts { return Contexts{filepath.Join(e.Config, "toolbus")} }
 
 const suffix = ".json"
@@ -33,7 +33,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Names returns the names of all contexts, in their order.
+// Names returns the sorted names of all contexts.
 func (c Contexts) Names() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(c.file("")))
 	if errors.Is(err, os.ErrNotExist) {
@@ -70,16 +70,16 @@ func (c Contexts) Read(name string) (a Access, err error) {
 	return a, nil
 }
 
-// missing says which contexts there are instead.
+// missing returns an error that lists the existing contexts.
 func (c Contexts) missing(name string) error {
-	names, _ := c.Names() // none are as good as unreadable ones
+	names, _ := c.Names() // unreadable contexts count as missing
 	if len(names) == 0 {
 		return Usagef("the context %q does not exist: create it with `toolbus context add %s --server URL`", name, name)
 	}
 	return Usagef("the context %q does not exist: use one of %s", name, strings.Join(names, ", "))
 }
 
-// Write keeps a context. One of that name is replaced only if that is wanted.
+// Write stores a context. It replaces an existing one only if replace is true.
 func (c Contexts) Write(name string, a Access, replace bool) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (c Contexts) Write(name string, a Access, replace bool) error {
 	return c.write(c.file(name), append(data, '\n'))
 }
 
-// write replaces a file all at once. A URL may hold a password, so others may not read it.
+// write replaces a file atomically. Others may not read it, because a URL may contain a password.
 func (c Contexts) write(file string, data []byte) error {
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
@@ -109,7 +109,7 @@ func (c Contexts) write(file string, data []byte) error {
 	return nil
 }
 
-// Current returns the name of the context in use, "" where none is.
+// Current returns the name of the context in use, or "".
 func (c Contexts) Current() (string, error) {
 	name, err := os.ReadFile(c.inUse())
 	if errors.Is(err, os.ErrNotExist) {
@@ -118,7 +118,7 @@ func (c Contexts) Current() (string, error) {
 	return string(bytes.TrimSpace(name)), err
 }
 
-// Use makes a context the one in use.
+// Use sets the context in use.
 func (c Contexts) Use(name string) error {
 	if _, err := c.Read(name); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c Contexts) Use(name string) error {
 	return c.write(c.inUse(), []byte(name+"\n"))
 }
 
-// Remove forgets a context. Where it was in use, none is then.
+// Remove deletes a context. If it was in use, no context is in use afterwards.
 func (c Contexts) Remove(name string) (wasUsed bool, err error) {
 	if err := checkName(name); err != nil {
 		return false, err

@@ -21,14 +21,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DevBus is a bus of `toolbus dev` on this machine, for the commands of the user that has started it.
+// DevBus is a bus of `toolbus dev` on this machine. The commands of its user find it with an announcement file.
 type DevBus struct {
 	Server string `json:"server"`
-	State  string `json:"state"` // folder, with the credentials that let its user in
+	State  string `json:"state"` // state folder with the credentials of its user
 }
 
-// Announce tells the user's commands of the bus, until withdraw. They are let in when the credentials are good, too. A
-// process that is killed leaves the word behind, which is worth as much as these.
+// Announce writes a file by which the user's commands find the bus, and returns a function that removes it. Commands
+// follow the file only while the credentials of the bus are valid or renewable. A killed process leaves the file.
 func (e Env) Announce(b DevBus) (withdraw func(), err error) {
 	file, ok := e.announced(b.Server)
 	if !ok {
@@ -41,10 +41,11 @@ func (e Env) Announce(b DevBus) (withdraw func(), err error) {
 	if err := replace(file, append(data, '\n')); err != nil {
 		return nil, fmt.Errorf("word of the bus: %w", err)
 	}
-	return func() { _ = os.Remove(file) }, nil // one that stays says what is not true any more, and is not believed
+	return func() { _ = os.Remove(file) }, nil // if this fails, the file remains as after a kill
 }
 
-// announced is the file that tells of a bus.
+// announced returns the name of the announcement file of a bus. ok is false if the server is not a NATS URL on
+// loopback.
 func (e Env) announced(server string) (file string, ok bool) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "nats" || u.User != nil || u.Port() == "" || strings.Contains(server, ",") {
@@ -56,7 +57,7 @@ func (e Env) announced(server string) (file string, ok bool) {
 	return filepath.Join(e.Config, "toolbus", "dev", u.Port()+".json"), true
 }
 
-// Announced reports whether a bus of `toolbus dev` listens there, or is about to.
+// Announced reports whether a bus of `toolbus dev` is announced at server. It may not listen yet.
 func (e Env) Announced(server string) bool {
 	file, ok := e.announced(server)
 	if ok {
@@ -66,7 +67,7 @@ func (e Env) Announced(server string) bool {
 	return ok
 }
 
-// devBus returns the bus of `toolbus dev` that listens there.
+// devBus returns the bus of `toolbus dev` that is announced at server, if its operator token is valid.
 func (e Env) devBus(server string) (b DevBus, ok bool) {
 	file, ok := e.announced(server)
 	if !ok {
@@ -80,16 +81,16 @@ func (e Env) devBus(server string) (b DevBus, ok bool) {
 	return b, good
 }
 
-// operatorOf is the user of a bus of `toolbus dev`, as its operator.
+// operatorOf returns the operator of a bus of `toolbus dev`.
 func operatorOf() auth.Principal {
 	return auth.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: auth.Operator}
 }
 
-// devCredentials is the folder of credentials in the state of `toolbus dev`.
+// devCredentials returns the folder of credentials in the state folder of `toolbus dev`.
 func devCredentials(state string) string { return filepath.Join(state, "credentials") }
 
-// DevCredential is the file with the token of somebody in the state of `toolbus dev`. Those of its user have short
-// names.
+// DevCredential returns the name of the file with the token of p in the state folder of `toolbus dev`. The name is
+// short if p has the default tenant and actor.
 func DevCredential(state string, p auth.Principal) string {
 	name := string(p.Role)
 	if p.Tenant != toolbus.DefaultTenant || p.Actor != toolbus.DefaultActor {
@@ -98,7 +99,7 @@ func DevCredential(state string, p auth.Principal) string {
 	return filepath.Join(devCredentials(state), name)
 }
 
-// WriteCredential makes token what a file holds, all at once.
+// WriteCredential writes a token to a file atomically.
 func WriteCredential(file, token string) error {
 	if err := replace(file, []byte(token+"\n")); err != nil {
 		return fmt.Errorf("credentials: %w", err)
@@ -106,7 +107,7 @@ func WriteCredential(file, token string) error {
 	return nil
 }
 
-// replace writes a file all at once that its owner alone may read.
+// replace writes a file atomically. Only its owner may read it.
 func replace(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -125,10 +126,10 @@ func replace(file string, data []byte) error {
 	return err
 }
 
-// margin is how long a token must still be good, or renewable, to be used for a command.
+// margin is the time for which a token must still be valid, or renewable, for a command to use it.
 const margin = time.Minute
 
-// goodToken returns what a file holds, if it is good, or may be renewed, for a while.
+// goodToken returns the claims of the token in a file. ok is false if it is neither valid nor renewable for margin.
 func goodToken(file string) (p auth.Principal, ok bool) {
 	token, err := bus.Files{Token: file}.ReadToken()
 	if err == nil {
@@ -137,8 +138,8 @@ func goodToken(file string) (p auth.Principal, ok bool) {
 	return p, err == nil && max(time.Until(p.Expires), time.Until(p.RenewUntil)) > margin
 }
 
-// As returns how to reach the bus as somebody. On a bus of `toolbus dev` its user may be everybody: a token that there
-// is not yet is asked for, as the operator, of whom there is one. Elsewhere the credentials say who one is.
+// As returns the Access with which p reaches the bus. On the user's own `toolbus dev` it uses the token of p, and has
+// the operator issue that token if necessary. On any other bus it returns a unchanged.
 func (a Access) As(ctx context.Context, p auth.Principal) (Access, error) {
 	if a.dev == "" {
 		return a, nil
@@ -154,8 +155,8 @@ func (a Access) As(ctx context.Context, p auth.Principal) (Access, error) {
 	return a, operator.issue(ctx, p, renewable, a.Credentials)
 }
 
-// Acting is As, but that an operator may be an agent, with a token that it asks for, which is on record and not
-// renewed. done takes it away.
+// Acting is As, except that an operator can act as an agent: it issues a temporary token for p, which the audit record
+// shows and which cannot be renewed. done removes the file with that token.
 func (a Access) Acting(ctx context.Context, p auth.Principal) (to Access, done func(), err error) {
 	done = func() {}
 	says, good := goodToken(a.Credentials)
@@ -168,7 +169,7 @@ func (a Access) Acting(ctx context.Context, p auth.Principal) (to Access, done f
 	if err != nil {
 		return a, done, err
 	}
-	done = func() { _ = os.RemoveAll(dir) } // what stays ends with its token
+	done = func() { _ = os.RemoveAll(dir) } // if removing fails, the token expires
 	to = a
 	to.Credentials = filepath.Join(dir, "agent")
 	if err = a.issue(ctx, p, 0, to.Credentials); err != nil {
@@ -177,10 +178,10 @@ func (a Access) Acting(ctx context.Context, p auth.Principal) (to Access, done f
 	return to, done, err
 }
 
-// renewable is for how long a token may be renewed that was asked for.
+// renewable is the time during which an issued token can be renewed.
 const renewable = 24 * time.Hour
 
-// issue asks for a token, as an operator whose credentials a has, and writes it to a file.
+// issue has a dispatcher issue a token for p, with the operator credentials of a, and writes it to a file.
 func (a Access) issue(ctx context.Context, p auth.Principal, renew time.Duration, file string) error {
 	token, err := a.issued(ctx, p, renew)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package cli holds what the commands of Toolbus share: the flags of a process that serves a part
-// of the bus, and the two commands, dispatcher and executor, that exist as programs of their own
-// and as subcommands of toolbus. It reads neither the environment nor the command line; package
-// main hands both in.
+// Package cli contains the shared parts of the command-line programs: flags, contexts, output, and the commands
+// dispatcher and executor. These two are programs of their own, and subcommands of toolbus as well. Package main passes
+// the command line and an [Env] to them.
 package cli

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// WriteJSON prints v as JSON for people.
+// WriteJSON prints v as indented JSON.
 func WriteJSON(w io.Writer, v any) error {
 	return writeJSON(w, v, jsontext.Multiline(true), jsontext.WithIndent("  "), json.Deterministic(true))
 }
@@ -27,11 +27,11 @@ func writeJSON(w io.Writer, v any, options ...json.Options) error {
 	return err
 }
 
-// drives reports whether a character drives a terminal.
+// drives reports whether a character controls a terminal.
 func drives(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
-// EscapeJSON returns JSON text with control characters replaced by JSON escapes, so that a terminal does not obey them.
-// The value of the JSON stays the same. Such characters can stand unescaped only in strings.
+// EscapeJSON replaces control characters in JSON text by JSON escapes, so that they cannot control the terminal. The
+// value of the JSON stays the same, because such characters can occur only in strings.
 func EscapeJSON(text string) string {
 	if !mayDrive(text) || strings.IndexFunc(text, drives) < 0 {
 		return text
@@ -47,7 +47,7 @@ func EscapeJSON(text string) string {
 	return out.String()
 }
 
-// mayDrive reports whether text is more than printable ASCII, which is soon known of what a million lines are.
+// mayDrive reports whether text contains anything but printable ASCII. It is a fast check for large outputs.
 func mayDrive(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
@@ -57,7 +57,8 @@ func mayDrive(text string) bool {
 	return false
 }
 
-// EscapeText replaces what would drive a terminal: what a tool says is shown, not obeyed.
+// EscapeText replaces control characters by a dot, so that text from tools and other processes cannot control the
+// terminal.
 func EscapeText(s string) string {
 	if !mayDrive(s) {
 		return s

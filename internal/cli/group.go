@@ -6,8 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Group makes cmd one that only its subcommands do something: by itself it shows its help, and a
-// subcommand that does not exist is a usage error.
+// Group makes cmd a command that does nothing itself: it prints its help, and an unknown subcommand is a usage error.
 func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

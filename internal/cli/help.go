@@ -19,7 +19,7 @@ func WrapHelp(cmd *cobra.Command) {
 		var text bytes.Buffer
 		out := cmd.OutOrStderr()
 		cmd.SetOut(&text)
-		err := new(cobra.Command).UsageFunc()(cmd) // as without a function of ours
+		err := new(cobra.Command).UsageFunc()(cmd) // as without this function
 		cmd.SetOut(out)
 		if err != nil {
 			return fmt.Errorf("help: %w", err)

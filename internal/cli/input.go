@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// Input returns the JSON that --input names: "-" is standard input, and "@" is before the name of a file.
+// Input returns the JSON of --input: "-" means standard input, and "@" precedes the name of a file.
 func Input(ctx context.Context, stdin io.Reader, arg string) (jsontext.Value, error) {
 	data := []byte(arg)
 	var err error
@@ -44,8 +44,8 @@ func Input(ctx context.Context, stdin io.Reader, arg string) (jsontext.Value, er
 	return data, legible(arg, data)
 }
 
-// legible refuses an input that cannot be read as one JSON value, and says where. What else is wrong
-// with it is told of the call.
+// legible returns an error with positions if data is not one JSON value. Other problems of an input appear in the
+// outcome of the call.
 func legible(arg string, data []byte) error {
 	bad := ijson.Check(data)
 	switch {
@@ -64,10 +64,10 @@ func legible(arg string, data []byte) error {
 	return Usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
 }
 
-// maxProblems is how many of the problems of an input are told: one is mended after the other.
+// maxProblems is the largest number of problems of an input that are printed.
 const maxProblems = 5
 
-// source says where an input came from.
+// source returns the name of the source of an input.
 func source(arg string) string {
 	switch {
 	case arg == "-":
@@ -78,7 +78,7 @@ func source(arg string) string {
 	return "--input"
 }
 
-// encoding says what the input seems to be encoded in, if it is not UTF-8.
+// encoding returns a hint about the encoding of an input that is not plain UTF-8.
 func encoding(data []byte) string {
 	switch {
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
@@ -95,8 +95,8 @@ func readAll(r io.Reader) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, envelope.MaxPayload+1))
 }
 
-// readWhile reads until ctx ends. A read of a terminal or a pipe, or the opening of one, cannot be
-// called off, so a read that is given up is left to end with the process.
+// readWhile calls read and returns its result, or returns when ctx ends. A read of a terminal or pipe, or opening one,
+// cannot be interrupted. So an abandoned read continues until the process ends.
 func readWhile(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		data []byte

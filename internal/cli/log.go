@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Logger logs problems to w, one line each, or every event. Of a problem that comes again and again,
-// as many do while a server is away, it logs a few, and says later how many there were.
+// Logger returns a logger that writes to w, one line per event: warnings and errors, or everything. Without everything
+// it logs a message at most spareLines times per sparePeriod, and later how many it left out: while a server is away,
+// messages repeat.
 func Logger(w io.Writer, everything bool) *slog.Logger {
 	if everything {
 		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -20,34 +21,34 @@ func Logger(w io.Writer, everything bool) *slog.Logger {
 	})
 }
 
-// How often the same message is logged, whatever it is about.
+// Limits for events with the same message, whatever their attributes.
 const (
 	sparePeriod = 10 * time.Second
 	spareLines  = 10 // in a period
 )
 
-// sparing is a handler that leaves out what has been said often enough.
+// sparing is a handler that leaves out messages that repeat too often.
 type sparing struct {
 	slog.Handler
 	said *said
 }
 
-// said is what was logged of late.
+// said counts the events of each message.
 type said struct {
 	mu sync.Mutex
 	of map[string]*period // by message
 }
 
-// maxSaid bounds the messages that are counted: those of an embedded server are without number.
+// maxSaid is the largest number of counted messages. An embedded server logs an unlimited number of different ones.
 const maxSaid = 1000
 
-// period is the time in which messages are counted.
+// period counts the events of one message within sparePeriod.
 type period struct {
 	began time.Time
-	lines int // logged or left out
+	lines int // logged and left out
 }
 
-// more counts a message. It reports whether to log it, and how many were left out before it.
+// more counts an event. It reports whether to log it, and how many were left out before it.
 func (s *said) more(message string, now time.Time) (leftOut int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,17 +24,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Env is what a command knows of its surroundings.
+// Env is the environment of a command.
 type Env struct {
 	Stdout, Stderr io.Writer
-	Environ        []string // from which manifests pick, by name
+	Environ        []string // variables as NAME=value; manifests may name some for tools
 	URL            string   // TOOLBUS_URL
 	Context        string   // TOOLBUS_CONTEXT
 	Credentials    string   // TOOLBUS_CREDENTIALS
 	Config         string   // folder of the user's configuration
 }
 
-// Surroundings are those of this process.
+// Surroundings returns the environment of this process.
 func Surroundings() Env {
 	return Env{
 		Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL"),
@@ -43,16 +43,16 @@ func Surroundings() Env {
 	}
 }
 
-// Node is the flags that all processes have which serve a part of the bus.
+// Node holds the flags of all processes that serve a bus.
 type Node struct {
-	Tools   string // folder of tool manifests
-	Fsync   bool   // the server syncs every write
+	Tools   string // folder with the tools
+	Fsync   bool   // the NATS server syncs every write
 	Verbose bool   // log every event
 
 	keys       string // folder of the deployment's secrets
 	retention  bus.Retention
-	replicas   int // 0 is the default
-	partitions int // 0 is what there is
+	replicas   int // 0: the default
+	partitions int // 0: the existing number
 	lease      time.Duration
 	memory     int64 // MiB
 	skew       time.Duration
@@ -84,7 +84,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	_ = f.MarkHidden("clock-skew") // exists
 }
 
-// ServerFlags adds the flags that say what the server does, to a process that does not start it.
+// ServerFlags adds the flags that describe the NATS server, for a process that does not start one.
 func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	SyncFlag(cmd, &n.Fsync, "when the NATS servers write to disk. always: before they acknowledge, because their "+
@@ -108,7 +108,7 @@ func (n *Node) KeysFlag(cmd *cobra.Command) {
 	OldFlag(f, "keys", f.Lookup("secrets-dir"))
 }
 
-// RecordFlags adds the flags that say how long the record is kept, to a process with a dispatcher.
+// RecordFlags adds the flags for the retention of audit records, for a process with a dispatcher.
 func (n *Node) RecordFlags(cmd *cobra.Command) {
 	f, r := cmd.Flags(), &n.retention
 	f.DurationVar(&r.AuditAge, "audit-age", 0,
@@ -128,11 +128,11 @@ func (n *Node) RecordFlags(cmd *cobra.Command) {
 }
 
 const (
-	maxReplicas = 5       // that a server allows
-	maxMemory   = 1 << 20 // MiB; what is more, is a mistake
+	maxReplicas = 5       // largest number that a NATS server allows
+	maxMemory   = 1 << 20 // MiB; more is probably a mistake
 )
 
-// Check refuses flags that no process can work with. The error is an [ErrUsage].
+// Check returns an [ErrUsage] if the flags are invalid.
 func (n *Node) Check() error {
 	switch {
 	case n.Tools == "":
@@ -159,8 +159,8 @@ func httpURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-// Options are how the process connects to a bus; it logs to stderr. end is to be called when it has ended: it sends
-// the traces that are left.
+// Options returns the options of the connection. The process logs to stderr. Call end when the process ends: it sends
+// the remaining traces.
 func (n *Node) Options(ctx context.Context, service string,
 	stderr io.Writer) (o toolbus.Options, end func(), err error) {
 	r := n.retention
@@ -190,8 +190,8 @@ func (n *Node) Options(ctx context.Context, service string,
 	}, nil
 }
 
-// Unready removes what an earlier process said was ready. It is to be called when nothing is wrong with
-// the command line any more, and nothing serves yet.
+// Unready removes the ready file of an earlier process. Call it after all checks of the command line and before the
+// process serves.
 func (n *Node) Unready() error {
 	if n.readyFile == "" {
 		return nil
@@ -202,7 +202,7 @@ func (n *Node) Unready() error {
 	return nil
 }
 
-// WriteReady writes url, without what is secret in it, to file, all at once; no file means that nobody waits.
+// WriteReady writes url, without secrets, to the ready file, atomically. If file is "", it does nothing.
 func WriteReady(file, url string) error {
 	if file == "" {
 		return nil
@@ -218,7 +218,7 @@ func WriteReady(file, url string) error {
 	return nil
 }
 
-// Pool is the flags of a process that runs tools.
+// Pool holds the flags of a process with an executor.
 type Pool struct {
 	Name  string
 	Slots int
@@ -232,7 +232,7 @@ func (p *Pool) Flags(cmd *cobra.Command) {
 		"calls that run at the same time")
 }
 
-// Check refuses flags that no executor can work with. The error is an [ErrUsage].
+// Check returns an [ErrUsage] if the flags are invalid.
 func (p *Pool) Check() error {
 	switch {
 	case !tool.ValidPool(p.Name):
@@ -245,20 +245,19 @@ func (p *Pool) Check() error {
 	return nil
 }
 
-// worker is who works for the pool on a bus of `toolbus dev`.
+// worker returns the principal of the pool's executor on a bus of `toolbus dev`.
 func (p *Pool) worker() auth.Principal {
 	return auth.Principal{
 		Tenant: toolbus.DefaultTenant, Actor: "executor://" + p.Name, Role: auth.Executor, Pool: p.Name,
 	}
 }
 
-// Options are those of an executor whose tools may be given variables of environ.
+// Options returns the options of an executor. Manifests may pass variables of environ to tools.
 func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Environ: environ}
 }
 
-// Admission are the flags of a process with a dispatcher: how long a pool may be empty, what has to be on record
-// before a call starts, and how many calls may be open, and go ahead.
+// Admission holds the flags of a process with a dispatcher: the pool absence, the audit mode, and limits of open calls.
 type Admission struct {
 	absence       time.Duration
 	audit         string
@@ -268,7 +267,7 @@ type Admission struct {
 	older         bool
 }
 
-// The words of --audit.
+// Values of --audit.
 const (
 	auditLags   = "lag"
 	auditStrict = "strict"
@@ -294,9 +293,8 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 		"serve executors of build f16d274, too, during an upgrade")
 }
 
-// Check refuses a time in which executors that are well need not have been heard of, and numbers and words that mean
-// nothing.
-// The error is an [ErrUsage].
+// Check returns an [ErrUsage] if the flags are invalid. An executor may be silent for the lease, so the pool absence
+// must not be shorter.
 func (a *Admission) Check(n *Node) error {
 	switch {
 	case a.absence < n.lease:
@@ -312,7 +310,7 @@ func (a *Admission) Check(n *Node) error {
 	return nil
 }
 
-// Options are those of a dispatcher.
+// Options returns the options of a dispatcher.
 func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
 		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,

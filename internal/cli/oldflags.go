@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Words of --sync. SyncInterval stands for the interval of the server's configuration, two minutes by default.
+// Values of --sync. SyncInterval means the interval in the server's configuration, two minutes by default.
 const (
 	SyncAlways   = "always"
 	SyncInterval = "interval"
@@ -34,7 +34,7 @@ func (s *syncValue) String() string {
 	return SyncInterval
 }
 
-// Type implements [pflag.Value]: help shows it as the value.
+// Type implements [pflag.Value]. Help shows the result in place of a value.
 func (*syncValue) Type() string { return SyncAlways + "|" + SyncInterval }
 
 // Set implements [pflag.Value].
@@ -74,7 +74,7 @@ type oldValue struct {
 	flag    *pflag.Flag
 	old     string
 	convert func(string) (string, error) // nil if the flag takes the same values
-	given   *string                      // what the old name set; nil if it is not on the command line
+	given   *string                      // value that the old name set; nil if it is not on the command line
 }
 
 // String implements [pflag.Value].
@@ -97,7 +97,7 @@ func (v *oldValue) Set(s string) error {
 		}
 	}
 	before := v.flag.Value.String()
-	current := v.flag.Changed && (v.given == nil || *v.given != before) // the flag itself set before
+	current := v.flag.Changed && (v.given == nil || *v.given != before) // the flag itself is on the command line
 	if err := v.flag.Value.Set(s); err != nil {
 		return err
 	}

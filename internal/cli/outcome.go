@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Summary is one line about how the call went.
+// Summary returns one line about the outcome of a call.
 func Summary(r *envelope.Response, ref string) string {
 	parts := []string{string(r.Status)}
 	p := r.Provenance
@@ -32,7 +32,7 @@ func Summary(r *envelope.Response, ref string) string {
 	return EscapeText(strings.Join(parts, " · "))
 }
 
-// PrintError prints an error for people, with all that it says to do.
+// PrintError prints an error as text, with its causes and its fix.
 func PrintError(to io.Writer, e *envelope.Error) {
 	w := &strings.Builder{}
 	defer func() { fmt.Fprint(to, EscapeText(w.String())) }()
@@ -64,7 +64,7 @@ func PrintError(to io.Writer, e *envelope.Error) {
 	}
 }
 
-// resultBytes returns the size of the result that a tool gave with an error.
+// resultBytes returns the size of the result that a failed tool returned.
 func resultBytes(e *envelope.Error) int64 {
 	if ref := e.Details.ToolResultRef; ref != nil && len(e.Details.ToolResult) == 0 {
 		return ref.Bytes

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 )
 
-// Dispatcher returns the command that runs a dispatcher against the bus that access names.
+// Dispatcher returns the command that runs a dispatcher on the bus that access returns.
 func Dispatcher(env Env, access func() (Access, error)) *cobra.Command {
 	n, a := &Node{}, &Admission{}
 	cmd := &cobra.Command{
@@ -55,15 +55,15 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 	return n.serve(ctx, env, "toolbus-dispatcher", access, part)
 }
 
-// executorService is what an executor is called that shows no token.
+// executorService is the connection name of an executor without a token.
 const executorService = "toolbus-executor"
 
-// runner is a part of the bus.
+// runner is a dispatcher or executor.
 type runner interface {
 	Run(ctx context.Context) error
 }
 
-// serve runs the part of the bus that makePart makes.
+// serve connects to the bus, and runs the dispatcher or executor that makePart returns.
 func (n *Node) serve(
 	ctx context.Context, env Env, service string, access func() (Access, error),
 	makePart func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error),
@@ -102,9 +102,9 @@ func (n *Node) serve(
 	})
 }
 
-// WhileReady calls run, which calls ready once it serves the bus. Then at opens the bus to clients, if it is not open,
-// and returns its URL, which is written to the ready file. If either fails, the context of run ends, and ready returns
-// false: a process that waits for the file would wait forever.
+// WhileReady calls run, which must call ready once it serves the bus. Then ready calls at, which lets clients connect
+// if they cannot yet and returns the URL of the bus, and writes that URL to the ready file. If at or writing fails, the
+// context of run ends, and ready returns false: otherwise a process that waits for the file would wait forever.
 func (n *Node) WhileReady(
 	ctx context.Context, stderr io.Writer, at func() (url string, err error),
 	run func(ctx context.Context, ready func() bool) error,
@@ -126,7 +126,7 @@ func (n *Node) WhileReady(
 	return cmp.Or(failed, err)
 }
 
-// Executor returns the command that runs an executor against the bus that access names.
+// Executor returns the command that runs an executor on the bus that access returns.
 func Executor(env Env, access func() (Access, error)) *cobra.Command {
 	n, p := &Node{}, &Pool{}
 	cmd := &cobra.Command{
@@ -171,7 +171,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 	return n.serve(ctx, env, executorService, reach, part)
 }
 
-// Stopped is what a process that serves ended with: that it was told to stop before it served is no
+// Stopped returns err, or nil if err only says that ctx has ended: stopping a process before it serves is not a
 // failure.
 func Stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
@@ -180,21 +180,21 @@ func Stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// ErrUsage marks a command line that cannot be run.
+// ErrUsage marks an invalid command line.
 var ErrUsage = errors.New("usage")
 
-// Usagef returns an [ErrUsage] that says what is wrong with the command line.
+// Usagef returns an [ErrUsage] with a message.
 func Usagef(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrUsage, fmt.Sprintf(format, args...))
 }
 
-// Exit codes of a program of its own.
+// Exit codes of the programs dispatcher and executor.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// Run runs a command as a program of its own, with flags for the bus, and returns its exit code.
+// Run runs a command as a separate program, with flags for the bus, and returns its exit code.
 func Run(
 	ctx context.Context, env Env, command func(Env, func() (Access, error)) *cobra.Command, args []string,
 ) int {
@@ -221,10 +221,10 @@ func Run(
 	return exitFailed
 }
 
-// NoArgs refuses arguments.
+// NoArgs is a [cobra.PositionalArgs] that refuses arguments.
 func NoArgs(cmd *cobra.Command, args []string) error { return Args(0, 0, "no arguments")(cmd, args) }
 
-// Args refuses more or fewer arguments than are wanted. What it returns gives an [ErrUsage].
+// Args returns a check of the number of arguments. The check returns an [ErrUsage].
 func Args(least, most int, want string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// UntilSignal returns a context that ends with the first SIGINT, SIGTERM or, unless the process was
-// started to outlive its terminal, SIGHUP, which lets a process end in order. The second one ends it at
-// once: a process that cannot end in order must not hold on to the terminal. stop ends the watch.
+// UntilSignal returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. It ignores SIGHUP if the process
+// was started to outlive its terminal. A second signal ends the process at once, so that a process that cannot stop
+// does not block the terminal. stop ends the handling of signals.
 func UntilSignal() (ctx context.Context, stop context.CancelFunc) {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -27,16 +27,16 @@ func UntilSignal() (ctx context.Context, stop context.CancelFunc) {
 	return ctx, stop
 }
 
-// MemoryLimit is the size of the process above which [Collect] has memory collected sooner: 1 GiB. A dispatcher or an
-// executor with a --payload-memory of at most 512 MiB needs less, also in floods (docs/limits.md). If the live memory
-// exceeds the limit, collecting takes up to half of the CPU time.
+// MemoryLimit is the size of the process above which [Collect] makes the garbage collector run more often: 1 GiB. A
+// dispatcher or executor with a --payload-memory of at most 512 MiB needs less, also in floods (docs/limits.md). If the
+// live memory exceeds the limit, garbage collection takes up to half of the CPU time.
 const MemoryLimit = 1 << 30
 
-// servingPercent is the GOGC of programs.
+// servingPercent is the GOGC of processes that serve calls.
 const servingPercent = 400
 
-// Collect sets how much garbage may gather before the process collects it: percent of the live memory, and less if
-// the process would exceed limit bytes. The variables GOGC and GOMEMLIMIT of environ each take precedence.
+// Collect sets the target of the garbage collector: garbage of percent of the live memory, and less if the process
+// would exceed limit bytes. The variables GOGC and GOMEMLIMIT in environ take precedence.
 func Collect(environ []string, percent int, limit int64) {
 	set := func(name string) bool {
 		return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
@@ -49,8 +49,8 @@ func Collect(environ []string, percent int, limit int64) {
 	}
 }
 
-// Main runs a command until it ends, or a signal tells it to, and ends the process with its exit code. Most memory of a
-// process that serves calls is garbage: with 100 %, Go's default, collecting took a seventh of the CPU time.
+// Main runs a command, ends its context at a signal, and ends the process with its exit code. Most memory of a process
+// that serves calls is garbage: with GOGC 100, Go's default, garbage collection took a seventh of the CPU time.
 func Main(run func(ctx context.Context) int) {
 	Collect(os.Environ(), servingPercent, MemoryLimit)
 	ctx, stop := UntilSignal()
@@ -59,11 +59,11 @@ func Main(run func(ctx context.Context) int) {
 	os.Exit(code)
 }
 
-// soon is how long a process that was told to stop may take without a word.
+// soon is the time after a signal from which on Patience prints its message.
 const soon = 300 * time.Millisecond
 
-// Patience tells w, once ctx has ended, that the process waits for the calls in hand, unless ended is called soon
-// after: whoever pressed Ctrl-C would take it for one that hangs. ended must be called in any case.
+// Patience prints a message to w, unless ended is called within 300 ms after ctx has ended: the process waits for
+// running calls. Without the message, it would seem to hang after Ctrl-C. ended must be called in any case.
 func Patience(ctx context.Context, w io.Writer) (ended func()) {
 	done := make(chan struct{})
 	var telling sync.WaitGroup

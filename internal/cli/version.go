@@ -19,7 +19,8 @@ func Version() string {
 }
 
 // VersionOf returns [toolbus.Version] with the commit in recorded, the version that the go command gave the module. It
-// ignores the number in recorded: the go command makes it from the newest tag, so a commit after v0.1.0 would be 0.1.1.
+// ignores the number in recorded: the go command derives it from the newest tag, so a commit after v0.1.0 would be
+// 0.1.1.
 func VersionOf(recorded string) string {
 	commit, err := module.PseudoVersionRev(recorded)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
-// Approve returns the command that shows what MCP servers have changed of their tools, and takes it over.
+// Approve returns the command that shows and approves changes of imported tools.
 func Approve(env cli.Env) *cobra.Command {
 	o := importer.Options{Environ: env.Environ, Version: cli.Version(), Transports: app.Transports()}
 	all := false
@@ -50,7 +50,7 @@ Without names it writes nothing. The exit code is then 1 if changes wait for app
 	return cmd
 }
 
-// settle shows the changes, and takes them over if they are approved.
+// settle prints the changes, and approves them if approved is true.
 func settle(out io.Writer, changes []importer.Change, approved bool) error {
 	waiting, unknown := 0, 0
 	for _, c := range changes {

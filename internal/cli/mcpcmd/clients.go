@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/clientconfig"
 )
 
-// choice is the flags that name a configuration.
+// choice holds the flags that name a configuration.
 type choice struct {
 	client, scope, file string
 }
@@ -26,7 +26,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 // named reports whether the flags name a configuration.
 func (c *choice) named() bool { return c.client != "" || c.file != "" }
 
-// find returns the location of the servers in the configuration that is named, and the places that it was found with.
+// find returns the location of the servers in the named configuration, and the places with which it was found.
 func (c *choice) find(env cli.Env) (l clientconfig.Location, p clientconfig.Places, err error) {
 	p = clientconfig.Places{Home: variable(env, "HOME"), Config: env.Config}
 	if p.Project, err = os.Getwd(); err != nil {
@@ -53,7 +53,7 @@ func unnamed() error {
 	return cli.Usagef("say whose configuration it is, with --client or --config; known clients: %s", clientconfig.Names())
 }
 
-// variable is one of the environment.
+// variable returns a variable of the environment.
 func variable(env cli.Env, name string) (value string) {
 	for _, v := range env.Environ {
 		if text, ok := strings.CutPrefix(v, name+"="); ok {

@@ -1,3 +1,3 @@
-// Package mcpcmd has the commands that let MCP clients call the tools of a bus, and that make
-// tools of what MCP servers offer.
+// Package mcpcmd contains the commands that serve MCP clients, edit the configurations of MCP clients, and import the
+// tools of MCP servers.
 package mcpcmd

@@ -17,16 +17,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// Path is where MCP clients find the door.
+// Path is the URL path of the MCP gateway.
 const Path = "/mcp"
 
-// listener is the flags of a door for clients over HTTP.
+// listener holds the flags of a gateway over HTTP.
 type listener struct {
 	address, ready, url string
 	server              mcp.Options
 }
 
-// Gateway returns the command that serves clients over HTTP.
+// Gateway returns the command that serves MCP clients over HTTP.
 func Gateway(env cli.Env, connect Connect) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use: "gateway", Short: "Serve clients over HTTP", GroupID: "run", Example: "  toolbus gateway mcp",
@@ -75,7 +75,7 @@ It listens only on this machine by default, and without TLS: put a TLS proxy in 
 	return cmd
 }
 
-// showFlags adds the flags that all doors have.
+// showFlags adds the flags that the gateway has over HTTP and over stdio.
 func showFlags(cmd *cobra.Command, o *mcp.Options) {
 	f := cmd.Flags()
 	f.IntVar(&o.PageSize, "page-size", mcp.DefaultPage, "tools on a page of a list")
@@ -85,7 +85,7 @@ func showFlags(cmd *cobra.Command, o *mcp.Options) {
 		"how long a call may take before clients that know tasks are given one to ask for later; -1s is never")
 }
 
-// check refuses flags that no door can have. bounds are those that it has beside what all doors have.
+// check returns a usage error if the flags are invalid. bounds are values that must be at least 1.
 func check(o *mcp.Options, bounds ...int64) error {
 	switch {
 	case o.PageSize < 1 || slices.ContainsFunc(bounds, func(n int64) bool { return n < 1 }):
@@ -96,7 +96,7 @@ func check(o *mcp.Options, bounds ...int64) error {
 	return nil
 }
 
-// check refuses flags that no door over HTTP can have.
+// check returns a usage error if the flags of a gateway over HTTP are invalid.
 func (l *listener) check() (err error) {
 	o := &l.server
 	if err := check(o, o.MaxBody, int64(o.MaxRequests), int64(o.MaxSessions), int64(o.MaxConnections)); err != nil {
@@ -124,7 +124,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 		return err
 	}
 	defer conn.Close()
-	defer func() { _ = client.Close() }() // the connection ends next
+	defer func() { _ = client.Close() }() // conn.Close follows
 	l.server.Version = cli.Version()
 	if client.Options().Token != nil {
 		if says, err := auth.Inspect(client.Options().Token()); err != nil || says.Role != auth.Gateway {
@@ -139,7 +139,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	if err != nil {
 		return err
 	}
-	door := mcp.New(context.WithoutCancel(ctx), client, l.server) // until it is closed
+	door := mcp.New(context.WithoutCancel(ctx), client, l.server) // ends with door.Close
 	defer door.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -155,7 +155,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	return serve(ctx, at, door)
 }
 
-// warn says what the door leaves open.
+// warn prints warnings about a gateway without tokens or without TLS.
 func (l *listener) warn(env cli.Env, client *toolbus.Client, at net.Listener) {
 	if client.Options().Token == nil {
 		fmt.Fprintf(
@@ -173,7 +173,8 @@ func (l *listener) warn(env cli.Env, client *toolbus.Client, at net.Listener) {
 	}
 }
 
-// How long clients have for their headers, and between two requests, and requests to end when the door stops.
+// headerTime is the time for the headers of a request, idleTime the time between two requests of a connection, and
+// stopTime the time for running requests when the gateway stops.
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
@@ -200,9 +201,9 @@ func serve(ctx context.Context, at net.Listener, door *mcp.Server) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.Shutdown(stopping) }() // which takes no more requests
+	go func() { stopped <- s.Shutdown(stopping) }() // accepts no more requests
 	door.Drain(stopping)
-	door.Close() // and with it the streams of those that only listen
+	door.Close() // also ends the streams of clients that only listen
 	if err := <-stopped; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -18,17 +18,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
-// importing is the command line of import-mcp.
+// importing holds the command line of import-mcp.
 type importing struct {
 	env     cli.Env
 	options importer.Options
 	name    string
-	choice  choice // the configuration of a client
+	choice  choice // configuration of a client
 	vars    []string
 	headers []string
 }
 
-// Import returns the command that makes tools of what an MCP server offers.
+// Import returns the command that imports the tools of MCP servers.
 func Import(env cli.Env) *cobra.Command {
 	i := &importing{env: env}
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ timeout there applies to the tools.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return i.run(cmd, args) },
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the command is its own
+	f.SetInterspersed(false) // flags after COMMAND belong to COMMAND
 	f.StringVar(&i.options.Dir, "tools", "tools", "folder of tools to write to")
 	f.StringVar(
 		&i.name,
@@ -114,7 +114,7 @@ func (i *importing) check(args []string) error {
 	return nil
 }
 
-// server is the one of the command line.
+// server returns the server that the command line describes.
 func (i *importing) server(args []string) (s client.Server, err error) {
 	if strings.HasPrefix(args[0], "http://") || strings.HasPrefix(args[0], "https://") {
 		if len(args) > 1 || len(i.vars) > 0 {
@@ -138,7 +138,7 @@ func (i *importing) server(args []string) (s client.Server, err error) {
 	return s, nil
 }
 
-// pairs reads NAME=VALUE; a NAME alone refers to the executor's.
+// pairs parses NAME=VALUE. If alone is true, it also accepts NAME, which refers to a variable of the executor.
 func pairs(flag string, given []string, alone bool) (map[string]string, error) {
 	all := map[string]string{}
 	for _, one := range given {
@@ -154,7 +154,7 @@ func pairs(flag string, given []string, alone bool) (map[string]string, error) {
 	return all, nil
 }
 
-// show says what became of the tools.
+// show prints the reports of the imports.
 func (i *importing) show(cmd *cobra.Command, all []importer.Report) error {
 	left := 0
 	for _, r := range all {
@@ -173,7 +173,7 @@ func (i *importing) show(cmd *cobra.Command, all []importer.Report) error {
 	return errors.Join(err, leftOut(left))
 }
 
-// leftOut is the error of an import that has left out tools.
+// leftOut returns an error if n tools were left out.
 func leftOut(n int) error {
 	if n == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
-// all imports the servers of a configuration. A server that fails does not keep the others from being imported.
+// all imports the servers of a configuration. If one fails, it continues with the others.
 func (i *importing) all(cmd *cobra.Command) error {
 	l, places, err := i.choice.find(i.env)
 	if err != nil {
@@ -65,8 +65,8 @@ func (i *importing) warn(s clientconfig.Server, file, text string) {
 	fmt.Fprintf(i.env.Stderr, "toolbus: server %s of %s: %s\n", cli.EscapeText(s.Called), file, cli.EscapeText(text))
 }
 
-// remind names tools that are switched off in the configuration, and were imported earlier: an import leaves their
-// manifests as they are.
+// remind prints the tools that are switched off in the configuration but were imported before. An import leaves their
+// manifests unchanged.
 func (i *importing) remind(servers []clientconfig.Server) error {
 	has, err := importer.ReadImported(i.options.Dir, app.Transports())
 	if err != nil {
@@ -84,11 +84,11 @@ func (i *importing) remind(servers []clientconfig.Server) error {
 	return nil
 }
 
-// shortest is the length of values that are not told apart from other text, in bytes.
+// shortest is the smallest length of values that redacted hides, in bytes. Shorter values occur in any text.
 const shortest = 4
 
-// redacted returns a text without the values of a server's variables and headers, and without its URL but for the
-// host. A server may print these when it fails.
+// redacted returns a text without the values of a server's variables and headers, and with only the host of its URL. A
+// server may print these when it fails.
 func redacted(text string, s client.Server, dir string, environ []string) string {
 	getenv := func(name string) (value string, ok bool) {
 		for _, entry := range environ {
@@ -109,7 +109,7 @@ func redacted(text string, s client.Server, dir string, environ []string) string
 			}
 		}
 	}
-	// One may begin with another.
+	// Replace longer secrets first, because one may begin with another.
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	for _, secret := range secrets {
 		if len(secret) >= shortest && !strings.HasPrefix(secret, "${") {
@@ -119,7 +119,7 @@ func redacted(text string, s client.Server, dir string, environ []string) string
 	return text
 }
 
-// resolved returns a server with what it refers to, as far as that is there.
+// resolved returns a server with its references replaced by their values, or unchanged if that fails.
 func resolved(s client.Server, dir string, getenv func(string) (string, bool)) client.Server {
 	out, err := s.Resolve(dir, getenv)
 	if err != nil {

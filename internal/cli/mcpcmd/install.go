@@ -16,14 +16,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/clientconfig"
 )
 
-// installing is the command line of install.
+// installing holds the command line of install.
 type installing struct {
 	env     cli.Env
 	choice  choice
 	tools   string
 	write   bool
 	json    bool
-	command string // that the entry starts
+	command string // command that the entry starts
 	args    []string
 }
 
@@ -94,7 +94,7 @@ func (i *installing) run() error {
 	return i.show(i.env.Stdout, p)
 }
 
-// args returns the flags that name the configuration, as a user writes them.
+// args returns the flags that name the configuration.
 func (c *choice) args() string {
 	if c.client == "" {
 		return "--config " + c.file
@@ -105,7 +105,7 @@ func (c *choice) args() string {
 	return "--client " + c.client + " --scope " + c.scope
 }
 
-// show prints what becomes of the servers; as JSON always to standard output.
+// show prints which servers are replaced or kept. It prints JSON always to standard output.
 func (i *installing) show(out io.Writer, p *plan) error {
 	if i.json {
 		return cli.WriteJSON(i.env.Stdout, p)
@@ -113,7 +113,7 @@ func (i *installing) show(out io.Writer, p *plan) error {
 	return p.show(out)
 }
 
-// snippet prints a configuration that has the entry alone.
+// snippet prints a configuration with only the entry.
 func (i *installing) snippet(l clientconfig.Location, path []string) error {
 	text, err := clientconfig.Snippet(l, path, i.command, i.args)
 	if err == nil {
@@ -122,7 +122,7 @@ func (i *installing) snippet(l clientconfig.Location, path []string) error {
 	return err
 }
 
-// preview prints the entry, and what --write would do.
+// preview prints the entry, and the changes that --write would make.
 func (i *installing) preview(l clientconfig.Location, p *plan) error {
 	if i.json {
 		return i.show(i.env.Stdout, p)
@@ -134,7 +134,7 @@ func (i *installing) preview(l clientconfig.Location, p *plan) error {
 	return p.show(i.env.Stderr)
 }
 
-// lines prints the entry as TOML, for a file that is not changed.
+// lines prints the entry as TOML, for a file that this command does not edit.
 func (i *installing) lines(l clientconfig.Location) error {
 	command, err := json.Marshal(i.command)
 	if err != nil {
@@ -144,7 +144,7 @@ func (i *installing) lines(l clientconfig.Location) error {
 	if err != nil {
 		return err
 	}
-	// JSON without escapes of HTML is TOML, too.
+	// JSON strings without HTML escapes are valid TOML.
 	text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(fmt.Sprintf(
 		"[mcp_servers.%s]\ncommand = %s\nargs = %s\ntool_timeout_sec = 600\n", clientconfig.Toolbus, command, args))
 	if _, err := io.WriteString(i.env.Stdout, text); err != nil {
@@ -158,13 +158,13 @@ func (i *installing) lines(l clientconfig.Location) error {
 	return err
 }
 
-// entryFor returns the command by which this program reaches the bus as it does now.
+// entryFor returns a command that starts this program with access to the same bus.
 func entryFor(env cli.Env, given *pflag.FlagSet) (command string, args []string, err error) {
 	if command, err = os.Executable(); err != nil {
 		return "", nil, err
 	}
 	args = []string{"mcp"}
-	// A client starts the program without the variables that are set here.
+	// A client starts the program without these variables.
 	for flag, value := range map[string]string{"server": env.URL, "context": env.Context, "credentials": env.Credentials} {
 		if value != "" && !given.Changed(flag) {
 			if err := given.Set(flag, value); err != nil {
@@ -186,7 +186,7 @@ func entryFor(env cli.Env, given *pflag.FlagSet) (command string, args []string,
 	return command, args, err
 }
 
-// oneLine returns a text of several lines, as joined errors have, as one.
+// oneLine joins the lines of a text, such as joined errors, with semicolons.
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")), " ")
 }

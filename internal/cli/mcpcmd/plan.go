@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
-// plan says which servers of a configuration the bus replaces.
+// plan lists which servers of a configuration install replaces or keeps.
 type plan struct {
 	File     string   `json:"file"`
 	Client   string   `json:"client,omitzero"`
@@ -23,16 +23,16 @@ type plan struct {
 	Kept     []fate   `json:"kept"`
 	Notes    []string `json:"notes,omitzero"`
 	Written  bool     `json:"written"`
-	Copy     string   `json:"copy,omitzero"` // of the former file
+	Copy     string   `json:"copy,omitzero"` // copy of the former file
 
-	inUse int // servers that are kept and that the client uses
+	inUse int // kept servers that the client uses
 }
 
-// fate says whether install replaces or keeps a server.
+// fate is what install does with one server.
 type fate struct {
-	Name   string `json:"name"`             // in the configuration
-	Server string `json:"server,omitzero"`  // in the folder of tools
-	Tools  int    `json:"tools,omitzero"`   // that were imported
+	Name   string `json:"name"`             // name in the configuration
+	Server string `json:"server,omitzero"`  // name in the folder of tools
+	Tools  int    `json:"tools,omitzero"`   // number of imported tools
 	Why    string `json:"reason,omitempty"` // why it is kept
 }
 
@@ -63,7 +63,7 @@ func planned(l clientconfig.Location, p clientconfig.Places, tools string) (*pla
 	return out, nil
 }
 
-// decided returns what becomes of a server. One that is this program is replaced.
+// decided returns what install does with a server. It replaces an entry toolbus that starts this program.
 func decided(s clientconfig.Server, has *importer.Imported) fate {
 	f := fate{Name: s.Called}
 	switch {
@@ -88,7 +88,7 @@ func decided(s clientconfig.Server, has *importer.Imported) fate {
 	return f
 }
 
-// switchedOn returns the ids of imported tools that may be called, and that the client does not show.
+// switchedOn returns the ids of imported tools that can be called although the client hides them.
 func switchedOn(s clientconfig.Server, has *importer.Imported, server string) (ids []string) {
 	for _, m := range has.Tools(server) {
 		if e, ok := m.Endpoint.(mcp.Endpoint); ok && m.Callable() && s.Tools.Off(e.Tool) {
@@ -99,7 +99,7 @@ func switchedOn(s clientconfig.Server, has *importer.Imported, server string) (i
 	return ids
 }
 
-// taken returns the names of the servers that are replaced.
+// taken returns the names of the replaced servers.
 func (p *plan) taken() (names []string) {
 	for _, f := range p.Replaced {
 		names = append(names, f.Name)
@@ -116,7 +116,7 @@ func (p *plan) check(tools string, source string) error {
 		"import them first with `toolbus tools import-mcp --tools %s %s`", p.inUse, p.File, tools, tools, source)
 }
 
-// show prints what becomes of the servers.
+// show prints the replaced and the kept servers.
 func (p *plan) show(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, f := range p.Replaced {

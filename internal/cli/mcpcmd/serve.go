@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// Connect connects to the bus that the command line names, as whoever it names, in a role.
+// Connect connects to the bus of the command line in a role, as the caller of the command line.
 type Connect func(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error)
 
 // Serve returns the command that serves one MCP client over standard input and output.
@@ -46,8 +46,8 @@ as the actor of the credentials of the command line. It writes only messages to 
 			return err
 		}
 		defer conn.Close()
-		defer func() { _ = client.Close() }() // the connection ends next
-		signal.Ignore(syscall.SIGPIPE)        // a client that does not read is one that has gone, and its calls are cancelled
+		defer func() { _ = client.Close() }() // conn.Close follows
+		signal.Ignore(syscall.SIGPIPE)        // if the client has gone, a write fails and its calls are cancelled
 		door := mcp.New(context.WithoutCancel(ctx), client, o)
 		defer door.Close()
 		watched := make(chan struct{})
@@ -58,13 +58,13 @@ as the actor of the credentials of the command line. It writes only messages to 
 	return cmd
 }
 
-// leanPercent is the GOGC of a process of which every agent has one: its few calls leave time for collecting.
+// leanPercent is the GOGC of a process that runs once per agent. It has few calls, so it can collect garbage often.
 const leanPercent = 50
 
-// firstTime is the time in which the requests of a client are answered that is not served.
+// firstTime is the time during which requests of a rejected client are answered.
 const firstTime = time.Second
 
-// turnAway tells the client why it is not served.
+// turnAway sends the client the reason why it is not served.
 func turnAway(ctx context.Context, in io.Reader, out io.Writer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstTime)
 	defer cancel()

@@ -39,7 +39,7 @@ and everything else stays. With --force it becomes the former one in any case, a
 	return cmd
 }
 
-// undone prints what became of a configuration.
+// undone prints how the configuration was restored.
 func undone(env cli.Env, file string, u clientconfig.Undone) (err error) {
 	switch {
 	case u.Removed:
