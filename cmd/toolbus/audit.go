@@ -54,7 +54,7 @@ The exit code is 1 if the audit log is behind the calls, so that records may be 
 }
 
 type auditFlags struct {
-	reader.Filter       // but for its times and its tenant
+	reader.Filter       // without its times and its tenant
 	since, until        string
 	event, status, code string
 	last                int
@@ -98,7 +98,7 @@ func codes() (all []envelope.Code) {
 	return all
 }
 
-// filter is what the flags say at a point in bus time.
+// filter returns the filter of the flags. now is the bus time.
 func (f *auditFlags) filter(g *global, now time.Time) (filter reader.Filter, err error) {
 	filter = f.Filter
 	filter.Event, filter.Status, filter.Code = audit.Event(f.event), envelope.Status(f.status), envelope.Code(f.code)
@@ -141,7 +141,7 @@ func pointInTime(s string, now time.Time) (time.Time, error) {
 }
 
 func (f *auditFlags) replay(ctx context.Context, g *global) error {
-	if _, err := f.filter(g, time.Time{}); err != nil { // before anybody is asked for the time
+	if _, err := f.filter(g, time.Time{}); err != nil { // check the flags before the request for the bus time
 		return err
 	}
 	from, done, err := g.archive(ctx)
@@ -175,15 +175,15 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	return cmp.Or(err, behind)
 }
 
-// auditBuffer is how much is printed at once, in bytes.
+// auditBuffer is the size of one write to standard output, in bytes.
 const auditBuffer = 64 << 10
 
-// errBehind says that what is printed may lack its end.
+// errBehind means that the newest records may be missing from the output.
 var errBehind = errors.New("the audit log is behind the calls: the newest records may be missing. " +
 	"Check with `toolbus doctor` that a dispatcher runs, and try again")
 
-// upToDate waits until the record has caught up with the call log, so that a call that has just
-// ended is in it.
+// upToDate waits until the audit record has caught up with the call log, so that it contains a call that has just
+// ended.
 func upToDate(ctx context.Context, from reader.Source) error {
 	waiting, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
@@ -194,5 +194,5 @@ func upToDate(ctx context.Context, from reader.Source) error {
 	return err
 }
 
-// catchUp bounds the wait for the record.
+// catchUp limits the wait of upToDate.
 const catchUp = 5 * time.Second

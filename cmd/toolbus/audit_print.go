@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// printRecords prints records and returns how many there were.
+// printRecords prints records, and returns their number.
 func printRecords(g *global, to io.Writer, records iter.Seq2[reader.Line, error]) (n int, err error) {
 	zone := g.zone(time.Now())
 	for l, err := range records {
@@ -34,8 +34,7 @@ func printRecords(g *global, to io.Writer, records iter.Seq2[reader.Line, error]
 	return n, nil
 }
 
-// zone is that of the times that are printed: the local one for whoever reads them on a terminal, with the offset that
-// it has at the time, and UTC for programs.
+// zone returns the time zone for printed times: on a terminal the local one, with its offset at now, and otherwise UTC.
 func (g *global) zone(now time.Time) *time.Location {
 	now = now.In(cmp.Or(g.env.zone, time.UTC))
 	_, offset := now.Zone()
@@ -45,7 +44,7 @@ func (g *global) zone(now time.Time) *time.Location {
 	return time.FixedZone(now.Format("-07:00"), offset)
 }
 
-// auditRow fits into 120 columns, with the longest codes there are.
+// auditRow fits into 120 columns, also with the longest error code.
 const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s  %s"
 
 func printRow(w io.Writer, cells ...any) error {
@@ -53,7 +52,7 @@ func printRow(w io.Writer, cells ...any) error {
 	return err
 }
 
-// shownID is how much of a call id is shown in a row, and is enough for [reader.Filter].
+// shownID is the number of characters of a call id in a row. [reader.Filter] accepts a prefix of this length.
 const shownID = 8
 
 func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) error {
@@ -76,7 +75,7 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 		attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
 }
 
-// printStored prints a record as it is stored, on one line; a stranger might have written it on several.
+// printStored prints a record as stored, on one line. Another writer may have stored it with line breaks.
 func printStored(to io.Writer, r *reader.Line) error {
 	if strings.ContainsAny(r.Text, "\r\n") {
 		return cli.WriteJSONLine(to, r.Record)

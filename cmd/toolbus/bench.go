@@ -67,7 +67,7 @@ Needs no running bus.`,
 	return cmd
 }
 
-// met is an error if a target was missed.
+// met returns an error if a target was missed.
 func met(r *bench.Report) error {
 	if n := r.Missed(); n > 0 {
 		return fmt.Errorf("%d of the targets were missed", n)
@@ -103,7 +103,7 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 		"`DIR` for the files of the servers (default: the temporary directory)")
 }
 
-// benchNodeCmd is what a drain runs as processes of their own.
+// benchNodeCmd runs a dispatcher or an executor in its own process, for the benchmarks.
 func benchNodeCmd(g *global) *cobra.Command {
 	var o bench.NodeOptions
 	var readyFile string

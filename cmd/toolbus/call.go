@@ -24,7 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// self is the caller whom the flags name, in a role.
+// self returns the caller that the flags name, in a role.
 func (g *global) self(r auth.Role) auth.Principal {
 	p := auth.Principal{Tenant: g.tenant, Actor: g.actor, Role: r}
 	if r == auth.Agent {
@@ -33,7 +33,7 @@ func (g *global) self(r auth.Role) auth.Principal {
 	return p
 }
 
-// connect connects to the bus in a role, or says what to do.
+// connect connects to the bus in a role.
 func (g *global) connect(ctx context.Context, r auth.Role) (*guest, error) {
 	a, err := g.access()
 	if err != nil {
@@ -42,7 +42,7 @@ func (g *global) connect(ctx context.Context, r auth.Role) (*guest, error) {
 	return g.connectAs(ctx, a, g.self(r))
 }
 
-// connectAs connects to a bus as somebody.
+// connectAs connects to a bus as a principal.
 func (g *global) connectAs(ctx context.Context, a cli.Access, as auth.Principal) (*guest, error) {
 	a, done, err := a.Acting(ctx, as)
 	if err != nil {
@@ -57,7 +57,7 @@ func (g *global) connectAs(ctx context.Context, a cli.Access, as auth.Principal)
 	if err != nil {
 		return nil, err
 	}
-	// call gives other keys itself
+	// callTool sets the key itself unless --key auto is given
 	c, err := link.Client(client.Options{Tenant: of.Tenant, Actor: of.Actor, Token: of.Token, StableKeys: true})
 	if err != nil {
 		link.Close()
@@ -76,18 +76,18 @@ func (g *global) establish(ctx context.Context, a cli.Access, tenant, actor stri
 	})
 }
 
-// guest is a caller, and its connection.
+// guest is a client and its connection.
 type guest struct {
 	link   *app.Link
 	client *client.Client
 }
 
 func (g *guest) close() {
-	_ = g.client.Close() // the connection ends next
+	_ = g.client.Close() // link.Close follows
 	g.link.Close()
 }
 
-// seat connects to the bus in a role, for a command that is made elsewhere.
+// seat connects to the bus in a role, for commands of other packages.
 func (g *global) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 	a, err := g.access()
 	if err != nil {
@@ -118,7 +118,7 @@ func (g *global) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus
 	return conn, c, err
 }
 
-// client connects to the bus as a caller; done ends the connection.
+// client connects to the bus as an agent. done ends the connection.
 func (g *global) client(ctx context.Context) (c *client.Client, done func(), err error) {
 	guest, err := g.connect(ctx, auth.Agent)
 	if err != nil {
@@ -127,7 +127,7 @@ func (g *global) client(ctx context.Context) (c *client.Client, done func(), err
 	return guest.client, guest.close, nil
 }
 
-// archive connects to where the record and the dead letters are read.
+// archive connects as operator, and returns the source of the audit record and the dead letters.
 func (g *global) archive(ctx context.Context) (from reader.Source, done func(), err error) {
 	guest, err := g.connect(ctx, auth.Operator)
 	if err != nil {
@@ -145,10 +145,10 @@ type callFlags struct {
 	timeout                                               time.Duration
 	stream, dryRun                                        bool
 	attempts                                              int
-	given                                                 func(flag string) bool // is the flag on the command line
+	given                                                 func(flag string) bool // is a flag on the command line
 }
 
-// What the flags of these names take.
+// Values of the flags --key-scope and --priority.
 var (
 	keyScopes  = []envelope.KeyScope{envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal}
 	priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh}
@@ -232,13 +232,14 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	return perform(ctx, g, c, call, f.stream)
 }
 
-// unknownTimeout is how long a call without a timeout waits for a server: only a dispatcher knows the tool's own.
+// unknownTimeout is the time that a call without --timeout waits for a server. Only a dispatcher knows the tool's
+// default timeout.
 const unknownTimeout = 5 * time.Second
 
-// dialPause is the time between two tries to connect.
+// dialPause is the time between two attempts to connect.
 const dialPause = 200 * time.Millisecond
 
-// await connects to the bus as a caller who has time until then: a server that is away may come.
+// await connects to the bus as an agent. If no server is reachable, it tries again until the time until.
 func (g *global) await(ctx context.Context, until time.Time) (c *client.Client, done func(), err error) {
 	a, err := g.access()
 	if err != nil {
@@ -247,7 +248,7 @@ func (g *global) await(ctx context.Context, until time.Time) (c *client.Client, 
 	for told := false; ; told = true {
 		left := time.Until(until)
 		if told {
-			left = max(left, time.Millisecond) // so that it is not the default
+			left = max(left, time.Millisecond) // 0 would mean the default
 		}
 		g.dial = dialTime(left, a.Server)
 		c, done, err = g.client(ctx)
@@ -264,8 +265,8 @@ func (g *global) await(ctx context.Context, until time.Time) (c *client.Client, 
 	}
 }
 
-// dialTime is how long each of the servers may take to accept the connection for a call with this timeout;
-// 0 is the default. One below the unit of the wire is refused in due course.
+// dialTime returns the time for the connection to each of the servers, for a call with this timeout. A timeout below 1
+// ms is refused later; for it, dialTime returns the default.
 func dialTime(timeout time.Duration, servers string) time.Duration {
 	if timeout < time.Millisecond {
 		return bus.DialTime
@@ -273,7 +274,8 @@ func dialTime(timeout time.Duration, servers string) time.Duration {
 	return min(bus.DialTime, timeout/time.Duration(1+strings.Count(servers, ",")))
 }
 
-// remaining is what connecting left of a timeout. The least there is becomes a timeout, too, and not the default.
+// remaining returns the rest of a timeout after connecting, at least 1 ms. A timeout below 1 ms, which includes the
+// default, stays as it is.
 func remaining(timeout, took time.Duration) time.Duration {
 	if timeout < time.Millisecond {
 		return timeout
@@ -281,31 +283,31 @@ func remaining(timeout, took time.Duration) time.Duration {
 	return max(timeout-took, time.Millisecond)
 }
 
-// unconnected is the answer to a call for which no server accepted a connection in time. It is what the library
-// says when the bus is silent.
+// unconnected returns the response to a call for which no server accepted a connection in time. It equals the response
+// of the library if the bus does not answer.
 func unconnected(call client.Call, took time.Duration, err error) *envelope.Response {
-	cause, _, _ := strings.Cut(err.Error(), "\n") // what to do is said by itself
+	cause, _, _ := strings.Cut(err.Error(), "\n") // the other lines are advice, which the fix contains
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectHint(err)).
 		WithCause(cause)
 	return unsent(call, took, e)
 }
 
-// unsent is the answer to a call that was not sent, because of e.
+// unsent returns the response to a call that was not sent because of e.
 func unsent(call client.Call, took time.Duration, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
 	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
 		envelope.Metrics{DurationMS: took.Milliseconds()})
 }
 
-// perform makes a call and prints its reference, its outcome and, if it is to be streamed, its chunks.
+// perform makes a call, and prints its reference, its outcome and, if stream is true, its chunks.
 func perform(ctx context.Context, g *global, c *client.Client, call client.Call, stream bool) error {
 	var ref string
 	call.OnAccepted = func(a envelope.Accepted) {
 		switch {
 		case !g.json:
 			joined := ""
-			if a.Joined { // another command may ask about a call that somebody else opened, by this call id
+			if a.Joined { // another command needs this call id to ask about a call that it only joined
 				joined = ", joined, --call-id " + a.CallID
 			}
 			fmt.Fprintf(g.env.stderr, "accepted: %s (attempt %d%s)\n", a.Ref, a.Attempt, joined)
@@ -329,7 +331,7 @@ func perform(ctx context.Context, g *global, c *client.Client, call client.Call,
 	if ref == "" && hasLog(resp) {
 		call.Key = resp.Key
 		if ref, err = reference(ctx, c, call); err != nil {
-			fmt.Fprintln(g.env.stderr, "toolbus: the reference of this call is not known:", err) // its outcome is
+			fmt.Fprintln(g.env.stderr, "toolbus: the reference of this call is not known:", err) // its outcome is known
 		} else if g.json {
 			fmt.Fprintln(g.env.stderr, "ref:", ref)
 		}
@@ -337,10 +339,10 @@ func perform(ctx context.Context, g *global, c *client.Client, call client.Call,
 	return conclude(ctx, g, call, resp, ref)
 }
 
-// conclude prints the outcome of a call and ends the command. Whoever interrupts it while it waits to try again
-// gets the last outcome, but it is not the command's.
+// conclude prints the outcome of a call and ends the command. If the user interrupts a wait before a retry, it prints
+// the last outcome, but the exit code is that of an interruption.
 func conclude(ctx context.Context, g *global, call client.Call, resp *envelope.Response, ref string) error {
-	if resp.Status == envelope.RetryableError && call.Key != "" { // nobody else knows the key, if it is a fresh one
+	if resp.Status == envelope.RetryableError && call.Key != "" { // a fresh key is not known anywhere else
 		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeText(call.Key))
 	}
 	err := printOutcome(g, resp, ref)
@@ -351,15 +353,15 @@ func conclude(ctx context.Context, g *global, call client.Call, resp *envelope.R
 	return err
 }
 
-// hasLog reports whether there is, or may be, a log that the answer comes from: not where the
-// request was refused, or was not sent. To ask for its name then would only make the caller wait.
+// hasLog reports whether the call of a response has, or may have, a log. It has none if the request was refused or not
+// sent; then a request for its reference would only delay the caller.
 func hasLog(r *envelope.Response) bool {
 	unsent := r.Error != nil && r.Error.Details.Effect == envelope.EffectNone
 	return r.Provenance.Attempt > 0 || !r.Provenance.Final && !unsent
 }
 
-// reference names a call that was not accepted just now, because its outcome was there already or
-// nobody answered. It is made of the same parts as the dispatcher makes it of.
+// reference returns the reference of a call that was not accepted by this request, because it had its outcome already
+// or no dispatcher answered. It computes the reference as dispatchers do.
 func reference(ctx context.Context, c *client.Client, call client.Call) (string, error) {
 	req := envelope.Request{
 		ToolID: call.Tool, Fn: call.Function, DryRun: call.DryRun,
@@ -371,14 +373,14 @@ func reference(ctx context.Context, c *client.Client, call client.Call) (string,
 		if err != nil {
 			return "", err
 		}
-		for fn := range t.Functions { // it has one: the call was taken without
+		for fn := range t.Functions { // the tool has one function, because the call was admitted without a name
 			req.Fn = fn
 		}
 	}
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
 }
 
-// asCaller is the flags by which a later command is the same caller; a call is not known to others.
+// asCaller returns the flags with which a later command acts as the same caller. Other callers cannot see the call.
 func asCaller(c *client.Client) (flags string) {
 	if c.Tenant != client.DefaultTenant {
 		flags += " --tenant " + quoted(c.Tenant)
@@ -389,11 +391,11 @@ func asCaller(c *client.Client) (flags string) {
 	return flags
 }
 
-// quoted is a word for a shell.
+// quoted quotes a word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// chunkPrinter prints chunks. It says where another run of the tool begins, which makes what was
-// printed void; JSON says so with every chunk, by its fence.
+// chunkPrinter returns a function that prints chunks. When the tool runs again, it prints that the chunks so far are
+// void. In JSON, the fence of each chunk shows this.
 func chunkPrinter(g *global) func(envelope.Chunk) error {
 	run := uint64(0)
 	return func(c envelope.Chunk) error {
@@ -405,7 +407,7 @@ func chunkPrinter(g *global) func(envelope.Chunk) error {
 	}
 }
 
-// check refuses flags that no call can be made of.
+// check returns a usage error if the flags are invalid.
 func (f *callFlags) check() error {
 	switch {
 	case f.callID != "" && uuid.Validate(f.callID) != nil:
@@ -424,7 +426,8 @@ func (f *callFlags) check() error {
 	return nil
 }
 
-// named refuses empty ids, as an unset variable of a shell leaves them: the call would be outside of the run.
+// named refuses empty ids. An unset variable in a shell leaves a flag empty, and the call would then not belong to the
+// run.
 func (f *callFlags) named() error {
 	for flag, id := range map[string]string{"run": f.run, "lane": f.lane, "role-id": f.role} {
 		if id == "" && f.given(flag) {

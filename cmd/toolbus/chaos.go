@@ -90,7 +90,7 @@ func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
 	return cmp.Or(g.print(report, report.Write), exitIf(!report.OK(), 1))
 }
 
-// chaosToolCmd is what the tools of a chaos run are.
+// chaosToolCmd is the program of the tools in a chaos run.
 func chaosToolCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: chaos.ToolCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),

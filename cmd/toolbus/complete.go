@@ -7,14 +7,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeFlag lets the shell complete a flag.
+// completeFlag adds shell completion to a flag.
 func completeFlag(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil {
-		panic(err) // there is no such flag: a mistake of ours
+		panic(err) // cannot happen: the caller has added the flag
 	}
 }
 
-// values completes with the values that a flag takes.
+// values completes a flag with its possible values.
 func values[T ~string](of []T) cobra.CompletionFunc {
 	texts := make([]string, len(of))
 	for i, v := range of {
@@ -23,7 +23,7 @@ func values[T ~string](of []T) cobra.CompletionFunc {
 	return cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completeTools completes tool ids, and then functions if there may be so many arguments.
+// completeTools completes tool ids, and then functions if the command takes most arguments.
 func (g *global) completeTools(most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
@@ -33,7 +33,7 @@ func (g *global) completeTools(most int) cobra.CompletionFunc {
 	}
 }
 
-// toolNames are the names that may follow args; none where they cannot be had soon.
+// toolNames returns the names that may follow args; none if the bus does not answer within 1 s.
 func (g *global) toolNames(ctx context.Context, args []string) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// bookmark is a context as it is shown.
+// bookmark is a context for output.
 type bookmark struct {
 	Name string `json:"name"`
 	Used bool   `json:"used"`
@@ -129,7 +129,7 @@ func listContexts(out io.Writer, all []bookmark) error {
 	return w.Flush()
 }
 
-// security says in a word what the files of a context are for.
+// security names the TLS files of a context.
 func security(a cli.Access) string {
 	switch {
 	case a.Cert != "":
@@ -195,14 +195,14 @@ func contextRemoveCmd(g *global) *cobra.Command {
 
 func (g *global) contexts() cli.Contexts { return g.reach.Env.Contexts() }
 
-// bookmark shows a context without what is secret in its URL.
+// bookmark returns a context for output, without secrets in its URL.
 func (g *global) bookmark(name string, a cli.Access) bookmark {
-	current, _ := g.contexts().Current() // an unreadable one is none
+	current, _ := g.contexts().Current() // an unreadable setting counts as none
 	a.Server = bus.Redacted(a.Server)
 	return bookmark{Name: name, Used: name == current, Access: a}
 }
 
-// completeContexts completes names of contexts, if there may be so many arguments.
+// completeContexts completes names of contexts, if the command takes most arguments.
 func (g *global) completeContexts(most int) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		names, err := g.contexts().Names()

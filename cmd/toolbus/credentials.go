@@ -38,7 +38,7 @@ for 15 minutes by default. The program that uses the file renews it until the en
 	return cmd
 }
 
-// handed is where a token goes.
+// handed holds the flags for the file of a token.
 type handed struct {
 	out   string
 	force bool
@@ -51,7 +51,7 @@ func (h *handed) flags(cmd *cobra.Command) {
 		"replace the file if it exists")
 }
 
-// hand gives the token to whoever asked.
+// hand writes a token to its file, or prints it.
 func (g *global) hand(h handed, a envelope.TokenResponse) error {
 	if h.out == "" {
 		if g.json {
@@ -71,7 +71,7 @@ func (g *global) hand(h handed, a envelope.TokenResponse) error {
 		fmt.Sprintf("%s: family %s, good until %s", h.out, a.Family, until.UTC().Format(time.RFC3339)))
 }
 
-// writeSecret writes a file that nobody else may read.
+// writeSecret writes a file that only its owner may read.
 func writeSecret(name, text string, force bool) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if force {
@@ -160,7 +160,7 @@ complete name of the actor: agent://billing and billing are two actors.`,
 	return cmd
 }
 
-// checkIssue refuses times that no credential can have.
+// checkIssue refuses invalid times.
 func checkIssue(lasts, life time.Duration) error {
 	switch {
 	case lasts < 0 || lasts > tokenstore.MaxRenewal:
@@ -173,8 +173,8 @@ func checkIssue(lasts, life time.Duration) error {
 
 func hours(d time.Duration) string { return strconv.Itoa(int(d/time.Hour)) + "h" }
 
-// mintOffline makes a token with the first key of a deployment. It has expired when another key is used meanwhile, and
-// is renewed at its first use.
+// mintOffline signs a token with the first key of a deployment. If the deployment uses another key by now, the token
+// counts as expired, and is renewed at its first use.
 func mintOffline(folder string, q envelope.IssueRequest) (a envelope.TokenResponse, err error) {
 	keys, err := deployment.Load(folder)
 	if err != nil {
@@ -198,8 +198,8 @@ func mintOffline(folder string, q envelope.IssueRequest) (a envelope.TokenRespon
 	return a, nil
 }
 
-// operating does something as whoever has the credentials of the command line, whatever actor its flags name; on a bus
-// of `toolbus dev` in a role.
+// operating calls do with a client that has the credentials of the command line; its flags for the actor do not matter.
+// On a bus of `toolbus dev`, the client has the role r.
 func (g *global) operating(ctx context.Context, r auth.Role, do func(*client.Client) error) error {
 	a, err := g.access()
 	if err != nil {
@@ -217,11 +217,11 @@ func (g *global) operating(ctx context.Context, r auth.Role, do func(*client.Cli
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // the connection ends next
+	defer func() { _ = c.Close() }() // link.Close follows
 	return do(c)
 }
 
-// shownToken is what a token says, and where it lies.
+// shownToken holds the claims of a token for output.
 type shownToken struct {
 	Tenant     string    `json:"tenant"`
 	Actor      string    `json:"actor"`
@@ -427,7 +427,7 @@ replaces the token of its own credentials file. Then issue every other credentia
 					if err := g.keepOwn(r.Token); err != nil {
 						return err
 					}
-					r.Token = "" // it is where it belongs
+					r.Token = "" // it is in the credentials file now
 				}
 				return g.say(r, fmt.Sprintf("key %s is used from %s on; what the former ones have signed is renewed from %s on",
 					r.KeyID, r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339)))
@@ -439,8 +439,8 @@ replaces the token of its own credentials file. Then issue every other credentia
 	return cmd
 }
 
-// keepOwn replaces the token of the command line's own credentials. What is printed is the last resort: without it
-// nobody can issue anything.
+// keepOwn replaces the token in the credentials file of the command line. If that fails, it prints the token: without
+// it nobody could issue credentials any more.
 func (g *global) keepOwn(token string) error {
 	a, err := g.access()
 	if err == nil {
@@ -452,10 +452,10 @@ func (g *global) keepOwn(token string) error {
 	return err
 }
 
-// firstOperator is whoever has made a deployment.
+// firstOperator is the actor of the first credential of a deployment.
 const firstOperator = "user://operator"
 
-// firstCredential writes the credential of the first operator of a new deployment, and returns its file.
+// firstCredential writes the credential of the first operator of a new deployment, and returns the name of its file.
 func firstCredential(dir string) (string, error) {
 	a, err := mintOffline(filepath.Join(dir, "keys"), envelope.IssueRequest{
 		Tenant: client.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),

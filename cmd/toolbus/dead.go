@@ -141,8 +141,8 @@ func withDead(ctx context.Context, g *global, n string, do func(reader.Source, d
 	return do(from, d)
 }
 
-// replayDead has a dispatcher replay a dead letter, and waits for the outcome. The dispatcher makes the same call for
-// the same again, so a question whose answer is lost is asked again.
+// replayDead has a dispatcher replay a dead letter, and waits for the outcome. The dispatcher makes the same call if
+// the same request arrives again, so replayDead repeats a request whose answer was lost.
 func replayDead(ctx context.Context, g *global, letter uint64, again string) error {
 	guest, err := g.connect(ctx, auth.Operator)
 	if err != nil {
@@ -171,19 +171,19 @@ func replayDead(ctx context.Context, g *global, letter uint64, again string) err
 	}
 }
 
-// How long the command waits before it asks again how a replay stands.
+// Pauses between requests for the outcome of a replay.
 const (
 	firstAsked = 50 * time.Millisecond
 	lastAsked  = 2 * time.Second
 )
 
-// mayAskAgain reports whether the answer to a question may be another one later: it was lost, or the bus is busy.
+// mayAskAgain reports whether a later request may succeed: the answer was lost, or the bus is busy.
 func mayAskAgain(err error) bool {
 	refused, ok := errors.AsType[*client.Refusal](err)
 	return ok && refused.Reason.Code.AutoRetry() || errors.Is(err, context.DeadlineExceeded)
 }
 
-// showReplay prints the outcome of a replay. A large output is its actor's to read.
+// showReplay prints the outcome of a replay. Only the actor may read a large output.
 func showReplay(g *global, a envelope.ResultResponse) error {
 	r := a.Response
 	if o := r.Provenance.OutputRef; o != nil {

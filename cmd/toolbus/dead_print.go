@@ -1,4 +1,3 @@
-// Package main shows dead letters to people.
 package main
 
 import (
@@ -20,16 +19,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// shownLetter is a dead letter as it is shown.
+// shownLetter is a dead letter for output.
 type shownLetter struct {
 	deadletter.Message
 	Replays []*deadletter.Retry `json:"replays,omitzero"` // oldest first
 }
 
-// againTime bounds the search of the record for later requests.
+// againTime limits the search of the audit record for replays.
 const againTime = 10 * time.Second
 
-// lookAtLetters looks up the replays of the letters. It says so where that takes too long to find out.
+// lookAtLetters finds the replays of the letters. If that takes longer than againTime, it prints a message and returns
+// the letters without replays.
 func lookAtLetters(ctx context.Context, stderr io.Writer, from reader.Source,
 	letters []deadletter.Message) ([]shownLetter, error) {
 	looking, cancel := context.WithTimeout(ctx, againTime)
@@ -46,7 +46,7 @@ func lookAtLetters(ctx context.Context, stderr io.Writer, from reader.Source,
 	return all, err
 }
 
-// Write prints a dead letter for a person.
+// Write prints a dead letter as text.
 func (d shownLetter) Write(out io.Writer) error {
 	a, _ := d.State.Attempt(d.Attempt)
 	var text strings.Builder
@@ -88,7 +88,7 @@ func (d shownLetter) Write(out io.Writer) error {
 	return err
 }
 
-// askedFor is the request of a dead letter; its input lies elsewhere where the body has a reference to it.
+// askedFor returns the request of a dead letter. If body has an InputRef, the input is a separate payload.
 func askedFor(d deadletter.Message) (body call.RequestBody, req *envelope.Request, err error) {
 	if body, err = call.DecodeRequestBody(d.Body); err != nil {
 		return body, nil, err
@@ -100,10 +100,10 @@ func askedFor(d deadletter.Message) (body call.RequestBody, req *envelope.Reques
 	return body, req, nil
 }
 
-// maxShownInput is how much of an input is shown, in bytes.
+// maxShownInput is the number of bytes of an input that are printed.
 const maxShownInput = 4 << 10
 
-// shownInput is the input of a dead letter as text.
+// shownInput returns the input of a dead letter as text.
 func shownInput(ref string, input jsontext.Value) string {
 	if ref != "" {
 		return "its input is too large for the letter: payload " + ref

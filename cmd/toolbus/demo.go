@@ -59,7 +59,7 @@ func runDemo(ctx context.Context, g *global, o demo.Options) error {
 	return cmp.Or(err, exitIf(!report.OK, 1))
 }
 
-// demoToolCmd is the program of the demo's own tool.
+// demoToolCmd is the program of the demo's tool.
 func demoToolCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "tool [child]", Short: "Be the demo's own tool", Hidden: true,

@@ -23,9 +23,9 @@ type development struct {
 	admission cli.Admission
 	state     string // folder
 	port      int
-	open      bool // no tokens are asked for
+	open      bool // check no tokens
 
-	bus *devBus // nil where it is open
+	bus *devBus // nil if open
 }
 
 func devCmd(g *global) *cobra.Command {
@@ -121,7 +121,7 @@ func (d *development) run(ctx context.Context) (err error) {
 	})
 }
 
-// startServer starts the server, with the accounts of a deployment unless it is to be open.
+// startServer starts the server, with accounts unless d.open is set.
 func (d *development) startServer() (srv *natsserver.Server, stop func(), err error) {
 	log := cli.Logger(d.env.stderr, d.node.Verbose)
 	o := natsserver.Options{
@@ -138,9 +138,9 @@ func (d *development) startServer() (srv *natsserver.Server, stop func(), err er
 	return startServer(o, func() error { return moveStreams(o.StoreDir, d.open, log) })
 }
 
-// openTo lets clients connect. The dispatcher authenticates them and the credentials of the user are written by then:
-// the server would refuse an earlier client, after two seconds and with an error in its log. withdraw may be called in
-// any case.
+// openTo lets clients connect. By then, the dispatcher authenticates them and the user's credentials are written; the
+// server would refuse an earlier client after two seconds, and log an error. withdraw may be called even after an
+// error.
 func (d *development) openTo(srv *natsserver.Server) (withdraw func(), err error) {
 	withdraw = func() {}
 	if d.port != 0 {
@@ -149,14 +149,14 @@ func (d *development) openTo(srv *natsserver.Server) (withdraw func(), err error
 	if err := srv.Listen(); err != nil {
 		return withdraw, err
 	}
-	if d.port == 0 { // no client knew the port before
+	if d.port == 0 { // no client could know the port before
 		withdraw = d.announce(srv.URL())
 	}
 	return withdraw, nil
 }
 
-// announce lets the user's commands find the bus, if they need anything to be let in. That they cannot is no reason not
-// to serve.
+// announce lets the user's commands find the bus, if they need credentials. If that fails, it prints a warning and the
+// bus serves all the same.
 func (d *development) announce(url string) (withdraw func()) {
 	if d.open {
 		return func() {}
@@ -169,7 +169,7 @@ func (d *development) announce(url string) (withdraw func()) {
 	return withdraw
 }
 
-// greet says where the bus is, and how programs are let in.
+// greet prints the URL of the bus, and how programs authenticate.
 func (d *development) greet(url string, tools *toolbus.Toolset) {
 	fmt.Fprintf(d.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), url)
 	if url != toolbus.DefaultURL {
@@ -182,7 +182,7 @@ func (d *development) greet(url string, tools *toolbus.Toolset) {
 	fmt.Fprintf(d.env.stdout, "programs: export TOOLBUS_CREDENTIALS=%s\n", d.bus.Credential(auth.Agent))
 }
 
-// serveOpen runs a dispatcher and an executor, each with a connection of its own, as they have in production.
+// serveOpen runs a dispatcher and an executor with separate connections, as in production.
 func (d *development) serveOpen(ctx context.Context, url string, p devParts) error {
 	p.Options.Name = "toolbus-dispatcher"
 	one, err := toolbus.Connect(ctx, url, p.Options)

@@ -25,18 +25,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// devBus is a bus with accounts and tokens, all of whose state is in a folder.
+// devBus is a bus with accounts and tokens, whose state is in one folder.
 type devBus struct {
 	state string
 	pool  string // of the executor
 	keys  *deployment.Keys
 }
 
-// deploymentName is what every bus is called: the tokens of one are good for no other all the same, by their keys.
+// deploymentName is the name of every bus of `toolbus dev`. Their tokens differ all the same, because each bus has its
+// own keys.
 const deploymentName = "dev"
 
-// openDevBus returns the bus whose secrets are in a folder, where they are made if there are none. Its executor is of
-// a pool.
+// openDevBus returns the bus with the state folder state, and creates its secrets at the first start. pool is the pool
+// of its executor.
 func openDevBus(state, pool string) (*devBus, error) {
 	b := &devBus{state: state, pool: pool}
 	var err error
@@ -44,13 +45,14 @@ func openDevBus(state, pool string) (*devBus, error) {
 	return b, err
 }
 
-// keysDir is not what tools or the server may read.
+// keysDir returns the folder of secrets, which neither tools nor the server should read.
 func (b *devBus) keysDir() string { return filepath.Join(b.state, "keys") }
 
-// maxStore is what streams may reserve, as it is in the open server: a small disk is no reason not to start.
+// maxStore is the space that streams may reserve, as with --open. It is large, so that the bus starts on a small disk,
+// too.
 const maxStore = 1 << 40
 
-// Server returns the options of a server, and that it lets in nobody without a key or a token.
+// Server adds a configuration to the options of the server with which it accepts only clients with a key or a token.
 func (b *devBus) Server(o natsserver.Options) (natsserver.Options, error) {
 	public, err := b.keys.Public()
 	if err != nil {
@@ -63,10 +65,10 @@ func (b *devBus) Server(o natsserver.Options) (natsserver.Options, error) {
 	return o, err
 }
 
-// anyPort is any free one, in the configuration of a server.
+// anyPort means a free port in the configuration of a server.
 const anyPort = -1
 
-// devParts is what runs on the bus.
+// devParts holds the options of the dispatcher and executor.
 type devParts struct {
 	Options    toolbus.Options
 	Tools      *toolbus.Toolset
@@ -75,7 +77,7 @@ type devParts struct {
 	Ready      func() // called once both serve
 }
 
-// Serve runs a dispatcher with the keys of the bus, and an executor that shows a token. The executor is let in once the
+// Serve runs a dispatcher with the secrets of the bus, and an executor with a token. The executor connects when the
 // dispatcher serves, and ends before it.
 func (b *devBus) Serve(ctx context.Context, url string, p devParts) error {
 	o := p.Options
@@ -107,7 +109,7 @@ func (b *devBus) Serve(ctx context.Context, url string, p devParts) error {
 	return parts.Wait()
 }
 
-// execute runs the executor, and keeps credentials good meanwhile.
+// execute writes credentials, runs the executor, and renews the credentials meanwhile.
 func (b *devBus) execute(ctx context.Context, dispatcher *toolbus.Conn, url string, p devParts) error {
 	log := p.Options.Logger
 	js, err := jetstream.New(dispatcher.NATS())
@@ -154,10 +156,10 @@ func (b *devBus) runExecutor(ctx context.Context, url string, p devParts) error 
 	return executor.Run(ctx)
 }
 
-// devLife is for how long the credentials of a bus may be renewed, which is done in time, if it runs that long.
+// devLife is the time during which the credentials of a bus can be renewed. A running bus extends it in time.
 const devLife = 30 * 24 * time.Hour
 
-// user is whom the commands and programs of this user, and the executor, are let in as.
+// user returns the principal of the user's commands and programs, or of the executor, in a role.
 func (b *devBus) user(r auth.Role) auth.Principal {
 	p := auth.Principal{Tenant: client.DefaultTenant, Actor: client.DefaultActor, Role: r}
 	switch r {
@@ -169,10 +171,10 @@ func (b *devBus) user(r auth.Role) auth.Principal {
 	return p
 }
 
-// Credential is the file with the token of the user in a role.
+// Credential returns the name of the file with the user's token in a role.
 func (b *devBus) Credential(r auth.Role) string { return cli.DevCredential(b.state, b.user(r)) }
 
-// credit writes tokens that are good from now on.
+// credit writes new tokens for all roles.
 func (b *devBus) credit(ctx context.Context, store *tokenstore.Store) error {
 	for _, r := range []auth.Role{auth.Operator, auth.Agent, auth.Executor} {
 		if err := b.creditOne(ctx, store, b.user(r)); err != nil {
@@ -182,8 +184,8 @@ func (b *devBus) credit(ctx context.Context, store *tokenstore.Store) error {
 	return nil
 }
 
-// creditOne goes on with the family that there is, as long as it may, so that no list of credentials grows with each
-// start.
+// creditOne writes a new token of p. It keeps the family of the former token as long as that can be renewed, so that
+// the list of credentials does not grow with each start.
 func (b *devBus) creditOne(ctx context.Context, store *tokenstore.Store, p auth.Principal) error {
 	file, now := cli.DevCredential(b.state, p), store.Now().Truncate(time.Second)
 	p.ID, p.Issued, p.Expires = auth.NewID(), now, now.Add(auth.Life)
@@ -211,7 +213,7 @@ func formerOf(file string) (p auth.Principal, ok bool) {
 	return p, err == nil
 }
 
-// keepCredited writes new tokens, long before those that there are expire.
+// keepCredited writes new tokens long before the current ones expire.
 func (b *devBus) keepCredited(ctx context.Context, store *tokenstore.Store, log *slog.Logger) {
 	for timer.Sleep(ctx, auth.Life/3) {
 		if err := b.credit(ctx, store); err != nil && ctx.Err() == nil {

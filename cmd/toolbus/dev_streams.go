@@ -9,11 +9,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// globalAccount is the account of all users where a server has no others.
+// globalAccount is the account of all users of a server without accounts.
 const globalAccount = "$G"
 
-// moveStreams gives the streams of a store, which no server has open, to the account that they have with tokens, or to
-// that without, where an earlier start was of the other kind.
+// moveStreams moves the streams of a store between the accounts of a bus with tokens and without (open), if an earlier
+// start was of the other kind. No server may have the store open.
 func moveStreams(store string, open bool, log *slog.Logger) error {
 	from, to := globalAccount, auth.TB
 	if open {

@@ -83,7 +83,7 @@ func (g *global) diagnose(ctx context.Context, keys, profile string) ([]admin.Ch
 			return nil, usagef("%v", err)
 		}
 	}
-	a.Credentials = "" // keys say who it is
+	a.Credentials = "" // the secrets authenticate the connection
 	var o toolbus.Options
 	if err := a.Into(&o); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Ch
 	if a.Credentials == "" {
 		return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
 	}
-	conn, err := toolbus.Connect(ctx, a.Server, o) // which renews them; what is wrong is a finding
+	conn, err := toolbus.Connect(ctx, a.Server, o) // renews them; a refusal is a failed check
 	if refusal, ok := errors.AsType[*toolbus.Error](err); ok {
 		why := refusal.Reason()
 		return []admin.Check{envelope.Failed("credentials", why.String(), why.Fix)}, nil

@@ -51,7 +51,7 @@ durable is standard, and each write is on disk before it is acknowledged.`,
 	return cmd
 }
 
-// placeFlags adds the flags that say where servers run.
+// placeFlags adds the flags for the hosts and folders of servers.
 func placeFlags(cmd *cobra.Command, plan *deployment.Plan) {
 	f := cmd.Flags()
 	f.StringSliceVar(&plan.Hosts, "host", nil,
@@ -101,8 +101,8 @@ func (g *global) rewriteServers(plan deployment.Plan, dir string) error {
 	return g.say(map[string]any{"dir": dir, "files": names}, strings.Join(said, "\n"))
 }
 
-// placed sets the folders of a plan that are not given, and returns the absolute path of dir. makeStore makes the
-// folder of the streams if that is not given: a server opens its log there before it makes the folder.
+// placed sets the folders of a plan that flags do not give, and returns the absolute path of dir. makeStore creates the
+// folder of the streams unless a flag gives it, because a server opens its log file there before it creates the folder.
 func placed(plan *deployment.Plan, dir string) (in string, makeStore func() error, err error) {
 	if in, err = filepath.Abs(dir); err != nil {
 		return "", nil, err

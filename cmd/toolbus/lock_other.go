@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// lock does nothing here: errHeld is known only where the system has such locks.
+// lock does nothing: this system has no such locks.
 func lock(*os.File) error { return nil }

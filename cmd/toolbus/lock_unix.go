@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lock takes the file for this process, or returns errHeld.
+// lock locks the file for this process, or returns errHeld.
 func lock(file *os.File) error {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

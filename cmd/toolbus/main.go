@@ -1,5 +1,4 @@
-// Command toolbus is Toolbus on the command line: a development bus in one process, a client,
-// and the tools of an operator.
+// Command toolbus runs a development bus in one process, calls tools, and contains the commands of operators.
 package main
 
 import (
@@ -40,13 +39,13 @@ func main() {
 	cli.Main(func(ctx context.Context) int { return run(ctx, env, os.Args[1:]) })
 }
 
-// environment is all that the command knows of its surroundings.
+// environment is the environment of the process.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	terminal       bool           // stdout is one
-	zone           *time.Location // of times on it; nil is UTC
+	terminal       bool           // stdout is a terminal
+	zone           *time.Location // time zone for output on a terminal; nil is UTC
 	url            string         // TOOLBUS_URL
 	context        string         // TOOLBUS_CONTEXT
 	credentials    string         // TOOLBUS_CREDENTIALS
@@ -54,7 +53,7 @@ type environment struct {
 	state, home    string
 }
 
-// common is what the programs of a deployment know of their surroundings.
+// common returns the environment for the commands of package cli.
 func (e *environment) common() cli.Env {
 	return cli.Env{
 		Stdout: e.stdout, Stderr: e.stderr, Environ: e.environ, URL: e.url, Context: e.context, Credentials: e.credentials,
@@ -62,7 +61,7 @@ func (e *environment) common() cli.Env {
 	}
 }
 
-// run executes one command line and returns the exit code.
+// run executes one command line, and returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	env.stderr = &shared{w: env.stderr}
 	g := &global{env: &env, reach: cli.Reach{Env: env.common()}}
@@ -90,7 +89,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	return 1
 }
 
-// shared is a writer for several at once, as standard error is.
+// shared is a writer for concurrent use, for standard error.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -103,7 +102,7 @@ func (s *shared) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// Exit codes besides 0 (success) and 1 (the command itself failed).
+// Exit codes in addition to 0 (success) and 1 (the command itself failed).
 const (
 	exitUsage       = 2
 	exitRetryable   = 10
@@ -114,12 +113,12 @@ const (
 	exitInterrupted = 130
 )
 
-// exitError ends the command with a code, everything having been said.
+// exitError ends the command with an exit code, after it has printed everything.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// exitIf is the [exitError] of a code where something is so.
+// exitIf returns the [exitError] of a code if so is true.
 func exitIf(so bool, code int) error {
 	if so {
 		return exitError(code)
@@ -129,22 +128,22 @@ func exitIf(so bool, code int) error {
 
 func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
-// flags every command has.
+// global holds the flags of all commands.
 type global struct {
 	env    *environment
 	reach  cli.Reach
 	json   bool
-	lines  bool // JSON is printed as a stream of lines: the chunks of a call, then its outcome
+	lines  bool // print JSON as lines: the chunks of a call, then its outcome
 	tenant string
 	actor  string
-	flags  *pflag.FlagSet // that every command has
-	dial   time.Duration  // how long a server may take to accept the connection; 0 is the default
-	// given reports whether a flag of these is on the command line.
+	flags  *pflag.FlagSet // the flags of all commands
+	dial   time.Duration  // time for the connection to a server; 0: default
+	// given reports whether one of these flags is on the command line.
 	given func(flag string) bool
 }
 
-// check refuses an identity or a server that is empty, as an unset variable of a shell leaves it: it is
-// not meant to be the default.
+// check refuses an empty identity or server. An unset variable in a shell leaves a flag empty, and the user does not
+// mean the default then.
 func (g *global) check() error {
 	switch {
 	case g.given("tenant") && g.tenant == "":
@@ -155,7 +154,7 @@ func (g *global) check() error {
 	return g.reach.Check(g.given)
 }
 
-// isServer refuses the flags that say how to reach a server for a command that runs a server of its own.
+// isServer refuses the flags for reaching a server, for a command that runs its own server.
 func (g *global) isServer(cmd *cobra.Command) error {
 	for _, flag := range []string{"server", "context", "credentials", "tls-ca", "tls-cert", "tls-key"} {
 		if g.given(flag) {
@@ -165,10 +164,10 @@ func (g *global) isServer(cmd *cobra.Command) error {
 	return nil
 }
 
-// sees reports whether what is of a tenant is to be shown: of all tenants, unless one was named.
+// sees reports whether to show data of a tenant: of every tenant, unless --tenant names one.
 func (g *global) sees(tenant string) bool { return !g.given("tenant") || tenant == g.tenant }
 
-// unusual is a tenant that is worth the room in a table.
+// unusual returns a tenant for a table, or "" for the default tenant.
 func unusual(tenant string) string {
 	if tenant == client.DefaultTenant {
 		return ""
@@ -228,7 +227,7 @@ Exit codes:
 	return root
 }
 
-// strict makes wrong arguments of the commands that the library brings usage errors, too.
+// strict makes wrong arguments of the commands that cobra adds usage errors, too.
 func strict(cmd *cobra.Command) {
 	switch cmd.Name() {
 	case "completion":
@@ -257,8 +256,8 @@ func commands(g *global) []*cobra.Command {
 	}
 }
 
-// access finds out how to reach the bus. The tenant and the actor of the credentials, and else the tenant of the
-// context, are those to act as, unless flags name others.
+// access returns the Access of the command line. Unless flags name a tenant and an actor, it sets them to those of the
+// credentials. Without credentials, it sets the tenant to that of the context.
 func (g *global) access() (cli.Access, error) {
 	a, err := g.reach.Find()
 	if err != nil {
@@ -281,7 +280,7 @@ func (g *global) access() (cli.Access, error) {
 	return a, nil
 }
 
-// subcommand fits a command that is a program of its own into this one.
+// subcommand converts the command of a separate program to a subcommand of toolbus.
 func subcommand(cmd *cobra.Command) *cobra.Command {
 	cmd.GroupID = "run"
 	cmd.Example = strings.Replace(cmd.Example, cmd.Name(), "toolbus "+cmd.Name(), 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// print prints v as JSON, or what text writes.
+// print prints v as JSON with --json, and otherwise calls text.
 func (g *global) print(v any, text func(io.Writer) error) error {
 	if g.json {
 		return cli.WriteJSON(g.env.stdout, v)
@@ -17,7 +17,7 @@ func (g *global) print(v any, text func(io.Writer) error) error {
 	return text(g.env.stdout)
 }
 
-// say prints v as JSON, or a line of text.
+// say prints v as JSON with --json, and otherwise line.
 func (g *global) say(v any, line string) error {
 	return g.print(v, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, line)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// about completes a command about one call, which a reference names.
+// about completes a command whose argument is the reference of a call.
 func about(g *global, cmd *cobra.Command, callID string,
 	ask func(ctx context.Context, c *client.Client, q envelope.CallRef) error) *cobra.Command {
 	q := envelope.CallRef{}
@@ -27,7 +27,7 @@ func about(g *global, cmd *cobra.Command, callID string,
 	})
 }
 
-// asking completes a command that asks the service about what its one argument names.
+// asking completes a command that sends a request to a dispatcher about its one argument.
 func asking(g *global, cmd *cobra.Command, want string,
 	ask func(ctx context.Context, c *client.Client, arg string) error) *cobra.Command {
 	cmd.Args = cli.Args(1, 1, want)
@@ -42,15 +42,15 @@ func asking(g *global, cmd *cobra.Command, want string,
 	return cmd
 }
 
-// refused prints a refusal of the bus, of a question or of the credentials, and returns its exit code. Other errors
-// stay as they are.
+// refused prints a refusal of a request or of the credentials, and returns its exit code. It returns other errors
+// unchanged.
 func refused(g *global, err error) error {
 	var refusal *client.Refusal
 	if !errors.As(err, &refusal) {
 		return err
 	}
 	if g.json {
-		_ = cli.WriteJSON(g.env.stdout, refusal.Reason) // the exit code tells all the same
+		_ = cli.WriteJSON(g.env.stdout, refusal.Reason) // the exit code shows the refusal in any case
 	} else {
 		cli.PrintError(g.env.stderr, refusal.Reason)
 	}
@@ -81,7 +81,7 @@ success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call 
 		})
 }
 
-// tooLate reports whether a call had another end before it could be cancelled.
+// tooLate reports whether a call had its outcome before it could be cancelled.
 func tooLate(a envelope.CancelResponse) bool {
 	r := a.Response
 	cancelled := r != nil && r.Error != nil &&
@@ -89,7 +89,7 @@ func tooLate(a envelope.CancelResponse) bool {
 	return a.Phase == "decided" && !cancelled
 }
 
-// told says what became of a cancel. What runs without a claim may run unheard.
+// told returns the result of a cancel as text. A call without a claim may have run without the dispatcher's knowledge.
 func told(a envelope.CancelResponse) string {
 	if a.Phase == "decided" && !tooLate(a) {
 		return "it was cancelled before"

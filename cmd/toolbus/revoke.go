@@ -46,8 +46,9 @@ you rely on it. The family of a file exists, so it is not compared with the list
 	return cmd
 }
 
-// revoked prints what a revocation has ended. One of a name that is not listed fails: the tokens that were meant live
-// on if the name is misspelt. file is the file that the family was read from, which proves that it exists; "" is none.
+// revoked prints the result of a revocation. If no listed family matches, the command fails, because a misspelt name
+// leaves the intended tokens valid. file is the credentials file with the family, which proves that the family exists;
+// "" if there is none.
 func (g *global) revoked(q envelope.RevokeRequest, file string, a envelope.RevokeResponse) error {
 	what := "family " + q.Family
 	if q.Actor != "" {
@@ -81,7 +82,7 @@ func plural(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// revocation returns what the command line wants to end, and the file that says its family.
+// revocation returns the request of the command line, and the credentials file with the family.
 func (g *global) revocation(args []string) (q envelope.RevokeRequest, file string, err error) {
 	switch {
 	case len(args) == 0 && g.given("actor"):

@@ -16,11 +16,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-// storePercent is the GOGC of a process with an embedded server. It has no limit of memory: the index of stored calls
-// grows with them.
+// storePercent is the GOGC of a process with an embedded server. Such a process has no memory limit, because the index
+// of stored calls grows with their number.
 const storePercent = 200
 
-// natsCmd runs only the server; chaos and bench use it as a process of its own.
+// natsCmd runs only the server. Chaos and bench use it as a separate process.
 func natsCmd(g *global) *cobra.Command {
 	var readyFile string
 	var o natsserver.Options
@@ -63,14 +63,14 @@ executors as processes of their own; in production run nats-server with a config
 	f.StringSliceVar(&o.Cluster.Routes, "route", nil, "where the servers of the cluster listen for each other")
 	f.StringVar(&o.ConfigFile, "config", "", "configuration, which says the same store and port as the flags")
 	for _, name := range []string{"config", "cluster-as", "cluster-port", "route"} {
-		_ = f.MarkHidden(name) // exists
+		_ = f.MarkHidden(name) // the flag exists
 	}
 	return cmd
 }
 
-// startServer runs the embedded server until stop. It says at once what the server would wait a
-// minute for, or never notice: a port that is taken, and a store that another server has open. The store is prepared
-// while no server has it.
+// startServer starts the embedded server, which runs until stop. It reports at once a taken port, for which the server
+// would wait a minute, and a store that another server has open, which the server would not notice. It calls prepare
+// while no server has the store open.
 func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Server, stop func(), err error) {
 	if o.Port < 0 || o.Port > 65535 {
 		return nil, nil, usagef("--port is %d: use 0 to 65535", o.Port)
@@ -79,7 +79,7 @@ func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Se
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w\nis another bus running? --port 0 picks a free port", err)
 	}
-	_ = port.Close() // it is free
+	_ = port.Close() // the port is free
 	release, err := hold(o.StoreDir)
 	if err != nil {
 		return nil, nil, err
@@ -96,8 +96,8 @@ func startServer(o natsserver.Options, prepare func() error) (srv *natsserver.Se
 
 var errHeld = errors.New("another server uses it: stop that, or name another folder with --data-dir")
 
-// hold keeps other servers out of the store: two would spoil each other's files. The system lets go
-// of it when the process ends in any way.
+// hold locks the store, because two servers would corrupt each other's files. The operating system releases the lock
+// when the process ends.
 func hold(store string) (release func(), err error) {
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)

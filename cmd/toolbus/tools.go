@@ -76,7 +76,7 @@ func listTools(out io.Writer, tools []envelope.ToolInfo) error {
 	return nil
 }
 
-// The status that people see of a tool that its server has changed.
+// Status of a tool that its server has changed.
 const (
 	waiting   = "changed: waits for approval"
 	differing = "changed for some executors"

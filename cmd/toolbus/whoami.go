@@ -47,8 +47,8 @@ func completeFiles(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// holder returns how to reach the bus with the credentials of the command line, or those of the file in args. On a bus
-// of `toolbus dev` its user is an agent.
+// holder returns the Access with the credentials of the command line, or of the file in args. On a bus of `toolbus dev`
+// the user is an agent.
 func (g *global) holder(ctx context.Context, args []string) (cli.Access, error) {
 	if len(args) > 0 {
 		if g.given("credentials") {
@@ -81,7 +81,7 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 	}
 	defer conn.Close()
 	after, err := heldBy(a.Credentials)
-	if err == nil && after.Token() == before.Token() { // an expired one was renewed to connect
+	if err == nil && after.Token() == before.Token() { // establish renews an expired token
 		if err = conn.Renew(ctx); err == nil {
 			after, err = heldBy(a.Credentials)
 		}
@@ -99,19 +99,19 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 		p.Expires.UTC().Format(time.RFC3339), p.RenewUntil.UTC().Format(time.RFC3339)))
 }
 
-// identified is what `whoami` prints: the claims of the token, and what the bus says of it.
+// identified is the output of whoami: the claims of the token, and whether the bus accepts it.
 type identified struct {
 	shownToken
 	Accepted string          `json:"accepted"` // one of the constants below
 	Error    *envelope.Error `json:"error,omitzero"`
 }
 
-// What the bus says of a token.
+// Values of identified.Accepted.
 const (
 	acceptedYes     = "yes"
 	acceptedNo      = "no"
-	acceptedUnknown = "unknown"   // no dispatcher said so
-	acceptedOpen    = "not asked" // the bus asks for no tokens
+	acceptedUnknown = "unknown"   // no dispatcher answered
+	acceptedOpen    = "not asked" // the bus checks no tokens
 )
 
 func whoamiCmd(g *global) *cobra.Command {
