@@ -37,9 +37,9 @@ type Repairs struct {
 // change, it returns v itself. ok is false if v is not JSON.
 //
 // Numbers that I-JSON cannot represent become strings of the same digits. Lone surrogates become U+FFFD. Arrays and
-// objects below depth become strings of their JSON text. Names longer than MaxName are cut. Of several members with one
-// name, the last one stays. Mend also accepts deviations from JSON: the tokens NaN, Infinity and -Infinity become null,
-// invalid bytes in strings become U+FFFD, and control characters in strings are escaped.
+// objects below depth become strings of their JSON text. Names longer than MaxName are cut. If several members have one
+// name, only the last one stays. Mend also accepts deviations from JSON: the tokens NaN, Infinity and -Infinity become
+// null, invalid bytes in strings become U+FFFD, and control characters in strings are escaped.
 func Mend(v jsontext.Value, depth int) (mended jsontext.Value, found Repairs, ok bool) {
 	depth = min(depth, MaxDepth)
 	s := scanner{text: v}

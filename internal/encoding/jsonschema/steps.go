@@ -8,7 +8,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A recursive schema may try each value in several ways, and each value inside it in several ways again: forty bytes,
+// A recursive schema may try each value in several ways, and each value inside it in several ways again. Forty bytes,
 // nested thirty deep, would take days, and the errors of all attempts would exhaust the memory. So the steps of a
 // schema with references are counted. One step is the validation of one value against one part of the schema.
 

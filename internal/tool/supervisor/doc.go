@@ -1,5 +1,5 @@
 // Package supervisor implements the supervisor, a small process between an executor and a tool, and the executor's side
-// of it: [Start] starts a program under a supervisor, and returns a [Run] with which the executor ends it. The adapters
+// of it. [Start] starts a program under a supervisor, and returns a [Run] with which the executor ends it. The adapters
 // for programs and for MCP servers use it. It does not depend on them.
 //
 // Each run has its own supervisor, so that all processes of the run can be ended. A supervisor is a child subreaper: a

@@ -157,7 +157,7 @@ func testErrors(t *testing.T, s *suite) {
 			s.manifest.Class = test.determinism
 			got := s.fails(t, FnFail, Input{Fault: &test.fault})
 			same := envelope.Error{Code: got.Code, Message: got.Message, Fix: got.Fix, Details: got.Details}
-			same.Details.ToolResult = nil // adapters have it whose tools say one
+			same.Details.ToolResult = nil // only some adapters set it
 			if len(same.Details.Extra) == 0 {
 				same.Details.Extra = nil
 			}
@@ -168,8 +168,7 @@ func testErrors(t *testing.T, s *suite) {
 	}
 }
 
-// testUnsafe holds that a retry is safe: a side-effectful call may be made again only when it is known
-// that nothing happened.
+// testUnsafe checks that a failed call of a side-effectful tool is retryable only if its effect is none.
 func testUnsafe(t *testing.T, s *suite) {
 	s.manifest.Class = call.SideEffectful
 	for _, effect := range []envelope.Effect{"", envelope.EffectUnknown, envelope.EffectApplied, envelope.EffectNone} {

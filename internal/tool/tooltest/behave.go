@@ -18,27 +18,27 @@ import (
 
 // The functions of the tool that the suite calls.
 const (
-	FnEcho      = "echo"       // outputs the tool.Invocation: everything a tool is told
+	FnEcho      = "echo"       // outputs the tool.Invocation as the tool receives it
 	FnChunks    = "chunks"     // emits Input.N chunks, each followed by a progress and a log line
 	FnFail      = "fail"       // fails with Input.Fault
 	FnEffects   = "effects"    // outputs with a side effect and a warning
 	FnBig       = "big"        // outputs a string of Input.N bytes
 	FnFlood     = "flood"      // emits chunks until it is stopped
 	FnWait      = "wait"       // emits one chunk and waits until it is stopped
-	FnBadOutput = "bad_output" // outputs something that is no JSON
+	FnBadOutput = "bad_output" // outputs invalid JSON
 	FnCrash     = "crash"      // ends without an answer
-	// FnDaemons, only where runs have processes: the tool and a daemon of its own that left
-	// its session and ignores SIGTERM connect to the unix socket Input.Socket, and wait.
+	// FnDaemons exists only if runs have processes. The tool, and a daemon that left its session and ignores SIGTERM,
+	// connect to the unix socket Input.Socket and wait.
 	FnDaemons = "daemons"
 )
 
-// Keys that the tool's lookup knows; every other key is absent.
+// Keys that the tool's lookup knows. Any other key is absent.
 const (
 	KeyCommitted = "committed-0123456789"
 	KeyBroken    = "broken-0123456789" // the lookup fails with the error "busy"
 )
 
-// Input is what the functions take.
+// Input is the input of the functions.
 type Input struct {
 	N      int    `json:"n,omitzero"`
 	Text   string `json:"text,omitzero"`
@@ -46,7 +46,7 @@ type Input struct {
 	Fault  *Fault `json:"fault,omitzero"`
 }
 
-// Fault is what FnFail fails with.
+// Fault is the error of FnFail.
 type Fault struct {
 	Code         string          `json:"code"`
 	Message      string          `json:"message"`
@@ -101,8 +101,8 @@ func BehaveLookup(_ context.Context, inv tool.Invocation) (tool.Result, bool, er
 	return tool.Result{}, false, nil
 }
 
-// Attend connects to the unix socket and writes to it until the connection or the process ends:
-// whoever listens there sees when this process is gone.
+// Attend connects to the unix socket, and writes to it until the connection or this process ends. So the listener sees
+// when this process has ended.
 func Attend(socket string) error {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// stop runs a function that waits, ends its context once it runs, and returns the error.
+// stop runs a function that waits, ends its context while it runs, and returns the error.
 func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 	t.Helper()
 	watch := timer.StartStallMeter()
@@ -41,7 +41,7 @@ func testDeadline(t *testing.T, s *suite) {
 		call.SideEffectful: envelope.CodeTimeoutUnknown,
 	} {
 		s.manifest.Class = determinism
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it has to run by then
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it must run by then
 		err := s.stop(t, ctx, func() {})
 		cancel()
 		if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != want {
@@ -178,7 +178,7 @@ func testLeaks(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 	}
-	run() // what stays for good is there now
+	run() // allocate everything that stays for good
 	files, routines := openFiles(t), runtime.NumGoroutine()
 	for range 200 {
 		run()
@@ -188,7 +188,7 @@ func testLeaks(t *testing.T, s *suite) {
 	}
 	more := func() bool { return runtime.NumGoroutine() > routines }
 	for deadline := time.Now().Add(patience); more() && time.Now().Before(deadline); {
-		runtime.Gosched() // a goroutine that has done its work may still have to end
+		runtime.Gosched() // a goroutine may still have to end after its work
 	}
 	if more() {
 		t.Errorf("%d goroutines after 200 runs, %d before", runtime.NumGoroutine(), routines)

@@ -17,8 +17,8 @@ type Emitted struct {
 	Data string
 }
 
-// Recorder is a sink that keeps what it gets. The zero value is usable. OnEmit, if set, is
-// called with every chunk, and its error is that of Emit.
+// Recorder is a sink that records chunks. The zero value is usable. OnEmit, if not nil, is called with every chunk, and
+// its error is the error of Emit.
 type Recorder struct {
 	OnEmit func(Emitted) error
 
@@ -40,7 +40,7 @@ func (r *Recorder) Emit(_ context.Context, kind envelope.ChunkKind, data jsontex
 	return nil
 }
 
-// All returns what was emitted so far.
+// All returns the chunks so far.
 func (r *Recorder) All() []Emitted {
 	r.mu.Lock()
 	defer r.mu.Unlock()

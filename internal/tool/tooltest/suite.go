@@ -13,22 +13,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Fixture is what the suite runs against.
+// Fixture is the adapter under test, with a tool for it.
 type Fixture struct {
 	Adapter tool.Adapter
-	// Manifest of a tool that does what Behave and BehaveLookup do. The suite changes copies
-	// of it: determinism, limits, capabilities and errors are its own.
+	// Manifest belongs to a tool that behaves as Behave and BehaveLookup. The suite changes determinism, limits,
+	// capabilities and errors in copies of it.
 	Manifest *tool.Manifest
-	// Processes says that every run has processes, so that FnDaemons is there.
+	// Processes is true if every run has processes, so that the tool has FnDaemons.
 	Processes bool
 }
 
-// patience is how long anything that should happen may take on a busy machine. Times that the
-// contract promises are checked on their own.
+// patience is the time for anything that must happen, on a busy machine. The times that the contract promises are
+// checked separately.
 const patience = 30 * time.Second
 
-// promptly is how soon a run must be gone after its context (design, 5: within a second), beyond what control
-// timers are late.
+// promptly is the time in which a run must have ended after its context, in addition to the measured delay of timers.
 const promptly = time.Second
 
 // Run runs the suite. It calls open once for each test.
@@ -71,7 +70,7 @@ type suite struct {
 	manifest *tool.Manifest
 }
 
-// prepared returns a copy of m with what the suite relies on.
+// prepared returns a copy of m with the values that the suite relies on.
 func prepared(m *tool.Manifest) *tool.Manifest {
 	c := *m
 	c.Class = call.Idempotent
@@ -87,7 +86,7 @@ func prepared(m *tool.Manifest) *tool.Manifest {
 	return &c
 }
 
-// invocation returns one with everything set.
+// invocation returns an invocation with all fields set.
 func (s *suite) invocation(t *testing.T, fn string, in Input) tool.Invocation {
 	t.Helper()
 	raw, err := json.Marshal(in)
@@ -113,7 +112,7 @@ func (s *suite) execute(t *testing.T, fn string, in Input) (tool.Result, *Record
 	return result, sink, err
 }
 
-// fails runs one function and returns how its error is classified.
+// fails runs one function, and returns its classified error.
 func (s *suite) fails(t *testing.T, fn string, in Input) *envelope.Error {
 	t.Helper()
 	result, _, err := s.execute(t, fn, in)

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Witnessed is a socket to which processes connect (see Attend), so that a test knows which of
-// them live: the kernel closes a connection when its process ends, however it ends.
+// Witnessed is a socket to which processes connect (see Attend). It shows a test which of them live: the kernel closes
+// a connection when its process ends, however it ends.
 type Witnessed struct {
 	Path     string
 	listener *net.UnixListener
@@ -41,7 +41,7 @@ func Witness(t *testing.T) *Witnessed {
 	return w
 }
 
-// Alive waits until n more processes have connected and shown that they live.
+// Alive waits until n more processes have connected and written a byte.
 func (w *Witnessed) Alive(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -62,11 +62,11 @@ func (w *Witnessed) Alive(t *testing.T, n int) {
 	}
 }
 
-// Gone fails the test unless every process that connected has ended, or ends within a moment:
-// when Execute has returned, they have.
+// Gone fails the test unless every process that connected has ended, or ends within 50 ms. When Execute has returned,
+// they must have ended.
 func (w *Witnessed) Gone(t *testing.T) { w.GoneWithin(t, 50*time.Millisecond) }
 
-// GoneWithin is Gone with a time.
+// GoneWithin is Gone with the time d.
 func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
 	t.Helper()
 	watch := timer.StartStallMeter()
@@ -78,8 +78,8 @@ func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
 	}
 }
 
-// ends says whether the process at the other end ends within d. Where control timers are late, so may be the
-// look at what has ended long ago: it is taken again.
+// ends reports whether the process at the other end ends within d. If timers of this process are late, the check may be
+// late, too, although the process has ended: then ends checks again.
 func ends(t *testing.T, conn net.Conn, d time.Duration, watch *timer.StallMeter) bool {
 	t.Helper()
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {

@@ -84,8 +84,8 @@ func toolOf(raw jsontext.Value) (t Tool, err error) {
 	return t, nil
 }
 
-// alike returns a page that all JSON libraries decode in the same way: with U+FFFD for a lone surrogate and for bytes
-// that are not UTF-8, and with the last of several members of one name. It keeps the text of numbers. So one such
+// alike returns a page that all JSON libraries decode in the same way. U+FFFD replaces lone surrogates and bytes that
+// are not UTF-8, and only the last of several members of one name stays. Numbers keep their text. So one such
 // definition does not make the other tools of the page unreadable.
 func alike(page jsontext.Value) jsontext.Value {
 	if page.IsValid() {

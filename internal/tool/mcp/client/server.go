@@ -13,8 +13,8 @@ import (
 )
 
 // Server is the configuration of an MCP server: a process with Command, or a server with URL. Args, Env, CWD, URL and
-// Headers may contain references: ${env:NAME} is the value of a variable of the executor, ${env:NAME:-default} the same
-// with a default, and ${file:PATH} the content of a file without line breaks at its end.
+// Headers may contain references. ${env:NAME} is the value of a variable of the executor, and ${env:NAME:-default} the
+// same with a default. ${file:PATH} is the content of a file without line breaks at its end.
 type Server struct {
 	Command string            `json:"command,omitzero"` // a path, or a name that is looked up in the PATH of Env
 	Args    []string          `json:"args,omitzero"`
