@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The record is told in the order of time, whatever order it was written in.
+// The audit record is printed in order of time, whatever order it was written in.
 func TestAuditInTimeOrder(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()
@@ -59,7 +59,7 @@ func TestAuditInTimeOrder(t *testing.T) {
 	}
 }
 
-// Whoever finds nothing is told so, and a program is not.
+// Without a matching record, the text output says so, and the JSON output is empty.
 func TestAuditWithoutRecords(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	code, stdout, stderr := s.do("audit", "replay")
@@ -71,7 +71,8 @@ func TestAuditWithoutRecords(t *testing.T) {
 	}
 }
 
-// On a terminal times are the local ones, and the header says so; programs read UTC, and JSON as it is stored.
+// On a terminal, times are in the local zone, which the header names. Otherwise they are in UTC, and JSON is printed as
+// stored.
 func TestAuditTimes(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()
@@ -108,7 +109,7 @@ func TestAuditTimes(t *testing.T) {
 	}
 }
 
-// ofCredentials is where the events of credentials begin, which are about no call.
+// ofCredentials is the index of the first credential event. Credential events belong to no call.
 var ofCredentials = slices.Index(audit.Events(), audit.CredentialIssued)
 
 // A row fits into 120 columns, whatever became of the call.

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// storedRecords is how many records are on record for the benchmark, and perFlush how many of them a segment holds.
+// storedRecords is the number of stored records for the benchmark, and perFlush the number of records in a segment.
 const (
 	storedRecords = 200_000
 	perFlush      = 500
@@ -55,7 +55,7 @@ func BenchmarkAuditReplay(b *testing.B) {
 	}
 }
 
-// cpuTime is that of this process, in which the server is.
+// cpuTime returns the CPU time of this process, which includes the server.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// A server that takes a connection and then says nothing, as one that is stopped does, keeps no call beyond its
-// timeout: it gets the answer that the library gives when the bus is silent.
+// A server that accepts a connection and sends nothing, such as a stopped one, does not keep a call beyond its timeout.
+// The call gets the response of the library for a bus that does not answer.
 func TestCallServerHangs(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestCallServerHangs(t *testing.T) {
 	}
 }
 
-// What connecting takes is part of the timeout.
+// The timeout includes the time for connecting.
 func TestCallConnects(t *testing.T) {
 	for _, c := range []struct {
 		timeout, took time.Duration
@@ -63,7 +63,7 @@ func TestCallConnects(t *testing.T) {
 	}
 }
 
-// Whoever interrupts a command that is connecting does not wait for the server.
+// A command that is interrupted while it connects does not wait for the server.
 func TestInterruptWhileConnecting(t *testing.T) {
 	for _, line := range []string{"call play", "tools list", "audit replay", "dead list", "why play.x"} {
 		silent, err := net.Listen("tcp", "127.0.0.1:0")

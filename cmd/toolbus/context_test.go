@@ -81,7 +81,7 @@ func put(t *testing.T, folder, name, kind string, der []byte) {
 	}
 }
 
-// user runs command lines as somebody with a folder of configuration.
+// user runs command lines with a folder of configuration.
 type user struct {
 	t      *testing.T
 	config string
@@ -96,7 +96,7 @@ func (u *user) do(args ...string) (code int, said string) {
 	return run(u.t.Context(), env, args), out.String()
 }
 
-// want runs a command line, and wants its exit code and what it says.
+// want runs a command line, and checks its exit code and output.
 func (u *user) want(code int, says string, args ...string) {
 	u.t.Helper()
 	if got, said := u.do(args...); got != code || !strings.Contains(said, says) {
@@ -137,7 +137,7 @@ func TestContexts(t *testing.T) {
 	u.want(1, "context add other --replace", "--context", "other", "tools", "list")
 }
 
-// Which server a command goes to, by what it is told: all of these are ports where nobody listens.
+// A command uses the server of the source that takes precedence. No process listens on any of these ports.
 func TestContextPrecedence(t *testing.T) {
 	t.Parallel()
 	u := &user{t: t, config: t.TempDir()}
@@ -162,8 +162,9 @@ func TestContextPrecedence(t *testing.T) {
 	}
 }
 
-// Over TLS the server is known by its authority, and, where it asks for that, the caller by its certificate: from
-// flags and from a context. What lacks is said with what to do. The tenant of a context is the one to act in.
+// Over TLS, the client verifies the server with a CA certificate, and authenticates with its own certificate if the
+// server requires one. The files come from flags or from a context. An error names a missing file's flag. The tenant of
+// a context is the default tenant.
 func TestContextTLS(t *testing.T) {
 	t.Parallel()
 	folder, own, of := certificates(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// unserved is the server of a new deployment, without a dispatcher; the first operator's credential is beside its keys.
+// unserved returns the server of a new deployment, without a dispatcher, and the folder of the deployment.
 func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "deployment")
@@ -49,7 +49,7 @@ func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 	}), dir
 }
 
-// deployed is a bus of a new deployment, with a dispatcher; its first operator's credential is beside its keys.
+// deployed returns a bus of a new deployment, with a dispatcher, and the file with the first operator's credential.
 func deployed(t *testing.T) (s shell, operator string) {
 	t.Helper()
 	srv, dir := unserved(t)
@@ -162,13 +162,13 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	s.must("credentials", "rotate-keys", "--distrust", "--credentials", operator)
-	s.must("credentials", "list", "--credentials", operator) // whoever distrusts the keys keeps a credential
+	s.must("credentials", "list", "--credentials", operator) // the command has replaced its own token
 	if said := s.must("audit", "replay", "--credentials", operator); !strings.Contains(said, "credential_revoked") {
 		t.Error(said)
 	}
 }
 
-// What cannot be done with a credential says what to do.
+// Errors about credentials say what to do.
 func TestCredentialMistakes(t *testing.T) {
 	s, operator := deployed(t)
 	dir := t.TempDir()

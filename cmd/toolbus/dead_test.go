@@ -84,8 +84,8 @@ func requested(t *testing.T, s shell, tenant string) (last audit.Record) {
 	return last
 }
 
-// A dispatcher replays a dead letter for an operator as it was, in its tenant and as its actor. A second replay shows
-// the outcome of the first one, unless it is told to make another call.
+// A dispatcher replays a dead letter for an operator, in the letter's tenant and as its actor. A second replay shows
+// the outcome of the first one, unless --again makes another call.
 func TestDeadReplay(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()
@@ -184,7 +184,7 @@ func TestDeadOfTenants(t *testing.T) {
 	}
 }
 
-// A dead letter that was replayed says so and what became of it, and others do not.
+// A dead letter that was replayed is shown with its replays and their outcomes; others are not.
 func TestDeadShowsReplays(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()

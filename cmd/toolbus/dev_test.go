@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 )
 
-// What is stored is there after a start with tokens and one without, whichever came first. Whoever is not its user is
-// let in by the one that is open alone, and there without any folder of the user's.
+// Stored calls survive starts with and without tokens, in any order. Without credentials or the user's configuration, a
+// client can connect only to an open bus.
 func TestDevOpen(t *testing.T) {
 	state, home := t.TempDir(), t.TempDir()
 	for i, flags := range [][]string{{"--open"}, nil, {"--open"}, nil} {

@@ -38,7 +38,7 @@ func (s shell) begin(ctx context.Context, input string, flags ...string) (ref st
 	return ref, func() int { defer cancel(); return <-done }
 }
 
-// Whoever asks for the outcome of a call that has none, or cancels one that had its own, can tell by the exit code.
+// The exit code shows that a call has no outcome yet, or had its outcome before it could be cancelled.
 func TestExitOfResultAndCancel(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	ref, end := s.begin(t.Context(), `{"work_ms":30000}`, "--attempts", "1")
@@ -66,7 +66,7 @@ func TestExitOfResultAndCancel(t *testing.T) {
 	check("cancel --json "+ref, exitTooLate, `"told": "decided"`)
 }
 
-// What is printed with --json --stream is one stream of lines, of which the last one is the outcome.
+// With --json --stream, the output is one JSON value per line, and the last one is the outcome.
 func TestStreamOfLines(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for input, want := range map[string]envelope.Status{
@@ -177,7 +177,7 @@ func TestBenchTargets(t *testing.T) {
 	}
 }
 
-// Whoever is not let in is not told to start a bus.
+// If the server rejects the credentials, the error does not advise starting a bus.
 func TestNotLetIn(t *testing.T) {
 	srv := natstest.Start(t, func(o *server.Options) { o.Username, o.Password = "user", "right" })
 	s := shell{t: t, url: strings.Replace(srv.URL, "nats://", "nats://user:wrong@", 1)}
@@ -191,7 +191,7 @@ func TestNotLetIn(t *testing.T) {
 	}
 }
 
-// Whoever stops a bus while a call runs is told what it waits for.
+// When a bus is stopped while a call runs, it prints that it waits for the call.
 func TestStopOfDevWaits(t *testing.T) {
 	s, stop, said := startDevAt(t, t.TempDir(), t.TempDir(), "0")
 	ref, end := s.begin(t.Context(), `{"say":"hi","work_ms":5000}`)

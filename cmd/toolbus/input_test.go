@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An input that cannot be read is refused with the place where it is wrong, and before anybody is connected to.
+// An unreadable input is refused before the command connects, with the position of the error.
 func TestInputSaysWhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "input.json")
 	if err := os.WriteFile(file, []byte("\n{\n  \"text\": \"caf\xe9\"\n}\n"), 0o600); err != nil {
@@ -31,7 +31,7 @@ func TestInputSaysWhere(t *testing.T) {
 	}
 }
 
-// What JSON libraries read differently is told of the call, with its place in what was given.
+// A value that JSON libraries read differently is an error of the call, with its position in the input.
 func TestInputThatCannotBeKept(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	code, _, stderr := s.do("call", "play", "--input", "\n\n{\"say\": 9007199254740993}")
@@ -40,7 +40,7 @@ func TestInputThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// Whoever misspells a name is told which one was probably meant.
+// An error about an unknown name suggests a similar one.
 func TestSuggestions(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for args, says := range map[string]string{

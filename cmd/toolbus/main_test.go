@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is a tool that does as its input says: give it back, fail, or take its time.
+// play is a tool that, as its input says, returns a text, fails, or takes time.
 func play(in io.Reader, out io.Writer) int {
 	var r struct {
 		Input struct {
@@ -62,7 +62,7 @@ func play(in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// patience is how long callers are asked to wait, in milliseconds, by error.
+// patience is the retry delay of an error, in milliseconds, by error name.
 var patience = map[string]int{"patient": 20_000}
 
 const playManifest = `tool_id: play
@@ -93,7 +93,7 @@ const (
 type shell struct {
 	t    *testing.T
 	url  string
-	home string // of the user who has started it; "" is nobody's
+	home string // home of the user who started the bus; "" for another user
 	keys string // folder of its secrets
 }
 
@@ -273,8 +273,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A call names its reference whether it was accepted just now, replayed or never answered about, and
-// the JSON of its outcome has nothing else beside it.
+// A call prints its reference whether it was accepted, replayed or not answered. The JSON output contains only the
+// outcome.
 func TestReferenceOfEveryOutcome(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	const stable, mine, session = "--key auto", "--key mine-0123456789abcdef --key-scope global",
@@ -306,7 +306,7 @@ func TestReferenceOfEveryOutcome(t *testing.T) {
 	}
 }
 
-// Whoever interrupts a call is told commands that find it, also as another caller than the usual one.
+// An interrupted call prints commands that find it, with flags if the caller is not the default one.
 func TestInterrupt(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	ctx, stop := context.WithCancel(t.Context())
@@ -345,7 +345,7 @@ func (u *until) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Whoever reads chunks is told when they are void, because the tool runs again.
+// When the tool runs again, the output says that earlier chunks are void.
 func TestStreamOfTwoRuns(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	args := strings.Fields(`call play --input {"fail":"upstream"} --stream --attempts 2`)
@@ -361,7 +361,7 @@ func TestStreamOfTwoRuns(t *testing.T) {
 	}
 }
 
-// Whoever is to ask again with the same key is told which one it is.
+// After a retryable error, the command prints the key for another try.
 func TestKeyOfARetryableError(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for _, flags := range []string{"", "--json"} {
@@ -379,7 +379,7 @@ func TestKeyOfARetryableError(t *testing.T) {
 	}
 }
 
-// A call that was not sent has no reference, and nobody is asked for one after its deadline.
+// A call that was not sent has no reference, and the command sends no request for one after the deadline.
 func TestNoDispatcher(t *testing.T) {
 	s := shell{t: t, url: natstest.Start(t).URL}
 	code, _, stderr := s.do(strings.Fields("call play --timeout 100ms --attempts 1")...)
@@ -471,8 +471,7 @@ func TestRefusedFlags(t *testing.T) {
 	}
 }
 
-// What a tool says does not drive the terminal, in whatever form it is printed, and JSON says the same
-// as before.
+// The output of a tool cannot control the terminal in any format, and its JSON value stays the same.
 func TestOutputIsShownNotObeyed(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	const driving = "clear\u009b2J\u007f"
@@ -513,7 +512,7 @@ func unescaped(t *testing.T, text string) jsontext.Value {
 	return v
 }
 
-// Every command of callers and operators says how it is used.
+// The help of every command has an example.
 func TestExamples(t *testing.T) {
 	for _, args := range []string{"call", "result", "cancel", "why", "tools list", "tools show", "audit replay",
 		"audit tail", "dead list", "dead show", "dead replay", "doctor"} {
@@ -524,7 +523,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// What would spoil a store or let a person wait for nothing is said at once.
+// A start with a store or port that is in use fails at once.
 func TestSecondServer(t *testing.T) {
 	state := t.TempDir()
 	s, _ := startDev(t, state)
@@ -546,7 +545,7 @@ func TestSecondServer(t *testing.T) {
 	}
 }
 
-// On a server that Toolbus has not been on, everybody is told what is missing.
+// On a server without the streams of Toolbus, every command says what is missing.
 func TestForeignServer(t *testing.T) {
 	s := shell{t: t, url: natstest.Start(t).URL}
 	for _, args := range []string{"audit replay", "audit tail", "dead list", "dead show 1", "tools list"} {
@@ -556,7 +555,7 @@ func TestForeignServer(t *testing.T) {
 	}
 }
 
-// What others have said is shown by errors, too, and not obeyed.
+// Errors with text from other processes cannot control the terminal.
 func TestPlainErrors(t *testing.T) {
 	s := shell{t: t}
 	dying := []string{"tools", "import-mcp", "--tools", t.TempDir(), "/bin/sh", "-c", `printf '\033[2Jdying' >&2; exit 3`}
@@ -608,7 +607,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// A tool that could not be run is no tool of this bus, and it is said before anybody calls it.
+// A tool that cannot run is an error at the start, before any call.
 func TestToolThatCannotRun(t *testing.T) {
 	tools := t.TempDir()
 	if err := os.Mkdir(filepath.Join(tools, "play"), 0o700); err != nil {
@@ -652,7 +651,7 @@ func TestSilentInput(t *testing.T) {
 	}
 }
 
-// namedPipe returns one that nobody writes to until the test ends.
+// namedPipe returns a named pipe without a writer until the test ends.
 func namedPipe(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "pipe")

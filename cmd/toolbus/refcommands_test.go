@@ -6,7 +6,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// What is said of a cancel is no more than is known.
+// The output of a cancel claims no more than the bus knows.
 func TestTold(t *testing.T) {
 	cancelled := func(effect envelope.Effect) *envelope.Response {
 		e := envelope.NewError(envelope.CodeCancelled, "").WithEffect(effect)

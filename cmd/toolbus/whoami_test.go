@@ -44,7 +44,7 @@ func expired(t *testing.T, operator string) string {
 	return minted(t, operator, auth.Principal{Issued: now.Add(-time.Hour), Expires: now.Add(-time.Minute)})
 }
 
-// A credential is renewed when somebody wants it to be, also one that has expired, and keeps its family.
+// The command renews a valid or an expired credential, which keeps its family.
 func TestRenew(t *testing.T) {
 	s, operator := deployed(t)
 	agent := filepath.Join(t.TempDir(), "agent")
@@ -82,7 +82,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// Whoever asks is told its claims, and whether the bus accepts them.
+// whoami shows the claims of a token, and whether the bus accepts it.
 func TestWhoami(t *testing.T) {
 	s, operator := deployed(t)
 	agent := filepath.Join(t.TempDir(), "agent")
@@ -122,7 +122,7 @@ func TestWhoami(t *testing.T) {
 	}
 }
 
-// What is not listed is revoked all the same, and said to be not listed.
+// A family that is not listed is revoked, too, and the output says that it is not listed.
 func TestRevokeUnlisted(t *testing.T) {
 	s, operator := deployed(t)
 	agent := filepath.Join(t.TempDir(), "agent")
@@ -273,7 +273,7 @@ func TestRevokedWhileItWaits(t *testing.T) {
 	}
 }
 
-// Where no dispatcher answers the server, that is what is said, and not that the credentials are wrong.
+// If no dispatcher answers, the error says this, and does not blame the credentials.
 func TestNoDispatcherToAsk(t *testing.T) {
 	t.Parallel()
 	srv, dir := unserved(t)

@@ -77,8 +77,7 @@ func TestRunOfWrongCommandLines(t *testing.T) {
 	}
 }
 
-// TestRunServes runs both programs against a server, as its address comes from the environment,
-// until they are told to stop.
+// TestRunServes runs both programs against a server whose address comes from the environment, until they are stopped.
 func TestRunServes(t *testing.T) {
 	srv := natstest.Start(t)
 	dispatch(t, srv.URL)
@@ -129,8 +128,8 @@ func dispatch(t *testing.T, url string) {
 	})
 }
 
-// A process whose ready file cannot be written ends: whoever waits for it would wait forever. What an
-// earlier process wrote is gone before anything serves.
+// A process that cannot write its ready file ends, because a process that waits for the file would wait forever. The
+// ready file of an earlier process is removed before the process serves.
 func TestReadyFile(t *testing.T) {
 	srv := natstest.Start(t)
 	dispatch(t, srv.URL)
@@ -155,7 +154,7 @@ func TestReadyFile(t *testing.T) {
 	}
 }
 
-// A process that is told to stop before it serves ends in order, too.
+// A process that is stopped before it serves exits with 0.
 func TestStopBeforeServing(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -245,7 +244,7 @@ func TestWriteReady(t *testing.T) {
 	}
 }
 
-// A dispatcher works with older builds only if it is told so.
+// A dispatcher serves older builds only with --older-builds.
 func TestOlderBuilds(t *testing.T) {
 	for _, args := range [][]string{{}, {"--older-builds"}} {
 		a, cmd := &cli.Admission{}, &cobra.Command{}

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// What is said a thousand times, as of every call while a server is away, does not flood the log; what
-// is said besides is not lost in it.
+// A message that repeats, as while a server is away, does not flood the log, and does not hide other messages.
 func TestLoggerIsSparing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -36,7 +35,7 @@ func TestLoggerIsSparing(t *testing.T) {
 	})
 }
 
-// Whoever asks for every event gets it.
+// With everything, the logger logs every event.
 func TestLoggerOfEverything(t *testing.T) {
 	var out bytes.Buffer
 	log := cli.Logger(&out, true)

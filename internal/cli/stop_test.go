@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Whoever stops a process that has calls in hand is told what it waits for; one that ends at once says nothing.
+// A process that waits for running calls after a signal says so. A process that ends at once prints nothing.
 func TestPatience(t *testing.T) {
 	for took, want := range map[time.Duration]string{0: "", soon / 2: "", 2 * soon: "calls in hand"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestPatience(t *testing.T) {
 		})
 	}
 	var said strings.Builder
-	Patience(t.Context(), &said)() // it failed before it was told to stop
+	Patience(t.Context(), &said)() // the process failed before a signal
 	if said.Len() > 0 {
 		t.Errorf("it says %q", said.String())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// Callers are told everything that limits a tool, by the names of its manifest.
+// The description of a tool contains all its limits under the names of the manifest.
 func TestDescribeLimits(t *testing.T) {
 	info := (&Manifest{
 		Limits: envelope.ToolLimits{

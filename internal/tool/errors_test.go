@@ -168,8 +168,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckedResultsCanBeRead: an outcome that nobody can decode would never be told, so what Check
-// lets pass has to fit a response, and what does not fit must not pass.
+// TestCheckedResultsCanBeRead checks that a result that passes Check fits into a response, and that any other does not
+// pass. A caller could not decode such an outcome.
 func TestCheckedResultsCanBeRead(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	effects := func(values ...string) (all []jsontext.Value) {

@@ -90,7 +90,7 @@ errors:
 notes: {transport: of its own}
 `
 
-// transports are those of the manifests of these tests.
+// transports returns the transports of the manifests in these tests.
 func transports() []tool.Transport { return []tool.Transport{process.Describe(), native.Describe()} }
 
 // folder is the files of one tool; "" leaves a default out.
@@ -550,7 +550,7 @@ func TestLoadFolder(t *testing.T) {
 	}
 }
 
-// TestEscape shows that no file of a tool may lie outside its folder, not even behind a link.
+// TestEscape checks that no file of a tool may lie outside its folder, not even behind a link.
 func TestEscape(t *testing.T) {
 	for name, plant := range map[string]struct{ link, target string }{
 		"schema outside":      {"web_2efetch/schema/request.json", "../../../outside.json"},
@@ -657,7 +657,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Only folders are tools. What would block whoever opens it, such as a named pipe, is not opened.
+// Only folders are tools. Load does not open files that would block, such as a named pipe.
 func TestWhatIsNoFolder(t *testing.T) {
 	dir := onDisk(t, folder("web.fetch", full, nil))
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {

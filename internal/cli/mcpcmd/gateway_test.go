@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// A door that is told to stop answers the calls that it has in hand, and does not wait for clients that only listen.
+// A gateway that is stopped answers its running calls, and does not wait for clients that only listen.
 func TestStop(t *testing.T) {
 	tools, held, hold := toolbus.NewToolset(), make(chan struct{}, 2), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
@@ -46,7 +46,7 @@ func TestStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = c.Close() }() // the door may have gone
+		defer func() { _ = c.Close() }() // the gateway may have ended
 		go func() {
 			res, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "hold", Arguments: struct{}{}})
 			if err != nil {
@@ -73,7 +73,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// What no door can have is refused before it connects.
+// Invalid flags are refused before the gateway connects.
 func TestBounds(t *testing.T) {
 	never := func(context.Context, auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		t.Error("it connects")

@@ -201,7 +201,7 @@ func TestInstallNothing(t *testing.T) {
 	if all, err := filepath.Glob("*"); err != nil || len(all) != 1 || s.reads(file) != cursor {
 		t.Errorf("%q, %v: %s", all, err, s.reads(file))
 	}
-	// Of a client that uses no servers, none is taken away.
+	// If the client uses no servers, install keeps all of them.
 	s.writes("mcp.json", `{"mcpServers": {"off": {"command": "x", "disabled": true}}}`)
 	s.ok("install", "--config", "mcp.json", "--write")
 	s.shows("off kept")
@@ -299,7 +299,8 @@ func TestInstallJSON(t *testing.T) {
 	}
 }
 
-// TestUninstallTold says whether a configuration was changed since, and what stays.
+// TestUninstallTold checks that the output says whether a configuration was changed after the installation, and what
+// stays.
 func TestUninstallTold(t *testing.T) {
 	s := newShell(t)
 	s.writes("mcp.json", cursor)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// doorProcess starts a door in a process of its own, and returns it and its URL.
+// doorProcess starts a gateway in a process of its own, and returns the process and its URL.
 func doorProcess(t *testing.T, bus string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "door", bus)
@@ -56,8 +56,8 @@ func post(t *testing.T, url, body string, header http.Header) (answer string, of
 	return string(text), resp.Header, err
 }
 
-// A door that gets SIGKILL with a call in its hands takes nothing with it: whoever asks another one again, with its key
-// or within its session, has the one outcome, and what was asked for is done once.
+// A gateway that gets SIGKILL during a call loses nothing. A client that asks another gateway, with the same key or in
+// the same session, gets the one outcome, and the effect happens once.
 func TestKilled(t *testing.T) {
 	tools, held, hold := toolbus.NewToolset(), make(chan struct{}, 10), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful},
@@ -106,7 +106,7 @@ func TestKilled(t *testing.T) {
 				t.Error("the door that was killed has answered")
 			}
 			again := make(chan string, 2)
-			for range 2 { // while it runs; what comes later is told the same
+			for range 2 { // while the call runs; later requests get the same answer
 				go func() { answer, _, _ := post(t, other, c.call, c.header); again <- answer }()
 			}
 			hold <- struct{}{}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// TestMain turns this binary into a door where a test needs a process.
+// TestMain turns this binary into a gateway or an stdio server if a test needs a process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "door" {
 		cmd := Gateway(cli.Env{Stdout: os.Stdout, Stderr: os.Stderr}, connecting(os.Args[2]))
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// An agent whose bus is away is told so in the answer to its first request, which is what it shows.
+// If there is no bus, the answer to the agent's first request contains the reason.
 func TestServeNoBus(t *testing.T) {
 	away := func(context.Context, auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		return nil, nil, errors.New("start a bus")
@@ -66,7 +66,7 @@ func TestServeNoBus(t *testing.T) {
 	}
 }
 
-// To be told to stop is no error, also with a call in hand.
+// Stopping is not an error, also during a call.
 func TestServeStopped(t *testing.T) {
 	tools, held, hold := toolbus.NewToolset(), make(chan struct{}), make(chan struct{})
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "hold", Class: toolbus.Pure},
@@ -81,7 +81,7 @@ func TestServeStopped(t *testing.T) {
 	defer close(hold)
 	ctx, stop := context.WithCancel(t.Context())
 	in, asks := io.Pipe()
-	defer func() { _ = in.Close() }() // nobody is there any more
+	defer func() { _ = in.Close() }() // the reader has ended
 	cmd := Serve(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, in, connecting(bus.URL))
 	cmd.SetArgs([]string{})
 	ended := make(chan error, 1)

@@ -62,7 +62,7 @@ func TestCheckIJSON(t *testing.T) {
 	}
 }
 
-// Whoever is told what is wrong with a text is told where.
+// Each violation contains its position.
 func TestCheckIJSONSaysWhere(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a"`:                                "line 1, column 5: not JSON: ",
@@ -104,7 +104,7 @@ func unreadable(found []Violation) bool {
 	})
 }
 
-// deepOrMany reports whether the text behind them was not read.
+// deepOrMany reports whether Check stopped early, so that violations after the last one are unknown.
 func deepOrMany(found []Violation) bool {
 	return len(found) == MaxViolations || len(found) > 0 && found[len(found)-1].Rule == RuleDepth
 }

@@ -35,7 +35,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// When the parts of a document are I-JSON, so is the whole, and it says the same.
+// If the parts of a document are I-JSON, the whole is, too, with the same value.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte(`{"a":"b,\"input\":null","input": {"x":[1]} ,"c":{"input":2}}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
@@ -66,8 +66,8 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// A string of nothing but escapes takes time in proportion to its length: with a look for its end at
-// every escape, this test would take hours, and so would a dispatcher with such a request.
+// A string of escapes is read in time proportional to its length. With a search for its end at every escape, this test
+// would take hours, and so would a dispatcher with such a request.
 func TestStringsOfEscapes(t *testing.T) {
 	v := []byte(`{"a":"` + strings.Repeat(`\n`, 8<<20) + `\"","b":"` + strings.Repeat(`\"`, 1<<20) + `"}`)
 	if !Valid(v) || Check(v) != nil || Depth(v) != 1 {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What is written is what jsontext makes of a value.
+// WriteCanonical writes the same text as jsontext.
 func TestWriteCanonical(t *testing.T) {
 	pairs := strings.Repeat(`\ud83d\ude00`, 2*maxEscapes/12+1)
 	wide := "{"

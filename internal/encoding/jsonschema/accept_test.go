@@ -18,7 +18,7 @@ func compiled(t testing.TB, schema string) *Schema {
 	return s
 }
 
-// What the accepter takes, and what it leaves to the full validator although it is valid.
+// Values that the accepter accepts, and valid values that it leaves to the full validator.
 func TestAccepter(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

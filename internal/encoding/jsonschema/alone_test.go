@@ -51,7 +51,7 @@ func (v verdicts) hold(t *testing.T, raw []byte) {
 	}
 }
 
-// A schema of several documents says the same when it stands alone.
+// A schema of several documents keeps its meaning after Alone.
 func TestAlone(t *testing.T) {
 	files := map[string]string{
 		"schema/common.json": `{"definitions":{"n":{"type":"integer"}},"$defs":{"tree":{"$anchor":"tree","type":"object",
@@ -143,7 +143,7 @@ func TestSub(t *testing.T) {
 		[]byte(`{"type":"object","properties":{"output":`+string(placed)+`}}`))
 }
 
-// What refers to another document does not stand alone.
+// Alone refuses a schema that refers to another document.
 func TestAloneRefuses(t *testing.T) {
 	for _, raw := range []string{
 		`{"$ref":"https://example.com/x.json"}`, `{"$ref":"other.json#/a"}`, `{"items":{"$ref":"#nowhere"}}`,
@@ -154,7 +154,7 @@ func TestAloneRefuses(t *testing.T) {
 	}
 }
 
-// A schema of an older draft says the same in the words of 2020-12.
+// A schema of an older draft keeps its meaning after Modernize.
 func TestModernize(t *testing.T) {
 	for raw, v := range map[string]verdicts{
 		`{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"string"}],"additionalItems":false}`: {

@@ -31,7 +31,7 @@ type tagged struct {
 	hidden  int
 }
 
-// What a type encodes to is what its schema says, in the words of JSON Schema that our engine reads.
+// The schema of a type accepts its encoding, and uses keywords that this package supports.
 func TestSchemaOf(t *testing.T) {
 	const (
 		whole       = `{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991}`

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// rules says what is broken where.
+// rules returns the pointer and rule of each violation.
 func rules(found []Violation) (s []string) {
 	for _, v := range found {
 		s = append(s, v.Pointer+" "+v.Rule)
@@ -21,7 +21,7 @@ func rules(found []Violation) (s []string) {
 	return s
 }
 
-// inputOf is an input of about so many bytes.
+// inputOf returns an input of about size bytes.
 func inputOf(size int) jsontext.Value {
 	const item = `{"id":17,"text":"some words that go into the index 17"}`
 	return jsontext.Value(`{"a":[1,2,3],"items":[` + strings.Repeat(item+",",
@@ -228,7 +228,7 @@ func TestWholeSchemaOfBooleans(t *testing.T) {
 	}
 }
 
-// A schema keeps its own definitions beside those of others.
+// A schema keeps its own definitions in addition to those of other documents.
 func TestWholeSchemaKeepsDefinitions(t *testing.T) {
 	raw := `{"$defs":{"n":{"type":"null"}},"properties":{"a":{"$ref":"#/$defs/n"},"b":{"$ref":"x.json"},` +
 		`"c":{"$ref":"x.json#/$defs/s"}}}`

@@ -26,7 +26,7 @@ func played(t testing.TB, part string, args ...string) client.Server {
 	return client.Server{Command: self, Args: append([]string{"play", part}, args...)}
 }
 
-// manifest is that of a tool of the server called test, in a folder of tools of its own.
+// manifest returns the manifest of a tool of the server "test", in its own folder of tools.
 func manifest(t testing.TB, s client.Server, e mcp.Endpoint) *tool.Manifest {
 	t.Helper()
 	dir := t.TempDir()

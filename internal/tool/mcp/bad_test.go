@@ -83,7 +83,7 @@ func (p *peer) wants(got *envelope.Error, code envelope.Code, effect envelope.Ef
 	}
 }
 
-// TestAnswers holds what becomes of answers that are none, and that the next call is none the worse for them.
+// TestAnswers checks the errors of invalid answers, and that the next call works.
 func TestAnswers(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -149,8 +149,8 @@ func TestHuge(t *testing.T) {
 	}
 }
 
-// TestFlood is told a hundred thousand times how far the work is: it is thinned out, and what comes after the answer is
-// nobody's.
+// TestFlood receives a hundred thousand progress messages. The adapter thins them out, and drops those after the
+// answer.
 func TestFlood(t *testing.T) {
 	p := newPeer(t)
 	sink := &tooltest.Recorder{}
@@ -190,8 +190,8 @@ func TestDies(t *testing.T) {
 	p.echoes("after it")
 }
 
-// TestCut loses a server after every number of bytes of its answer: the call has succeeded with all of them, and
-// otherwise nobody knows.
+// TestCut loses a server after every number of bytes of its answer. Only the call with the whole answer succeeds;
+// otherwise the effect is unknown.
 func TestCut(t *testing.T) {
 	p := newPeer(t)
 	whole := len(fmt.Sprintf(`{"result":%s,"jsonrpc":"2.0","id":%d}`, text("whole"), 3))
@@ -209,7 +209,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestHangs calls a server that stops to answer anybody: it is ended, and the next call has another one.
+// TestHangs calls a server that stops answering. The adapter ends it, and the next call starts another process.
 func TestHangs(t *testing.T) {
 	p := newPeer(t)
 	p.echoes("before")

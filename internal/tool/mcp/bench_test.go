@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// BenchmarkCall is what the adapter adds to a call, beside the same server called directly.
+// BenchmarkCall compares a call through the adapter with a direct call to the same server.
 func BenchmarkCall(b *testing.B) {
 	input := `{"text":"hello"}`
 	b.Run("direct", func(b *testing.B) {

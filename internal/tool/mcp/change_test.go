@@ -21,8 +21,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// turncoat is a server whose tool becomes another one when it is called, and says so. Its description is what the file
-// says that its argument names. The tool mend makes it what it was.
+// turncoat is a server that changes the definition of its tool at the first call, and announces this. The description
+// comes from the file that args names. The tool mend restores the definition.
 func turncoat(args []string) int {
 	s := newServer()
 	var define func(description string)
@@ -48,8 +48,8 @@ func turncoat(args []string) int {
 	return serve(s)
 }
 
-// TestChanged calls a tool that is not what was approved: before it is called at all, after its server says so, and
-// after a restart of the server.
+// TestChanged calls a tool whose definition is not the approved one: before the first call, after an announced change,
+// and after a restart of the server.
 func TestChanged(t *testing.T) {
 	said := t.TempDir() + "/said"
 	if err := os.WriteFile(said, []byte("adds numbers"), 0o600); err != nil {
@@ -63,7 +63,7 @@ func TestChanged(t *testing.T) {
 	if err := execute(); err != nil {
 		t.Fatal(err)
 	}
-	// The word of the change comes with the answer, or after it.
+	// The announcement of the change comes with the answer or after it.
 	var changed *envelope.Error
 	for deadline := time.Now().Add(30 * time.Second); changed == nil; changed = execute() {
 		if time.Now().After(deadline) {
@@ -81,7 +81,7 @@ func TestChanged(t *testing.T) {
 	if n := strings.Count(logged.String(), `approve="toolbus tools approve test.work"`); n != 1 {
 		t.Errorf("the command is logged %d times:\n%s", n, logged.String())
 	}
-	a.Rest() // it is what was approved again
+	a.Rest() // after a restart the definition is the approved one again
 	if err := execute(); err != nil {
 		t.Error(err)
 	}

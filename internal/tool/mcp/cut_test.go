@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// TestCut cuts a result to every size: what is left is I-JSON of that size at most, with the beginning of the content
-// and without half a character, and it says what is missing.
+// TestCut cuts a result to every size. The rest is I-JSON of at most that size, with the beginning of the content and
+// without half a character. The warning names what is missing.
 func TestCut(t *testing.T) {
 	text := "äöü 😀 \"quoted\" \n" + strings.Repeat("line\n", 20)
 	whole := `{"content":[{"type":"text","text":"first"},{"type":"image","data":"aGk=","mimeType":"image/png"},` +

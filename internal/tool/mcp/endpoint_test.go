@@ -76,7 +76,7 @@ func TestErrors(t *testing.T) {
 		code    envelope.Code
 		message string
 	}{
-		"coded":    {envelope.CodeToolUnknownState, "later"}, // that it is safe to call again nobody has said
+		"coded":    {envelope.CodeToolUnknownState, "later"}, // its effect is unknown, so it is not retryable
 		"worded":   {"P-PRECOND-TOOL_NOT_FOUND", "ENOENT: no such file"},
 		"wordless": {"P-PRECOND-TOOL_ERROR", "the tool says that it failed"},
 	} {
@@ -94,7 +94,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestKeyArgument gives the key of the call to a server where the manifest says so.
+// TestKeyArgument sends the key of the call in the argument that the manifest names.
 func TestKeyArgument(t *testing.T) {
 	p := newPeer(t)
 	m := p.of("arguments")
@@ -107,7 +107,7 @@ func TestKeyArgument(t *testing.T) {
 	}
 }
 
-// TestGivenUp tells the server of a call that nobody waits for any more.
+// TestGivenUp checks that the server gets a cancellation for a call whose deadline has passed.
 func TestGivenUp(t *testing.T) {
 	p := newPeer(t)
 	p.echoes("before")

@@ -23,7 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// site is a server behind a URL, which counts the calls that its tool has run.
+// site is a server with a URL, which counts the runs of its tool.
 type site struct {
 	*httptest.Server
 	define    func(description string) // of its tool
@@ -80,7 +80,7 @@ type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
 
-// work does what its text says, and answers with it.
+// work is the tool of a site. The text selects what it does; by default it returns the text.
 func (s *site) work(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	var in struct{ Text string }
 	if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
@@ -152,8 +152,8 @@ func TestHTTPCancel(t *testing.T) {
 	})
 }
 
-// TestHTTPFaults holds for each way in which a request fails what is known of its effect, how often it has run, and
-// that others are none the worse for it.
+// TestHTTPFaults checks, for each way in which a request fails, the effect and the number of runs, and that other calls
+// work.
 func TestHTTPFaults(t *testing.T) {
 	status := func(code int) func(http.ResponseWriter, *http.Request, bool) bool {
 		return func(w http.ResponseWriter, _ *http.Request, call bool) bool {
@@ -274,8 +274,8 @@ func TestHTTPForgotten(t *testing.T) {
 	}
 }
 
-// TestHTTPCut loses the connection after every so many bytes of an answer: nobody knows then, and the tool has run once
-// for each call.
+// TestHTTPCut loses the connection after every number of bytes of an answer. The effect is unknown, and the tool runs
+// once per call.
 func TestHTTPCut(t *testing.T) {
 	s := newSite(t, true)
 	p := s.peer(t)

@@ -115,7 +115,7 @@ func behave([]string) int {
 	return serve(s)
 }
 
-// invocation is what the server is told of a call.
+// invocation decodes the invocation in the _meta of a request.
 func invocation(req *sdk.CallToolRequest) tool.Invocation {
 	raw, err := json.Marshal(req.Params.Meta[envelope.MetaInvocation])
 	if err != nil {
@@ -149,7 +149,7 @@ func invocation(req *sdk.CallToolRequest) tool.Invocation {
 	}
 }
 
-// answer is a result, or an error, as a server says it that is written for Toolbus.
+// answer encodes a result or an error as a server written for Toolbus does.
 func answer(res tool.Result, err error) (*sdk.CallToolResult, error) {
 	said, isSaid := errors.AsType[*tool.Error](err)
 	if isSaid {

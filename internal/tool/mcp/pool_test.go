@@ -38,7 +38,8 @@ func (p *peer) said(name string) string {
 	return out.Text
 }
 
-// TestMute calls a server that never says anything: nothing was sent, and it is tried again later and later.
+// TestMute calls a server that never sends a message. No request is sent to it, and the time until the next start
+// grows.
 func TestMute(t *testing.T) {
 	s := played(t, "misbehave", "mute")
 	s.StartMS = 200
@@ -74,7 +75,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestApart has a server that cannot be started beside one that is well.
+// TestApart calls a server that works and one that cannot be started.
 func TestApart(t *testing.T) {
 	dir := t.TempDir()
 	raw, err := json.Marshal(map[string]any{"servers": mcp.Servers{
@@ -175,8 +176,7 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// TestMistyped calls a tool of a server that defines another one as nobody can read it: one is none the worse for the
-// other.
+// TestMistyped calls a tool of a server that has another tool with an unreadable definition. The call succeeds.
 func TestMistyped(t *testing.T) {
 	p := peerOf(t, played(t, "misbehave", "mistyped"), mcp.Options{})
 	definition, err := mcp.Definition(client.Tool{Name: "pid", InputSchema: []byte(`{"type":"object"}`)})

@@ -16,7 +16,7 @@ type raw struct {
 	out    *bufio.Writer
 	late   json.RawMessage // id of a call that is answered with the next one
 	gaveUp int             // calls that its client has cancelled
-	how    string          // what it does besides: mute says nothing at all, endless has no last tool, and so on
+	how    string          // further behavior: "mute" sends nothing at all, "endless" lists tools without end, and so on
 }
 
 type rawMessage struct {
@@ -35,7 +35,7 @@ type rawMessage struct {
 	} `json:"params"`
 }
 
-// rawTools are those of the server.
+// rawTools are the names of the server's tools.
 const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent environ " +
 	"pid cut gave_up arguments coded worded wordless"
 

@@ -267,7 +267,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestStopped shows that what a tool says on its way out is kept.
+// TestStopped checks that the effect which a tool returns after its context has ended is kept.
 func TestStopped(t *testing.T) {
 	started := make(chan struct{})
 	a := one(func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
@@ -286,7 +286,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestStack shows that a panic says where, and nothing of this machine.
+// TestStack checks that the error of a panic names its position, without paths of this machine.
 func TestStack(t *testing.T) {
 	a, m := one(func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) { panic("here") }), manifest()
 	_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})

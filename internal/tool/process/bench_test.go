@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// BenchmarkRun shows what a supervisor costs: a plain exec of the same program, a run under the
-// small supervisor, and one under this binary itself, which is as large as a test binary is.
+// BenchmarkRun measures the cost of a supervisor. It compares an exec of a program with runs under the small supervisor
+// and under this test binary, which is larger.
 func BenchmarkRun(b *testing.B) {
 	echo, err := exec.LookPath("echo")
 	if err != nil {

@@ -151,7 +151,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestSurvivorsJudged shows what a caller is told of a run that cannot be ended.
+// TestSurvivorsJudged checks the error of a run that could not be ended.
 func TestSurvivorsJudged(t *testing.T) {
 	var survivor *tool.SurvivorError
 	if err := (&ending{failed: supervisor.ErrSurvivors}).judge(t.Context()); !errors.As(err, &survivor) {

@@ -29,7 +29,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// manifest is that of a tool that plays a part of this binary.
+// manifest returns the manifest of a tool that is this binary in the role part.
 func manifest(part string, args ...string) *tool.Manifest {
 	self, err := os.Executable()
 	if err != nil {
@@ -84,7 +84,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestEnds shows how the end of a tool is told, whatever it is.
+// TestEnds checks the error for each way in which a tool ends.
 func TestEnds(t *testing.T) {
 	const good = `{"type":"output","output":1}` + "\n"
 	const luck = `{"type":"error","error":{"code":"no_luck","message":"none"}}` + "\n"
@@ -167,7 +167,7 @@ func TestCloseStdout(t *testing.T) {
 	}
 }
 
-// TestNeverRead shows that a tool that does not read its input blocks nobody.
+// TestNeverRead checks that a tool that does not read its input does not block the run.
 func TestNeverRead(t *testing.T) {
 	big := `"` + strings.Repeat("x", 4<<20) + `"`
 	a, m := newAdapter(t, process.Options{}), manifest("never-read")
@@ -228,8 +228,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestLastWord shows that what a tool says last is heard although nobody takes its chunks any more, and that
-// an output whose chunks were lost is not taken for the whole result.
+// TestLastWord checks that the terminal line counts after the sink has stopped taking chunks, and that an output with
+// lost chunks does not count as the whole result.
 func TestLastWord(t *testing.T) {
 	// more than the pipe holds
 	chunks := strings.Repeat(`{"type":"chunk","data":"`+strings.Repeat("x", 1000)+`"}`+"\n", 100)
@@ -428,8 +428,8 @@ func TestKillSupervisor(t *testing.T) {
 	}
 }
 
-// A signal from elsewhere, as all get whom a service manager stops together, is a crash of the tool, which
-// may be run again, and no breach of its protocol.
+// A signal from another process, such as a service manager, is a crash of the tool, so that the call may run again. It
+// does not count as a breach of the protocol.
 func TestForeignSignal(t *testing.T) {
 	for name, kill := range map[string]string{
 		"to the tool": "kill -TERM $$; sleep 30", "to the supervisor": "kill -TERM $PPID; sleep 30",
@@ -556,7 +556,7 @@ func TestChanged(t *testing.T) {
 	ends("success")
 }
 
-// TestSupervisors shows which programs can supervise and what New says of the others.
+// TestSupervisors checks which programs New accepts as supervisors, and its errors for others.
 func TestSupervisors(t *testing.T) {
 	truth, err := exec.LookPath("true")
 	if err != nil {

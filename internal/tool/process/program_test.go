@@ -261,7 +261,7 @@ func closeStdout([]string) int {
 	return forever()
 }
 
-// sayOnTerm says its argument when it gets SIGTERM, and ends with status 0.
+// sayOnTerm prints its argument when it gets SIGTERM, and exits with status 0.
 func sayOnTerm(args []string) int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 )
 
-// A request is one line, whatever its size and form, and says when a large input is not needed any more.
+// A request is one line for every input, and calls Done when a large input has been read.
 func TestReadRequest(t *testing.T) {
 	long := strings.Repeat("x", worthStreaming)
 	for name, c := range map[string]struct {

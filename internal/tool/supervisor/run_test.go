@@ -38,8 +38,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestPipeHeldOpen shows that what a run wrote is read to its end, and no further, although
-// somebody outside the run holds the pipe open and goes on writing.
+// TestPipeHeldOpen checks that the reader gets exactly the output of the run, although a process outside the run holds
+// the pipe open and continues to write.
 func TestPipeHeldOpen(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -83,7 +83,7 @@ func shell(t *testing.T, script string, args ...string) *Config {
 		GraceMS: 30_000}
 }
 
-// ready says so by a line in the named pipe that the script is given.
+// ready is a shell command that writes a line to the named pipe in the first argument of the script.
 const ready = "echo ready > $1; "
 
 // pipeAt makes a named pipe and returns its path; read waits for a line there.
@@ -165,8 +165,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestLimit shows that a run ends in time also where its executor says nothing any more, being frozen: first
-// politely, and then not.
+// TestLimit checks that the supervisor ends a run after its limit without a command from the executor: first with
+// SIGTERM, then with SIGKILL.
 func TestLimit(t *testing.T) {
 	const wait = "while :; do sleep 0.01; done"
 	for name, test := range map[string]struct {
@@ -307,7 +307,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestBinary shows what the program says to whoever starts it by hand.
+// TestBinary checks the message of the program if a user starts it directly.
 func TestBinary(t *testing.T) {
 	program := filepath.Join(t.TempDir(), Name)
 	build := exec.Command("go", "build", "-o", program, "github.com/seed-018f16cc/toolbus/cmd/toolbus-supervisor")

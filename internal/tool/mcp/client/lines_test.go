@@ -87,7 +87,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestDiscreet holds that callers are told neither an address nor a session.
+// TestDiscreet checks that errors contain neither a URL nor a session id.
 func TestDiscreet(t *testing.T) {
 	s := Server{URL: "http://127.0.0.1:1/mcp?token=swordfish", StartMS: 5000}
 	_, err := Dial(t.Context(), s, Options{Client: "test"})

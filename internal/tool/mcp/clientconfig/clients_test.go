@@ -106,7 +106,7 @@ type told struct {
 	Why     string   // of an error, or why the client does not use it
 }
 
-// TestFixtures reads the configuration of each client as its documentation says it is.
+// TestFixtures reads a configuration of each client as in the client's documentation.
 func TestFixtures(t *testing.T) {
 	p := places(t)
 	for _, f := range fixtures(p) {

@@ -178,7 +178,8 @@ func entryOf(t *testing.T, text string) string {
 	return head + `"toolbus": ENTRY` + rest[end+1:]
 }
 
-// TestInstallRefused changes nothing in files that it cannot edit, and says why without what is in them.
+// TestInstallRefused checks that Install does not change files that it cannot edit, and that the errors contain nothing
+// from the files.
 func TestInstallRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text string

@@ -193,7 +193,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportAgain leaves what is there as it is, also where its server says otherwise now.
+// TestImportAgain checks that a second import leaves existing manifests unchanged, also if the server has changed its
+// tools.
 func TestImportAgain(t *testing.T) {
 	s := newShop(t, stock)
 	s.imports()
@@ -244,7 +245,8 @@ func TestImportAtOnce(t *testing.T) {
 	}
 }
 
-// TestImportEdited keeps what an operator has given a server that is imported again, and takes what is named anew.
+// TestImportEdited checks that a second import keeps an operator's edits of a server, and sets the variables that it
+// names.
 func TestImportEdited(t *testing.T) {
 	s := newShop(t, stock)
 	s.imports()
@@ -407,8 +409,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestTexts holds that what a server says is in the manifest as it says it, so that an approval finds it there: YAML
-// has characters of its own. A tool of which it has said nothing is described as it says later.
+// TestTexts checks that a manifest stores texts of a server exactly, also those that YAML would change, so that an
+// approval recognizes them. A tool without a description gets the server's description at an approval.
 func TestTexts(t *testing.T) {
 	for _, said := range []string{
 		"a\ttab\tb", "Adds:\r\n\t- one", "?  a [", ":\t}", "~\t'", "\u001b[2J\u009b\u2028\u202e\u007f\U000e0041\u200b",
