@@ -28,7 +28,7 @@ import (
 // devBus is a bus with accounts and tokens, whose state is in one folder.
 type devBus struct {
 	state string
-	pool  string // of the executor
+	pool  string // pool of the executor
 	keys  *deployment.Keys
 }
 

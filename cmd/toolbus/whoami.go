@@ -140,7 +140,7 @@ func (g *global) whoami(ctx context.Context, a cli.Access) error {
 	if failed == nil {
 		defer conn.Close()
 	}
-	is, err := g.identified(a.Credentials) // once connected: the token may have been renewed
+	is, err := g.identified(a.Credentials) // read after connecting, which may renew the token
 	refusal, refused := errors.AsType[*client.Refusal](failed)
 	switch {
 	case err != nil || failed != nil && a.Credentials == "":
@@ -161,7 +161,7 @@ func (g *global) whoami(ctx context.Context, a cli.Access) error {
 	return exitError(exitCode(refusal.Reason.Code.Status()))
 }
 
-// identified returns the claims of a credentials file; without one the names of the command line.
+// identified returns the claims of a credentials file, or, without a file, the tenant and actor of the command line.
 func (g *global) identified(file string) (identified, error) {
 	if file == "" {
 		return identified{shownToken: shownToken{Tenant: g.tenant, Actor: g.actor}, Accepted: acceptedYes}, nil

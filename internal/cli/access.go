@@ -34,8 +34,9 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	return err
 }
 
-// Vouch sets tenant and actor of o to those of the credentials of a, if it has any. An agent must not name another
-// caller than that of its token. In other roles, the names in o may select what the command asks about.
+// Vouch sets tenant and actor of o to those of the credentials of a, if it has any. For an agent, it is an error if o
+// names another caller. In other roles Vouch replaces the names without error, because --tenant and --actor may select
+// what a command shows.
 func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	if a.Credentials == "" {
 		return nil

@@ -81,7 +81,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f.BoolVarP(&n.Verbose, "verbose", "v", false,
 		"log every call, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
-	_ = f.MarkHidden("clock-skew") // exists
+	_ = f.MarkHidden("clock-skew") // the flag exists
 }
 
 // ServerFlags adds the flags that describe the NATS server, for a process that does not start one.
@@ -95,7 +95,7 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f.IntVar(&n.partitions, "partitions", 0,
 		"streams of the call log, 1 to 8. The first dispatcher fixes the number (default: keep it, or 1)")
 	f.IntVar(&n.batch, "batch", 0, "with --sync always: how many events must wait to be written together")
-	_ = f.MarkHidden("batch") // exists
+	_ = f.MarkHidden("batch") // the flag exists
 	OldFlag(f, "group", f.Lookup("batch"))
 }
 

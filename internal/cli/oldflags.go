@@ -46,8 +46,8 @@ func (s *syncValue) Set(word string) error {
 	return nil
 }
 
-// OldFlag adds old to flags: the name that flag had in the release before this one. Help and completion do not show it.
-// It sets flag, and contradicts another value of flag. Remove it with the next release.
+// OldFlag adds old to flags: the name of flag in the release before this one. Help and completion do not show it. It
+// sets flag. It is an error if flag itself has another value on the command line. Remove it with the next release.
 func OldFlag(flags *pflag.FlagSet, old string, flag *pflag.Flag) { addOld(flags, old, flag, nil) }
 
 // OldSyncFlag adds old to flags: a switch that --sync always has replaced.
@@ -114,7 +114,8 @@ func (v *oldValue) contradiction(old, current string) error {
 		v.old, v.flag.Name, old, current)
 }
 
-// CheckOldFlags returns an [ErrUsage] if an old name of a flag was followed by the flag with another value.
+// CheckOldFlags returns an [ErrUsage] if the command line has an old name of a flag and, after it, the flag with
+// another value.
 func CheckOldFlags(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		v, ok := f.Value.(*oldValue)

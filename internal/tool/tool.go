@@ -25,10 +25,10 @@ type Invocation struct {
 	// as it does not need Input any more, although the tool still runs.
 	Done    func()         `json:"-"`
 	Context jsontext.Value // as received; see Caller
-	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope, tool,
-	// function, dry run and the caller's key. It is the same in every attempt and run of the call and in no other call. So
-	// a tool commits its effect under it, looks the effect up by it, and passes it to the services that it calls. Tools do
-	// not get the caller's own key, because another tenant or actor may use the same one.
+	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope with its actor
+	// or session, tool, function, dry run and the caller's key. It is the same in every attempt and run of the call and in
+	// no other call. So a tool commits its effect under it, looks the effect up by it, and passes it to the services that
+	// it calls. Tools do not get the caller's own key, because another tenant or actor may use the same one.
 	IdempotencyKey string
 	Attempt        int
 	// Fence grows with every run of the call. A tool may refuse a fence that is lower than one it has seen.

@@ -28,7 +28,7 @@ type plan struct {
 	inUse int // kept servers that the client uses
 }
 
-// fate is what install does with one server.
+// fate describes how install treats one server.
 type fate struct {
 	Name   string `json:"name"`             // name in the configuration
 	Server string `json:"server,omitzero"`  // name in the folder of tools

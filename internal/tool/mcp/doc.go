@@ -23,8 +23,8 @@
 // that matches the text. Otherwise it becomes the error tool_error, which is not retryable.
 //
 // An imported manifest has the digest of the tool's definition at its server. The adapter compares it with the current
-// definition at each connect, when the server announces a change, and once a minute. A tool whose definition has
-// changed is not called until an operator approves it.
+// definition before calls: before the first one over a connection, after the server announced a change, and otherwise
+// at most once a minute. A tool whose definition has changed is not called until an operator approves it.
 //
 // Start reading at adapter.go. pool.go manages one server, and result.go converts its answers.
 package mcp

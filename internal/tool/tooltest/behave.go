@@ -55,8 +55,7 @@ type Fault struct {
 	RetryAfterMS int64           `json:"retry_after_ms,omitzero"`
 }
 
-// Behave is the tool, except for what only its transport can do: FnCrash panics here, and
-// FnDaemons is missing.
+// Behave is the tool, except for functions that depend on the transport: FnCrash panics, and FnDaemons is missing.
 func Behave(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
 	var in Input
 	if err := json.Unmarshal(inv.Input, &in); err != nil {
