@@ -156,7 +156,7 @@ func (b *devBus) runExecutor(ctx context.Context, url string, p devParts) error 
 	return executor.Run(ctx)
 }
 
-// devLife is the time during which the credentials of a bus can be renewed. A running bus extends it in time.
+// devLife is the time during which the credentials of a bus can be renewed. A running bus issues new ones in time.
 const devLife = 30 * 24 * time.Hour
 
 // user returns the principal of the user's commands and programs, or of the executor, in a role.
@@ -184,8 +184,8 @@ func (b *devBus) credit(ctx context.Context, store *tokenstore.Store) error {
 	return nil
 }
 
-// creditOne writes a new token of p. It keeps the family of the former token as long as that can be renewed, so that
-// the list of credentials does not grow with each start.
+// creditOne writes a new token of p. It keeps the family of the former token while that can be renewed for at least
+// half of devLife, so that the list of credentials does not grow with each start.
 func (b *devBus) creditOne(ctx context.Context, store *tokenstore.Store, p auth.Principal) error {
 	file, now := cli.DevCredential(b.state, p), store.Now().Truncate(time.Second)
 	p.ID, p.Issued, p.Expires = auth.NewID(), now, now.Add(auth.Life)
