@@ -140,7 +140,7 @@ func TestAuditRows(t *testing.T) {
 	}
 }
 
-// A record that lacks its end is printed as far as it goes, and the exit code tells.
+// If the audit record is behind the calls, replay prints what exists, and its exit code is 1.
 func TestAuditBehind(t *testing.T) {
 	srv := natstest.Start(t)
 	js := srv.JetStream(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A call takes run and lane from its token, or from flags, together with the role; dispatchers refuse those of another
-// run, and the record has all three.
+// A call takes run and lane from its token or from flags, and the role from a flag. Dispatchers refuse another run than
+// that of the token. The audit record contains all three.
 func TestRunLaneAndRole(t *testing.T) {
 	s, operator := deployed(t)
 	dir := t.TempDir()

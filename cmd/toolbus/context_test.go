@@ -22,7 +22,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// certificates is a folder with an authority (ca.pem), and a key and certificate that it signed: own.pem, own.key.
+// certificates returns a folder with a certificate authority (ca.pem), and a certificate signed by it with its key:
+// own.pem, own.key.
 func certificates(t *testing.T) (folder string, own tls.Certificate, of *x509.CertPool) {
 	t.Helper()
 	folder, of = t.TempDir(), x509.NewCertPool()

@@ -97,7 +97,7 @@ func deployed(t *testing.T) (s shell, operator string) {
 	return s, operator
 }
 
-// must runs a command that is to succeed, and returns what it printed.
+// must runs a command that must succeed, and returns what it printed.
 func (s shell) must(args ...string) string {
 	s.t.Helper()
 	code, stdout, stderr := s.do(args...)
@@ -107,8 +107,7 @@ func (s shell) must(args ...string) string {
 	return stdout
 }
 
-// An operator issues credentials, their holders call with them and make less of them, and what is revoked is good for
-// nothing.
+// An operator issues credentials. Their holders call with them and narrow them. A revoked credential is refused.
 func TestCredentials(t *testing.T) {
 	s, operator := deployed(t)
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// deadRequest is one that has everything that a replay keeps.
+// deadRequest returns a request with all members that a replay keeps.
 func deadRequest(input string) envelope.Request {
 	return envelope.Request{
 		CallID: "00000000-0000-4000-8000-000000000001", ToolID: "play", ToolVersion: "^1", Fn: "play",
@@ -36,7 +36,7 @@ func deadRequest(input string) envelope.Request {
 	}
 }
 
-// bury buries the request as one of tenant acme.
+// bury stores the request as a dead letter of tenant acme.
 func bury(t *testing.T, guest *app.Link, r envelope.Request, inputRef string) {
 	t.Helper()
 	raw, err := envelope.EncodeRequest(envelope.ContentJSON, &r)
@@ -129,7 +129,7 @@ func TestDeadReplay(t *testing.T) {
 	}
 }
 
-// A large input is fetched from where it lies.
+// The input of a dead letter may be a separate payload.
 func TestDeadReplayLargeInput(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	guest := s.insider()

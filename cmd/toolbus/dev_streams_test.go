@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Streams of both kinds of start are not mixed, and none are thrown away.
+// moveStreams neither mixes streams with tokens and without, nor deletes any.
 func TestMoveStreams(t *testing.T) {
 	store, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	stream := func(account string) string { return filepath.Join(store, "jetstream", account, "streams", "AUDIT") }

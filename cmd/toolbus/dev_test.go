@@ -32,7 +32,7 @@ func TestDevOpen(t *testing.T) {
 	}
 }
 
-// Further executors of its user join a bus with no configuration, also for pools that it has none of.
+// Further executors of the user join the bus without configuration, also for other pools.
 func TestDevFurtherExecutors(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	tools := t.TempDir()
@@ -58,7 +58,8 @@ func TestDevFurtherExecutors(t *testing.T) {
 	}
 }
 
-// A client that connects as soon as the bus of `toolbus dev` takes connections is let in, and none is refused before.
+// A client that connects as soon as the bus of `toolbus dev` accepts connections is authenticated. The bus does not
+// reject earlier ones.
 func TestDevOpensWhenReady(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -88,7 +88,7 @@ func TestStreamOfLines(t *testing.T) {
 	}
 }
 
-// A call that is interrupted while it waits to try again was interrupted: its last outcome is not the end of it.
+// The exit code of a call that is interrupted before a retry is that of an interruption, not of the last outcome.
 func TestInterruptInBackoff(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -113,7 +113,7 @@ func TestInterruptInBackoff(t *testing.T) {
 	}
 }
 
-// A server that is away is waited for, as long as the call has.
+// A call waits for an unreachable server until its deadline.
 func TestCallWaitsForServer(t *testing.T) {
 	s, stop := startDev(t, t.TempDir())
 	stop()
@@ -139,7 +139,7 @@ func TestCallWaitsForServer(t *testing.T) {
 	}
 }
 
-// A call that is made before its server starts is answered when that is there.
+// A call that is made before the server starts is answered when the server has started.
 func TestServerComes(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write testdata/help of TestHelp")
 
 const helpDir = "testdata/help"
 
-// TestHelp holds the help of every command to a file of testdata/help. After a change write them with
-// go test ./cmd/toolbus -run TestHelp -update, and read the difference as a user who sees it for the first time.
+// TestHelp compares the help of every command with a file of testdata/help. After a change write them with go test
+// ./cmd/toolbus -run TestHelp -update, and read the difference as a user who sees it for the first time.
 func TestHelp(t *testing.T) {
 	helps := helpOfAll(t)
 	for name, help := range helps {
@@ -49,7 +49,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// checkHelp holds a help text to 120 columns, and to an example.
+// checkHelp checks that a help text fits into 120 columns, and has an example.
 func checkHelp(t *testing.T, name, help string) {
 	t.Helper()
 	for line := range strings.Lines(help) {

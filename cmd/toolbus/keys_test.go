@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
-// A new deployment is written once, and what was written is never replaced.
+// keys init writes a new deployment, and replaces no file of an existing one.
 func TestKeysInit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deployment")
 	s := shell{t: t}
@@ -39,7 +39,7 @@ func TestKeysInit(t *testing.T) {
 	}
 }
 
-// The configurations of servers are written again as they were, and nothing else is.
+// keys servers writes the server configurations again, and changes no other file.
 func TestKeysServers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deployment")
 	s, place := shell{t: t}, []string{"--store-dir", "/var/lib/x", "--host", "127.0.0.1:5222"}

@@ -97,7 +97,7 @@ type shell struct {
 	keys string // folder of its secrets
 }
 
-// insider connects as dispatchers do, who may do everything.
+// insider connects as dispatchers do, with all permissions.
 func (s shell) insider() *app.Link {
 	s.t.Helper()
 	link, err := app.Establish(s.t.Context(), app.Options{URL: s.url}, app.LinkOptions{SecretsDir: s.keys})
@@ -127,7 +127,7 @@ func startDev(t *testing.T, state string) (s shell, stop func()) {
 	return s, stop
 }
 
-// startDevAt is startDev of a user and at a port; what it has said may be read once it is stopped.
+// startDevAt is startDev with the home of a user and a port. The returned output may be read after stop.
 func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shell, stop func(), said *bytes.Buffer) {
 	t.Helper()
 	tools := filepath.Join(t.TempDir(), "tools")
@@ -176,8 +176,7 @@ func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shel
 	return shell{t, url, home, filepath.Join(state, "keys")}, stop, &log
 }
 
-// Every status has its exit code, what a program reads is on standard output, and what a person
-// reads is on standard error.
+// Every status has its exit code. Standard output is for programs, and standard error for people.
 func TestCall(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for _, c := range []struct {
@@ -329,7 +328,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// until keeps what is written, and does something once it has read a text.
+// until records its input, and calls then when the input contains text.
 type until struct {
 	bytes.Buffer
 	text string
@@ -389,7 +388,7 @@ func TestNoDispatcher(t *testing.T) {
 	}
 }
 
-// The record is of all tenants, or of the one that is named, and following it until a time ends.
+// The audit log shows all tenants or the named one. Following it ends at --until.
 func TestAuditOfTenants(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for _, tenant := range []string{"acme", "default"} {
@@ -417,7 +416,7 @@ func TestAuditOfTenants(t *testing.T) {
 	}
 }
 
-// No flag is taken and then ignored, or makes a process that harms others.
+// No flag is accepted and then ignored, or leads to a process that harms others.
 func TestRefusedFlags(t *testing.T) {
 	s := shell{t: t, url: "nats://127.0.0.1:1"}
 	serve := "--tools " + t.TempDir()
@@ -565,7 +564,7 @@ func TestPlainErrors(t *testing.T) {
 	}
 }
 
-// Output that cannot be written is a failure, whatever it would have said.
+// A command fails if its output cannot be written.
 func TestFullDisk(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	for _, args := range []string{"doctor", "doctor --json", "version", "version --json", "tools list", "dead list"} {
@@ -578,7 +577,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// full is a disk without room.
+// full is a writer that always fails, such as a full disk.
 type full struct{}
 
 // Write implements io.Writer.
@@ -630,7 +629,7 @@ func TestToolThatCannotRun(t *testing.T) {
 // An input that never comes does not keep the command from ending.
 func TestSilentInput(t *testing.T) {
 	silent, speak := io.Pipe()
-	defer speak.Close() // lets go of the read that was given up
+	defer speak.Close() // ends the abandoned read
 	for _, input := range []string{"-", "@" + namedPipe(t)} {
 		ctx, cancel := context.WithCancel(t.Context())
 		code := make(chan int, 1)

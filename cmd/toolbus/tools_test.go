@@ -7,7 +7,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// TestListOfChangedTools holds that people see which tools wait for approval, with the command, and only then.
+// TestListOfChangedTools checks that the list shows which tools need an approval, with the command, and only those.
 func TestListOfChangedTools(t *testing.T) {
 	tools := []envelope.ToolInfo{
 		{ToolID: "a.x", Status: "active"}, {ToolID: "a.y", Status: "active", Changed: true}, {ToolID: "b.z", Changed: true},

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
-// minted writes a credential of agent://a that was minted with the deployment's keys.
+// minted writes a credential of agent://a that it has signed with the deployment's keys.
 func minted(t *testing.T, operator string, p auth.Principal) (file string) {
 	t.Helper()
 	keys, err := deployment.Load(filepath.Join(filepath.Dir(operator), "keys"))
@@ -165,7 +165,7 @@ func TestRevokeUnlisted(t *testing.T) {
 	}
 }
 
-// A token of a client that cannot renew it lives as long as it is to.
+// A token with --life is valid for that time.
 func TestLongLife(t *testing.T) {
 	s, operator := deployed(t)
 	for _, more := range [][]string{{"--credentials", operator},
@@ -192,8 +192,7 @@ func TestLongLife(t *testing.T) {
 	}
 }
 
-// Calls and questions with a credential that was revoked, or has expired, say which of the two it is, in the form that
-// other refusals have.
+// Calls and other requests with a revoked or expired credential are refused, and the error says which of the two it is.
 func TestRefusedCredentials(t *testing.T) {
 	s, operator := deployed(t)
 	revoked := filepath.Join(t.TempDir(), "agent")

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 type command = func(cli.Env, func() (cli.Access, error)) *cobra.Command
 
-// Flags of the record are those of the process that keeps it.
+// Only a process with a dispatcher has the flags for the retention of audit records.
 func TestRunOfWrongRetention(t *testing.T) {
 	for flag, says := range map[string]string{
 		"--audit-age=1s": "1m0s or more", "--denied-age=-1m": "1m0s or more", "--audit-bytes=1": "1048576 or more",
@@ -168,7 +168,7 @@ func TestStopBeforeServing(t *testing.T) {
 	}
 }
 
-// await polls until ok, with a bound.
+// await polls until ok, for a limited time.
 func await(t *testing.T, out *buffer, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

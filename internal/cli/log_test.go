@@ -27,7 +27,7 @@ func TestLoggerIsSparing(t *testing.T) {
 			t.Errorf("logged %s", &out)
 		}
 		out.Reset()
-		<-time.After(10 * time.Second) // of the bubble
+		<-time.After(10 * time.Second) // time of the synctest bubble
 		log.Warn("not decided yet", "call", 1000)
 		if !strings.Contains(out.String(), "call=1000 left_out=990") {
 			t.Errorf("logged %s", &out)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// stubborn is a process that takes notice of the first signal and does not end.
+// stubborn is a process that does not end after the first signal.
 func stubborn() {
 	ctx, _ := cli.UntilSignal()
 	fmt.Println("ready")
@@ -54,7 +54,7 @@ func TestSecondSignalEndsTheProcess(t *testing.T) {
 	}
 }
 
-// signalUntil goes on with signals: the second may come just before the process is ready for it.
+// signalUntil repeats the signal, because the second one may arrive just before the process is ready for it.
 func signalUntil(t *testing.T, p *os.Process, sig syscall.Signal, ended <-chan error) error {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -33,7 +33,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A variable of the environment keeps what the runtime has made of it, and nothing else does.
+// Collect does not override a setting that an environment variable has made, and sets the other one.
 func TestCollect(t *testing.T) {
 	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
 	defer func() {

@@ -93,7 +93,7 @@ notes: {transport: of its own}
 // transports returns the transports of the manifests in these tests.
 func transports() []tool.Transport { return []tool.Transport{process.Describe(), native.Describe()} }
 
-// folder is the files of one tool; "" leaves a default out.
+// folder returns the files of one tool; "" as content leaves a default file out.
 func folder(id, manifest string, more map[string]string) fstest.MapFS {
 	files := map[string]string{
 		"tool.yaml": manifest, "schema/request.json": schema, "schema/response.json": schema,
@@ -183,7 +183,7 @@ func TestLoadFull(t *testing.T) {
 	}
 }
 
-// TestProblems shows that everything is found, where it stands, and with a hint.
+// TestProblems checks that every problem is reported with its position and a hint.
 func TestProblems(t *testing.T) {
 	replace := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(full) }
 	const at = "web_2efetch/tool.yaml"
@@ -391,7 +391,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestSchemaHints shows what mends a schema.
+// TestSchemaHints checks the hints for invalid schemas.
 func TestSchemaHints(t *testing.T) {
 	for schema, hint := range map[string]string{
 		`{"type":"objekt"}`:                     "(correct the schema at the place that is named",
@@ -634,7 +634,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// FuzzLoad holds that no manifest makes the loader panic, and that what it accepts is usable.
+// FuzzLoad checks that no manifest makes the loader panic, and that an accepted one is usable.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(minimal))
 	f.Add([]byte(full))
@@ -674,7 +674,7 @@ func TestWhatIsNoFolder(t *testing.T) {
 	}
 }
 
-// load is tool.Load with a bound.
+// load is tool.Load with a time limit.
 func load(t *testing.T, dir string) (*tool.Set, error) {
 	t.Helper()
 	type result struct {
@@ -695,7 +695,7 @@ func load(t *testing.T, dir string) (*tool.Set, error) {
 	}
 }
 
-// TestSchemaOfManifests holds the numbers and names of the schema against those of the code.
+// TestSchemaOfManifests compares the numbers and names in the schema with those in the code.
 func TestSchemaOfManifests(t *testing.T) {
 	raw, err := os.ReadFile("manifest.json")
 	if err != nil {
@@ -735,8 +735,7 @@ func TestSchemaOfManifests(t *testing.T) {
 	}
 }
 
-// A folder with servers of its own and no manifest holds tools that are loaded by themselves. With a manifest it is a
-// tool.
+// A folder with a servers.json and no manifest is a separate folder of tools. With a manifest it is a tool.
 func TestFolderOfToolsInAFolderOfTools(t *testing.T) {
 	files := folder("web.fetch", minimal, nil)
 	files["mcp/servers.json"] = &fstest.MapFile{Data: []byte(`{}`)}

@@ -86,7 +86,7 @@ func (s *shell) shows(parts ...string) {
 	}
 }
 
-// imported writes a folder of tools with servers, and with one tool of each that is named.
+// imported writes a folder of tools with servers. Each server that is named has one tool.
 func (s *shell) imported(dir string, servers map[string]client.Server, tools ...string) {
 	s.Helper()
 	for name, one := range servers {

@@ -37,7 +37,7 @@ func doorProcess(t *testing.T, bus string) (*exec.Cmd, string) {
 	return cmd, url
 }
 
-// post sends a request of MCP as it is, and returns the answer as far as it came.
+// post sends an MCP request, and returns as much of the answer as it gets.
 func post(t *testing.T, url, body string, header http.Header) (answer string, of http.Header, err error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))

@@ -98,7 +98,7 @@ func TestServeStopped(t *testing.T) {
 	}
 }
 
-// connecting connects to a bus that asks for no tokens.
+// connecting returns a Connect for a bus that checks no tokens.
 func connecting(url string) Connect {
 	return func(ctx context.Context, _ auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
 		conn, err := toolbus.Connect(ctx, url, toolbus.Options{})

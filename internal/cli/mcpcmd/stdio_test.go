@@ -15,11 +15,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// calling is a call of hold, as a client of 2026-07-28 writes it.
+// calling is a call of the tool hold in the protocol 2026-07-28.
 const calling = `{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"hold","arguments":{},"_meta":{` +
 	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n"
 
-// listening is a request that the end of the input alone ends.
+// listening is a request that only the end of the input ends.
 const listening = `{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{"notifications":{` +
 	`"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 	`"io.modelcontextprotocol/clientCapabilities":{}}}}` + "\n"
@@ -76,7 +76,7 @@ func (p *process) write(t *testing.T, text string) {
 	}
 }
 
-// A pipe of requests has all its answers before the process ends.
+// The process answers all requests of a pipe before it ends.
 func TestPiped(t *testing.T) {
 	p := startProcess(t)
 	p.write(t, `{"jsonrpc":"2.0","id":"long","method":"`+strings.Repeat("x", 5<<20)+"\"}\n"+
@@ -106,8 +106,7 @@ func TestPiped(t *testing.T) {
 	}
 }
 
-// A client that has ended its input, and whose process is gone or that sends SIGTERM, does not wait any more: the work
-// of its call is cancelled.
+// When a client has closed its input, and has then ended or sent SIGTERM, its running call is cancelled.
 func TestPipedGone(t *testing.T) {
 	for name, leave := range map[string]func(*process) error{
 		"gone": func(p *process) error { return p.out.Close() },

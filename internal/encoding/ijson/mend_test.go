@@ -117,7 +117,7 @@ func FuzzMend(f *testing.F) {
 	})
 }
 
-// FuzzMembers: an object, or an array, of I-JSON is what its parts make.
+// FuzzMembers: an object or array of I-JSON equals the one made from its parts.
 func FuzzMembers(f *testing.F) {
 	for _, s := range []string{`{"a":1,"b" : [ {} , "x,]" ] }`, ` [ 1 , {"a":[]} ,` +
 		`"]" ] `, `{}`, `[]`, `1`, `{"\u0061":"\""}`} {

@@ -114,7 +114,7 @@ func BenchmarkQuick(b *testing.B) {
 	}
 }
 
-// The member that is looked for is found, and what is in it counts as one value.
+// Scan finds the member, whose content counts as one value.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -15,7 +15,7 @@ import (
 
 type word string
 
-// all has a member of each kind, and some that only the library writes.
+// all has a member of each kind, and some that only the library can encode.
 type all struct {
 	Text    word              `json:"text"`
 	Maybe   string            `json:"maybe,omitzero"`
@@ -43,7 +43,7 @@ type part struct {
 	More bool   `json:"more,omitzero"`
 }
 
-// A table writes what the library writes, reads it as the library does, and has it do the rest.
+// A table writes and reads the same as the library, or returns false.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	table := ijson.TableOf[all]()
@@ -68,7 +68,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A payload stands in the place of the first JSON value.
+// A payload replaces the first JSON value.
 func TestPayload(t *testing.T) {
 	t.Parallel()
 	type two struct {
@@ -96,7 +96,7 @@ type loud string
 
 func (l loud) MarshalText() ([]byte, error) { return []byte(strings.ToUpper(string(l))), nil }
 
-// A number that a field does not hold is left to the library, and so is a type that encodes itself.
+// A table leaves a number that overflows its field, and a type with encoding methods, to the library.
 func TestOdd(t *testing.T) {
 	t.Parallel()
 	if ijson.TableOf[struct {

@@ -107,7 +107,7 @@ func TestNoAccepterForOtherKeywords(t *testing.T) {
 	}
 }
 
-// Whatever the accepter takes is valid, and what it refuses is not, for every schema that has one.
+// For every schema with an accepter, each value that it accepts is valid, and each value that it refuses is not.
 func FuzzAccepter(f *testing.F) {
 	f.Add(`{"type":"object","required":["a"],"properties":{"a":{"type":"integer","minimum":3}},`+
 		`"additionalProperties":false}`, `{"a":3}`)

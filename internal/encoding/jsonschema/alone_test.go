@@ -34,7 +34,7 @@ func compilesAlone(t *testing.T, raw []byte) *jsonschema.Schema {
 	return s
 }
 
-// verdicts are values, and whether a schema takes them.
+// verdicts maps values to whether a schema accepts them.
 type verdicts map[string]bool
 
 func (v verdicts) hold(t *testing.T, raw []byte) {
@@ -78,7 +78,7 @@ func TestAlone(t *testing.T) {
 	verdicts{`[[[]]]`: true, `[[1]]`: false}.hold(t, of(`{"type":"array","items":{"$ref":"#"}}`))
 }
 
-// A schema of documents in several dialects has one when it stands alone, or lies in another schema.
+// A schema of documents in several dialects has one dialect after Alone, and after Placed.
 func TestAloneOfOneDialect(t *testing.T) {
 	files := map[string]string{
 		"schema/seven.json": `{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"$ref":"#/definitions/n"}],
@@ -115,7 +115,7 @@ func TestAloneOfOneDialect(t *testing.T) {
 	}
 }
 
-// A part of a schema stands alone, wherever its references lead.
+// Sub returns a schema that stands alone, wherever its references lead.
 func TestSub(t *testing.T) {
 	whole := []byte(`{"type":"object","properties":{
 		"own":{"$ref":"#/$defs/output"},
@@ -185,7 +185,7 @@ func TestModernize(t *testing.T) {
 	}
 }
 
-// FuzzAlone: what stands alone refers only to itself, and does so again.
+// FuzzAlone: the result of Alone refers only to itself, and Alone accepts it again.
 func FuzzAlone(f *testing.F) {
 	for _, seed := range []string{
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$id":"b","items":[{"$ref":"#"}]}}}`,

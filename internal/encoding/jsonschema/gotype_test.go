@@ -94,7 +94,7 @@ func TestSchemaOf(t *testing.T) {
 	}
 }
 
-// Types with an encoding of their own below others, where the generator would go by their kind.
+// Types with encoding methods inside other types, where the generator would use their kind.
 func TestSchemaOfMarshalers(t *testing.T) {
 	type deep struct {
 		Nets  map[string][]*netip.Prefix `json:"nets"`

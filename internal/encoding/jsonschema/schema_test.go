@@ -129,7 +129,7 @@ func TestValidateIsBounded(t *testing.T) {
 	}
 }
 
-// A schema that refers to itself in several alternatives would try what is nested in exponentially many ways.
+// A recursive schema with several alternatives would try nested values in exponentially many ways.
 func TestValidateCountsSteps(t *testing.T) {
 	branch := func(name string) string { return `{"properties":{"a":{"$ref":"#"}},"required":["` + name + `"]}` }
 	nested := func(depth int) jsontext.Value {
@@ -202,7 +202,7 @@ func TestCompileSchemaLoads(t *testing.T) {
 	}
 }
 
-// Documents that make no whole are refused: callers could not check anything by them.
+// Compile refuses documents that cannot be combined into one, because callers could not use them.
 func TestCompileSchemaRefusesParts(t *testing.T) {
 	for _, c := range []struct{ raw, other, want string }{
 		{`{"$ref":"x.json"}`, `{"$id":"https://example.com/x"}`, "leave it out"},
@@ -216,7 +216,7 @@ func TestCompileSchemaRefusesParts(t *testing.T) {
 	}
 }
 
-// Schemas may be nothing but true or false, also those that others refer to.
+// A schema may be true or false, also one to which another schema refers.
 func TestWholeSchemaOfBooleans(t *testing.T) {
 	s, err := Compile("request.json", []byte(`{"properties":{"a":{"$ref":"true.json"},"b":{"$ref":"false.json"}}}`),
 		func(ref string) ([]byte, error) { return []byte(strings.TrimSuffix(ref, ".json")), nil })
@@ -244,8 +244,8 @@ func TestWholeSchemaKeepsDefinitions(t *testing.T) {
 	}
 }
 
-// TestOlderDrafts reads schemas as the draft that they name: in draft-07 items may be a list, and definitions are no
-// keyword of today. One of another draft may be referred to.
+// TestOlderDrafts reads schemas in the draft that they name. In draft-07, items may be a list, and 2020-12 does not
+// have the keyword definitions. A schema may refer to one of another draft.
 func TestOlderDrafts(t *testing.T) {
 	old := `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
 		"properties":{"pair":{"items":[{"type":"string"},{"$ref":"#/definitions/n"}],"additionalItems":false}},

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// played is a server that plays a part of this binary.
+// played returns a server that is this binary in one of its roles.
 func played(t testing.TB, part string, args ...string) client.Server {
 	t.Helper()
 	self, err := os.Executable()

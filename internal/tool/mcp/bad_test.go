@@ -32,7 +32,7 @@ func newPeer(t *testing.T) *peer {
 	return &peer{t, newAdapter(t, mcp.Options{}), manifest(t, played(t, "misbehave"), mcp.Endpoint{}), call.SideEffectful}
 }
 
-// of is the manifest of one of its tools.
+// of returns the manifest of one of its tools.
 func (p *peer) of(name string) *tool.Manifest {
 	m := *p.manifest
 	m.Class, m.Endpoint = p.class, mcp.Endpoint{Server: "test", Tool: name}
@@ -49,7 +49,7 @@ func invocationOf(input string) tool.Invocation {
 	}
 }
 
-// echoes fails the test unless the server answers a call with what it was asked.
+// echoes fails the test unless the server answers a call correctly.
 func (p *peer) echoes(text string) {
 	p.Helper()
 	input, err := json.Marshal(map[string]string{"text": text})
@@ -119,7 +119,7 @@ func TestAnswersOnce(t *testing.T) {
 	}
 }
 
-// TestLateAnswer gives a call up, whose answer comes when the next one is under way.
+// TestLateAnswer gives up a call whose answer comes during the next call.
 func TestLateAnswer(t *testing.T) {
 	p := newPeer(t)
 	p.echoes("before")
@@ -130,7 +130,8 @@ func TestLateAnswer(t *testing.T) {
 	p.echoes("its own")
 }
 
-// TestHuge gets an answer of a hundred megabytes while others are under way, which is neither kept nor theirs.
+// TestHuge gets an answer of a hundred megabytes during other calls. The adapter drops it, and the other calls get
+// their own answers.
 func TestHuge(t *testing.T) {
 	for size, code := range map[int]envelope.Code{
 		2 << 20:     envelope.CodeOutputLimit, // skipped: the server lives
@@ -171,7 +172,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestDies loses a server with several calls under way, and asks the next one.
+// TestDies loses a server during several calls. The next call starts it again.
 func TestDies(t *testing.T) {
 	p := newPeer(t)
 	p.echoes("before")
@@ -196,7 +197,7 @@ func TestCut(t *testing.T) {
 	p := newPeer(t)
 	whole := len(fmt.Sprintf(`{"result":%s,"jsonrpc":"2.0","id":%d}`, text("whole"), 3))
 	for n := range whole + 2 {
-		p.adapter.Rest() // each call has a server of its own
+		p.adapter.Rest() // each call starts a new process
 		res, err := p.call(t.Context(), "cut", fmt.Sprintf(`{"n":%d}`, n), &tooltest.Recorder{})
 		switch got := p.adapter.ClassifyError(p.of("cut"), err); {
 		case err == nil && (n < whole || string(res.Output) != `{"text":"whole"}`):
@@ -220,7 +221,7 @@ func TestHangs(t *testing.T) {
 	p.echoes("after it")
 }
 
-// TestDrowns gets twenty thousand requests of a server, each of which would have to be answered.
+// TestDrowns gets twenty thousand requests from a server, each of which needs an answer.
 func TestDrowns(t *testing.T) {
 	p := newPeer(t)
 	got := p.fails("drown", "{}")

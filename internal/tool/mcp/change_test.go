@@ -94,7 +94,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestDigest holds that the digest is of the meaning of a definition, and of all of it.
+// TestDigest checks that the digest depends on all of the meaning of a definition, and on nothing else.
 func TestDigest(t *testing.T) {
 	base := client.Tool{
 		Name: "a", Description: "b", InputSchema: []byte(`{"type":"object","title":"x"}`),
@@ -130,7 +130,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// lines is a log that is written while it is read.
+// lines is a log for concurrent writing and reading.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -148,7 +148,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// comes waits until Recheck has found a verdict.
+// comes waits until Recheck returns a verdict.
 func comes(t *testing.T, a *mcp.Adapter, m *tool.Manifest, want tool.Verdict) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -183,8 +183,8 @@ func approved(t *testing.T, description string) string {
 	return mcp.Digest(definition)
 }
 
-// TestRecheck holds that a change that a server announces is found without a call, and that it ends by itself when the
-// server takes it back.
+// TestRecheck checks that an announced change is found without a call, and that the tool is usable again when the
+// server restores the definition.
 func TestRecheck(t *testing.T) {
 	said := t.TempDir() + "/said"
 	if err := os.WriteFile(said, []byte("adds numbers"), 0o600); err != nil {
@@ -216,7 +216,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// TestRecheckUnannounced holds that a server that announces nothing is asked about a changed tool once a minute.
+// TestRecheckUnannounced checks that a server without announcements is asked about a changed tool once a minute.
 func TestRecheckUnannounced(t *testing.T) {
 	s := newSite(t, false)
 	p := s.peer(t)

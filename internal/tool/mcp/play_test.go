@@ -24,7 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// This binary plays every part: it is the test, the supervisor, and the servers.
+// This binary is the test, the supervisor, and the servers.
 func TestMain(m *testing.M) {
 	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
@@ -53,7 +53,7 @@ func serve(s *sdk.Server) int {
 	return 0
 }
 
-// spy is a transport that keeps the context of calls as it came: the SDK sorts its members.
+// spy is a transport that records the context of calls unchanged, because the SDK sorts its members.
 type spy struct{ sdk.Transport }
 
 type spied struct{ sdk.Connection }
@@ -176,7 +176,7 @@ func answer(res tool.Result, err error) (*sdk.CallToolResult, error) {
 	return r, nil
 }
 
-// notifier is a sink that tells the client.
+// notifier is a sink that sends chunks to the client.
 type notifier struct{ req *sdk.CallToolRequest }
 
 func (n notifier) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// peerOf is the adapter that calls one server.
+// peerOf returns an adapter that calls one server.
 func peerOf(t *testing.T, s client.Server, o mcp.Options) *peer {
 	return &peer{t, newAdapter(t, o), manifest(t, s, mcp.Endpoint{}), call.SideEffectful}
 }
@@ -59,8 +59,8 @@ func TestMute(t *testing.T) {
 	p.wants(p.adapter.ClassifyError(p.of("echo"), err), envelope.CodeTimeout, envelope.EffectNone)
 }
 
-// TestOlder calls servers that are silent, or end, where they are not greeted by "initialize": after a restart it is
-// known what they are.
+// TestOlder calls servers that send nothing, or exit, unless the first message is "initialize". After a restart the
+// adapter knows this.
 func TestOlder(t *testing.T) {
 	for _, how := range []string{"older", "older ends"} {
 		s := played(t, "misbehave", how)
@@ -102,7 +102,7 @@ func TestApart(t *testing.T) {
 	all.Wait()
 }
 
-// TestEnvironment holds that a server has the variables that are named, and no other.
+// TestEnvironment checks that a server has exactly the named variables.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SWORDFISH", "of this process")
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -134,7 +134,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestInstances shares calls among as many processes as there may be.
+// TestInstances spreads calls over the allowed number of processes.
 func TestInstances(t *testing.T) {
 	s := played(t, "misbehave")
 	s.Instances = 2
@@ -190,8 +190,8 @@ func TestMistyped(t *testing.T) {
 	}
 }
 
-// TestListless verifies a definition of a server that hangs when it is to list its tools: it is ended, as one is that
-// leaves a call without an answer.
+// TestListless verifies a definition of a server that hangs when it should list its tools. The adapter ends it, as
+// after a call without an answer.
 func TestListless(t *testing.T) {
 	p := peerOf(t, played(t, "misbehave", "listless"), mcp.Options{})
 	before := p.said("pid")
@@ -206,7 +206,7 @@ func TestListless(t *testing.T) {
 	}
 }
 
-// TestLarge gets an answer that is larger than what a server may say without being asked.
+// TestLarge gets an answer that is larger than the limit of an unsolicited message.
 func TestLarge(t *testing.T) {
 	p := newPeer(t)
 	p.echoes("before")

@@ -37,7 +37,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// hosted has an adapter work under a watchdog, as executors do, and goes on without functions that do not return.
+// hosted runs an adapter under a watchdog, as executors do, and continues without functions that do not return.
 type hosted struct{ *native.Adapter }
 
 type ended struct {
@@ -46,7 +46,7 @@ type ended struct {
 	err    error
 }
 
-// ending takes what became of a run. It is the owner of the run.
+// ending is the owner of a run, and receives its result.
 type ending chan ended
 
 func (e ending) Abandoned(end func() error) { go func() { e <- ended{err: end()} }() }
@@ -88,8 +88,8 @@ func (h hosted) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocatio
 // one is an adapter with one function.
 func one(f native.Func) hosted { return hosted{native.New(map[string]native.Func{"behave": f})} }
 
-// A tool ends at its own limit, also where its call was admitted with a longer deadline. Without a watchdog nothing
-// could abandon it, and it does not start.
+// A tool ends at its own limit, also if its call was admitted with a longer deadline. Without a watchdog it does not
+// start, because nothing could abandon it.
 func TestLimit(t *testing.T) {
 	a, m := one(func(ctx context.Context, _ tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		<-ctx.Done()
@@ -126,7 +126,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestStray shows what becomes of a function that ignores its context.
+// TestStray checks the run of a function that ignores its context.
 func TestStray(t *testing.T) {
 	started, release, emitted := make(chan struct{}, 1), make(chan struct{}), make(chan error, 3)
 	a := one(func(_ context.Context, _ tool.Invocation, sink tool.Sink) (tool.Result, error) {
@@ -170,7 +170,7 @@ func TestStray(t *testing.T) {
 	}
 }
 
-// panicking is an error whose text cannot be had.
+// panicking is an error whose methods panic.
 type panicking struct{}
 
 func (panicking) Error() string { panic("no text") }

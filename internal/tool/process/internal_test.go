@@ -101,7 +101,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// A tool that asks for a pause of tens of thousands of years gets a day.
+// A retry delay of tens of thousands of years is cut to a day.
 func TestAbsurdHint(t *testing.T) {
 	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour,
 		1<<63 - 1: 24 * time.Hour} {
@@ -114,7 +114,7 @@ func TestAbsurdHint(t *testing.T) {
 	}
 }
 
-// TestReaderCut tells a tool that died while it wrote from one that forgot the last line end.
+// TestReaderCut distinguishes a tool that died while it wrote from one that left out the last newline.
 func TestReaderCut(t *testing.T) {
 	for i := range goodOutput {
 		r := newReader(strings.NewReader(goodOutput[:i]), protocol.OpExecute, 1000)
@@ -126,8 +126,8 @@ func TestReaderCut(t *testing.T) {
 	}
 }
 
-// FuzzReader holds that no output of a tool, however cut, makes the reader fail otherwise than
-// with its own errors, or pass more on than the limit.
+// FuzzReader checks that for any output of a tool, the reader returns only its own errors, and passes on no more than
+// the limit.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(goodOutput))
 	f.Add([]byte(`{"type":"chunk","data":[1,{}]}` + "\n" + `{"type":"error","error":{"code":"a"}}`))

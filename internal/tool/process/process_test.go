@@ -55,7 +55,7 @@ func newAdapter(t *testing.T, opts process.Options) *process.Adapter {
 	return a
 }
 
-// callOf is an invocation of fn.
+// callOf returns an invocation of fn.
 func callOf(fn, input string) tool.Invocation {
 	return tool.Invocation{
 		CallID: "c", ToolID: "t", ToolVersion: "1.2.3", Fn: fn, Input: jsontext.Value(input), Attempt: 1,
@@ -63,7 +63,7 @@ func callOf(fn, input string) tool.Invocation {
 	}
 }
 
-// execute runs a part to its end.
+// execute runs a role of this binary to its end.
 func execute(t *testing.T, part string, args ...string) (tool.Result, error) {
 	t.Helper()
 	m := manifest(part, args...)
@@ -131,7 +131,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestBounds shows that no tool, whatever it floods, gets beyond its limits.
+// TestBounds checks that no tool exceeds its limits, whatever it writes.
 func TestBounds(t *testing.T) {
 	if _, err := execute(t, "flood"); tool.Classify(manifest(""), err).Code != envelope.CodeOutputLimit {
 		t.Errorf("flooded output: %v", err)
@@ -186,7 +186,7 @@ func TestNeverRead(t *testing.T) {
 	}
 }
 
-// TestGrace shows what a tool may do between SIGTERM and SIGKILL.
+// TestGrace checks what a tool may do between SIGTERM and SIGKILL.
 func TestGrace(t *testing.T) {
 	tests := map[string]struct {
 		grace  time.Duration
@@ -273,7 +273,7 @@ func TestTimeoutMax(t *testing.T) {
 	}
 }
 
-// TestSurroundings shows what a tool finds around itself, and what not.
+// TestSurroundings checks the environment, working directory and descriptors of a tool.
 func TestSurroundings(t *testing.T) {
 	leaked, err := syscall.Dup(1) // not close-on-exec, as from careless C code
 	if err != nil {
@@ -340,7 +340,7 @@ func TestDaemonAfterEnd(t *testing.T) {
 	witness.Gone(t)
 }
 
-// TestExecutorKilled shows that the tools of an executor that got SIGKILL go with it.
+// TestExecutorKilled checks that the tools of an executor end when it gets SIGKILL.
 func TestExecutorKilled(t *testing.T) {
 	witness := tooltest.Witness(t)
 	executor := again("executor", witness.Path)
@@ -356,8 +356,7 @@ func TestExecutorKilled(t *testing.T) {
 	witness.GoneWithin(t, 30*time.Second)
 }
 
-// TestForkBomb shows that a run that multiplies, in sessions of its own and deaf to SIGTERM,
-// ends within a second.
+// TestForkBomb checks that a run that forks without end, in new sessions and ignoring SIGTERM, ends within a second.
 func TestForkBomb(t *testing.T) {
 	script := "trap '' TERM\n" +
 		"[ $1 -gt 0 ] || exec sleep 1000\n" +
@@ -460,7 +459,7 @@ func TestStoppedSupervisor(t *testing.T) {
 	}
 }
 
-// TestNotStarted shows what is said of a tool that cannot be started.
+// TestNotStarted checks the error of a tool that cannot be started.
 func TestNotStarted(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"data": 0o644, "noise": 0o755} {
@@ -510,7 +509,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestChanged shows that only what was loaded is run: the digest on record is of that.
+// TestChanged checks that only the loaded program is run, because the recorded digest is of that.
 func TestChanged(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "t")
@@ -575,8 +574,8 @@ func TestSupervisors(t *testing.T) {
 	}
 }
 
-// TestHookMissing shows that a binary that is started as a supervisor, and does not know that it
-// could be, does not start supervisors in turn.
+// TestHookMissing checks that a binary that is started as a supervisor, but does not call SupervisorMain, does not
+// start further supervisors.
 func TestHookMissing(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

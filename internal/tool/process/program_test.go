@@ -29,7 +29,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// This binary plays every part: it is the test, the supervisor, the tools, and once the executor.
+// This binary is the test, the supervisor, the tools, and once the executor.
 func TestMain(m *testing.M) {
 	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
@@ -176,8 +176,8 @@ func attend(args []string) int {
 	return 0
 }
 
-// again is a command that plays another part, in a session of its own. It keeps the
-// descriptors of its parent open.
+// again returns a command that runs another role of this binary in a new session. It keeps the descriptors of its
+// parent open.
 func again(part string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -208,7 +208,7 @@ func stubborn([]string) int {
 	return forever()
 }
 
-// linger leaves a daemon that holds its output open, answers, and ends when told to.
+// linger leaves a daemon that holds its output open, answers, and exits at a signal.
 func linger(args []string) int {
 	if err := again("launch", args[0]).Run(); err != nil {
 		return 1
@@ -240,7 +240,7 @@ func floodLine([]string) int {
 	}
 }
 
-// floodStderr writes megabytes there, and answers.
+// floodStderr writes megabytes to standard error, and answers.
 func floodStderr([]string) int {
 	fmt.Fprintln(os.Stderr, "the first words")
 	noise := bytes.Repeat([]byte("noise\x1b[31m\xff\n"), 1<<12)
@@ -253,7 +253,7 @@ func floodStderr([]string) int {
 	return 3
 }
 
-// closeStdout closes it without an answer and stays.
+// closeStdout closes standard output without an answer, and does not exit.
 func closeStdout([]string) int {
 	if err := os.Stdout.Close(); err != nil {
 		return 1

@@ -78,7 +78,7 @@ func TestPipeHeldOpen(t *testing.T) {
 	}
 }
 
-// deaf is a supervisor that never answers, and lets others wait.
+// deaf is a supervisor that never answers.
 func deaf(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "deaf")
@@ -95,9 +95,9 @@ func TestProbeDeaf(t *testing.T) {
 	}
 }
 
-// TestSurvivors shows that nothing waits for ever for a run that cannot be ended.
+// TestSurvivors checks that nothing waits forever for a run that cannot be ended.
 func TestSurvivors(t *testing.T) {
-	// A grace that eats up the patience: the run is given up at once.
+	// A negative grace that cancels Patience: Wait gives up at once.
 	c, err := Start(deaf(t), Config{GraceMS: -Patience.Milliseconds()}, strings.NewReader("input"), 100)
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests make the test process a supervisor: what it starts otherwise would be reaped as
-// part of the run. So no test here runs in parallel, or starts a process but through serve.
+// These tests make the test process a supervisor, which would reap any other process that it starts as part of the run.
+// So no test here runs in parallel, or starts a process except through serve.
 
 // session is a supervisor within this process, seen from the executor's side.
 type session struct {
@@ -191,7 +191,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestEarlySignal shows that a signal ends the run also when it comes as soon as there is one.
+// TestEarlySignal checks that a signal ends the run also if it arrives as soon as the run exists.
 func TestEarlySignal(t *testing.T) {
 	got := supervisedWhen(t, shell(t, "sleep 1000"), func() { _ = unix.Kill(os.Getpid(), unix.SIGHUP) }).report(t)
 	got.PeakRSS, got.CPUMS, got.Leftover = 0, 0, 0
@@ -245,7 +245,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestInherited shows that what came with the exec is closed, and nothing else.
+// TestInherited checks that inherited descriptors are closed, and no others.
 func TestInherited(t *testing.T) {
 	inherited, err := unix.FcntlInt(1, unix.F_DUPFD, 100)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// TestLines reads lines in whatever pieces they come, and finds out whose a line is that is too long.
+// TestLines reads lines in pieces of any size, and finds the id in a line that is too long.
 func TestLines(t *testing.T) {
 	long := strings.Repeat("x", minFrame)
 	text := strings.Join([]string{
@@ -48,7 +48,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestEndlessLine is given up.
+// TestEndlessLine checks that a line without end is an error.
 func TestEndlessLine(t *testing.T) {
 	l := newLines(endless{})
 	_, err := l.next(func() int64 { return minFrame })
@@ -66,7 +66,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEvents bounds each event of a stream, and not all of them together.
+// TestEvents checks that the limit applies to each event of a stream, not to all of them together.
 func TestEvents(t *testing.T) {
 	event := "event: message\r\ndata: {\"a\":[1,\"[[[" + strings.Repeat("x", 1000) + "\"]}\r\n\r\n"
 	small := strings.Repeat(event, 2*minFrame/len(event))
@@ -119,7 +119,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzFinder holds that of any message the finder finds the id that its JSON has.
+// FuzzFinder checks that the finder finds the id of any message.
 func FuzzFinder(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{"id":2}}`, `{"id":"a\"b","x":[{"id":3}]}`, `{ "id" : 7 }`, `[]`,
@@ -145,8 +145,8 @@ func FuzzFinder(f *testing.F) {
 	})
 }
 
-// TestEventsAreMended holds that an event reaches the SDK as JSON that it reads, also where its data has several lines,
-// and that other events reach it as they are.
+// TestEventsAreMended checks that the SDK gets an event with valid JSON, also if its data has several lines, and gets
+// other events unchanged.
 func TestEventsAreMended(t *testing.T) {
 	for text, want := range map[string]string{
 		"event: message\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"n\":NaN}}\r\n\r\n": "" +

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
-// TestProposed holds that a server which calls a tool destructive is believed, and that the default of the hint, which
-// is true, counts for nothing.
+// TestProposed checks that the class follows an explicit destructive hint, and that the default of that hint, true, has
+// no effect.
 func TestProposed(t *testing.T) {
 	for annotations, want := range map[string]call.EffectClass{
 		``:                      call.SideEffectful,

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// This binary plays every part: it is the test, the supervisor, and the server.
+// This binary is the test, the supervisor, and the server.
 func TestMain(m *testing.M) {
 	supervisor.SupervisorMain()
 	if len(os.Args) > 2 && os.Args[1] == "play" {
@@ -97,7 +97,7 @@ func (s *shop) imports() importer.Report {
 	return r
 }
 
-// token is the folder of a tool of the shop.
+// token returns the folder of a tool of the shop.
 func token(name string) string { return subjects.Token("mcp::shop::" + strings.ToLower(name)) }
 
 func (s *shop) loaded(id string) *tool.Manifest {
@@ -227,7 +227,7 @@ func TestImportAgain(t *testing.T) {
 	}
 }
 
-// TestImportAtOnce imports many servers at the same time, none of which is lost.
+// TestImportAtOnce imports many servers concurrently, and none is lost.
 func TestImportAtOnce(t *testing.T) {
 	s := newShop(t, "[]")
 	const n = 12
@@ -273,8 +273,8 @@ func TestImportEdited(t *testing.T) {
 	}
 }
 
-// TestImportRefused holds that a server that executors would refuse is not started, and writes nothing: what is in the
-// folder would not be read any more.
+// TestImportRefused checks that the import neither starts nor writes a server that executors would refuse, because they
+// could not read the folder any more.
 func TestImportRefused(t *testing.T) {
 	for name, with := range map[string]client.Server{
 		"Shop":  {},
@@ -318,7 +318,7 @@ func TestImportHides(t *testing.T) {
 	}
 }
 
-// TestApprove takes over what a server has changed, and keeps what people have written.
+// TestApprove approves the changes of a server, and keeps edits by people.
 func TestApprove(t *testing.T) {
 	s := newShop(t, stock)
 	s.imports()
@@ -386,7 +386,7 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestGone compares with a server that does not have the tool any more, or is not there.
+// TestGone compares with a server that lacks the tool, and with one that does not answer.
 func TestGone(t *testing.T) {
 	s := newShop(t, stock)
 	s.imports()

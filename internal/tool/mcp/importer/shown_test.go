@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// odd are tools with definitions that a bus cannot check in full, or that are not in JSON Schema's present dialect.
+// odd are tools with definitions that Toolbus cannot check completely, or that use an older dialect of JSON Schema.
 var odd = `[
 	{"name": "pattern", "inputSchema": {"type": "object", "properties": {
 		"ahead": {"type": "string", "pattern": "^(?!x).*$", "maxLength": 3}, "open": {"type": "string", "pattern": "("}},
@@ -41,7 +41,8 @@ var odd = `[
 
 var long = strings.Repeat("veryLong", 16)
 
-// Tools that cannot be checked in full are imported, checked as far as that goes, and shown as their server has them.
+// Tools that Toolbus cannot check completely are imported, checked as far as possible, and shown as their server lists
+// them.
 func TestImportOdd(t *testing.T) {
 	s := newShop(t, odd)
 	got := map[string]importer.Tool{}
@@ -157,7 +158,7 @@ func values(t *testing.T, members map[string]json.RawMessage) map[string]any {
 	return all
 }
 
-// A tool that was imported earlier keeps its id, also one of a build that gave other ids, and no later import takes its
+// A tool that was imported before keeps its id, also one from a build that gave other ids. No later import takes its
 // name.
 func TestImportKeepsIDs(t *testing.T) {
 	s := newShop(t, stock)
@@ -196,7 +197,7 @@ func TestImportKeepsIDs(t *testing.T) {
 			}
 		}
 	}
-	// An approval gives it what clients are shown of it.
+	// An approval adds the definition for clients.
 	s.sells(strings.Replace(stock, "Look at goods.", "Look at all goods.", 1))
 	for _, c := range s.changes("shop.look") {
 		if err := c.Approve(); err != nil {
