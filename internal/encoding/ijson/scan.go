@@ -27,7 +27,7 @@ type Text struct {
 	Depth      int         // nesting of arrays and objects
 	Values     int         // upper estimate of the number of values; the member counts as one value
 	Canonical  bool        // true: certainly in canonical form; false: unknown
-	Start, End int         // offsets of the value of the member; 0 if there is none
+	Start, End int         // offsets of the value of the member; 0 without one
 }
 
 // Check lists where v breaks I-JSON, so that two JSON libraries could read it differently: duplicate names, invalid
