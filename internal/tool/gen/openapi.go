@@ -13,6 +13,7 @@ import (
 )
 
 // shared is the OpenAPI document without its paths.
+//
 //go:embed openapi.json
 var shared []byte
 
