@@ -7,7 +7,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 )
 
-// An executor that is well may be silent for a lease, so its pool is not empty before that is over.
+// A live executor may be silent for a lease, so its pool counts as empty only after that time.
 func TestAbsenceIsNoShorterThanALease(t *testing.T) {
 	for _, c := range []struct{ lease, asked, want time.Duration }{
 		{time.Second, 0, dispatcher.DefaultPoolAbsence}, {time.Minute, 0, time.Minute},

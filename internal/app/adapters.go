@@ -10,15 +10,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
-// AdapterOptions are what tools of folders need on a host.
+// AdapterOptions configures the adapters of the tools that are defined in folders.
 type AdapterOptions struct {
-	Environ    []string // NAME=value, from which manifests and servers.json pick
-	Supervisor string   // the program that ends processes; default as supervisor.Find says
-	Version    string   // of this build, as MCP servers are told it
+	Environ    []string // NAME=value; manifests and servers.json select variables from it
+	Supervisor string   // path of the supervisor program; "" as in supervisor.Find
+	Version    string   // of this build; the MCP adapter sends it to servers as its client version
 	Logger     *slog.Logger
 }
 
-// Adapters returns what runs the tools of folders, by transport: none that no tool needs.
+// Adapters returns the adapters that the tools need, keyed by transport.
 func Adapters(tools []*tool.Manifest, o AdapterOptions) (map[string]tool.Adapter, error) {
 	adapters := map[string]tool.Adapter{}
 	needs := func(transport string) bool {
@@ -39,7 +39,7 @@ func Adapters(tools []*tool.Manifest, o AdapterOptions) (map[string]tool.Adapter
 	return adapters, nil
 }
 
-// rest ends what adapters keep between calls.
+// rest calls Rest of the adapters that have it. It ends what they keep between calls, such as MCP server processes.
 func rest(adapters map[string]tool.Adapter) {
 	for _, a := range adapters {
 		if kept, ok := a.(interface{ Rest() }); ok {

@@ -23,52 +23,53 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Options are common to both processes.
+// Options are common to dispatchers and executors.
 type Options struct {
 	URL      string
 	Topology bus.TopologyOptions
 	KV       kv.LogOptions
-	Lease    time.Duration // default bus.DefaultLease; executors take that of the dispatchers
-	// PayloadMemory is how many bytes of memory large payloads may take in a dispatcher, and in an executor; 0 is
+	Lease    time.Duration // default bus.DefaultLease; executors use the lease of the dispatchers
+	// PayloadMemory is the limit of memory for large payloads in bytes, for a dispatcher and for an executor; 0 means
 	// flow.DefaultMemory.
 	PayloadMemory int64
-	Fsync         bool          // the server syncs every write before it acknowledges it; dispatchers tell executors
+	Fsync         bool          // the server syncs every write before the ack; executors learn it from dispatchers
 	Skew          time.Duration // added to the local clock; for tests
-	Logger        *slog.Logger  // nil discards
+	Logger        *slog.Logger  // nil discards all messages
 	Trace         call.Trace
 	Connect       []nats.Option
-	// Instance names the process; default [NewInstanceID]. The server answers it below that name, or below the one of
-	// the caller whose connection it is, if Caller is one.
+	// Instance is the name of the process; default [NewInstanceID]. The NATS server sends replies to an inbox below that
+	// name, or below Caller if that is set.
 	Instance string
 	Caller   subjects.Owner
-	// Inbox is the prefix of the subjects on which the server answers a connection with a token; "" without one.
+	// Inbox is the prefix of the reply subjects of a connection with a token; "" if that follows from Instance or Caller.
 	Inbox string
 
-	// TokenConn is the connection of a process that has a token; nil of one that has none.
+	// TokenConn is the connection of a process that has a token; nil without a token.
 	TokenConn *TokenConn
 
-	// Keys are those of the deployment, which dispatchers have: with them the process is a user of the server's file,
-	// and says who new connections are. Without, whoever reaches the server may do everything, or what it says itself.
+	// Keys are the secrets of the deployment; only dispatchers have them. With Keys the process connects as a user of the
+	// server configuration and answers the auth callout. If nil, the dispatcher starts no auth callout.
 	Keys *deployment.Keys
 }
 
-// Conn is a connection to a bus, with what a process has on it. [RunDispatcher] and [RunExecutor] open what they need.
+// Conn is a connection to a bus with the state that a process has for it. [RunDispatcher] and [RunExecutor] set Log and
+// Clock.
 type Conn struct {
 	Options
 	NC       *nats.Conn
-	JS       jetstream.JetStream // for [ack.Publish]
+	JS       jetstream.JetStream // for [bus.Publish]
 	Log      *kv.Log
 	Clock    *bus.Clock
 	nonces   atomic.Uint64
 	notices  format.Notices
 	control  *rpc.Control
-	tokens   bool                        // there is identity: permissions go by tokens
-	acked    *bus.AckingJetStream        // JS
-	requests atomic.Pointer[requestConn] // of a dispatcher
-	bulk     atomic.Pointer[requestConn] // of a dispatcher, for parts of payloads
+	tokens   bool                        // the deployment has tokens, on which permissions depend
+	acked    *bus.AckingJetStream        // the same as JS
+	requests atomic.Pointer[requestConn] // for requests; nil in an executor
+	bulk     atomic.Pointer[requestConn] // for parts of payloads; nil in an executor
 }
 
-// Connect is [Dial] and [Open].
+// Connect calls [Dial] and [Open].
 func Connect(name string, o Options) (*Conn, error) {
 	o.Instance = cmp.Or(o.Instance, NewInstanceID())
 	nc, err := Dial(name, o)
@@ -83,7 +84,7 @@ func Connect(name string, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Dial connects under a name that the server shows, and logs what becomes of the connection.
+// Dial connects to the NATS server with a connection name, and logs changes of the connection status.
 func Dial(name string, o Options) (*nats.Conn, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstanceID()))
@@ -102,10 +103,10 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 	return bus.Dial(o.URL, name, connect...)
 }
 
-// NewInstanceID returns a name that no other process has.
+// NewInstanceID returns a random name for a process.
 func NewInstanceID() string { return uuid.NewString()[:13] }
 
-// Open prepares for a process on a connection. Nothing is asked of the bus yet.
+// Open returns a Conn for a process on a connection. It sends nothing to the server.
 func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	js, err := jetstream.New(nc)
@@ -123,10 +124,11 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	}, nil
 }
 
-// local is the clock of this host.
+// local returns the time of the local clock, shifted by Skew.
 func (c *Conn) local() time.Time { return time.Now().Add(c.Skew) }
 
-// OpenPayloads binds to the payload store. Callers only store in it: they read large outputs through dispatchers.
+// OpenPayloads returns the payload store for a caller. A caller only writes to it, and reads large outputs through
+// dispatchers.
 func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
 	return payloadsOf(streaming.NewStore(js, subjects.PayloadsStream))
 }
@@ -135,13 +137,13 @@ func payloadsOf(store *streaming.Store) *streaming.Payloads {
 	return streaming.NewPayloads(store, envelope.MaxPayload)
 }
 
-// NewNonce returns a nonce that no other writer ever uses.
+// NewNonce returns a nonce that no other writer uses: the instance name and a counter.
 func (c *Conn) NewNonce() string {
 	var room [64]byte
 	return string(strconv.AppendUint(append(append(room[:0], c.Instance...), '.'), c.nonces.Add(1), 36))
 }
 
-// Stats counts what went over all connections of the process to the server.
+// Stats returns the sum of the statistics of all connections of the process to the server.
 func (c *Conn) Stats() nats.Statistics {
 	all := c.NC.Stats()
 	for _, front := range []*requestConn{c.requests.Load(), c.bulk.Load()} {
@@ -155,17 +157,18 @@ func (c *Conn) Stats() nats.Statistics {
 	return all
 }
 
-// Release ends what Open has made, after what was published has left. The connection stays open.
+// Release waits until the server has received all published messages, for 1 s at most, and frees what Open has made.
+// The connection stays open.
 func (c *Conn) Release() {
-	_ = c.NC.FlushTimeout(time.Second) // best effort: a dead connection has nothing to flush to
+	_ = c.NC.FlushTimeout(time.Second) // if the connection is down, the messages are lost
 	c.acked.Close()
 }
 
-// Close is Release, and ends the connection.
+// Close calls Release and closes the connection.
 func (c *Conn) Close() {
 	c.Release()
 	c.NC.Close()
 }
 
-// clockInterval is how often the bus clock is measured again.
+// clockInterval is the time between two measurements of the bus clock.
 const clockInterval = 30 * time.Second

@@ -12,8 +12,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// openAuthority returns what the deployment knows of tokens, which it follows until stop; nil without keys. When it
-// returns everything has been read: nobody is let in before it is known what was revoked.
+// openAuthority returns the store of keys and revocations, which follows the bucket until stop is called. It returns a
+// nil store if c has no keys. Before it returns, the store has read the whole bucket, so that no revoked token is
+// accepted.
 func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func(), err error) {
 	if c.Keys == nil {
 		return nil, func() {}, nil
@@ -35,7 +36,8 @@ func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func
 	}
 }
 
-// renew exchanges a token, also one that has expired: it vouches for its holder in that alone.
+// renew exchanges a token for a new one. The token may have expired: AuthenticateRenewal accepts it for this operation
+// only.
 func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender) (
 	a envelope.TokenResponse, _ *envelope.Error) {
 	p, refusal := auth.AuthenticateRenewal(s.Store.Verifier(), c.Clock.Now(), from, call.CredentialFromContext(ctx))
@@ -45,8 +47,8 @@ func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender
 	return s.Renew(ctx, p)
 }
 
-// tokenEndpoints answer questions about tokens; none without a store. The first one asks by itself what vouches
-// for a question, the others are to be guarded.
+// tokenEndpoints returns the endpoints for tokens, or nil without a store. The first one authenticates its requests
+// itself. The caller must guard the others.
 func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) []rpc.Endpoint {
 	if store == nil {
 		return nil

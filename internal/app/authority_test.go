@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// walls is a deployment with a dispatcher, and what an operator of the tenant acme does in it.
+// walls is a deployment with a dispatcher, and an operator of the tenant acme in it.
 type walls struct {
 	t   *testing.T
 	url string
@@ -113,7 +113,7 @@ func (w *walls) ask(in *rpc.Inbox, op string, q, a any, want envelope.Code) {
 	}
 }
 
-// issue returns the first token of an actor of the tenant.
+// issue issues a token for an actor of the tenant and returns it.
 func (w *walls) issue(actor string) (a envelope.TokenResponse) {
 	w.t.Helper()
 	w.ask(w.Inbox, subjects.OpTokenIssue, envelope.IssueRequest{Tenant: "acme", Actor: actor, Role: "agent",
@@ -121,7 +121,8 @@ func (w *walls) issue(actor string) (a envelope.TokenResponse) {
 	return a
 }
 
-// Over the walls of a deployment an operator issues, its holder renews, and asks for nothing that operators do.
+// In a deployment an operator issues a token, and its holder renews it. The holder may not do the operations of
+// operators.
 func TestTokensOverTheWalls(t *testing.T) {
 	w := newWalls(t)
 	issued := w.issue("agent://a")
@@ -135,8 +136,8 @@ func TestTokensOverTheWalls(t *testing.T) {
 	}
 }
 
-// What is revoked, by family or by actor, is out within a second, with all that was narrowed from it: the connection is
-// closed, and whoever had it is not let in again. Others stay.
+// After a token is revoked, by family or by actor, its connection and those of tokens narrowed from it are closed
+// within a second, and cannot reconnect. Other connections stay open.
 func TestRevokedAreOut(t *testing.T) {
 	w := newWalls(t)
 	_, stays := w.connect("agent://b", w.issue("agent://b").Token)
@@ -159,7 +160,7 @@ func TestRevokedAreOut(t *testing.T) {
 		if took := time.Since(revoked); err == nil || took > time.Second {
 			t.Errorf("%s: %v after %s", name, err, took)
 		}
-		<-closed // it was turned away twice
+		<-closed // closed after two refused attempts to reconnect
 		<-childClosed
 	}
 	select {

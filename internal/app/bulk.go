@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// bulk is the connection of a dispatcher for parts of payloads: those that clients store, those that it hands out, and
-// those that it reads itself. On the other connections nothing waits for half a MiB.
+// bulk is the connection of a dispatcher for parts of payloads: parts that clients store, that it sends to clients, and
+// that it reads itself. So messages on the other connections do not wait behind parts of half a MiB.
 type bulk struct {
 	*requestConn
 	acked    *bus.AckingJetStream
@@ -42,7 +42,8 @@ func (b *bulk) close() {
 	b.acked.Close()
 }
 
-// take takes in the parts that clients store, until stop is called. Without tokens clients store in the stream.
+// take stores the parts that clients send, until stop is called. In a deployment without tokens it does nothing,
+// because clients write to the stream themselves.
 func (b *bulk) take(ctx context.Context, c *Conn, s *payloadQuota) (stop func(), err error) {
 	if !c.tokens {
 		return func() {}, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// openCallout tells the server who new connections are, and closes those whose token is revoked, until stop. Without
-// keys it does nothing: the server asks nobody. older is [auth.PermissionInputs.OlderBuilds].
+// openCallout answers the auth callout of the NATS server and closes connections with revoked tokens, until stop is
+// called. If c has no keys it does nothing. older is [auth.PermissionInputs.OlderBuilds].
 func openCallout(c *Conn, r *tool.Set, s *tokenstore.Store, older bool) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
@@ -51,7 +51,7 @@ func openCallout(c *Conn, r *tool.Set, s *tokenstore.Store, older bool) (stop fu
 	return func() { end(); running.Wait(); porter.Stop(); asked.Close(); system.Close() }, nil
 }
 
-// dialAs connects as another user of the server's file.
+// dialAs connects as a user of the server configuration, who authenticates with key.
 func (c *Conn) dialAs(name string, key nkeys.KeyPair) (*nats.Conn, error) {
 	user, err := byKey(key)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Conn) dialAs(name string, key nkeys.KeyPair) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// byKey connects as a user of the server's file.
+// byKey returns the connection option for the user of the server configuration whose NKey is key.
 func byKey(key nkeys.KeyPair) (nats.Option, error) {
 	public, err := key.PublicKey()
 	if err != nil {
@@ -73,7 +73,7 @@ func byKey(key nkeys.KeyPair) (nats.Option, error) {
 	return nats.Nkey(public, key.Sign), nil
 }
 
-// toolsOf returns the ids of the tools of a pool.
+// toolsOf returns the ids of the tools in a pool.
 func toolsOf(r *tool.Set, pool string) (ids []string) {
 	for _, m := range r.List() {
 		if m.Pool == pool {

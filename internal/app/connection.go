@@ -24,32 +24,33 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// TokenConn is a connection that a token lets in, which is kept good: the server ends it when the token expires with
-// which it was made. So it is made anew before, at a quiet moment, with the one that was renewed meanwhile. Its
-// methods are safe for concurrent use; those of nil do nothing.
+// TokenConn is a connection that authenticates with a token. The NATS server closes it when that token expires. So
+// TokenConn reconnects earlier with the renewed token, while no messages are in transit if possible. Its methods are
+// safe for concurrent use. Before, Crowded, Dial, OnRefused, Refused and Renews may be called on nil.
 type TokenConn struct {
 	source  *tokensource.Source
 	backoff tokensource.ConnectBackoff
 	nc      atomic.Pointer[nats.Conn]
-	over    chan error // why nobody is let in any more
+	over    chan error // holds the error after which the client no longer tries to connect
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	ends   time.Time     // of the token that was shown, by the clock of this process
-	left   time.Duration // of its life, when it is renewed
-	at     time.Time     // when the connection is made anew, if the token was renewed
+	ends   time.Time     // expiry of the token that was sent last, by the local clock; zero before a planned reconnect
+	left   time.Duration // remaining lifetime of that token when its renewal is due
+	at     time.Time     // earliest time of the planned reconnect
 	before hooks
 	denied hooks
 }
 
-// hooks are functions to be called at an event. The zero value has none. It is safe for concurrent use.
+// hooks is a set of functions that are called at an event. The zero value is an empty set. It is safe for concurrent
+// use.
 type hooks struct {
 	mu  sync.Mutex
 	all map[int]func()
 	ids int
 }
 
-// add adds a function until forget is called.
+// add adds a function. It is called at each event until forget is called.
 func (h *hooks) add(do func()) (forget func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +67,7 @@ func (h *hooks) add(do func()) (forget func()) {
 	}
 }
 
-// call calls the functions one after the other.
+// call calls the functions in sequence, in no particular order.
 func (h *hooks) call() {
 	h.mu.Lock()
 	all := slices.Collect(maps.Values(h.all))
@@ -76,8 +77,8 @@ func (h *hooks) call() {
 	}
 }
 
-// Hold reads the token of a file, and lets o be of whoever it says: an executor of an instance of its own, or a caller.
-// Without a file it returns nil.
+// Hold reads the token from a file and sets Instance of o if the token is of an executor, otherwise Caller. It also
+// sets TokenConn. If file is "", it returns nil and changes nothing.
 func Hold(file string, o *Options) (*TokenConn, error) {
 	if file == "" {
 		return nil, nil
@@ -95,7 +96,7 @@ func Hold(file string, o *Options) (*TokenConn, error) {
 	return o.TokenConn, nil
 }
 
-// hold makes a connection with these options show the token.
+// hold adds the options to o with which a connection sends the token.
 func hold(b *tokensource.Source, o *Options) *TokenConn {
 	if says := b.Principal(); says.Role != auth.Executor {
 		o.Inbox = says.Inbox()
@@ -108,7 +109,7 @@ func hold(b *tokensource.Source, o *Options) *TokenConn {
 	return h
 }
 
-// DialHolding is [TokenConn.Dial] for a connection that nobody keeps good; b may be nil.
+// DialHolding is [TokenConn.Dial] for a connection whose token is not renewed later. b may be nil.
 func DialHolding(ctx context.Context, name string, o Options, b *tokensource.Source) (*nats.Conn, error) {
 	if b == nil {
 		return dial(ctx, name, o)
@@ -116,8 +117,8 @@ func DialHolding(ctx context.Context, name string, o Options, b *tokensource.Sou
 	return hold(b, &o).Dial(ctx, name, o)
 }
 
-// Dial is [Dial] with the token, if there is one. One that has expired is exchanged first: the connection that it gets
-// can do nothing else. Dial gives up when ctx ends, which the client of NATS knows nothing of.
+// Dial is [Dial] with the token. If h is nil it dials without a token. An expired token is renewed first, over a
+// connection that permits only the renewal. Dial returns when ctx ends.
 func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn, err error) {
 	if h == nil {
 		return dial(ctx, name, o)
@@ -142,13 +143,13 @@ func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.
 	return nc, nil
 }
 
-// dial is the function of that name. A connection that a dispatcher refused fails with an error of type
+// dial is the function dial with another error: if a dispatcher refused the token, it returns a
 // [tokensource.RenewalError].
 func (h *TokenConn) dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
 	nc, err := dial(ctx, name, o)
 	if bus.Denied(err) {
 		refused := h.source.Denied()
-		cause, _, _ := strings.Cut(err.Error(), "\n") // what to do about it is said by the refusal
+		cause, _, _ := strings.Cut(err.Error(), "\n") // the first line; RenewalError contains its own hint
 		refused.Cause = refused.Cause.WithCause(cause)
 		return nil, refused
 	}
@@ -160,11 +161,11 @@ func (h *TokenConn) present() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ends, h.left = ends, left
-	h.at = ends.Add(-left*3/4 + rand.N(left/4+1)) // others of the same age do so at another moment
+	h.at = ends.Add(-left*3/4 + rand.N(left/4+1)) // random, to spread the reconnects of equally old tokens
 	return token
 }
 
-// pause says how long the client of NATS waits before it tries again to connect.
+// pause returns how long nats.go waits before the next attempt to connect.
 func (h *TokenConn) pause(int) time.Duration {
 	nc := h.nc.Load()
 	var last error
@@ -185,13 +186,13 @@ func (h *TokenConn) pause(int) time.Duration {
 	}
 	select {
 	case h.over <- err:
-	default: // it was said
+	default: // over already holds an error
 	}
-	return time.Hour // the connection is closed meanwhile
+	return time.Hour // Run returns the error, and its caller closes the connection before that
 }
 
-// Refused returns the reason why the server refuses the connection, an error of type [tokensource.RenewalError]; nil
-// while it is connected, or was not refused twice in a row. It does not wait for the connection.
+// Refused returns a [tokensource.RenewalError] after two or more attempts to connect in a row were refused because of
+// the token. It returns nil once the connection is accepted again. It does not wait for the connection.
 func (h *TokenConn) Refused() error {
 	if h == nil {
 		return nil
@@ -199,11 +200,11 @@ func (h *TokenConn) Refused() error {
 	return h.backoff.Refused()
 }
 
-// Renews reports whether the token is renewed if it has expired.
+// Renews reports whether h has a token that can be renewed if it expires.
 func (h *TokenConn) Renews() bool { return h != nil && !h.source.Spent() }
 
-// Crowded returns [bus.ErrCrowded] while the server refuses the connection for a bound of connections, which may pass;
-// else nil. It does not wait for the connection.
+// Crowded returns [bus.ErrCrowded] after two or more attempts to connect in a row were refused because a limit of
+// connections is reached, which is often temporary. Otherwise it returns nil. It does not wait for the connection.
 func (h *TokenConn) Crowded() error {
 	if h == nil || !h.backoff.Crowded() {
 		return nil
@@ -211,7 +212,7 @@ func (h *TokenConn) Crowded() error {
 	return bus.ErrCrowded
 }
 
-// admitted notes each connection that the server accepts, until ctx ends or the connection is closed for good.
+// admitted records each connection that the server accepts, until ctx ends or nc is closed.
 func (h *TokenConn) admitted(ctx context.Context, nc *nats.Conn) {
 	connected := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(connected)
@@ -228,8 +229,8 @@ func (h *TokenConn) admitted(ctx context.Context, nc *nats.Conn) {
 	}
 }
 
-// OnRefused has a function called, in a goroutine of the connection, each time that Refused has become an error, until
-// forget is called. The function must not wait.
+// OnRefused registers a function, until forget is called. nats.go calls it while it reconnects, after each attempt for
+// which Refused returns an error. The function must not block.
 func (h *TokenConn) OnRefused(do func()) (forget func()) {
 	if h == nil {
 		return func() {}
@@ -242,7 +243,7 @@ func dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
 		nc  *nats.Conn
 		err error
 	}
-	done := make(chan dialled) // nobody listens once ctx has ended
+	done := make(chan dialled) // not buffered: after ctx has ended, the goroutine closes the connection
 	go func() {
 		nc, err := Dial(name, o)
 		select {
@@ -269,7 +270,7 @@ func (h *TokenConn) renewFirst(ctx context.Context, nc *nats.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = inbox.Close() }() // the connection ends next
+	defer func() { _ = inbox.Close() }() // the caller closes the connection as well
 	if err := h.source.Renew(ctx, inbox); err != nil {
 		return fmt.Errorf("the credential has expired: %w", err)
 	}
@@ -285,7 +286,8 @@ func (h *TokenConn) inboxOn(nc *nats.Conn) (*rpc.Inbox, error) {
 	return inbox, err
 }
 
-// Run keeps token and connection good until ctx ends. It returns an error if nobody is let in any more.
+// Run renews the token and the connection until ctx ends. It returns an error when the client no longer tries to
+// connect.
 func (h *TokenConn) Run(ctx context.Context) error {
 	nc := h.nc.Load()
 	inbox, err := h.inboxOn(nc)
@@ -296,7 +298,7 @@ func (h *TokenConn) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	all.Go(func() { h.source.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // it is closed otherwise
+	all.Go(func() { h.source.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // fails only when closed
 	all.Go(func() { h.refresh(ctx, nc) })
 	all.Go(func() { h.admitted(ctx, nc) })
 	select {
@@ -307,7 +309,7 @@ func (h *TokenConn) Run(ctx context.Context) error {
 	}
 }
 
-// Renew exchanges the token now, and replaces its file.
+// Renew exchanges the token now and writes the new one to the file.
 func (h *TokenConn) Renew(ctx context.Context) error {
 	inbox, err := h.inboxOn(h.nc.Load())
 	if err != nil {
@@ -317,10 +319,11 @@ func (h *TokenConn) Renew(ctx context.Context) error {
 	return errors.Join(err, inbox.Close())
 }
 
-// Token returns the token as it is now.
+// Token returns the current token.
 func (h *TokenConn) Token() string { return h.source.Token() }
 
-// Before has something done before the connection is made anew, until forget is called. It may take a moment.
+// Before registers a function that is called before each planned reconnect, until forget is called. The reconnect waits
+// for it.
 func (h *TokenConn) Before(do func()) (forget func()) {
 	if h == nil {
 		return func() {}
@@ -328,7 +331,7 @@ func (h *TokenConn) Before(do func()) (forget func()) {
 	return h.before.add(do)
 }
 
-// refresh makes the connection anew when the token was renewed with which it was made.
+// refresh reconnects whenever the token has been renewed since the last connect, until ctx ends.
 func (h *TokenConn) refresh(ctx context.Context, nc *nats.Conn) {
 	for ctx.Err() == nil {
 		h.mu.Lock()
@@ -338,7 +341,7 @@ func (h *TokenConn) refresh(ctx context.Context, nc *nats.Conn) {
 		switch {
 		case time.Until(at) > 0:
 			timer.Sleep(ctx, time.Until(at))
-		case !renewed.After(ends) || time.Until(ends) <= 0: // it will be; or the server has ended the connection
+		case !renewed.After(ends) || time.Until(ends) <= 0: // the renewal is due, or the server has closed the connection
 			timer.Sleep(ctx, max(left/20, time.Millisecond))
 		default:
 			h.reconnect(ctx, nc, ends.Add(-left/4))
@@ -346,22 +349,23 @@ func (h *TokenConn) refresh(ctx context.Context, nc *nats.Conn) {
 	}
 }
 
-// reconnect makes the connection anew, at a quiet moment before late, or then.
+// reconnect reconnects as soon as no messages are in transit, and at the time late at the latest.
 func (h *TokenConn) reconnect(ctx context.Context, nc *nats.Conn, late time.Time) {
 	if !quiet(ctx, nc, late) {
 		return
 	}
 	h.mu.Lock()
-	h.ends = time.Time{} // until it is shown again
+	h.ends = time.Time{} // refresh waits until present has set it again
 	h.mu.Unlock()
 	h.before.call()
-	_ = nc.ForceReconnect() // it is closed otherwise
+	_ = nc.ForceReconnect() // fails only on a closed connection
 }
 
-// silence is for how long nothing comes or goes at a quiet moment.
+// silence is the time without any message after which a connection counts as quiet.
 const silence = 50 * time.Millisecond
 
-// quiet waits for a quiet moment, until late. It returns false when ctx ends.
+// quiet waits until no message was sent or received for the time silence, and until late at the latest. It returns
+// false if ctx ends before.
 func quiet(ctx context.Context, nc *nats.Conn, late time.Time) bool {
 	for was := nc.Stats(); timer.Sleep(ctx, silence); {
 		is := nc.Stats()

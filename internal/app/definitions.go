@@ -10,7 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// definitions returns what an executor says of those tools of its pool that servers define.
+// definitions returns, for the tools in the executor's pool that MCP servers define, which servers were compared and
+// which tools have changed since their approval.
 func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
 	for _, m := range o.Tools.List() {
 		server, definition := m.Approved()
@@ -29,8 +30,8 @@ func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
 	return d
 }
 
-// recheck lets adapters compare the definitions of tools again in a rhythm, until ctx ends. A tool that has changed is
-// not called any more, so nothing else would find out that its server has taken the change back.
+// recheck lets adapters compare the definitions of tools again at an interval, until ctx ends. A changed tool is not
+// called, so no call would find out that its server has undone the change.
 func recheck(ctx context.Context, every time.Duration, o ExecutorOptions) {
 	for timer.Sleep(ctx, every) {
 		for _, a := range o.Adapters {

@@ -30,29 +30,29 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DispatcherOptions tune a dispatcher process.
+// DispatcherOptions configures a dispatcher process.
 type DispatcherOptions struct {
 	Tools    *tool.Set
 	AuditLag time.Duration // see dispatcher.Options
 	Strict   bool          // see dispatcher.Options
-	// PoolAbsence is that of dispatcher.Options; at least the lease.
+	// PoolAbsence is that of dispatcher.Options; values below the lease are raised to it.
 	PoolAbsence time.Duration
-	// OpenPerActor, OpenPerTenant and OverflowAfter are those of dispatcher.Options.
+	// OpenPerActor, OpenPerTenant and OverflowAfter are the options of the same names in dispatcher.Options.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
-	// OlderBuilds lets the dispatcher work with executors and callers of f16d274: see toolbus.DispatcherOptions.
+	// OlderBuilds lets the dispatcher work with executors and clients of build f16d274: see toolbus.DispatcherOptions.
 	OlderBuilds bool
 
-	Tokens  *auth.Verifier // see dispatcher.Options; with keys it is that of the deployment
+	Tokens  *auth.Verifier // see dispatcher.Options; if the Conn has Keys, RunDispatcher sets it
 	store   *tokenstore.Store
 	journal *writer.Journal
-	Version string // of the product, for service discovery
-	Ready   func() // called once it serves; may be nil
+	Version string // of the product; shown by NATS service discovery
+	Ready   func() // called once, when the dispatcher serves for the first time; may be nil
 }
 
-// RunDispatcher serves until ctx ends. When the server turns out to have lost what it had not
-// synced, the dispatcher forgets what it knew of it and starts anew, as often as it takes: such a
-// server may go away again at once. So it does whatever else ends it once it has said that it serves: it may
-// not have begun to follow the log when the server goes away. To be told to stop meanwhile is no error.
+// RunDispatcher serves until ctx ends. If the server has lost writes that were not synced, the dispatcher discards its
+// state and starts again, as often as needed. Once it has served or started again, it also starts again after any other
+// failure: the server may go away before the dispatcher follows the log. If ctx ends meanwhile, RunDispatcher returns
+// nil.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	if err := openDispatcher(ctx, c); err != nil {
 		return err
@@ -102,7 +102,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	}
 }
 
-// openDispatcher creates or verifies the topology, opens the log, and measures the bus clock.
+// openDispatcher creates or verifies the topology, opens the call log, and measures the bus clock.
 func openDispatcher(ctx context.Context, c *Conn) (err error) {
 	c.Lease = cmp.Or(max(c.Lease, 0), bus.DefaultLease)
 	c.Topology.Logger = c.Logger
@@ -118,18 +118,18 @@ func openDispatcher(ctx context.Context, c *Conn) (err error) {
 	if c.Log, err = kv.OpenLog(ctx, c.JS, c.KV); err != nil {
 		return err
 	}
-	c.Topology.Partitions = c.Log.Partitions() // should it have to be made again
+	c.Topology.Partitions = c.Log.Partitions() // for the next Ensure, which creates a lost stream again
 	c.Clock, err = bus.NewClock(ctx, c.JS, c.local)
 	return err
 }
 
-// absence is how long a pool must have been empty: no shorter than an executor that is well may be silent.
+// absence returns PoolAbsence, or the lease if that is longer, because a live executor may be silent for a lease.
 func absence(c *Conn, o DispatcherOptions) time.Duration {
 	return max(cmp.Or(o.PoolAbsence, dispatcher.DefaultPoolAbsence), c.Lease)
 }
 
-// waitAsStandby leaves the work to dispatchers of a newer build, as long as there is something that this one cannot
-// read.
+// waitAsStandby waits until the event that this build cannot read has expired, or for kv.StandBy if err names no event.
+// Meanwhile dispatchers of the newer build do the work.
 func waitAsStandby(ctx context.Context, c *Conn, err error) {
 	c.notices.Log(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
 	if u, ok := errors.AsType[*kv.Unreadable](err); ok {
@@ -139,8 +139,8 @@ func waitAsStandby(ctx context.Context, c *Conn, err error) {
 	timer.Sleep(ctx, kv.StandBy)
 }
 
-// warnOfRetention says which tools keep outcomes for longer than the payload store keeps the large
-// outputs that such outcomes name.
+// warnOfRetention logs the tools whose outcomes are retained for longer than the payload store keeps the large outputs
+// that those outcomes reference.
 func warnOfRetention(ctx context.Context, c *Conn, r *tool.Set) error {
 	stream, err := c.JS.Stream(ctx, subjects.PayloadsStream)
 	if err != nil {
@@ -156,12 +156,12 @@ func warnOfRetention(ctx context.Context, c *Conn, r *tool.Set) error {
 	return nil
 }
 
-// restartDelay is how long after a failed start the next one is tried.
+// restartDelay is the pause after a failure before the dispatcher starts again.
 const restartDelay = time.Second
 
-// runDispatcher serves until ctx ends. Shutdown order: no more requests, those in hand finish,
-// what the log holds is put on record, guardian and projector stop, the connection is flushed by its owner. Where it
-// is not the first time, the streams may be gone, and are made again.
+// runDispatcher serves until ctx ends. At shutdown it first stops taking requests, then answers those in progress, then
+// completes the audit record, then stops guardian and projectors. The owner of the connection flushes it. again means
+// that this is not the first start: the streams may be lost, and are then created again.
 func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool) error {
 	if again || o.Tokens != nil {
 		c.Topology.DirectRecord = o.Tokens != nil
@@ -177,7 +177,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		return err
 	}
 	store := c.Log.FillLevel()
-	// The projectors need the guardian's oldest open attempts, the dispatcher the projectors' lag.
+	// the projectors need d for the oldest open attempts, and d needs the projectors' lag
 	var d *dispatcher.Dispatcher
 	readers, err := readParts(ctx, c, func(p subjects.Partition) uint64 { return d.ReplayFrom(p) })
 	if err != nil {
@@ -219,7 +219,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		PayloadMemory: c.PayloadMemory, Trace: c.Trace, Logger: c.Logger,
 	})
 
-	// Whatever serves requests in hand outlives the intake.
+	// The background outlives the intake, because requests in progress need it.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, background := errgroup.WithContext(background)
@@ -250,14 +250,15 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	return nil
 }
 
-// logReader follows one partition of the call log and puts it on record.
+// logReader follows one partition of the call log and writes its events to the audit record.
 type logReader struct {
 	follower  *kv.Follower
 	projector *writer.Projector
-	from      uint64 // where it starts
+	from      uint64 // sequence at which it starts
 }
 
-// readParts returns a reader of each partition. oldest says where the oldest open attempt of one is.
+// readParts returns a reader for each partition. oldest must return the sequence of the oldest open attempt of a
+// partition.
 func readParts(ctx context.Context, c *Conn, oldest func(subjects.Partition) uint64) ([]logReader, error) {
 	var all []logReader
 	for p := range subjects.Partition(c.Log.Partitions()) {
@@ -274,18 +275,22 @@ func readParts(ctx context.Context, c *Conn, oldest func(subjects.Partition) uin
 	return all, nil
 }
 
-// keyed begins the instances of dispatchers that have the deployment's keys. No executor is let in under such a name.
+// keyed is the prefix of the instance names of dispatchers that have the deployment's keys. The auth callout accepts no
+// executor with such a name.
 const keyed = "d-"
 
-// passable reports whether an event that cannot be read stops its own call alone: executors write what they like, and
-// are replaced after dispatchers, so that no good one writes what these do not read.
+// passable reports whether the follower may skip an unreadable event of this instance, so that the event stops only its
+// own call. That holds for executors: they can write any content. Unreadable events of dispatchers are never skipped,
+// because they may come from a newer build. Dispatchers are upgraded before executors, so no correct executor writes
+// events that its dispatchers cannot read.
 func passable(instance string) bool { return !strings.HasPrefix(instance, keyed) }
 
-// flushTime is how long a dispatcher that stops puts on record what is not yet. What is left then is recorded by
-// another one, or when it starts again.
+// flushTime is the time in which a stopping dispatcher completes the audit record. Another dispatcher records the rest,
+// or this one when it starts again.
 const flushTime = 2 * time.Second
 
-// flush puts on record what the log holds, and what was counted, unless the server is away.
+// flush writes the remaining events of the log, and the counts of refusals, to the audit record. It does nothing
+// without a connection.
 func flush(ctx context.Context, c *Conn, readers []logReader, journal *writer.Journal) {
 	if !c.NC.IsConnected() {
 		return
@@ -302,12 +307,12 @@ func flush(ctx context.Context, c *Conn, readers []logReader, journal *writer.Jo
 	}
 }
 
-// answerTime is how long requests in hand may take when the dispatcher stops. Whoever has no answer by then
-// asks another one.
+// answerTime is the time that requests in progress get when the dispatcher stops. After that, their senders must send
+// them to another dispatcher.
 const answerTime = 5 * time.Second
 
-// serve answers requests until ctx ends, or something in the background fails; stop ends the
-// background, if what is in hand takes too long.
+// serve answers requests until ctx ends or the background fails. Then it waits for the requests in progress, and calls
+// stop, which ends the background, if they take longer than answerTime.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
 	executors *executorapi.Server, bulk *bulk, shares *payloadQuota, o DispatcherOptions) error {
 	defer executors.Stop()
@@ -358,14 +363,14 @@ func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d 
 	return svc.Stop()
 }
 
-// condition tells admission how the deployment is.
+// condition tells the dispatcher the fill level of the call log and the lag of the audit record.
 type condition struct {
 	*kv.FillLevel
 	readers []logReader
 }
 
-// AuditBehind goes by the clock of this host, and only while the server serves: neither is its clock being set, nor
-// that it was away, a reason to refuse calls.
+// AuditBehind returns the lag of the audit record. It uses the local monotonic clock, and only counts time during which
+// the server answered: a changed clock of the server, or its absence, must not cause refusals.
 func (h *condition) AuditBehind() (lag time.Duration) {
 	now := time.Now()
 	for _, r := range h.readers {
@@ -374,7 +379,7 @@ func (h *condition) AuditBehind() (lag time.Duration) {
 	return lag
 }
 
-// evidence is what a dispatcher knows of what executors cannot have done.
+// evidence proves that no executor has started an attempt: by heartbeats and by delivery counts.
 type evidence struct {
 	*heartbeat.AbsenceMonitor
 	*workqueue.Deliveries
@@ -384,16 +389,16 @@ func newEvidence(c *Conn, pools *heartbeat.Store, r *tool.Set) evidence {
 	return evidence{heartbeat.NewAbsenceMonitor(pools, c.Clock.Now, poolsOf(r)...), workqueue.NewDeliveries(c.JS)}
 }
 
-// listenToBeats lets findings hear the heartbeats of all executors, until deaf is called.
+// listenToBeats passes the heartbeats of all executors to findings, until deaf is called.
 func listenToBeats(c *Conn, findings *heartbeat.Findings) (deaf func(), err error) {
 	sub, err := c.NC.Subscribe(subjects.PoolsAll, findings.Hear)
 	if err != nil {
 		return nil, fmt.Errorf("listen to heartbeats: %w", err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // gone with the connection otherwise
+	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed, which ends the subscription too
 }
 
-// poolsOf returns the pools that tools name, each once.
+// poolsOf returns the pools of all tools, without duplicates.
 func poolsOf(r *tool.Set) (pools []string) {
 	for _, m := range r.List() {
 		if !slices.Contains(pools, m.Pool) {
@@ -403,7 +408,7 @@ func poolsOf(r *tool.Set) (pools []string) {
 	return pools
 }
 
-// makeWork makes the consumers that the executors of all pools pull from.
+// makeWork creates the consumers from which the executors of all pools pull.
 func makeWork(ctx context.Context, c *Conn, r *tool.Set) error {
 	for _, pool := range poolsOf(r) {
 		if err := workqueue.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {

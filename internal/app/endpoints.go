@@ -22,7 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// endpoints are what the service of a dispatcher answers.
+// endpoints returns the endpoints of the dispatcher's service.
 func endpoints(
 	c *Conn, d *dispatcher.Dispatcher, payloads *streaming.Payloads, o DispatcherOptions,
 ) []rpc.Endpoint {
@@ -62,7 +62,7 @@ func endpoints(
 			for _, m := range o.Tools.List() {
 				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
 			}
-			// What servers answer is megabytes each time, in a flood of requests even more: one question at a time.
+			// The answers of the servers are megabytes, and more in a flood of requests: serve one health request at a time.
 			select {
 			case looking <- struct{}{}:
 				defer func() { <-looking }()
@@ -83,7 +83,7 @@ func endpoints(
 	}
 	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
 	for i, e := range all {
-		if e.Op == subjects.OpTokenRenew { // which an expired token may ask
+		if e.Op == subjects.OpTokenRenew { // an expired token may be renewed
 			all[i] = recorded(d, e)
 			continue
 		}
@@ -92,7 +92,7 @@ func endpoints(
 	return all
 }
 
-// withheld marks the tools that wait for approval, everywhere or for some executors.
+// withheld marks the tools whose changed definition waits for approval, for all executors or for some.
 func withheld(d *dispatcher.Dispatcher, r *tool.Set, tools []envelope.ToolInfo) {
 	for i, t := range tools {
 		if m, _ := r.Get(t.ToolID, ""); m != nil {
@@ -101,7 +101,7 @@ func withheld(d *dispatcher.Dispatcher, r *tool.Set, tools []envelope.ToolInfo) 
 	}
 }
 
-// deployed compares a deployment that has keys with its profile.
+// deployed checks a deployment that has keys against its profile.
 func deployed(ctx context.Context, c *Conn) []envelope.Check {
 	if c.Keys == nil {
 		return nil
@@ -119,8 +119,8 @@ func deployed(ctx context.Context, c *Conn) []envelope.Check {
 	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
 }
 
-// guarded answers only senders that may ask, and gives the endpoint their principal in the context. It records all that
-// is refused because it is not theirs; a call of others is one that there is not.
+// guarded returns an endpoint that authenticates each request and passes the principal in the context. It records
+// refusals as recorded does.
 func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := recorded(d, e).Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
@@ -133,7 +133,8 @@ func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	return e
 }
 
-// recorded puts on record what an endpoint refuses because it is not for its sender.
+// recorded returns an endpoint that writes a refusal to the audit record if its class is A-AUTH, or if nothing was
+// found: a call of another actor counts as not found.
 func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := e.Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
@@ -146,7 +147,8 @@ func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	return e
 }
 
-// stored answers with what is on record. Operators are told all, auditors what is of their tenants.
+// stored answers with a page of a stream of the audit record or the dead letters. An auditor without the scope for all
+// tenants gets only the records of its own tenant, and no dead letters.
 func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
 	_ *envelope.Error) {
 	if p := auth.FromContext(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
@@ -166,7 +168,7 @@ func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page en
 	return page, nil
 }
 
-// replay carries out the replay of a dead letter for whoever asks.
+// replay replays a dead letter on behalf of the sender.
 func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Sender,
 	q envelope.ReplayRequest) (a envelope.ResultResponse, _ *envelope.Error) {
 	letter, err := deadletter.DeadLetterAt(ctx, reader.Streams(c.JS), q.Letter)
@@ -183,7 +185,7 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Se
 	}, q.Again)
 }
 
-// payload answers with a part of the large output of a call.
+// payload answers with one part of the large output of a call.
 func payload(
 	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from call.Sender, q envelope.PayloadRequest,
 ) (any, *envelope.Error) {

@@ -24,24 +24,25 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// ExecutorOptions tune an executor process.
+// ExecutorOptions configures an executor process.
 type ExecutorOptions struct {
 	Tools    *tool.Set
 	Adapters map[string]tool.Adapter
 	Pool     string        // default tool.DefaultPool
-	Slots    int           // calls at once; default DefaultSlots
-	Drain    time.Duration // how long calls in hand may take to finish at shutdown; default 10 s
+	Slots    int           // number of calls that run at a time; default DefaultSlots
+	Drain    time.Duration // time that running calls get after ctx ends; default DefaultDrain
 	Ready    func()
 }
 
-// The defaults of executors.
+// Defaults of [ExecutorOptions].
 const (
 	DefaultSlots = 16
 	DefaultDrain = 10 * time.Second
 )
 
-// RunExecutor works until ctx ends. Shutdown order: no more pulls, calls in hand finish or, after
-// Drain, are killed and handed back, heartbeats stop, the connection is flushed by its owner.
+// RunExecutor works until ctx ends. At shutdown it first stops pulling work. Running calls may finish within Drain;
+// then they are killed and their messages handed back. Then the heartbeats stop. The owner of the connection flushes
+// it.
 func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	o.Pool, o.Slots = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots)
 	o.Drain = cmp.Or(o.Drain, DefaultDrain)
@@ -82,9 +83,9 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	return run(ctx, c, o, e, workers, pools, anew)
 }
 
-// openExecutor waits for a dispatcher to say what the bus is like, and opens what an executor has of it.
+// openExecutor waits until a dispatcher answers with the settings of the bus, and opens the call log and the clock.
 func openExecutor(ctx context.Context, c *Conn, pool string) (*executorapi.Client, error) {
-	inbox, err := c.control.Inbox(pool, c.Instance) // ends with the connection
+	inbox, err := c.control.Inbox(pool, c.Instance) // closed with the connection
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +105,9 @@ func openExecutor(ctx context.Context, c *Conn, pool string) (*executorapi.Clien
 	return counter, nil
 }
 
-// agree takes over what dispatchers say. What was said of the streams otherwise is an error: the executor is on
-// another bus than it was meant for.
+// agree adopts the settings that a dispatcher sent. It returns an error if the configured number of partitions or
+// replicas contradicts them: the executor is then probably connected to the wrong bus. A different lease is only
+// logged.
 func (c *Conn) agree(h executorapi.HelloResponse) error {
 	switch o := c.Topology; {
 	case o.Partitions != 0 && o.Partitions != h.Partitions:
@@ -140,7 +142,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 		return err
 	}
 	e.HeartbeatStored(sent)
-	// Calls in hand outlive the intake by at most Drain.
+	// Running calls outlive the intake by at most Drain.
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var tasks sync.WaitGroup
@@ -166,8 +168,8 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	return nil
 }
 
-// beat says every third of a lease, and when there is news to tell, that this executor and the work in its hands are
-// alive.
+// beat stores a heartbeat and extends the leases of the messages in progress: every third of a lease, after each
+// reconnect, and at each value on news.
 func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store,
 	anew *bus.ReconnectWatch,
 	news <-chan struct{}) {
@@ -211,8 +213,8 @@ func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uin
 	})
 }
 
-// chunkSubject is where the chunks of one run lie. The pool is in it where permissions go by it. Elsewhere f16d274
-// leaves it out, too.
+// chunkSubject returns the subject of the chunks of one run. It contains the pool if the deployment has tokens, because
+// permissions then depend on it. Without tokens it is the subject that build f16d274 uses.
 func (c *Conn) chunkSubject(s call.State, a call.Attempt, fence uint64) string {
 	of := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: a.N, Fence: fence}
 	if c.tokens {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What is larger than any request the library does not send, and the connection is as it was; whoever sends it all the
-// same is cut off by the server.
+// The client library does not send a message above the size limit, and the connection stays usable. The server closes a
+// connection that sends it anyway.
 func TestCallersSendNothingLarger(t *testing.T) {
 	const most = envelope.MaxEnvelope + envelope.MaxHeaders
 	w := newWalls(t)
@@ -38,7 +38,7 @@ func TestCallersSendNothingLarger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = raw.Close() }() // the server has
+	defer func() { _ = raw.Close() }() // the server has closed it
 	if err := raw.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}

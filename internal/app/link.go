@@ -21,36 +21,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// LinkOptions are what [Establish] needs besides [Options]. The zero value is a connection without a token.
+// LinkOptions are the options of [Establish] in addition to [Options]. With the zero value the connection has no token.
 type LinkOptions struct {
-	Name        string        // that the server shows for the connection; default the name of the program
-	Credentials string        // a file with the token of the process, which is renewed there
-	SecretsDir  string        // the folder of the deployment's secrets, of dispatchers
-	Timeout     time.Duration // for each server to accept the connection; default [bus.DialTime]
-	// Tenant and Actor are of the callers on the connection; default those of the token, else [client.DefaultTenant]
-	// and [client.DefaultActor], if one of the two is set.
+	Name        string        // connection name that the NATS server shows; default: base name of os.Args[0]
+	Credentials string        // file with the token of the process; renewed tokens are written to it
+	SecretsDir  string        // folder of the deployment's secrets; only for dispatchers
+	Timeout     time.Duration // to connect to each server; default [bus.DialTime]
+	// Tenant and Actor apply to callers on the connection; default: those of the token. If only one of them is set and
+	// there is no token, the other is [client.DefaultTenant] or [client.DefaultActor].
 	Tenant, Actor string
 }
 
-// Link is a connection to a bus with what runs on it: clients, executors, dispatchers. It keeps its token good, and
-// survives the absence of the server. Its methods are safe for concurrent use.
+// Link is a connection to a bus with the clients, executors and dispatchers that use it. It renews its token and
+// reconnects. Its methods are safe for concurrent use.
 type Link struct {
 	NC *nats.Conn
 	JS jetstream.JetStream
 
 	options Options
 
-	closing context.Context // ends when Close is called, or with the cause that nobody is let in any more
+	closing context.Context // ends at Close, or when the token is refused for good; its cause says which
 	close   context.CancelCauseFunc
-	mu      sync.Mutex // held while something is added to running
+	mu      sync.Mutex // held while running is increased
 	running sync.WaitGroup
 }
 
-// ErrClosed is the error of what is run on a connection that is closed.
+// ErrClosed is the error of [Link.Run] on a closed link.
 var ErrClosed = errors.New("the connection to the bus is closed")
 
-// Establish connects to the bus and waits for a server until ctx ends at the latest. The error is a
-// [client.Refusal] if the bus does not accept the token. Close the link when done.
+// Establish connects to the bus. It waits for a server until ctx ends. The error is a [client.Refusal] if the bus does
+// not accept the token. The caller must call [Link.Close].
 func Establish(ctx context.Context, o Options, of LinkOptions) (*Link, error) {
 	o.Connect = append([]nats.Option{nats.Timeout(cmp.Or(of.Timeout, bus.DialTime))}, o.Connect...)
 	o.Instance = cmp.Or(o.Instance, NewInstanceID())
@@ -84,10 +84,10 @@ func Establish(ctx context.Context, o Options, of LinkOptions) (*Link, error) {
 	return l, nil
 }
 
-// Options returns the options of the connection, with its token.
+// Options returns the options of the connection. Hold has set the token in them, if there is one.
 func (l *Link) Options() Options { return l.options }
 
-// Client returns a client over the connection. Close it when done.
+// Client returns a client that uses the connection. The caller must close it.
 func (l *Link) Client(o client.Options) (*client.Client, error) {
 	o.Payloads = OpenPayloads(l.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, l.options.Caller.Tenant), cmp.Or(o.Actor, l.options.Caller.Actor)
@@ -102,8 +102,8 @@ func (l *Link) Client(o client.Options) (*client.Client, error) {
 // ErrNoCredentials is the error of [Link.Renew] on a connection without a token.
 var ErrNoCredentials = errors.New("the connection has no credentials to renew")
 
-// Renew exchanges the token of the connection for a new one now. The error is a [client.Refusal] if
-// dispatchers do not renew the token.
+// Renew exchanges the token of the connection for a new one now. The error is a [client.Refusal] if dispatchers refuse
+// the renewal for good.
 func (l *Link) Renew(ctx context.Context) error {
 	if l.options.TokenConn == nil {
 		return ErrNoCredentials
@@ -111,7 +111,7 @@ func (l *Link) Renew(ctx context.Context) error {
 	return refused(l.options.TokenConn.Renew(ctx))
 }
 
-// refused returns err as a [client.Refusal] if dispatchers do not renew a token.
+// refused returns a [client.Refusal] if err is a [tokensource.RenewalError]. Otherwise it returns err.
 func refused(err error) error {
 	if renewal, ok := errors.AsType[*tokensource.RenewalError](err); ok {
 		return &client.Refusal{Reason: renewal.Cause.WithEffect(envelope.EffectNone)}
@@ -119,15 +119,16 @@ func refused(err error) error {
 	return err
 }
 
-// Close ends what runs on the connection as the end of its context would, waits for it, and closes the connection when
-// what was sent has left. Clients must not be used afterwards. Closing it again does nothing.
+// Close stops the processes on the connection as the end of their context would, waits for them, and closes the
+// connection. Clients must not be used afterwards. A second Close does nothing.
 func (l *Link) Close() {
 	l.end(nil)
 	l.running.Wait()
 	l.NC.Close()
 }
 
-// end ends what runs on the connection. With an error it will never be let in again.
+// end stops the processes on the connection. A non-nil err means that the server will not accept the connection again:
+// end then closes it.
 func (l *Link) end(err error) {
 	l.mu.Lock()
 	l.close(cmp.Or(err, ErrClosed))
@@ -137,7 +138,7 @@ func (l *Link) end(err error) {
 	}
 }
 
-// IsPermissionDenied returns the reason why the server does not accept the connection any more; nil while it does.
+// IsPermissionDenied returns the reason why the server no longer accepts the connection, or nil.
 func (l *Link) IsPermissionDenied() error {
 	if why := context.Cause(l.closing); why != nil && !errors.Is(why, ErrClosed) {
 		return why
@@ -145,7 +146,8 @@ func (l *Link) IsPermissionDenied() error {
 	return l.options.TokenConn.Refused()
 }
 
-// next returns the options of the next process: the first one has the name of the connection.
+// next returns the options of the next process. The first process has the instance name of the connection, each later
+// one a new name.
 func (l *Link) next() Options {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,8 +156,8 @@ func (l *Link) next() Options {
 	return o
 }
 
-// Run runs a dispatcher or an executor on the connection until ctx ends or the connection is closed; that it was told
-// to end is no error.
+// Run runs a dispatcher or an executor on the connection until ctx ends or the link is closed. It returns nil if the
+// process failed only because it was stopped.
 func (l *Link) Run(ctx context.Context, process func(context.Context, *Conn) error) error {
 	l.mu.Lock()
 	if l.closing.Err() != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// Whoever is let in no more is told so by each call, and by what runs on the connection.
+// After the token was refused for good, each call and each process on the connection returns the reason.
 func TestLetInNoMore(t *testing.T) {
 	link, err := Establish(t.Context(), Options{URL: natstest.Start(t).URL}, LinkOptions{})
 	if err != nil {
@@ -20,7 +20,7 @@ func TestLetInNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = c.Close() }() // its connection is gone
+	defer func() { _ = c.Close() }() // its connection is already closed
 	revoked := errors.New("it was revoked")
 	link.end(revoked)
 	r, err := c.Call(t.Context(), client.Call{Tool: "hi"})

@@ -11,26 +11,26 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// How often the payload store is looked at, and for how long whoever has filled it is refused large inputs.
+// How often payloadQuota checks the payload store, and how long it refuses parts of an actor or tenant that filled it.
 const (
 	shareInterval = 2 * time.Second
 	overQuotaTime = 10 * time.Second
-	// looksPerStore is how often the store is looked at while one dispatcher fills it. Eight dispatchers that fill it
-	// together store another quarter of it between two looks of each.
+	// looksPerStore is the number of checks while one dispatcher stores as many bytes as the store holds. Eight
+	// dispatchers together can store a quarter of that between two checks of each.
 	looksPerStore = 32
-	firstStep     = 8 << 20 // bytes, before the size of the store is known
+	firstStep     = 8 << 20 // in bytes, until the size of the store is known
 )
 
-// payloadQuota sees to it that no actor or tenant fills the payload store for others.
+// payloadQuota prevents one actor or tenant from filling the payload store.
 type payloadQuota struct {
 	conn *Conn
 
-	look  chan struct{} // has an element when the store is to be looked at
-	since atomic.Int64  // bytes that were stored since
-	step  atomic.Int64  // after which it is to be looked at
+	look  chan struct{} // receives a value when the store must be checked
+	since atomic.Int64  // bytes stored since the last check that Stored requested
+	step  atomic.Int64  // value of since at which Stored requests a check
 
 	mu   sync.Mutex
-	over map[[2]string]time.Time // tenants and actors, as tokens, and until when
+	over map[[2]string]time.Time // pairs of tenant and actor, as tokens, with the time until which each is refused
 }
 
 func newShares(c *Conn) *payloadQuota {
@@ -39,9 +39,9 @@ func newShares(c *Conn) *payloadQuota {
 	return s
 }
 
-// Run makes room until ctx ends. Every dispatcher does: two that do the same at once do it once. It looks at the
-// store at intervals, and whenever this dispatcher has stored a fraction of it: so parts that dispatchers store
-// never fill what is left above the share at which room is made.
+// Run makes room in the store until ctx ends. All dispatchers do so; if two do it at the same time, the store is cut
+// once. It checks the store at intervals, and each time this dispatcher has stored a fraction of its size. So the
+// dispatchers do not fill the store between two checks.
 func (s *payloadQuota) Run(ctx context.Context) {
 	for tick := time.NewTicker(shareInterval); ; {
 		select {
@@ -72,7 +72,7 @@ func (s *payloadQuota) share(ctx context.Context) {
 	}
 }
 
-// Stored notes a part that this dispatcher has stored for others, in bytes.
+// Stored counts a part of n bytes that this dispatcher has stored.
 func (s *payloadQuota) Stored(n int) {
 	if s.since.Add(max(int64(n), streaming.LeastPart)) >= s.step.Load() {
 		s.since.Store(0)
@@ -91,12 +91,12 @@ func (s *payloadQuota) note(cut streaming.Cut, now time.Time) {
 	s.over[[2]string{cut.Tenant, cut.Actor}] = now.Add(overQuotaTime)
 }
 
-// OverQuota says for how long an actor is to store nothing more: it, or its tenant, has filled the store lately.
+// OverQuota returns for how long an actor may store no more parts, because it or its tenant has filled the store.
 func (s *payloadQuota) OverQuota(of subjects.Owner) time.Duration {
 	return s.overQuotaOf(subjects.Token(of.Tenant), subjects.Token(of.Actor))
 }
 
-// overQuotaOf is Greedy of tokens.
+// overQuotaOf is OverQuota for encoded names.
 func (s *payloadQuota) overQuotaOf(tenant, actor string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

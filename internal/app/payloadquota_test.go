@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Whoever has filled the payload store is known for a while, an actor or all of a tenant, and nobody else.
+// An actor, or all actors of a tenant, that filled the payload store are over quota for overQuotaTime; others are not.
 func TestSharesRememberTheGreedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(nil)
@@ -33,7 +33,7 @@ func TestSharesRememberTheGreedy(t *testing.T) {
 	})
 }
 
-// The store is looked at each time that a fraction of it was stored, however small the parts are.
+// Each time a fraction of the store was stored, a check is requested, however small the parts are.
 func TestSharesLookAsTheStoreFills(t *testing.T) {
 	s := newShares(nil)
 	looks := func() (n int) {

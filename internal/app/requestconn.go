@@ -17,32 +17,32 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
-// requestConn is the connection over which requests and questions come to a dispatcher, so that whatever senders flood
-// it with never stands before acknowledgements, events of the log and what executors say: these come over the other
-// one, the back. It leads to the server that the back is connected to, or nowhere: a dispatcher that cannot write must
-// not take in what others could.
+// requestConn is a second connection of a dispatcher, for requests. A flood of requests on it does not delay
+// acknowledgements, events of the call log and messages of executors, which use the main connection. It connects to the
+// same server as the main connection, and only while that is connected: a dispatcher that cannot write must not take
+// requests that others could answer.
 type requestConn struct {
 	nc      *nats.Conn
 	main    *nats.Conn
-	web     bool // the server is spoken to by WebSocket, in whose frames no messages are found
+	web     bool // the server is connected by WebSocket, whose frames the filter cannot read
 	dialer  nats.CustomDialer
-	last    *rpc.FilterConn // that was dialled; the client library dials one at a time
+	last    *rpc.FilterConn // made by the last dial; nats.go dials one connection at a time
 	taker   atomic.Pointer[taker]
 	taken   atomic.Uint64
-	changes chan nats.Status // of the back
+	changes chan nats.Status // status changes of the main connection
 	done    chan struct{}
 }
 
-// taker takes messages before the client library reads them.
+// taker decides about messages, and takes some, before nats.go reads them.
 type taker struct {
 	judge func(subject []byte, size int) rpc.FilterAction
 	take  func(rpc.FilteredMessage)
 }
 
-// errAway is why the front waits with connecting.
+// errAway is the error of Dial while the main connection is down.
 var errAway = errors.New("the connection of the dispatcher is away")
 
-// openRequestConn connects as the back is connected; what comes over it is called kind.
+// openRequestConn connects to the server of back with its options. kind is added to the connection name.
 func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestConn, error) {
 	f := &requestConn{main: back, web: strings.HasPrefix(back.ConnectedUrl(), "ws"), done: make(chan struct{})}
 	o := back.Opts
@@ -53,7 +53,7 @@ func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestCo
 			return nil, err
 		}
 	}
-	if o.CustomDialer == nil { // the back was not dialed by package bus
+	if o.CustomDialer == nil { // back was not dialed by package bus
 		o.CustomDialer = &net.Dialer{Timeout: o.Timeout}
 	}
 	f.dialer, o.CustomDialer = o.CustomDialer, f
@@ -70,21 +70,21 @@ func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestCo
 	return f, nil
 }
 
-// follow goes where the back goes.
+// follow reconnects f whenever the main connection is down or connected to another server.
 func (f *requestConn) follow() {
 	defer close(f.done)
 	for range f.changes {
 		if !f.main.IsConnected() || f.nc.ConnectedServerId() != f.main.ConnectedServerId() {
-			_ = f.nc.ForceReconnect() // it is closed otherwise
+			_ = f.nc.ForceReconnect() // fails only on a closed connection
 		}
 	}
 }
 
-// close ends it, when what was said over it has left.
+// close flushes the connection, for 1 s at most, and closes it.
 func (f *requestConn) close() {
 	f.main.RemoveStatusListener(f.changes)
 	<-f.done
-	_ = f.nc.FlushTimeout(time.Second) // a dead connection has nothing to flush to
+	_ = f.nc.FlushTimeout(time.Second) // fails if the connection is down
 	f.nc.Close()
 }
 
@@ -101,7 +101,7 @@ func (f *requestConn) filtered(conn net.Conn) net.Conn {
 	return f.last
 }
 
-// serves has requests taken in as they come.
+// serves lets in and questions take their messages from the filter.
 func (f *requestConn) serves(in *rpc.CallListener, questions *rpc.Service) {
 	f.taker.Store(&taker{
 		judge: func(subject []byte, size int) rpc.FilterAction {
@@ -114,17 +114,17 @@ func (f *requestConn) serves(in *rpc.CallListener, questions *rpc.Service) {
 	})
 }
 
-// stores has parts of payloads taken in as they come.
+// stores lets p take parts of payloads from the filter.
 func (f *requestConn) stores(p *rpc.Parts) { f.taker.Store(&taker{judge: p.Filter, take: p.Take}) }
 
-// stats counts what went over it.
+// stats returns the statistics of the connection, with the messages that the filter took.
 func (f *requestConn) stats() nats.Statistics {
 	s := f.nc.Stats()
 	s.InMsgs += f.taken.Load()
 	return s
 }
 
-// Dial implements nats.CustomDialer. Wherever the library wants to go, it goes to the server of the back.
+// Dial implements nats.CustomDialer. It ignores the address and dials the server of the main connection.
 func (f *requestConn) Dial(network, _ string) (net.Conn, error) {
 	address := f.main.ConnectedAddr()
 	if address == "" {
@@ -137,8 +137,8 @@ func (f *requestConn) Dial(network, _ string) (net.Conn, error) {
 	return f.filtered(conn), nil
 }
 
-// SkipTLSHandshake is asked by the client library when the connection is to be encrypted from here on. It would do that
-// above what reads the messages, where they cannot be read: hence it is done below.
+// SkipTLSHandshake is called by nats.go when TLS must start. nats.go would add TLS above the filter, which could then
+// not read the messages. So this method adds TLS below the filter and returns true.
 func (f *requestConn) SkipTLSHandshake() bool {
 	if own, ok := f.dialer.(interface{ SkipTLSHandshake() bool }); ok && own.SkipTLSHandshake() {
 		return true
@@ -148,13 +148,13 @@ func (f *requestConn) SkipTLSHandshake() bool {
 	}
 	config, err := f.encryption()
 	if err != nil {
-		return false // the client library says what is wrong
+		return false // nats.go then does the handshake and reports the error
 	}
 	f.last.Upgrade(config)
 	return true
 }
 
-// encryption is that of the back.
+// encryption returns the TLS configuration of the main connection.
 func (f *requestConn) encryption() (*tls.Config, error) {
 	o, config := f.main.Opts, &tls.Config{}
 	if o.TLSConfig != nil {
@@ -175,13 +175,13 @@ func (f *requestConn) encryption() (*tls.Config, error) {
 		config.RootCAs = roots
 	}
 	state, err := f.main.TLSConnectionState()
-	if config.ServerName = cmp.Or(config.ServerName, state.ServerName); config.ServerName == "" { // it is an address
+	if config.ServerName = cmp.Or(config.ServerName, state.ServerName); config.ServerName == "" { // an IP address
 		config.ServerName, _, _ = net.SplitHostPort(f.main.ConnectedAddr())
 	}
 	return config, err
 }
 
-// inProcess is a server in this process.
+// inProcess connects to a NATS server in this process.
 type inProcess struct {
 	requests *requestConn
 	server   nats.InProcessConnProvider

@@ -13,15 +13,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
-// fronted is a front with what comes over it on the subjects a.*, behind a back.
+// fronted is a request connection with its main connection, and the messages that it takes on the subjects a.*.
 type fronted struct {
 	*requestConn
 	t     *testing.T
-	other *nats.Conn // of somebody who sends
+	other *nats.Conn // a sender
 	heard chan *nats.Msg
 }
 
-// newFronted has what other sends come to a front.
+// newFronted opens a request connection; other sends to it.
 func newFronted(t *testing.T, back, other *nats.Conn) *fronted {
 	t.Helper()
 	f, err := openRequestConn(back, "requests", slog.New(slog.DiscardHandler))
@@ -39,7 +39,7 @@ func newFronted(t *testing.T, back, other *nats.Conn) *fronted {
 	return w
 }
 
-// hears reports an error unless a message comes through.
+// hears reports an error unless a message arrives.
 func (w *fronted) hears(when string) {
 	w.t.Helper()
 	if err := w.other.Publish("a.b", make([]byte, 200_000)); err != nil {
@@ -55,7 +55,7 @@ func (w *fronted) hears(when string) {
 	}
 }
 
-// becomes waits until a connection says that it is connected.
+// becomes waits until a connection is connected.
 func becomes(t *testing.T, connected chan nats.Status) {
 	t.Helper()
 	select {
@@ -65,7 +65,7 @@ func becomes(t *testing.T, connected chan nats.Status) {
 	}
 }
 
-// The front is where the back is, also when that goes elsewhere; and comes back when it is lost alone.
+// The request connection follows the main connection to another server, and reconnects if only it is lost.
 func TestFrontFollows(t *testing.T) {
 	servers := natstest.StartCluster(t, 3)
 	back := servers[0].Connect(t)
@@ -98,7 +98,7 @@ func TestFrontFollows(t *testing.T) {
 	}
 }
 
-// What would be dropped does not come, and nothing else is missing: in the clear, encrypted, and within the process.
+// The filter drops the messages that it must drop and passes all others: without TLS, with TLS, and in process.
 func TestFrontLeavesOut(t *testing.T) {
 	certificate, pool := natstest.Certificate(t)
 	srv := natstest.Start(t)

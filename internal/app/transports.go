@@ -7,7 +7,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
-// Transports are all those that manifests may name: a dispatcher admits calls of tools that it could not run itself.
+// Transports returns all transports that manifests may name. A dispatcher also admits calls of tools that it could not
+// run itself.
 func Transports() []tool.Transport {
 	return []tool.Transport{process.Describe(), native.Describe(), mcp.Describe()}
 }
