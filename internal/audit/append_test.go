@@ -30,7 +30,7 @@ func typicalRecord() Record {
 	}
 }
 
-// Records are written by table as the JSON library writes them.
+// Append writes the same JSON as package json.
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	ijsontest.Values(3000, func(r *Record) {
@@ -50,7 +50,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// sameAsLibrary demands that Parse reads of a line what the JSON library reads.
+// sameAsLibrary checks that Parse decodes a line as package json does.
 func sameAsLibrary(t *testing.T, line string) {
 	t.Helper()
 	var want Record
@@ -65,7 +65,7 @@ func sameAsLibrary(t *testing.T, line string) {
 	}
 }
 
-// Records are read by table as the JSON library reads them, whatever else the line is.
+// Parse decodes records as package json does, whatever else the line contains.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	ijsontest.Values(3000, func(r *Record) {
@@ -95,7 +95,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzCodecRecord: Parse reads what the JSON library reads.
+// FuzzCodecRecord checks that Parse decodes any line as package json does.
 func FuzzCodecRecord(f *testing.F) {
 	r := typicalRecord()
 	line, err := r.Append(nil)

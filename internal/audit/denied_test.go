@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// What a record counts is said in few words: it ends a row of `toolbus audit replay`.
+// String of a Count is short, because it ends a row of `toolbus audit replay`.
 func TestCountIsReadable(t *testing.T) {
 	for says, c := range map[string]Count{
 		"and more": {State: CountOpened, Over: OverActor}, "× 4970": {State: CountClosed, Opening: "a", Denials: 4970},
@@ -20,8 +20,8 @@ func TestCountIsReadable(t *testing.T) {
 	}
 }
 
-// The record of a denial names what was to be called with, also where it lies beside the request, which
-// has null in its place.
+// The record of a refusal contains the hash of the input, also if the input is in the payload store and null in the
+// request.
 func TestArgumentsHashOfDenied(t *testing.T) {
 	ref := envelope.PayloadRef{SHA256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", Bytes: 300_000}
 	body := []byte(`{"input":`)

@@ -8,11 +8,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
-// Decode is the inverse of [Record.Append]. It is not ok for what is not a record. A record of a newer build is a
-// [format.Error].
+// Decode is the inverse of [Record.Append]. ok is false if line is not a record. A record of a newer build is an error
+// of type [format.Error].
 func Decode(line []byte) (r Record, ok bool, err error) { return Parse(string(line)) }
 
-// Parse is [Decode] of a text, whose memory the strings of the record share.
+// Parse is [Decode] for a string. The strings in the record share its memory.
 func Parse(line string) (r Record, ok bool, err error) {
 	if isText(line) && records.Read(line, &r, nil) && format.Record.Check(r.Form) == nil {
 		return r, r.Event != "", nil
@@ -20,11 +20,11 @@ func Parse(line string) (r Record, ok bool, err error) {
 	return parseOdd([]byte(line))
 }
 
-// parseOdd is Parse of what is not written as [Record.Append] writes it.
+// parseOdd is Parse for lines that [Record.Append] does not write.
 func parseOdd(line []byte) (r Record, ok bool, err error) {
 	bad := json.Unmarshal(line, &r)
 	number := r.Form
-	if bad != nil { // perhaps because a newer build means something else by a member
+	if bad != nil { // a newer build may have changed the type of a member
 		var head struct {
 			Form int `json:"form"`
 		}
@@ -42,7 +42,7 @@ func parseOdd(line []byte) (r Record, ok bool, err error) {
 	return r, bad == nil && r.Event != "", nil
 }
 
-// isText reports whether a line may stand in JSON: it is UTF-8, without control characters.
+// isText reports whether line is UTF-8 without control characters.
 func isText(line string) bool {
 	plain := true
 	for i := range len(line) {

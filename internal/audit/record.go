@@ -15,45 +15,46 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Event names what happened.
+// Event is the kind of a record.
 type Event string
 
-// The events of the record.
+// Events of the audit record.
 const (
 	ToolRequested Event = "tool_requested"
-	ToolAllowed   Event = "tool_allowed" // a caller was let join a call, or have its stored outcome
+	ToolAllowed   Event = "tool_allowed" // a caller joined a call, or got its stored outcome
 	ToolDenied    Event = "tool_denied"
 	ToolExecuted  Event = "tool_executed"
 	ToolFailed    Event = "tool_failed"
 	ToolTimeout   Event = "tool_timeout"
 	ToolCancelled Event = "tool_cancelled"
 	LateResult    Event = "late_result"
-	// Of credentials, which name whose they are; [Credential.By] says at whose word.
+	// Events of credentials. The record names the actor of the credential, and [Credential.By] who requested the
+	// operation.
 	CredentialIssued   Event = "credential_issued"
 	CredentialNarrowed Event = "credential_narrowed"
 	CredentialRenewed  Event = "credential_renewed"
 	CredentialRevoked  Event = "credential_revoked"
 	CredentialsListed  Event = "credentials_listed"
 	KeyRotated         Event = "key_rotated"
-	// DeadReplayed is the replay of a dead letter, just before it is made; see [Replay].
+	// DeadReplayed is recorded before a dead letter is replayed; see [Replay].
 	DeadReplayed Event = "dead_replayed"
 )
 
-// Events returns all events, in the order of a call's life, and then those of credentials.
+// Events returns all events: those of a call in the order of its life, then those of credentials and dead letters.
 func Events() []Event {
 	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled,
 		LateResult, CredentialIssued, CredentialNarrowed, CredentialRenewed, CredentialRevoked, CredentialsListed,
 		KeyRotated, DeadReplayed}
 }
 
-// ContractVersion is the version of the gateway contract that the records follow.
+// ContractVersion is the version of the gateway contract that records follow.
 const ContractVersion = "v1"
 
-// Record is one entry of the audit stream. Its field names are a contract with auditors.
+// Record is one entry of the audit record. Its JSON names are a contract with auditors.
 type Record struct {
-	Form          int                `json:"form"` // see internal/encoding/format
+	Form          int                `json:"form"` // format number, see internal/encoding/format
 	Event         Event              `json:"event"`
-	Name          string             `json:"event_name"` // the same as the name of a business event: ToolInvoked, …
+	Name          string             `json:"event_name"` // name of the business event: ToolInvoked, …
 	Timestamp     time.Time          `json:"timestamp_utc"`
 	Tenant        string             `json:"tenant"`
 	Actor         string             `json:"actor_id"`
@@ -65,7 +66,7 @@ type Record struct {
 	ToolVersion   string             `json:"tool_version,omitzero"`
 	Digest        string             `json:"digest,omitzero"`
 	Determinism   call.EffectClass   `json:"determinism,omitzero"`
-	Ref           string             `json:"ref,omitzero"` // <tool>.<id>, as `why` takes it
+	Ref           string             `json:"ref,omitzero"` // <tool>.<id>, the argument of `toolbus why`
 	CallID        string             `json:"call_id,omitzero"`
 	Attempt       int                `json:"attempt,omitzero"`
 	TraceID       string             `json:"trace_id,omitzero"`
@@ -80,32 +81,33 @@ type Record struct {
 	Fence         uint64             `json:"fence,omitzero"`
 	DryRun        bool               `json:"dry_run,omitzero"`
 	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
-	LogSeq        uint64             `json:"log_seq,omitzero"`  // position in it
-	// Count is there where the record stands for more than one refusal.
+	LogSeq        uint64             `json:"log_seq,omitzero"`  // sequence in that partition
+	// Count is set if the record stands for more than one refusal.
 	Count *Count `json:"count,omitzero"`
-	// Credential is there where the record is about one, and not about a call.
+	// Credential is set if the record describes an operation on a credential. Such a record describes no call.
 	Credential *Credential `json:"credential,omitzero"`
-	// Replay is there where the record is about the replay of a dead letter.
+	// Replay is set if the record describes the replay of a dead letter.
 	Replay *Replay `json:"replay,omitzero"`
-	// EventID names what is no event of the call log, as answers do.
+	// EventID is the id of a record that has no event in the call log. Answers name the same id.
 	EventID string `json:"audit_event_id,omitzero"`
-	// Salt is random, so that the hash of a record says nothing of it.
+	// Salt is random, so that the hash of a record reveals nothing about its content.
 	Salt string `json:"salt,omitzero"`
-	// Extra are members that a newer build has added.
+	// Extra holds members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// Count says which refusals a record stands for: of a flood so many a second are recorded one by one, and the others
-// are counted. The opening record is of the first one that is counted, and the answers to all of them name it. The
-// closing record, which may be missing where the process died, is the same but for this and its time.
+// Count states which refusals a record stands for. In a flood, a limited number of refusals per second is recorded one
+// by one, and the others are counted. The opening record describes the first counted refusal, and the answers to all
+// counted ones name it. The closing record equals it except for Count, EventID and Timestamp. It is missing if the
+// process died.
 type Count struct {
-	State   string `json:"state"`            // one of CountOpened and CountClosed
-	Over    string `json:"over"`             // one of OverActor and OverDispatcher
-	Opening string `json:"opening,omitzero"` // id of the opening record, in the closing one
-	Denials uint64 `json:"denials,omitzero"` // how many were counted, the first among them, in the closing one
+	State   string `json:"state"`            // CountOpened or CountClosed
+	Over    string `json:"over"`             // OverActor or OverDispatcher
+	Opening string `json:"opening,omitzero"` // in the closing record: id of the opening record
+	Denials uint64 `json:"denials,omitzero"` // in the closing record: number of counted refusals, including the first
 }
 
-// String says it in few words.
+// String returns a short text for tables.
 func (c *Count) String() string {
 	if c.State == CountClosed {
 		return fmt.Sprintf("× %d", c.Denials)
@@ -113,16 +115,16 @@ func (c *Count) String() string {
 	return "and more"
 }
 
-// What is said of a [Count].
+// Values of the fields of [Count].
 const (
 	CountOpened    = "opened"
 	CountClosed    = "closed"
-	OverActor      = "actor"      // more than are recorded of one tenant, actor and code: all are of these
-	OverDispatcher = "dispatcher" // more than one dispatcher records: of whatever tenant, actor and code
+	OverActor      = "actor"      // above the limit of one tenant, actor and code; all counted refusals have these
+	OverDispatcher = "dispatcher" // above the limit of one dispatcher; of any tenant, actor and code
 )
 
-// Project returns the record of an event of the call log, stored at sequence seq at time at; ok
-// is false for events that auditors are not told of (joins and claims), and for what no event of ours is.
+// Project returns the record of an event of the call log, which is stored at sequence seq at time at. ok is false for
+// joins and claims, which are not recorded, and for an event that does not fit the state s.
 func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) (r Record, ok bool) {
 	a, found := s.Attempt(attempt)
 	if !found || kind != call.Requested && (kind != call.Decided || a.Open()) {
@@ -141,17 +143,17 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	return r, true
 }
 
-// ErrRefused means that the server takes no record: AUDIT has no room, say.
+// ErrRefused means that the server rejected a record and will not store it, for example because AUDIT is full.
 var ErrRefused = errors.New("the audit record takes nothing")
 
-// Denied is the record of a refusal e of what came in; req is nil where it cannot be read.
+// Denied returns the record of the refusal e of a request. req is nil if the request could not be decoded.
 func Denied(in *call.IncomingRequest, req *envelope.Request, e *envelope.Error, at time.Time) Record {
 	r := Record{
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
 	}
-	if e.Code == envelope.CodeQueue { // it was not even read
+	if e.Code == envelope.CodeQueue { // such a request was not even decoded
 		r.ArgumentsHash = ""
 	}
 	if req != nil {
@@ -161,8 +163,8 @@ func Denied(in *call.IncomingRequest, req *envelope.Request, e *envelope.Error, 
 	return r
 }
 
-// argumentsHash is the hash of what was to be called with: of an input that lies in the payload store as
-// it stands, and of a request without an input that can be read as it came.
+// argumentsHash returns the hash of the input of a request. It is the hash in the reference if the input is in the
+// payload store, and the hash of the whole body if the body has no readable input.
 func argumentsHash(in *call.IncomingRequest, req *envelope.Request) string {
 	switch ref := envelope.ParsePayloadRef(in.InputRef); {
 	case ref != nil:
@@ -173,8 +175,8 @@ func argumentsHash(in *call.IncomingRequest, req *envelope.Request) string {
 	return envelope.ArgumentsHash(req.Input)
 }
 
-// Allowed returns the record of a caller that was let join attempt n, which another has opened, or was told
-// its outcome if there is one already.
+// Allowed returns the record of a caller that joins attempt n, which another caller has opened, or that gets its
+// outcome.
 func Allowed(s call.State, n int, who call.Owner, at time.Time) Record {
 	a, _ := s.Attempt(n)
 	a.Owner = who
@@ -186,7 +188,7 @@ func Allowed(s call.State, n int, who call.Owner, at time.Time) Record {
 	return r
 }
 
-// Late returns the record of a result that came after its attempt was decided otherwise.
+// Late returns the record of a result that arrived after its attempt was decided otherwise.
 func Late(s call.State, attempt int, said call.Completion, at time.Time) Record {
 	a, _ := s.Attempt(attempt)
 	r := about(s, a)
@@ -224,11 +226,11 @@ func ending(d *call.Decision) (Event, string) {
 	return ToolFailed, "ToolFailed"
 }
 
-// records are written and read as [ijson.Table] does it: there are two for every call, and audits read a million.
+// records encodes and decodes records faster than package json: each call has two, and an audit reads a million.
 var records = ijson.TableOf[Record]()
 
-// Append appends the record as a line of JSON, without its end. What is no text in it is replaced: one record that
-// could not be written would keep all others waiting behind it.
+// Append appends r as one line of JSON, without newline. It replaces invalid UTF-8: a record that could not be encoded
+// would block all later ones.
 func (r *Record) Append(b []byte) ([]byte, error) {
 	r.Form = format.Record.Current()
 	if out, ok := records.Append(b, r, nil); ok {

@@ -29,7 +29,7 @@ func state(d *call.Decision) call.State {
 	}
 }
 
-// Every ending has its event and its name.
+// Each outcome has its event and its name.
 func TestProject(t *testing.T) {
 	for name, c := range map[string]struct {
 		decision call.Decision
@@ -85,7 +85,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// The record on the wire has all the fields that auditors are promised, also when they are empty.
+// An encoded record has all fields of the contract, including empty ones.
 func TestGolden(t *testing.T) {
 	r, _ := audit.Project(call.Decided, 1, state(&call.Decision{
 		Seq: 9, Status: envelope.Success, Effect: envelope.EffectApplied, By: call.ByExecutor, Fence: 8, OutputHash: "bb",
@@ -116,7 +116,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A late result of a call that changes nothing changed nothing.
+// A late result of a call without effects has the effect none.
 func TestLateHarmless(t *testing.T) {
 	said := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied}
 	for effect, facts := range map[envelope.Effect]call.Pinned{

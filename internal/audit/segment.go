@@ -18,55 +18,56 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Segment is the first line of a segment: what the message is that holds it. The others are records, one a line.
+// Segment is the first line of a segment, which is one message of the audit record. The other lines are records, one
+// per line.
 //
-// Segments form chains, one for each partition of the call log and one for each process that has records of its own.
-// Each names the hash of the one before, so that none can be taken out or put in between unseen.
+// Segments form chains: one for each partition of the call log, and two for each process with records of its own, in
+// AUDIT and in DENIED. Each segment holds the hash of the one before. So removing or inserting a segment is detectable.
 type Segment struct {
-	Form   int                `json:"form"`               // see internal/encoding/format
-	Source string             `json:"source"`             // one of the sources below
-	Part   subjects.Partition `json:"partition,omitzero"` // of the call log, for source log
+	Form   int                `json:"form"`               // format number, see internal/encoding/format
+	Source string             `json:"source"`             // SourceLog, SourceProcess or SourceRefusal
+	Part   subjects.Partition `json:"partition,omitzero"` // of the call log, for SourceLog
 	Writer string             `json:"writer,omitzero"`    // the process, for the other sources
-	// After and Through are the positions of the call log between which the flush has put everything on record: the
-	// first is the Through of the flush before. For source log.
+	// After and Through limit the range of the call log that the flush has recorded completely: it starts behind After,
+	// which is the Through of the flush before, and ends with Through. They are set for SourceLog.
 	After   Position `json:"after,omitzero"`
 	Through Position `json:"through,omitzero"`
-	// Oldest is from where a guardian that starts has to read to find all attempts that are open; 0 where none is older
-	// than Through.
+	// Oldest is the sequence from which a starting dispatcher must read the call log to find all open attempts. It is 0 if
+	// none is older than Through.
 	Oldest uint64 `json:"oldest_open,omitzero"`
 	K      int    `json:"k"`     // number of this segment in its flush, from 1
-	N      int    `json:"n"`     // segments of the flush
-	Count  int    `json:"count"` // records in this one
-	// Prev is the hash of the first line of the segment before, in hex; empty in the first of a chain.
+	N      int    `json:"n"`     // number of segments in the flush
+	Count  int    `json:"count"` // number of records in this segment
+	// Prev is the hash of the first line of the segment before, in hex. It is empty in the first segment of a chain.
 	Prev string `json:"prev,omitzero"`
-	// Root is the root of the Merkle tree (RFC 6962) over the lines of the records, in hex. Each line carries a salt,
-	// so that a proof of one shows nothing of its neighbours.
+	// Root is the root of the Merkle tree (RFC 6962) over the lines of the records, in hex. Each line contains a salt, so
+	// that the proof for one line reveals nothing about the others.
 	Root string `json:"root"`
-	// Extra are members that a newer build has added.
+	// Extra holds members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
 // Sources of segments.
 const (
 	SourceLog     = "log"    // projected from the call log
-	SourceProcess = "gate"   // what is no event of it: callers that share a call, late results
+	SourceProcess = "gate"   // no event of the log: callers that share a call, late results, credentials
 	SourceRefusal = "denial" // refusals
 )
 
-// Position is a place in a partition of the call log. The time tells it from one of the same number in a log
-// that had lost its end.
+// Position is a place in a partition of the call log. A log that lost its end uses sequences again; the time
+// distinguishes the two events.
 type Position struct {
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
 }
 
-// MaxSegment is how large a segment is at the most, in bytes, unless it holds a single record.
+// MaxSegment is the largest size of a segment in bytes. A segment with a single record may be larger.
 const MaxSegment = 512 << 10
 
-// roomForHead is what a first line may need.
+// roomForHead is the number of bytes that are reserved for the first line.
 const roomForHead = 1 << 10
 
-// SegmentBody are records of one tenant that go into one segment, encoded.
+// SegmentBody holds the encoded records of one segment, all of one tenant.
 type SegmentBody struct {
 	Tenant string
 	Count  int
@@ -74,16 +75,16 @@ type SegmentBody struct {
 	leaves []tlog.Hash
 }
 
-// SplitSegments encodes records, each with a fresh salt, and puts them together by tenant, in the order in which
-// tenants come first, into as few parts as fit into segments of so many bytes. It does not change records: other
-// goroutines may read them meanwhile.
+// SplitSegments encodes records, each with a new salt, and groups them by tenant into as few bodies as fit into
+// segments of at most most bytes. Bodies are ordered by their first records. It does not change records, which other
+// goroutines may read at the same time.
 func SplitSegments(records []Record, most int) ([]*SegmentBody, error) {
 	salts := make([]byte, saltSize*len(records))
 	if _, err := rand.Read(salts); err != nil {
 		return nil, fmt.Errorf("audit record: %w", err)
 	}
 	var all []*SegmentBody
-	open := map[string]*SegmentBody{} // the last ones of each tenant
+	open := map[string]*SegmentBody{} // the last body of each tenant
 	var line []byte
 	var r Record
 	for i := range records {
@@ -103,7 +104,7 @@ func SplitSegments(records []Record, most int) ([]*SegmentBody, error) {
 	return all, nil
 }
 
-// saltSize is that of salts, in bytes: nobody tries out so many.
+// saltSize is the size of a salt in bytes. It is too large to try all salts.
 const saltSize = 16
 
 func (l *SegmentBody) add(line []byte) {
@@ -112,7 +113,8 @@ func (l *SegmentBody) add(line []byte) {
 	l.Count++
 }
 
-// Seal returns the message of the segment that s describes, and the hash by which the next one of its chain names it.
+// Seal returns the message of the segment that s describes, and the hash that the next segment of the chain takes as
+// Prev.
 func (l *SegmentBody) Seal(s Segment) (data []byte, hash string, err error) {
 	root := root(l.leaves)
 	s.Form, s.Count, s.Root = format.Segment.Current(), l.Count, hex.EncodeToString(root[:])
@@ -129,27 +131,27 @@ func hashOf(head []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// root is the root of the Merkle tree over leaves, of which there is one at least.
+// root returns the root of the Merkle tree over leaves, which must not be empty.
 func root(leaves []tlog.Hash) tlog.Hash {
 	if len(leaves) == 1 {
 		return leaves[0]
 	}
-	left := 1 // the largest power of two that is smaller than their number
+	left := 1 // the largest power of two below len(leaves)
 	for 2*left < len(leaves) {
 		left *= 2
 	}
 	return tlog.NodeHash(root(leaves[:left]), root(leaves[left:]))
 }
 
-// OpenedSegment is a segment as it was stored.
+// OpenedSegment is a stored segment.
 type OpenedSegment struct {
 	Segment
-	Hash  string // by which the next one of its chain names it
+	Hash  string // the Prev of the next segment
 	lines []byte
 }
 
-// Open reads a message of the stream. It is not ok for one that is no segment: anybody who reaches the server may
-// write to the stream, and nothing can be removed from it. One of a newer build is a [format.Error].
+// Open decodes a message of the stream. ok is false if it is not a segment: any client that may publish to the stream
+// can store other messages, and none can be removed. A segment of a newer build is an error of type [format.Error].
 func Open(data []byte) (s OpenedSegment, ok bool, err error) {
 	head, lines, cut := bytes.Cut(data, newline)
 	var number struct {
@@ -170,7 +172,7 @@ func Open(data []byte) (s OpenedSegment, ok bool, err error) {
 
 var newline = []byte{'\n'}
 
-// Lines yields the records as they are stored.
+// Lines yields the stored lines of the records.
 func (s OpenedSegment) Lines() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for rest := s.lines; len(rest) > 0; {
@@ -183,7 +185,7 @@ func (s OpenedSegment) Lines() iter.Seq[[]byte] {
 	}
 }
 
-// Whole returns an error unless the segment holds the records that it was sealed with.
+// Whole returns an error unless the segment holds exactly the records with which it was sealed.
 func (s OpenedSegment) Whole() error {
 	var leaves []tlog.Hash
 	for line := range s.Lines() {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
-// some returns n records of so many tenants.
+// some returns n records of several tenants.
 func some(n, tenants int) []Record {
 	records := make([]Record, n)
 	for i := range records {
@@ -33,8 +33,8 @@ func seal(t *testing.T, l *SegmentBody, s Segment) ([]byte, string) {
 	return data, hash
 }
 
-// What was cut and sealed is read again as it was: each record once, with its tenant, in order, and in messages that
-// are not larger than was said.
+// Records that were split and sealed are read back unchanged: each once, with its tenant, in order. No message exceeds
+// the given size.
 func TestSegments(t *testing.T) {
 	for _, c := range []struct{ records, tenants, most int }{
 		{1, 1, 1 << 20}, {2, 1, 1 << 20}, {7, 3, 1 << 20}, {500, 1, 20_000}, {1000, 10, 20_000}, {3, 1, 1},
@@ -84,7 +84,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// Records stay as they are: a projector goes on to add to the same slice, which copies them.
+// SplitSegments does not change its argument, because a projector appends to the same slice meanwhile.
 func TestCutChangesNoRecord(t *testing.T) {
 	records := some(3, 2)
 	before := slices.Clone(records)
@@ -96,7 +96,7 @@ func TestCutChangesNoRecord(t *testing.T) {
 	}
 }
 
-// The root is that of RFC 6962, as the library computes it.
+// root returns the same hash as the library, which implements RFC 6962.
 func TestRoot(t *testing.T) {
 	var stored []tlog.Hash
 	var leaves []tlog.Hash
@@ -120,7 +120,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// A byte of a segment that is changed, and a line that is taken out, put in or exchanged, is found.
+// Whole detects a changed byte, and lines that were removed, inserted or swapped.
 func TestSegmentTampered(t *testing.T) {
 	lines, err := SplitSegments(some(5, 1), MaxSegment)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestSegmentTampered(t *testing.T) {
 	found("another order", []byte(strings.Join(text, "")))
 }
 
-// Records that are the same have different hashes.
+// Equal records have different hashes.
 func TestSaltsDiffer(t *testing.T) {
 	r := typicalRecord()
 	lines, err := SplitSegments([]Record{r, r}, MaxSegment)

@@ -19,31 +19,30 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Message is a call that could not be run: what was asked, why it was given up, and its
-// history.
+// Message is a dead letter: a call that executors could not run, with its request, its history and the reason.
 type Message struct {
-	Form    int             `json:"form"`         // filled in on writing; see internal/encoding/format
-	Seq     uint64          `json:"seq,omitzero"` // in the DEAD stream; filled in on reading
-	Ref     string          `json:"ref,omitzero"` // of the call; filled in on reading
+	Form    int             `json:"form"`         // format number; set by encode, see internal/encoding/format
+	Seq     uint64          `json:"seq,omitzero"` // sequence in the stream DEAD; set by Parse
+	Ref     string          `json:"ref,omitzero"` // of the call; set by Parse
 	Time    time.Time       `json:"time"`
 	Cause   *envelope.Error `json:"cause"`
 	Attempt int             `json:"attempt"`
-	// Deliveries is how often its work was handed out, which is more often than it was claimed: a first run may
-	// need no claim, and work of which somebody else has taken hold is handed back.
+	// Deliveries is the number of deliveries of the work message. It can exceed the number of claims: a first run may need
+	// no claim, and an executor hands a message back if another one has claimed the attempt.
 	Deliveries int            `json:"deliveries,omitzero"`
-	State      call.State     `json:"state"` // when it was given up: attempts, and who claimed them last
+	State      call.State     `json:"state"` // when the call was given up: attempts and their last claims
 	Body       jsontext.Value `json:"body"`  // call.RequestBody
-	// Extra are members that a newer build has added.
+	// Extra holds members that a newer build has added.
 	Extra map[string]jsontext.Value `json:",embed"`
 }
 
-// New returns the letter of a call that is given up: s is what became of it since its work message m was written.
+// New returns the dead letter of a call. m is its work message, and s the state of its log when the call is given up.
 func New(s call.State, m call.Entry, deliveries int, cause *envelope.Error, now time.Time) Message {
 	return Message{Cause: cause, State: s, Attempt: m.Attempt, Deliveries: deliveries, Body: m.Body, Time: now.UTC()}
 }
 
-// Fit encodes the letter for a message of at most so many bytes. The outcomes of earlier attempts, which the call log
-// holds, are left out where there is no room.
+// Fit encodes d for a message of at most most bytes with headers. If d is too large, Fit leaves out the outcomes of
+// earlier attempts, which the call log holds.
 func (d Message) Fit(most int64) ([]byte, error) {
 	data, err := d.encode()
 	if err == nil && int64(len(data)) > most-letterRoom {
@@ -57,17 +56,17 @@ func (d Message) Fit(most int64) ([]byte, error) {
 
 func (d Message) encode() ([]byte, error) {
 	d.Form = format.Entry.Current()
-	if len(d.Body) > 0 && !d.Body.IsValid() { // what could not be read is kept as text
+	if len(d.Body) > 0 && !d.Body.IsValid() { // a body that is not valid JSON is kept as text
 		text, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(string(d.Body), "\uFFFD"))
 		if err != nil {
 			return nil, err
 		}
 		d.Body = text
 	}
-	return json.Marshal(d, jsontext.AllowInvalidUTF8(true)) // names of a subject may be no text
+	return json.Marshal(d, jsontext.AllowInvalidUTF8(true)) // names that were decoded from a subject may be invalid UTF-8
 }
 
-// short returns the letter with nothing but the request in its body.
+// short returns d without the outcomes of earlier attempts in its body.
 func (d Message) short() Message {
 	if body, err := call.DecodeRequestBody(d.Body); err == nil {
 		body.Earlier = nil
@@ -78,13 +77,14 @@ func (d Message) short() Message {
 	return d
 }
 
-// letterRoom is what a dead letter leaves of a message for its headers.
+// letterRoom is the number of bytes that Fit leaves for headers.
 const letterRoom = 1 << 10
 
-// readTime is how long a server may be silent while the dead letters of a tool are read.
+// readTime is the longest silence of the server while PublishOnce reads the dead letters of a tool.
 const readTime = 2 * time.Second
 
-// PublishOnce is [Publish], but changes nothing either where the same attempt was published long ago.
+// PublishOnce calls [Publish] unless the stream already holds a dead letter of the same attempt. It reads all dead
+// letters of the tool.
 func PublishOnce(ctx context.Context, js jetstream.JetStream, d Message) error {
 	a, _ := d.State.Attempt(d.Attempt)
 	filter := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subjects.Dead(d.State.Tenant, d.State.Tool)}}
@@ -101,7 +101,8 @@ func PublishOnce(ctx context.Context, js jetstream.JetStream, d Message) error {
 	return Publish(ctx, js, d)
 }
 
-// Publish keeps a dead letter. Publishing the same attempt again within the dedup window changes nothing.
+// Publish stores a dead letter. If the same attempt was published within the dedup window of the stream, it stores
+// nothing and returns nil.
 func Publish(ctx context.Context, js jetstream.JetStream, d Message) error {
 	data, err := d.Fit(js.Conn().MaxPayload())
 	if err != nil {
@@ -120,7 +121,7 @@ func Publish(ctx context.Context, js jetstream.JetStream, d Message) error {
 	return nil
 }
 
-// Parse reads the dead letter that lies at seq.
+// Parse decodes the dead letter that is stored at sequence seq.
 func Parse(data []byte, seq uint64) (Message, error) {
 	var d Message
 	if err := json.Unmarshal(data, &d); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// A dead letter has the history of the call: what became of it since the message in hand was written.
+// A dead letter contains the history of the call, including events after its work message.
 func TestLetterHasHistory(t *testing.T) {
 	admitted := call.State{Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
 	claimed := call.State{Attempts: []call.Attempt{{N: 1, Admitted: 7,

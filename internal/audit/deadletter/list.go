@@ -11,8 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DeadLetters returns all dead letters, oldest first. Messages that somebody else put into their
-// stream are left out.
+// DeadLetters returns all dead letters, oldest first. It skips messages in the stream that are not dead letters.
 func DeadLetters(ctx context.Context, from reader.Source) ([]Message, error) {
 	letters := []Message{}
 	for msg, err := range from.Messages(ctx, subjects.DeadStream, reader.StartAt{}, bus.ReadTimeout) {
@@ -30,10 +29,11 @@ func DeadLetters(ctx context.Context, from reader.Source) ([]Message, error) {
 	return letters, nil
 }
 
-// ErrNoDeadLetter is the error of [DeadLetterAt] for a number that no dead letter has.
+// ErrNoDeadLetter is wrapped by the error of [DeadLetterAt] if there is no dead letter with the number.
 var ErrNoDeadLetter = errors.New("`toolbus dead list` shows the dead letters that there are")
 
-// DeadLetterAt returns the dead letter with a number, or an error that wraps [ErrNoDeadLetter].
+// DeadLetterAt returns the dead letter at sequence seq. The error wraps [ErrNoDeadLetter] if the stream has no message
+// there.
 func DeadLetterAt(ctx context.Context, from reader.Source, seq uint64) (Message, error) {
 	if seq == 0 {
 		return Message{}, fmt.Errorf("dead letters are counted from 1: %w", ErrNoDeadLetter)

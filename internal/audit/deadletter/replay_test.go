@@ -14,14 +14,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Whoever reads a stream to its end is not left to wait for a server that has died.
+// Reading a stream to its end fails within a bounded time if the server dies.
 func TestReadFromAServerThatDies(t *testing.T) {
 	srv := natstest.Start(t)
 	js := srv.JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	const all = 600 // more than come at once
+	const all = 600 // more than the server sends at once
 	for range all {
 		if _, err := js.PublishAsync(subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	}
 }
 
-// Whoever wants a stream to its end, and is stopped before, is told that this was not all.
+// If ctx ends before the end of the stream, reading returns an error.
 func TestReadIsStopped(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {

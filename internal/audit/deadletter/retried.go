@@ -11,21 +11,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Retry is a later request for what a dead letter asked for, and what became of it.
+// Retry is a later request for the same thing as a dead letter, with its outcome.
 type Retry struct {
 	Time   time.Time `json:"time"`
 	Tenant string    `json:"tenant"`
 	Actor  string    `json:"actor"`
-	By     string    `json:"by,omitzero"` // tenant and actor of the operator, with a slash between; "" if the actor asked
-	Ref    string    `json:"ref"`         // of the call, which has no log if the request was refused
+	By     string    `json:"by,omitzero"` // "tenant/actor" of the operator who replayed it; "" if the actor sent it
+	Ref    string    `json:"ref"`         // of the call; a refused request leaves no log
 	CallID string    `json:"call_id"`
-	// Status, Code and Effect are the zero value while the call has no outcome on record.
+	// Status, Code and Effect are zero until the audit record holds the outcome of the call.
 	Status envelope.Status `json:"status,omitzero"`
 	Code   envelope.Code   `json:"error_code,omitzero"`
 	Effect envelope.Effect `json:"effect,omitzero"`
 }
 
-// Became returns the outcome of the replay in one word.
+// Became returns the error code or the status of the outcome, or "open".
 func (r Retry) Became() string {
 	switch {
 	case r.Code != "":
@@ -36,19 +36,18 @@ func (r Retry) Became() string {
 	return "open"
 }
 
-// wanted is equal for two requests for the same thing in the same trace, such as the request of a dead letter and its
-// replay.
+// wanted identifies a request by tool, input and trace. It is equal for the request of a dead letter and its replay.
 type wanted struct{ tool, arguments, trace string }
 
 func wantedBy(r audit.Record) wanted { return wanted{r.ToolName, r.ArgumentsHash, r.TraceID} }
 
-// replays are the replays of some letters, as they are found in the record.
+// replays collects the retries of dead letters from the audit record.
 type replays struct {
 	wanted  map[wanted][]Message
-	found   map[uint64][]*Retry // by letter
-	refs    map[string]*Retry   // by reference
+	found   map[uint64][]*Retry // by sequence of the dead letter
+	refs    map[string]*Retry   // by reference of the call
 	calls   map[string]*Retry   // by call id
-	numbers map[attempt]uint64  // numbers
+	numbers map[attempt]uint64  // sequence of the dead letter, by attempt of its call
 }
 
 type attempt struct {
@@ -56,9 +55,9 @@ type attempt struct {
 	n   int
 }
 
-// Retries returns the replays of dead letters, oldest first, by the number of the letter: the calls that dispatchers
-// made for operators, and requests of the actor itself for the same in the same trace. It reads the audit record from
-// the oldest letter on.
+// Retries returns the retries of dead letters, oldest first, keyed by the sequence of the dead letter. These are the
+// replays by operators, and requests of the actor itself for the same thing in the same trace. It reads the audit
+// record from the time of the oldest letter on.
 func Retries(ctx context.Context, from reader.Source, letters []Message) (map[uint64][]*Retry, error) {
 	r := replays{
 		map[wanted][]Message{}, map[uint64][]*Retry{},
@@ -86,7 +85,7 @@ func Retries(ctx context.Context, from reader.Source, letters []Message) (map[ui
 	return r.found, nil
 }
 
-// see takes the next record.
+// see processes the next record.
 func (r *replays) see(one audit.Record) {
 	switch one.Event {
 	case audit.DeadReplayed:
@@ -108,8 +107,8 @@ func (r *replays) see(one audit.Record) {
 	}
 }
 
-// add returns the replay of a letter that a record is about. An operator whose question was not answered asks it again,
-// so the same call may have several records, with a call id each.
+// add returns the retry of the dead letter seq that a record describes. An operator repeats a request that was not
+// answered, so one call can have several records, each with a call id of its own.
 func (r *replays) add(seq uint64, one audit.Record) *Retry {
 	known := r.refs[one.Ref]
 	if known == nil {

@@ -13,40 +13,42 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Source is where the record and the dead letters are read: the streams themselves ([Streams]), or dispatchers, which
-// read them for whoever may not ([ViaDispatcher]). [Open] finds out which.
+// Source reads the audit record and the dead letters: from the streams with consumers ([Streams]), by direct gets
+// ([DirectGets]), or through dispatchers ([ViaDispatcher]). [Open] returns the one that the permissions allow.
 type Source interface {
-	// State says what a stream holds.
+	// State returns the range of a stream and its number of messages.
 	State(ctx context.Context, stream string) (State, error)
-	// Messages yields what a stream holds from a place on, in order up to its present end, each of which has to come
-	// within quiet after the one before was taken; or all that ever come, if quiet is 0.
+	// Messages yields the messages of a stream in order, starting at from, up to the end that the stream has when the last
+	// one arrives. Each message must arrive within quiet after the previous one was taken. If quiet is 0, Messages waits
+	// for new messages until ctx ends.
 	Messages(ctx context.Context, stream string, from StartAt, quiet time.Duration) iter.Seq2[Message, error]
-	// WaitRecorded waits until the record holds every admission and decision that the call log holds now.
+	// WaitRecorded waits until the audit record holds every admission and decision that the call log holds now.
 	WaitRecorded(ctx context.Context) error
-	// Now is bus time.
+	// Now returns the bus time.
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// StartAt is from where on a stream is read: behind a message, or from a time on; the zero value is its beginning.
+// StartAt is the place in a stream from which to read: after a sequence, or from a time on. The zero value is the
+// beginning.
 type StartAt struct {
 	After  uint64
 	Since  time.Time
-	Tenant string // only what is of this one; "" is all, and the dead letters are always all
+	Tenant string // yields only records of this tenant; "" is all tenants; dead letters are not filtered
 }
 
-// Message is a message of a stream.
+// Message is a stored message of a stream.
 type Message struct {
 	Seq  uint64
 	Time time.Time
 	Data []byte
 }
 
-// State says what a stream holds: so many messages from one position to another, not all of which need be there.
+// State is the first and last sequence of a stream and its number of messages. Sequences in between may be missing.
 type State struct {
 	First, Last, Messages uint64
 }
 
-// Streams reads the streams. Its methods are safe for concurrent use.
+// Streams returns a Source that reads the streams with consumers. Its methods are safe for concurrent use.
 func Streams(js jetstream.JetStream) Source { return streams{js} }
 
 type streams struct{ js jetstream.JetStream }

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// DirectGets reads the record of all tenants from the servers that hold it, whichever answers: all that an auditor has
-// to be allowed is the direct read of the two streams. What only dispatchers know it asks them, as [ViaDispatcher]
-// does.
+// DirectGets returns a Source that reads the records of all tenants by direct gets, which any server with a replica
+// answers. An auditor needs no other permission for it than direct gets on the two streams. It sends Now and
+// WaitRecorded to dispatchers, like [ViaDispatcher].
 func DirectGets(js jetstream.JetStream, asker Asker) Source {
 	return directGets{viaDispatcher{asker}, js}
 }
@@ -27,13 +27,13 @@ type directGets struct {
 	js jetstream.JetStream
 }
 
-// What is asked for at once.
+// Limits of one batch of direct gets.
 const (
 	copiedMessages = 256
 	copiedBytes    = 8 << 20
 )
 
-// State takes all positions from the first to the last for messages: servers tell their number to nobody else.
+// State counts all sequences from the first to the last as messages, because a direct get does not return their number.
 func (c directGets) State(ctx context.Context, stream string) (s State, err error) {
 	if s.First, err = c.position(ctx, stream, `{"seq":1}`); err != nil || s.First == 0 {
 		return State{}, err
@@ -45,7 +45,7 @@ func (c directGets) State(ctx context.Context, stream string) (s State, err erro
 	return s, nil
 }
 
-// position returns where a message lies; 0 is none.
+// position returns the sequence of the message that the direct get which selects, or 0 if there is none.
 func (c directGets) position(ctx context.Context, stream, which string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -55,7 +55,7 @@ func (c directGets) position(ctx context.Context, stream, which string) (uint64,
 	}
 	at := msg.Header.Get(jetstream.SequenceHeader)
 	if at == "" {
-		return 0, nil // there is none
+		return 0, nil // no such message
 	}
 	return strconv.ParseUint(at, 10, 64)
 }
@@ -90,7 +90,7 @@ func (c directGets) Messages(ctx context.Context, stream string, from StartAt,
 	}
 }
 
-// batch yields some messages, and returns how many, and where the last lies. None, and no error, is the end.
+// batch yields the next messages, and returns their number and the last sequence. n is 0 at the end of the stream.
 func (c directGets) batch(ctx context.Context, stream string, at jetstreamext.GetBatchOpt, quiet time.Duration,
 	yield func(Message, error) bool) (n int, last uint64, err error) {
 	if quiet > 0 {

@@ -12,23 +12,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
-// Filter selects audit records; zero values select all. Times are those of the records' own
-// events, in bus time.
+// Filter selects audit records. Zero values select all. Since and Until are compared with the timestamp of the record,
+// which is bus time.
 type Filter struct {
 	Since, Until    time.Time
 	Tenant          string
 	Tool, Actor     string
 	Run, Role, Lane string
-	Call            string // reference, call id, or its first 8 characters or more
+	Call            string // reference, call id, or the first 8 characters or more of a call id
 	Event           audit.Event
 	Status          envelope.Status
 	Code            envelope.Code
-	Last            int  // only the newest so many of those that fit; at most 65,536
-	FromNow         bool // only what is put on record after the start; of no use with Last
-	Follow          bool // go on with new records until ctx ends, or Until has passed
+	Last            int  // yields only the newest Last records that match; at most 65,536
+	FromNow         bool // yields only records that are stored after the start; has no effect with Last
+	Follow          bool // continues with new records until ctx ends, or until Until
 }
 
-// Check returns an error, which says what there is, where no record can ever fit.
+// Check returns an error that lists the valid values if no record can match.
 func (f Filter) Check() error {
 	switch {
 	case f.Event != "" && !slices.Contains(audit.Events(), f.Event):
@@ -69,11 +69,11 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
 }
 
-// shortID is how much of a call id says which one is meant.
+// shortID is the number of characters of a call id from which on it is matched as a prefix.
 const shortID = 8
 
-// needles are texts that a line of a record which fits holds, unless it holds an escape: a line without them needs no
-// decoding.
+// needles returns texts that the line of a matching record contains if it has no escapes. A line without escapes that
+// lacks one of them need not be decoded.
 func (f *Filter) needles() (all [][]byte) {
 	add := func(value, end string) {
 		if value != "" && utf8.ValidString(value) && !strings.ContainsFunc(value, escapes) {
@@ -89,10 +89,10 @@ func (f *Filter) needles() (all [][]byte) {
 	return all
 }
 
-// escapes reports whether JSON may have a character only in an escape.
+// escapes reports whether JSON text must write a character as an escape.
 func escapes(r rune) bool { return r == '"' || r == '\\' || r < ' ' }
 
-// perhaps reports whether a line has to be decoded to know whether its record fits.
+// perhaps reports whether the record in line can match, so that line must be decoded.
 func perhaps(line []byte, needles [][]byte) bool {
 	for _, n := range needles {
 		if !bytes.Contains(line, n) {

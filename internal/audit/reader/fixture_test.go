@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// fixture is a bus with what the tests of this package do to it.
+// fixture is a bus with helpers for these tests.
 type fixture struct{ *bustest.Bus }
 
 func setup(t *testing.T) *fixture {
@@ -26,7 +26,8 @@ func setup(t *testing.T) *fixture {
 	return &fixture{bustest.Start(t)}
 }
 
-// archives are the ways in which the record is read: directly, and through somebody who answers as dispatchers do.
+// archives returns the Sources by name: Streams, DirectGets, and ViaDispatcher with an Asker that answers like a
+// dispatcher.
 func (f *fixture) archives() map[string]reader.Source {
 	f.T.Helper()
 	f.Serve(rpc.NewEndpoint(subjects.OpStored, func(ctx context.Context, _ call.Sender,
@@ -51,7 +52,7 @@ func (f *fixture) archives() map[string]reader.Source {
 	}
 }
 
-// project projects the log until ctx ends.
+// project runs a projector until ctx ends.
 func (f *fixture) project(ctx context.Context) {
 	p, from, err := writer.NewProjector(ctx, f.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
 	if err != nil {

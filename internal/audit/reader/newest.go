@@ -8,31 +8,31 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// How the newest records are searched for: in so many of the newest messages of each stream at first, and in so many
-// times more where that was not enough.
+// The search for the newest records reads the newest newestSpan messages of each stream first. It multiplies the number
+// by newestGrowth until it has found enough.
 const (
 	newestSpan   = 64
 	newestGrowth = 8
 )
 
-// apart is how far the clocks may be apart that date records and messages, for what was not read to hold no newer
-// record than what was.
+// apart is the assumed largest difference between the clocks that date records and messages. A message that was not
+// read may hold a record that is newer than the message by that much.
 const apart = time.Second
 
-// goBack lets reading begin with the newest messages.
+// goBack makes reading start at the newest messages.
 func (s *source) goBack(messages uint64) {
 	s.from = StartAt{After: s.state.Last - min(messages, s.state.Last), Tenant: s.from.Tenant}
 }
 
-// whole reports whether nothing is in the stream before so many of the newest messages.
+// whole reports whether the stream holds no more than the newest messages.
 func (s *source) whole(messages uint64) bool {
 	return s.state.Messages == 0 || messages > s.state.Last-s.state.First
 }
 
-// newest yields the newest records that fit, in the order of time. It reads no more of the streams than it has to.
+// newest yields the newest matching records, ordered by time. It reads no more of the streams than necessary.
 func (a *auditReader) newest(ctx context.Context) error {
 	for span := uint64(newestSpan); ; span *= newestGrowth {
-		a.told = flow.SeenSet{} // what is read again is not told yet
+		a.told = flow.SeenSet{} // the next span contains the records of this one again
 		for _, s := range a.sources {
 			s.goBack(span)
 			s.first = time.Time{}
@@ -48,12 +48,12 @@ func (a *auditReader) newest(ctx context.Context) error {
 	}
 }
 
-// enough reports whether no record that was not read can be one of the newest.
+// enough reports whether no unread record can be one of the newest.
 func (a *auditReader) enough(held *order, span uint64) bool {
 	for _, s := range a.sources {
 		switch {
 		case s.whole(span):
-		case s.first.IsZero(): // nothing is known of what is before
+		case s.first.IsZero(): // nothing was read, so earlier records may be newer
 			return false
 		case !a.filter.Since.IsZero() && s.first.Before(a.filter.Since.Add(-ahead)):
 		case len(held.turns) < held.most || held.turns[0].at.Before(s.first.Add(apart)):

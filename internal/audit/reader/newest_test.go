@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// store puts a segment with a record, which is named and dated by n, into the record.
+// store stores a segment with one record, whose id and time follow from n.
 func (f *fixture) store(subject string, n int) {
 	f.T.Helper()
 	at := time.Now().Truncate(time.Hour).Add(time.Duration(n) * time.Minute)
@@ -36,7 +36,7 @@ func (f *fixture) store(subject string, n int) {
 	}
 }
 
-// numbers reads the numbers of the records that fit, the first most of them.
+// numbers returns the numbers of the first most matching records.
 func (f *fixture) numbers(filter reader.Filter, most int) (all []int, err error) {
 	f.T.Helper()
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)
@@ -52,7 +52,7 @@ func (f *fixture) numbers(filter reader.Filter, most int) (all []int, err error)
 	return all, nil
 }
 
-// Records are told in the order of time, whichever stream and partition they are in, and in whatever order they came.
+// Records are yielded by time, independent of stream, partition and order of arrival.
 func TestReplayInTimeOrder(t *testing.T) {
 	f := setup(t)
 	places := []string{subjects.Partition(0).Audit("t"), subjects.Partition(1).Audit("t"),
@@ -71,7 +71,7 @@ func TestReplayInTimeOrder(t *testing.T) {
 	}
 }
 
-// The newest records are found without reading what is long past: here one that cannot be read.
+// The newest records are found without reading old messages: here an old message cannot be read.
 func TestNewest(t *testing.T) {
 	f := setup(t)
 	newer := []byte(`{"form":99,"source":"log","k":1,"n":1,"count":1,"root":"?"}` + "\n" + `{"form":99}` + "\n")
@@ -104,7 +104,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// Whoever wants the newest records and what comes after them misses nothing in between, and is told nothing twice.
+// With Last and Follow, no record is missing between the newest and the new ones, and none is yielded twice.
 func TestNewestAndThenOn(t *testing.T) {
 	f := setup(t)
 	for n := range 5 {
@@ -137,7 +137,7 @@ func TestNewestAndThenOn(t *testing.T) {
 			wait <- struct{}{}
 		}
 	}
-	for range 4 { // they may be read before they are acknowledged
+	for range 4 { // they may be read before their acknowledgement
 		<-stored
 	}
 	if want := []int{6, 8, 10, 12, 14, 16}; !slices.Equal(got, want) {
@@ -145,7 +145,7 @@ func TestNewestAndThenOn(t *testing.T) {
 	}
 }
 
-// A record is found by a name that JSON may write in several ways.
+// A record matches by a name that JSON can write in several ways.
 func TestFilterByOddNames(t *testing.T) {
 	f := setup(t)
 	names := []string{`a"b`, `a\b`, "a\nb", "<é>&", "\u2028", `u00e9`}
@@ -169,7 +169,7 @@ func TestFilterByOddNames(t *testing.T) {
 	}
 }
 
-// A filter that nothing can fit says what there is, before anything is read.
+// Check lists the valid values before anything is read.
 func TestFilterCheck(t *testing.T) {
 	f := setup(t)
 	for name, filter := range map[string]reader.Filter{

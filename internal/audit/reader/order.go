@@ -2,19 +2,18 @@ package reader
 
 import "time"
 
-// maxHeld is how many records are held at once to bring them into order.
+// maxHeld is the number of records that are kept in memory to sort them.
 const maxHeld = 1 << 16
 
-// order brings records into the order of time, those of one time in the order in which they come. Records of
-// different sources, as partitions of the call log and dispatchers, come mixed. One that comes more than most records
-// behind a later one stays behind it.
+// order sorts records by time, and records of the same time by arrival. The records of partitions and dispatchers are
+// interleaved in the streams. A record that arrives more than most records after a later one is not sorted before it.
 type order struct {
 	most  int
 	came  int
-	turns []turn // a heap, the oldest first
+	turns []turn // heap with the oldest record first
 }
 
-// turn is a record and when it came.
+// turn is a record with its time and its arrival number.
 type turn struct {
 	at   time.Time
 	came int
@@ -28,7 +27,7 @@ func (t turn) before(o turn) bool {
 	return t.came < o.came
 }
 
-// add takes a record, and returns the oldest one if more are held than there is room for.
+// add adds a record. If more than most records are then held, it removes and returns the oldest one, otherwise nil.
 func (o *order) add(l *Line) (oldest *Line) {
 	o.came++
 	o.turns = append(o.turns, turn{l.Timestamp, o.came, l})
@@ -45,7 +44,7 @@ func (o *order) add(l *Line) (oldest *Line) {
 	return o.take()
 }
 
-// take returns the oldest record; nil where there is none.
+// take removes and returns the oldest record. It returns nil if there is none.
 func (o *order) take() *Line {
 	last := len(o.turns) - 1
 	if last < 0 {

@@ -10,7 +10,7 @@ import (
 
 func TestOrder(t *testing.T) {
 	for name, c := range map[string]struct {
-		times []int64 // in seconds, of records that are named by the order in which they come
+		times []int64 // in seconds; a record is named by its arrival number
 		most  int
 		want  []int
 	}{

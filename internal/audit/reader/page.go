@@ -15,10 +15,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// pageMessages and [bus.MaxChunkBytes] bound what is read for one question.
+// pageMessages is the largest number of messages in a page. [bus.MaxChunkBytes] limits its size.
 const pageMessages = 1024
 
-// ServePage answers a question about the record for somebody who may not read it directly, as [ViaDispatcher] asks it.
+// ServePage answers a request of [ViaDispatcher].
 func ServePage(ctx context.Context, js jetstream.JetStream,
 	q envelope.StreamReadRequest) (page envelope.StreamReadResponse, err error) {
 	if q.Only == envelope.OnlyRecorded {
@@ -39,11 +39,11 @@ func ServePage(ctx context.Context, js jetstream.JetStream,
 	return page, err
 }
 
-// fill adds the messages that have room.
+// fill adds messages to the page until it is full or the stream ends.
 func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequest,
 	page *envelope.StreamReadResponse) error {
 	from, room := StartAt{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
-	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // no more than one message for nothing
+	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // prefetches at most one message more than fits
 	cfg := from.config(q.Stream)
 	cfg.NamePrefix = rand.Text()
 	defer dropConsumers(ctx, js, q.Stream, cfg.NamePrefix)
@@ -69,22 +69,22 @@ func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequ
 	return nil
 }
 
-// dropConsumers deletes the consumers that [bus.Messages] has made for a page. The server would keep them for five
-// minutes, and has room for some hundreds: a large record takes more pages.
+// dropConsumers deletes the consumers that [bus.Messages] has created for a page. The server would keep them for five
+// minutes, and a stream permits some hundreds of consumers, while a large record takes more pages.
 func dropConsumers(ctx context.Context, js jetstream.JetStream, stream, prefix string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTime)
 	defer cancel()
-	for _, n := range []string{"_1", "_2"} { // nats.go makes one to look at, and one to read
-		_ = js.DeleteConsumer(ctx, stream, prefix+n) // or the server deletes it
+	for _, n := range []string{"_1", "_2"} { // nats.go creates one for the stream state and one for the messages
+		_ = js.DeleteConsumer(ctx, stream, prefix+n) // the server deletes it later
 	}
 }
 
 const (
-	pageTime     = 2 * time.Second // that a message of a page may take
-	recordedTime = 2 * time.Second // that an answer waits for the record
+	pageTime     = 2 * time.Second // for each message of a page to arrive
+	recordedTime = 2 * time.Second // for the audit record to be complete
 )
 
-// recorded waits a while for the record to hold all that the call log does.
+// recorded waits up to recordedTime for the audit record to hold the whole call log, and reports whether it does.
 func recorded(ctx context.Context, js jetstream.JetStream) (bool, error) {
 	waiting, cancel := context.WithTimeout(ctx, recordedTime)
 	defer cancel()

@@ -13,16 +13,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Line is a record with the text that is stored of it, for which the root of its segment vouches.
+// Line is a record with its stored text, which the root of its segment covers.
 type Line struct {
 	audit.Record
-	Text string // shares its memory with the strings of the record
+	Text string // shares its memory with the strings in Record
 }
 
-// Replay yields the records that fit as they stood when it was called, in the order of time: it holds 65,536 records
-// at the most, and one that came on record further behind a later one than that stays behind it. With Follow it goes
-// on with all that come, as they come. What is no record, and was put into a stream by somebody else, is left out. A
-// filter that no record can fit, and a record of a newer build, are errors; after an error nothing comes.
+// Replay yields the matching records that the streams hold when it is called, ordered by time. It sorts at most 65,536
+// records at a time: a record that was stored more than that many records too late is yielded late. With Follow it
+// continues with new records in the order in which they are stored. It skips messages that are not records. It yields
+// an error, and ends, if Filter.Check fails, or at a record of a newer build.
 func Replay(ctx context.Context, from Source, f Filter) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
 		for l, err := range Lines(ctx, from, f) {
@@ -33,7 +33,7 @@ func Replay(ctx context.Context, from Source, f Filter) iter.Seq2[audit.Record, 
 	}
 }
 
-// Lines is [Replay] with the text of each record.
+// Lines is [Replay] with the stored text of each record.
 func Lines(ctx context.Context, from Source, f Filter) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		a := &auditReader{
@@ -50,15 +50,15 @@ func Lines(ctx context.Context, from Source, f Filter) iter.Seq2[Line, error] {
 	}
 }
 
-// auditReader yields the records of the streams that fit.
+// auditReader yields the matching records of the streams.
 type auditReader struct {
 	readers
 	yield   func(*Line) bool
 	sources []*source
-	told    flow.SeenSet // ids of records that more than one process may have written
+	told    flow.SeenSet // ids of yielded records; more than one process may write the same record
 }
 
-// errEnough ends a reader whose consumer wants no more.
+// errEnough ends reading when the consumer of the iterator has stopped.
 var errEnough = errors.New("enough")
 
 func (a *auditReader) run(ctx context.Context) error {
@@ -79,7 +79,7 @@ func (a *auditReader) run(ctx context.Context) error {
 	return a.followUntil(ctx)
 }
 
-// open looks from where on the streams may hold records that fit.
+// open sets where to start in each stream.
 func (a *auditReader) open(ctx context.Context) error {
 	for _, s := range []*source{
 		{stream: subjects.AuditStream, from: a.start()}, {stream: subjects.DeniedStream, from: a.start()},
@@ -96,9 +96,9 @@ func (a *auditReader) open(ctx context.Context) error {
 	return nil
 }
 
-// ahead is how far a record's time may be ahead of the time at which it came into the stream. Events
-// of the log are recorded after they were written; what a dispatcher records of its own bears its
-// measure of bus time.
+// ahead is the largest time by which the timestamp of a record may be later than that of its message. Events of the
+// call log are recorded after they are stored. Records of dispatchers have timestamps of their own measurement of bus
+// time.
 const ahead = time.Minute
 
 func (a *auditReader) start() StartAt {
@@ -109,7 +109,7 @@ func (a *auditReader) start() StartAt {
 	return from
 }
 
-// stood yields what is on record by now, in the order of time.
+// stood yields the records that the streams hold now, ordered by time.
 func (a *auditReader) stood(ctx context.Context) error {
 	held := order{most: maxHeld}
 	more := true
@@ -122,7 +122,7 @@ func (a *auditReader) stood(ctx context.Context) error {
 	return a.drain(&held, more, err)
 }
 
-// drain yields what is held, if more is wanted, and then err.
+// drain yields the held records if more is true, and then returns err.
 func (a *auditReader) drain(held *order, more bool, err error) error {
 	for more {
 		l := held.take()
@@ -134,7 +134,7 @@ func (a *auditReader) drain(held *order, more bool, err error) error {
 	return errEnough
 }
 
-// follow yields what comes on record, as it comes.
+// follow yields new records as they are stored.
 func (a *auditReader) follow(ctx context.Context) error {
 	more := true
 	err := a.readTo(ctx, 0, func(l *Line) bool {
@@ -147,7 +147,7 @@ func (a *auditReader) follow(ctx context.Context) error {
 	return err
 }
 
-// readTo calls take with the records that fit, until it returns false.
+// readTo calls take with each matching record until take returns false.
 func (a *auditReader) readTo(ctx context.Context, quiet time.Duration, take func(*Line) bool) error {
 	a.quiet = quiet
 	return a.read(ctx, a.sources, func(b batch) bool {
@@ -161,7 +161,7 @@ func (a *auditReader) readTo(ctx context.Context, quiet time.Duration, take func
 	})
 }
 
-// first reports whether a record has not been yielded yet, as far as that is remembered.
+// first reports whether a record has not been yielded before, as far as a.told remembers.
 func (a *auditReader) first(id string) bool {
 	if id == "" {
 		return true
@@ -171,12 +171,12 @@ func (a *auditReader) first(id string) bool {
 	return !known
 }
 
-// recordTime bounds the wait for the record at the end of followUntil: dispatchers that are further
-// behind admit nothing.
+// recordTime limits the wait for the audit record at the end of followUntil. A dispatcher whose record is further
+// behind admits no calls.
 const recordTime = 10 * time.Second
 
-// followUntil follows the record until the filter's time has passed, and then reads what had happened
-// by then and was not on record yet.
+// followUntil follows the streams until Filter.Until. Then it reads the records of events up to that time that were
+// stored later.
 func (a *auditReader) followUntil(ctx context.Context) error {
 	now, err := a.archive.Now(ctx)
 	if err != nil {

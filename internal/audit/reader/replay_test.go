@@ -25,7 +25,7 @@ func TestReplayFilters(t *testing.T) {
 		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref",
 			RunID: "run", RoleID: "role", LaneID: "lane", Status: envelope.RetryableError, Code: envelope.CodeTimeout},
 	} {
-		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first one came to the record late
+		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first record was stored late
 		f.put(i, r)
 	}
 	archives := f.archives()
@@ -75,8 +75,7 @@ func TestReplayFilters(t *testing.T) {
 	}
 }
 
-// Whoever follows the record until a time is told of all that had happened by then, also of what came to
-// the record afterwards.
+// A reader that follows until a time gets all events up to that time, including those that were recorded later.
 func TestFollowUntil(t *testing.T) {
 	f := setup(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -106,7 +105,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	letter := deadletter.Message{Time: time.Now(), Cause: envelope.NewError(envelope.CodeLost, ""), Attempt: 1,
 		State: f.Admit(1, envelope.PriorityNormal), Body: []byte(`{"request":{}}`)}
-	for range 2 { // burying twice is burying once
+	for range 2 { // the second publish stores nothing
 		if err := deadletter.Publish(t.Context(), f.JS, letter); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +147,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// put puts a segment with records into AUDIT, as the n-th writer does.
+// put stores a segment with records in AUDIT, as the n-th writer.
 func (f *fixture) put(n int, records ...audit.Record) {
 	f.T.Helper()
 	lines, err := audit.SplitSegments(records, audit.MaxSegment)
@@ -167,7 +166,7 @@ func (f *fixture) put(n int, records ...audit.Record) {
 	}
 }
 
-// A record that a build before f16d274 has stored is refused, with what to do, and replay from a later time on goes on.
+// Reading a record of a build before f16d274 is an error with a hint. Reading from a later time on succeeds.
 func TestReplayOfOlderBuild(t *testing.T) {
 	for _, subject := range []string{"tb.audit.log.t.tool_requested.echo", "tb.audit.gate.t.tool_denied.echo"} {
 		f := setup(t)

@@ -9,24 +9,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
-// source is one of the streams of the record, and where to read on in it.
+// source is one of the two streams of the audit record, with the position up to which it was read.
 type source struct {
 	stream string
 	from   StartAt
-	state  State     // when reading began; only where it begins at the end
-	first  time.Time // of the first message that was read
+	state  State     // when reading began; set only if it begins at the end
+	first  time.Time // time of the first message that was read
 }
 
-// batch is what a message of a stream holds of what is looked for.
+// batch holds the matching records of one message.
 type batch struct {
 	*source
 	seq   uint64 // of the message
 	at    time.Time
 	lines []*Line
-	err   error // then there is nothing else, and nothing more comes
+	err   error // if it is not nil, the other fields are not set, and no batch follows
 }
 
-// goneOn notes that a batch was taken: reading goes on behind it.
+// goneOn moves the start of the next read behind the batch.
 func (b batch) goneOn() {
 	b.from = StartAt{After: b.seq, Tenant: b.from.Tenant}
 	if b.first.IsZero() {
@@ -34,22 +34,22 @@ func (b batch) goneOn() {
 	}
 }
 
-// How far a reader of a stream is ahead of whoever takes its records: while those are printed, it decodes.
+// How far a goroutine reads ahead of the consumer: it decodes while the consumer prints.
 const (
 	maxBatches = 4
-	pullBytes  = 16 << 20 // that are asked of the server at once
+	pullBytes  = 16 << 20 // bytes of one pull request
 )
 
-// readers are goroutines that read sources.
+// readers runs the goroutines that read sources.
 type readers struct {
 	archive Source
 	filter  *Filter
 	needles [][]byte
-	quiet   time.Duration // see messages
+	quiet   time.Duration // see Source.Messages
 	running sync.WaitGroup
 }
 
-// start begins to read a source, until ctx ends, and closes to when nothing more comes.
+// start starts a goroutine that sends the batches of a source to to. It calls end after the last one, or when ctx ends.
 func (r *readers) start(ctx context.Context, s *source, to chan<- batch, end func()) {
 	from := s.from
 	r.running.Go(func() {
@@ -71,13 +71,13 @@ func (r *readers) start(ctx context.Context, s *source, to chan<- batch, end fun
 	})
 }
 
-// decode returns the records of a message that fit.
+// decode returns the matching records of a message.
 func (r *readers) decode(m Message, stream string) (fit []*Line, err error) {
 	s, segment, err := audit.Open(m.Data)
 	if err != nil {
 		return nil, fmt.Errorf("audit segment %d of %s: %w", m.Seq, stream, err)
 	}
-	if !segment { // a stranger's, or a record of a build before f16d274, which is refused
+	if !segment { // a foreign message, or a record of a build before f16d274, for which Decode returns an error
 		if _, _, err := audit.Decode(m.Data); err != nil {
 			return nil, fmt.Errorf("audit record %d of %s: %w", m.Seq, stream, err)
 		}
@@ -98,8 +98,8 @@ func (r *readers) decode(m Message, stream string) (fit []*Line, err error) {
 	return fit, nil
 }
 
-// read calls take with what is in the sources, the oldest message first, or with quiet 0 with all that ever comes, as
-// it comes, until that returns false, or an error ends it.
+// read calls take with the batches of all sources until take returns false or an error occurs. It merges them by the
+// time of their messages, or, if r.quiet is 0, passes them on as they arrive.
 func (r *readers) read(ctx context.Context, sources []*source, take func(batch) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.running.Wait()

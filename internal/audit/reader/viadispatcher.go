@@ -17,12 +17,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Asker asks dispatchers; rpc.Inbox is one.
+// Asker sends a request to a dispatcher and decodes the answer. rpc.Inbox implements it.
 type Asker interface {
 	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
 }
 
-// ownRights is what the token of an [Asker] says that it may read by itself; true where none says anything.
+// ownRights reports whether the token of a permits reading the streams directly, or is not known.
 func ownRights(a Asker) bool {
 	in, ok := a.(*rpc.Inbox)
 	if !ok || in.Token == nil {
@@ -32,11 +32,10 @@ func ownRights(a Asker) bool {
 	return err != nil || p.Role == auth.Auditor && p.Has(auth.ScopeAudit)
 }
 
-// Open returns the streams where the connection of js may read them, or copies of them, and else reads through
-// dispatchers.
+// Open returns the first of [Streams], [DirectGets] and [ViaDispatcher] that the permissions of the connection allow.
 func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Source {
 	switch {
-	case !ownRights(asker): // the server would log each try
+	case !ownRights(asker): // the server would log each denied attempt
 	case !bus.IsPermissionDenied(bus.CheckLevel(ctx, js)):
 		return Streams(js)
 	case bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(subjects.AuditStream)):
@@ -48,8 +47,8 @@ func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Source {
 	return ViaDispatcher(asker)
 }
 
-// ViaDispatcher reads the streams through dispatchers, which answer operators, and auditors of what is of their
-// tenants.
+// ViaDispatcher returns a Source that reads the streams through dispatchers. If the deployment has tokens, dispatchers
+// answer operators and auditors. An auditor without the scope for all tenants gets only records of its own tenant.
 func ViaDispatcher(asker Asker) Source { return viaDispatcher{asker} }
 
 type viaDispatcher struct{ asker Asker }
@@ -72,7 +71,7 @@ func (t viaDispatcher) State(ctx context.Context, stream string) (State, error) 
 	return State{page.First, page.Last, page.Held}, nil
 }
 
-// pollPause is how long nothing is asked for once nothing more is there: the record itself is late by as much.
+// pollPause is the pause between two requests at the end of a stream. The audit record lags by about the same time.
 const pollPause = 250 * time.Millisecond
 
 func (t viaDispatcher) Messages(ctx context.Context, stream string, from StartAt,
@@ -84,12 +83,12 @@ func (t viaDispatcher) Messages(ctx context.Context, stream string, from StartAt
 	}
 }
 
-// read is Messages, and returns the error that ends them.
+// read implements Messages. It returns the error that ends them.
 func (t viaDispatcher) read(ctx context.Context, stream string, from StartAt, quiet time.Duration,
 	yield func(Message, error) bool) error {
 	follow := quiet == 0
 	q := envelope.StreamReadRequest{Stream: stream, After: from.After, Since: from.Since, Tenant: from.Tenant}
-	var part []byte // of a message that does not fit into an answer
+	var part []byte // beginning of a message that does not fit into one answer
 	for {
 		page, err := t.patient(ctx, q, quiet)
 		if follow && ctx.Err() != nil {
@@ -118,7 +117,7 @@ func (t viaDispatcher) read(ctx context.Context, stream string, from StartAt, qu
 	}
 }
 
-// patient asks until somebody answers, for so long.
+// patient repeats a request until a dispatcher answers, for quiet at most, or until ctx ends if quiet is 0.
 func (t viaDispatcher) patient(ctx context.Context, q envelope.StreamReadRequest,
 	quiet time.Duration) (page envelope.StreamReadResponse,
 	err error) {
@@ -135,7 +134,7 @@ func (t viaDispatcher) patient(ctx context.Context, q envelope.StreamReadRequest
 	return page, err
 }
 
-// answerTime is how long one dispatcher is waited for before another is asked.
+// answerTime is the timeout of one request.
 const answerTime = 5 * time.Second
 
 func (t viaDispatcher) WaitRecorded(ctx context.Context) error {
@@ -153,7 +152,7 @@ func (t viaDispatcher) Now(ctx context.Context) (time.Time, error) {
 	return page.Now.Add(time.Since(sent) / 2), err
 }
 
-// denied is the error for what a dispatcher refused to read.
+// denied is a refusal of a dispatcher as a Go error.
 type denied struct{ reason *envelope.Error }
 
 // Error implements error.

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What is larger than an answer comes in parts, and what has no room in one comes with the next.
+// A message that is larger than an answer is transferred in parts. Messages that do not fit into a page follow in the
+// next.
 func TestThroughPages(t *testing.T) {
 	f := setup(t)
 	archives := f.archives()
@@ -33,7 +34,7 @@ func TestThroughPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	delete(archives, "copies") // nobody may read the dead letters so
+	delete(archives, "copies") // direct gets of the dead letters are not permitted
 	for way, from := range archives {
 		letters, err := deadletter.DeadLetters(t.Context(), from)
 		if err != nil || len(letters) != len(want) {
@@ -53,11 +54,11 @@ func TestThroughPages(t *testing.T) {
 	}
 }
 
-// Pages leave no consumers behind, of which a stream has room for some hundreds.
+// ServePage deletes its consumers, because a stream permits only some hundreds.
 func TestPagesLeaveNoConsumers(t *testing.T) {
 	f := setup(t)
 	from := f.archives()["through"]
-	for range 5 { // a page each
+	for range 5 { // one page each
 		data := []byte(strings.Repeat("x", 500_000))
 		if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "x"), data); err != nil {
 			t.Fatal(err)
@@ -79,7 +80,7 @@ func TestPagesLeaveNoConsumers(t *testing.T) {
 	}
 }
 
-// Nothing but the record is handed out.
+// Only the streams of the record can be read.
 func TestThroughOnlyTheRecord(t *testing.T) {
 	f := setup(t)
 	f.Admit(1, envelope.PriorityNormal)
@@ -93,7 +94,7 @@ func TestThroughOnlyTheRecord(t *testing.T) {
 	}
 }
 
-// Whoever follows the record through dispatchers is told of what comes, and waits for the record of what there is.
+// ViaDispatcher yields new messages with quiet 0, and WaitRecorded waits for the existing ones.
 func TestThroughFollows(t *testing.T) {
 	for _, way := range []string{"through", "copies"} {
 		t.Run(way, func(t *testing.T) { follows(t, way) })
@@ -115,7 +116,7 @@ func follows(t *testing.T, way string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n++; n == 2 { // all that was on record
+		if n++; n == 2 { // all that were stored before
 			f.Decide(f.Admit(2, envelope.PriorityNormal))
 		}
 		if n == 4 {

@@ -12,35 +12,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// How many refusals a dispatcher records one by one, a second and at once. What is over that is counted.
+// Rates and bursts up to which a dispatcher records refusals one by one. Further refusals are only counted.
 const (
-	maxDenied       = 20 // of one tenant, actor and code
+	maxDenied       = 20 // per second, of one tenant, actor and code
 	maxDeniedAtOnce = 100
 	maxDeniedOfAll  = 500
 	maxAllAtOnce    = 1000
 )
 
-// When a count ends: its flood is over, or it has lasted so long that the next refusal opens another one.
+// A count ends after countQuiet without refusals. It also ends after countTime; the next refusal then opens another
+// one.
 const (
 	countQuiet = time.Second
 	countTime  = 10 * time.Second
 )
 
-// kind is whose refusals are counted together.
+// kind identifies the refusals that are counted together.
 type kind struct {
 	from call.Sender
 	code envelope.Code
 }
 
-// aggregates decides which refusals are recorded one by one, and counts the others: those over the limit of their kind
-// each by itself, and what is over that of the dispatcher together. It is safe for concurrent use.
+// aggregates decides which refusals are recorded one by one, and counts the others. Refusals above the limit of their
+// kind have a count per kind. Those above the limit of the dispatcher share one count. It is safe for concurrent use.
 type aggregates struct {
-	begun chan struct{} // there is something that will be over
+	begun chan struct{} // receives a value when closeCounts has to start checking
 
 	mu    sync.Mutex
 	all   *allowance
-	kinds map[kind]*allowance // that are not as large as they can be; of no more than all has let through meanwhile
-	ended []*count            // that lasted too long
+	kinds map[kind]*allowance // without those that are full; only grows when a refusal is recorded one by one
+	ended []*count            // counts that were replaced because they lasted countTime
 }
 
 func newFloods() aggregates {
@@ -50,16 +51,16 @@ func newFloods() aggregates {
 	}
 }
 
-// allowance is how many refusals may be recorded one by one, and the count of what is over it.
+// allowance is a token bucket: the number of refusals that may be recorded one by one, with the count of the others.
 type allowance struct {
 	over       string
 	rate, most float64
-	left       float64   // at the time
-	at         time.Time // last looked at
+	left       float64   // tokens at the time at
+	at         time.Time // time of the last fill
 	count      *count
 }
 
-// fill adds what has come up to now.
+// fill adds the tokens for the time since the last fill.
 func (a *allowance) fill(now time.Time) {
 	if !a.at.IsZero() {
 		a.left = min(a.most, a.left+a.rate*now.Sub(a.at).Seconds())
@@ -67,20 +68,20 @@ func (a *allowance) fill(now time.Time) {
 	a.at = now
 }
 
-// count is of refusals that are on record by their number only.
+// count is a series of refusals that are counted instead of recorded one by one.
 type count struct {
 	*allowance
-	n uint64 // with the first one; final once the allowance has another count, or none
+	n uint64 // including the first one; final when the count is no longer that of its allowance
 
-	ready   chan struct{} // closed once the opening record is stored, or is known not to be
+	ready   chan struct{} // closed when the opening record is stored, or has failed
 	opening audit.Record
-	since   time.Time // of when it is stored; zero before
+	since   time.Time // time at which it was stored; zero before
 	last    time.Time
-	err     error // with which it was not
+	err     error // why it was not stored
 }
 
-// take is asked about every refusal. It returns nil for one that is to be recorded by itself. The others are the n-th
-// of a count; for the first one the opening record is to be stored, and [floods.opened] be called.
+// take decides about a refusal. It returns nil if the refusal must be recorded by itself. Otherwise the refusal is the
+// n-th of c. If n is 1, the caller must store the opening record and call [aggregates.opened].
 func (f *aggregates) take(k kind, now time.Time) (c *count, n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +104,7 @@ func (f *aggregates) take(k kind, now time.Time) (c *count, n uint64) {
 	return nil, 0
 }
 
-// add counts a refusal. Callers hold f.mu.
+// add counts a refusal. The caller holds f.mu.
 func (f *aggregates) add(a *allowance, now time.Time) (*count, uint64) {
 	if c := a.count; c != nil && c.lasted(now) {
 		f.ended, a.count = append(f.ended, c), nil
@@ -119,8 +120,8 @@ func (f *aggregates) add(a *allowance, now time.Time) (*count, uint64) {
 
 func (c *count) lasted(now time.Time) bool { return !c.since.IsZero() && now.Sub(c.since) >= countTime }
 
-// opened tells all that are counted that their opening record is stored, or why not: then the next refusal opens
-// another count.
+// opened ends the wait of all counted refusals: the opening record is stored, or err says why not. After an error, the
+// next refusal opens another count.
 func (f *aggregates) opened(c *count, opening audit.Record, err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +132,7 @@ func (f *aggregates) opened(c *count, opening audit.Record, err error, now time.
 	close(c.ready)
 }
 
-// wait returns the id of the opening record once that is stored.
+// wait waits until the opening record is stored, and returns its id.
 func (c *count) wait(ctx context.Context) (id string, err error) {
 	select {
 	case <-c.ready:
@@ -141,7 +142,7 @@ func (c *count) wait(ctx context.Context) (id string, err error) {
 	}
 }
 
-// over returns the counts that are over, and whether there is more to come.
+// over ends the counts that are over and returns them. busy reports whether to call it again later.
 func (f *aggregates) over(now time.Time) (over []*count, busy bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,14 +155,14 @@ func (f *aggregates) over(now time.Time) (over []*count, busy bool) {
 	return over, len(f.kinds) > 0 || f.all.count != nil
 }
 
-// end returns all counts.
+// end ends all counts whose opening record is stored, and returns them.
 func (f *aggregates) end() []*count {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.endAll(func(*count) bool { return true })
 }
 
-// endAll ends the counts that are on record and for which done holds. Callers hold f.mu.
+// endAll ends the counts whose opening record is stored and for which done returns true. The caller holds f.mu.
 func (f *aggregates) endAll(done func(*count) bool) (over []*count) {
 	over, f.ended = f.ended, nil
 	end := func(a *allowance) {

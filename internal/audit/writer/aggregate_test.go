@@ -18,13 +18,13 @@ func by(actor string) kind {
 	return kind{call.Sender{Tenant: "t", Actor: actor}, envelope.CodeSchema}
 }
 
-// tally is what became of refusals.
+// tally counts recorded and counted refusals.
 type tally struct {
 	full, counted int
 	counts        []*count
 }
 
-// deny refuses n requests now, and opens what is to be opened.
+// deny refuses n requests now and reports the opening records as stored.
 func (s *tally) deny(f *aggregates, n int, who func(int) kind) {
 	for i := range n {
 		c, number := f.take(who(i), time.Now())
@@ -39,7 +39,8 @@ func (s *tally) deny(f *aggregates, n int, who func(int) kind) {
 	}
 }
 
-// Of one actor and code so many a second are recorded one by one and the rest counted, of others meanwhile all.
+// The refusals of one actor and code are recorded up to the limit per second, and the rest is counted. Meanwhile all
+// refusals of others are recorded.
 func TestFloodOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloods()
@@ -67,7 +68,7 @@ func TestFloodOfOne(t *testing.T) {
 	})
 }
 
-// A count ends after a while, also where nobody looks, and the next refusal opens another one.
+// A count ends after countTime, also if over is not called. The next refusal then opens another count.
 func TestFloodGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloods()
@@ -88,7 +89,7 @@ func TestFloodGoesOn(t *testing.T) {
 	})
 }
 
-// A flood of made-up names takes one count and little memory.
+// A flood of invented names uses one count and little memory.
 func TestFloodOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloods()
@@ -109,8 +110,8 @@ func TestFloodOfMany(t *testing.T) {
 	})
 }
 
-// Whoever is counted waits until the opening record is stored. When that fails all are told, and the next one tries
-// again.
+// Counted refusals wait until the opening record is stored. If storing fails, all get the error, and the next refusal
+// tries again.
 func TestFloodIsOpenedFirst(t *testing.T) {
 	for _, failed := range []error{nil, audit.ErrRefused} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,33 +16,33 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
-// chain appends segments to one chain, each by compare-and-set on the last one. It knows where the chain ends, and has
-// to be told by [chain.resume] after an error: the segment may be stored or not. It is not for concurrent use.
+// chain appends segments to one chain, each by compare-and-set on the last message of its subjects. After an error the
+// segments may or may not be stored: call [chain.resume] before the next append. It is not safe for concurrent use.
 type chain struct {
 	js      jetstream.JetStream
 	stream  string
-	all     string                     // filter of its subjects
-	subject func(tenant string) string // of a segment
-	answer  time.Duration              // that is waited for; none comes from a server or a leader that is gone
+	all     string                     // filter of the subjects of the chain
+	subject func(tenant string) string // returns the subject of a segment
+	answer  time.Duration              // timeout of an ack; a server or leader that goes away sends none
 
-	end  uint64 // position in the stream of the last message on its subjects, which the next one is to follow on
-	hash string // of its last segment; empty where there is none
+	end  uint64 // sequence of the last message on the subjects of the chain
+	hash string // of the last segment; empty if there is none
 }
 
-// sealed is a segment that is ready to be sent.
+// sealed is a segment that is ready to be published, with its hash.
 type sealed struct {
 	*nats.Msg
 	hash string
 }
 
-// How segments are sent. A batch is stored by one compare-and-set, but each of its messages is staged and checked, so
-// that a few are cheaper one after the other.
+// Up to fewSegments segments are published one by one, more as atomic batches. The server stores a batch with one
+// compare-and-set, but stages and checks each message, so that for few messages single publishes are cheaper.
 const (
 	fewSegments = 8
-	batchSize   = 1000 // the most that a server takes at once
+	batchSize   = 1000 // limit of the server
 )
 
-// seal makes the segments of a flush from the k-th on.
+// seal returns the messages of a flush, the first of which is segment s.K.
 func (c *chain) seal(all []*audit.SegmentBody, s audit.Segment) ([]sealed, error) {
 	msgs := make([]sealed, 0, len(all))
 	s.Prev, s.N = c.hash, s.K+len(all)-1
@@ -57,7 +57,7 @@ func (c *chain) seal(all []*audit.SegmentBody, s audit.Segment) ([]sealed, error
 	return msgs, nil
 }
 
-// append stores segments in order, and returns how many of them are known to be stored.
+// append stores segments in order, and returns the number that are known to be stored.
 func (c *chain) append(ctx context.Context, msgs []sealed) (stored int, err error) {
 	size := 1
 	if len(msgs) > fewSegments {
@@ -78,7 +78,7 @@ func (c *chain) append(ctx context.Context, msgs []sealed) (stored int, err erro
 	return stored, nil
 }
 
-// store stores messages together, and returns the position of the last one.
+// store stores messages, several as one batch, and returns the sequence of the last one.
 func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
 	if len(msgs) == 1 {
 		stored, err := bus.Publish(ctx, c.js, msgs[0].Msg, c.answer)
@@ -107,14 +107,14 @@ func (c *chain) store(ctx context.Context, msgs []sealed) (uint64, error) {
 	return stored.Sequence, nil
 }
 
-// tail is the end of a chain: the segments of its last flush, as far as they are stored and with those of one that was
-// given up before, without what others have put on its subjects.
+// tail is the end of a chain: the stored segments of the last flush, and of incomplete flushes with the same After. It
+// leaves out foreign messages.
 type tail struct {
 	end   uint64 // see chain
 	flush []audit.OpenedSegment
 }
 
-// last returns the last segment; nil where there is none.
+// last returns the last segment, or nil if there is none.
 func (t tail) last() *audit.OpenedSegment {
 	if len(t.flush) == 0 {
 		return nil
@@ -122,7 +122,7 @@ func (t tail) last() *audit.OpenedSegment {
 	return &t.flush[len(t.flush)-1]
 }
 
-// add takes the next message of the chain's subjects.
+// add processes the next message on the subjects of the chain.
 func (t *tail) add(seq uint64, data []byte) error {
 	t.end = seq
 	s, ok, err := audit.Open(data)
@@ -136,14 +136,14 @@ func (t *tail) add(seq uint64, data []byte) error {
 	return nil
 }
 
-// whole reports whether nothing before is needed to know the last flush: it is finished, or its first segment is here.
+// whole reports whether no earlier message is needed: the last flush is complete, or its first segment is in t.
 func (t tail) whole() bool {
 	last := t.last()
 	return last != nil && (last.K == last.N || t.flush[0].K == 1)
 }
 
-// resume reads where the chain ends, and goes on from there. An error is that there was no answer, or that a newer
-// build has gone on with the chain (a [format.Error]).
+// resume reads the end of the chain, so that append continues from there. It returns an error if the server does not
+// answer, or if a newer build has continued the chain (a [format.Error]).
 func (c *chain) resume(ctx context.Context) (tail, error) {
 	t, err := c.tail(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *chain) tail(ctx context.Context) (t tail, err error) {
 	}
 	msg, err := stream.GetLastMsgForSubject(soon, c.all)
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound): // new, or all have aged out
+	case errors.Is(err, jetstream.ErrMsgNotFound): // a new chain, or all messages have expired
 		return t, nil
 	case err != nil && !errors.Is(err, nats.ErrBadHeaderMsg):
 		return t, fmt.Errorf("audit: %w", err)
@@ -177,11 +177,11 @@ func (c *chain) tail(ctx context.Context) (t tail, err error) {
 	return c.search(ctx, stream.CachedInfo().State.LastSeq)
 }
 
-// firstSpan is how far back the last flush is searched for at first.
+// firstSpan is the number of messages that search reads first, counted from the end of the stream.
 const firstSpan = 1000
 
-// search is tail where the last message does not say it all: it reads on from further and further back. Nothing can be
-// removed from the stream, so that what others have put there has to be read past.
+// search returns the tail if the last message is not enough. It reads more and more messages before the end of the
+// stream. Foreign messages cannot be removed from the stream, so it must read past them.
 func (c *chain) search(ctx context.Context, newest uint64) (t tail, err error) {
 	for span := uint64(firstSpan); ; span *= 10 {
 		t = tail{}

@@ -13,22 +13,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// checkpoint says up to where a partition of the call log is on record, in the metadata of AUDIT. A chain says so
-// itself, but all of its segments may be forgotten, by their age or for want of room, and the call log still hold what
-// they were about: that must not come on record again. Metadata has no age, and lives and dies with the stream.
+// checkpoint is the position up to which a partition of the call log is recorded. It is stored in the metadata of
+// AUDIT. The segments of a chain contain it too, but all of them may have expired or been dropped for lack of room
+// while the call log still holds their events, which must not be recorded again. Metadata does not expire, and is lost
+// only together with the stream.
 type checkpoint struct {
 	Through audit.Position `json:"through"`
-	Oldest  uint64         `json:"oldest_open,omitzero"` // see audit.Segment
+	Oldest  uint64         `json:"oldest_open,omitzero"` // see Segment.Oldest
 }
 
-// keepEvery is the rhythm of notes. What is noted is that old already, so that it is no part of the record that a
-// server may lose by a power cut: it syncs more often.
+// keepEvery is the interval of checkpoints. Each one stores the position of the interval before. The server syncs more
+// often, so a power cut does not remove the record up to that position.
 const keepEvery = 10 * time.Minute
 
 func checkpointOf(part subjects.Partition) string { return "recorded_" + part.Bucket() }
 
-// readCheckpoint returns the note of a partition; none where nothing has been forgotten, so that an empty chain is a
-// new one, or one that was lost.
+// readCheckpoint returns the checkpoint of a partition. It returns the zero value if AUDIT has dropped no messages: an
+// empty chain is then new, or was lost.
 func readCheckpoint(ctx context.Context, js jetstream.JetStream, part subjects.Partition) (n checkpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -47,7 +48,7 @@ func readCheckpoint(ctx context.Context, js jetstream.JetStream, part subjects.P
 	return n, nil
 }
 
-// keep notes how far a partition is on record, unless that or more is noted.
+// keep stores the checkpoint of a partition, unless the stored one is at the same position or later.
 func (n checkpoint) keep(ctx context.Context, js jetstream.JetStream, part subjects.Partition) error {
 	ctx, cancel := context.WithTimeout(ctx, ackTime)
 	defer cancel()

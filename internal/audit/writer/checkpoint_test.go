@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// forgotten lets AUDIT forget all that it holds, as records of other chains do that take its room.
+// forgotten makes AUDIT drop all its messages, as happens when messages of other chains take their room.
 func forgotten(b *bustest.Bus) {
 	b.T.Helper()
 	small := bus.TopologyOptions{Retention: bus.Retention{AuditBytes: 64 << 10}}
@@ -25,8 +25,7 @@ func forgotten(b *bustest.Bus) {
 	}
 }
 
-// What was on record and has been forgotten, all of it, does not come on record again, as long as somebody had the time
-// to note that it was there.
+// Events whose segments have all been dropped are not recorded again if a checkpoint covers them.
 func TestForgottenIsNotRecordedAgain(t *testing.T) {
 	b := bustest.Start(t)
 	for n := range 3 {
@@ -63,7 +62,8 @@ func TestForgottenIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
-// A chain that is empty because the record was lost, and not because it was forgotten, begins anew.
+// If the chain is empty because the record was lost, and not because it was dropped, recording starts from the
+// beginning.
 func TestNoteOfALostRecord(t *testing.T) {
 	b := bustest.Start(t)
 	admit(b, 0, "t")
@@ -82,7 +82,7 @@ func TestNoteOfALostRecord(t *testing.T) {
 	}
 }
 
-// Notes of partitions stand beside each other, and beside what else the metadata says; an older one replaces none.
+// Checkpoints of partitions do not overwrite each other or other metadata. An older checkpoint replaces none.
 func TestNotes(t *testing.T) {
 	b := bustest.Start(t)
 	at := audit.Position{Seq: 7, Time: time.Now()}

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Dispatchers that record the same at the same time, as for copies of one request, all have it recorded, and readers
-// are told of it once.
+// If several dispatchers record the same event at the same time, as for copies of one request, all succeed and readers
+// get it once.
 func TestRecordOfCopies(t *testing.T) {
 	js := natstest.StartCluster(t, 3)[0].JetStream(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -58,7 +58,7 @@ func TestRecordOfCopies(t *testing.T) {
 	}
 }
 
-// Another write that is under way is no refusal: it may be an own one, whose answer came too late or was overtaken.
+// The error that another write is in progress is not a refusal: that write may be the writer's own earlier attempt.
 func TestRecordWhileAnotherWriteIsUnderWay(t *testing.T) {
 	js := natstest.StartCluster(t, 3)[0].JetStream(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

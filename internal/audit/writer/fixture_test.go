@@ -6,7 +6,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 )
 
-// fixture is a bus with what the tests of this package do to it.
+// fixture is a bus with helpers for these tests.
 type fixture struct{ *bustest.Bus }
 
 func setup(t *testing.T) *fixture {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What others put into the streams stops neither projection nor whoever reads the record. Nothing can be
-// removed from AUDIT, so that it would do so for good.
+// Foreign messages in the streams stop neither projection nor reading. They cannot be removed from AUDIT, so they would
+// stop them for good.
 func TestForeignMessagesInTheStreams(t *testing.T) {
 	f := setup(t)
 	subject := subjects.Partition(0).Audit("t")
@@ -35,15 +35,15 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 		<-f.JS.PublishAsyncComplete()
 		f.broken(subject)
 	}
-	intrude(1) // before there is any record
+	intrude(1) // before there is any segment
 	stop := bustest.Run(t, f.project)
 	f.Decide(f.Admit(1, envelope.PriorityNormal))
 	f.recorded("id00001")
-	intrude(400) // under a projector that runs
+	intrude(400) // while a projector runs
 	f.Decide(f.Admit(2, envelope.PriorityNormal))
 	f.recorded("id00002")
 	stop()
-	intrude(400) // and before one starts
+	intrude(400) // before a projector starts
 	f.broken("$KV.calls.x")
 	bustest.Run(t, f.project)
 	f.Decide(f.Admit(3, envelope.PriorityNormal))
@@ -62,7 +62,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	if records != 6 {
 		t.Errorf("%d records of three calls", records)
 	}
-	// JSON, and no letter either
+	// valid JSON, but not a dead letter
 	if _, err := f.JS.Publish(t.Context(), subjects.Dead("t", "echo"), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 	}
 }
 
-// broken publishes a message whose headers no library can read, which no library of NATS would send.
+// broken publishes a message with invalid headers, which no NATS client library would send or can decode.
 func (f *fixture) broken(subject string) {
 	f.T.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(f.Srv.URL, "nats://"))

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Where a newer build projects, this one neither projects nor takes its records for strangers'.
+// If a newer build has continued the chain, the projector stops with an error and does not treat its segments as
+// foreign.
 func TestProjectorBehindANewerBuild(t *testing.T) {
 	f := setup(t)
 	f.Admit(1, envelope.PriorityNormal)

@@ -18,21 +18,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Journal puts on record what is no event of the call log, for one process. Its methods are safe for concurrent use,
-// and need Run to go on meanwhile.
+// Journal records what has no event in the call log, for one process. Its methods are safe for concurrent use. They
+// wait for records that Run writes.
 type Journal struct {
 	js         jetstream.JetStream
-	now        func() time.Time // bus time
+	now        func() time.Time // returns the bus time
 	newNonce   func() string
 	log        *slog.Logger
-	calls      *writer // of what has to do with calls
-	denials    *writer // apart, so that a flood of them pushes no evidence of calls out
+	calls      *writer // all records except refusals; in AUDIT
+	denials    *writer // refusals; in DENIED, so that a flood of them drops no records of calls
 	aggregates aggregates
-	allowed    flow.SeenSet // who is on record as allowed
+	allowed    flow.SeenSet // ids of recorded joins and late results
 }
 
-// NewJournal returns the journal of a process, whose records are dated by now, in bus time, and named by nonces. It
-// logs what keeps them from being written; nil discards.
+// NewJournal returns the journal of a process. now dates the records, in bus time, and newNonce names them. log gets
+// the reasons why records are not written; nil discards them.
 func NewJournal(js jetstream.JetStream, process string, now func() time.Time, newNonce func() string,
 	log *slog.Logger) *Journal {
 	if log == nil {
@@ -55,11 +55,11 @@ func NewJournal(js jetstream.JetStream, process string, now func() time.Time, ne
 	}
 }
 
-// callerAckTime is how long an acknowledgement is waited for that somebody waits for, which the network or a change of
-// leaders may have lost.
+// callerAckTime is the timeout of an acknowledgement, which may be lost in the network or by a change of leader. It is
+// short because a caller waits for the record.
 const callerAckTime = 500 * time.Millisecond
 
-// Run writes until ctx ends.
+// Run writes records until ctx ends.
 func (j *Journal) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { j.calls.run(ctx) })
@@ -68,11 +68,11 @@ func (j *Journal) Run(ctx context.Context) {
 	writers.Wait()
 }
 
-// Flush puts on record how many refusals have been counted so far. Run has to go on meanwhile.
+// Flush ends all counts of refusals and records their numbers. Run must be running.
 func (j *Journal) Flush(ctx context.Context) error { return j.close(ctx, j.aggregates.end()) }
 
-// Denied records a refusal, and returns the id of its record. In a flood that is the record which opens a count, and
-// counted is the number of the refusal in it, from 1; otherwise 0.
+// Denied records a refusal and returns the id of its record. In a flood, the record is the one that opens the count,
+// and counted is the number of the refusal in the count, from 1. Otherwise counted is 0.
 func (j *Journal) Denied(ctx context.Context, in *call.IncomingRequest, req *envelope.Request,
 	e *envelope.Error) (id string, counted uint64, err error) {
 	c, counted := j.aggregates.take(kind{in.From, e.Code}, time.Now())
@@ -91,13 +91,13 @@ func (j *Journal) Denied(ctx context.Context, in *call.IncomingRequest, req *env
 	return r.EventID, counted, err
 }
 
-// Note records r under an id of its own: what was done with a credential, or with a dead letter.
+// Note records r, an operation on a credential or the replay of a dead letter, with a new id.
 func (j *Journal) Note(ctx context.Context, r audit.Record) error {
 	r.EventID = "gate." + j.newNonce()
 	return j.calls.append(ctx, r)
 }
 
-// closeCounts puts on record how many refusals there were in floods that are over, until ctx ends.
+// closeCounts records the numbers of counts that are over, until ctx ends.
 func (j *Journal) closeCounts(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -116,7 +116,7 @@ func (j *Journal) closeCounts(ctx context.Context) {
 	}
 }
 
-// close puts the numbers of counts on record.
+// close records the numbers of counts.
 func (j *Journal) close(ctx context.Context, over []*count) error {
 	var records []audit.Record
 	for _, c := range over {
@@ -128,11 +128,11 @@ func (j *Journal) close(ctx context.Context, over []*count) error {
 	return j.denials.append(ctx, records...)
 }
 
-// sharingTime is how long others under the same key wait while AUDIT does not answer.
+// sharingTime is how long Allowed waits for the record if AUDIT does not answer.
 const sharingTime = 2 * time.Second
 
-// Allowed records callers that share attempt n of s, each once by this process, however often it asks. Another process
-// may record the same, under the same id.
+// Allowed records the callers that share attempt n of s. This process records each call id once. Another process may
+// write the same record with the same id.
 func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error {
 	ctx, cancel := context.WithTimeout(ctx, sharingTime)
 	defer cancel()
@@ -155,8 +155,8 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 	return err
 }
 
-// LateResult records what a run had to say after its attempt was decided, once by this process under the same id.
-// Another process may record the same, under that id.
+// LateResult records the result of a run that arrived after its attempt was decided. This process records each id once.
+// Another process may write the same record with the same id.
 func (j *Journal) LateResult(ctx context.Context, id string, s call.State, attempt int, said call.Completion) error {
 	r := audit.Late(s, attempt, said, j.now())
 	r.EventID = "late." + id

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
-// Whoever asks again under its call id is on record once.
+// A caller that repeats a request with the same call id is recorded once.
 func TestAllowedOnce(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {

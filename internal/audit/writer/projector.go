@@ -20,36 +20,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Projector puts the records of one partition of the call log on record, in order: what came since the last flush as
-// one segment of each tenant, by compare-and-set on the chain of the partition. Several may run: one of them wins each
-// flush, the others read on from what it wrote, and finish it if it died between two segments. Nothing is doubled and
-// nothing forgotten.
+// Projector records the events of one partition of the call log in order. A flush writes the records since the last
+// one, as one or more segments per tenant, by compare-and-set on the chain of the partition. Several projectors may run
+// for a partition. One of them wins each flush. The others continue after it, and complete it if the winner died
+// between two segments. So each event is recorded exactly once.
 type Projector struct {
 	part  subjects.Partition
 	log   *slog.Logger
-	open  func() uint64 // log position of the oldest open attempt; 0 when none is open
-	chain *chain        // of the partition; used by Run alone
+	open  func() uint64 // returns the sequence of the oldest open attempt; 0 if none is open
+	chain *chain        // of the partition; used only by Run
 
 	mu      sync.Mutex
 	pending []audit.Record
-	waiting kv.Lag // of what is pending
-	hurried bool   // a flush waits for no more records
-	awaited uint64 // newest request that a call waits for to be on record
+	waiting kv.Lag // since when the pending records are known
+	hurried bool   // flushes do not linger
+	awaited uint64 // sequence of the newest request whose call waits for its record
 	more    chan struct{}
-	enough  chan struct{}  // a flush has waited enough
-	seen    uint64         // up to which the call log was observed
-	done    audit.Position // up to which it is on record
-	begun   begun          // a flush that somebody has not finished
+	enough  chan struct{}  // receives a value when a flush must stop lingering
+	seen    uint64         // sequence up to which the call log was observed
+	done    audit.Position // position up to which the log is recorded
+	begun   begun          // an incomplete flush of another projector
 }
 
-// begun is a flush of which not all segments were found.
+// begun describes a flush of which not all segments are stored. The zero value means that there is none.
 type begun struct {
-	k       int            // segments that are stored
-	through audit.Position // up to which it goes; a zero Seq is: as far as there is something
-	has     map[place]bool // what is on record of it
+	k       int            // number of stored segments
+	through audit.Position // end of the flush; if Seq is zero, the end is free
+	has     map[place]bool // places of the records in the stored segments
 }
 
-// place is a position as a key.
+// place is a Position as a map key.
 type place struct {
 	seq  uint64
 	nano int64
@@ -57,18 +57,18 @@ type place struct {
 
 func placeOf(r *audit.Record) place { return place{r.LogSeq, r.Timestamp.UnixNano()} }
 
-// The rhythm of projection. A projector that lost a flush stands by for a while, so that one
-// leads and the others follow.
+// Times and limits of projection. A projector that lost a compare-and-set waits for waitAsStandby, so that one
+// projector leads and the others follow.
 const (
-	flushLinger   = 200 * time.Millisecond // every flush costs a durable write and a hash for each tenant
+	flushLinger   = 200 * time.Millisecond // each flush costs a durable write and a hash per tenant
 	pollEvery     = 10 * time.Millisecond
 	ackTime       = 2 * time.Second
 	waitAsStandby = time.Second
 	maxFlush      = 10_000  // records
-	maxPending    = 200_000 // then the follower waits; memory stays flat
+	maxPending    = 200_000 // records; then Observe blocks, which bounds memory
 )
 
-// Observe takes the next event of the call log.
+// Observe processes the next event of the call log. It blocks while maxPending records are pending.
 func (p *Projector) Observe(ctx context.Context, o kv.FollowedEvent) {
 	r, ok := audit.Project(o.Kind, o.Attempt, o.State, o.Seq, o.Time)
 	if !ok {
@@ -82,7 +82,7 @@ func (p *Projector) Observe(ctx context.Context, o kv.FollowedEvent) {
 	}
 }
 
-// await lets the flush with the record of seq wait for no more of them: a call starts only then.
+// await makes the flush that records the request at seq stop lingering, because a strict call starts only after that.
 func (p *Projector) await(seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,8 @@ func (p *Projector) await(seq uint64) {
 	timer.Notify(p.enough)
 }
 
-// pass notes that the log was observed up to seq. A flush that somebody has begun is finished when all of it was.
+// pass records that the log was observed up to seq. An incomplete flush can be completed only when the log was observed
+// up to its end.
 func (p *Projector) pass(seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,16 +123,16 @@ func (p *Projector) add(r audit.Record, known time.Duration) bool {
 	return true
 }
 
-// Lag returns for how long the oldest record that waits to be projected has been known of; served is the time on
-// the clock of the follower that brings them, see Served of the follower in package bus.
+// Lag returns for how long the oldest pending record has been known. served is the current time on the clock of the
+// follower, see [kv.Follower.Served].
 func (p *Projector) Lag(served time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return served - p.waiting.Since(served)
 }
 
-// Flush returns when everything is on record that has been observed by now, or ctx ends. Flushes wait for no more
-// records from then on. Run has to go on meanwhile.
+// Flush waits until everything that was observed before the call is recorded, or ctx ends. From then on flushes do not
+// linger. Run must be running.
 func (p *Projector) Flush(ctx context.Context) error {
 	for newest := p.hurry(); !p.recorded(newest); {
 		if !timer.Sleep(ctx, pollEvery) {
@@ -141,7 +142,7 @@ func (p *Projector) Flush(ctx context.Context) error {
 	return nil
 }
 
-// hurry lets flushes wait no more, and returns the position of the newest pending record; 0 when there is none.
+// hurry ends lingering for good, and returns the sequence of the newest pending record, or 0 if there is none.
 func (p *Projector) hurry() (newest uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,8 +160,8 @@ func (p *Projector) recorded(newest uint64) bool {
 	return p.done.Seq >= newest
 }
 
-// Run projects until ctx ends, which is no error, or the record is found to have lost its end
-// ([kv.ErrStreamRolledBack]) or to be continued by a newer build (a [format.Error])
+// Run projects until ctx ends, and then returns nil. It returns [kv.ErrStreamRolledBack] if the audit record has lost
+// its end, and a [format.Error] if a newer build has continued it.
 func (p *Projector) Run(ctx context.Context) error {
 	nc := p.chain.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED)
@@ -173,7 +174,7 @@ func (p *Projector) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-notes.C:
 			before = p.note(ctx, before)
-		case <-status: // the server may have come back without the end of the record, and nothing more may come
+		case <-status: // after a restart the server may have lost the end of the record, and no more events may come
 			if err := p.findEnd(ctx); err != nil {
 				return err
 			}
@@ -186,7 +187,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// note notes a position that was on record at the last note, and returns the one that is now.
+// note stores before, the position at the last call, as checkpoint, and returns the current position.
 func (p *Projector) note(ctx context.Context, before audit.Position) (now audit.Position) {
 	p.mu.Lock()
 	now = p.done
@@ -201,7 +202,7 @@ func (p *Projector) note(ctx context.Context, before audit.Position) (now audit.
 	return now
 }
 
-// flushAll projects until nothing is pending.
+// flushAll flushes until no records are pending.
 func (p *Projector) flushAll(ctx context.Context) error {
 	tries := rhythm()
 	for p.linger(ctx); ctx.Err() == nil; {
@@ -230,11 +231,12 @@ func (p *Projector) flushAll(ctx context.Context) error {
 	return nil
 }
 
-// linger waits for more records, unless there are enough for a flush, or somebody waits for those that are pending.
+// linger waits up to flushLinger for more records, unless there are enough for a flush or a caller waits for the
+// pending ones.
 func (p *Projector) linger(ctx context.Context) {
 	if !p.lingers() {
 		select {
-		case <-p.enough: // what it was said of goes on record now
+		case <-p.enough: // discard the signal: the flush that it is for comes now
 		default:
 		}
 		return
@@ -254,19 +256,19 @@ func (p *Projector) lingers() bool {
 	return !p.hurried && p.awaited <= p.done.Seq && len(p.pending) > 0 && len(p.pending) < maxFlush
 }
 
-// How long it may take at first to find where the record ends, and at the most, where there is much to read.
+// First and longest timeout of one attempt to find the end of the record. The longest allows for reading many messages.
 const (
 	findTime = 2 * askTime
 	findLong = time.Minute
 )
 
-// rhythm is that of a projector which has no answer: AUDIT may have a leader again at any moment, and calls are refused
-// if the record is behind for long.
+// rhythm returns the pauses of a projector that gets no answer. They are short: AUDIT may have a leader again at any
+// time, and dispatchers refuse calls if the record lags for long.
 func rhythm() timer.Backoff {
 	return timer.Backoff{Pause: waitAsStandby / 10, MaxPause: waitAsStandby, Try: findTime, MaxTry: findLong}
 }
 
-// findEnd reads where the record ends, again and again until it can.
+// findEnd reads the end of the record, and retries until it succeeds or ctx ends.
 func (p *Projector) findEnd(ctx context.Context) error {
 	final := false
 	err := rhythm().Until(ctx, func(ctx context.Context) (bool, error) {
@@ -282,18 +284,19 @@ func (p *Projector) findEnd(ctx context.Context) error {
 	return err
 }
 
-// overtaken reports whether err says that another projector was there first.
+// overtaken reports whether another projector has appended first.
 func overtaken(err error) bool {
 	return bus.HasErrorCode(err, bus.CodeWrongLast)
 }
 
-// flush is what goes on record together.
+// flush is a set of records that are appended together.
 type flush struct {
 	records []audit.Record
-	segment audit.Segment // of which the first one is the K-th
+	segment audit.Segment // template of the segments; K is that of the first one
 }
 
-// next returns what is to go on record next; nil where there is nothing, or not all of it yet.
+// next returns the next flush. It returns nil if nothing is pending, or if an incomplete flush must be completed and
+// the log was not yet observed up to its end.
 func (p *Projector) next() *flush {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,7 +306,7 @@ func (p *Projector) next() *flush {
 			return nil
 		}
 		n = p.upTo(through.Seq)
-		if n == 0 { // nothing of it is missing
+		if n == 0 { // all of its records are stored
 			p.settled(through, 0)
 			n = min(len(p.pending), maxFlush)
 		}
@@ -322,7 +325,7 @@ func (p *Projector) next() *flush {
 	return &flush{p.pending[:n:n], s}
 }
 
-// upTo returns how many of the pending records are of events up to seq. Callers hold p.mu.
+// upTo returns the number of pending records with sequences up to seq. The caller holds p.mu.
 func (p *Projector) upTo(seq uint64) int {
 	n, _ := slices.BinarySearchFunc(p.pending, seq+1, func(r audit.Record, seq uint64) int {
 		return cmp.Compare(r.LogSeq, seq)
@@ -330,7 +333,7 @@ func (p *Projector) upTo(seq uint64) int {
 	return n
 }
 
-// flush puts records on record. An error means that all, some or none of their segments were stored, and resume tells
+// flush appends records to the chain. After an error, all, some or none of their segments are stored. resume finds out
 // which.
 func (p *Projector) flush(ctx context.Context, f *flush) error {
 	f.segment.Oldest = p.open()
@@ -351,7 +354,7 @@ func (p *Projector) flush(ctx context.Context, f *flush) error {
 	return nil
 }
 
-// settled notes that everything up to a position is on record, the first n pending records among it. Callers hold p.mu.
+// settled records that the log is recorded up to at, including the first n pending records. The caller holds p.mu.
 func (p *Projector) settled(at audit.Position, n int) {
 	p.done, p.begun = at, begun{}
 	p.forget(n)

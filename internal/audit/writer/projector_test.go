@@ -17,8 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// A log that has lost its end uses positions again that are on record already. What is new there
-// gets on record too, also when the projector has to look again how far it has come.
+// A log that lost its end uses recorded sequences again. The new events there are recorded too, also after the
+// projector has read its position again.
 func TestProjectsPositionsUsedAgain(t *testing.T) {
 	f := setup(t)
 	stream, err := f.JS.Stream(t.Context(), subjects.AuditStream)
@@ -26,7 +26,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := stream.CachedInfo().Config
-	cfg.Duplicates = 3 * time.Second // until then the server takes the new records for the old ones
+	cfg.Duplicates = 3 * time.Second // within the window the server takes the new records for duplicates
 	if _, err := f.JS.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestProjectsPositionsUsedAgain(t *testing.T) {
 	f.recorded("id00007")
 }
 
-// project projects the log until ctx ends.
+// project runs a projector until ctx ends.
 func (f *fixture) project(ctx context.Context) {
 	p, from, err := writer.NewProjector(ctx, f.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *fixture) project(ctx context.Context) {
 	wg.Wait()
 }
 
-// recorded waits until the admission and the decision of a call are on record.
+// recorded waits until the admission and the decision of a call are recorded.
 func (f *fixture) recorded(callID string) {
 	f.T.Helper()
 	ctx, cancel := context.WithTimeout(f.T.Context(), time.Minute)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Two projectors project the same log: every event once, in order, also over a restart of one.
+// Two projectors of the same log record each event once and in order, also if one restarts.
 func TestTwoProjectors(t *testing.T) {
 	f := setup(t)
 	stop := bustest.Run(t, f.project)
@@ -54,7 +54,7 @@ func TestTwoProjectors(t *testing.T) {
 	}
 }
 
-// A segment whose acknowledgement is lost is sent again: the first try goes to somebody who says nothing.
+// A segment whose acknowledgement is lost is sent again. The first attempt goes to a responder that does not answer.
 func TestGateAfterLostAck(t *testing.T) {
 	f := setup(t)
 	if err := f.JS.DeleteStream(t.Context(), subjects.AuditStream); err != nil {

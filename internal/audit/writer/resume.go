@@ -16,8 +16,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// NewProjector reads from AUDIT how far projection of a partition has come. It logs what keeps it from
-// going on. open says where in the partition the oldest open attempt is.
+// NewProjector returns a projector of a partition, and the sequence from which the follower must read the partition:
+// the first unrecorded event, or the oldest open attempt if that is older. log gets the reasons why projection does not
+// continue. open must return the sequence of the oldest open attempt in the partition, 0 if there is none.
 func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Partition, log *slog.Logger,
 	open func() uint64) (p *Projector, from uint64, err error) {
 	p = newProjector(js, part)
@@ -39,7 +40,7 @@ func newProjector(js jetstream.JetStream, part subjects.Partition) *Projector {
 	}}
 }
 
-// projectors returns one of each partition, which has read nothing yet.
+// projectors returns a projector for each partition. They have not read their chains yet.
 func projectors(ctx context.Context, js jetstream.JetStream) (all []*Projector, err error) {
 	n, err := bus.Partitions(ctx, js)
 	for p := range n {
@@ -48,11 +49,12 @@ func projectors(ctx context.Context, js jetstream.JetStream) (all []*Projector, 
 	return all, err
 }
 
-// askTime is how long an answer is waited for that needs no reading: a server or a leader that goes takes what it was
-// asked with it, so that asking again is what helps.
+// askTime is the timeout of a request that a server answers without reading many messages. A server or leader that goes
+// away loses the requests that it has received, so repeating the request soon helps.
 const askTime = time.Second
 
-// resume reads how far the record has come, and drops what is on record.
+// resume reads the position up to which the log is recorded, and drops the pending records up to it. It returns
+// Segment.Oldest of the last segment.
 func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	t, err := p.chain.resume(ctx)
 	if err != nil {
@@ -78,13 +80,14 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if !found.there { // it is no end that will be seen
+		// The log no longer holds the event at the end of the flush, so it will not be observed: continue with a new flush.
+		if !found.there {
 			b.k, b.through = 0, audit.Position{}
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if done.Seq < p.done.Seq { // what is missing has to be read again
+	if done.Seq < p.done.Seq { // the projector no longer has the records in between
 		return 0, fmt.Errorf("%w: the record ends at %d of the log, and had %d", kv.ErrStreamRolledBack, done.Seq, p.done.Seq)
 	}
 	p.settled(done, p.upTo(done.Seq))
@@ -93,8 +96,8 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	return last.Oldest, nil
 }
 
-// unchained is up to where the partition is on record where its chain is empty: in segments that the record has
-// forgotten since.
+// unchained returns the position up to which a partition with an empty chain is recorded, according to the checkpoint.
+// The segments themselves were dropped.
 func (p *Projector) unchained(ctx context.Context) (through audit.Position, oldest uint64, err error) {
 	n, err := readCheckpoint(ctx, p.chain.js, p.part)
 	if err != nil {
@@ -102,13 +105,13 @@ func (p *Projector) unchained(ctx context.Context) (through audit.Position, olde
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n.Through.Seq <= p.done.Seq { // nothing in between was lost: it is known here
+	if n.Through.Seq <= p.done.Seq { // the projector itself knows this position or a later one
 		return audit.Position{}, 0, nil
 	}
 	return n.Through, n.Oldest, nil
 }
 
-// unfinished is the flush of which these segments are stored, and others are not.
+// unfinished describes an incomplete flush with these stored segments.
 func unfinished(flush []audit.OpenedSegment) begun {
 	last := flush[len(flush)-1]
 	b := begun{k: last.K, through: last.Through, has: map[place]bool{}}
@@ -122,9 +125,9 @@ func unfinished(flush []audit.OpenedSegment) begun {
 	return b
 }
 
-// match holds a position that is on record against the call log, and returns the position up to which the log is on
-// record. A log that has lost its end (see [kv.ErrStreamRolledBack]) uses positions again: then everything younger than
-// what is on record is still to come.
+// match compares a recorded position with the call log, and returns the sequence up to which the present log is
+// recorded. A log that lost its end (see [kv.ErrStreamRolledBack]) uses sequences again. Then only events that are not
+// younger than done count as recorded.
 func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Position, error) {
 	if done.Seq == 0 {
 		return done, nil
@@ -137,10 +140,10 @@ func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Posit
 	return done, err
 }
 
-// found is what the call log has at a position.
+// found is what the call log holds at a position.
 type found struct {
-	there   bool // that very event
-	expired bool // nothing any more
+	there   bool // the same event, by its time
+	expired bool // no event any more
 	end     uint64
 }
 
@@ -164,8 +167,7 @@ func (p *Projector) at(ctx context.Context, pos audit.Position) (f found, err er
 	return f, nil
 }
 
-// younger returns the position before the first event that is younger than at; end when there is
-// none.
+// younger returns the sequence before the first event that is younger than at, or end if there is none.
 func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint64, error) {
 	after := at.Add(1)
 	from := jetstream.OrderedConsumerConfig{
@@ -180,8 +182,8 @@ func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint
 	return end, nil
 }
 
-// forget drops the first n records. Their memory is used again where that is cheap. Callers
-// hold p.mu.
+// forget removes the first n pending records. It reuses their memory if at most n remain, so that copying is cheap. The
+// caller holds p.mu.
 func (p *Projector) forget(n int) {
 	left := len(p.pending) - n
 	p.waiting.Done(p.done.Seq)

@@ -35,7 +35,7 @@ func admit(b *bustest.Bus, n int, tenant string) {
 	}
 }
 
-// observed returns a projector that has observed the whole log, and not begun to write.
+// observed returns a projector that has observed the whole log and written nothing.
 func observed(b *bustest.Bus) *Projector {
 	b.T.Helper()
 	p, from, err := NewProjector(b.T.Context(), b.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
@@ -54,7 +54,7 @@ func observed(b *bustest.Bus) *Projector {
 	return p
 }
 
-// chained reads all segments of the partition, and holds them against what a chain has to be.
+// chained reads all segments of the partition and checks that they form a chain.
 func chained(b *bustest.Bus) (all []audit.OpenedSegment) {
 	b.T.Helper()
 	prev, through := "", audit.Position{}
@@ -89,7 +89,7 @@ func onRecord(b *bustest.Bus) map[uint64]int {
 	return n
 }
 
-// recorded returns what is in AUDIT.
+// recorded returns the records in AUDIT.
 func recorded(t *testing.T, js jetstream.JetStream) (all []audit.Record) {
 	t.Helper()
 	for m, err := range bus.Messages(t.Context(), js, subjects.AuditStream, jetstream.OrderedConsumerConfig{},
@@ -112,8 +112,8 @@ func recorded(t *testing.T, js jetstream.JetStream) (all []audit.Record) {
 	return all
 }
 
-// A dispatcher that dies between two segments of a flush leaves the rest of it to the next one, wherever that is, and
-// whatever has come since. One that was only frozen meanwhile adds nothing.
+// If a dispatcher dies between two segments of a flush, the next projector completes the flush, whatever events came
+// since. A dispatcher that was only suspended then adds nothing.
 func TestFlushFinishedByAnother(t *testing.T) {
 	const calls, tenants = 9, 3
 	for stored := 1; stored < tenants; stored++ {
@@ -174,7 +174,7 @@ func TestFlushFinishedByAnother(t *testing.T) {
 	}
 }
 
-// A flush of many tenants is stored at once, and one that is too large for that in several parts.
+// A flush with many tenants is stored as one batch, or as several if it is too large.
 func TestFlushOfManyTenants(t *testing.T) {
 	for _, tenants := range []int{fewSegments, 3 * fewSegments, batchSize + 2} {
 		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
@@ -196,8 +196,8 @@ func TestFlushOfManyTenants(t *testing.T) {
 	}
 }
 
-// BenchmarkFlush is what 5,000 calls a second leave in 200 ms, the longest that a flush waits for more, of one tenant
-// and of a thousand: it has to be on record in less than the rest of 500 ms.
+// BenchmarkFlush measures a flush of the records of 5,000 calls a second in 200 ms, the longest linger, for one tenant
+// and for a thousand. It must take less than the remaining 300 ms of half a second.
 func BenchmarkFlush(b *testing.B) {
 	for _, tenants := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("tenants=%d", tenants), func(b *testing.B) {

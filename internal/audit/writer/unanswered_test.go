@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// forgetful answers by the API of the server behind another prefix, all but the first questions.
+// forgetful forwards requests below another prefix to the JetStream API of the server, but drops the first ones.
 func forgetful(t *testing.T, nc *nats.Conn, prefix string, first int64) *atomic.Int64 {
 	t.Helper()
 	asked := new(atomic.Int64)
@@ -39,8 +39,8 @@ func forgetful(t *testing.T, nc *nats.Conn, prefix string, first int64) *atomic.
 	return asked
 }
 
-// A question that a server or a leader takes with it when it goes is asked again soon, however many were lost before:
-// the record would be behind for longer than admission lets it otherwise.
+// A request that was lost with a server or a leader is soon sent again, however many were lost before. Otherwise the
+// record would lag for longer than admission permits.
 func TestEndOfRecordAskedAgain(t *testing.T) {
 	srv := natstest.Start(t)
 	if err := bus.Ensure(t.Context(), srv.JetStream(t), bus.TopologyOptions{}); err != nil {
@@ -61,7 +61,7 @@ func TestEndOfRecordAskedAgain(t *testing.T) {
 	}
 }
 
-// A flush whose acknowledgement is lost begins anew soon.
+// A flush whose acknowledgement is lost is soon repeated.
 func TestFlushBeginsAnew(t *testing.T) {
 	b := bustest.Start(t)
 	for n := range 3 {
@@ -87,7 +87,7 @@ func TestFlushBeginsAnew(t *testing.T) {
 	p.chain.js = js
 	line.Set(proxy.Trouble{proxy.PubAck: {Drop: 1}})
 	var running sync.WaitGroup
-	running.Go(func() { _ = p.Run(ctx) }) // the record says how it went
+	running.Go(func() { _ = p.Run(ctx) }) // the audit record shows the result
 	for line.Counts()[proxy.PubAck].Dropped == 0 && timer.Sleep(ctx, time.Millisecond) {
 	}
 	line.Set(nil)
@@ -97,7 +97,7 @@ func TestFlushBeginsAnew(t *testing.T) {
 		t.Error("the flush is not on record")
 	}
 	cancel()
-	_ = line.Close() // what waits for an acknowledgement ends
+	_ = line.Close() // ends the wait for an acknowledgement
 	nc.Close()
 	running.Wait()
 }

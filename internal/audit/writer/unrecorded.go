@@ -8,7 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FirstUnrecorded returns the oldest event that is not on record yet; nil when all are.
+// FirstUnrecorded returns the oldest event of the call log that must be recorded and is not yet, or nil if there is
+// none.
 func FirstUnrecorded(ctx context.Context, js jetstream.JetStream) (oldest *jetstream.RawStreamMsg, err error) {
 	all, err := projectors(ctx, js)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
-// WaitRecorded waits until the record holds every admission and decision that the call log holds now.
+// WaitRecorded waits until the audit record holds every admission and decision that the call log holds now.
 func WaitRecorded(ctx context.Context, js jetstream.JetStream) error {
 	all, err := projectors(ctx, js)
 	if err != nil {
@@ -39,7 +39,7 @@ func (p *Projector) waitRecorded(ctx context.Context) error {
 		switch {
 		case err == nil:
 			_, err := kv.DecodeEvent(msg.Subject, msg.Header)
-			if err == nil || format.IsUnsupported(err) { // what is no event does not come on record
+			if err == nil || format.IsUnsupported(err) { // other messages are not recorded
 				end = max(end, msg.Sequence)
 			}
 		case !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, nats.ErrBadHeaderMsg):

@@ -18,25 +18,25 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Watermark knows up to where the record holds each partition of the call log: it follows the segments of their
-// projectors. It does nothing before somebody waits. Its methods are safe for concurrent use; Run may be called once.
+// Watermark tracks up to which position each partition of the call log is recorded, by following the segments of the
+// projectors. It reads nothing before the first Wait. Its methods are safe for concurrent use. Run may be called once.
 type Watermark struct {
 	js      jetstream.JetStream
-	chains  []string // filters of the segments, by partition
+	chains  []string // subject filters of the segments, by partition
 	log     *slog.Logger
 	notices format.Notices
-	wanted  chan struct{} // somebody waits, for the first time
+	wanted  chan struct{} // closed by the first Wait
 	once    sync.Once
 
 	mu         sync.Mutex
-	parts      []audit.Position // up to where each partition is on record
-	moved      chan struct{}    // closed when one of them has changed
+	parts      []audit.Position // recorded position of each partition
+	moved      chan struct{}    // closed when parts or unreadable changes
 	waiting    int
-	came       bool  // something has come since it was asked last
-	unreadable error // a newer build goes on with the record
+	came       bool  // a segment has come since the last call of quiet
+	unreadable error // error if a newer build has continued the record
 }
 
-// NewWatermark returns the coverage of so many partitions. Run has to be called for anybody to be woken.
+// NewWatermark returns a Watermark for a call log with partitions partitions. Wait returns only while Run runs.
 func NewWatermark(js jetstream.JetStream, partitions int, log *slog.Logger) *Watermark {
 	var chains []string
 	for p := range subjects.Partition(partitions) {
@@ -48,8 +48,8 @@ func NewWatermark(js jetstream.JetStream, partitions int, log *slog.Logger) *Wat
 	}
 }
 
-// Wait returns when the record is known to hold the event that was stored at a position at that time. An error
-// is the cause of the end of ctx, or that a newer build goes on with the record (a [format.Error]).
+// Wait waits until the audit record holds the event that was stored at position p at time at. It returns the cause of
+// the end of ctx, or a [format.Error] if a newer build has continued the record.
 func (c *Watermark) Wait(ctx context.Context, p call.Position, at time.Time) error {
 	c.once.Do(func() { close(c.wanted) })
 	c.wait(1)
@@ -73,8 +73,8 @@ func (c *Watermark) wait(more int) {
 	c.waiting += more
 }
 
-// has reports whether an event is on record, and otherwise what is closed when there is more. The time counts, too: a
-// log that has lost its end uses positions again, and what is younger than all that is on record is not.
+// has reports whether an event is recorded. If not, moved is closed at the next change. The time counts too: a log that
+// lost its end uses sequences again, and an event that is younger than all recorded ones is not recorded.
 func (c *Watermark) has(p call.Position, at time.Time) (covered bool, moved <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +85,8 @@ func (c *Watermark) has(p call.Position, at time.Time) (covered bool, moved <-ch
 	return p.Seq <= upTo.Seq && !at.After(upTo.Time), c.moved, nil
 }
 
-// Run follows the record from the first wait on, until ctx ends. A server that came back may have lost the end of
-// the record, so that nothing that was known of it counts any more then.
+// Run follows the record from the first Wait on, until ctx ends. After a reconnect it starts again without positions,
+// because the server may have lost the end of the record.
 func (c *Watermark) Run(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -105,7 +105,7 @@ func (c *Watermark) Run(ctx context.Context) {
 	}
 }
 
-// forget drops what is known.
+// forget discards all positions.
 func (c *Watermark) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *Watermark) forget() {
 	c.unreadable = nil
 }
 
-// follow reads the record from where it ends now, until it has to be done anew.
+// follow reads the last segment of each chain and then new ones, until watch or an error ends it.
 func (c *Watermark) follow(ctx context.Context, status <-chan nats.Status) error {
 	ctx, anew := context.WithCancel(ctx)
 	defer anew()
@@ -141,7 +141,7 @@ func (c *Watermark) follow(ctx context.Context, status <-chan nats.Status) error
 	return nil
 }
 
-// look reads the last segment of every chain, and reports whether it says more than was known.
+// look reads the last segment of every chain, and reports whether a position changed.
 func (c *Watermark) look(ctx context.Context, stream jetstream.Stream) (more bool, err error) {
 	for _, chain := range c.chains {
 		msg, err := stream.GetLastMsgForSubject(ctx, chain)
@@ -156,7 +156,7 @@ func (c *Watermark) look(ctx context.Context, stream jetstream.Stream) (more boo
 	return more, nil
 }
 
-// watch returns when the record has to be followed anew: the server was away, or there is more than was brought.
+// watch returns after a reconnect, or if a chain has a segment that the consumer did not deliver.
 func (c *Watermark) watch(ctx context.Context, stream jetstream.Stream, status <-chan nats.Status) {
 	tick := time.NewTicker(waitAsStandby)
 	defer tick.Stop()
@@ -169,7 +169,7 @@ func (c *Watermark) watch(ctx context.Context, stream jetstream.Stream, status <
 		case <-tick.C:
 			if c.quiet() {
 				soon, cancel := context.WithTimeout(ctx, askTime)
-				more, _ := c.look(soon, stream) // next time otherwise
+				more, _ := c.look(soon, stream) // after an error the next tick tries again
 				cancel()
 				if more {
 					return
@@ -179,7 +179,7 @@ func (c *Watermark) watch(ctx context.Context, stream jetstream.Stream, status <
 	}
 }
 
-// quiet reports whether somebody waits and nothing has come since it was asked before.
+// quiet reports whether a caller waits and no segment has come since the last call.
 func (c *Watermark) quiet() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,8 +188,8 @@ func (c *Watermark) quiet() bool {
 	return c.waiting > 0 && !came
 }
 
-// take notes what a message of the record says of how far that has come, and reports whether it is more than was known.
-// Only the last segment of a flush says it: those before do not hold all that is named by their range.
+// take processes a message of the record, and reports whether a position changed. Only the last segment of a flush
+// counts: the segments before it do not hold all events of their range.
 func (c *Watermark) take(data []byte) (more bool) {
 	s, ok, err := audit.Open(data)
 	c.mu.Lock()

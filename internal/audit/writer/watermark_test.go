@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// coverage runs the coverage of a bus until the test ends.
+// coverage runs a Watermark until the test ends.
 func coverage(t *testing.T, js jetstream.JetStream) *Watermark {
 	t.Helper()
 	c := NewWatermark(js, 1, slog.New(slog.DiscardHandler))
@@ -25,7 +25,7 @@ func coverage(t *testing.T, js jetstream.JetStream) *Watermark {
 	return c
 }
 
-// recordNext puts on record the first event that is not, and returns its position.
+// recordNext records the first unrecorded event and returns its position.
 func recordNext(b *bustest.Bus) audit.Position {
 	b.T.Helper()
 	p, seq, err := NewProjector(b.T.Context(), b.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
@@ -58,7 +58,7 @@ func at(b *bustest.Bus, seq uint64) audit.Position {
 	return audit.Position{Seq: seq, Time: msg.Time}
 }
 
-// wants waits until an event is on record.
+// wants waits until an event is recorded.
 func wants(t *testing.T, c *Watermark, at audit.Position) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -68,8 +68,8 @@ func wants(t *testing.T, c *Watermark, at audit.Position) {
 	}
 }
 
-// Nobody follows the record who does not need to. What was recorded before is known all the same, and so is what comes
-// after the server was away.
+// The Watermark follows the record only after the first Wait. It then knows of older records, and of records that came
+// while it was disconnected.
 func TestCoverage(t *testing.T) {
 	b := bustest.Start(t)
 	c := coverage(t, b.JS)
@@ -90,7 +90,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// A log that has lost its end uses positions again: what is there now is not on record because something else was.
+// A log that lost its end uses sequences again: the new event counts as unrecorded, although another one was recorded
+// there.
 func TestCoverageOfALogThatLostItsEnd(t *testing.T) {
 	b := bustest.Start(t)
 	c := coverage(t, b.JS)
@@ -113,7 +114,7 @@ func TestCoverageOfALogThatLostItsEnd(t *testing.T) {
 	wants(t, c, now)
 }
 
-// deaf is a server whose first consumer brings nothing.
+// deaf is a server whose first consumer delivers nothing.
 type deaf struct {
 	jetstream.JetStream
 	made int
@@ -128,7 +129,7 @@ func (d *deaf) OrderedConsumer(
 	return d.JetStream.OrderedConsumer(ctx, stream, cfg)
 }
 
-// What is not brought is looked up as long as somebody waits.
+// While a caller waits, the Watermark reads the chain if its consumer delivers nothing.
 func TestCoverageLooksUp(t *testing.T) {
 	b := bustest.Start(t)
 	c := coverage(t, &deaf{JetStream: b.JS})
@@ -140,7 +141,7 @@ func TestCoverageLooksUp(t *testing.T) {
 	}
 }
 
-// Nobody waits for a record that only a newer build can read.
+// Wait returns an error if only a newer build can read the record.
 func TestCoverageOfANewerBuild(t *testing.T) {
 	b := bustest.Start(t)
 	c := coverage(t, b.JS)
@@ -153,7 +154,7 @@ func TestCoverageOfANewerBuild(t *testing.T) {
 	}
 }
 
-// A leader of the record that goes, goes on as another one.
+// The Watermark continues when the leader of AUDIT changes.
 func TestCoverageOverLeaders(t *testing.T) {
 	nc := natstest.StartCluster(t, 3)[0].Connect(t)
 	js, err := jetstream.New(nc)
@@ -183,7 +184,7 @@ func TestCoverageOverLeaders(t *testing.T) {
 	}
 }
 
-// A strict request goes on record without waiting for more. Others, and what becomes of it, are waited with.
+// A strict request is recorded without lingering. Other requests, and the outcome, wait for the linger time.
 func TestStrictRequestsDoNotLinger(t *testing.T) {
 	b := bustest.Start(t)
 	admit(b, 0, "t")

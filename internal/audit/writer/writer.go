@@ -12,11 +12,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// writer puts records of its own process on record, those that come while a flush is under way in the next one. They
-// are one chain, to which nobody else appends.
+// writer appends the records of its own process to a chain of its own. Records that come during a flush are written by
+// the next one.
 type writer struct {
 	chain *chain
-	as    audit.Segment // source and process
+	as    audit.Segment // source and process of its segments
 	log   *slog.Logger
 
 	mu      sync.Mutex
@@ -24,16 +24,16 @@ type writer struct {
 	more    chan struct{}
 }
 
-// entry is records that somebody waits for.
+// entry holds records for whose storage a caller waits.
 type entry struct {
-	ctx     context.Context // of whoever waits
+	ctx     context.Context // of the caller
 	records []audit.Record
 	err     error
-	done    chan struct{} // closed once err says how it went
+	done    chan struct{} // closed when err is set
 }
 
-// append returns when records are stored; [audit.ErrRefused] when they are not and will not be. When ctx ends before,
-// they may be stored yet.
+// append adds records and waits until they are stored. It returns [audit.ErrRefused] if the server has rejected them.
+// If ctx ends before, they may still be stored later.
 func (w *writer) append(ctx context.Context, records ...audit.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (w *writer) append(ctx context.Context, records ...audit.Record) error {
 	}
 }
 
-// run writes until ctx ends.
+// run writes records until ctx ends.
 func (w *writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -64,7 +64,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// take returns what waits for the next flush.
+// take returns the entries of the next flush.
 func (w *writer) take() (all []*entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *writer) take() (all []*entry) {
 	return all
 }
 
-// flush stores records for as long as anybody waits for them.
+// flush stores the records of entries, and retries while a caller waits for one of them.
 func (w *writer) flush(ctx context.Context, all []*entry) {
 	var records []audit.Record
 	for _, e := range all {
@@ -92,8 +92,8 @@ func (w *writer) flush(ctx context.Context, all []*entry) {
 	}
 }
 
-// store appends a flush to the chain. After an error it looks for what is stored of it: only the end of the chain
-// tells.
+// store appends a flush to the chain. After an error it reads the end of the chain to find out which segments are
+// stored.
 func (w *writer) store(ctx context.Context, lines []*audit.SegmentBody, all []*entry) error {
 	stored := 0
 	pace := timer.Backoff{Pause: waitAsStandby / 10, MaxPause: waitAsStandby}
@@ -122,7 +122,7 @@ func (w *writer) store(ctx context.Context, lines []*audit.SegmentBody, all []*e
 	})
 }
 
-// abandoned reports whether nobody waits any more.
+// abandoned reports whether no caller waits for the entries any more.
 func abandoned(all []*entry) bool {
 	for _, e := range all {
 		if e.ctx.Err() == nil {
