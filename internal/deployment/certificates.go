@@ -15,18 +15,20 @@ import (
 	"time"
 )
 
-// certificateLife is how long certificates are good; a deployment that has an authority of its own uses that.
+// certificateLife is the validity of certificates. A deployment that needs another one uses certificates of its own
+// authority.
 const certificateLife = 5 * 365 * 24 * time.Hour
 
-// authority is a certificate authority that exists for one deployment.
+// authority is a certificate authority of one deployment.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// certificates makes what a deployment needs for TLS: a certificate for each server, one for all clients, and of an
-// authority of their own those that servers show each other. That of a client would let it in there, where it could do
-// everything, were it of the same. Who a client is, its token says; the certificate keeps strangers from asking.
+// certificates returns the TLS files of a deployment: a certificate for each server, one for all clients, and the
+// certificates of cluster routes, which a second authority signs. If one authority signed both, a client certificate
+// would also permit a route connection, which has all rights. The certificate of clients only keeps unknown clients
+// from connecting. Their identity is in the token.
 func certificates(deployment string, hosts []string) (files []File, err error) {
 	clients, own, err := newAuthority("ca", deployment)
 	if err != nil {
@@ -42,7 +44,7 @@ func certificates(deployment string, hosts []string) (files []File, err error) {
 		files, err = append(files, made...), errors.Join(err, failed)
 	}
 	for i, h := range hosts {
-		host, _, _ := net.SplitHostPort(h) // the plan has looked at it
+		host, _, _ := net.SplitHostPort(h) // Plan.hosts has checked it
 		add(clients, serverName(i), host)
 		add(routes, serverName(i)+"-route", host)
 	}
@@ -65,7 +67,7 @@ func newAuthority(name, of string) (*authority, []File, error) {
 	return a, files, err
 }
 
-// issue makes a key and a certificate: of a server at host, or of a client.
+// issue makes a key and a certificate, for the server at host, or for a client if host is "".
 func (a *authority) issue(name, host string) ([]File, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

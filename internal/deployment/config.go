@@ -12,36 +12,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// Shape is what one server is, beside its accounts.
+// Shape configures one server, without its accounts.
 type Shape struct {
-	Server     string // its name; of a cluster each has its own
-	Listen     string // for clients: host:port; beyond loopback it takes TLS
-	Store      string // folder of its streams
-	SyncAlways bool   // every write is on disk before it is acknowledged
-	MaxStore   int64  // bytes that streams may reserve; 0 is three quarters of what is free on the disk
-	Monitor    string // host:port on loopback, for HTTP; "" is none
+	Server     string // server name, unique in its cluster
+	Listen     string // host:port for clients; an address that is not loopback requires TLS
+	Store      string // folder for JetStream
+	SyncAlways bool   // the server syncs each write before it acknowledges it
+	MaxStore   int64 // limit of file storage in bytes; 0 is the server's default: 3/4 of the free disk space
+	Monitor    string // host:port on loopback for HTTP monitoring; "" disables it
 	TLS        *TLS
-	Cluster    *Cluster // nil is a server by itself
-	Log        string   // file of its log; "" is standard error
+	Cluster    *Cluster // nil is a server without a cluster
+	Log        string   // log file; "" is standard error
 }
 
-// TLS are files for encrypted connections.
+// TLS holds the paths of the files for encrypted connections.
 type TLS struct {
 	Cert, Key string
-	CA        string // clients must have a certificate of it; "" lets in those without. Servers of a cluster need it
+	CA        string // clients must have a certificate of it; "" requires none; routes beyond loopback need it
 }
 
-// Cluster says with which servers one replicates its streams.
+// Cluster configures the routes to the servers with which a server replicates its streams.
 type Cluster struct {
-	Listen string   // for the other servers: host:port; beyond loopback it takes TLS with CA
-	Routes []string // where all of them listen for each other: nats://host:port
+	Listen string   // host:port for routes; an address that is not loopback requires TLS with CA
+	Routes []string // route addresses of all servers: nats://host:port
 	TLS    *TLS
 }
 
 //go:embed server.conf.tmpl
 var serverText string
 
-// Config returns the configuration of a server, which is the same text wherever the server runs.
+// Config returns the configuration file of a server. The text does not depend on the machine that calls it.
 func Config(deployment string, keys Public, s Shape) (string, error) {
 	if err := s.check(); err != nil {
 		return "", fmt.Errorf("server %s: %w", s.Server, err)
@@ -58,8 +58,8 @@ func Config(deployment string, keys Public, s Shape) (string, error) {
 			Deployment string
 		}
 		Services []auth.ServiceExport
-		Said     []auth.StreamExport // by TB
-		Heard    []auth.StreamExport // by TB
+		Said     []auth.StreamExport // exported by TB
+		Heard    []auth.StreamExport // imported by TB
 		Guests   []auth.ClientAccount
 		Limits   limits
 	}{
@@ -89,7 +89,7 @@ func (s Shape) check() error {
 	return nil
 }
 
-// loopback reports whether nobody else reaches an address.
+// loopback reports whether the host of address is a loopback address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)

@@ -38,7 +38,7 @@ func config(t testing.TB, p deployment.Public, s deployment.Shape) string {
 	return text
 }
 
-// as connects with a key of the server's file.
+// as connects with a key of the server configuration.
 func as(t testing.TB, url string, key nkeys.KeyPair) *nats.Conn {
 	t.Helper()
 	public, err := key.PublicKey()
@@ -53,7 +53,7 @@ func as(t testing.TB, url string, key nkeys.KeyPair) *nats.Conn {
 	return nc
 }
 
-// The server takes the configuration, and lets in those whose keys are in it, each to its account, and nobody else.
+// The server accepts the configuration. It accepts clients with the keys in it, each in its account, and no others.
 func TestStandalone(t *testing.T) {
 	k, p := newKeys(t)
 	text := config(t, p, deployment.Shape{Server: "one", Listen: "127.0.0.1:-1", Store: t.TempDir(), SyncAlways: true,
@@ -85,7 +85,7 @@ func TestStandalone(t *testing.T) {
 	}
 }
 
-// Three servers with it agree on a leader.
+// Three servers with this configuration elect a leader.
 func TestCluster(t *testing.T) {
 	k, p := newKeys(t)
 	routes := []string{"nats://127.0.0.1:" + free(t), "nats://127.0.0.1:" + free(t), "nats://127.0.0.1:" + free(t)}
@@ -108,7 +108,7 @@ func TestCluster(t *testing.T) {
 	replicated(t, js)
 }
 
-// replicated waits until the servers have agreed on a leader, and on a stream.
+// replicated waits until the servers have a leader and a stream.
 func replicated(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	for tries := 60; ; tries-- {
@@ -122,7 +122,7 @@ func replicated(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// With TLS the server's parser wants the files, so it is asked about a text without.
+// With TLS, the server's parser would open the files, so this test checks only the text.
 func TestEncrypted(t *testing.T) {
 	_, p := newKeys(t)
 	secure := &deployment.TLS{Cert: "c", Key: "k", CA: "ca"}
@@ -148,7 +148,7 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// parsed is what the server makes of the configuration of a server by itself with a log.
+// parsed returns the server options that the configuration of a single server with a log results in.
 func parsed(t *testing.T) *server.Options {
 	t.Helper()
 	_, p := newKeys(t)
@@ -160,8 +160,8 @@ func parsed(t *testing.T) *server.Options {
 	return o
 }
 
-// Connections of accounts for tokens leave some of each server to dispatchers. What a connection or the log may take up
-// has a limit.
+// Connections with tokens leave some connections of each server to dispatchers. The memory of a connection and the size
+// of the log are limited.
 func TestLimits(t *testing.T) {
 	o, all := parsed(t), 0
 	for _, a := range o.Accounts {
@@ -192,7 +192,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The server listens for clients alone, and asks about those that it does not know.
+// The server has listeners only for clients, and uses the auth callout.
 func TestWalls(t *testing.T) {
 	o := parsed(t)
 	if o.AuthCallout == nil || o.AuthCallout.XKey == "" || len(o.AuthCallout.AuthUsers) != 3 || o.SystemAccount != "SYS" {

@@ -17,19 +17,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// Keys are the secrets of a deployment. Whoever has them can do everything: mint tokens, and be a dispatcher.
+// Keys are the secrets of a deployment. A process that has them can sign any token and act as a dispatcher.
 type Keys struct {
-	Deployment string        // its name, for which tokens are made
-	Token      nkeys.KeyPair // the first that tokens are signed with, see [Keys.Signing]
-	Issuer     nkeys.KeyPair // signs the answers to new connections
-	XKey       nkeys.KeyPair // encrypts the questions about new connections, and what is stored in secret
+	Deployment string        // name of the deployment, which tokens contain
+	Token      nkeys.KeyPair // first signing key of tokens, see [Keys.Signing]
+	Issuer     nkeys.KeyPair // signs the answers of the auth callout
+	XKey       nkeys.KeyPair // encrypts the requests of the auth callout, and secrets in the bucket control
 	Dispatcher nkeys.KeyPair // user of the account TB
 	Callout    nkeys.KeyPair // user of the account AUTH
 	System     nkeys.KeyPair // user of the account SYS
-	Profile    string        // that the deployment was made with, see [Profiles]; "" where it is not known
+	Profile    string        // profile of the deployment, see [Profiles]; "" if unknown
 }
 
-// secret is a key of [Keys], and the file that holds its seed.
+// secret is a key in [Keys] with the name of the file that holds its seed.
 type secret struct {
 	file string
 	key  *nkeys.KeyPair
@@ -47,13 +47,13 @@ func (k *Keys) secrets() []secret {
 	}
 }
 
-// fileDeployment holds the name of the deployment. It is written last, so that a folder that has it has everything.
+// fileDeployment holds the name of the deployment. Create writes it last: a folder that contains it has all keys.
 const fileDeployment = "deployment"
 
-// fileProfile holds the name of the profile, beside the secrets.
+// fileProfile holds the name of the profile, in the folder of the secrets.
 const fileProfile = "profile"
 
-// NewKeys makes the secrets of a new deployment.
+// NewKeys generates the secrets of a new deployment.
 func NewKeys(deployment string) (*Keys, error) {
 	if !auth.IsName(deployment) {
 		return nil, fmt.Errorf("a deployment is called by 1 to %d letters, digits, - and _, and not %q",
@@ -73,8 +73,8 @@ func NewKeys(deployment string) (*Keys, error) {
 	return k, nil
 }
 
-// Create makes the secrets of a new deployment in a folder that only its owner may read. One that has secrets is left
-// as it is: the error is an [fs.ErrExist].
+// Create generates the secrets of a new deployment and writes them to a folder that only its owner may read. If the
+// folder has secrets, Create changes nothing and returns an [fs.ErrExist].
 func Create(dir, deployment string) (*Keys, error) {
 	k, err := NewKeys(deployment)
 	if err != nil {
@@ -104,7 +104,7 @@ func Create(dir, deployment string) (*Keys, error) {
 	return k, nil
 }
 
-// write replaces a secret whole or not at all, since what was cut off half way would be taken for it.
+// write replaces a file atomically: a truncated seed would be taken for the secret.
 func write(file string, text []byte) error {
 	tmp := file + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
@@ -118,8 +118,8 @@ func write(file string, text []byte) error {
 	return os.Rename(tmp, file)
 }
 
-// Load reads what [Create] has written, unless others than its owner may read it, too. The error is an
-// [fs.ErrNotExist] where nothing was written.
+// Load reads the secrets that [Create] has written. It returns an error if other users may read them, and an
+// [fs.ErrNotExist] if the folder has none.
 func Load(dir string) (*Keys, error) {
 	name, err := read(filepath.Join(dir, fileDeployment))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,7 +158,7 @@ func Load(dir string) (*Keys, error) {
 	return k, nil
 }
 
-// LoadOrCreate is [Load], or [Create] where there is nothing yet.
+// LoadOrCreate calls [Load], and [Create] if the folder has no secrets.
 func LoadOrCreate(dir, deployment string) (*Keys, error) {
 	k, err := Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +178,7 @@ func read(file string) (string, error) {
 	return strings.TrimSuffix(string(text), "\n"), nil
 }
 
-// private refuses a file or a folder that others than its owner may read or write.
+// private returns an error if other users may read or write a file or folder.
 func private(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -190,7 +190,7 @@ func private(path string) error {
 	return nil
 }
 
-// Signing is the first key that tokens are signed with.
+// Signing returns the first signing key of tokens.
 func (k *Keys) Signing() (ed25519.PrivateKey, error) {
 	text, err := k.Token.Seed()
 	if err != nil {
@@ -203,13 +203,13 @@ func (k *Keys) Signing() (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(raw), nil
 }
 
-// KeyID names a key that tokens are signed with: they say which one it is.
+// KeyID returns the id of a signing key, which tokens contain.
 func KeyID(public ed25519.PublicKey) string {
 	sum := sha256.Sum256(public)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Signer mints tokens with the first key.
+// Signer returns a signer of tokens with the first key.
 func (k *Keys) Signer() (*auth.Signer, error) {
 	key, err := k.Signing()
 	if err != nil {
@@ -218,20 +218,20 @@ func (k *Keys) Signer() (*auth.Signer, error) {
 	return auth.NewSigner(k.Deployment, KeyID(key.Public().(ed25519.PublicKey)), key)
 }
 
-// Keyring knows the first key.
+// Keyring returns a keyring that contains only the first key.
 func (k *Keys) Keyring() (*auth.Keyring, error) {
 	key, err := k.Signing()
 	if err != nil {
 		return nil, err
 	}
-	public := key.Public().(ed25519.PublicKey) // as ed25519 says
+	public := key.Public().(ed25519.PublicKey) // the documented type of Public
 	return auth.NewKeyring(k.Deployment, map[string]auth.Key{KeyID(public): {Public: public}}), nil
 }
 
-// Public is what the server's configuration holds of the keys of a deployment. None of it is secret.
+// Public holds the public keys that the server configuration contains. None of it is secret.
 type Public struct{ Issuer, XKey, Dispatcher, Callout, System string }
 
-// Public returns what others may know.
+// Public returns the public keys.
 func (k *Keys) Public() (p Public, err error) {
 	for _, one := range []struct {
 		key nkeys.KeyPair

@@ -47,7 +47,7 @@ func TestKeysAreKept(t *testing.T) {
 	}
 }
 
-// Secrets that others may read are not used, so that somebody notices.
+// Secrets that other users may read are an error.
 func TestKeysArePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	if _, err := deployment.Create(dir, "here"); err != nil {

@@ -6,23 +6,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// Limits of each connection of a server, and of its log. One value holds for all connections, those of dispatchers
-// included: docs/performance.md says what was measured.
+// Limits of each connection of a server, and of its log. They apply to all connections, including those of dispatchers:
+// see the measurements in docs/performance.md.
 const (
-	// MaxPending is how many bytes may wait in the server for a client that reads too slowly. The server then ends the
-	// connection.
+	// MaxPending is the number of bytes that the server buffers for a client that reads too slowly. If it is exceeded, the
+	// server closes the connection.
 	MaxPending = 8 << 20
-	// WriteDeadline is how long the server waits for a client that does not read at all.
+	// WriteDeadline is the longest time that a write of the server to a client may block.
 	WriteDeadline = 5 * time.Second
-	// MaxLogBytes and MaxLogFiles limit the log of a server.
+	// MaxLogBytes and MaxLogFiles limit the size and number of a server's log files.
 	MaxLogBytes = 64 << 20
 	MaxLogFiles = 4
 
-	subscriptions = 10_000 // of each connection
+	subscriptions = 10_000 // per connection
 	pingInterval  = 20 * time.Second
 )
 
-// limits are the numbers of the template.
+// limits are the values that the template inserts.
 type limits struct {
 	Connections, Reserved, Subscriptions int
 	Pending, LogBytes, LogFiles          int

@@ -11,40 +11,40 @@ import (
 	"strings"
 )
 
-// Profile is how many servers a deployment has, and what they promise.
+// Profile is the number of servers of a deployment, and whether they sync each write.
 type Profile struct {
 	Name       string
 	Servers    int
 	SyncAlways bool
 }
 
-// Profiles are all that there are; docs say what each may lose.
+// Profiles returns all profiles. docs/operations.md states which data each may lose.
 func Profiles() []Profile {
 	return []Profile{{"single", 1, false}, {"standard", 3, false}, {"durable", 3, true}}
 }
 
-// Plan says where the servers of a deployment are to run.
+// Plan describes the servers of a new deployment.
 type Plan struct {
 	Deployment string
 	Profile    string
-	Hosts      []string // host:port for clients, one for each server; default loopback, from port 4222 on
-	Encrypted  bool     // TLS on loopback, too; beyond it there is nothing else
-	Etc        string   // folder that the files will be in where the servers run
-	Store      string   // folder for streams there; each server of one machine has a folder of its own in it
+	Hosts      []string // host:port of each server for clients; default loopback, ports from 4222 on
+	Encrypted  bool     // use TLS on loopback too; other addresses always use it
+	Etc        string   // folder of the deployment's files on the machines of the servers
+	Store      string   // folder for streams there; each server uses a folder in it that has its name
 }
 
-// File is one of the files of a deployment.
+// File is a file of a deployment.
 type File struct {
-	Name   string // path below the folder of the deployment
+	Name   string // path relative to the folder of the deployment
 	Text   []byte
-	Secret bool // only the owner may read it
+	Secret bool // only its owner may read it
 }
 
-// clusterOffset is between the port for clients and that for the other servers.
+// clusterOffset is the difference between the port for routes and the port for clients.
 const clusterOffset = 2000
 
-// Servers returns the configuration of each server. With TLS both clients and servers show certificates of the
-// deployment's own authority.
+// Servers returns the configuration files of all servers. With TLS, clients and servers authenticate with certificates
+// of the deployment's own authorities.
 func (p Plan) Servers(keys Public) (files []File, err error) {
 	shapes, err := p.shapes()
 	if err != nil {
@@ -60,7 +60,7 @@ func (p Plan) Servers(keys Public) (files []File, err error) {
 	return files, nil
 }
 
-// ProfileNamed returns the profile of that name.
+// ProfileNamed returns the profile with a name.
 func ProfileNamed(name string) (Profile, error) {
 	all := Profiles()
 	at := slices.IndexFunc(all, func(one Profile) bool { return one.Name == name })
@@ -77,7 +77,7 @@ func (p Plan) shapes() (shapes []Shape, err error) {
 	}
 	var routes []string
 	for i, h := range hosts {
-		host, port, _ := net.SplitHostPort(h) // hosts has looked at it
+		host, port, _ := net.SplitHostPort(h) // hosts has checked it
 		n, _ := strconv.Atoi(port)
 		others := strconv.Itoa(n + clusterOffset)
 		routes = append(routes, "nats://"+net.JoinHostPort(host, others))
@@ -114,10 +114,10 @@ func (p Plan) encrypted(hosts []string) bool {
 
 func serverName(i int) string { return fmt.Sprint("nats-", i+1) }
 
-// in is where a file of TLS is where the servers run.
+// in returns the path of a TLS file on the machine of the server.
 func (p Plan) in(name string) string { return filepath.Join(p.Etc, "tls", name) }
 
-// hosts returns where each server of the profile listens.
+// hosts returns the profile, and the address of each of its servers.
 func (p Plan) hosts() (profile Profile, hosts []string, err error) {
 	if profile, err = ProfileNamed(p.Profile); err != nil {
 		return profile, nil, err
@@ -140,7 +140,7 @@ func (p Plan) hosts() (profile Profile, hosts []string, err error) {
 	return profile, p.Hosts, nil
 }
 
-// URL is where clients connect.
+// URL returns the comma-separated URLs for clients.
 func (p Plan) URL() (string, error) {
 	_, hosts, err := p.hosts()
 	if err != nil {
@@ -153,8 +153,8 @@ func (p Plan) URL() (string, error) {
 	return scheme + strings.Join(hosts, ","+scheme), nil
 }
 
-// Write makes the secrets of a new deployment in dir/keys, the configurations of its servers, and what they need for
-// TLS in dir/tls. One that is there is left as it is: the error is an [fs.ErrExist].
+// Write writes a new deployment: its secrets to dir/keys, the configurations of its servers, and with TLS the
+// certificates to dir/tls. If secrets exist, Write changes nothing and returns an [fs.ErrExist].
 func (p Plan) Write(dir string) (files []File, err error) {
 	_, hosts, err := p.hosts()
 	if err != nil {
@@ -190,9 +190,8 @@ func (p Plan) Write(dir string) (files []File, err error) {
 	return files, nil
 }
 
-// Rewrite replaces the configurations of the servers of a deployment that [Plan.Write] has made in dir, as this build
-// writes them. Deployment and Profile are those of its secrets; the other fields are as they were. Secrets and what
-// belongs to TLS stay as they are.
+// Rewrite replaces the server configurations in dir with those of this build. It takes Deployment and Profile from the
+// secrets. The caller must set the other fields as for [Plan.Write]. Secrets and TLS files do not change.
 func (p Plan) Rewrite(dir string) (files []File, err error) {
 	keys, err := Load(filepath.Join(dir, "keys"))
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the sample configurations of deploy/nats anew")
 
-// sample are keys of no deployment: nobody has their seeds.
+// sample holds public keys without seeds.
 var sample = deployment.Public{
 	Issuer:     "AA6T743FGIEYYGFWXIJXXTFQGWRTS3YDUUE62NVCWJIJDFN75ZCAYX2Z",
 	XKey:       "XBGJKRGOK3EBS755TVYAI4IVO5K6FBFTZ3Z5LJTTKDF7UCDHZWKVCH7X",
@@ -31,7 +31,7 @@ var sample = deployment.Public{
 	System:     "UCUYH4T23J2ISUYN53MUTDJA46NGS5BNIHQXVILGBWFPG2MLZO733MY6",
 }
 
-// The configurations in deploy/nats are what the command writes, but for the keys.
+// The configurations in deploy/nats equal the output of the command except for the keys.
 func TestSamples(t *testing.T) {
 	for _, profile := range deployment.Profiles() {
 		plan := deployment.Plan{Deployment: "sample", Profile: profile.Name, Etc: "/etc/toolbus", Store: "/var/lib/toolbus"}
@@ -62,7 +62,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// Three servers, with TLS among each other and for clients, agree on a leader; who has no certificate is not heard.
+// Three servers with TLS for routes and clients elect a leader. A client without a certificate cannot connect.
 func TestEncryptedCluster(t *testing.T) {
 	dir := t.TempDir()
 	plan := deployment.Plan{Deployment: "test", Profile: "standard", Etc: dir, Store: t.TempDir(), Encrypted: true}
@@ -117,7 +117,7 @@ func TestEncryptedCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	replicated(t, js)
-	// With the certificate of clients nobody is a server, which could do everything.
+	// A client certificate does not permit a route connection, which would have all rights.
 	pair, err := tls.LoadX509KeyPair(in("client.crt"), in("client.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestEncryptedCluster(t *testing.T) {
 	}
 }
 
-// low is a free port with another one for the cluster above it.
+// low returns a free port below 60,000, so that the port for routes above it is valid.
 func low(t *testing.T) string {
 	t.Helper()
 	for {

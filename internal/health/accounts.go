@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
 
-// account is what a server says of one.
+// account is the answer of a server to ACCOUNTZ.
 type account struct {
 	Detail *struct {
 		JetStream bool `json:"jetstream_enabled"`
@@ -26,11 +26,11 @@ type account struct {
 	} `json:"account_detail"`
 }
 
-// system is the account of the server itself, which lets all others ask it some things.
+// system is the system account. All other accounts may import some services from it.
 const system = "SYS"
 
-// walls compares what accounts reach of each other with what `toolbus keys init` writes, and looks for connections
-// that no token has opened.
+// walls compares the imports of the accounts with those in the configuration that `toolbus keys init` writes. It also
+// checks for connections without a token. known is the number of servers.
 func walls(ctx context.Context, sys *nats.Conn, known int) []envelope.Check {
 	want := auth.Imports()
 	var missing, extra []string
@@ -59,7 +59,7 @@ func walls(ctx context.Context, sys *nats.Conn, known int) []envelope.Check {
 	return append(checks, strangers(ctx, sys, known))
 }
 
-// differs returns what an account should reach and does not, and the other way round.
+// differs returns the imports that an account lacks, and those that it has in addition.
 func (a account) differs(name string, want []string) (missing, extra []string) {
 	if a.Detail == nil {
 		return []string{"everything: there is no such account"}, nil
@@ -82,7 +82,7 @@ func (a account) differs(name string, want []string) (missing, extra []string) {
 	return missing, append(extra, slices.Sorted(maps.Keys(have))...)
 }
 
-// strangers looks for connections whose user the dispatchers have not named, in the accounts that tokens lead to.
+// strangers checks the accounts for clients with tokens for connections that the auth callout has not named.
 func strangers(ctx context.Context, sys *nats.Conn, known int) envelope.Check {
 	type connections struct {
 		Connections []struct {
@@ -118,7 +118,7 @@ func prefixed(with string, all []string) (out []string) {
 	return out
 }
 
-// maxNamed is how many of many are named.
+// maxNamed is the largest number of items in the text of a check.
 const maxNamed = 6
 
 func some(all []string) string {

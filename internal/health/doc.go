@@ -1,4 +1,5 @@
-// Package health checks a deployment through JetStream: its streams, executors and audit record. Dispatchers make these
-// checks for operators, and `toolbus doctor` makes them itself if its connection may use JetStream. [Look] changes
-// nothing.
+// Package health checks a deployment. [Look] checks the streams, the executors and the audit record through JetStream,
+// and changes nothing. [Placed] and [Servers] compare the streams, servers and accounts of a deployment that has keys
+// with its profile. Dispatchers make these checks for operators, and package admin for `toolbus doctor` if its
+// connection has the necessary rights.
 package health

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Look looks at the streams, the executors and the record, and at the pools that need executors: those of tools, by the
-// pool, and those in which calls wait, with their number.
+// Look checks the streams, the executors, the audit record and the pools. tools holds the tools of each pool, and
+// waiting the number of waiting calls in each pool.
 func Look(ctx context.Context, js jetstream.JetStream, now time.Time, tools map[string][]string,
 	waiting map[string]int) []envelope.Check {
 	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js), diagnoseRecord(ctx, js, now))
@@ -33,7 +33,7 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 	if err != nil {
 		n = 1
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // that is said of the stream itself
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // otherwise the check of the stream reports it
 		checks = append(checks, envelope.Failed("call log", err.Error(),
 			"change the stream back: until then no process starts"))
 	}
@@ -60,11 +60,10 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 	return checks
 }
 
-// recordLate is from when on admission stops because the audit record is behind; see
-// dispatcher.Options.
+// recordLate is the lag of the audit record from which on dispatchers refuse calls; see AuditLag in dispatcher.Options.
 const recordLate = 10 * time.Second
 
-// diagnoseRecord looks how far the audit record is behind the call log.
+// diagnoseRecord checks how far the audit record lags behind the call log.
 func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) envelope.Check {
 	c := envelope.Well("audit record", "up to date")
 	waiting, err := writer.FirstUnrecorded(ctx, js)
@@ -79,11 +78,11 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 	return c
 }
 
-// recordMoves is how long a record that moves on may stand still: after an absence of the server, or of all
-// dispatchers, old events are put on record by and by, and nobody is refused for that.
+// recordMoves is how long diagnoseRecord waits for progress. After an absence of the server or of all dispatchers, old
+// events are recorded step by step, and no calls are refused for that.
 const recordMoves = 3 * time.Second
 
-// movesOn reports whether the event that is the oldest without a record gets one soon.
+// movesOn reports whether the oldest unrecorded event is recorded within recordMoves.
 func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.RawStreamMsg) bool {
 	if !timer.Sleep(ctx, recordMoves) {
 		return false
@@ -92,16 +91,16 @@ func movesOn(ctx context.Context, js jetstream.JetStream, waiting *jetstream.Raw
 	return err == nil && (oldest == nil || oldest.Subject != waiting.Subject || oldest.Sequence != waiting.Sequence)
 }
 
-// diagnosePools looks for tools that nobody could run, and for calls that wait for nobody.
+// diagnosePools checks for pools without a live executor that have tools or waiting calls.
 func diagnosePools(ctx context.Context, js jetstream.JetStream, tools map[string][]string,
 	waiting map[string]int) (checks []envelope.Check) {
 	pools, err := heartbeat.OpenStore(ctx, js, bus.DefaultLease)
 	if err != nil {
-		return nil // said of the stream already
+		return nil // the check of the stream reports it
 	}
 	needed := maps.Clone(tools)
 	for pool := range waiting {
-		needed[pool] = tools[pool] // also of tools that this dispatcher does not have any more
+		needed[pool] = tools[pool] // also if this dispatcher no longer has tools of the pool
 	}
 	for _, pool := range slices.Sorted(maps.Keys(needed)) {
 		if alive, err := pools.Alive(ctx, pool); err != nil || alive > 0 {
@@ -112,7 +111,7 @@ func diagnosePools(ctx context.Context, js jetstream.JetStream, tools map[string
 	return checks
 }
 
-// emptyPool is said of a pool that has tools, or calls that wait, and no executor.
+// emptyPool returns the check of a pool without a live executor.
 func emptyPool(pool string, tools []string, waiting int) envelope.Check {
 	c := envelope.Doubtful("pool "+pool, "no executor is alive",
 		"start one with `toolbus executor --pool "+pool+"`")
@@ -144,18 +143,18 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) envelope.Che
 	return envelope.Well("executors", fmt.Sprintf("%d alive", n))
 }
 
-// Placed compares where streams are, and how they may be read, with what was planned for a deployment with tokens.
+// Placed checks the replicas of the streams, and whether direct gets are enabled, for a deployment with tokens.
 func Placed(ctx context.Context, js jetstream.JetStream, want Want) []envelope.Check {
 	n, err := bus.Partitions(ctx, js)
 	if err != nil {
-		return nil // said of the stream already
+		return nil // the check of the call log reports it
 	}
-	profile, _ := deployment.ProfileNamed(want.Profile) // of none nothing is expected
+	profile, _ := deployment.ProfileNamed(want.Profile) // without a profile, nothing is expected
 	var few, behind, unread []string
 	for _, of := range bus.Streams(bus.TopologyOptions{Partitions: n, DirectRecord: true}) {
 		stream, err := js.Stream(ctx, of.Name)
 		if err != nil {
-			continue // the same
+			continue // the check of the stream reports it
 		}
 		info := stream.CachedInfo()
 		if info.Config.Replicas < profile.Servers {

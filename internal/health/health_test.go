@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// An event that is not on record for long is a failure: nothing is admitted meanwhile.
+// An event that stays unrecorded for long is a failure, because no calls are admitted meanwhile.
 func TestDiagnoseRecord(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
@@ -40,7 +40,7 @@ func TestDiagnoseRecord(t *testing.T) {
 	}
 }
 
-// Beats that the server has forgotten to let expire count nobody alive.
+// Heartbeats that the server has not removed after their expiry do not count as live executors.
 func TestDiagnoseForgottenBeats(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
@@ -62,7 +62,7 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	}
 }
 
-// gaining is a JetStream in which something has been done when AUDIT is asked for the second time.
+// gaining is a JetStream on which an action is done before AUDIT is read for the second time.
 type gaining struct {
 	jetstream.JetStream
 	asked int
@@ -78,7 +78,7 @@ func (g *gaining) Stream(ctx context.Context, name string) (jetstream.Stream, er
 	return g.JetStream.Stream(ctx, name)
 }
 
-// An old event that is put on record only now, because nobody was there before, keeps nobody from calling.
+// An old event that is being recorded only now, because no dispatcher ran before, is not a failure.
 func TestDiagnoseRecordThatMovesOn(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
@@ -91,7 +91,7 @@ func TestDiagnoseRecordThatMovesOn(t *testing.T) {
 	moves := &gaining{JetStream: js, do: func() {
 		stream, err := js.Stream(t.Context(), ack.Stream)
 		if err == nil {
-			err = stream.DeleteMsg(t.Context(), ack.Sequence) // that it has expired comes to the same
+			err = stream.DeleteMsg(t.Context(), ack.Sequence) // deleting the event has the same effect as its expiry
 		}
 		if err != nil {
 			t.Error(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
-// server is what is of interest of what a server says of itself.
+// server holds those fields of a server's answer to VARZ that are checked.
 type server struct {
 	Host      string `json:"host"`
 	TLS       bool   `json:"tls_required"`
@@ -50,19 +50,19 @@ type server struct {
 	} `json:"jetstream"`
 }
 
-// listener is for what is no client.
+// listener is the configuration of a listener that is not for NATS clients.
 type listener struct {
 	Port int `json:"port"`
 }
 
-// Want is what a deployment is to be.
+// Want is the expected state of a deployment.
 type Want struct {
-	Profile string // "" where nobody has said
-	Fsync   bool   // a dispatcher believes that servers sync each write
+	Profile string // "" if unknown
+	Fsync   bool   // a dispatcher runs with `--sync always`
 }
 
-// Servers compares the servers, and the accounts that they know, with what was planned, over a connection to the
-// account SYS. They say there, too, how often they sync, which nobody else can ask them.
+// Servers compares the servers and their accounts with the expected state, over a connection to the system account.
+// Only that account can read how often servers sync.
 func Servers(ctx context.Context, sys *nats.Conn, want Want) []envelope.Check {
 	all, err := askServers[server](ctx, sys, 0, "VARZ", "")
 	if err != nil {
@@ -73,7 +73,7 @@ func Servers(ctx context.Context, sys *nats.Conn, want Want) []envelope.Check {
 	return append(append(checks, limited(all), listening(all), room(all)), walls(ctx, sys, len(all))...)
 }
 
-// number compares how many servers there are with the profile.
+// number compares the number of servers with the profile.
 func number(n int, want Want) envelope.Check {
 	profile, err := deployment.ProfileNamed(want.Profile)
 	switch {
@@ -89,10 +89,10 @@ func number(n int, want Want) envelope.Check {
 	return envelope.Well("servers", fmt.Sprintf("%d, as profile %s has", n, profile.Name))
 }
 
-// syncing looks whether servers sync each write where somebody counts on it.
+// syncing checks whether servers sync each write if dispatchers or the profile require it.
 func syncing(all []told[server], want Want) envelope.Check {
 	lazy := names(all, func(s server) bool { return s.JetStream.Config == nil || !s.JetStream.Config.SyncAlways })
-	profile, _ := deployment.ProfileNamed(want.Profile) // of none nothing is expected
+	profile, _ := deployment.ProfileNamed(want.Profile) // without a profile, nothing is expected
 	const fix = "put sync_interval: always into the jetstream block of their configuration"
 	switch {
 	case lazy == "":
@@ -108,7 +108,7 @@ func syncing(all []told[server], want Want) envelope.Check {
 	return envelope.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two minutes")
 }
 
-// limited compares the limits of servers with those of the template. Servers do not report those of accounts.
+// limited compares the limits of servers with those of the template. Servers do not report the limits of accounts.
 func limited(all []told[server]) envelope.Check {
 	for _, l := range []struct {
 		says string
@@ -130,7 +130,7 @@ func limited(all []told[server]) envelope.Check {
 	return envelope.Well("limits", "of connections, messages and slow clients are as `toolbus keys init` writes them")
 }
 
-// listening looks for doors in the walls: listeners that take no tokens, or take them in the clear.
+// listening checks for listeners that accept clients without tokens, or tokens without TLS.
 func listening(all []told[server]) envelope.Check {
 	for _, open := range []struct {
 		says, fix string
@@ -155,7 +155,7 @@ func listening(all []told[server]) envelope.Check {
 		", with TLS beyond loopback, and nothing else")
 }
 
-// room looks whether the streams fit.
+// room checks how full the storage of the servers is.
 func room(all []told[server]) envelope.Check {
 	full := names(all, func(s server) bool {
 		c, used := s.JetStream.Config, s.JetStream.Stats
@@ -174,7 +174,7 @@ func room(all []told[server]) envelope.Check {
 	return envelope.Well("room", fmt.Sprintf("streams may take %d MiB of each server", least>>20))
 }
 
-// names lists the servers of which something is so.
+// names returns the names of the servers for which is returns true.
 func names(all []told[server], is func(server) bool) string {
 	var found []string
 	for _, s := range all {
@@ -185,7 +185,7 @@ func names(all []told[server], is func(server) bool) string {
 	return strings.Join(found, ", ")
 }
 
-// own reports whether nobody else reaches a host, or one with a port.
+// own reports whether host, with or without a port, is a loopback address.
 func own(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// What servers say of themselves, as they write it, is held against what dispatchers and the profile count on.
+// The checks compare sample answers of servers with the limits of dispatchers and the profile.
 func TestServersSay(t *testing.T) {
 	for name, test := range map[string]struct {
 		says  string

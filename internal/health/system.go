@@ -9,13 +9,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// How long servers are waited for: the first one, and more after each.
+// Timeouts of the first answer, and of each further one.
 const (
 	firstServer = 2 * time.Second
 	nextServer  = 250 * time.Millisecond
 )
 
-// told is what one server answers to the account SYS.
+// told is the answer of one server to a request in the system account.
 type told[T any] struct {
 	Server struct {
 		Name string `json:"name"`
@@ -23,8 +23,8 @@ type told[T any] struct {
 	Data T `json:"data"`
 }
 
-// askServers asks all servers of the deployment, over a connection to the account SYS. It waits no longer than until
-// as many have answered as are known; 0 is not known.
+// askServers sends a request to all servers, over a connection to the system account. It returns as soon as known
+// servers have answered; if known is 0, it waits for the timeout.
 func askServers[T any](ctx context.Context, sys *nats.Conn, known int, what, body string) (all []told[T], err error) {
 	answers := make(chan *nats.Msg, 64)
 	inbox := sys.NewInbox()
@@ -32,7 +32,7 @@ func askServers[T any](ctx context.Context, sys *nats.Conn, known int, what, bod
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection otherwise
+	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
 	if err := sys.PublishRequest("$SYS.REQ.SERVER.PING."+what, inbox, []byte(body)); err != nil {
 		return nil, err
 	}

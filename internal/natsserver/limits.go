@@ -7,19 +7,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Limits are those that a configuration sets. Zero and less are none, and a server's defaults stand for what it leaves
-// out.
+// Limits are the limits that a server configuration sets, or the defaults of the server. Values of 0 or less mean no
+// limit.
 type Limits struct {
 	Connections   int
-	Accounts      map[string]int // connections of each account
-	Pending       int64          // bytes of each connection
+	Accounts      map[string]int // connections of each account, by account name
+	Pending       int64          // bytes that the server buffers for a connection
 	WriteDeadline time.Duration
-	Log           string // file of the log; "" is standard error
-	LogBytes      int64  // of each file
+	Log           string // log file; "" is standard error
+	LogBytes      int64  // bytes of each log file
 	LogFiles      int64
 }
 
-// ReadLimits reads a configuration with the parser of the server, which needs the files that it names.
+// ReadLimits parses a configuration with the parser of the server. The parser opens the TLS files that the
+// configuration names.
 func ReadLimits(file string) (l Limits, err error) {
 	o := &server.Options{}
 	if err := o.ProcessConfigFile(file); err != nil {

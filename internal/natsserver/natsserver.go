@@ -17,36 +17,36 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
-// Options of a server. The zero value listens on a free loopback port and keeps nothing.
+// Options configures a server. StoreDir is required unless Config or ConfigFile is set.
 type Options struct {
-	StoreDir   string       // where streams live; required
+	StoreDir   string       // folder of JetStream
 	Host       string       // default 127.0.0.1
-	Port       int          // 0 picks a free one
-	SyncAlways bool         // fsync before every acknowledgement
-	Log        *slog.Logger // for what the server has to say; default nobody hears it
-	Cluster    Cluster      // default a server of its own
-	Closed     bool         // take connections from within this process alone, until Listen
+	Port       int          // 0 picks a free port
+	SyncAlways bool         // sync every write before the ack
+	Log        *slog.Logger // for warnings and errors of the server; nil discards them
+	Cluster    Cluster      // default: a server without a cluster
+	Closed     bool         // accept only in-process connections until Listen is called
 
-	// Config is the text of a configuration that says all of the above but Log, and which accounts there are; with "" the
-	// server lets everybody in.
+	// Config is the text of a server configuration. It replaces all fields above except Log and Closed. If it is "", the
+	// server has no accounts and accepts any client.
 	Config string
-	// ConfigFile is where that text is, if it is in a file.
+	// ConfigFile is the path of a file that contains Config.
 	ConfigFile string
 }
 
-// Cluster says with which servers one replicates its streams. They agree on a leader when most of
-// those that Routes names are up, so that streams are there some time after [Start] has returned.
+// Cluster configures the cluster of a server. The servers elect a leader when a majority of those in Routes is up,
+// which may be some time after [Start] has returned. Streams are available from then on.
 type Cluster struct {
-	Name   string   // of the server, its own in the cluster
-	Port   int      // on loopback, for the other servers
-	Routes []string // where all of them listen for each other: nats://host:port
+	Name   string   // of the server; unique in its cluster
+	Port   int      // loopback port for routes
+	Routes []string // route URLs of all servers: nats://host:port
 }
 
-// clusterName is that of every cluster: none knows of another.
+// clusterName is the name of every cluster.
 const clusterName = "toolbus"
 
-// join makes a server one of the cluster. Clients are told of no other server, so that they stay with those that
-// they were given.
+// join sets the cluster options of a server. The server does not advertise the other servers, so clients stay with the
+// URLs that they were given.
 func (c Cluster) join(o *server.Options) error {
 	if c.Name == "" {
 		return nil
@@ -63,18 +63,17 @@ func (c Cluster) join(o *server.Options) error {
 	return nil
 }
 
-// Server is a running server.
+// Server is a running NATS server.
 type Server struct{ srv *server.Server }
 
-// startTimeout bounds the start, which replays the streams.
+// startTimeout limits the start, which includes the recovery of the streams.
 const startTimeout = 60 * time.Second
 
-// maxStore is what streams may reserve: all that they like. A stream reserves its max_bytes, and the
-// server would grant no more than three quarters of what is free on the disk, so that on a small one
-// nothing started, however little is kept.
+// maxStore is the storage limit, larger than any disk. A stream reserves its max_bytes. By default the server grants at
+// most three quarters of the free disk space, so on a small disk no stream could be created.
 const maxStore = 1 << 40
 
-// server is what the server takes as its options.
+// server returns the options for the NATS server.
 func (o Options) server() (*server.Options, error) {
 	if o.ConfigFile != "" {
 		text, err := os.ReadFile(o.ConfigFile)
@@ -99,7 +98,7 @@ func (o Options) server() (*server.Options, error) {
 	return options, o.Cluster.join(options)
 }
 
-// Start runs a server until Stop.
+// Start starts a server. The caller must call Stop.
 func Start(o Options) (*Server, error) {
 	options, err := o.server()
 	if err != nil {
@@ -127,41 +126,41 @@ func Start(o Options) (*Server, error) {
 	return &Server{srv: srv}, nil
 }
 
-// Listen takes connections of other processes, on a server that was started with Closed.
+// Listen accepts connections of other processes, on a server that was started with Closed.
 func (s *Server) Listen() error {
-	s.srv.AcceptLoop(make(chan struct{})) // it returns when the server listens
+	s.srv.AcceptLoop(make(chan struct{})) // returns when the server listens
 	if s.srv.Addr() == nil {
-		return fmt.Errorf("nats server: cannot listen at %s", s.URL()) // the log has the reason
+		return fmt.Errorf("nats server: cannot listen at %s", s.URL()) // the reason is in the log
 	}
 	return nil
 }
 
-// URL is where clients connect. The port of a server that does not listen is 0 if it is to pick a free one.
+// URL returns the URL for clients. If a server that picks its port does not listen yet, the port is 0.
 func (s *Server) URL() string { return s.srv.ClientURL() }
 
-// Stop ends the server and waits until everything is on disk.
+// Stop stops the server and waits until it has written everything to disk.
 func (s *Server) Stop() {
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
 }
 
-// InProcess connects without a socket.
+// InProcess returns the option to connect without a socket.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.srv) }
 
-// Bounds of how many warnings and errors of a server are logged. The server logs each message that it refuses.
+// Limits of the warnings and errors of a server that are logged. The server logs each message that it refuses.
 const (
 	logAtOnce    = 10_000
 	logPerSecond = 200
 )
 
-// logger is the log of a server. It drops what is above the limits, and says how much. What the server calls fatal does
-// not end this process: whoever started the server is told.
+// logger logs the messages of a server. It drops those above the limit, and logs their number. A fatal error of the
+// server does not end the process: Start returns an error.
 type logger struct {
 	to *slog.Logger
 
 	mu    sync.Mutex
 	limit flow.Bucket
-	left  int // lines since the last one that was logged
+	left  int // number of messages that were dropped since the last logged one
 }
 
 func newLogger(to *slog.Logger) *logger {
@@ -183,7 +182,7 @@ func (l *logger) log(level slog.Level, format string, v []any) {
 	}
 }
 
-// Noticef implements server.Logger; that all is well is a detail here.
+// Noticef implements server.Logger. It logs at level debug.
 func (l *logger) Noticef(format string, v ...any) {
 	l.to.Debug("nats server: " + fmt.Sprintf(format, v...))
 }
@@ -197,8 +196,8 @@ func (l *logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
 // Errorf implements server.Logger.
 func (l *logger) Errorf(format string, v ...any) { l.log(slog.LevelError, format, v) }
 
-// Debugf implements server.Logger; it is never asked for.
+// Debugf implements server.Logger. The server does not call it, because debug is off.
 func (l *logger) Debugf(string, ...any) {}
 
-// Tracef implements server.Logger; it is never asked for.
+// Tracef implements server.Logger. The server does not call it, because trace is off.
 func (l *logger) Tracef(string, ...any) {}

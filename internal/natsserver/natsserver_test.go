@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-// Streams may be larger than the disk: what they reserve is rarely used.
+// Streams may reserve more than the disk has, because they rarely use what they reserve.
 func TestStreamLargerThanTheDisk(t *testing.T) {
 	srv, err := natsserver.Start(natsserver.Options{StoreDir: t.TempDir()})
 	if err != nil {
@@ -41,7 +41,7 @@ func TestStreamLargerThanTheDisk(t *testing.T) {
 	}
 }
 
-// What the server finds wrong is said: here a folder in its store that is no stream.
+// The server's warnings are logged: here about a folder in its storage that is not a stream.
 func TestLog(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "jetstream", "$G", "streams", "BROKEN"), 0o700); err != nil {
@@ -58,7 +58,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A client that has messages refused does not fill the log.
+// A client whose messages are refused does not fill the log.
 func TestLogIsBounded(t *testing.T) {
 	var log bytes.Buffer
 	srv, err := natsserver.Start(natsserver.Options{
@@ -85,7 +85,7 @@ func TestLogIsBounded(t *testing.T) {
 		}
 	}
 	publish(50_000)
-	<-time.After(100 * time.Millisecond) // by then a few lines are logged again
+	<-time.After(100 * time.Millisecond) // by then the limit permits a few more lines
 	publish(10)
 	nc.Close()
 	srv.Stop()
@@ -98,7 +98,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// Servers that know of each other replicate streams, and tell clients only of themselves.
+// Servers of a cluster replicate streams, and advertise no other server to clients.
 func TestCluster(t *testing.T) {
 	var all []natsserver.Cluster
 	var routes []string
@@ -126,7 +126,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tries := 60; ; tries-- { // until they have agreed on a leader: nobody answers before
+	for tries := 60; ; tries-- { // until they have elected a leader
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}, Replicas: 3})
 		cancel()

@@ -15,15 +15,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Tracer makes the spans of one process.
+// Tracer creates the spans of one process.
 type Tracer struct{ tracer trace.Tracer }
 
-// Of returns a Tracer whose spans are made by provider, which stays the caller's.
+// Of returns a Tracer that uses provider. The caller must shut provider down.
 func Of(provider trace.TracerProvider) Tracer {
 	return Tracer{provider.Tracer("github.com/seed-018f16cc/toolbus")}
 }
 
-// Trace returns the hooks that make the spans.
+// Trace returns the hooks that create the spans.
 func (t Tracer) Trace() call.Trace {
 	return call.Trace{
 		Begin: func(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
@@ -40,8 +40,8 @@ func (t Tracer) Trace() call.Trace {
 	}
 }
 
-// admit begins the span of an attempt that may be written. It continues the trace that the request names, and there is
-// none where nothing was admitted: most often because the request repeats another.
+// admit starts the span of an attempt that may be admitted, in the trace that the request names. If nothing is
+// admitted, the span is not ended and so not exported. That is the case for most repeated requests.
 func (t Tracer) admit(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	req := s.Request
 	ctx, span := t.tracer.Start(requested(ctx, req), "admit "+req.ToolID, trace.WithSpanKind(trace.SpanKindProducer),
@@ -65,7 +65,7 @@ func parent(ctx context.Context) string {
 	return carrier["traceparent"]
 }
 
-// refuse makes the span of a request that was refused. It has no length, and lies in the trace that the request names.
+// refuse creates the span of a refused request, in the trace that the request names. The span has no duration.
 func (t Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 	req := s.Request
 	if req == nil {
@@ -81,10 +81,10 @@ func (t Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 	span.End()
 }
 
-// keyPrefix is how much of an idempotency key a span shows.
+// keyPrefix is the number of bytes of an idempotency key in a span.
 const keyPrefix = 8
 
-// run begins the span of a run, which may be that it could not start.
+// run starts the span of a run. The tool may also fail to start.
 func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	a, _ := s.State.Attempt(s.Attempt)
 	from := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
@@ -92,7 +92,7 @@ func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, st
 		from = requested(ctx, s.Request)
 	}
 	key := s.Request.Constraints.IdempotencyKey
-	key = strings.ToValidUTF8(key[:min(len(key), keyPrefix)], "") // it may cut a letter
+	key = strings.ToValidUTF8(key[:min(len(key), keyPrefix)], "") // the cut may be inside a UTF-8 sequence
 	ctx, span := t.tracer.Start(from, "execute_tool "+s.State.Tool, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", s.State.Tool),
@@ -109,7 +109,7 @@ func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, st
 		if last.Error != nil {
 			status = last.Error.Code.Status()
 			span.SetAttributes(attribute.String("error.type", string(last.Error.Code)))
-			span.SetStatus(codes.Error, envelope.Lookup(last.Error.Code).Message) // a tool's own may quote its input
+			span.SetStatus(codes.Error, envelope.Lookup(last.Error.Code).Message) // the tool's own message may quote its input
 		}
 		span.SetAttributes(
 			attribute.String("call.status", string(status)), attribute.Int64("duration_ms", last.Metrics.DurationMS))
@@ -117,8 +117,8 @@ func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, st
 	}
 }
 
-// requested continues the trace that a request names: its trace id is a UUID, which maps one to
-// one onto a W3C trace id. Its parent span, if it names one, is the caller's.
+// requested returns ctx with the trace that a request names. A trace id of Toolbus is a UUID, which maps one to one to
+// a W3C trace id. The parent is the caller's span, if the request names one.
 func requested(ctx context.Context, req *envelope.Request) context.Context {
 	id, err := uuid.Parse(req.Context.TraceID)
 	if err != nil {
@@ -130,8 +130,8 @@ func requested(ctx context.Context, req *envelope.Request) context.Context {
 	}))
 }
 
-// parentSpan is the caller's span: 16 hex digits, or the first half of a UUID. A request without
-// one gets a span id derived from its trace, since a remote parent must have one.
+// parentSpan returns the id of the caller's span: 16 hex digits, or the first half of a UUID. If the request names
+// none, it derives one from the trace id, because a remote parent must have a span id.
 func parentSpan(s string, traceID uuid.UUID) (span trace.SpanID) {
 	raw, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
 	if err != nil || len(raw) < len(span) {

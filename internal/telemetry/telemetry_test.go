@@ -13,8 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Two processes, one trace: the executor's span is the child of the dispatcher's, and both are
-// in the trace that the request names.
+// The executor's span is the child of the dispatcher's, and both are in the trace that the request names.
 func TestLinkedAcrossProcesses(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	dispatcher := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
@@ -58,7 +57,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	}
 }
 
-// admit observes an admission that ends in last.
+// admit runs the hooks of an admission that ends with last.
 func admit(
 	t *testing.T, tr telemetry.Tracer, ask *call.AdmitRequest, req *envelope.Request, last call.TracePoint,
 ) (parent string) {
@@ -68,7 +67,7 @@ func admit(
 	return parent
 }
 
-// run observes a run of the first attempt that ends in e.
+// run runs the hooks of a run of the first attempt that ends with e.
 func run(t *testing.T, tr telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
 	_, _, end := tr.Trace().Begin(t.Context(), call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req})
 	end(call.TraceEvent{At: call.TraceAfterEffect, Error: e})
@@ -84,8 +83,8 @@ func attribute(s tracetest.SpanStub, name string) string {
 	return ""
 }
 
-// What was not admitted leaves no span that says so; what was refused leaves one that says why, in the trace of its
-// caller; and a span names its call by the reference that callers are given.
+// A request that is not admitted has no span "admit". A refused request has a span with the reason, in the trace of its
+// caller. A span contains the reference of its call.
 func TestAdmittedOrNot(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
@@ -117,8 +116,8 @@ func TestAdmittedOrNot(t *testing.T) {
 	}
 }
 
-// A call whose admission was not traced still runs in the trace that its request names; a
-// request without a usable trace starts one.
+// A run whose admission was not traced is in the trace that its request names. A request without a valid trace id
+// starts a trace.
 func TestWithoutParent(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))

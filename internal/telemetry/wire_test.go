@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
 )
 
-// What a span shows of a key is text, wherever it is cut: a collector is sent nothing of a batch that holds
-// a string of other bytes.
+// The prefix of a key in a span is valid UTF-8 wherever it is cut, because a batch with an invalid string is not sent
+// at all.
 func TestKeyOfManyBytes(t *testing.T) {
 	var paths []string
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// Backoff is how something is tried again until it is done. Pauses, and the time that one try has, double from try to
-// try up to their bounds; without a bound they stay as they are. It is for one operation, and not for concurrent use.
+// Backoff repeats an operation until it is done. The pause and the time of one try double after each try, up to
+// MaxPause and MaxTry. If a maximum is not larger than the start value, the value stays constant. A Backoff is for one
+// operation and not safe for concurrent use.
 type Backoff struct {
-	// between two tries; where they grow half of each is random, so that not all come at once
+	// pause between two tries; if MaxPause is larger, half of each pause is random, so that many processes do not retry at
+	// the same time
 	Pause, MaxPause time.Duration
-	Try, MaxTry     time.Duration // that one try may take; 0 is as long as the context
+	Try, MaxTry     time.Duration // timeout of one try; 0 is no timeout
 	tries           int
 }
 
-// Until calls op until it is done, whatever its error says, or ctx has ended before the next try. It returns the
-// error of the last try.
+// Until calls op until it reports done, whatever its error is, or until ctx has ended before the next try. It returns
+// the error of the last try.
 func (r Backoff) Until(ctx context.Context, op func(context.Context) (done bool, err error)) error {
 	for {
 		var done bool
@@ -30,7 +32,7 @@ func (r Backoff) Until(ctx context.Context, op func(context.Context) (done bool,
 	}
 }
 
-// Once runs one try in the time that it may take.
+// Once calls op once with the timeout of the current try.
 func (r *Backoff) Once(ctx context.Context, op func(context.Context) error) error {
 	if r.Try <= 0 {
 		return op(ctx)
@@ -40,7 +42,7 @@ func (r *Backoff) Once(ctx context.Context, op func(context.Context) error) erro
 	return op(ctx)
 }
 
-// Next returns how long to wait before the next try.
+// Next returns the pause before the next try.
 func (r *Backoff) Next() time.Duration {
 	d := grown(r.Pause, r.MaxPause, r.tries)
 	r.tries++
@@ -50,7 +52,7 @@ func (r *Backoff) Next() time.Duration {
 	return d
 }
 
-// grown doubles d so many times, but not beyond most.
+// grown doubles d times times, but not beyond most.
 func grown(d, most time.Duration, times int) time.Duration {
 	for range times {
 		if d >= most {

@@ -10,11 +10,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Tries are as far apart as their rhythm says, and have the time that it gives.
+// The pauses between tries and their timeouts are those of the Backoff.
 func TestRetryUntil(t *testing.T) {
 	for name, c := range map[string]struct {
 		rhythm      timer.Backoff
-		least, most time.Duration // that four tries take
+		least, most time.Duration // time that four tries take
 	}{
 		"even":    {timer.Backoff{Pause: time.Second}, 3 * time.Second, 3 * time.Second},
 		"growing": {timer.Backoff{Pause: time.Second, MaxPause: 3 * time.Second}, 3 * time.Second, 6 * time.Second},
@@ -38,7 +38,7 @@ func TestRetryUntil(t *testing.T) {
 	}
 }
 
-// The last error is what is left when there is no more time, and when it is final.
+// Until returns the last error when ctx has ended, and when op reports done.
 func TestRetryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Heap holds entries that are due at some time, and knows the nearest. The zero value is empty. It is not safe for
-// concurrent use.
+// Heap is a priority queue of entries, ordered by due time. The zero value is empty. It is not safe for concurrent use.
 type Heap[T any] struct{ entries entries[T] }
 
-// Entry is the place of Of in a Heap. The zero value of the rest is an entry that is in no heap.
+// Entry is an element of a Heap. An Entry with only Of set is in no heap.
 type Entry[T any] struct {
 	Of    T
 	at    time.Time
-	place int // its index in the heap and 1; 0 if it is in none
+	place int // index in the heap plus 1; 0 if the entry is in no heap
 }
 
 // At returns the time at which the entry is or was due.
@@ -23,7 +22,7 @@ func (e *Entry[T]) At() time.Time { return e.at }
 // Queued reports whether the entry is in a heap.
 func (e *Entry[T]) Queued() bool { return e.place > 0 }
 
-// Put adds an entry that is due at a time, or moves it to that time.
+// Put adds an entry with a due time. If the entry is in the heap, Put changes its due time.
 func (h *Heap[T]) Put(e *Entry[T], at time.Time) {
 	if e.at = at; e.Queued() {
 		heap.Fix(&h.entries, e.place-1)
@@ -32,14 +31,14 @@ func (h *Heap[T]) Put(e *Entry[T], at time.Time) {
 	heap.Push(&h.entries, e)
 }
 
-// Remove takes an entry out, if it is in.
+// Remove removes an entry if it is in the heap.
 func (h *Heap[T]) Remove(e *Entry[T]) {
 	if e.Queued() {
 		heap.Remove(&h.entries, e.place-1)
 	}
 }
 
-// Due takes out the nearest entry if it is due now, and returns what it is of.
+// Due removes the entry with the earliest due time and returns its Of. ok is false if no entry is due at now.
 func (h *Heap[T]) Due(now time.Time) (of T, ok bool) {
 	if len(h.entries) == 0 || h.entries[0].at.After(now) {
 		return of, false
@@ -47,7 +46,7 @@ func (h *Heap[T]) Due(now time.Time) (of T, ok bool) {
 	return h.Pop()
 }
 
-// Pop takes out the nearest entry, if there is one, and returns what it is of.
+// Pop removes the entry with the earliest due time and returns its Of. ok is false if the heap is empty.
 func (h *Heap[T]) Pop() (of T, ok bool) {
 	if len(h.entries) == 0 {
 		return of, false
@@ -55,7 +54,7 @@ func (h *Heap[T]) Pop() (of T, ok bool) {
 	return heap.Pop(&h.entries).(*Entry[T]).Of, true
 }
 
-// Next returns the time of the nearest entry, or latest if that is earlier.
+// Next returns the earliest due time, but at most latest.
 func (h *Heap[T]) Next(latest time.Time) time.Time {
 	if len(h.entries) > 0 && h.entries[0].at.Before(latest) {
 		return h.entries[0].at
@@ -66,7 +65,7 @@ func (h *Heap[T]) Next(latest time.Time) time.Time {
 // Len returns the number of entries.
 func (h *Heap[T]) Len() int { return len(h.entries) }
 
-// All returns what all entries are of, in no order. The heap must not be changed meanwhile.
+// All yields the Of of all entries, in no particular order. The heap must not change during the iteration.
 func (h *Heap[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, e := range h.entries {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Entries come out in the order of their times, also those that were moved, and without those that were removed.
+// Entries are removed in the order of their due times, including moved ones, and without those that Remove removed.
 func TestHeap(t *testing.T) {
 	const most = 200
 	start, random := time.Unix(1_000, 0), rand.New(rand.NewPCG(1, 2))

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Queue is a [Heap] of things that are added once and taken out when they are due. It is safe for concurrent use.
+// Queue is a [Heap] of values that are added once and removed when they are due. It is safe for concurrent use.
 type Queue[T any] struct {
-	Wake chan struct{} // has room for one: the nearest may have changed
+	Wake chan struct{} // receives a value when the earliest due time may have changed
 
 	mu  sync.Mutex
 	due Heap[T]
 }
 
-// NewQueue returns an empty one.
+// NewQueue returns an empty Queue.
 func NewQueue[T any]() *Queue[T] { return &Queue[T]{Wake: make(chan struct{}, 1)} }
 
-// Add puts in what is due at a time.
+// Add adds a value that is due at a time.
 func (q *Queue[T]) Add(at time.Time, v T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -26,7 +26,8 @@ func (q *Queue[T]) Add(at time.Time, v T) {
 	}
 }
 
-// Next takes out what is due now, and says how long it is to the one after that: an hour where there is none.
+// Next removes and returns the values that are due at now. pause is the time until the next one is due, one hour at
+// most.
 func (q *Queue[T]) Next(now time.Time) (over []T, pause time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

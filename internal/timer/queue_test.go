@@ -8,7 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// What is due comes out nearest first and once, and whoever waits is woken for what is nearer than all others.
+// Each value is returned once, in the order of due times, and Wake receives a value when an earlier one is added.
 func TestQueue(t *testing.T) {
 	q, start := timer.NewQueue[string](), time.Unix(1_000, 0)
 	woken := func() bool { return len(q.Wake) > 0 && <-q.Wake == struct{}{} }

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// Owner started a run.
+// Owner is notified when a run is abandoned.
 type Owner interface {
-	// Abandoned is called at most once, if the run does not return. end, to be called in another goroutine, ends the run
-	// and returns its error. Abandoned must not block, nor call the run.
+	// Abandoned is called at most once, if the run does not return. The owner must call end in another goroutine. end ends
+	// the run and returns its error. Abandoned must not block and must not call methods of the run.
 	Abandoned(end func() error)
 }
 
-// Guest executes a run.
+// Guest executes a guarded run.
 type Guest interface {
-	// Abandon is called at most once, if the run does not return in its grace, and returns the error of the run. The
-	// goroutine of the run goes on.
+	// Abandon is called at most once, if the run does not return within its grace. It returns the error of the run. The
+	// goroutine of the run continues.
 	Abandon() error
 }
 
-// Run is the context of one run. Its values are those of the context above the watchdog. Its methods are safe for
-// concurrent use.
+// Run is the context of one run. Its values are those of the watchdog's context. Its methods are safe for concurrent
+// use.
 type Run struct {
 	context.Context
 	dog      *Watchdog
 	owner    Owner
 	deadline time.Time
 
-	// Under the lock of the watchdog.
+	// Guarded by dog.mu.
 	place Entry[*Run]
 	ended bool
 	guest Guest // nil while the run is not guarded
@@ -36,13 +36,13 @@ type Run struct {
 
 	mu    sync.Mutex
 	err   error
-	done  chan struct{} // nil until it is asked for
+	done  chan struct{} // made by the first call of Done
 	after map[*func()]bool
 }
 
 type runKey struct{}
 
-// RunOf returns the run that ctx is, or that it was made from; nil without one.
+// RunOf returns the run that is ctx or its nearest ancestor, or nil without one.
 func RunOf(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
@@ -64,7 +64,8 @@ func (r *Run) Deadline() (time.Time, bool) {
 	return r.deadline, true
 }
 
-// Err implements [context.Context]. It does not wait for the watchdog to see that the context above has ended.
+// Err implements [context.Context]. It checks the parent context itself, because the watchdog may not have noticed its
+// end yet.
 func (r *Run) Err() error {
 	if err := r.Context.Err(); err != nil {
 		r.stop(err)
@@ -86,7 +87,8 @@ func (r *Run) Done() <-chan struct{} {
 	return r.done
 }
 
-// AfterFunc has package context call f after the end of the run, where it would start a goroutine that waits for that.
+// AfterFunc calls f when the run has ended. Package context calls this method for child contexts. Without it, package
+// context would start a goroutine for each child.
 func (r *Run) AfterFunc(f func()) (stop func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +109,7 @@ func (r *Run) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// finish ends the context, once.
+// finish sets the error of the context and calls the registered functions. Later calls do nothing.
 func (r *Run) finish(err error) {
 	r.mu.Lock()
 	if r.err != nil {
@@ -125,7 +127,7 @@ func (r *Run) finish(err error) {
 	}
 }
 
-// Stop ends the run. Stopping it again does nothing.
+// Stop ends the run. Further calls do nothing.
 func (r *Run) Stop() { r.stop(context.Canceled) }
 
 func (r *Run) stop(err error) {
@@ -137,7 +139,8 @@ func (r *Run) stop(err error) {
 	r.finish(err)
 }
 
-// Guard abandons the run if it has ended and is not released for a grace after that.
+// Guard makes the watchdog abandon the run if it is not released within grace after its end. The run may have ended
+// already.
 func (r *Run) Guard(grace time.Duration, guest Guest) {
 	r.dog.mu.Lock()
 	defer r.dog.mu.Unlock()
@@ -146,20 +149,22 @@ func (r *Run) Guard(grace time.Duration, guest Guest) {
 	}
 }
 
-// Release says that a guarded run has returned. It reports false if the run was abandoned before.
+// Release ends the guard, because the run has returned. It returns false if the run is not guarded or was abandoned
+// before.
 func (r *Run) Release() bool {
 	r.dog.mu.Lock()
 	defer r.dog.mu.Unlock()
 	return r.release() != nil
 }
 
-// Lose abandons a guarded run whose goroutine ends, with err. It reports false if the run was abandoned before.
+// Lose abandons a guarded run with err, because its goroutine ends. It returns false if the run is not guarded or was
+// abandoned before.
 func (r *Run) Lose(err error) bool {
 	return r.abandon(func(Guest) error { return err })
 }
 
-// abandon tells the owner that the run does not return, unless it has returned. The owner has taken over before Release
-// reports false.
+// abandon calls Owner.Abandoned unless the run was released or abandoned. It holds the lock of the watchdog during that
+// call, so that the owner has taken over before Release returns false.
 func (r *Run) abandon(end func(Guest) error) bool {
 	r.dog.mu.Lock()
 	defer r.dog.mu.Unlock()
@@ -170,7 +175,8 @@ func (r *Run) abandon(end func(Guest) error) bool {
 	return guest != nil
 }
 
-// release ends the guard. Callers hold the lock of the watchdog.
+// release ends the guard and returns the guest, or nil if the run is not guarded. The caller holds the lock of the
+// watchdog.
 func (r *Run) release() Guest {
 	guest := r.guest
 	if r.guest = nil; r.ended {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Notify wakes whoever waits on c, which has room for one, now or the next time.
+// Notify sends on c without blocking. c must have a buffer of one element, so that a receiver that comes later is woken
+// too.
 func Notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -13,7 +14,7 @@ func Notify(c chan<- struct{}) {
 	}
 }
 
-// Sleep waits for d, not at all where d is not positive. It reports false when ctx ended first.
+// Sleep waits for d, or not at all if d is not positive. It returns false if ctx ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// beat is how far control timers are apart. One that is late by less says nothing.
+// beat is the interval of the control timer. Delays up to beat are ignored.
 const beat = 5 * time.Millisecond
 
-// StallMeter measures by how much control timers are late because the machine is busy. With it, a check of times tells
-// a slow product from a process that did not run.
+// StallMeter adds up the delays of a control timer that are longer than 5 ms. With the sum, a test distinguishes slow
+// code from a process that got no processor time.
 type StallMeter struct {
 	late atomic.Int64
 	done chan struct{}
 	wg   sync.WaitGroup
 }
 
-// StartStallMeter begins to watch.
+// StartStallMeter starts measuring. The caller must call End.
 func StartStallMeter() *StallMeter {
 	w := &StallMeter{done: make(chan struct{})}
 	w.wg.Go(w.run)
@@ -41,14 +41,14 @@ func (w *StallMeter) run() {
 	}
 }
 
-// Late returns by how much control timers were late altogether. What made them late made all else in this
-// process late that was due then.
+// Late returns the sum of the delays so far. The machine delayed all other timers of the process that were due at those
+// times, too.
 func (w *StallMeter) Late() time.Duration {
-	<-time.After(2 * beat) // for the timer that is due now
+	<-time.After(2 * beat) // includes the delay of the current timer
 	return time.Duration(w.late.Load())
 }
 
-// End ends the watch. It must be called once.
+// End stops measuring. It must be called once.
 func (w *StallMeter) End() {
 	close(w.done)
 	w.wg.Wait()

@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// Watchdog ends its runs. It is safe for concurrent use.
+// Watchdog ends its runs at their deadlines and abandons those that do not return. It is safe for concurrent use.
 type Watchdog struct {
 	above context.Context
 
 	mu    sync.Mutex
-	runs  Heap[*Run]  // that have not ended, by deadline; and guarded ones that have, by the end of their grace
+	runs  Heap[*Run]  // runs that have not ended, by deadline, and guarded runs that have ended, by the end of their grace
 	timer *time.Timer // nil before the first run
-	armed time.Time   // when it fires; zero if it does not
+	armed time.Time   // when timer fires; zero if it is not armed
 }
 
-// NewWatchdog returns a watchdog of runs that end with ctx. It lasts until ctx ends.
+// NewWatchdog returns a watchdog whose runs end with ctx at the latest.
 func NewWatchdog(ctx context.Context) *Watchdog {
 	d := &Watchdog{above: ctx}
 	context.AfterFunc(ctx, func() { d.endAll(ctx.Err()) })
 	return d
 }
 
-// Start returns a run that ends at the deadline. The watchdog calls owner if it abandons the run; owner may be nil if
-// nobody guards the run. Stop the run when it is over.
+// Start returns a run that ends at the deadline. The watchdog calls owner if it abandons the run. owner may be nil if
+// the run is never guarded. The caller must call Run.Stop when the run is over.
 func (d *Watchdog) Start(deadline time.Time, owner Owner) *Run {
 	r := &Run{Context: d.above, dog: d, deadline: deadline, owner: owner}
 	r.place.Of = r
 	d.mu.Lock()
-	err := d.above.Err() // endAll may have run
+	err := d.above.Err() // if ctx has ended, endAll may have run already
 	if err == nil && !deadline.After(time.Now()) {
 		err = context.DeadlineExceeded
 	}
@@ -44,7 +44,7 @@ func (d *Watchdog) Start(deadline time.Time, owner Owner) *Run {
 	return r
 }
 
-// look has a run looked at, at a time. Callers hold d.mu.
+// look makes tick process a run at a time. The caller holds d.mu.
 func (d *Watchdog) look(r *Run, at time.Time) {
 	d.runs.Put(&r.place, at)
 	if d.armed.IsZero() || at.Before(d.armed) {
@@ -60,7 +60,7 @@ func (d *Watchdog) arm(at time.Time) {
 	d.timer.Reset(time.Until(at))
 }
 
-// tick ends the runs whose deadline has passed, and abandons those whose grace has.
+// tick ends the runs whose deadline has passed, and abandons those whose grace has passed.
 func (d *Watchdog) tick() {
 	var ended, lost []*Run
 	d.mu.Lock()
@@ -86,7 +86,7 @@ func (d *Watchdog) tick() {
 	}
 }
 
-// end has a run that ends looked at after its grace, if it is guarded. Callers hold d.mu.
+// end marks a run as ended. A guarded run then has its grace to return. The caller holds d.mu.
 func (d *Watchdog) end(r *Run, now time.Time) {
 	r.ended = true
 	if r.guest == nil {

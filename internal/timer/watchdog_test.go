@@ -21,7 +21,7 @@ const (
 	grace = time.Second
 )
 
-// seen is what can be seen of a context, its children and the functions that wait for its end.
+// seen is the observable state of a context, its children and its AfterFuncs.
 type seen struct {
 	deadline                         time.Duration
 	err, cause, child, timed, values error
@@ -29,7 +29,7 @@ type seen struct {
 	done, childDone, called, stopped bool
 }
 
-// see looks at a context that end ends, or that ends by itself.
+// see calls end, waits until ctx has ended, and returns its state.
 func see(t *testing.T, ctx context.Context, end func()) (s seen) {
 	t.Helper()
 	child, cancel := context.WithCancel(ctx)
@@ -68,11 +68,11 @@ func see(t *testing.T, ctx context.Context, end func()) (s seen) {
 	return s
 }
 
-// A run is to the code below it what a context of package context is.
+// A run behaves like a context of package context.
 func TestContext(t *testing.T) {
 	why := errors.New("why")
 	for name, c := range map[string]struct {
-		above func(context.Context) (context.Context, func()) // and what ends the run
+		above func(context.Context) (context.Context, func()) // returns the parent context, and a function that ends the run
 	}{
 		"deadline": {func(ctx context.Context) (context.Context, func()) { return ctx, nil }},
 		"stopped":  {func(ctx context.Context) (context.Context, func()) { return ctx, nil }},
@@ -113,7 +113,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// What ends the context above has ended the run when anybody asks.
+// If the parent context has ended, Err returns an error at once.
 func TestEndIsSeenAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dog := timer.NewWatchdog(ctx)
@@ -141,11 +141,11 @@ var errLost = errors.New("lost")
 func (w *ward) Abandoned(end func() error) { go func() { w.told <- end() }() }
 func (w *ward) Abandon() error             { return errLost }
 
-// A run that does not return is abandoned one grace after its end, once, however it ends and whenever it is guarded.
+// A run that does not return is abandoned once, one grace after its end, however it ends and whenever it is guarded.
 func TestAbandon(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(run *timer.Run, cancel func())
-		late bool // it is guarded after its end
+		late bool // Guard is called after the end of the run
 		want time.Duration
 	}{
 		"deadline":              {func(*timer.Run, func()) {}, false, limit + grace},
@@ -165,7 +165,7 @@ func TestAbandon(t *testing.T) {
 				w := &ward{began: time.Now(), told: make(chan error, 2)}
 				run := dog.Start(time.Now().Add(limit), w)
 				others := []*timer.Run{dog.Start(time.Now().Add(limit/2), w), dog.Start(time.Now().Add(2*limit), w)}
-				for _, o := range others { // these return
+				for _, o := range others { // these runs return in time
 					o.Guard(grace, w)
 				}
 				if c.late {
@@ -195,7 +195,7 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// A run whose goroutine ends is its owner's at once.
+// Lose abandons a run at once.
 func TestLose(t *testing.T) {
 	w := &ward{told: make(chan error, 1)}
 	run := timer.NewWatchdog(t.Context()).Start(time.Now().Add(time.Hour), w)
@@ -207,7 +207,7 @@ func TestLose(t *testing.T) {
 	run.Stop()
 }
 
-// Of finds the run above a context, the nearest if there are two.
+// RunOf returns the run above a context, and the nearest one if there are two.
 func TestOf(t *testing.T) {
 	run := timer.NewWatchdog(t.Context()).Start(time.Now().Add(time.Hour), nil)
 	defer run.Stop()
@@ -228,7 +228,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A run costs one allocation.
+// Starting a run costs one allocation.
 func TestAllocations(t *testing.T) {
 	dog := timer.NewWatchdog(t.Context())
 	w := new(ward)

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
-// Deployment is secrets, and credentials of all that connect. A nil one is a bus that lets everybody in.
+// Deployment holds the secrets of a deployment and the folder of its credentials. A nil *Deployment stands for a bus
+// without authentication.
 type Deployment struct {
 	dir    string
 	keys   *deployment.Keys
@@ -22,15 +23,15 @@ type Deployment struct {
 }
 
 const (
-	// TokenLife is so short that every token is renewed many times.
+	// TokenLife is the lifetime of tokens. It is short, so that every token is renewed many times.
 	TokenLife = 10 * time.Second
-	// renewable is longer than any run.
+	// renewable is how long tokens can be renewed: longer than any run.
 	renewable = 24 * time.Hour
-	// maxStore is what streams may reserve: all that they like, however small the disk is.
+	// maxStore is the storage limit of servers, larger than any disk, so that streams can reserve what they need.
 	maxStore = 1 << 40
 )
 
-// Make makes the secrets, or reads those of an earlier run in the same folder.
+// Make creates the secrets in dir, or reads those of an earlier run.
 func Make(dir string) (d *Deployment, err error) {
 	d = &Deployment{dir: dir}
 	if d.keys, err = deployment.LoadOrCreate(d.Secrets(), "chaos"); err != nil {
@@ -43,10 +44,10 @@ func Make(dir string) (d *Deployment, err error) {
 	return d, err
 }
 
-// Secrets is the folder of the keys.
+// Secrets returns the folder of the keys.
 func (d *Deployment) Secrets() string { return filepath.Join(d.dir, "keys") }
 
-// Keys are the secrets that dispatchers have; nil on a bus that lets everybody in.
+// Keys returns the secrets for dispatchers, or nil without authentication.
 func (d *Deployment) Keys() *deployment.Keys {
 	if d == nil {
 		return nil
@@ -54,7 +55,7 @@ func (d *Deployment) Keys() *deployment.Keys {
 	return d.keys
 }
 
-// Credentials is the file with the token of whoever is called so; "" where nobody has one.
+// Credentials returns the token file of a process with the given name, or "" without authentication.
 func (d *Deployment) Credentials(name string) string {
 	if d == nil {
 		return ""
@@ -62,7 +63,7 @@ func (d *Deployment) Credentials(name string) string {
 	return filepath.Join(d.dir, name+".token")
 }
 
-// Issue writes a token for p, and says in its file name whose it is.
+// Issue writes a token with the principal p to the file for name.
 func (d *Deployment) Issue(name, tenant string, p auth.Principal, life time.Duration) error {
 	p.Tenant, p.ID, p.Family = tenant, auth.NewID(), auth.NewID()
 	p.Issued = time.Now().Truncate(time.Second)
@@ -74,7 +75,7 @@ func (d *Deployment) Issue(name, tenant string, p auth.Principal, life time.Dura
 	return os.WriteFile(d.Credentials(name), []byte(text+"\n"), 0o600)
 }
 
-// Configure writes the configuration of a server.
+// Configure writes the configuration file of a server.
 func (d *Deployment) Configure(s deployment.Shape) (file string, err error) {
 	s.MaxStore = maxStore
 	text, err := deployment.Config(d.keys.Deployment, d.public, s)
@@ -85,7 +86,7 @@ func (d *Deployment) Configure(s deployment.Shape) (file string, err error) {
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
-// Access is how to get to servers without a proxy, and to all that they keep.
+// Access is a URL and the options to connect to servers directly, without a proxy, with access to all streams.
 type Access struct {
 	URL string
 	How []nats.Option
@@ -94,7 +95,7 @@ type Access struct {
 // Dial connects.
 func (a Access) Dial(name string) (*nats.Conn, error) { return bus.Dial(a.URL, name, a.How...) }
 
-// Administrator is how to connect so that everything may be read.
+// Administrator returns an Access with the rights of a dispatcher.
 func (d *Deployment) Administrator(url string) Access {
 	if d == nil {
 		return Access{URL: url}

@@ -18,27 +18,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
-// Options of a deployment.
+// Options configures [Prepare].
 type Options struct {
 	Programs Programs
-	Profile  string // of [deployment.Profiles]
-	TLS      bool   // also on loopback
+	Profile  string // name of one of [deployment.Profiles]
+	TLS      bool   // use TLS also on loopback
 }
 
-// Deployment is one that `toolbus keys init` has made, on free ports of loopback.
+// Deployment is a deployment that `toolbus keys init` has written, on free loopback ports.
 type Deployment struct {
 	Programs
 	T       testing.TB
 	Dir     string
-	URL     string // of all servers
+	URL     string // comma-separated URLs of all servers
 	Keys    *deployment.Keys
-	Servers []*Process // nil until they are started
-	Memory  string     // GOMEMLIMIT of servers; "" is none
+	Servers []*Process // a server that was not started is nil
+	Memory  string     // GOMEMLIMIT of servers; "" sets none
 
 	tls bool
 }
 
-// Prepare makes a deployment. Its servers do not run yet.
+// Prepare writes a deployment. It does not start servers.
 func Prepare(t testing.TB, o Options) *Deployment {
 	t.Helper()
 	profile, err := deployment.ProfileNamed(o.Profile)
@@ -69,7 +69,7 @@ func Prepare(t testing.TB, o Options) *Deployment {
 	return d
 }
 
-// FreePort returns a port of loopback. The port on which the server listens for its cluster is free, too.
+// FreePort returns a free loopback port. The port for cluster routes, 2000 above it, is free too.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for {
@@ -87,12 +87,12 @@ func FreePort(t testing.TB) int {
 	}
 }
 
-// Conf returns the configuration file of a server.
+// Conf returns the path of a server's configuration file.
 func (d *Deployment) Conf(i int) string {
 	return filepath.Join(d.Dir, fmt.Sprintf("nats-%d.conf", i+1))
 }
 
-// anyDisk lets the streams reserve more than the disk has: tests keep little.
+// anyDisk raises the storage limit of a server above the size of the disk. Tests store little.
 func (d *Deployment) anyDisk(i int) {
 	d.T.Helper()
 	text, err := os.ReadFile(d.Conf(i))
@@ -106,7 +106,7 @@ func (d *Deployment) anyDisk(i int) {
 	}
 }
 
-// Serve starts servers that do not run, and returns when they listen.
+// Serve starts servers that do not run, and waits until they listen.
 func (d *Deployment) Serve(which ...int) {
 	d.T.Helper()
 	for _, i := range which {
@@ -121,13 +121,13 @@ func (d *Deployment) Serve(which ...int) {
 	}
 }
 
-// Host returns the host:port where clients reach a server.
+// Host returns the host:port of a server for clients.
 func (d *Deployment) Host(i int) string {
 	_, host, _ := strings.Cut(strings.Split(d.URL, ",")[i], "://")
 	return host
 }
 
-// Access returns the flags with which a process of toolbus reaches the servers.
+// Access returns the flags with which toolbus connects to the servers.
 func (d *Deployment) Access() []string { return d.access(filepath.Join(d.Dir, "tls")) }
 
 func (d *Deployment) access(certificates string) []string {
@@ -139,8 +139,8 @@ func (d *Deployment) access(certificates string) []string {
 	return args
 }
 
-// Handed returns the flags of a process that runs as another user, which cannot read the folder of the deployment: the
-// credential and the files for TLS are copied to a folder that belongs to that user.
+// Handed returns the flags of a process that runs as another user. That user cannot read the folder of the deployment,
+// so Handed copies the credential and the TLS files to a folder of that user.
 func (d *Deployment) Handed(credential string, uid int) []string {
 	d.T.Helper()
 	dir := d.T.TempDir()
@@ -166,7 +166,7 @@ func (d *Deployment) Handed(credential string, uid int) []string {
 	return append([]string{"--credentials", filepath.Join(dir, "token")}, d.access(dir)...)
 }
 
-// TLS returns how clients encrypt; nil if they do not.
+// TLS returns the TLS configuration of clients, or nil without TLS.
 func (d *Deployment) TLS() *tls.Config {
 	d.T.Helper()
 	if !d.tls {
@@ -175,7 +175,7 @@ func (d *Deployment) TLS() *tls.Config {
 	return TLS(d.T, d.Dir)
 }
 
-// TLS returns how clients of the deployment in dir encrypt.
+// TLS returns the TLS configuration for clients of the deployment in dir.
 func TLS(t testing.TB, dir string) *tls.Config {
 	t.Helper()
 	dir = filepath.Join(dir, "tls")
@@ -193,7 +193,7 @@ func TLS(t testing.TB, dir string) *tls.Config {
 		MinVersion: tls.VersionTLS13}
 }
 
-// Credential writes a token of the tenant default, good for an hour, into a file of its own.
+// Credential writes a token of the tenant default, valid for an hour, to a new file.
 func (d *Deployment) Credential(p auth.Principal) (file, token string) {
 	d.T.Helper()
 	signer, err := d.Keys.Signer()

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Programs are the folders of the programs of a deployment, and of its tools.
+// Programs holds the folders of the programs and of the tools of a deployment.
 type Programs struct{ Dir, Tools string }
 
-// Build builds the NATS server, toolbus and its supervisor, and tools. root is the folder of the module, and each tool
-// the name of a folder of its tools.
+// Build builds the NATS server, toolbus, its supervisor and tools. root is the folder of the module. Each tool is the
+// name of a folder in its folder tools.
 func Build(t testing.TB, root string, tools ...string) Programs {
 	t.Helper()
 	p := Programs{Dir: t.TempDir(), Tools: filepath.Join(t.TempDir(), "tools")}
@@ -34,13 +34,13 @@ func Build(t testing.TB, root string, tools ...string) Programs {
 	return p
 }
 
-// Server returns the file of the NATS server.
+// Server returns the path of the NATS server.
 func (p Programs) Server() string { return filepath.Join(p.Dir, "nats-server") }
 
-// Toolbus returns the file of toolbus.
+// Toolbus returns the path of toolbus.
 func (p Programs) Toolbus() string { return filepath.Join(p.Dir, "toolbus") }
 
-// Output runs a program to its end and returns what it wrote. The test fails if the program does.
+// Output runs a program and returns its output. If the program fails, the test fails.
 func Output(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
@@ -56,13 +56,13 @@ func Output(t testing.TB, name string, args ...string) string {
 // Process is a program that runs until it is killed or the test ends.
 type Process struct {
 	Cmd   *exec.Cmd
-	Wrote atomic.Int64 // bytes to standard output and standard error
+	Wrote atomic.Int64 // bytes written to standard output and standard error
 
-	ended chan struct{} // closed when its output has ended
-	lines chan string   // of its output, as far as Await has not read them
+	ended chan struct{} // closed at the end of the output
+	lines chan string   // output lines that Await has not read
 }
 
-// Start runs a program until the test ends, and returns when it has written a line that contains ready.
+// Start runs a program until the test ends, and waits for an output line that contains ready.
 func Start(t testing.TB, ready, name string, args ...string) *Process {
 	t.Helper()
 	p := Launch(t, exec.Command(name, args...))
@@ -81,7 +81,7 @@ func Launch(t testing.TB, cmd *exec.Cmd) *Process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_ = write.Close() // the process has its own
+	_ = write.Close() // the process has inherited its own copy
 	p := &Process{Cmd: cmd, ended: make(chan struct{}), lines: make(chan string, 1000)}
 	go func() {
 		defer close(p.ended)
@@ -90,7 +90,7 @@ func Launch(t testing.TB, cmd *exec.Cmd) *Process {
 			p.Wrote.Add(int64(len(lines.Bytes()) + 1))
 			select {
 			case p.lines <- lines.Text():
-			default: // nothing waits for a line any more
+			default: // the buffer is full: nothing reads lines after Await
 			}
 		}
 	}()
@@ -98,10 +98,10 @@ func Launch(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// readyTime bounds how long a process takes until it is ready: servers have to elect a leader first.
+// readyTime is the longest time until a process is ready. Servers elect a leader first.
 const readyTime = 40 * time.Second
 
-// Await returns when the process has written a line that contains ready.
+// Await waits for an output line that contains ready.
 func (p *Process) Await(t testing.TB, ready string) {
 	t.Helper()
 	late := time.After(readyTime)
@@ -120,7 +120,7 @@ func (p *Process) Await(t testing.TB, ready string) {
 	}
 }
 
-// listens returns when the process takes connections at host, which it may not write to its output.
+// listens waits until the process accepts connections at host. Its output may not show that, if it logs to a file.
 func (p *Process) listens(t testing.TB, host string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -140,7 +140,7 @@ func (p *Process) listens(t testing.TB, host string) {
 	}
 }
 
-// drain returns the lines that nothing has read.
+// drain returns the unread output lines.
 func drain(lines chan string) (all []string) {
 	for {
 		select {
@@ -152,7 +152,7 @@ func drain(lines chan string) (all []string) {
 	}
 }
 
-// Kill ends the process with SIGKILL. It may have ended already.
+// Kill ends the process with SIGKILL and waits for it. The process may have ended already.
 func (p *Process) Kill() {
 	_ = p.Cmd.Process.Kill()
 	<-p.ended

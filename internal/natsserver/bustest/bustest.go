@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
-// Bus is a server with the topology, and a connection to it.
+// Bus is a NATS server with the topology, and a connection to it.
 type Bus struct {
 	T   *testing.T
 	Srv *natstest.Server
@@ -26,7 +26,7 @@ type Bus struct {
 	Log *kv.Log
 }
 
-// Start returns a bus that ends with the test.
+// Start starts a Bus. It is stopped when the test ends.
 func Start(t *testing.T) *Bus {
 	t.Helper()
 	srv := natstest.Start(t)
@@ -45,12 +45,13 @@ func Start(t *testing.T) *Bus {
 	return &Bus{T: t, Srv: srv, NC: nc, JS: js, Log: log}
 }
 
-// Admit writes the admission of call n, of one actor.
+// Admit writes the admission of call n. All calls are of one actor.
 func (b *Bus) Admit(n int, prio envelope.Priority) call.State {
 	return b.admit(n, "agent", prio, false)
 }
 
-// AdmitGreedy is Admit of a call of an actor with many, which goes ahead all the same or does not.
+// AdmitGreedy writes the admission of call n of an actor with many open calls. If behind is true, the call goes to the
+// overflow queue.
 func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, behind bool) call.State {
 	return b.admit(n, "greedy", prio, behind)
 }
@@ -84,7 +85,7 @@ func (b *Bus) Decide(s call.State) {
 	}
 }
 
-// Run runs f until the test ends or stop is called, and waits for it.
+// Run runs f in a goroutine until the test ends or stop is called. stop waits for f.
 func Run(t *testing.T, f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Newer writes an event as a build of the next form would, behind s, and returns its position.
+// Newer appends an event to the log of s in the format of the next build, and returns its sequence.
 func (b *Bus) Newer(s call.State) uint64 {
 	b.T.Helper()
 	e, left := call.JoinAll(s, 1, []string{"later"}, "n.1")
@@ -21,7 +21,7 @@ func (b *Bus) Newer(s call.State) uint64 {
 	return b.Raw(kv.EventSubject(e), strconv.Itoa(format.EventNow+1)+kv.EncodeEvent(e)[1:])
 }
 
-// Raw puts a message into the call log with this header for its event.
+// Raw publishes a message with the given event header to the call log, and returns its sequence.
 func (b *Bus) Raw(subject, event string) uint64 {
 	b.T.Helper()
 	ack, err := b.JS.PublishMsg(b.T.Context(),

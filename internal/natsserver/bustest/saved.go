@@ -4,7 +4,7 @@ import (
 	"os"
 )
 
-// Saved returns a copy of what the server has stored, for restored. The server restarts.
+// Saved returns a folder with a copy of the server's storage, for Restored. It restarts the server.
 func (b *Bus) Saved() string {
 	b.T.Helper()
 	b.Srv.Stop()
@@ -16,7 +16,7 @@ func (b *Bus) Saved() string {
 	return dir
 }
 
-// Restored lets the server lose what it has stored since, as a power cut may. It restarts.
+// Restored replaces the server's storage by a copy of Saved, as a power cut may do. It restarts the server.
 func (b *Bus) Restored(dir string) {
 	b.T.Helper()
 	b.Srv.Stop()

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Describing answers for tools with one function that takes and returns any object.
+// Describing returns an endpoint that describes tools with one function, which takes and returns any object.
 func Describing(tools ...string) rpc.Endpoint {
 	return rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
@@ -33,7 +33,7 @@ func Describing(tools ...string) rpc.Endpoint {
 		}}
 }
 
-// FreezeDispatchers lets questions arrive somewhere and never be answered.
+// FreezeDispatchers subscribes to describe requests and never answers them.
 func (b *Bus) FreezeDispatchers() {
 	b.T.Helper()
 	if _, err := b.NC.Subscribe(subjects.ServiceWildcard(subjects.OpDescribe), func(*nats.Msg) {}); err != nil {
@@ -44,8 +44,8 @@ func (b *Bus) FreezeDispatchers() {
 	}
 }
 
-// Restricted is a server with an operator, who may do everything, and an agent, who may make calls and ask
-// questions, and subscribe to what is given.
+// Restricted starts a server with two users. The operator has all permissions. The agent may publish calls and service
+// requests, and subscribe to the given subjects.
 func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 	t.Helper()
 	srv := natstest.Start(t, func(o *server.Options) {
@@ -63,16 +63,16 @@ func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 	nc := srv.Connect(t, operator)
 	svc, err := rpc.Serve(ctx, nc, log, "0.0.1", endpoints)
 	if err == nil {
-		err = nc.Flush() // the server knows of it
+		err = nc.Flush() // the server then has the subscriptions
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = svc.Stop() }) // the server may be gone
+	t.Cleanup(func() { _ = svc.Stop() }) // fails if the server is already stopped
 	return srv
 }
 
-// Stocked answers as a dispatcher that has loaded tools.
+// Stocked returns an endpoint that answers like a dispatcher that has loaded tools.
 func Stocked(instance string, tools map[string]string) rpc.Endpoint {
 	handle := func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 		return envelope.Inventory{Instance: instance, Tools: tools}, nil
@@ -80,14 +80,14 @@ func Stocked(instance string, tools map[string]string) rpc.Endpoint {
 	return rpc.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
 }
 
-// Serve offers endpoints until the test ends.
+// Serve serves endpoints until the test ends.
 func (b *Bus) Serve(endpoints ...rpc.Endpoint) {
 	b.T.Helper()
 	svc, err := rpc.Serve(context.WithoutCancel(b.T.Context()), b.NC, slog.New(slog.DiscardHandler), "0.0.1", endpoints)
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	if err := b.NC.Flush(); err != nil { // clients have connections of their own
+	if err := b.NC.Flush(); err != nil { // the clients use other connections
 		b.T.Fatal(err)
 	}
 	b.T.Cleanup(func() {

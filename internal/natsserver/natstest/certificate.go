@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Certificate returns a certificate for servers at 127.0.0.1, and a pool that trusts it, for an hour.
+// Certificate returns a certificate for servers at 127.0.0.1 that is valid for an hour, and a pool that trusts it.
 func Certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// StartCluster runs n servers that replicate streams among each other, and returns when they have
-// agreed on a leader. The URL of each names all of them.
+// StartCluster starts n servers with replicated streams, and waits until they have a leader. The URL of each server
+// lists all of them.
 func StartCluster(t testing.TB, n int, options ...Option) []*Server {
 	t.Helper()
 	var ports []int
@@ -39,7 +39,7 @@ func StartCluster(t testing.TB, n int, options ...Option) []*Server {
 	return servers
 }
 
-// Name is that of the server in its cluster.
+// Name returns the name of the server in its cluster.
 func (s *Server) Name() string { return s.opts.ServerName }
 
 func awaitLeader(t testing.TB, servers []*Server) {

@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// startTimeout bounds one start of the server; the slowest machine needs a fraction of it.
+// startTimeout limits one start of the server. Slow machines need a fraction of it.
 const startTimeout = 30 * time.Second
 
-// Server is one nats-server inside the test process. Its methods must be called from one
-// goroutine at a time; connections may be used while it restarts.
+// Server is a NATS server in the test process. Its methods must be called by one goroutine at a time. Connections may
+// be used during a restart.
 type Server struct {
-	// URL is where clients connect. It stays the same over restarts; do not change it.
+	// URL is the address for clients. A restart does not change it. Do not set it.
 	URL string
 
 	t    testing.TB
@@ -30,14 +30,13 @@ type Server struct {
 // Option changes the configuration of a Server before a start.
 type Option func(*server.Options)
 
-// SyncAlways makes the server fsync before it acknowledges, as production profiles that must
-// survive a power cut do.
+// SyncAlways makes the server sync every write before the ack, as in profiles that survive a power cut.
 func SyncAlways() Option {
 	return func(o *server.Options) { o.SyncAlways = true }
 }
 
-// Start runs a server until the test ends: JetStream on, file storage in t.TempDir, a free port
-// on the loopback interface.
+// Start starts a server with JetStream, file storage in t.TempDir and a free loopback port. It is stopped when the test
+// ends.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	s := prepare(t, options)
@@ -46,7 +45,7 @@ func Start(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// prepare configures a server, which is stopped when t ends.
+// prepare configures a server, and stops it when t ends.
 func prepare(t testing.TB, options []Option) *Server {
 	t.Helper()
 	s := &Server{
@@ -60,7 +59,7 @@ func prepare(t testing.TB, options []Option) *Server {
 			StoreDir:               t.TempDir(),
 			NoSigs:                 true,
 			DisableJetStreamBanner: true,
-			JetStreamMaxStore:      1 << 40, // on any disk
+			JetStreamMaxStore:      1 << 40, // larger than any disk
 		},
 	}
 	for _, option := range options {
@@ -75,8 +74,8 @@ func prepare(t testing.TB, options []Option) *Server {
 	return s
 }
 
-// Restart stops the server if it runs and starts it again on the same directory and port, with its
-// configuration changed by options. Existing connections reconnect by themselves.
+// Restart stops the server if it runs, changes its options, and starts it with the same folder and port. Existing
+// connections reconnect.
 func (s *Server) Restart(options ...Option) {
 	s.t.Helper()
 	s.Stop()
@@ -86,10 +85,10 @@ func (s *Server) Restart(options ...Option) {
 	s.start()
 }
 
-// Dir is where the server keeps its streams.
+// Dir returns the folder of JetStream.
 func (s *Server) Dir() string { return s.opts.StoreDir }
 
-// Stop shuts the server down and waits until all of it is gone. Stopping twice is harmless.
+// Stop stops the server and waits for it. If it is stopped, Stop does nothing.
 func (s *Server) Stop() {
 	if s.srv == nil {
 		return
@@ -99,8 +98,8 @@ func (s *Server) Stop() {
 	s.srv = nil
 }
 
-// Connect returns a connection that reconnects quickly and for ever, and is closed when t ends.
-// Later options win over these defaults.
+// Connect returns a connection that reconnects quickly and without limit. It is closed when t ends. Later options
+// override these defaults.
 func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
 	t.Helper()
 	defaults := []nats.Option{
@@ -127,7 +126,7 @@ func (s *Server) JetStream(t testing.TB) jetstream.JetStream {
 	return js
 }
 
-// start runs a new server.
+// start starts a new server.
 func (s *Server) start() {
 	s.t.Helper()
 	srv, err := server.NewServer(s.opts.Clone())
@@ -142,11 +141,11 @@ func (s *Server) start() {
 	}
 }
 
-// logLines is how much of the server's log a failed test shows.
+// logLines is the number of log lines that a failed test prints.
 const logLines = 200
 
-// logBuffer keeps the last lines of the server's log. It implements server.Logger; Fatalf does
-// not end the process, Start reports that the server is not ready instead.
+// logBuffer keeps the last lines of the server's log. It implements server.Logger. Fatalf does not end the process;
+// start then fails because the server is not ready.
 type logBuffer struct {
 	mu    sync.Mutex
 	lines []string
@@ -162,14 +161,14 @@ func (b *logBuffer) add(level, format string, args []any) {
 	b.lines = append(b.lines, fmt.Sprintf("%s [%s] %s\n", stamp, level, fmt.Sprintf(format, args...)))
 }
 
-// String returns what was logged.
+// String returns the kept lines.
 func (b *logBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.lines, "")
 }
 
-// The methods of server.Logger.
+// Methods of server.Logger.
 
 func (b *logBuffer) Noticef(format string, v ...any) { b.add("INF", format, v) }
 func (b *logBuffer) Warnf(format string, v ...any)   { b.add("WRN", format, v) }

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What was stored is still there after a restart, and old connections find the server again.
+// Stored messages survive a restart, and connections reconnect.
 func TestRestartKeepsStateAndPort(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -46,7 +46,7 @@ func TestRestartKeepsStateAndPort(t *testing.T) {
 			if err != nil || string(msg.Data) != "kept" {
 				t.Fatalf("got %v, %v", msg, err)
 			}
-			// A publish may go down with the old connection: any later one must arrive.
+			// A message may be lost with the old connection; a later one must arrive.
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			for _, err := js.Publish(ctx, "s.2", nil); err != nil; _, err = js.Publish(ctx, "s.2", nil) {

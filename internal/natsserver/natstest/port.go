@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// hold finds a free port of the loopback interface and keeps it until t ends: servers may listen on it, and the
-// system gives it to nobody who asks for any free one, as tests that run beside this one do all the time, also
-// while the server is away.
+// hold binds a free loopback port until t ends. Servers can listen on it, also after a restart. The operating system
+// does not give it to other processes that ask for any free port, such as tests that run in parallel.
 func hold(t testing.TB) (port int) {
 	t.Helper()
 	held, err := bound()
@@ -22,7 +21,7 @@ func hold(t testing.TB) (port int) {
 	return at.(*syscall.SockaddrInet4).Port
 }
 
-// bound returns a socket that has a port and does not listen, so that a listener may have the port, too.
+// bound returns a socket that is bound to a port but does not listen, so that a server can listen on the port.
 func bound() (socket int, err error) {
 	syscall.ForkLock.RLock()
 	socket, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -14,11 +14,12 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Exporter makes and sends the spans of one process. Close it to send what is left.
+// Exporter creates and sends the spans of one process. Close sends the remaining spans.
 type Exporter struct{ *sdktrace.TracerProvider }
 
-// Open sends the spans of a service to endpoint, a URL such as http://collector:4318/v1/traces, in batches and off the
-// path of calls. It calls failed, of which a process has one, with the error of each batch that could not be sent.
+// Open returns an Exporter that sends the spans of a service to endpoint, a URL such as
+// http://collector:4318/v1/traces. It sends them in batches, in the background. It makes failed the error handler of
+// OpenTelemetry for the whole process: failed gets the error of each batch that could not be sent.
 func Open(ctx context.Context, service, endpoint string, failed func(error)) (Exporter, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
@@ -29,7 +30,7 @@ func Open(ctx context.Context, service, endpoint string, failed func(error)) (Ex
 		resource.NewSchemaless(attribute.String("service.name", service))))}, nil
 }
 
-// Close sends the spans that are left, for at most five seconds.
+// Close sends the remaining spans, and waits at most 5 s for that.
 func (e Exporter) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
