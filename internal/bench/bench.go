@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// Options of a run. Scenario, Mode, Sync and Side are each one of a few words, checked by Run.
+// Options configures a run. Check lists the valid values of Scenario, Mode, Sync and Side.
 type Options struct {
 	Callers    []int         // default 1, 16, 128
-	Sizes      []int         // bytes of input; default 256 and 64 KiB
+	Sizes      []int         // sizes of the input in bytes; default 256 and 64 KiB
 	Duration   time.Duration // of one round; default 5 s
-	Rounds     int           // of each side per row; default 3
-	Rate       int           // of the open loop, calls per second; default 200; 0 or less leaves it out
-	Mode       string        // embedded, process or both (default): where the server runs
+	Rounds     int           // rounds of each side per row; default 3
+	Rate       int           // calls per second in the open loop; 0 or less leaves it out
+	Mode       string        // where the server runs: embedded, process or both (default)
 	Sync       string        // always, interval or both (default)
-	Scenario   string        // matrix (default), drain, tools, idle, stream, flood, large, identity or all
-	Quick      bool          // a small matrix that takes less than a minute
-	Drain      int           // calls of the large drain; default a million
-	Side       string        // raw, floor or toolbus measures only one, to profile it; default all
-	Slots      int           // of the executor and of the workers beside it; default 256
-	Partitions int           // of the call log; default 1
-	Identity   bool          // with accounts and tokens: floods
-	Dir        string        // for the servers' files; default the system's temporary directory
+	Scenario   string        // matrix (default), drain, tools, idle, stream, flood, large, identity, mcp or all
+	Quick      bool          // measure a small matrix in less than a minute
+	Drain      int           // number of calls in the large drain; default a million
+	Side       string        // measure only raw, floor or toolbus, for profiling; default all
+	Slots      int           // of the executor, and workers of the baselines; default 256
+	Partitions int           // of the call log; 0 is the default of package bus
+	Identity   bool          // run floods against a deployment with accounts and tokens
+	Dir        string        // folder for server files; default the system's temporary folder
 	Self       string        // path of the toolbus command, for child processes
-	Progress   io.Writer     // may be nil
+	Progress   io.Writer     // gets progress messages; may be nil
 }
 
-// formerInterval is the word that f16d274 has for [Interval].
+// formerInterval is the name of [Interval] in build f16d274.
 const formerInterval = "default"
 
-// The words of Options.
+// Values of the fields of [Options].
 const (
 	Embedded = "embedded"
 	Process  = "process"
@@ -60,14 +60,14 @@ const (
 	ours     = "toolbus"
 )
 
-// Report is all that a run measured.
+// Report is the result of a run.
 type Report struct {
 	Machine Machine  `json:"machine"`
 	Rows    []Row    `json:"rows,omitzero"`
 	Results []Result `json:"results,omitzero"`
 }
 
-// Machine says where it was measured.
+// Machine describes the machine of a run.
 type Machine struct {
 	Go      string `json:"go"`
 	OS      string `json:"os"`
@@ -75,21 +75,21 @@ type Machine struct {
 	Started string `json:"started"`
 }
 
-// Result is what a scenario other than the matrix found.
+// Result is the result of a scenario other than the matrix.
 type Result struct {
 	Scenario string  `json:"scenario"`
 	Facts    []Fact  `json:"facts"`
 	Checks   []Check `json:"checks"`
 }
 
-// Fact is one measured number.
+// Fact is a measured value.
 type Fact struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 }
 
-// Check holds one measurement against its target: at least or at most Want.
+// Check compares a measured value with a target. Want is a minimum if AtLeast is true, otherwise a maximum.
 type Check struct {
 	Name    string  `json:"name"`
 	Value   float64 `json:"value"`
@@ -140,7 +140,7 @@ func word(v, otherwise string) string {
 	return v
 }
 
-// Check reports every word or number of o that Run would not understand.
+// Check returns an error that lists all invalid values of o.
 func (o Options) Check() error {
 	o = o.withDefaults()
 	var bad []error
@@ -170,7 +170,7 @@ func (o Options) Check() error {
 	return errors.Join(bad...)
 }
 
-// Run measures what o asks for.
+// Run runs the scenarios that o selects.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // best effort; what stays is in a temporary directory
+	defer func() { _ = os.RemoveAll(dir) }() // best effort: dir is a temporary folder
 	o.Dir = dir
 	r := &Report{Machine: Machine{
 		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
@@ -198,7 +198,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if o.Scenario != s.name && o.Scenario != All {
 			continue
 		}
-		if err := cmp.Or(s.run(ctx, o, r), ctx.Err()); err != nil { // what was measured while it was interrupted says nothing
+		if err := cmp.Or(s.run(ctx, o, r), ctx.Err()); err != nil { // a measurement that was interrupted is not valid
 			return nil, fmt.Errorf("bench %s: %w", s.name, err)
 		}
 	}

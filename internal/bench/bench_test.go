@@ -69,7 +69,7 @@ func TestClosedLoop(t *testing.T) {
 	})
 }
 
-// In the open loop, a call that is due waits for none, and its waiting counts.
+// In the open loop, a call starts when it is due, and its latency includes a delay of the start.
 func TestOpenLoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// The whole comparison, small: both sides run, are counted, and held against their targets.
+// A small comparison: both sides run, are measured, and are compared with their targets.
 func TestMatrix(t *testing.T) {
 	o := Options{
 		Callers: []int{2}, Sizes: []int{256}, Duration: 500 * time.Millisecond, Rounds: 2, Rate: 100,
@@ -114,9 +114,9 @@ func TestMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := 3.1 // two events, and a segment for many calls; a call that is alone in one has three
+	most := 3.1 // two events, and a segment that many calls share; a single call has a segment of its own
 	if watch.Late() > 200*time.Millisecond {
-		most = 4.1 // what is delivered once more, because nobody took it for long, is claimed first
+		most = 4.1 // on a slow machine a message is delivered twice, and the second run claims
 	}
 	if len(r.Rows) != 2 {
 		t.Fatalf("%d rows, want one closed and one open", len(r.Rows))

@@ -18,10 +18,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// tokenLife is longer than any benchmark, which measures no renewals.
+// tokenLife is longer than any benchmark, so that no renewal is measured.
 const tokenLife = 24 * time.Hour
 
-// token returns a fresh token; nil where nobody needs one.
+// token returns a new token, or nil if the deployment has none.
 func (h *host) token(name string, p auth.Principal) (*tokensource.Source, error) {
 	if h.secrets == nil {
 		return nil, nil
@@ -32,7 +32,7 @@ func (h *host) token(name string, p auth.Principal) (*tokensource.Source, error)
 	return tokensource.Read(h.secrets.Credentials(name), slog.New(slog.DiscardHandler))
 }
 
-// executor connects one.
+// executor opens a connection for an executor.
 func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 	held, err := h.token("executor", auth.Principal{
 		Actor: "executor://bench", Role: auth.Executor, Pool: tool.DefaultPool,
@@ -56,19 +56,19 @@ func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 	return c, err
 }
 
-// owner is who calls.
+// owner returns the tenant and the actor of the calls.
 func owner() subjects.Owner {
 	return subjects.Owner{Tenant: client.DefaultTenant, Actor: client.DefaultActor}
 }
 
-// agent returns a fresh token of the caller.
+// agent returns a new token of the actor that calls.
 func (h *host) agent(name string) (*tokensource.Source, error) {
 	return h.token(name, auth.Principal{
 		Actor: owner().Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll},
 	})
 }
 
-// caller connects one, under a name of its own.
+// caller opens a connection with the given name and returns a client that uses it.
 func (h *host) caller(ctx context.Context, name string) (*client.Client, *nats.Conn, error) {
 	held, err := h.agent(name)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *host) caller(ctx context.Context, name string) (*client.Client, *nats.C
 	return c, nc, err
 }
 
-// watch connects the benchmark itself, which may see everything.
+// watch opens a connection for the benchmark itself, with the rights of a dispatcher.
 func (h *host) watch() (*nats.Conn, error) {
 	of := h.secrets.Administrator(h.url)
 	return bus.Dial(of.URL, "bench-watch", slices.Concat(of.How, h.connect,

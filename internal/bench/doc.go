@@ -1,14 +1,12 @@
-// Package bench measures Toolbus against packages rawpipeline and floor: the full path of a call
-// beside the leanest hand-rolled pipeline, and beside the writes of its own protocol and nothing
-// else, on the same server in the same run. It backs `toolbus bench`.
+// Package bench implements `toolbus bench`. It measures Toolbus against the two pipelines of package baseline, on the
+// same server in the same run: the leanest hand-written pipeline, and the bare writes of Toolbus's own protocol.
 //
-// The speed of machines differs and drifts, so what counts is ratios. All sides run in
-// alternating rounds on one server; every number is a median over rounds, and a ratio is the
-// median of the ratios of neighbouring rounds. Warm-up is not counted. The CPU of a round is
-// that of this process and of the server, until nothing is on its way any more: what is done
-// after the answer (audit, acknowledgements) is counted too.
+// Machines differ and their speed changes during a run, so the targets are ratios. All sides run in alternating rounds
+// on one server. Every number is a median over rounds, and a ratio is the median of the ratios of neighbouring rounds.
+// The warm-up does not count. The CPU time of a round is that of this process and of the server until all work is done,
+// so that work after the answer (audit record, acknowledgements) counts too.
 //
-// matrix.go holds the comparison, sides.go what is compared, stats.go what is made of it, and
-// trips.go counts round trips; drain.go, many.go, idle.go and stream.go the other promises
-// about speed. product.go starts the real product, load.go makes the calls, usage.go counts.
+// matrix.go has the comparison, sides.go the sides, stats.go the statistics, and trips.go counts round trips. drain.go,
+// many.go, idle.go, stream.go, flood.go, large.go, identity.go and mcp.go have the other scenarios. product.go starts
+// Toolbus, load.go makes the calls, and usage.go reads what they use.
 package bench

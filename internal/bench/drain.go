@@ -20,22 +20,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// calls is the call log, which has one partition here.
+// calls returns the stream of the call log, which has one partition here.
 func calls() string { return subjects.Partition(0).Stream() }
 
-// What draining may cost.
+// Sizes and targets of a drain.
 const (
 	smallDrain  = 1000
 	smallDrains = 10
-	drainSpread = 0.20 // how far a call of the large drain may cost more or less
-	drainGrowth = 1.20 // of the executor's memory between a tenth of the drain and its end
+	drainSpread = 0.20 // relative deviation of the CPU per call in the large drain
+	drainGrowth = 1.20 // factor of the executor's memory between a tenth of the drain and its end
 	drainSlack  = 16.0 // MB
 )
 
-// drain admits calls while no executor may pull, then lets the executor at them: a thousand at a
-// time, then a million.
+// drain admits calls while the consumers are paused, and then lets the executor run them: first small drains, then a
+// large one.
 func drain(ctx context.Context, o Options, r *Report) (err error) {
-	o.Identity = false // callers may not stop the work of others
+	o.Identity = false // a token of a caller does not permit pausing consumers
 	d, err := o.startDrain(ctx)
 	if err != nil {
 		return err
@@ -83,13 +83,13 @@ func drain(ctx context.Context, o Options, r *Report) (err error) {
 	return nil
 }
 
-// drained is what draining some calls took. CPU is that of server, dispatcher and executor.
+// drained holds the cost of a drain. CPU is that of server, dispatcher and executor.
 type drained struct {
 	calls          int
-	writes         uint64 // after admission
+	writes         uint64 // after the admissions
 	took           time.Duration
 	cpu, admission time.Duration
-	early, last    float64 // executor memory, MB
+	early, last    float64 // memory of the executor after a tenth and at the end, in MB
 	dispatcher     float64
 }
 
@@ -101,7 +101,7 @@ func (d drained) each(t time.Duration) float64 {
 	return float64(t) / float64(time.Microsecond) / float64(d.calls)
 }
 
-// draining is a bus whose halves are processes of their own.
+// draining is a bus whose dispatcher and executor are processes.
 type draining struct {
 	host                 *host
 	dispatcher, executor *process.Process
@@ -116,7 +116,7 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 	begun := d
 	defer func() {
 		if err != nil {
-			_ = begun.close() // err says more
+			_ = begun.close() // err is the more useful error
 		}
 	}()
 	if o.Identity {
@@ -199,8 +199,8 @@ func (d *draining) run(ctx context.Context, n int) (drained, error) {
 	return out, err
 }
 
-// pause stops or starts the delivery of work. It ends with a time that comes: told to resume, the server hands out
-// nothing before somebody asks anew.
+// pause pauses or resumes the consumers of work. It resumes by a pause that soon ends: after an explicit resume, the
+// server delivers nothing until the next pull request.
 func (d *draining) pause(ctx context.Context, on bool) error {
 	until := time.Now().Add(50 * time.Millisecond)
 	if on {
@@ -215,8 +215,7 @@ func (d *draining) pause(ctx context.Context, on bool) error {
 	return nil
 }
 
-// cpuOf returns the CPU that the three processes use while f runs and until its records are
-// projected.
+// cpuOf returns the CPU time that the three processes use while f runs and until all events are recorded.
 func (d *draining) cpuOf(f func() error, ctx context.Context) (time.Duration, error) {
 	before, err := d.cpu()
 	if err != nil {
@@ -243,10 +242,10 @@ func (d *draining) cpu() (total time.Duration, err error) {
 	return total, nil
 }
 
-// admitters is how many calls are on their way to admission at once.
+// admitters is the number of goroutines that make calls during the admission.
 const admitters = 64
 
-// admit makes n calls and leaves each as soon as it is durable.
+// admit makes n calls. It stops waiting for each as soon as it is accepted.
 func (d *draining) admit(ctx context.Context, n int) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -263,7 +262,7 @@ func (d *draining) admit(ctx context.Context, n int) error {
 	return errors.Join(errs...)
 }
 
-// leave makes one call and stops waiting once it is accepted.
+// leave makes one call and stops waiting when it is accepted.
 func (d *draining) leave(ctx context.Context) error {
 	once, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -278,9 +277,9 @@ func (d *draining) leave(ctx context.Context) error {
 	return fmt.Errorf("a call was not accepted: %w", err)
 }
 
-// left is how much work is not acknowledged.
+// left returns the number of work messages that are not acknowledged.
 func (d *draining) left(ctx context.Context) (left int, err error) {
-	for _, behind := range []bool{false, true} { // all calls are of normal priority
+	for _, behind := range []bool{false, true} { // all calls have normal priority
 		queue := subjects.Queue(string(envelope.PriorityNormal), behind)
 		work, err := d.js.Consumer(ctx, calls(), subjects.Worker(tool.DefaultPool, queue))
 		if err != nil {
@@ -291,8 +290,7 @@ func (d *draining) left(ctx context.Context) (left int, err error) {
 	return left, nil
 }
 
-// await waits until all work is acknowledged, and looks at the executor's memory when a tenth is
-// done and at the end.
+// await waits until all work is acknowledged. It measures the executor's memory after a tenth and at the end.
 func (d *draining) await(ctx context.Context, n int, out *drained) error {
 	for {
 		left, err := d.left(ctx)
@@ -316,7 +314,7 @@ func (d *draining) await(ctx context.Context, n int, out *drained) error {
 	}
 }
 
-// span returns the time between two events of the log, as the server dated them.
+// span returns the time between two events of the log, by their timestamps.
 func (d *draining) span(ctx context.Context, first, last uint64) (time.Duration, error) {
 	s, err := d.js.Stream(ctx, calls())
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// echo is an adapter whose tools return their input: the run itself costs nothing, so that what
-// is measured is the bus. One function emits chunks, and ends a while later, and another takes long.
+// echo is an adapter whose tools return their input. Its runs cost next to nothing, so that the bus is measured.
+// Function stream emits two chunks, and function slow takes slowPause.
 type echo struct{}
 
-// How long a streaming run goes on after its first chunk, and how long a slow one takes.
+// Pause after each chunk of function stream, and duration of function slow.
 const (
 	streamPause = 10 * time.Millisecond
 	slowPause   = 3 * time.Second
@@ -54,7 +54,7 @@ func (echo) Lookup(context.Context, *tool.Manifest, tool.Invocation) (tool.Resul
 	return tool.Result{}, false, tool.ErrNoLookup
 }
 
-// Adapters returns the adapters of the executor under test.
+// Adapters returns the adapters of the measured executor.
 func Adapters() map[string]tool.Adapter {
 	return map[string]tool.Adapter{native.Transport: echo{}}
 }
@@ -84,7 +84,7 @@ limits: {timeout_ms_default: 60000, timeout_ms_max: 600000, concurrency_max: 100
 const schema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","required":["data"],
 "properties":{"data":{"type":"string"}},"additionalProperties":false}`
 
-// writeTools fills dir with the manifests of n tools. Process tools get a program of their own.
+// writeTools writes the manifests of n tools to dir. Process tools get a program too.
 func writeTools(dir string, n int, transport string) error {
 	for i := range n {
 		folder := filepath.Join(dir, subjects.Token(toolID(i)))
@@ -107,7 +107,7 @@ func writeTools(dir string, n int, transport string) error {
 	return nil
 }
 
-// registry returns n tools.
+// registry returns a set of n tools.
 func (o Options) registry(n int) (*tool.Set, error) {
 	dir := filepath.Join(o.Dir, "tools-"+strconv.Itoa(n))
 	if err := writeTools(dir, n, native.Transport); err != nil {
@@ -116,14 +116,14 @@ func (o Options) registry(n int) (*tool.Set, error) {
 	return tool.Load(dir, app.Transports()...)
 }
 
-// The sizes that input can have: the frame around the data, and what travels inline.
+// Limits of the size of an input: an empty data field, and the largest size that is sent inline.
 const (
 	frame   = `{"data":""}`
 	minSize = len(frame)
 	maxSize = envelope.MaxInline
 )
 
-// input returns a JSON document of so many bytes.
+// input returns a JSON document of size bytes.
 func input(size int) jsontext.Value {
 	b := make([]byte, 0, size)
 	b = append(b, frame[:len(frame)-2]...)

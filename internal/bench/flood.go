@@ -13,16 +13,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// What a flood may cost others.
+// Load and targets of the flood scenario.
 const (
-	bystanderRate = 50   // calls a second
-	floodGrowth   = 50.0 // ms, of a bystander's p99
-	// floodMemory is what a dispatcher may take, in MB: its queues, what the connection holds, its room for inputs, and as
-	// much garbage as the collector lets gather.
+	bystanderRate = 50   // calls per second
+	floodGrowth   = 50.0 // in ms; growth of the bystander's p99
+	// floodMemory is the limit of a dispatcher's memory in MB: its queues, buffers of the connection, the budget for large
+	// payloads, and garbage that is not collected yet.
 	floodMemory = 700.0
 )
 
-// flooded measures what floods by one actor cost the calls of another one of its tenant.
+// flooded measures what floods by one actor cost the calls of another actor of the same tenant.
 func flooded(ctx context.Context, o Options, r *Report) error {
 	res := Result{Scenario: Flood}
 	quiet, _, err := o.bystand(ctx, "", &res)
@@ -42,7 +42,8 @@ func flooded(ctx context.Context, o Options, r *Report) error {
 	return nil
 }
 
-// bystand measures calls at a bystander's pace during a flood, or in peace, on a bus of its own.
+// bystand measures calls at the bystander's rate during a flood of a kind, or without a flood if kind is "". It uses a
+// new bus.
 func (o Options) bystand(ctx context.Context, kind string, res *Result) (l load, memory float64, err error) {
 	d, err := o.startDrain(ctx)
 	if err != nil {
@@ -95,8 +96,8 @@ func (o Options) bystand(ctx context.Context, kind string, res *Result) (l load,
 	return l, memory, nil
 }
 
-// startFlood starts a process that sends a flood, if there is a kind. sent is told when it has. To start it takes more
-// of a small machine than much of what it sends.
+// startFlood starts a process that sends a flood, if kind is not "". sent receives a value when the flood is sent. The
+// flood comes from one process, because on a small machine starting it takes longer than sending much of the flood.
 func (o Options) startFlood(ctx context.Context, h *host, kind string) (sent <-chan error, err error) {
 	over := make(chan error, 1)
 	if kind == "" {
@@ -111,7 +112,7 @@ func (o Options) startFlood(ctx context.Context, h *host, kind string) (sent <-c
 	if err != nil {
 		return nil, err
 	}
-	go func() { // ends when it has sent all, or with ctx
+	go func() { // ends when the flood is sent, or with ctx
 		defer context.AfterFunc(ctx, c.Stop)()
 		over <- c.Wait()
 	}()

@@ -17,27 +17,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
-// What identity may cost.
+// Sizes and targets of the identity scenario.
 const (
-	identityCPU     = 1.05 // of a call without it
-	identityWrites  = 1.01 // the record's segments are cut by time, so that both never have just as many
-	connectTime     = 20.0 // ms
+	identityCPU     = 1.05 // factor of the CPU time of a call
+	identityWrites  = 1.01 // factor; segments of the record are cut by time, so that the numbers are never equal
+	connectTime     = 20.0 // in ms
 	connectOneByOne = 1000
 	manyConnections = 5000
 	connectAtOnce   = 8
-	quickShare      = 8   // of connections that the quick run opens
-	perToken        = 200 // connections, fewer than dispatchers let one token have
+	quickShare      = 8   // the quick run opens 1/quickShare of the connections
+	perToken        = 200 // connections of one token; dispatchers permit more
 )
 
-// guarded compares a deployment with accounts and tokens with one that lets everybody in, in alternating rounds on two
-// servers, and opens many connections to it.
+// guarded compares a deployment that has accounts and tokens with one that has none, in alternating rounds on two
+// servers. Then it opens many connections to the first.
 func guarded(ctx context.Context, o Options, r *Report) (err error) {
 	res := Result{Scenario: Identity}
 	var hosts []*host
 	var sides []*side
 	mode := Process
 	if o.Mode == Embedded {
-		mode = Embedded // to profile it
+		mode = Embedded // for profiling
 	}
 	for _, start := range []func() (*host, error){
 		func() (*host, error) { return o.startHost(ctx, "open", mode, Interval) },
@@ -55,7 +55,7 @@ func guarded(ctx context.Context, o Options, r *Report) (err error) {
 		defer func() { err = errors.Join(err, s.stop()) }()
 		hosts, sides = append(hosts, h), append(sides, s)
 	}
-	ids := &numbers{} // a key that occurs twice is a call that is not made
+	ids := &numbers{} // keys must be unique, because a repeated key is not run
 	for _, n := range o.Callers {
 		if err := o.compare(ctx, ids, sides, n, &res); err != nil {
 			return err
@@ -66,7 +66,7 @@ func guarded(ctx context.Context, o Options, r *Report) (err error) {
 	return err
 }
 
-// compare has a number of callers call on both.
+// compare measures both sides with a number of callers.
 func (o Options) compare(ctx context.Context, ids *numbers, sides []*side, callers int, res *Result) error {
 	for i := range o.Rounds + 1 {
 		for _, s := range sides {
@@ -97,7 +97,8 @@ func (o Options) compare(ctx context.Context, ids *numbers, sides []*side, calle
 	return nil
 }
 
-// identityFacts compares calls with tokens with those without. An embedded server has no CPU time of its own.
+// identityFacts returns the costs of a call with tokens relative to those without. An embedded server has no CPU time
+// of its own.
 func identityFacts(name string, with, without *Stats) []Fact {
 	facts := []Fact{{name + "CPU of a call, with", with.CPU, "us"}}
 	if without.ServerCPU > 0 {
@@ -107,7 +108,8 @@ func identityFacts(name string, with, without *Stats) []Fact {
 		Fact{name + "calls/s, with / without", with.PerSecond / without.PerSecond, ""})
 }
 
-// connections opens many, one after the other and then several at a time, and calls while all are open.
+// connections opens many connections, first one by one and then several at a time, and measures calls while all are
+// open.
 func (o Options) connections(ctx context.Context, ids *numbers, h *host, s *side, res *Result) error {
 	single, all := connectOneByOne, manyConnections
 	if o.Quick {
@@ -151,13 +153,13 @@ func (o Options) connections(ctx context.Context, ids *numbers, h *host, s *side
 	return g.alive()
 }
 
-// guests are connections that do nothing.
+// guests are idle connections.
 type guests struct {
 	h     *host
 	conns []*nats.Conn
 }
 
-// open adds n connections, so many at a time, and returns how long each took.
+// open opens n connections, at at a time, and returns how long each took.
 func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
 	held := make([]*tokensource.Source, (n+perToken-1)/perToken)
 	for i := range held {
@@ -181,7 +183,7 @@ func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
 	return l, err
 }
 
-// alive is an error if a connection was lost.
+// alive returns an error if a connection was lost.
 func (g *guests) alive() error {
 	for _, nc := range g.conns {
 		if !nc.IsConnected() || nc.Stats().Reconnects > 0 {

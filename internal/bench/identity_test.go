@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A server inside this process has no CPU time of its own. Every figure can be written as JSON, which has no NaN.
+// An embedded server has no CPU time of its own. All figures must be valid JSON numbers, so none may be NaN.
 func TestIdentityFactsOfAnEmbeddedServer(t *testing.T) {
 	with := &Stats{PerSecond: 900, CPU: 290, OwnCPU: 290}
 	without := &Stats{PerSecond: 1000, CPU: 250, OwnCPU: 250}

@@ -10,7 +10,7 @@ import (
 	processadapter "github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
-// What doing nothing may cost.
+// Size and targets of the idle scenario.
 const (
 	idleTools  = 100
 	idleCPU    = 1.0  // per cent of a core
@@ -18,7 +18,7 @@ const (
 	idleSettle = 2 * time.Second
 )
 
-// idle runs the real commands with a hundred tools and no calls.
+// idle measures the real commands with a hundred tools and without calls.
 func idle(ctx context.Context, o Options, r *Report) error {
 	h, err := o.startHost(ctx, "idle", Process, Interval)
 	if err != nil {
@@ -62,7 +62,7 @@ func idle(ctx context.Context, o Options, r *Report) error {
 	return nil
 }
 
-// watch returns the CPU that each child uses in a span.
+// watch returns the CPU time that each child uses during span.
 func (o Options) watch(ctx context.Context, children []*process.Process, span time.Duration) ([]time.Duration, error) {
 	used := make([]time.Duration, len(children))
 	for _, sign := range []time.Duration{-1, 1} {

@@ -15,17 +15,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// The scenario of large payloads.
+// Sizes and targets of the scenario with large payloads.
 const (
-	largeSize   = 50_000_000 // bytes of input, and of output
-	largeRounds = 9          // calls one after another
+	largeSize   = 50_000_000 // bytes of input and of output
+	largeRounds = 9          // calls in sequence
 	largeAtOnce = 6
-	largeLook   = 10 * time.Millisecond // between two looks at the memory
-	// largeMemory is what a process may hold while six such calls run, in MB.
+	largeLook   = 10 * time.Millisecond // interval of memory measurements
+	// largeMemory is the limit of a dispatcher's memory in MB while six calls run.
 	largeMemory = 200.0
 )
 
-// large measures calls with an input and an output of 50 MB: one after another, and six at once.
+// large measures calls with an input and an output of 50 MB: in sequence, and six at a time.
 func large(ctx context.Context, o Options, r *Report) (err error) {
 	d, err := o.startDrain(ctx)
 	if err != nil {
@@ -63,14 +63,14 @@ func large(ctx context.Context, o Options, r *Report) (err error) {
 	return nil
 }
 
-// large returns how long n such calls at once take together.
+// large makes n calls at a time and returns how long they take together.
 func (d *draining) large(ctx context.Context, n int) (time.Duration, error) {
 	began := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
 	for range n {
 		g.Go(func() error {
 			in := input(largeSize)
-			copy(in[len(in)/2:], fmt.Sprintf("%032d", d.ids.n.Add(1))) // stored under a name of its own
+			copy(in[len(in)/2:], fmt.Sprintf("%032d", d.ids.n.Add(1))) // unique content, so that each input is stored by itself
 			r, err := d.client.Call(ctx, client.Call{
 				Tool: toolID(0), Function: fnEcho, Input: in, Key: key(d.ids.n.Add(1)), Timeout: time.Minute,
 			})
@@ -89,12 +89,12 @@ func (d *draining) large(ctx context.Context, n int) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// watchMemory looks at the memory of processes until the returned function is called, which returns the largest of
-// each in MB.
+// watchMemory measures the memory of processes at an interval until the returned function is called. That function
+// returns the maximum of each process in MB.
 func watchMemory(of ...*process.Process) func() ([]float64, error) {
 	over, done := make(chan struct{}), make(chan error)
 	peaks := make([]float64, len(of))
-	go func() { // ends when it is asked for what it has seen
+	go func() { // ends when the returned function is called
 		tick := time.NewTicker(largeLook)
 		defer tick.Stop()
 		var failed error

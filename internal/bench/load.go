@@ -14,19 +14,19 @@ import (
 // caller makes one call; n is unique in the process.
 type caller func(ctx context.Context, n uint64) error
 
-// numbers makes every call of the process a different one.
+// numbers generates the numbers of calls, each different in the process.
 type numbers struct{ n atomic.Uint64 }
 
-// load is what callers saw in one round.
+// load is the result of one round for the callers.
 type load struct {
 	took      time.Duration
 	latencies []time.Duration // sorted
 }
 
-// perSecond is the throughput.
+// perSecond returns the number of calls per second.
 func (l load) perSecond() float64 { return float64(len(l.latencies)) / l.took.Seconds() }
 
-// percentile returns the latency that p per cent of the calls did not exceed, in milliseconds.
+// percentile returns the latency in milliseconds that p per cent of the calls did not exceed.
 func (l load) percentile(p int) float64 {
 	if len(l.latencies) == 0 {
 		return 0
@@ -35,7 +35,7 @@ func (l load) percentile(p int) float64 {
 	return l.latencies[max(at-1, 0)].Seconds() * 1000
 }
 
-// closed has n callers call one after the other for d. The first error ends the round.
+// closed makes calls from n callers, each in sequence, for d. The first error ends the round.
 func closed(ctx context.Context, ids *numbers, n int, d time.Duration, call caller) (load, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -59,8 +59,8 @@ func closed(ctx context.Context, ids *numbers, n int, d time.Duration, call call
 	return gather(ctx, parts, time.Since(start))
 }
 
-// open makes rate calls per second for d, whether the ones before have ended or not. The
-// latency of a call counts from when it was due, so that waiting in line is not hidden.
+// open makes rate calls per second for d, without waiting for earlier calls. The latency of a call counts from the time
+// when it was due, so that it includes a delay of the start.
 func open(ctx context.Context, ids *numbers, rate int, d time.Duration, call caller) (load, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -85,7 +85,7 @@ func open(ctx context.Context, ids *numbers, rate int, d time.Duration, call cal
 	return gather(ctx, parts, time.Since(start))
 }
 
-// until waits for a point in time; it reports false when ctx ended first.
+// until waits until due. It returns false if ctx ended first.
 func until(ctx context.Context, due time.Time) bool {
 	return timer.Sleep(ctx, time.Until(due))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
-// What many tools may cost.
+// Size and targets of the scenario with many tools.
 const (
 	manyTools   = 1000
 	manyStart   = 5.0  // seconds
-	manyPerCall = 1.10 // of the cost with one tool
+	manyPerCall = 1.10 // factor of the CPU time with one tool
 )
 
-// many measures the start of both processes with a thousand tools, and calls spread over them.
+// many measures the start of dispatcher and executor with a thousand tools, and calls spread over the tools.
 func many(ctx context.Context, o Options, r *Report) error {
 	res := Result{Scenario: Tools}
 	if err := o.starts(ctx, &res); err != nil {
@@ -30,7 +30,7 @@ func many(ctx context.Context, o Options, r *Report) error {
 	return nil
 }
 
-// starts runs the real commands and takes the time until they serve.
+// starts measures how long the real commands take until they are ready.
 func (o Options) starts(ctx context.Context, res *Result) error {
 	h, err := o.startHost(ctx, "many", Process, Interval)
 	if err != nil {
@@ -46,7 +46,7 @@ func (o Options) starts(ctx context.Context, res *Result) error {
 		if err != nil {
 			return err
 		}
-		defer c.Stop() // an executor is ready once a dispatcher has answered it
+		defer c.Stop() // an executor is ready only after a dispatcher has answered it
 		o.say("tools: %s with %d tools started in %.2f s", name, manyTools, c.Ready.Seconds())
 		res.Checks = append(res.Checks, atMost(fmt.Sprintf("start of the %s with %d tools, s", name, manyTools),
 			c.Ready.Seconds(), manyStart))
@@ -54,7 +54,7 @@ func (o Options) starts(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// perCall compares one tool with a thousand, in alternating rounds on two servers.
+// perCall compares calls with one tool and with a thousand tools, in alternating rounds on two servers.
 func (o Options) perCall(ctx context.Context, res *Result) (err error) {
 	var sides []*side
 	for _, n := range []int{1, manyTools} {
@@ -92,7 +92,7 @@ func (o Options) perCall(ctx context.Context, res *Result) (err error) {
 	return nil
 }
 
-// withTools runs the product with n tools on a server of its own; calls go round all of them.
+// withTools returns a side with n tools on a server of its own. Its calls take each tool in turn.
 func (o Options) withTools(ctx context.Context, n int) (*side, error) {
 	h, err := o.startHost(ctx, fmt.Sprint("tools", n), Process, Interval)
 	if err != nil {
@@ -115,7 +115,7 @@ func (o Options) withTools(ctx context.Context, n int) (*side, error) {
 		call:  func(ctx context.Context, id uint64) error { return p.call(ctx, key(id), toolID(int(id)%n), in) },
 		meter: meter{server: h.pid, conns: p.conns, js: p.js, streams: streams(o.Partitions)},
 	}
-	for i := range n { // descriptions are fetched once
+	for i := range n { // the client fetches the description of each tool once
 		if err := p.call(ctx, fmt.Sprintf("first-%016d", i), toolID(i), in); err != nil {
 			return nil, errors.Join(err, s.stop())
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Row is one load of the matrix, under which every side was.
+// Row is one load of the matrix, with the results of every side.
 type Row struct {
 	Server     string   `json:"server"`
 	Sync       syncMode `json:"sync"`
@@ -20,14 +20,14 @@ type Row struct {
 	Toolbus    *Stats   `json:"toolbus,omitzero"`
 	Ratio      *Ratios  `json:"ratio,omitzero"`       // Toolbus / raw
 	FloorRatio *Ratios  `json:"floor_ratio,omitzero"` // Toolbus / floor
-	State      *State   `json:"state,omitzero"`       // of an event
+	State      *State   `json:"state,omitzero"`       // size of the state in events
 	Checks     []Check  `json:"checks,omitzero"`
 }
 
 // syncMode is [Interval] or [Always].
 type syncMode string
 
-// MarshalText implements encoding.TextMarshaler. Reports keep the word of f16d274, so that they can be compared.
+// MarshalText implements encoding.TextMarshaler. Reports use the name of build f16d274, so that they can be compared.
 func (s syncMode) MarshalText() ([]byte, error) {
 	if s == Interval {
 		s = formerInterval
@@ -35,7 +35,7 @@ func (s syncMode) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// rows lists what is to be measured.
+// rows returns the rows to measure.
 func (o Options) rows() []Row {
 	if o.Quick {
 		return []Row{
@@ -70,7 +70,7 @@ func choose(v string, all ...string) []string {
 	return []string{v}
 }
 
-// The rounds of the quick matrix.
+// quickRound is the duration of a round in the quick matrix.
 const quickRound = 900 * time.Millisecond
 
 func matrix(ctx context.Context, o Options, r *Report) error {
@@ -88,7 +88,7 @@ func matrix(ctx context.Context, o Options, r *Report) error {
 	return nil
 }
 
-// measure fills in a row: warm-up, then rounds of all sides, each time in the other direction; round trips at the end.
+// measure fills in a row: a warm-up, then rounds of all sides, whose order is reversed each time, then the round trips.
 func (o Options) measure(ctx context.Context, row *Row) (err error) {
 	h, err := o.startHost(ctx, "matrix", row.Server, string(row.Sync))
 	if err != nil {
@@ -130,10 +130,10 @@ func (o Options) measure(ctx context.Context, row *Row) (err error) {
 	return nil
 }
 
-// warmUp is how long each side runs before it is measured.
+// warmUp is the longest warm-up of each side.
 const warmUp = time.Second
 
-// targets holds a row, in which raw and Toolbus were measured, against the promises about speed.
+// targets compares a row for which raw and Toolbus were measured with the promised ratios.
 func (row *Row) targets() []Check {
 	t, small, syncs := row.Ratio, row.Bytes <= 1024, row.Sync == Always
 	least := func(of float64) Check { return atLeast("throughput", t.PerSecond, of) }
@@ -160,7 +160,7 @@ func (row *Row) targets() []Check {
 	return append(row.beyond(), least(0.6))
 }
 
-// beyond are the targets of a row beside the raw pipeline.
+// beyond returns the targets of a row that do not compare with raw.
 func (row *Row) beyond() []Check {
 	checks := []Check{atMost("allocations", row.Toolbus.Allocs, 200)}
 	if row.FloorRatio != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 )
 
-// What door and adapter may cost.
+// Targets for MCP gateway and adapter.
 const (
 	mcpAdded  = 1.0   // ms
 	mcpMemory = 300.0 // MB
 	mcpAtOnce = 1000
 )
 
-// bridged compares an MCP server called through the bus with the same server called directly.
+// bridged compares calls of an MCP server through Toolbus with direct calls of the same server.
 func bridged(ctx context.Context, o Options, r *Report) error {
 	h, err := o.startHost(ctx, "mcp", Process, Interval)
 	if err != nil {

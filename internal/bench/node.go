@@ -16,24 +16,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// The roles of a node.
+// Roles of a child process, in addition to the kinds of floods.
 const (
 	Dispatcher = "dispatcher"
 	Executor   = "executor"
 )
 
-// NodeOptions are those of a child process.
+// NodeOptions configures a child process.
 type NodeOptions struct {
-	Role        string // dispatcher, executor, or a kind of flood
+	Role        string // Dispatcher, Executor or a kind of flood
 	URL         string
-	Credentials string // file with the token of an executor or a flooder; "" is none
-	Keys        string // folder of the deployment's, of a dispatcher; "" is none
-	Tools       string // folder of manifests
+	Credentials string // token file of an executor or a flood; "" without tokens
+	Keys        string // folder of the deployment's secrets, for a dispatcher; "" without tokens
+	Tools       string // folder with manifests
 	Slots       int
 	Ready       func()
 }
 
-// Node runs one half of the product with the benchmark's own tools, or a flood: a child process of a drain or a flood.
+// Node runs a dispatcher, an executor or a flood. It is the main function of child processes.
 func Node(ctx context.Context, o NodeOptions) error {
 	if slices.Contains(flood.Kinds(), o.Role) {
 		f := flood.Flood{
@@ -86,7 +86,7 @@ func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 	return app.Open(nc, options)
 }
 
-// node is the command that runs a role, with what it takes to be let in.
+// node returns the arguments of the toolbus command that runs a role, with its credentials.
 func (h *host) node(role string, more ...string) ([]string, error) {
 	args := append([]string{"bench", "node", role, "--server", h.url}, more...)
 	switch {

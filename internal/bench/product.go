@@ -21,19 +21,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// product is Toolbus itself: a dispatcher, an executor and a client, each on a connection of its
-// own, in this process.
+// product is Toolbus itself: a dispatcher, an executor and a client in this process, each with a connection of its own.
 type product struct {
 	client *client.Client
 	caller *nats.Conn // of the client
 	watch  *nats.Conn
-	js     jetstream.JetStream // over watch
+	js     jetstream.JetStream // on the connection watch
 	conns  []counted           // of caller, dispatcher and executor
 	tools  int
 	stop   func() error
 }
 
-// callsBytes leaves room for the longest row of large calls.
+// callsBytes is the size limit of the call log. It suffices for the longest row with large inputs.
 const callsBytes = 20 << 30
 
 func topology(partitions int) bus.TopologyOptions {
@@ -55,7 +54,8 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Set) (*produc
 	return p, p.ready(ctx)
 }
 
-// start connects all, the dispatcher first: it is who lets others in.
+// start starts dispatcher, executor and client. The dispatcher is first, because it answers the auth callout for the
+// others.
 func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, parts *errgroup.Group) error {
 	dispatcher, err := app.Connect("bench-dispatcher", app.Options{URL: h.url, Fsync: h.always,
 		Topology: topology(o.Partitions), Connect: h.connect, Keys: h.secrets.Keys()})
@@ -84,11 +84,10 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, pa
 	return p.connect(ctx, h, dispatcher, executor)
 }
 
-// watchInbox is how the inboxes begin in which a benchmark hears what it asks a server for itself.
+// watchInbox is the inbox prefix of the benchmark's own requests to the server.
 const watchInbox = "_WATCH"
 
-// connect opens the connections of the caller and of the benchmark itself, which has one of its own so that what it
-// asks for is not counted.
+// connect opens the connection of the caller, and one for the benchmark itself whose traffic is not counted.
 func (p *product) connect(ctx context.Context, h *host, others ...counted) (err error) {
 	if p.client, p.caller, err = h.caller(ctx, "bench-caller"); err != nil {
 		return err
@@ -101,7 +100,7 @@ func (p *product) connect(ctx context.Context, h *host, others ...counted) (err 
 	return err
 }
 
-// hangUp ends what connect has opened.
+// hangUp closes the client and the connections that connect has opened.
 func (p *product) hangUp() (err error) {
 	if p.client != nil {
 		err = p.client.Close()
@@ -113,7 +112,7 @@ func (p *product) hangUp() (err error) {
 	return err
 }
 
-// ready waits until a call goes through.
+// ready waits until a call succeeds.
 func (p *product) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -129,7 +128,7 @@ func (p *product) ready(ctx context.Context) error {
 	}
 }
 
-// call makes one call under a key of its own.
+// call makes one call with a key.
 func (p *product) call(ctx context.Context, key, tool string, input jsontext.Value) error {
 	resp, err := p.client.Call(ctx, client.Call{Tool: tool, Function: fnEcho, Input: input, Key: key})
 	switch {
@@ -143,7 +142,7 @@ func (p *product) call(ctx context.Context, key, tool string, input jsontext.Val
 	return nil
 }
 
-// settle waits until every admission and every outcome has been projected to the audit stream.
+// settle waits until every admission and every outcome is in the audit record.
 func (p *product) settle(ctx context.Context) error { return settled(ctx, p.js) }
 
 func settled(ctx context.Context, js jetstream.JetStream) error {
@@ -182,14 +181,14 @@ func settledIn(ctx context.Context, js jetstream.JetStream, part subjects.Partit
 	}
 }
 
-// Auditors are not told of claims and joins, so the last event may be none of theirs: when
-// nothing has come for a while, nothing will. Looking is rare, since it costs the server CPU.
+// Claims and joins are not recorded, so the last event of the log may never be. If the record has not grown for
+// standstill, it is taken as complete. settlePoll is long, because each check costs CPU time of the server.
 const (
 	standstill = 2 * time.Second
 	settlePoll = 25 * time.Millisecond
 )
 
-// projection returns how far in a partition of the log auditors have been told.
+// projection returns the sequence up to which a partition of the log is recorded.
 func projection(ctx context.Context, js jetstream.JetStream, part subjects.Partition) (uint64, error) {
 	msg, err := lastMsg(ctx, js, subjects.AuditStream, part.AuditLog())
 	if err != nil || msg == nil {
@@ -199,7 +198,7 @@ func projection(ctx context.Context, js jetstream.JetStream, part subjects.Parti
 	return s.Through.Seq, err
 }
 
-// lastMsg returns the last message on a subject, nil when there is none.
+// lastMsg returns the last message on a subject, or nil if there is none.
 func lastMsg(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// size says bytes as people do.
+// size formats a number of bytes.
 func size(n int) string {
 	if n >= 1024 && n%1024 == 0 {
 		return fmt.Sprintf("%d KiB", n/1024)
@@ -16,7 +16,7 @@ func size(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// load says what was done to every side.
+// load describes the load of the row.
 func (row Row) load() string {
 	if row.Callers == 0 {
 		return fmt.Sprintf("%d/s", row.Rate)
@@ -28,7 +28,7 @@ func (row Row) name() string {
 	return fmt.Sprintf("%s server, sync %s, %s, %s", row.Server, row.Sync, size(row.Bytes), row.load())
 }
 
-// String is the row in one line, for progress.
+// String returns the row as one line, for progress messages.
 func (row Row) String() string {
 	var b strings.Builder
 	b.WriteString(row.name())
@@ -43,17 +43,17 @@ func (row Row) String() string {
 	return b.String() + verdicts(row.Checks)
 }
 
-// sides are those that were measured, by name.
+// sides returns the statistics of the measured sides.
 func (row Row) sides() (all []named[Stats]) {
 	return present(named[Stats]{raw, row.Raw}, named[Stats]{theFloor, row.Floor}, named[Stats]{ours, row.Toolbus})
 }
 
-// comparisons are the ratios between those that were measured.
+// comparisons returns the ratios of the measured sides.
 func (row Row) comparisons() []named[Ratios] {
 	return present(named[Ratios]{ours + "/" + raw, row.Ratio}, named[Ratios]{ours + "/" + theFloor, row.FloorRatio})
 }
 
-// named is figures with what they are of.
+// named is a value with a name.
 type named[T any] struct {
 	name string
 	of   *T
@@ -71,7 +71,7 @@ func verdicts(checks []Check) string {
 	return b.String()
 }
 
-// String is the check in words.
+// String returns the check as text.
 func (c Check) String() string {
 	bound, verdict := "at most", "met"
 	if c.AtLeast {
@@ -83,7 +83,7 @@ func (c Check) String() string {
 	return fmt.Sprintf("%s %.2f, %s %.2f: %s", c.Name, c.Value, bound, c.Want, verdict)
 }
 
-// Missed counts the targets that were not met.
+// Missed returns the number of targets that were missed.
 func (r *Report) Missed() int {
 	n := 0
 	for _, row := range r.Rows {
@@ -105,7 +105,7 @@ func missed(checks []Check) int {
 	return n
 }
 
-// Write prints the report for people.
+// Write prints the report as text.
 func (r *Report) Write(out io.Writer) error {
 	fmt.Fprintf(out, "%s, %s, %d CPUs, %s\n", r.Machine.Go, r.Machine.OS, r.Machine.CPUs, r.Machine.Started)
 	if len(r.Rows) > 0 {
@@ -134,7 +134,8 @@ func (r *Report) Write(out io.Writer) error {
 	return nil
 }
 
-// columns are those of a row. From CPU on all is per call; the parties at the end say what they send+receive.
+// columns are the headings of a row. All columns from CPU on are per call. CALLER, DISPATCHER and WORKER are messages
+// sent+received.
 const columns = "SERVER\tSYNC\tSIZE\tLOAD\tSIDE\tCALLS/S\tP50 ms\tP95 ms\tP99 ms\tCPU µs\tSERVER\tOURS\tALLOCS\t" +
 	"WAKE-UPS\tSERVER\tOURS\tWRITE(2)\tWRITES\tTRIPS\tALL\tMSGS\tCALLER\tDISPATCHER\tWORKER"
 
@@ -161,7 +162,8 @@ func (r *Report) writeRows(out io.Writer) error {
 	return nil
 }
 
-// cells are the numbers of a side. An embedded server has none of its own: they are among ours.
+// cells returns the values of a side. apart means that the server is a process. The usage of an embedded server is part
+// of OURS.
 func (s Stats) cells(apart bool) string {
 	serverCPU, serverWakeUps := "-", "-"
 	if apart {
@@ -176,13 +178,13 @@ func (s Stats) cells(apart bool) string {
 	}, "\t")
 }
 
-// blank are the columns behind those that ratios have.
+// blank fills the columns for which there are no ratios.
 const blank = "\t\t\t\t\t\t\t\t\t\t\t\t\t\t"
 
-// cells are the ratios, in the columns of what they are of.
+// cells returns the ratios, in the columns of their values.
 func (x Ratios) cells() string {
 	return fmt.Sprintf("%.2f\t%.2f\t%.2f\t%.2f\t%.2f", x.PerSecond, x.P50, x.P95, x.P99, x.CPU)
 }
 
-// String is what is sent and received.
+// String returns the numbers of sent and received messages.
 func (t Traffic) String() string { return fmt.Sprintf("%.1f+%.1f", t.Sent, t.Received) }

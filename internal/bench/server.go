@@ -13,18 +13,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-// host is the server of one measurement, with its files.
+// host is a NATS server with its files.
 type host struct {
 	url     string
 	dir     string
 	connect []nats.Option
-	always  bool                       // it syncs every write
-	secrets *deploymenttest.Deployment // nil where everybody is let in
-	pid     int                        // of the server's process; 0 when it is in this one
+	always  bool                       // the server syncs every write
+	secrets *deploymenttest.Deployment // nil without accounts and tokens
+	pid     int                        // of the server process; 0 if the server is embedded
 	stop    func()
 }
 
-// startHost runs a fresh server in dir/name.
+// startHost starts a new server with the folder name in o.Dir.
 func (o Options) startHost(ctx context.Context, name, mode, sync string) (*host, error) {
 	dir := filepath.Join(o.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -41,7 +41,7 @@ func (o Options) startHost(ctx context.Context, name, mode, sync string) (*host,
 		stop: srv.Stop}, nil
 }
 
-// startGuarded runs a fresh server with accounts, which lets in whoever has a key or a token.
+// startGuarded starts a new server with accounts, which accepts only clients with a key or a token.
 func (o Options) startGuarded(ctx context.Context, name, mode string) (*host, error) {
 	dir := filepath.Join(o.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -88,10 +88,10 @@ func (o Options) startServerProcess(ctx context.Context, dir, sync string) (*hos
 // close stops the server and removes its files.
 func (h *host) close() {
 	h.stop()
-	_ = os.RemoveAll(h.dir) // the run's directory is removed at the end anyway
+	_ = os.RemoveAll(h.dir) // Run removes the folder of all servers at the end
 }
 
-// startTimeout bounds the start of a child, and of what runs in this process.
+// startTimeout limits the start of a child process, and of Toolbus in this process.
 const startTimeout = process.StartTimeout
 
 // startChild runs the toolbus command with args and waits until it is ready.

@@ -16,21 +16,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// side is one of those that are compared.
+// side is one of the systems that are compared.
 type side struct {
 	name   string
-	asks   string // how the subject of its requests begins
+	asks   string // prefix of the subject of its requests
 	call   caller
 	settle func(context.Context) error
 	meter  meter
 	stop   func() error
 	rounds []round
 	trips  trips
-	state  *State // how much an event carries; nil where it carries none
+	state  *State // size of the state in an event; nil if events have none
 }
 
-// sides starts what is to be compared. What it returns must be stopped, whatever the error. Toolbus is in the middle,
-// so that its rounds are neighbours of those of both others.
+// sides starts the sides to compare. The caller must stop all returned sides that are not nil, also after an error.
+// Toolbus is in the middle, so that its rounds are next to those of both others.
 func (o Options) sides(ctx context.Context, h *host, size int) (sides []*side, err error) {
 	if o.measures(raw) {
 		s, err := rawSide(ctx, h, o, size)
@@ -44,13 +44,13 @@ func (o Options) sides(ctx context.Context, h *host, size int) (sides []*side, e
 		return append(sides, s), err
 	}
 	least, err := floorSide(ctx, h, o, size, state)
-	if o.Side == theFloor { // it needed to know how much Toolbus writes
+	if o.Side == theFloor { // the floor needs the size of the state that Toolbus writes
 		return []*side{least}, errors.Join(err, s.stop())
 	}
 	return append(sides, s, least), err
 }
 
-// measures reports whether a side is among those that are measured.
+// measures reports whether a side is measured.
 func (o Options) measures(side string) bool { return o.Side == All || o.Side == side }
 
 func rawSide(ctx context.Context, h *host, o Options, size int) (*side, error) {
@@ -75,7 +75,7 @@ func floorSide(ctx context.Context, h *host, o Options, size int, state State) (
 	return s, err
 }
 
-// baselineOptions returns the options of both pipelines that Toolbus is compared with.
+// baselineOptions returns the options of both baseline pipelines.
 func baselineOptions(h *host, o Options) baseline.Options {
 	return baseline.Options{
 		Dial:    func(name string) (*nats.Conn, error) { return bus.Dial(h.url, name, h.connect...) },
@@ -83,7 +83,7 @@ func baselineOptions(h *host, o Options) baseline.Options {
 	}
 }
 
-// pipeline is one that Toolbus is compared with.
+// pipeline is a pipeline of package baseline.
 type pipeline interface {
 	Call(ctx context.Context, id string, input []byte) ([]byte, error)
 	Settle(context.Context) error
@@ -115,7 +115,7 @@ func pipelineSide(p pipeline, name, asks string, h *host, streams []string, size
 	}, nil
 }
 
-// toolbusSide says, too, how much state the product writes.
+// toolbusSide returns the side of Toolbus, and the size of the state that it writes.
 func toolbusSide(ctx context.Context, h *host, o Options, size int) (s *side, state State, err error) {
 	r, err := o.registry(1)
 	if err != nil {
@@ -136,15 +136,15 @@ func toolbusSide(ctx context.Context, h *host, o Options, size int) (s *side, st
 	}, state, nil
 }
 
-// key is the idempotency key of a call.
+// key returns the idempotency key of a call.
 func key(n uint64) string { return fmt.Sprintf("bench-%016d", n) }
 
-// id is that of a call where there are no keys, as long as those that Toolbus makes of them.
+// id returns the id of a call of a baseline. It is as long as an id of Toolbus.
 func id(n uint64) string { return fmt.Sprintf("bench-%026d", n) }
 
-// round makes calls for d and counts what they used.
+// round makes calls for d and measures what they use.
 func (s *side) round(ctx context.Context, ids *numbers, row Row, d time.Duration) (round, error) {
-	runtime.GC() // the garbage of the other sides is not this side's
+	runtime.GC() // collect the garbage of the other sides first
 	before, err := s.meter.read(ctx)
 	if err != nil {
 		return round{}, err
@@ -165,10 +165,10 @@ func (s *side) round(ctx context.Context, ids *numbers, row Row, d time.Duration
 	return round{l, after.since(before)}, err
 }
 
-// settleTimeout bounds what is still on its way after a round.
+// settleTimeout limits the wait for work that remains after a round.
 const settleTimeout = 60 * time.Second
 
-// settled waits until nothing is on its way any more.
+// settled waits until all work of the calls is done.
 func (s *side) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

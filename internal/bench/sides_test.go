@@ -9,8 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
-// checkCounts holds what was counted of a row to what the three pipelines do for a call. What they do beside it
-// (records, pull requests, beats, one request more where the machine stood still) is in the room that is left.
+// checkCounts compares the counts of a row with the messages and writes of the three pipelines. The bounds leave room
+// for additional work: records, pull requests, heartbeats, and repeated requests on a slow machine.
 func checkCounts(t *testing.T, row Row) {
 	t.Helper()
 	if row.Ratio == nil || row.FloorRatio == nil || row.State == nil {
@@ -23,7 +23,7 @@ func checkCounts(t *testing.T, row Row) {
 	}
 	within("state of a request", float64(row.State.Request), 100, 1000)
 	within("state of an outcome", float64(row.State.Outcome), 100, 1000)
-	within("durable writes of the floor", row.Floor.Writes, 2, 2.9) // few calls share a bundle here
+	within("durable writes of the floor", row.Floor.Writes, 2, 2.9) // few calls share a message of the record here
 	for name, s := range map[string]*Stats{raw: row.Raw, theFloor: row.Floor, ours: row.Toolbus} {
 		within(name+" round trips before the answer", s.RoundTrips, 2.9, 3.5)
 		within(name+" round trips", s.AllRoundTrips, s.RoundTrips, 6)
@@ -34,24 +34,24 @@ func checkCounts(t *testing.T, row Row) {
 		within(name+" worker sends", s.Worker.Sent, 2.9, 6)
 		within(name+" worker receives", s.Worker.Received, 1.9, 6)
 		within(name+" wake-ups", s.OwnWakeUps, 0.01, 10_000)
-		within(name+" write calls", s.WriteCalls, 0.01, 10_000) // files of the server; pipes need none
+		within(name+" write calls", s.WriteCalls, 0.01, 10_000) // to files of the server; in-process connections need none
 		within(name+" CPU", s.CPU, s.OwnCPU, s.OwnCPU)          // the server is embedded
 	}
 }
 
-// Round trips are requests with an answer: those of the caller and of what ends while it waits, and all. What a
-// consumer is handed or asks for, and what the benchmark asks for itself, is none.
+// A round trip is a request with an answer: before counts those that end while the caller waits, and all counts all.
+// Deliveries, pull requests and the requests of the benchmark itself do not count.
 func TestTrips(t *testing.T) {
 	t.Parallel()
 	tap := &tap{asks: "a.call", open: map[string]bool{}}
 	for _, m := range [][2]string{
-		{"beat", "in.1"}, {"in.1", ""}, // of no call
+		{"beat", "in.1"}, {"in.1", ""}, // belongs to no call
 		{"a.call.x", "in.caller"},
 		{"log.q", "in.2"}, {"log.q", "$JS.ACK.LOG.1"}, {"in.2", ""},
 		{"$JS.API.CONSUMER.MSG.NEXT.LOG.workers", "in.pull"}, {"in.pull", ""},
 		{"log.o", "in.3"}, {"in.3", ""},
 		{"record", "in.4"},
-		{"in.caller", ""}, {"in.caller", ""}, // the copy of an answer
+		{"in.caller", ""}, {"in.caller", ""}, // duplicate of an answer
 		{"in.4", ""},
 		{"$JS.ACK.LOG.1", ""},
 		{"$JS.API.STREAM.INFO.LOG", watchInbox + ".1"}, {watchInbox + ".1", ""},
@@ -70,7 +70,7 @@ func TestWakeUps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := exec.Command("true").Run(); err != nil { // which is waited for
+	if err := exec.Command("true").Run(); err != nil { // a child process that is waited for
 		t.Fatal(err)
 	}
 	if _, after, err := usage.Own(); err != nil || after <= before {

@@ -11,16 +11,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// State is how many bytes of state the two events of a call carry in their headers.
+// State is the size in bytes of the state in the headers of a call's two events.
 type State struct {
 	Request int `json:"request_bytes"`
 	Outcome int `json:"outcome_bytes"`
 }
 
-// stateSample is of how many calls it is a mean.
+// stateSample is the number of calls whose events are measured.
 const stateSample = 16
 
-// state makes some calls and measures what the product has written of them.
+// state makes some calls and returns the mean size of the state in their events.
 func (p *product) state(ctx context.Context) (State, error) {
 	for n := range stateSample {
 		if err := p.call(ctx, fmt.Sprintf("state-%016d", n), toolID(0), input(minSize)); err != nil {
@@ -44,7 +44,7 @@ func (p *product) state(ctx context.Context) (State, error) {
 	return s, nil
 }
 
-// headers notes the size of the state in every event of a partition by its kind.
+// headers adds the sizes of the state in all events of a partition to written, by kind of event.
 func (p *product) headers(ctx context.Context, part subjects.Partition, written map[string][]int) error {
 	stream, err := p.js.Stream(ctx, part.Stream())
 	if err != nil {

@@ -6,36 +6,35 @@ import (
 	"time"
 )
 
-// Stats are medians over the rounds of one side. All but the latencies and the throughput are
-// per call.
+// Stats are medians over the rounds of one side. All values except Calls, latencies and throughput are per call.
 type Stats struct {
-	Calls     int     `json:"calls"` // in all rounds
+	Calls     int     `json:"calls"` // total of all rounds
 	PerSecond float64 `json:"per_second"`
 	P50       float64 `json:"p50_ms"`
 	P95       float64 `json:"p95_ms"`
 	P99       float64 `json:"p99_ms"`
-	CPU       float64 `json:"cpu_us"` // of everything: callers, both halves, server
+	CPU       float64 `json:"cpu_us"` // of all: callers, dispatcher, executor, server
 	ServerCPU float64 `json:"server_cpu_us"`
-	OwnCPU    float64 `json:"own_cpu_us"` // of this process, where an embedded server is, too
-	Allocs    float64 `json:"allocs"`     // of this process, as all that follows but the server's
+	OwnCPU    float64 `json:"own_cpu_us"` // of this process, including an embedded server
+	Allocs    float64 `json:"allocs"`     // of this process, like all of the following except those of the server
 	AllocKB   float64 `json:"alloc_kb"`
-	// Wake-ups are voluntary context switches: how often a thread had nothing to do, and so had to be woken.
+	// Wake-ups are voluntary context switches: a thread had no work, and must be woken later.
 	ServerWakeUps float64 `json:"server_wake_ups"`
 	OwnWakeUps    float64 `json:"own_wake_ups"`
 	WriteCalls    float64 `json:"own_write_calls"` // system calls
 	Writes        float64 `json:"durable_writes"`
-	Messages      float64 `json:"messages"` // sent and received by the three parties
+	Messages      float64 `json:"messages"` // sent and received by caller, dispatcher and worker
 	Caller        Traffic `json:"caller_messages"`
 	Dispatcher    Traffic `json:"dispatcher_messages"`
 	Worker        Traffic `json:"worker_messages"`
-	WireKB        float64 `json:"wire_kb"` // sent and received by clients
-	// Round trips are counted in calls that are made one after the other: those that had their answer while the
-	// caller waited, its own among them, and all.
+	WireKB        float64 `json:"wire_kb"` // sent and received by the three parties
+	// Round trips are counted for calls in sequence. RoundTrips counts those that were answered while the caller waited,
+	// including its own. AllRoundTrips counts all.
 	RoundTrips    float64 `json:"round_trips"`
 	AllRoundTrips float64 `json:"all_round_trips"`
 }
 
-// Traffic is the messages that one of the three parties sends and receives.
+// Traffic is the number of messages that a party sends and receives.
 type Traffic struct {
 	Sent     float64 `json:"sent"`
 	Received float64 `json:"received"`
@@ -50,13 +49,13 @@ type Ratios struct {
 	CPU       float64 `json:"cpu"`
 }
 
-// round is what one round measured.
+// round is the result of one round.
 type round struct {
 	load
 	processUsage
 }
 
-// summarise turns rounds into a row.
+// summarise computes the values of the row from the rounds of its sides.
 func (row *Row) summarise(sides []*side) {
 	by := map[string]*side{raw: {}, theFloor: {}, ours: {}}
 	for _, s := range sides {
@@ -70,7 +69,7 @@ func (row *Row) summarise(sides []*side) {
 	}
 }
 
-// ratios compares the rounds of two sides; nil when one was not measured.
+// ratios compares the rounds of two sides. It returns nil if one of them was not measured.
 func ratios(of, with []round) *Ratios {
 	if len(of) == 0 || len(with) == 0 {
 		return nil
@@ -91,14 +90,14 @@ func ratios(of, with []round) *Ratios {
 
 func atPercentile(p int) func(round) float64 { return func(r round) float64 { return r.percentile(p) } }
 
-// cpu is all CPU time per call, in microseconds.
+// cpu returns the CPU time of all processes per call, in microseconds.
 func (r round) cpu() float64 { return r.per(r.self + r.server) }
 
 func (r round) per(d time.Duration) float64 {
 	return float64(d) / float64(time.Microsecond) / float64(len(r.latencies))
 }
 
-// stats returns nil for a side that was not measured.
+// stats returns the statistics of a side, or nil if it was not measured.
 func (s *side) stats() *Stats {
 	if len(s.rounds) == 0 {
 		return nil
@@ -128,7 +127,8 @@ func (s *side) stats() *Stats {
 	return v
 }
 
-// over returns how to take a median over rounds: of a value, and of what was used per call.
+// over returns two functions that compute medians over rounds: of computes that of a value, and each that of a usage
+// per call.
 func over(rounds []round) (of func(func(round) float64) float64, each func(func(processUsage) uint64) float64) {
 	of = func(f func(round) float64) float64 {
 		var all []float64

@@ -11,10 +11,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
-// streamLead is how much later than a whole short call a first chunk may be, at the median.
+// streamLead is the target for the median delay of a first chunk after the answer to a short call.
 const streamLead = 1.0 // ms
 
-// stream compares the first chunk of a streaming call with the answer to a short one.
+// stream compares the first chunk of a streaming call with the answer to a short call.
 func stream(ctx context.Context, o Options, r *Report) (err error) {
 	h, err := o.startHost(ctx, "stream", Process, Interval)
 	if err != nil {
@@ -56,7 +56,7 @@ func stream(ctx context.Context, o Options, r *Report) (err error) {
 	return nil
 }
 
-// firsts collects when first chunks came.
+// firsts collects the delays of first chunks.
 type firsts struct {
 	mu sync.Mutex
 	ms []float64

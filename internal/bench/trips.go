@@ -13,20 +13,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// trips are round trips per call: requests to a party or to the server whose answer came.
+// trips are round trips per call: requests to a party or to the server that were answered.
 type trips struct {
-	before float64 // while the caller waited: its own, and all that had their answer before it
+	before float64 // answered while the caller waited, including its own request
 	all    float64
 }
 
-// They are counted of so many calls, one after the other, with a pause between them: what is done after an answer is
-// over then, and not taken for a part of the next call.
+// Number of calls for which round trips are counted, and the pause between them. During the pause the work after an
+// answer ends, so that it does not count for the next call.
 const (
 	tripCalls = 32
 	tripPause = 10 * time.Millisecond
 )
 
-// count counts the round trips of some calls. It is no part of a round: what hears everything makes all slower.
+// count counts the round trips of some calls. It is not part of a round, because a subscription to all subjects slows
+// down every message.
 func (s *side) count(ctx context.Context, h *host, ids *numbers) error {
 	nc, err := bus.Dial(h.url, "bench-tap", h.connect...)
 	if err != nil {
@@ -55,21 +56,21 @@ func (s *side) count(ctx context.Context, h *host, ids *numbers) error {
 	return nil
 }
 
-// tap hears every message that passes a server, in an order in which no answer is before its request.
+// tap sees every message that passes the server. It sees a request before its answer.
 type tap struct {
-	asks  string // how the subject of a caller's request begins
+	asks  string // prefix of the subject of a caller's request
 	ended chan struct{}
 
 	mu          sync.Mutex
-	open        map[string]bool // subjects on which an answer is waited for
-	caller      string          // that of a caller who waits
+	open        map[string]bool // reply subjects of unanswered requests
+	caller      string          // reply subject of the waiting caller, or ""
 	before, all int
 }
 
-// tapEnd is the last message that a tap hears.
+// tapEnd is the subject of the last message that a tap processes.
 const tapEnd = watchInbox + ".end"
 
-// listen begins to hear everything, before it returns.
+// listen subscribes to all subjects.
 func (t *tap) listen(nc *nats.Conn) error {
 	sub, err := nc.Subscribe(">", func(msg *nats.Msg) {
 		if msg.Subject == tapEnd {
@@ -84,7 +85,7 @@ func (t *tap) listen(nc *nats.Conn) error {
 	return cmp.Or(sub.SetPendingLimits(-1, -1), nc.Flush())
 }
 
-// end returns when everything has been heard that was sent before.
+// end waits until the tap has processed all messages that were sent before.
 func (t *tap) end(ctx context.Context, nc *nats.Conn) error {
 	if err := nc.Publish(tapEnd, nil); err != nil {
 		return err
@@ -104,7 +105,7 @@ func (t *tap) perCall() trips {
 	return trips{before: float64(t.before) / tripCalls, all: float64(t.all) / tripCalls}
 }
 
-// see takes the next message.
+// see processes the next message.
 func (t *tap) see(subject, reply string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,8 +128,8 @@ func (t *tap) see(subject, reply string) {
 	}
 }
 
-// handedOut reports whether a message is one that the server hands to a consumer, or a request to: nobody waits for
-// the acknowledgement of the one, and the other is made before there is anything.
+// handedOut reports whether a message is a delivery to a consumer or a pull request. Neither counts as a round trip: no
+// process waits for the ack of a delivery, and a pull request is sent before there is work.
 func handedOut(subject, reply string) bool {
 	return strings.HasPrefix(reply, "$JS.ACK.") || strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT.")
 }

@@ -12,37 +12,37 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// processUsage is what had been used up at one moment.
+// processUsage holds the totals at one time.
 type processUsage struct {
-	self, server  time.Duration // CPU
+	self, server  time.Duration // CPU time
 	wakeUps       uint64        // of this process
 	serverWakeUps uint64
 	writeCalls    uint64 // system calls of this process
 	mallocs       uint64
 	bytes         uint64
-	writes        uint64 // messages appended to streams
+	writes        uint64 // messages stored in streams
 	messages      [parties]traffic
-	wire          uint64 // bytes of them
+	wire          uint64 // bytes of messages
 }
 
-// counted is a connection, or several of one party.
+// counted is one or several connections of a party.
 type counted interface{ Stats() nats.Statistics }
 
-// parties are the caller, the dispatcher and the worker.
+// parties is the number of parties: caller, dispatcher and worker.
 const parties = 3
 
-// traffic is the messages of a party.
+// traffic is the number of messages of a party.
 type traffic struct{ sent, received uint64 }
 
-// meter counts what one side uses.
+// meter reads what one side has used.
 type meter struct {
-	server  int       // pid; 0 without one
-	conns   []counted // of the parties, in their order
+	server  int       // pid; 0 if the server is embedded
+	conns   []counted // of caller, dispatcher and worker
 	js      jetstream.JetStream
 	streams []string
 }
 
-// streams are those to which the product writes for a call.
+// streams returns the streams to which Toolbus writes for a call.
 func streams(partitions int) []string {
 	all := []string{subjects.AuditStream}
 	for p := range subjects.Partition(max(1, partitions)) {
@@ -84,7 +84,7 @@ func (m meter) read(ctx context.Context) (processUsage, error) {
 	return u, err
 }
 
-// since returns what was used between before and u.
+// since returns the difference between u and before.
 func (u processUsage) since(before processUsage) processUsage {
 	for i, b := range before.messages {
 		u.messages[i].sent -= b.sent

@@ -17,8 +17,8 @@ const (
 	headerState = "Floor-State"
 )
 
-// An event is stored under the key of its log, which is a tool and an id, and what these say. They have the form,
-// and the length, of what Toolbus writes.
+// An event is stored below the key of its log, which consists of a tool and an id. The keys and nonces have the form
+// and the length of those that Toolbus writes.
 const (
 	logPrefix = "floor.log."
 	tool      = "bench_2eecho0."
@@ -31,16 +31,16 @@ const (
 	outcomeNonce = ".4f4c4d84-de50.2000"
 )
 
-// FloorOptions of a pipeline.
+// FloorOptions configures a [Floor].
 type FloorOptions struct {
 	Options
-	Bytes int64 // the most that the log holds; default that of Toolbus
+	Bytes int64 // size limit of the log in bytes; 0 is the default of Toolbus
 
-	// How many bytes of state the two events of a call carry; never less than the reply subject takes.
+	// Size in bytes of the state in the two events of a call, but at least the size of the reply subject.
 	RequestState, OutcomeState int
 }
 
-// Floor is a running pipeline.
+// Floor is a running pipeline that makes only the writes of Toolbus's protocol.
 type Floor struct {
 	pipeline
 	options     FloorOptions
@@ -49,7 +49,7 @@ type Floor struct {
 	ttl, filler string
 }
 
-// StartFloor creates the streams and runs the pipeline until Close. Each id may be called once.
+// StartFloor creates the streams and runs the pipeline until Close. Each id may be called only once.
 func StartFloor(ctx context.Context, o FloorOptions) (*Floor, error) {
 	p := &Floor{
 		pipeline: newPipeline("floor", o.Options), options: o,
@@ -74,7 +74,7 @@ func (p *Floor) start(ctx context.Context) error {
 	return p.serve(ctx, logStream, work, p.store, p.run)
 }
 
-// open creates what calls are written to, and begins to follow it.
+// open creates the streams and starts the audit record.
 func (p *Floor) open(ctx context.Context) (err error) {
 	events, records := topology(p.options.Bytes)
 	if p.log, err = p.admit.CreateStream(ctx, events); err != nil {
@@ -87,7 +87,7 @@ func (p *Floor) open(ctx context.Context) (err error) {
 	return err
 }
 
-// store makes a request durable.
+// store writes a request to the log.
 func (p *Floor) store(msg *nats.Msg) error {
 	return p.write(context.Background(), p.admit, event{
 		id: msg.Header.Get(jetstream.MsgIDHeader), key: request, nonce: requestNonce,
@@ -95,11 +95,11 @@ func (p *Floor) store(msg *nats.Msg) error {
 	})
 }
 
-// run sees one work message to its end: outcome, durable; reply; ack.
+// run handles a work message: it stores the outcome, replies and acknowledges.
 func (p *Floor) run(ctx context.Context, msg jetstream.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return // no message of a stream
+		return // not a message of a stream
 	}
 	reply := replyOf(msg.Headers())
 	o := event{
@@ -107,20 +107,20 @@ func (p *Floor) run(ctx context.Context, msg jetstream.Msg) {
 		state: p.state(reply, p.options.OutcomeState), body: p.Tool(msg.Data()),
 	}
 	if err := p.write(ctx, p.decide, o); err != nil {
-		return // delivered again
+		return // the message is delivered again
 	}
-	_ = p.worker.Publish(reply, o.body) // the caller times out otherwise
+	_ = p.worker.Publish(reply, o.body) // if it is lost, the caller times out
 	_ = msg.Ack()
 }
 
-// event is what is written to the log of an id.
+// event is an event in the log of an id.
 type event struct {
 	id, key, nonce, state string
-	after                 uint64 // sequence of the last event of the log; 0 for an empty one
+	after                 uint64 // sequence of the last event of the log; 0 if the log is empty
 	body                  []byte
 }
 
-// write appends e by compare-and-set over the whole log of its id.
+// write appends e with a compare-and-set on the whole log of its id.
 func (p *Floor) write(ctx context.Context, js jetstream.JetStream, e event) error {
 	log := logPrefix + tool + e.id
 	_, err := js.PublishMsg(ctx, &nats.Msg{Subject: log + e.key, Data: e.body, Header: nats.Header{
@@ -133,7 +133,7 @@ func (p *Floor) write(ctx context.Context, js jetstream.JetStream, e event) erro
 	return err
 }
 
-// state is what stands for the state of a log: where the caller waits, and the rest of so many bytes.
+// state returns a placeholder for the state of a log: the reply subject and a filler of size bytes in all.
 func (p *Floor) state(reply string, size int) string {
 	return reply + ";" + p.filler[:max(0, size-len(reply)-1)]
 }
@@ -143,16 +143,16 @@ func replyOf(h nats.Header) string {
 	return reply
 }
 
-// idOf returns the id of the log that an event is of.
+// idOf returns the id in the subject of an event.
 func idOf(subject string) string {
 	id, _, _ := strings.Cut(subject[len(logPrefix)+len(tool):], ".")
 	return id
 }
 
-// settlePoll is how often Settle looks.
+// settlePoll is the interval at which Settle checks.
 const settlePoll = 25 * time.Millisecond
 
-// Settle waits until no call runs and every event is on record. Nobody may call meanwhile.
+// Settle waits until no call runs and every event is recorded. No calls may be made meanwhile.
 func (p *Floor) Settle(ctx context.Context) error {
 	return p.idle(ctx, func() error {
 		info, err := p.log.Info(ctx)
@@ -171,7 +171,7 @@ func (p *Floor) Settle(ctx context.Context) error {
 	})
 }
 
-// Close stops the pipeline and its record, and closes its connections. The streams stay.
+// Close stops the pipeline and its audit record, and closes its connections. It does not delete the streams.
 func (p *Floor) Close() {
 	p.stop()
 	if p.record != nil {

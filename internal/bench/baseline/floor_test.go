@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The sizes of state that are written here.
+// Sizes of the state in events.
 const (
 	requestState = 300
 	outcomeState = 400
@@ -42,7 +42,7 @@ func start(t *testing.T, srv *natstest.Server) *Floor {
 	return p
 }
 
-// Every call gets its own result and leaves two events, which are all on record, once and in order.
+// Each call gets its own result and stores two events, which are recorded once and in order.
 func TestCalls(t *testing.T) {
 	srv := natstest.Start(t)
 	p := start(t, srv)
@@ -117,7 +117,7 @@ func stored(t *testing.T, srv *natstest.Server, name string) (all []*jetstream.R
 	return all
 }
 
-// Events are written by compare-and-set: the log of an id opens once, and is decided once.
+// Events are written by compare-and-set: the log of an id is opened once and decided once.
 func TestCompareAndSet(t *testing.T) {
 	srv := natstest.Start(t)
 	p := start(t, srv)
@@ -139,8 +139,8 @@ func TestCompareAndSet(t *testing.T) {
 	}
 }
 
-// What a server has to do for an event is what it does for one of Toolbus: the settings of the streams are the same,
-// and so is the form of the subjects.
+// The server does the same work for an event as for one of Toolbus: streams have the same settings and subjects the
+// same form.
 func TestLikeToolbus(t *testing.T) {
 	t.Parallel()
 	events, records := topology(1 << 30)
@@ -171,7 +171,7 @@ func TestLikeToolbus(t *testing.T) {
 	}
 }
 
-// A bundle holds whole lines, and no more bytes than it may.
+// A message of the record contains whole lines and does not exceed the size limit.
 func TestFitting(t *testing.T) {
 	t.Parallel()
 	line := bytes.Repeat([]byte{'x'}, 99_999)

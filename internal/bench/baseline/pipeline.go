@@ -11,29 +11,29 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options of a pipeline.
+// Options configures a pipeline.
 type Options struct {
 	Dial    func(name string) (*nats.Conn, error)
-	Workers int           // calls that run at once; default 256
-	Keep    time.Duration // how long everything is kept; default an hour
+	Workers int           // number of calls that run at a time; default 256
+	Keep    time.Duration // TTL of events and messages; default an hour
 	Tool    func(input []byte) []byte
 }
 
-// pipeline has a caller, a dispatcher and a worker, each on a connection of its own. [Raw] and [Floor] embed it.
+// pipeline consists of a caller, a dispatcher and a worker, each with its own connection. [Raw] and [Floor] embed it.
 type pipeline struct {
 	Options
-	name                       string // of the pipeline; its calls go to "<name>.call"
+	name                       string // of the pipeline; calls are requests to "<name>.call"
 	caller, dispatcher, worker *nats.Conn
-	admit, decide              jetstream.JetStream // of dispatcher and worker
+	admit, decide              jetstream.JetStream // on the connections of dispatcher and worker
 	consuming                  jetstream.ConsumeContext
 	slots                      chan struct{}
 	running                    sync.WaitGroup
 }
 
-// headerError has the reason why a request is not durable, in the answer to its caller.
+// headerError is the header of an answer with the reason why a request was not stored.
 const headerError = "Bench-Error"
 
-// newPipeline returns a pipeline with the defaults of its options.
+// newPipeline returns a pipeline whose options have defaults.
 func newPipeline(name string, o Options) pipeline {
 	if o.Workers <= 0 {
 		o.Workers = 256
@@ -58,7 +58,7 @@ func (p *pipeline) connect() (err error) {
 	return err
 }
 
-// serve lets the worker run the messages of a consumer, and the dispatcher store requests.
+// serve makes the worker run the messages of a consumer, and the dispatcher store requests.
 func (p *pipeline) serve(
 	ctx context.Context, stream string, c jetstream.ConsumerConfig, store func(*nats.Msg) error,
 	run func(context.Context, jetstream.Msg),
@@ -84,11 +84,11 @@ func (p *pipeline) serve(
 	return errors.Join(err, p.dispatcher.Flush())
 }
 
-// dispatch makes the request durable, or answers that it is not.
+// dispatch stores a request. If that fails, it answers with the error.
 func (p *pipeline) dispatch(msg *nats.Msg, store func(*nats.Msg) error) {
 	if err := store(msg); err != nil {
 		failure := &nats.Msg{Subject: msg.Reply, Header: nats.Header{headerError: {err.Error()}}}
-		_ = p.dispatcher.PublishMsg(failure) // the caller times out otherwise
+		_ = p.dispatcher.PublishMsg(failure) // if it is lost, the caller times out
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *pipeline) Call(ctx context.Context, id string, input []byte) ([]byte, e
 	return answer.Data, nil
 }
 
-// idle waits until no worker runs a call, and then until settled returns.
+// idle waits until no worker runs a call, and then calls settled.
 func (p *pipeline) idle(ctx context.Context, settled func() error) error {
 	for held := range cap(p.slots) {
 		select {
@@ -119,16 +119,16 @@ func (p *pipeline) idle(ctx context.Context, settled func() error) error {
 	return settled()
 }
 
-// Conns returns the connections of caller, dispatcher and worker, to count their messages.
+// Conns returns the connections of caller, dispatcher and worker. Their statistics count the messages.
 func (p *pipeline) Conns() []*nats.Conn { return []*nats.Conn{p.caller, p.dispatcher, p.worker} }
 
-// Close stops the pipeline and closes its connections. The streams stay.
+// Close stops the pipeline and closes its connections. It does not delete the streams.
 func (p *pipeline) Close() {
 	p.stop()
 	p.disconnect()
 }
 
-// stop waits for what runs, and takes nothing more.
+// stop ends the consumer and waits for running calls and requests.
 func (p *pipeline) stop() {
 	if p.consuming != nil {
 		p.consuming.Stop()

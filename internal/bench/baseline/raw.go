@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// RawStreams are the streams that a call writes to.
+// RawStreams are the streams to which a call writes.
 var RawStreams = [...]string{workStream, "KV_" + resultsBucket, auditStream}
 
 const (
@@ -21,7 +21,7 @@ const (
 	headerReply   = "Raw-Reply"
 )
 
-// Raw is a running pipeline.
+// Raw is a running pipeline that promises only durability.
 type Raw struct {
 	pipeline
 	results jetstream.KeyValue
@@ -47,7 +47,7 @@ func (p *Raw) start(ctx context.Context) error {
 	return p.serve(ctx, workStream, jetstream.ConsumerConfig{}, p.store, p.run)
 }
 
-// open creates what calls are written to.
+// open creates the streams and the bucket of results.
 func (p *Raw) open(ctx context.Context) (err error) {
 	for stream, subject := range map[string]string{workStream: work, auditStream: audited} {
 		_, err := p.admit.CreateStream(ctx, jetstream.StreamConfig{
@@ -64,7 +64,7 @@ func (p *Raw) open(ctx context.Context) (err error) {
 	return err
 }
 
-// store makes a request durable.
+// store publishes a request to the work stream.
 func (p *Raw) store(msg *nats.Msg) error {
 	_, err := p.admit.PublishMsg(context.Background(), &nats.Msg{Subject: work, Data: msg.Data, Header: nats.Header{
 		jetstream.MsgIDHeader: {msg.Header.Get(jetstream.MsgIDHeader)}, headerReply: {msg.Reply},
@@ -72,21 +72,21 @@ func (p *Raw) store(msg *nats.Msg) error {
 	return err
 }
 
-// run sees one work message to its end: result, durable; reply; audit; ack.
+// run handles a work message: it stores the result, replies, publishes the audit record and acknowledges.
 func (p *Raw) run(ctx context.Context, msg jetstream.Msg) {
 	header := msg.Headers()
 	id, reply := header.Get(jetstream.MsgIDHeader), header.Get(headerReply)
 	output := p.Tool(msg.Data())
 	if _, err := p.results.Put(ctx, id, output); err != nil {
-		return // delivered again
+		return // the message is delivered again
 	}
-	_ = p.worker.Publish(reply, output) // the caller times out otherwise
+	_ = p.worker.Publish(reply, output) // if it is lost, the caller times out
 	_, _ = p.decide.PublishAsync(audited, []byte(`{"event":"executed","call":"`+id+`"}`))
 	_ = msg.Ack()
 }
 
-// Settle waits until no call runs and nothing is on its way any more: a caller has its answer
-// before the worker has published the audit record. Nobody may call meanwhile.
+// Settle waits until no call runs and every audit record is stored: a caller has its answer before that. No calls may
+// be made meanwhile.
 func (p *Raw) Settle(ctx context.Context) error {
 	return p.idle(ctx, func() error {
 		for _, js := range []jetstream.JetStream{p.admit, p.decide} {

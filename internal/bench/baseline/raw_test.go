@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// Every call gets its own result, and leaves one message in each stream.
+// Each call gets its own result and stores one message in each stream.
 func TestCalls(t *testing.T) {
 	srv := natstest.Start(t)
 	p, err := baseline.StartRaw(t.Context(), baseline.Options{

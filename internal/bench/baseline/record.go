@@ -14,31 +14,30 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// What is put on record, a few times a second as Toolbus does: everything that came within a span, in messages of no
-// more than so many bytes.
+// As Toolbus does, the record collects the events of recordEvery and stores them in messages of at most recordBytes.
 const (
 	recordSubject = "floor.audit.log"
 	recordEvery   = 200 * time.Millisecond
 	recordBytes   = 512 << 10
 )
 
-// record follows the log and puts every event on record, a line for each.
+// record follows the log and stores one line for every event.
 type record struct {
 	js        jetstream.JetStream
 	following jetstream.ConsumeContext
 	more      chan struct{}
 	end       context.CancelFunc
 	ended     sync.WaitGroup
-	last      uint64 // sequence of the last message of the record
+	last      uint64 // sequence of the last message in the record stream
 
 	mu    sync.Mutex
-	lines []byte // not on record yet
-	read  uint64 // in the log
-	done  uint64 // up to there the log is on record
+	lines []byte // not stored yet
+	read  uint64 // sequence up to which the log was read
+	done  uint64 // sequence up to which the log is recorded
 	err   error
 }
 
-// follow begins to put the log on record, from its beginning, until stop.
+// follow starts recording the log from its beginning, until stop.
 func follow(ctx context.Context, js jetstream.JetStream) (*record, error) {
 	stream, err := js.Stream(ctx, recordStream)
 	if err != nil {
@@ -66,18 +65,18 @@ func (r *record) stop() {
 	r.ended.Wait()
 }
 
-// progress returns up to where the log is on record, and why it does not go on if it does not.
+// progress returns the sequence up to which the log is recorded, and the error that stopped recording.
 func (r *record) progress() (done uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.done, r.err
 }
 
-// see takes the next event of the log.
+// see adds a line for the next event of the log.
 func (r *record) see(msg jetstream.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return // no message of a stream
+		return // not a message of a stream
 	}
 	state := msg.Headers().Get(headerState)
 	r.mu.Lock()
@@ -90,7 +89,7 @@ func (r *record) see(msg jetstream.Msg) {
 	timer.Notify(r.more)
 }
 
-// run writes what came, one flush after the other.
+// run stores the collected lines until ctx ends.
 func (r *record) run(ctx context.Context) {
 	for {
 		select {
@@ -113,7 +112,7 @@ func (r *record) run(ctx context.Context) {
 func (r *record) flush(ctx context.Context) error {
 	r.mu.Lock()
 	lines, read := r.lines, r.read
-	r.lines = make([]byte, 0, len(lines)) // the next flush will be as large
+	r.lines = make([]byte, 0, len(lines)) // the next flush will have about the same size
 	r.mu.Unlock()
 	for len(lines) > 0 {
 		n := fitting(lines)
@@ -128,7 +127,7 @@ func (r *record) flush(ctx context.Context) error {
 	return nil
 }
 
-// fitting returns how many bytes of lines go into one message: whole lines.
+// fitting returns how many bytes of lines, in whole lines, fit into one message.
 func fitting(lines []byte) int {
 	if len(lines) <= recordBytes {
 		return len(lines)
@@ -136,7 +135,7 @@ func fitting(lines []byte) int {
 	return bytes.LastIndexByte(lines[:recordBytes], '\n') + 1
 }
 
-// append stores one message of the record behind the last one.
+// append stores one message after the last one by compare-and-set.
 func (r *record) append(ctx context.Context, lines []byte) error {
 	after := strconv.FormatUint(r.last, 10)
 	ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: recordSubject, Data: lines, Header: nats.Header{

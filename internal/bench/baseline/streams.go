@@ -7,7 +7,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// FloorStreams are the streams that a call writes to.
+// FloorStreams are the streams to which a call writes.
 var FloorStreams = [...]string{logStream, recordStream}
 
 const (
@@ -15,11 +15,11 @@ const (
 	recordStream = "FLOOR_AUDIT"
 )
 
-// topology returns the two streams: those of Toolbus in all but their names, so that the server does the same for
-// each message. Its log holds so many bytes; 0 for as many as Toolbus's does.
+// topology returns the configuration of the two streams: that of Toolbus except for names and metadata, so that the
+// server does the same work per message. bytes is the size limit of the log; 0 is the default of Toolbus.
 func topology(bytes int64) (events, records jetstream.StreamConfig) {
 	for _, c := range bus.Streams(bus.TopologyOptions{Partitions: 1, CallsBytes: bytes}) {
-		c.Description, c.Metadata = "", nil // it is no stream of Toolbus
+		c.Description, c.Metadata = "", nil // it is not a stream of Toolbus
 		switch c.Name {
 		case subjects.Partition(0).Stream():
 			events = c

@@ -20,50 +20,50 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What a flood is.
+// Sizes and rates of floods.
 const (
 	messages      = 50_000
-	rate          = 5_000 // a second
+	rate          = 5_000 // per second
 	oversized     = 2_000
 	oversizedRate = 500
 	oversize      = envelope.MaxEnvelope + 1
 	slowCalls     = 4_000
-	inputs        = 6 // large ones, at once
+	inputs        = 6 // number of large inputs that are sent at a time
 	inputSize     = 50_000_000
-	rounds        = 3               // of them
-	pause         = time.Second / 2 // from when it is ready
+	rounds        = 3               // of large inputs
+	pause         = time.Second / 2 // between Ready and the first message
 )
 
-// Actor is whose flood it is, in the default tenant.
+// Actor is the actor that sends floods, in the default tenant.
 const Actor = "flooder"
 
-// The kinds that are most at once.
+// Kinds of floods that are named in code. Bursts are sent without pauses.
 const (
-	burst     = "burst"          // of malformed messages
-	bulk      = "oversize-burst" // of oversize ones
-	rush      = "calls-burst"    // of calls that are run
-	slow      = "calls-slow"     // of calls that take long
+	burst     = "burst"          // malformed messages
+	bulk      = "oversize-burst" // messages that are too large
+	rush      = "calls-burst"    // calls that are run
+	slow      = "calls-slow"     // calls that take long
 	calls     = "calls"
 	questions = "questions"
 	large     = "large"
 )
 
-// Kinds are those of floods.
+// Kinds returns all kinds of floods.
 func Kinds() []string {
 	return []string{"malformed", "denied", "oversize", questions, large, calls, burst, bulk, rush, slow}
 }
 
-// Flood is what is sent.
+// Flood describes a flood.
 type Flood struct {
 	Kind, URL   string
-	Credentials string // file with a token of Actor; "" where none is asked for
-	Tool, Fn    string // that takes Input
-	SlowFn      string // that takes it, and long
-	Input       []byte // of those that are denied
-	Ready       func() // called shortly before it begins
+	Credentials string // file with a token of Actor; "" if the deployment has no tokens
+	Tool, Fn    string // function that takes Input
+	SlowFn      string // slow function that takes Input
+	Input       []byte // input of the requests
+	Ready       func() // called when the connection is ready, pause before the first message
 }
 
-// Send sends all of it, as fast as the kind says.
+// Send sends the flood, at the rate of its kind.
 func (f Flood) Send(ctx context.Context) error {
 	c, err := app.Establish(ctx, app.Options{URL: f.URL}, app.LinkOptions{
 		Name: "bench-flooder", Tenant: client.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
@@ -106,7 +106,7 @@ func (f Flood) Send(ctx context.Context) error {
 	return c.NC.FlushTimeout(time.Minute)
 }
 
-// message is what is sent again and again.
+// message returns the message that the flood repeats.
 func (f Flood) message() (*nats.Msg, error) {
 	const tenant = client.DefaultTenant
 	msg := &nats.Msg{
@@ -131,7 +131,7 @@ func (f Flood) message() (*nats.Msg, error) {
 	return msg, nil
 }
 
-// request is a call of a version of the tool.
+// request returns a request for a version of the tool.
 func (f Flood) request(version, key string) []byte {
 	const timeout = time.Minute
 	return fmt.Appendf(nil, `{"call_id":%q,"tool_id":%q,"tool_version":%q,"fn":%q,"input":%s,`+
@@ -141,7 +141,7 @@ func (f Flood) request(version, key string) []byte {
 		timeout.Milliseconds(), time.Now().Add(timeout).UnixMilli(), key)
 }
 
-// calls makes calls with large inputs, so many at once.
+// calls makes calls with large inputs, inputs of them at a time.
 func (f Flood) calls(ctx context.Context, conn *app.Link) error {
 	c, err := conn.Client(client.Options{})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// What is denied, or run, has to come as far as that: a request that breaks its schema is another flood.
+// Requests that must be denied, or run, must satisfy their schema: otherwise the flood is of another kind.
 func TestRequest(t *testing.T) {
 	f := Flood{Tool: "echo", Fn: "run", Input: []byte(`{"n":1}`)}
 	for _, version := range []string{"*", "9.x"} {

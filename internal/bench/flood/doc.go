@@ -1,2 +1,2 @@
-// Package flood makes an actor that floods a bus with messages of all kinds.
+// Package flood sends floods of messages and calls to a bus, as one actor.
 package flood

@@ -18,40 +18,40 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 )
 
-// Options say what is measured.
+// Options configures [Measure].
 type Options struct {
-	URL      string // of the server of NATS
+	URL      string // of the NATS server
 	Dir      string // for files
 	Rounds   int
-	Duration time.Duration // of a round of one side
-	AtOnce   int           // calls
+	Duration time.Duration // of each side in a round
+	AtOnce   int           // number of waiting calls
 	// Start starts a process of the toolbus command.
 	Start func(name string, args ...string) (*process.Process, error)
 }
 
-// Report is what was measured. Times are medians, in milliseconds, of one caller that makes one call after the other.
+// Report is the result. Times are medians in milliseconds of one caller that makes calls in sequence.
 type Report struct {
 	Direct, Proxy, Bus, Through float64
-	// Resident is the memory of each process while so many calls wait at once, in MB.
+	// Resident is the memory of each process in MB while Options.AtOnce calls wait.
 	Resident map[string]float64
 }
 
-// Added is what door and adapter add to what the server and the bus take by themselves.
+// Added returns the time that gateway and adapter add to the times of the MCP server and of a call.
 func (r Report) Added() float64 { return r.Through - r.Direct - r.Bus }
 
-// Measure measures.
+// Measure makes the measurements.
 func Measure(ctx context.Context, o Options) (r Report, err error) {
 	return r, errors.Join(o.compare(ctx, &r), o.crowd(ctx, &r))
 }
 
-// world is all that takes part.
+// world holds all clients and servers of the comparison.
 type world struct {
 	options Options
 	bus     *toolbus.Client
 	direct  *sdk.ClientSession
 	proxied *sdk.ClientSession
 	through *sdk.ClientSession
-	stops   []func() error // the last one first
+	stops   []func() error // called in reverse order
 }
 
 func (w *world) stop() (err error) {
@@ -103,7 +103,7 @@ func connect(ctx context.Context, at string) (*sdk.ClientSession, error) {
 	return client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: at, DisableStandaloneSSE: true}, nil)
 }
 
-// startBus starts a dispatcher and an executor with the tools of the server, and one that is a function.
+// startBus starts a dispatcher and an executor with the tools of the MCP server and one Go function.
 func (w *world) startBus(ctx context.Context, upstream string) error {
 	if err := manifests(w.options.Dir, upstream); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (w *world) startBus(ctx context.Context, upstream string) error {
 	return err
 }
 
-// run runs both parts, and returns when they are ready.
+// run starts dispatcher and executor, and returns when both are ready.
 func (w *world) run(ctx context.Context, parts *errgroup.Group, tools *toolbus.Toolset) error {
 	ready := make(chan struct{}, 2)
 	conn, err := toolbus.Connect(ctx, w.options.URL, toolbus.Options{})
@@ -164,7 +164,7 @@ func (w *world) run(ctx context.Context, parts *errgroup.Group, tools *toolbus.T
 	return nil
 }
 
-// compare has one caller call each of them in turn.
+// compare makes calls by each of the four ways in turn.
 func (o Options) compare(ctx context.Context, r *Report) (err error) {
 	w := &world{options: o}
 	defer func() { err = errors.Join(err, w.stop()) }()
@@ -179,7 +179,7 @@ func (o Options) compare(ctx context.Context, r *Report) (err error) {
 		{&r.Bus, w.own}, {&r.Through, on(w.through, "mcp.echo")},
 	}
 	took := make([][]float64, len(sides))
-	for round := range o.Rounds + 1 { // the first one warms up
+	for round := range o.Rounds + 1 { // the first round is the warm-up
 		for i, side := range sides {
 			for n, end := 0, time.Now().Add(o.Duration); time.Now().Before(end); n++ {
 				began := time.Now()
@@ -201,19 +201,19 @@ func (o Options) compare(ctx context.Context, r *Report) (err error) {
 
 func arguments(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
 
-// on calls a tool over a session.
+// on returns a function that calls a tool in a session.
 func on(s *sdk.ClientSession, tool string) func(context.Context, string) error {
 	return func(ctx context.Context, text string) error {
 		r, err := s.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments(text)})
 		if err == nil && (r.IsError || r.StructuredContent == nil) {
-			text, _ := json.Marshal(r) // it was JSON
+			text, _ := json.Marshal(r) // it was decoded from JSON
 			err = fmt.Errorf("%s has answered %s", tool, text)
 		}
 		return err
 	}
 }
 
-// own calls the tool that is a function.
+// own calls the Go function.
 func (w *world) own(ctx context.Context, text string) error {
 	r, err := toolbus.Outcome(w.bus.Call(ctx, toolbus.Call{Tool: "own.echo", Input: []byte(arguments(text)),
 		Key: "own-echo-call-" + text}))

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// Every side is called, and answers.
+// Each of the four ways of calling works.
 func TestCompare(t *testing.T) {
 	var r Report
 	o := Options{URL: natstest.Start(t).URL, Dir: t.TempDir(), Rounds: 1, Duration: 20 * time.Millisecond}
@@ -19,7 +19,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The slots that an actor with many open calls does not get, an eighth of them, are beside those that it needs.
+// The executor has enough slots for all calls of one actor, which gets at most seven eighths of them.
 func TestSlots(t *testing.T) {
 	for calls := 1; calls <= 2000; calls++ {
 		if n := slots(calls); n-n/8 < calls || calls > 8 && n > calls*8/7+1 {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 )
 
-// crowd has many calls wait at once, with dispatcher, executor and door in processes of their own.
+// crowd makes many calls that wait at the same time. Dispatcher, executor and gateway are processes.
 func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -50,11 +50,11 @@ func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 	return o.hold(ctx, session, s, func() error { return r.resident(parts) })
 }
 
-// slots returns the slots of an executor that runs so many calls of one actor at once: an actor with many open calls
-// has seven eighths of them at most.
+// slots returns the number of slots with which an executor runs calls calls of one actor at a time: an actor with many
+// open calls gets at most seven eighths of them.
 func slots(calls int) int { return (calls*8 + 6) / 7 }
 
-// hold makes the calls, looks once they all wait, and lets them go.
+// hold makes the calls, calls look when all of them wait, and then lets them return.
 func (o Options) hold(ctx context.Context, session *sdk.ClientSession, s *server, look func() error) error {
 	calls, ctx := errgroup.WithContext(ctx)
 	for n := range o.AtOnce {

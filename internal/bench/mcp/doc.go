@@ -1,4 +1,5 @@
-// Package mcp measures what the bus costs a client of MCP: the same server called directly, through a proxy that
-// does nothing, and through door, bus and adapter, with a call of the bus itself beside them. All of it is in one
-// process, over HTTP on loopback, so that the sides have the same machine; the server of NATS is the caller's.
+// Package mcp measures what Toolbus costs an MCP client. It compares direct calls of an MCP server with calls through a
+// minimal proxy and through gateway, bus and adapter, and with a plain call. For the comparison, all of these run in
+// this process over HTTP on loopback. For the memory with many waiting calls, dispatcher, executor and gateway are
+// processes. The caller provides the NATS server.
 package mcp

@@ -14,10 +14,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// server is the MCP server that is called. Its tool hold answers once all are there.
+// server is the MCP server that is called. Its tool echo answers at once, and its tool hold when release is closed.
 type server struct {
-	held    chan struct{} // one for each call that has come
-	release chan struct{} // closed once they may go
+	held    chan struct{} // gets a value for each call of hold that has arrived
+	release chan struct{} // closed to let the calls of hold return
 }
 
 func (s *server) handler() http.Handler {
@@ -40,14 +40,14 @@ func (s *server) handler() http.Handler {
 
 const schemaText = `{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}`
 
-// answer answers with what it was asked.
+// answer returns the arguments of a call.
 func answer(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	return &sdk.CallToolResult{
 		StructuredContent: r.Params.Arguments, Content: []sdk.Content{&sdk.TextContent{Text: string(r.Params.Arguments)}},
 	}, nil
 }
 
-// manifests writes a folder of tools with the two of the server.
+// manifests writes a folder with the manifests of the server's two tools.
 func manifests(dir, at string) error {
 	servers, err := json.Marshal(map[string]any{"servers": map[string]any{"bench": map[string]any{"url": at}}})
 	if err != nil {
@@ -80,7 +80,7 @@ limits: {concurrency_max: 10000}
 	return nil
 }
 
-// proxy is the leanest thing that can be between a client and a server.
+// proxy returns a minimal reverse proxy.
 func proxy(to string) (http.Handler, error) {
 	at, err := url.Parse(to)
 	if err != nil {
@@ -92,7 +92,7 @@ func proxy(to string) (http.Handler, error) {
 	}, nil
 }
 
-// serve serves on loopback until stop, and returns the address.
+// serve serves h on a loopback port until stop is called, and returns the URL.
 func serve(h http.Handler) (at string, stop func() error, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

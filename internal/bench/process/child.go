@@ -1,4 +1,4 @@
-// Package process runs processes of the toolbus command that say in a file when they are ready, and ends them.
+// Package process starts processes of the toolbus command, waits until they are ready, and stops them.
 package process
 
 import (
@@ -13,32 +13,32 @@ import (
 	"time"
 )
 
-// Process is one that is ready.
+// Process is a running process that was ready.
 type Process struct {
 	PID   int
-	Said  string        // what it wrote to its ready file
-	Ready time.Duration // how long that took
+	Said  string        // content of its ready file
+	Ready time.Duration // time from the start until it was ready
 
 	name   string
 	cmd    *exec.Cmd
-	err    strings.Builder // what it wrote to standard error; read once it is gone
+	err    strings.Builder // its standard error; read after it has ended
 	gone   chan struct{}
-	failed error // with which it ended
+	failed error // error with which it ended
 }
 
-// StartTimeout bounds the start of a process.
+// StartTimeout limits the time until a process is ready.
 const StartTimeout = 60 * time.Second
 
-// endTimeout bounds the end of one that was asked to end.
+// endTimeout is the time after SIGTERM after which a process is killed.
 const endTimeout = 20 * time.Second
 
-// Start runs the command self with args, and waits until it is ready.
+// Start runs the command self with args, and waits until it has written its ready file.
 func Start(ctx context.Context, self, dir, name string, args ...string) (*Process, error) {
 	if self == "" {
 		return nil, errors.New("no toolbus command to start child processes with")
 	}
 	file := filepath.Join(dir, name+".ready")
-	_ = os.Remove(file) // of a former process of the name
+	_ = os.Remove(file) // of an earlier process with this name
 	p := &Process{name: name, gone: make(chan struct{}), cmd: exec.Command(self, append(args, "--ready-file", file)...)}
 	p.cmd.Stderr = &p.err
 	started := time.Now()
@@ -65,7 +65,7 @@ func Start(ctx context.Context, self, dir, name string, args ...string) (*Proces
 	}
 }
 
-// Wait waits until the process ends by itself, without an error.
+// Wait waits until the process ends. It returns an error if the process fails.
 func (p *Process) Wait() error {
 	<-p.gone
 	if p.failed != nil {
@@ -74,9 +74,9 @@ func (p *Process) Wait() error {
 	return nil
 }
 
-// Stop asks the process to end, and kills it when it does not.
+// Stop sends SIGTERM to the process and waits for it. It kills a process that does not end within endTimeout.
 func (p *Process) Stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended
 	select {
 	case <-p.gone:
 	case <-time.After(endTimeout):

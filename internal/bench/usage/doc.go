@@ -1,3 +1,3 @@
-// Package usage says what processes have used: CPU, memory, wake-ups. It does so on Linux; elsewhere it says that it
-// cannot.
+// Package usage reads the CPU time, memory and wake-ups of processes on Linux. On other systems its functions return an
+// error.
 package usage

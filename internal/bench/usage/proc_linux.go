@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// clockTick is the unit of CPU times in /proc: USER_HZ is 100 on every Linux.
+// clockTick is the unit of CPU times in /proc. USER_HZ is 100 on Linux.
 const clockTick = 10 * time.Millisecond
 
-// Own returns the CPU time of this process, and how often a thread of it gave the CPU back by itself.
+// Own returns the CPU time and the number of voluntary context switches of this process.
 func Own() (cpu time.Duration, wakeUps uint64, err error) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -24,8 +24,8 @@ func Own() (cpu time.Duration, wakeUps uint64, err error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), uint64(r.Nvcsw), nil
 }
 
-// WriteCalls returns the number of write(2) and writev(2) calls of this process: to sockets, to files and to wake
-// threads.
+// WriteCalls returns the number of write system calls of this process, including writes to sockets and files and those
+// that wake threads.
 func WriteCalls() (n uint64, err error) {
 	io, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -38,8 +38,8 @@ func WriteCalls() (n uint64, err error) {
 	return n, nil
 }
 
-// WakeUps returns how often the threads of another process gave the CPU back by themselves. Those that have
-// ended are missing; a Go process ends hardly any.
+// WakeUps returns the number of voluntary context switches of the threads of a process. Ended threads do not count, but
+// a Go process rarely ends threads.
 func WakeUps(pid int) (sum uint64, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
@@ -48,7 +48,7 @@ func WakeUps(pid int) (sum uint64, err error) {
 	for _, file := range threads {
 		status, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has just ended
+			continue // the thread has just ended
 		}
 		if err != nil {
 			return 0, err
@@ -63,13 +63,13 @@ func WakeUps(pid int) (sum uint64, err error) {
 	return sum, nil
 }
 
-// CPU returns the CPU time of another process.
+// CPU returns the CPU time of a process.
 func CPU(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+	// The name, in parentheses, may contain any character. utime and stime are fields 14 and 15.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
@@ -85,7 +85,7 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// ResidentMB returns the memory that a process holds.
+// ResidentMB returns the resident memory of a process in MB.
 func ResidentMB(pid int) (float64, error) {
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
