@@ -18,42 +18,43 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/stall"
 )
 
-// Options say what is done to whom.
+// Options configures a run.
 type Options struct {
-	Binary   string        // the toolbus program; required
-	Seed     uint64        // of the plan
-	Duration time.Duration // of the trouble; default one minute
-	Rate     float64       // keys asked for a second, each several times; default 10
-	Steady   float64       // further calls a second, of a tool that is part of its executor
-	Calls    int           // how many keys at the most; 0 is as many as fit
-	// OldBinary is another build of the program: dispatchers and executors begin as it, and are replaced by Binary and
-	// back, one by one. Binary is the newer: it checks what both have written, and all end as it.
+	Binary   string        // path of the toolbus program; required
+	Seed     uint64        // seed of the plan
+	Duration time.Duration // of the faults; default one minute
+	Rate     float64       // keys per second, each requested several times; default 10
+	Steady   float64       // further calls per second, of a tool that runs in its executor; default 0
+	Calls    int           // largest number of keys; 0 is no limit
+	// OldBinary is the path of another build of the program. Dispatchers and executors start as OldBinary, and are
+	// replaced by Binary and back, one by one. Binary must be the newer build: it checks what both builds have written,
+	// and all processes end as Binary.
 	OldBinary string
-	Dir       string // where it happens; default a folder of its own among temporary files
-	Keep      bool   // keep that folder, with logs and the recorded history
-	// SyncAlways makes the server sync before it acknowledges. Killing a server loses nothing
-	// of what it acknowledged either way; only a power cut tells the difference.
+	Dir       string // folder of the run; default a new temporary folder
+	Keep      bool   // keep the folder, with logs and the recorded history
+	// SyncAlways makes the servers sync before the ack. Killing a server loses no acknowledged write in either case; only
+	// a power cut would.
 	SyncAlways bool
-	Strict     bool             // calls start only once their requests are on record
+	Strict     bool             // calls start only after their requests are in the audit record
 	Partitions int              // of the call log; default 2 for odd seeds, else 1
-	Servers    int              // 1, or 3 that replicate the streams; default 1
-	Fault      string           // of [Pieces]: make no other trouble; for several servers
-	NoFaults   bool             // make no trouble: what fails then is broken without it
-	Identity   bool             // everybody has a token of a short life; credentials are trouble, too
-	Tell       func(string)     // is told what is done; may be nil
-	Every      time.Duration    // how often Progress is told; default 5 s
+	Servers    int              // 1, or 3 with replicated streams; default 1
+	Fault      string           // name from [Pieces]: inject only this fault; needs several servers
+	NoFaults   bool             // inject no faults, to find violations that do not need any
+	Identity   bool             // all processes have short-lived tokens, and credentials are changed too
+	Tell       func(string)     // gets a line for each fault; may be nil
+	Every      time.Duration    // interval of Progress; default 5 s
 	Progress   func(p Progress) // may be nil
 }
 
-// Progress is how far a run has come.
+// Progress is the state of a run.
 type Progress struct {
 	Elapsed time.Duration
 	Asks    int
 	Faults  int
 }
 
-// Run makes one run and judges it. The error means that the run itself failed, and nothing is
-// known; broken promises are in the report.
+// Run makes one run and checks it. An error means that the run itself failed and showed nothing. The report contains
+// the violations.
 func Run(ctx context.Context, o Options) (Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -73,7 +74,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return report, errors.Join(err, c.close())
 }
 
-// Check reports what no run can be made of, in the words of the command's flags.
+// Check returns an error, in terms of the command's flags, if o is not valid.
 func (o Options) Check() error {
 	switch {
 	case o.Duration <= 0 || o.Rate <= 0 || o.Calls < 0 || o.Steady < 0:
@@ -128,10 +129,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
-// some calls a second meet the full weather; where there are more, no more messages are lost than of those.
+// some is the number of calls per second at which the background loss has its full rate. With more calls the rate
+// falls, so that the number of lost messages stays the same.
 const some = 30
 
-// drive makes the calls and the trouble, waits for calm, and judges.
+// drive makes the calls and the faults, waits until every call has ended, and checks the history.
 func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	d, err := newDriver(ctx, c, callers+2*o.condemned())
 	if err != nil {
@@ -157,7 +159,7 @@ func drive(ctx context.Context, o Options, c *cluster) (Report, error) {
 	return r.judge(ctx)
 }
 
-// run is one run while it goes on.
+// run is a run in progress.
 type run struct {
 	Options
 	cluster *cluster
@@ -170,7 +172,7 @@ type run struct {
 	revoked []checker.Revocation
 }
 
-// play makes the calls and the trouble, and returns when every call has ended.
+// play makes the calls and the faults, and returns when every call has ended.
 func (r *run) play(ctx context.Context) error {
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -206,7 +208,7 @@ func progress(ctx context.Context, o Options, d *driver, h *havoc) {
 	}
 }
 
-// judge reads what is kept and holds it against what was seen.
+// judge reads what the bus has stored, and checks it against what callers and tools have recorded.
 func (r *run) judge(ctx context.Context) (Report, error) {
 	asks, err := r.driver.seen()
 	if err != nil {
@@ -232,7 +234,7 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 	return newReport(r, history, violations), nil
 }
 
-// save keeps a history, to be judged again.
+// save writes a history, so that it can be checked again.
 func save(path string, h checker.History) error {
 	f, err := os.Create(path)
 	if err != nil {

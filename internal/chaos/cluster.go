@@ -22,11 +22,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 )
 
-// ToolCommand is the hidden command of the binary that is one of a run's tools; its argument is
-// the ledger. With the flags of an executor it is one, of a tool of its own.
+// ToolCommand is the hidden command of the binary that runs one of the tools of a run. Its argument is the path of the
+// ledger. With the flags of an executor it runs an executor with a tool of its own, and with the argument
+// mcpserver.Word an MCP server.
 const ToolCommand = "chaos-tool"
 
-// Tool is that command.
+// Tool implements ToolCommand.
 func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) > 1 && args[1] == mcpserver.Word {
 		return mcpserver.Serve(ctx, args[0])
@@ -37,10 +38,11 @@ func Tool(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 	return effects.Run(in, out, args[0])
 }
 
-// servesMCP says whether some of the tools are those of an MCP server. Chaos with an older build makes no such trouble.
+// servesMCP reports whether the run has tools of an MCP server, and MCP gateways. A run with an older build has
+// neither.
 func (o Options) servesMCP() bool { return o.OldBinary == "" }
 
-// tools are those that calls are made of.
+// tools returns the tools that the plan calls.
 func (o Options) tools() []effects.Spec {
 	if o.servesMCP() {
 		return append(effects.Specs(), mcpserver.Specs()...)
@@ -48,34 +50,35 @@ func (o Options) tools() []effects.Spec {
 	return effects.Specs()
 }
 
-// lease is short, so that takeovers happen often.
+// lease is short, so that executors often take over work.
 const lease = 2 * time.Second
 
-// group is how many events make a batch: few, so that there are batches.
+// group is the number of events from which on a batch is written. It is small, so that there are batches.
 const group = "2"
 
-// ahead is how many calls of an actor go ahead: few, so that many go behind.
+// ahead is the number of open calls of an actor from which on calls go to the overflow queue. It is small, so that many
+// do.
 const ahead = "1"
 
-// cluster is the processes of a run and what stands between them.
+// cluster holds the processes of a run and the proxies between them.
 type cluster struct {
 	binary, dir string
 	servers     []listener
-	doors       []string                   // their URLs, as they are in the order of their names
-	deployment  *deploymenttest.Deployment // nil: everybody is let in
+	doors       []string                   // URLs of the MCP gateways, in the order of their names
+	deployment  *deploymenttest.Deployment // nil without authentication
 	spawn       chan func()
 	nodes       map[string]*node
-	proxies     map[string][]*proxy.Proxy // of a node or a caller, one before each server
+	proxies     map[string][]*proxy.Proxy // by name of a node or line, one for each server
 	names       []string                  // of the nodes, the servers first
 	keepers     sync.WaitGroup
 	wg          sync.WaitGroup
 	stop        context.CancelFunc
 
 	mu      sync.Mutex
-	crashes []string // processes that ended by themselves, wrongly
+	crashes []string // unexpected ends of processes
 }
 
-// Names of what is in a cluster.
+// Names of nodes and lines.
 var (
 	dispatchers  = []string{"dispatcher-1", "dispatcher-2"}
 	executors    = []string{"executor-1", "executor-2", "executor-3"}
@@ -84,7 +87,7 @@ var (
 	gatewayNames = []string{"door-1", "door-2"}           // for MCP clients
 )
 
-// workers are the executors of a run.
+// workers returns the names of the executors of a run.
 func (o Options) workers() []string {
 	if o.Steady > 0 {
 		return slices.Concat(executors, swifts)
@@ -92,7 +95,7 @@ func (o Options) workers() []string {
 	return executors
 }
 
-// newCluster prepares a cluster below dir; start starts it.
+// newCluster prepares a cluster in the folder dir. It does not start processes.
 func newCluster(o Options, dir string) (*cluster, error) {
 	servers, err := listeners(o)
 	if err != nil {
@@ -136,7 +139,7 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		c.add(s.name, command, nil)
 	}
 	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher"}
-	if o.OldBinary == "" { // older builds know nothing of that
+	if o.OldBinary == "" { // older builds do not know the flag
 		dispatch = append(dispatch, "--overflow-after", ahead)
 	}
 	if o.Strict {
@@ -170,14 +173,14 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// begin says with which build dispatchers and executors begin.
+// begin sets the build as which dispatchers and executors start.
 func (c *cluster) begin(build string) {
 	for _, name := range c.names[len(c.servers):] {
 		c.nodes[name].build = build
 	}
 }
 
-// common is what dispatchers and executors are both told.
+// common returns the flags of both dispatchers and executors.
 func (c *cluster) common(o Options, name string) []string {
 	return []string{
 		"--sync", "always", "--batch", group,
@@ -189,7 +192,7 @@ func (c *cluster) common(o Options, name string) []string {
 func (c *cluster) ledger() string { return filepath.Join(c.dir, "ledger") }
 func (c *cluster) tools() string  { return filepath.Join(c.dir, "tools") }
 
-// listen starts the proxies of a node or a caller.
+// listen starts the proxies of a node or a line.
 func (c *cluster) listen(name string, seed uint64) error {
 	for i, s := range c.servers {
 		p, err := proxy.Listen(s.addr(), seed+uint64(i)<<32)
@@ -201,7 +204,7 @@ func (c *cluster) listen(name string, seed uint64) error {
 	return nil
 }
 
-// url is where a node or a caller connects.
+// url returns the URLs of the proxies of a node or a line.
 func (c *cluster) url(name string) string {
 	var urls []string
 	for _, p := range c.proxies[name] {
@@ -210,7 +213,7 @@ func (c *cluster) url(name string) string {
 	return strings.Join(urls, ",")
 }
 
-// direct is where the servers themselves listen.
+// direct returns the access to the servers without a proxy.
 func (c *cluster) direct() deploymenttest.Access { return c.deployment.Administrator(c.urls()) }
 
 func (c *cluster) urls() string {
@@ -221,7 +224,7 @@ func (c *cluster) urls() string {
 	return strings.Join(urls, ",")
 }
 
-// start starts all processes and waits until they serve.
+// start starts all processes and waits until they are ready.
 func (c *cluster) start(ctx context.Context) error {
 	ctx, c.stop = context.WithCancel(ctx)
 	c.wg.Go(func() {
@@ -230,7 +233,7 @@ func (c *cluster) start(ctx context.Context) error {
 			f()
 		}
 	})
-	first := len(c.servers) // the others would only fail until these serve
+	first := len(c.servers) // the others would fail until the servers are ready
 	for _, some := range [][]string{c.names[:first], c.names[first:]} {
 		for _, name := range some {
 			n := c.nodes[name]
@@ -255,10 +258,10 @@ func (c *cluster) allReady(ctx context.Context, names []string) error {
 	return nil
 }
 
-// startTimeout bounds the first start of a process on the slowest machine.
+// startTimeout limits the first start of a process.
 const startTimeout = 60 * time.Second
 
-// ready waits until a process says that it serves.
+// ready waits until a process has written its ready file.
 func (c *cluster) ready(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -271,13 +274,13 @@ func (c *cluster) ready(ctx context.Context, n *node) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			said, _ := os.ReadFile(n.logFile()) // whatever there is
+			said, _ := os.ReadFile(n.logFile()) // best effort
 			return fmt.Errorf("%s does not serve: %w\n%s", n.name, ctx.Err(), said)
 		}
 	}
 }
 
-// close ends all processes and proxies, and waits until nothing is left.
+// close stops all processes and proxies, and waits for them.
 func (c *cluster) close() error {
 	if c.stop != nil {
 		c.stop()
@@ -294,21 +297,21 @@ func (c *cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// crashed returns the processes that ended by themselves in a way that no fault explains.
+// crashed returns the ends of processes that no fault explains.
 func (c *cluster) crashed() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.crashes...)
 }
 
-// set makes trouble on the lines of one to the servers.
+// set sets the trouble of the proxies of a node or a line.
 func (c *cluster) set(t proxy.Trouble, name string) {
 	for _, p := range c.proxies[name] {
 		p.Set(t)
 	}
 }
 
-// setAll makes trouble on all lines to the servers.
+// setAll sets the trouble of all proxies.
 func (c *cluster) setAll(t proxy.Trouble) {
 	for name := range c.proxies {
 		c.set(t, name)

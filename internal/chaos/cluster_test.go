@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A run that is interrupted does not wait for a process that is being restarted and takes its time.
+// Ending a run does not wait for a process that is slow to end after SIGTERM.
 func TestRestartEndsWithTheRun(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "trap '' TERM; echo; exec sleep 60")
 	out, err := cmd.StdoutPipe()
@@ -17,7 +17,7 @@ func TestRestartEndsWithTheRun(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // the signal is ignored from now on
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the process ignores the signal from now on
 		t.Fatal(err)
 	}
 	p := &process{cmd: cmd, ended: make(chan struct{})}

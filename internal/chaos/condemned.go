@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// sentenceEvery is how much of a run there is for each actor whose credentials are revoked.
+	// sentenceEvery is the time of a run per actor whose credentials are revoked.
 	sentenceEvery = 20 * time.Second
-	// grace is how long such an actor calls before it is revoked, and after it.
+	// grace is how long such an actor makes calls before the revocation, and at least after it.
 	grace = 3 * time.Second
-	// pleaEvery is how often it calls: messages are on their way at any moment.
+	// pleaEvery is the interval of its calls. It is short, so that messages are in transit at any time.
 	pleaEvery = 50 * time.Millisecond
 )
 
-// enough is how often a revoked actor is refused before it gives up, and patience how long that may take: nobody
-// refuses anything while no dispatcher is there.
+// A revoked actor makes calls until it was refused enough times, or for patience at most. While no dispatcher runs,
+// none refuses it.
 const (
 	enough   = 40
 	patience = 30 * time.Second
 )
 
-// condemnedScene is what those actors are up to, whose calls nobody asks for again.
+// condemnedScene is the scene of those calls. They are not repeated at the end.
 const condemnedScene = "condemned"
 
-// condemned is how many actors there are whose credentials are revoked. They come after the other callers.
+// condemned returns the number of actors whose credentials are revoked. Their callers come after the other callers.
 func (o Options) condemned() int {
 	if !o.Identity {
 		return 0
@@ -43,7 +43,7 @@ func (o Options) condemned() int {
 	return max(1, int(o.Duration/sentenceEvery))
 }
 
-// revocations revokes one actor after the other, while it calls.
+// revocations revokes one actor after the other while it makes calls.
 func (r *run) revocations(ctx context.Context) {
 	n := r.condemned()
 	for i := range n {
@@ -55,7 +55,7 @@ func (r *run) revocations(ctx context.Context) {
 	}
 }
 
-// sentence has an actor call, over its own connection and through a door, until some time after it was revoked.
+// sentence makes an actor call over its own connection and through a gateway connection, and revokes it meanwhile.
 func (r *run) sentence(ctx context.Context, caller int) {
 	var pleas sync.WaitGroup
 	defer pleas.Wait()
@@ -68,7 +68,7 @@ func (r *run) sentence(ctx context.Context, caller int) {
 	timer.Sleep(ctx, grace)
 	done, err := r.havoc.revoke(ctx, actorOf(caller))
 	if err != nil {
-		return // the run is over
+		return // the run has ended
 	}
 	r.Tell(actorOf(caller) + " is revoked")
 	r.mu.Lock()
@@ -81,7 +81,7 @@ func (r *run) sentence(ctx context.Context, caller int) {
 	}
 }
 
-// revoke insists until dispatchers say that an actor is revoked.
+// revoke retries until a dispatcher has revoked an actor.
 func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, error) {
 	err := h.order(ctx, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Revoke(ctx, envelope.RevokeRequest{Tenant: tenant, Actor: actor})
@@ -90,10 +90,10 @@ func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, e
 	return checker.Revocation{Actor: actor, At: time.Now()}, err
 }
 
-// orderTime is how long the operator waits for one answer.
+// orderTime is the timeout of one request of the operator.
 const orderTime = 2 * time.Second
 
-// order insists on what the operator wants until ctx ends.
+// order repeats a request of the operator until it succeeds or ctx ends.
 func (h *havoc) order(ctx context.Context, want func(context.Context, *client.Client) error) error {
 	r := timer.Backoff{Pause: 50 * time.Millisecond, MaxPause: time.Second, Try: orderTime}
 	return r.Until(ctx, func(ctx context.Context) (bool, error) {
@@ -101,7 +101,7 @@ func (h *havoc) order(ctx context.Context, want func(context.Context, *client.Cl
 	})
 }
 
-// plead calls all the time until calling ends, and counts the refusals because it is revoked.
+// plead makes calls until calling ends, and counts the refusals with code A-AUTH-REVOKED.
 func (d *driver) plead(ctx, calling context.Context, caller int, refused *atomic.Int64) {
 	var all sync.WaitGroup
 	defer all.Wait()

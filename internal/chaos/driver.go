@@ -40,7 +40,8 @@ type driver struct {
 	begun   time.Time
 	pulse   *stall.Pulse
 	journal *history.Journal
-	// operator looks after credentials, where there are some, and the door speaks for those who have one.
+	// operator manages credentials, and door is the connection of a gateway that calls for other actors. Both are nil
+	// without tokens.
 	operator *client.Client
 	door     *app.Link
 	wg       sync.WaitGroup
@@ -49,7 +50,7 @@ type driver struct {
 	cancels []checker.Cancel
 }
 
-// newDriver connects so many callers through their lines.
+// newDriver connects a number of callers through their proxies.
 func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
 	j, err := history.NewJournal(filepath.Join(c.dir, "asks.json"))
 	if err != nil {
@@ -68,7 +69,7 @@ func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
 	return d, nil
 }
 
-// look connects the operator and the door, where there are credentials.
+// look connects operator and door if the deployment has tokens.
 func (d *driver) look(ctx context.Context, c *cluster) (err error) {
 	if c.deployment == nil {
 		return nil
@@ -90,9 +91,10 @@ func (d *driver) look(ctx context.Context, c *cluster) (err error) {
 	return err
 }
 
-// join connects one caller. Each has a connection of its own: with identity the server lets one be one actor's.
+// join connects one caller. Each has its own connection, because with tokens a connection belongs to one actor. A
+// caller behind a gateway uses the connection door.
 func (d *driver) join(ctx context.Context, c *cluster, i int) error {
-	if behindDoor(i) { // with the token of the one before
+	if behindDoor(i) { // with the token of the caller before it
 		client, err := client.New(d.door.NC,
 			client.Options{Tenant: tenant, Actor: actorOf(i), Token: d.callers[i-1].Token})
 		if err != nil {
@@ -138,7 +140,7 @@ func (d *driver) close() error {
 	return errors.Join(errs...)
 }
 
-// seen returns all that was asked, and ends the journal.
+// seen returns all asks, and closes the journal.
 func (d *driver) seen() (all []checker.Ask, err error) {
 	defer func() { err = errors.Join(err, d.journal.Close()) }()
 	for a, err := range d.journal.Asks() {
@@ -150,7 +152,7 @@ func (d *driver) seen() (all []checker.Ask, err error) {
 	return all, nil
 }
 
-// run plays the plan, beside so many steady calls a second, and returns when the last play has ended.
+// run plays the plan and makes steady calls, and returns when all have ended.
 func (d *driver) run(ctx context.Context, plan []play, steady float64, lasts time.Duration) {
 	defer d.wg.Wait()
 	d.wg.Go(func() { d.steady(ctx, steady, lasts) })
@@ -162,7 +164,7 @@ func (d *driver) run(ctx context.Context, plan []play, steady float64, lasts tim
 	}
 }
 
-// steady makes so many calls a second, each with a key of its own.
+// steady makes rate calls per second, each with its own key.
 func (d *driver) steady(ctx context.Context, rate float64, lasts time.Duration) {
 	for n := int64(0); rate > 0; n++ {
 		at := time.Duration(float64(n) / rate * float64(time.Second))
@@ -176,7 +178,7 @@ func (d *driver) steady(ctx context.Context, rate float64, lasts time.Duration) 
 	}
 }
 
-// steadyTime is how long a steady call may take.
+// steadyTime is the timeout of a steady call.
 const steadyTime = 5 * time.Second
 
 func steadyPlay(n int64) *play {
@@ -186,7 +188,7 @@ func steadyPlay(n int64) *play {
 	}
 }
 
-// play does with one key what its plan says.
+// play makes the requests for one key according to its plan.
 func (d *driver) play(ctx context.Context, p *play) {
 	var first sync.WaitGroup
 	results := make([]*envelope.Response, len(p.asks))
@@ -214,7 +216,7 @@ func (d *driver) play(ctx context.Context, p *play) {
 	}
 }
 
-// retry asks under the same key as long as that may help.
+// retry repeats the request with the same key while its outcome is retryable or missing.
 func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 	for n := range p.retries {
 		if r == nil || r.Provenance.Final && r.Status != envelope.RetryableError {
@@ -229,7 +231,7 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 	}
 }
 
-// record is the beginning of what is noted of an ask.
+// record returns the request of an ask, and its entry in the history without the answers.
 func (d *driver) record(p *play, a ask, scene string, other bool) (checker.Ask, *envelope.Request) {
 	req := p.request(a.caller, p.encoded(a.caller, other))
 	fingerprint, err := envelope.Fingerprint(req)
@@ -269,8 +271,8 @@ func (d *driver) ask(ctx context.Context, p *play, a ask, scene string, other bo
 	return seen.Answers[0]
 }
 
-// stalled says how late control timers were when the request was made and when its answer was
-// due, in milliseconds: those of the process, and the caller's own. It waits for the timers that are due now.
+// stalled returns the largest delay of control timers around the time of the request and around its deadline, in
+// milliseconds: those of the process, and that of the caller. It waits for the current timers.
 func (d *driver) stalled(a *checker.Ask, own *stall.Control) int64 {
 	if a.Done.Before(a.Due) {
 		own.Stop()
@@ -283,7 +285,7 @@ func (d *driver) stalled(a *checker.Ask, own *stall.Control) int64 {
 	return (late + time.Millisecond - 1).Milliseconds()
 }
 
-// call asks as callers do: by the client library.
+// call makes the request with the client library.
 func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
 	c := client.Call{
 		Tool: req.ToolID, Function: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
@@ -292,7 +294,7 @@ func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Requ
 		OnAccepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
 	}
 	if req.ToolID == executor.Spec().ID {
-		c.OnAccepted = nil // as most callers
+		c.OnAccepted = nil // most callers do not set it
 	}
 	if a.stream {
 		c.OnChunk = func(chunk envelope.Chunk) error {
@@ -309,8 +311,8 @@ func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Requ
 	}
 }
 
-// lighten leaves out an output that came by claim-check and is what its reference says: histories
-// would grow large by it. The stored outcome has none either.
+// lighten removes an output that was read from the payload store and has the hash of its reference, to keep histories
+// small. The stored outcome contains no such output either.
 func lighten(r *envelope.Response) *envelope.Response {
 	ref := r.Provenance.OutputRef
 	if ref == nil {
@@ -325,7 +327,7 @@ func lighten(r *envelope.Response) *envelope.Response {
 	return r
 }
 
-// cancel ends the call of an ask, as its owner.
+// cancel cancels the call of an ask as its owner.
 func (d *driver) cancel(ctx context.Context, p *play, a ask) {
 	seen, _ := d.record(p, a, "", false)
 	c := checker.Cancel{Caller: seen.Caller, Ref: seen.Ref, CallID: a.callID, Sent: time.Now()}
@@ -344,8 +346,8 @@ func (d *driver) cancel(ctx context.Context, p *play, a ask) {
 	d.cancels = append(d.cancels, c)
 }
 
-// calm asks, when all faults are over, for every call that has no outcome yet: the same call id
-// under the same key. Now each has one.
+// calm repeats the request of every call that has no outcome yet, after all faults have ended: with the same call id
+// and key. Each must now get an outcome.
 func (d *driver) calm(ctx context.Context, plan []play) error {
 	open, err := d.open()
 	plays := map[string]*play{}
@@ -368,7 +370,7 @@ func (d *driver) calm(ctx context.Context, plan []play) error {
 	return err
 }
 
-// open returns the first ask for each call that has no outcome yet.
+// open returns the first ask of each call that has no outcome yet.
 func (d *driver) open() ([]*checker.Ask, error) {
 	settled, first := map[string]bool{}, map[string]*checker.Ask{}
 	for a, err := range d.journal.Asks() {
@@ -391,7 +393,7 @@ func (d *driver) open() ([]*checker.Ask, error) {
 func (d *driver) calmly(ctx context.Context, p *play, a *checker.Ask) {
 	var caller int
 	if _, err := fmt.Sscanf(a.Caller, "caller-%d", &caller); err != nil {
-		panic("unreachable: " + err.Error()) // record wrote it
+		panic("unreachable: " + err.Error()) // record has written it
 	}
 	d.ask(ctx, p, ask{caller: caller, callID: a.CallID, timeout: 20 * time.Second}, checker.Calm, a.Scene == "other input")
 }

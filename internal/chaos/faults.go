@@ -15,29 +15,29 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Action is one kind of trouble.
+// Action is a kind of fault.
 type Action string
 
-// The actions.
+// Kinds of faults.
 const (
-	Kill    Action = "kill"    // SIGKILL, and a new start after a while
-	Freeze  Action = "freeze"  // SIGSTOP, and SIGCONT after a while
-	Restart Action = "restart" // SIGTERM, and a new start after a while
-	Replace Action = "replace" // by another build, as Restart
-	Cut     Action = "cut"     // connections to the server
-	Storm   Action = "storm"   // messages are lost, delayed and doubled
-	// With identity.
+	Kill    Action = "kill"    // SIGKILL, and a start after some time
+	Freeze  Action = "freeze"  // SIGSTOP, and SIGCONT after some time
+	Restart Action = "restart" // SIGTERM, and a start after some time
+	Replace Action = "replace" // Restart as another build
+	Cut     Action = "cut"     // close the connections to the servers
+	Storm   Action = "storm"   // lose, delay and double messages
+	// Only with Options.Identity.
 	Rotate Action = "rotate keys"
 	Revoke Action = "revoke"
-	Expire Action = "expire all tokens" // since no dispatcher is there to renew them
-	Strand Action = "strand"            // all connections are cut, and no dispatcher is there to let anybody in
+	Expire Action = "expire all tokens" // kill the dispatchers until all tokens have expired
+	Strand Action = "strand"            // cut all connections while no dispatcher answers the auth callout
 )
 
-// fault is one piece of trouble: when, what, to whom, for how long.
+// fault is one planned fault.
 type fault struct {
 	at    time.Duration
 	what  Action
-	whom  string // "" is everybody
+	whom  string // name of a node or line; "" is all lines
 	lasts time.Duration
 	kind  string // of a storm
 }
@@ -53,8 +53,8 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s %s for %s", f.what, whom, f.lasts.Round(10*time.Millisecond))
 }
 
-// planFaults returns the trouble of a run, in order. A single server has its part in it; what is done to
-// several is in their own plan.
+// planFaults returns the faults of a run in order of time. It includes faults of a single server. Faults of several
+// servers have their own plan.
 func planFaults(o Options) []fault {
 	seed, duration := o.Seed, o.Duration
 	nodes := slices.Concat(dispatchers, o.workers(), o.gateways())
@@ -96,19 +96,19 @@ func drawFault(random *rand.Rand, at time.Duration, nodes, all []string) fault {
 	return f
 }
 
-// havoc carries out the plan, and returns when its last fault is over.
+// havoc injects the faults.
 type havoc struct {
 	cluster *cluster
 	tell    func(string)
 	begun   time.Time
 	watch   *watch
-	weather proxy.Trouble // that there is all the time
-	// operator is nil without identity.
+	weather proxy.Trouble // background trouble of all proxies
+	// operator is nil without tokens.
 	operator *client.Client
 
 	mu       sync.Mutex
 	counts   map[string]int
-	storms   map[string]int // on each line
+	storms   map[string]int // number of active storms by line
 	happened []happening
 	held     []checker.Span
 }
@@ -131,7 +131,7 @@ func (h *havoc) run(ctx context.Context, o Options) {
 	}
 }
 
-// others makes the trouble that is not that of several servers.
+// others injects the planned faults, and returns when the last one is over.
 func (h *havoc) others(ctx context.Context, plan []fault) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -166,7 +166,7 @@ func (h *havoc) cause(ctx context.Context, f fault) bool {
 	return true
 }
 
-// storm begins (1) or ends (-1) a storm; the last that ends leaves only the weather.
+// storm starts (1) or ends (-1) a storm. After the last one, only the background trouble remains.
 func (h *havoc) storm(f fault, by int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

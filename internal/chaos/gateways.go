@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpclient"
 )
 
-// gateways are those of a run for MCP clients, which builds of before do not have.
+// gateways returns the names of the MCP gateways of a run. A run with an older build has none.
 func (o Options) gateways() []string {
 	if o.servesMCP() {
 		return gatewayNames
@@ -18,8 +18,8 @@ func (o Options) gateways() []string {
 	return nil
 }
 
-// open adds the doors for MCP clients. With identity each request brings the token of its actor; without they call as
-// the first one.
+// open adds the MCP gateways. With tokens, each request contains the token of its actor. Without tokens, all calls of
+// the gateways are of the first actor.
 func (c *cluster) open(o Options) error {
 	if len(o.gateways()) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (c *cluster) open(o Options) error {
 	return nil
 }
 
-// visit asks as MCP clients do that want an outcome: one door after the other, under the same key. A caller that was
-// told nothing in time states a local timeout, as the library does.
+// visit makes the request as an MCP client that retries: it tries each gateway in turn, with the same key. If it gets
+// no answer in time, it records a local timeout, as the client library does.
 func (d *driver) visit(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
 	seen.MCP = true
 	ctx, cancel := context.WithDeadline(ctx, seen.Due.Add(waits))

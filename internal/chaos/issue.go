@@ -11,13 +11,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// operator is who rotates keys and revokes credentials, and door who speaks for others.
+// Names of credentials: operator rotates keys and revokes credentials, door calls for other actors.
 const (
 	operator = "operator"
 	door     = "door"
 )
 
-// issueAll writes the tokens of all that connect.
+// issueAll writes the tokens of all processes and callers.
 func issueAll(d *deploymenttest.Deployment, condemned int) error {
 	boss := auth.Principal{Actor: operator, Role: auth.Operator}
 	if err := d.Issue(operator, tenant, boss, auth.Life); err != nil {
@@ -50,7 +50,7 @@ func issueAll(d *deploymenttest.Deployment, condemned int) error {
 	return nil
 }
 
-// shape is what one of the servers of a deployment is.
+// shape returns the configuration of a server.
 func (l listener) shape(dir string, all []listener, always bool) deployment.Shape {
 	s := deployment.Shape{Server: l.name, Listen: l.addr(), Store: l.store(dir), SyncAlways: always}
 	if l.routes != 0 {

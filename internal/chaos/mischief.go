@@ -14,13 +14,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// mischief is one kind of trouble with identity.
+// mischief is a kind of fault with tokens.
 type mischief struct {
 	lasts time.Duration
 	cause func(ctx context.Context, h *havoc)
 }
 
-// mischiefs lists them.
+// mischiefs returns all kinds.
 func mischiefs() []mischief {
 	return []mischief{
 		{0, rotateKeys},
@@ -30,15 +30,15 @@ func mischiefs() []mischief {
 }
 
 const (
-	// reconnecting is how long nobody is there to say who a new connection is.
+	// reconnecting is how long no dispatcher answers the auth callout.
 	reconnecting = 2 * time.Second
-	// expiry is how long nobody is there to renew tokens: every one expires.
+	// expiry is how long no dispatcher renews tokens: longer than their lifetime.
 	expiry = deploymenttest.TokenLife + 2*time.Second
-	// onItsWay is how long a message may take that was held up, once it is not any more.
+	// onItsWay is how long the delivery of a message may take after the end of a fault that delayed it.
 	onItsWay = time.Second
 )
 
-// strangers makes trouble of every kind, in an order of the seed, again and again.
+// strangers injects faults of every kind, in an order that the seed determines, repeatedly.
 func (h *havoc) strangers(ctx context.Context, o Options) {
 	random := rand.New(rand.NewPCG(o.Seed, 7))
 	for {
@@ -68,7 +68,7 @@ func rotateKeys(ctx context.Context, h *havoc) {
 	}
 }
 
-// reconnectAll cuts all connections while no dispatcher is there to say whose the new ones are.
+// reconnectAll cuts all connections while no dispatcher answers the auth callout.
 func reconnectAll(ctx context.Context, h *havoc) {
 	h.tell("dispatchers killed, and all connections cut")
 	h.leave(ctx, reconnecting, func() {
@@ -82,14 +82,14 @@ func reconnectAll(ctx context.Context, h *havoc) {
 	h.count(fault{what: Strand})
 }
 
-// expireAll keeps dispatchers away until every token has expired.
+// expireAll keeps the dispatchers down until every token has expired.
 func expireAll(ctx context.Context, h *havoc) {
 	h.tell("dispatchers killed until every token has expired")
 	h.leave(ctx, expiry, func() {})
 	h.count(fault{what: Expire})
 }
 
-// leave kills all dispatchers for a while, and does something as soon as they are gone.
+// leave kills all dispatchers for the time lasts, and calls then meanwhile.
 func (h *havoc) leave(ctx context.Context, lasts time.Duration, then func()) {
 	var all sync.WaitGroup
 	from := time.Now()
@@ -108,7 +108,7 @@ func (h *havoc) cut(name string) {
 	}
 }
 
-// holdUp notes that messages to dispatchers and servers, or they themselves, may have been held up since from.
+// holdUp records that dispatchers, servers or messages to them may have been delayed from then until now.
 func (h *havoc) holdUp(from time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

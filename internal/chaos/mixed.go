@@ -9,8 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// exchange replaces dispatchers and executors by those of the other build, one by one in any order: up to the newer,
-// down to the older, and up again for as long as there is time.
+// exchange replaces dispatchers and executors one by one, in random order: by the newer build, then by the older and by
+// the newer again, until half of the run is over.
 func (h *havoc) exchange(ctx context.Context, o Options) {
 	random := rand.New(rand.NewPCG(o.Seed, 6))
 	all := slices.Concat(dispatchers, executors)
@@ -21,7 +21,7 @@ func (h *havoc) exchange(ctx context.Context, o Options) {
 	}
 }
 
-// between is how long at the most it takes until the next process is replaced.
+// between is the longest pause before the next process is replaced.
 const between = time.Second
 
 func (h *havoc) replaceAll(ctx context.Context, random *rand.Rand, all []string, build, what string) {

@@ -15,27 +15,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// node is one process that is kept running.
+// node is a process that is restarted whenever it ends.
 type node struct {
 	*cluster
 	name   string
-	build  string // the program that it is started as
+	build  string // path of the program
 	args   []string
-	newer  []string   // further args of a process of Binary
-	skews  *rand.Rand // nil: its clock is right
+	newer  []string   // further flags of a process of Binary
+	skews  *rand.Rand // nil if its clock is not skewed
 	orders chan order
 	over   chan struct{}
 }
 
-// order is what is done to a process; done is closed when it runs again.
+// order is a fault of one process. done is closed when the process runs again.
 type order struct {
 	what  Action
-	wait  time.Duration // frozen or down
-	build string        // it is from then on; "" is the same
+	wait  time.Duration // time while it is frozen or down
+	build string        // build of the next start; "" is the same
 	done  chan struct{}
 }
 
-// add adds a process. One of the same name in an earlier run in the same folder is ready no more.
+// add adds a node. It removes the ready file of an earlier run.
 func (c *cluster) add(name string, args []string, skews *rand.Rand) {
 	n := &node{
 		cluster: c, name: name, build: c.binary, skews: skews, orders: make(chan order), over: make(chan struct{}),
@@ -48,7 +48,8 @@ func (c *cluster) add(name string, args []string, skews *rand.Rand) {
 func (n *node) readyFile() string { return filepath.Join(n.dir, n.name+".ready") }
 func (n *node) logFile() string   { return filepath.Join(n.dir, n.name+".log") }
 
-// do has an order carried out, unless the process is just being seen to otherwise.
+// do injects a fault, and returns when the process runs again. It returns false if another fault of the process is in
+// progress.
 func (n *node) do(ctx context.Context, o order) bool {
 	o.done = make(chan struct{})
 	select {
@@ -65,15 +66,15 @@ func (n *node) do(ctx context.Context, o order) bool {
 	return true
 }
 
-// restartDelay is how long a process stays down that ended by itself.
+// restartDelay is the pause before the restart of a process that ended by itself.
 const restartDelay = 200 * time.Millisecond
 
 // keep runs the process until ctx ends.
 func (n *node) keep(ctx context.Context) {
 	defer close(n.over)
-	var pending *order // whose process is to be started again
+	var pending *order // the order after which the process must be started
 	for ctx.Err() == nil {
-		_ = os.Remove(n.readyFile()) // there from the second start on
+		_ = os.Remove(n.readyFile()) // from the second start on, it exists
 		p, err := n.launch()
 		if pending != nil {
 			close(pending.done)
@@ -96,7 +97,7 @@ func (n *node) keep(ctx context.Context) {
 	}
 }
 
-// process is one life of a node.
+// process is one process of a node.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -125,13 +126,13 @@ func (n *node) launch() (*process, error) {
 		return nil, err
 	}
 	n.wg.Go(func() {
-		_ = p.cmd.Wait() // the state tells
+		_ = p.cmd.Wait() // ProcessState has the result
 		close(p.ended)
 	})
 	return p, nil
 }
 
-// skew draws how wrong the clock of a process is: right, a little, or very.
+// skew draws the clock skew of a process: none, small or large.
 func skew(random *rand.Rand) time.Duration {
 	switch random.IntN(4) {
 	case 0:
@@ -144,8 +145,8 @@ func skew(random *rand.Rand) time.Duration {
 	return -30 * time.Second
 }
 
-// attend sees to a living process until it is gone. It returns the order by which it went, or
-// nil if it ended by itself or with the run.
+// attend waits until a process has ended, and carries out orders. It returns the order that ended it, or nil if it
+// ended by itself or with the run.
 func (n *node) attend(ctx context.Context, p *process) *order {
 	for {
 		select {
@@ -164,7 +165,7 @@ func (n *node) attend(ctx context.Context, p *process) *order {
 	}
 }
 
-// carryOut does o to the process; gone says that it has ended by it.
+// carryOut carries out an order. gone means that the process has ended.
 func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 	switch o.what {
 	case Freeze:
@@ -174,7 +175,7 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 		}
 		return false
 	case Restart:
-		_ = terminate(p.cmd.Process)                            // it may have ended just now
+		_ = terminate(p.cmd.Process)                            // it may have just ended
 		if !n.wait(ctx, p, drainPatience) && ctx.Err() == nil { // at the end of the run it is killed
 			n.crash("it did not end within " + drainPatience.String() + " of SIGTERM")
 		}
@@ -183,12 +184,12 @@ func (n *node) carryOut(ctx context.Context, p *process, o order) (gone bool) {
 	return true
 }
 
-// drainPatience is how long a process may take to end when it is asked to: an executor that nobody tells what became of
-// a write in hand keeps that for ten seconds after the ten that calls in hand have.
+// drainPatience is how long a process may take to end after SIGTERM. Running calls get 10 s, and an executor that
+// cannot find out whether a write was stored waits up to 10 s more.
 const drainPatience = 30 * time.Second
 
 func (n *node) kill(p *process) {
-	_ = p.cmd.Process.Kill() // it may have ended just now
+	_ = p.cmd.Process.Kill() // it may have just ended
 	<-p.ended
 }
 
@@ -204,9 +205,8 @@ func (n *node) wait(ctx context.Context, p *process, atMost time.Duration) bool 
 	return false
 }
 
-// unexpected notes an end that no fault explains. A process that cannot reach the server when it
-// starts says so and ends, and a poison call kills its executor; whoever runs them starts them
-// again.
+// unexpected records an end that no fault explains. Exit code 1 is expected: a process that cannot reach the servers at
+// its start ends with it. A poison call kills its executor.
 func (n *node) unexpected(p *process) {
 	state := p.cmd.ProcessState
 	poisoned := slices.Contains(executors, n.name) && killed(state)

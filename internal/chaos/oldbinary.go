@@ -1,7 +1,7 @@
 package chaos
 
-// oldBinaryArgs returns args with the flags of the release before this one, which this build knows as well. With the
-// next release, they are the same: then remove it.
+// oldBinaryArgs returns args with the flag names of the previous release. This build accepts those too. Remove the
+// function after the next release, when the names are the same.
 func oldBinaryArgs(args []string) []string {
 	old := map[string]string{"--batch": "--group", "--secrets-dir": "--keys"}
 	var out []string

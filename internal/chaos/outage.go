@@ -10,9 +10,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Outage is what one piece of trouble of the servers cost. Nothing was written to a partition of the
-// call log for SilentMS, at the longest; Due calls without an answer yet had their deadline in that time, and Local
-// of them got none but that of the client library itself.
+// Outage is the effect of one fault of the servers. SilentMS is the longest time without a write to a partition of the
+// call log. Due is the number of unanswered calls with a deadline in that time. Local is the number of those that got
+// only the answer of the client library itself.
 type Outage struct {
 	AtMS     int64  `json:"at_ms"`
 	What     string `json:"what"`
@@ -21,7 +21,7 @@ type Outage struct {
 	Local    int    `json:"local"`
 }
 
-// outages returns what every piece of trouble cost.
+// outages returns the effect of every fault.
 func outages(begun time.Time, happened []happening, h checker.History) (all []Outage) {
 	for _, x := range happened {
 		silent := silence(h.Log, x)
@@ -41,11 +41,11 @@ func outages(begun time.Time, happened []happening, h checker.History) (all []Ou
 	return all
 }
 
-// before is how long before the trouble the last event may have been.
+// before is how long before the fault the last event may have been stored.
 const before = time.Second
 
-// silence returns the longest time between two events of one partition that began with the trouble or in it.
-// The log is in order.
+// silence returns the longest time between two events of one partition that began shortly before the fault or during
+// it. The log must be in order.
 func silence(log []call.Entry, x happening) (longest checker.Span) {
 	last := map[subjects.Partition]time.Time{}
 	for _, e := range log {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// What an outage cost is the longest time without writes to one partition that has to do with it, and
-// what callers saw whose deadline was then.
+// An outage is the longest time without writes to one partition that overlaps the fault, with the callers whose
+// deadline was in it.
 func TestOutages(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return begun.Add(time.Duration(ms) * time.Millisecond) }
@@ -43,7 +43,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// Streams are led from the first look that finds a leader of each to the last in a row.
+// A span extends from the first observation with leaders of all streams to the last consecutive one.
 func TestWatchSpans(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }

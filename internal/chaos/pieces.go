@@ -11,15 +11,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// piece is one kind of trouble of several servers.
+// piece is a kind of fault of several servers.
 type piece struct {
 	name  string
 	says  string
-	least time.Duration // that it lasts
+	least time.Duration // shortest duration
 	cause func(ctx context.Context, h *havoc, d *dice)
 }
 
-// pieces lists them.
+// pieces returns all kinds.
 func pieces() []piece {
 	return []piece{
 		{"leader", "leader of the call log killed", 0, killLeader},
@@ -29,11 +29,11 @@ func pieces() []piece {
 	}
 }
 
-// frozen is how long a server is frozen: longer than it takes everybody else to notice, and than
-// records may be behind.
+// frozen is how long a server is frozen: long enough for all others to notice, and longer than the permitted lag of the
+// audit record.
 const frozen = 20 * time.Second
 
-// Pieces lists what can be done to several servers, by name.
+// Pieces returns the names of the faults of several servers.
 func Pieces() (names []string) {
 	for _, p := range pieces() {
 		names = append(names, p.name)
@@ -41,7 +41,7 @@ func Pieces() (names []string) {
 	return names
 }
 
-// dice draws what happens to the servers.
+// dice draws the faults of the servers.
 type dice struct {
 	*rand.Rand
 	partitions int
@@ -50,14 +50,14 @@ type dice struct {
 func (d *dice) within(most time.Duration) time.Duration { return time.Duration(d.Int64N(int64(most))) }
 func (d *dice) executor() string                        { return executors[d.IntN(len(executors))] }
 
-// happening is one piece of trouble that the servers had.
+// happening is a fault of the servers that was injected.
 type happening struct {
 	what     string
-	from, to time.Time // until the streams were whole again
+	from, to time.Time // to is when all streams had all replicas again
 }
 
-// servers makes trouble of every kind, in an order of the seed, again and again: the next comes when
-// the servers have got over the last.
+// servers injects faults of every kind, in an order that the seed determines, repeatedly. It waits until the servers
+// have recovered from the fault before.
 func (h *havoc) servers(ctx context.Context, o Options) {
 	d := &dice{rand.New(rand.NewPCG(o.Seed, 5)), o.Partitions}
 	some := slices.DeleteFunc(pieces(), func(p piece) bool { return o.Fault != "" && p.name != o.Fault })
@@ -90,10 +90,10 @@ func (h *havoc) piece(ctx context.Context, p piece, d *dice) {
 	h.happened = append(h.happened, happened)
 }
 
-// wholeTime bounds how long streams may take to be whole again.
+// wholeTime is the longest wait for all replicas.
 const wholeTime = time.Minute
 
-// whole waits until every stream is whole.
+// whole waits until every stream has all replicas.
 func (h *havoc) whole(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wholeTime)
 	defer cancel()
@@ -101,7 +101,7 @@ func (h *havoc) whole(ctx context.Context) {
 	}
 }
 
-// insist has an order carried out, however often the process is just being seen to otherwise.
+// insist injects a fault. It waits while another fault of the process is in progress.
 func (h *havoc) insist(ctx context.Context, name string, o order) {
 	for !h.cluster.nodes[name].do(ctx, o) && timer.Sleep(ctx, 10*time.Millisecond) {
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 )
 
-// play is what is done with one key: who asks for it when, and what is done afterwards.
+// play is the plan for one key: the requests and what follows them.
 type play struct {
 	at    time.Duration
 	scene string
@@ -26,13 +26,13 @@ type play struct {
 	prio  envelope.Priority
 	input effects.Input
 	asks  []ask
-	// What follows when all asks are answered.
+	// The following happens after the answers to all asks.
 	cancel   time.Duration // after the first ask; 0 is never
-	retries  int           // further attempts while the outcome is retryable
-	patience time.Duration // of these but the last; 0 is a few seconds
+	retries  int           // largest number of further requests
+	patience time.Duration // timeout of these except the last; 0 is 5 s
 	again    []again
-	other    bool // ask with another input
-	// doomed says that executors are killed by what any other actor than the first asks for under the key.
+	other    bool // then ask with another input
+	// doomed means that an ask of another actor than the first kills its executor.
 	doomed bool
 }
 
@@ -43,24 +43,25 @@ type ask struct {
 	callID  string
 	timeout time.Duration
 	stream  bool
-	raw     int // publish the request by hand, so many times
+	raw     int // number of copies to publish without the client library; 0 uses the library
 	msgpack bool
-	mcp     bool          // through a door for MCP clients
-	cut     time.Duration // after which it goes away from the first door; 0 is never
+	mcp     bool          // over MCP
+	cut     time.Duration // time after which the client leaves the first gateway; 0 is never
 }
 
-// again asks anew with the call id of an earlier ask.
+// again repeats an ask with its call id.
 type again struct {
 	after  time.Duration
 	of     int
 	caller int
 }
 
-// callers is how many callers there are. Those with the same parity are the same actor on
-// different connections; callerSkew says how wrong their clocks are.
+// callers is the number of callers without the condemned ones. Callers with the same parity are the same actor on
+// different connections. callerSkew returns the skew of their clocks.
 const callers = 6
 
-// Further ones are condemned, two for each actor: the one over a connection of its own, the other through a door.
+// actorOf returns the actor of a caller. From number callers on they are condemned, two for each actor: one on its own
+// connection, and one behind a gateway.
 func actorOf(caller int) string {
 	if caller >= callers {
 		return fmt.Sprint("agent://condemned-", (caller-callers)/2)
@@ -79,7 +80,7 @@ func callerSkew(caller int) time.Duration {
 	return []time.Duration{0, 30 * time.Second, -30 * time.Second, 0, 3 * time.Second, -700 * time.Millisecond}[caller]
 }
 
-// planCalls returns the calls of a run: Rate plays a second, until no more can end in time.
+// planCalls returns the plays of a run: Rate per second, up to Calls.
 func planCalls(o Options) (plan []play) {
 	d := &drawer{rand.New(rand.NewPCG(o.Seed, 4)), o.tools(), len(o.gateways()) > 0}
 	for at := time.Duration(0); ; {
@@ -95,7 +96,7 @@ func planCalls(o Options) (plan []play) {
 type drawer struct {
 	*rand.Rand
 	tools []effects.Spec
-	doors bool // there are some for MCP clients
+	doors bool // the run has MCP gateways
 }
 
 func (d *drawer) within(least, most time.Duration) time.Duration {
@@ -111,7 +112,7 @@ func (d *drawer) id() string {
 	return uuid.UUID(raw).String()
 }
 
-// scenes draws a play of each kind; the weights add up to 100.
+// scenes draw the plays. The weights add up to 100.
 var scenes = []struct {
 	name   string
 	weight int
@@ -121,7 +122,7 @@ var scenes = []struct {
 	{"poison", 1, func(d *drawer, p *play) {
 		p.asks = d.asks(1, p)
 		p.asks[0].timeout = 40 * time.Second
-		if p.spec.Class.MayRunAgain() { // the others are never run again
+		if p.spec.Class.MayRunAgain() { // only these are run again after the executor was killed
 			p.input.Fail, p.input.Times = effects.Poison, 9
 		}
 	}},
@@ -161,17 +162,17 @@ var scenes = []struct {
 		p.input.WorkMS = d.within(time.Second, 5*time.Second).Milliseconds()
 		p.asks[0].timeout = 10 * time.Second
 	}},
-	{"rivals", 3, func(d *drawer, p *play) { // with lookup it matters whose effect it finds
+	{"rivals", 3, func(d *drawer, p *play) { // lookup must not find the effect of another actor's call
 		p.spec, p.scope = d.looked(), ""
 		d.chunks(p)
 		p.asks = d.asks(2+d.IntN(2), p)
 		for i := range p.asks {
-			p.asks[i].caller = (p.asks[0].caller + i) % callers // that is the next actor
+			p.asks[i].caller = (p.asks[0].caller + i) % callers // alternates the actor
 			p.asks[i].after = time.Duration(i) * d.within(200*time.Millisecond, 500*time.Millisecond)
 		}
 		p.doomed = d.IntN(3) == 0
 	}},
-	{"visit", 8, func(d *drawer, p *play) { // doors call as one actor where nobody has a token
+	{"visit", 8, func(d *drawer, p *play) { // without tokens, gateways call as one actor
 		p.scope = ""
 		p.asks = d.asks(1+d.IntN(3), p)
 		if d.IntN(3) == 0 {
@@ -214,7 +215,7 @@ func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	}
 	p.prio = []envelope.Priority{"", envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh}[d.IntN(4)]
 	d.scene(&p)
-	if p.asks[0].raw == 0 && d.IntN(30) == 0 { // by claim-check, there and back
+	if p.asks[0].raw == 0 && d.IntN(30) == 0 { // input and output go through the payload store
 		p.input.Pad, p.input.Out = strings.Repeat("x", envelope.MaxInline), envelope.MaxInline+d.IntN(envelope.MaxInline)
 	}
 	for range d.IntN(3) {
@@ -224,7 +225,7 @@ func (d *drawer) play(seed uint64, n int, at time.Duration) play {
 	return p
 }
 
-// chunks draws how many chunks the tool emits, if it does.
+// chunks draws the number of chunks of a streaming tool.
 func (d *drawer) chunks(p *play) {
 	p.input.Chunks = 0
 	if p.spec.Streaming {
@@ -232,7 +233,7 @@ func (d *drawer) chunks(p *play) {
 	}
 }
 
-// looked draws a tool that can be asked whether it had its effect.
+// looked draws a tool that has a lookup.
 func (d *drawer) looked() effects.Spec {
 	specs := slices.DeleteFunc(slices.Clone(d.tools), func(s effects.Spec) bool { return !s.Lookup })
 	return specs[d.IntN(len(specs))]
@@ -249,8 +250,7 @@ func (d *drawer) scene(p *play) {
 	}
 }
 
-// asks draws requests of one actor, on any of its connections, or of anybody where keys are
-// shared by all.
+// asks draws requests of one actor on any of its connections, or of both actors if the key has global scope.
 func (d *drawer) asks(n int, p *play) []ask {
 	actor := d.IntN(2)
 	asks := make([]ask, n)
@@ -270,7 +270,7 @@ func (d *drawer) asks(n int, p *play) []ask {
 	return asks
 }
 
-// request is the request of an ask, as its tool reads it.
+// request returns the request of an ask without call id and deadline.
 func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 	return &envelope.Request{
 		ToolID: p.spec.ID, ToolVersion: "*", Fn: effects.Fn, Input: input,
@@ -287,12 +287,12 @@ func (p *play) encoded(caller int, other bool) jsontext.Value {
 	}
 	raw, err := json.Marshal(input)
 	if err != nil {
-		panic("unreachable: " + err.Error()) // it is numbers and words
+		panic("unreachable: " + err.Error()) // Input has only numbers and strings
 	}
 	return raw
 }
 
-// n is the number that tells one input from the other.
+// n returns N of the input, or that of the other input.
 func (p *play) n(other bool) int64 {
 	if other {
 		return -p.input.N - 1

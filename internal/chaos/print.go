@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 )
 
-// Write prints what was done, what was checked, and every violation with its story.
+// Write prints the report as text, with the story of each call that has violations.
 func (r Report) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "seed\t%d, %s, %d servers, sync always %t\n", r.Seed, time.Duration(r.DurationMS)*time.Millisecond,
@@ -67,7 +67,7 @@ func (r Report) writeViolations(out io.Writer) error {
 	for _, ref := range slices.Sorted(maps.Keys(r.Stories)) {
 		fmt.Fprintf(out, "\nthe story of %s:\n%s", ref, r.Stories[ref])
 	}
-	for _, v := range r.Violations { // last, where logs that are cut still have them
+	for _, v := range r.Violations { // last, where they survive if the log is truncated
 		fmt.Fprintf(out, "\n%s\n", v)
 	}
 	verdict := "no promise was broken"
@@ -81,7 +81,7 @@ func (r Report) writeViolations(out io.Writer) error {
 	return err
 }
 
-// counted prints counts by name.
+// counted formats counts by name.
 func counted[K cmp.Ordered](counts map[K]int) string {
 	text := ""
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

@@ -6,8 +6,7 @@ import (
 	"syscall"
 )
 
-// bind makes cmd die with the thread that starts it, so that no process is left of a run that was
-// killed itself.
+// bind makes cmd die with the thread that starts it, so that no process remains if the run is killed.
 func bind(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -19,7 +18,7 @@ const (
 
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
-// killed says whether the process ended by SIGKILL.
+// killed reports whether the process ended by SIGKILL.
 func killed(state *os.ProcessState) bool {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL

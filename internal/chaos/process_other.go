@@ -11,7 +11,7 @@ import (
 func bind(*exec.Cmd) {}
 
 const (
-	sigStop = syscall.Signal(0) // process tools need Linux, so a run does not come this far
+	sigStop = syscall.Signal(0) // never used: process tools need Linux, so a run fails before
 	sigCont = syscall.Signal(0)
 )
 

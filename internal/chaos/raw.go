@@ -11,9 +11,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// raw asks without the client library: it publishes the request, on several connections, and
-// keeps every answer that comes until the deadline and its grace have passed. A caller that was
-// told nothing by then states a local timeout, as the library does.
+// raw makes the request without the client library. It publishes copies on several connections, and records every
+// answer until the deadline and its grace have passed. If it gets no outcome, it records a local timeout, as the client
+// library does.
 func (d *driver) raw(ctx context.Context, seen *checker.Ask, req *envelope.Request, a ask) {
 	req.CallID = a.callID
 	req.Context.TraceID = a.callID
@@ -35,15 +35,14 @@ func (d *driver) raw(ctx context.Context, seen *checker.Ask, req *envelope.Reque
 			msg := nats.NewMsg(subjects.Call(tenant, actorOf(a.caller), req.ToolID))
 			msg.Header.Set(subjects.HeaderContentType, contentType)
 			by := a.caller
-			if by < callers { // another connection of the same actor, with a token of its own
+			if by < callers { // another connection of the same actor, with another token
 				by = (by + 2*i) % callers
 			}
 			if token := d.callers[by].Token; token != nil {
 				msg.Header.Set(subjects.HeaderToken, token())
 			}
 			msg.Reply, msg.Data = inbox, data
-			// Beside this, since a connection that is made anew lets nobody send meanwhile. What
-			// is lost is sent again.
+			// In a goroutine, because publishing blocks while a connection reconnects. A lost copy is sent again.
 			d.wg.Go(func() { _ = d.conns[by].NC.PublishMsg(msg) })
 		}
 	}
@@ -55,12 +54,12 @@ func (d *driver) raw(ctx context.Context, seen *checker.Ask, req *envelope.Reque
 	}
 }
 
-// waits is how long after the deadline this caller waits: the promised 100 ms, but for late timers, and for what they
-// wake on a busy machine.
+// waits is how long after the deadline raw waits for an answer. It is less than the promised 100 ms, to leave time for
+// late timers on a busy machine.
 const waits = 60 * time.Millisecond
 
-// collect takes answers until the deadline and its grace have passed; once there is an outcome,
-// only a little longer, for the doubles.
+// collect records answers until the deadline and its grace have passed. After the first outcome it waits only a little
+// longer for duplicates.
 func (d *driver) collect(ctx context.Context, seen *checker.Ask, answers <-chan *nats.Msg, send func()) {
 	end := time.NewTimer(time.Until(seen.Due) + waits)
 	defer end.Stop()
@@ -83,7 +82,7 @@ func (d *driver) collect(ctx context.Context, seen *checker.Ask, answers <-chan 
 	}
 }
 
-// take notes one answer.
+// take records one answer.
 func take(seen *checker.Ask, msg *nats.Msg) {
 	contentType := msg.Header.Get(subjects.HeaderContentType)
 	switch msg.Header.Get(subjects.HeaderKind) {

@@ -13,21 +13,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 )
 
-// Report is what a run showed.
+// Report is the result of a run.
 type Report struct {
 	Seed       uint64                     `json:"seed"`
 	DurationMS int64                      `json:"duration_ms"`
 	SyncAlways bool                       `json:"sync_always"`
 	Servers    int                        `json:"servers"`
-	Dir        string                     `json:"dir,omitzero"` // where logs and history are kept
+	Dir        string                     `json:"dir,omitzero"` // folder with logs and history, if they are kept
 	Keys       int                        `json:"keys"`
-	PerSecond  float64                    `json:"calls_per_s"` // while trouble was made
+	PerSecond  float64                    `json:"calls_per_s"` // during the faults
 	Asks       int                        `json:"asks"`
 	Answers    map[envelope.Status]int    `json:"answers"` // outcomes and refusals
-	Local      int                        `json:"local"`   // answers of the library itself: no outcome
+	Local      int                        `json:"local"` // answers that are not final, such as those of the library itself
 	Unsent     int                        `json:"unsent"`
-	Visits     int                        `json:"visits"`   // outcomes that MCP clients were told
-	Unjudged   int                        `json:"unjudged"` // late, and so was the control timer
+	Visits     int                        `json:"visits"`   // final answers to MCP clients
+	Unjudged   int                        `json:"unjudged"` // late, but not judged: control timers were late
 	Attempts   int                        `json:"attempts"`
 	Takeovers  int                        `json:"takeovers"` // claims after the first run of an attempt
 	Joined     int                        `json:"joined"`
@@ -39,17 +39,17 @@ type Report struct {
 	Messages   map[proxy.Kind]proxy.Count `json:"messages"`
 	Outages    []Outage                   `json:"outages,omitzero"`
 	Renewals   int                        `json:"renewals,omitzero"`
-	Late       checker.Late               `json:"late,omitzero"`     // what revoked actors asked for
-	SlackMS    int64                      `json:"slack_ms,omitzero"` // of the clocks by which that was judged
+	Late       checker.Late               `json:"late,omitzero"`     // requests of revoked actors
+	SlackMS    int64                      `json:"slack_ms,omitzero"` // tolerance for clocks and delivery in those checks
 	Violations []checker.Violation        `json:"violations"`
-	// Stories tell all that was recorded of the calls whose promises were broken, by reference.
+	// Stories contain everything that was recorded of the calls with violations, by reference.
 	Stories map[string]string `json:"stories,omitzero"`
 }
 
-// OK says that no promise was broken.
+// OK reports whether there are no violations.
 func (r Report) OK() bool { return len(r.Violations) == 0 }
 
-// maxStories bounds what is told of many violations.
+// maxStories limits the number of stories.
 const maxStories = 20
 
 func newReport(o *run, history checker.History, violations []checker.Violation) Report {

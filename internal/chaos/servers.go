@@ -15,11 +15,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// listener is one of the NATS servers: its name and where it listens.
+// listener is a NATS server with its name and ports.
 type listener struct {
 	name   string
 	port   int // for clients
-	routes int // port for the other servers; 0 where there are none
+	routes int // for routes; 0 without a cluster
 }
 
 const server = "nats"
@@ -30,7 +30,7 @@ func (l listener) addr() string  { return fmt.Sprintf("127.0.0.1:%d", l.port) }
 func (l listener) url() string   { return "nats://" + l.addr() }
 func (l listener) route() string { return fmt.Sprintf("nats://127.0.0.1:%d", l.routes) }
 
-// listeners draws where the servers listen.
+// listeners draws the ports of the servers.
 func listeners(o Options) ([]listener, error) {
 	ports, err := freePorts(rand.New(rand.NewPCG(o.Seed, 1)), 2*o.Servers)
 	if err != nil {
@@ -48,7 +48,7 @@ func listeners(o Options) ([]listener, error) {
 
 func (l listener) store(dir string) string { return filepath.Join(dir, "store", l.name) }
 
-// command is what runs the server.
+// command returns the arguments of the toolbus command that runs the server.
 func (c *cluster) command(l listener, always bool) ([]string, error) {
 	if c.deployment == nil {
 		return l.args(c.dir, c.servers, always), nil
@@ -57,7 +57,7 @@ func (c *cluster) command(l listener, always bool) ([]string, error) {
 	return []string{"nats", "--data-dir", l.store(c.dir), "--port", strconv.Itoa(l.port), "--config", file}, err
 }
 
-// args is the command that runs a server that lets everybody in.
+// args returns the arguments for a server without authentication.
 func (l listener) args(dir string, all []listener, always bool) []string {
 	args := []string{"nats", "--data-dir", l.store(dir), "--port", strconv.Itoa(l.port)}
 	if always {
@@ -73,8 +73,8 @@ func (l listener) args(dir string, all []listener, always bool) []string {
 	return args
 }
 
-// freePorts finds ports outside of the range from which clients get theirs: one within it may be
-// taken while the server is down, even by a client that connects to itself.
+// freePorts finds ports outside the ephemeral range. A port in that range may be taken while the server is down, even
+// by a client that connects to itself.
 func freePorts(random *rand.Rand, n int) (ports []int, err error) {
 	taken := map[int]bool{}
 	for range 100 * n {
@@ -96,7 +96,7 @@ func freePorts(random *rand.Rand, n int) (ports []int, err error) {
 	return nil, errors.New("no free port between 10000 and 30000")
 }
 
-// elected waits until the servers have agreed on who leads them, so that streams can be made.
+// elected waits until the servers have a meta leader, so that streams can be created.
 func (c *cluster) elected(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// watch looks all the time who leads the streams without which no call is admitted or decided. It asks
-// every server on a connection of its own: one that is frozen keeps nobody from asking the others.
+// watch observes the leaders of the streams that admission and decisions need. It has a connection to every server, so
+// that a frozen server does not delay the answers of the others.
 type watch struct {
 	conns   []*nats.Conn
 	asked   []jetstream.JetStream
@@ -23,18 +23,18 @@ type watch struct {
 
 	mu   sync.Mutex
 	led  []checker.Span
-	skew time.Duration                     // of the clock of any server, at the most
-	from time.Time                         // when the last look began
-	seen map[string]*jetstream.ClusterInfo // by it and stream; one that nobody leads is missing
+	skew time.Duration                     // largest known skew of a server's clock
+	from time.Time                         // start of the last observation
+	seen map[string]*jetstream.ClusterInfo // its result by stream; without streams that have no leader
 }
 
-// How often it is looked, and how long a leader may take to answer.
+// Interval of observations, and timeout of one.
 const (
 	lookEvery = 200 * time.Millisecond
 	lookTime  = time.Second
 )
 
-// newWatch connects to every server. Close it.
+// newWatch connects to every server. The caller must call close.
 func newWatch(c *cluster, partitions int) (*watch, error) {
 	w := &watch{streams: []string{subjects.AuditStream}}
 	if c.deployment != nil {
@@ -64,7 +64,7 @@ func (w *watch) close() error {
 	return nil
 }
 
-// run looks until ctx ends.
+// run observes until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	for before := false; timer.Sleep(ctx, lookEvery); {
 		from, seen := time.Now(), w.lookAll(ctx)
@@ -73,7 +73,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// lookAll returns who leads and follows, by stream.
+// lookAll returns leader and replicas of all streams that have a leader.
 func (w *watch) lookAll(ctx context.Context) map[string]*jetstream.ClusterInfo {
 	var all sync.WaitGroup
 	infos := make([]*jetstream.ClusterInfo, len(w.streams))
@@ -90,7 +90,7 @@ func (w *watch) lookAll(ctx context.Context) map[string]*jetstream.ClusterInfo {
 	return seen
 }
 
-// look returns who leads the stream and who follows, or nil if no server knows.
+// look returns leader and replicas of a stream, or nil if no server reports a leader.
 func (w *watch) look(ctx context.Context, stream string) *jetstream.ClusterInfo {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -105,7 +105,7 @@ func (w *watch) look(ctx context.Context, stream string) *jetstream.ClusterInfo 
 			}
 			w.compare(asked, s.CachedInfo().TimeStamp, time.Now())
 			info := s.CachedInfo().Cluster
-			if info == nil { // a server of its own
+			if info == nil { // a server without a cluster
 				info = &jetstream.ClusterInfo{Leader: server}
 			}
 			answers <- info
@@ -119,24 +119,24 @@ func (w *watch) look(ctx context.Context, stream string) *jetstream.ClusterInfo 
 	return nil
 }
 
-// compare notes how far the clock of a server is off, which has said that it was at between two moments.
+// compare records the skew of a server's clock that showed at between two local times.
 func (w *watch) compare(asked, at, answered time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.skew = max(w.skew, asked.Sub(at), at.Sub(answered))
 }
 
-// inTheWeather is how long an event may take to the log when there is no storm, on a machine that is busy.
+// inTheWeather is the longest time until an event is stored without a storm, on a busy machine.
 const inTheWeather = 300 * time.Millisecond
 
-// apart is how long after a request was admitted its time may be in the log.
+// apart returns the longest time between the admission of a request and its timestamp in the log.
 func (w *watch) apart() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.skew + inTheWeather
 }
 
-// note adds to the time during which everything was led, or begins anew.
+// note extends the span in which all streams had leaders, or starts a new one.
 func (w *watch) note(seen map[string]*jetstream.ClusterInfo, from, now time.Time, before bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,14 +150,14 @@ func (w *watch) note(seen map[string]*jetstream.ClusterInfo, from, now time.Time
 	}
 }
 
-// spans returns when everything was led.
+// spans returns the spans in which all streams had leaders.
 func (w *watch) spans() []checker.Span {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]checker.Span(nil), w.led...)
 }
 
-// leader returns the server that leads a stream; "" is nobody.
+// leader returns the leader of a stream, or "" if there is none.
 func (w *watch) leader(stream string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,8 +167,8 @@ func (w *watch) leader(stream string) string {
 	return ""
 }
 
-// whole says whether every stream had a leader, and that many servers which have all of it, in a look that
-// began after since.
+// whole reports whether an observation that started after since found a leader and all current replicas of every
+// stream.
 func (w *watch) whole(since time.Time, servers int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

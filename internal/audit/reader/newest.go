@@ -53,7 +53,7 @@ func (a *auditReader) enough(held *order, span uint64) bool {
 	for _, s := range a.sources {
 		switch {
 		case s.whole(span):
-		case s.first.IsZero(): // nothing was read, so earlier records may be newer
+		case s.first.IsZero(): // nothing was read: the newest records may be in earlier messages
 			return false
 		case !a.filter.Since.IsZero() && s.first.Before(a.filter.Since.Add(-ahead)):
 		case len(held.turns) < held.most || held.turns[0].at.Before(s.first.Add(apart)):

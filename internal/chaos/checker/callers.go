@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 )
 
-// outcomes: P1.
+// outcomes checks P1: every outcome that a caller received is the stored one.
 func outcomes(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
@@ -29,7 +29,7 @@ func outcomes(x *index) (found []Violation) {
 	return found
 }
 
-// judge says what is wrong with an outcome that was told; "" is nothing.
+// judge returns what is wrong with an outcome that a caller received, or "".
 func (x *index) judge(a *Ask, r *envelope.Response) string {
 	l, n := x.logs[a.Ref], r.Provenance.Attempt
 	if l == nil {
@@ -58,8 +58,8 @@ func (x *index) judge(a *Ask, r *envelope.Response) string {
 	return ""
 }
 
-// unabridged returns an answer with what MCP clients are not told as it is stored. They get large outputs as they are,
-// which [inputs] looks at.
+// unabridged returns an answer with the stored values of what MCP clients do not get. They get large outputs inline,
+// which [inputs] checks.
 func unabridged(r, stored *envelope.Response) *envelope.Response {
 	whole := *r
 	whole.Provenance.Fence = stored.Provenance.Fence
@@ -69,7 +69,7 @@ func unabridged(r, stored *envelope.Response) *envelope.Response {
 	return &whole
 }
 
-// differ says in what an answer is not the stored outcome.
+// differ returns the differences between an answer and the stored outcome.
 func differ(stored, told *envelope.Response, s call.State) string {
 	var diffs []string
 	compare := func(what string, a, b any) {
@@ -121,19 +121,19 @@ func canonical(v jsontext.Value) string {
 	return string(c)
 }
 
-// refused says whether the answer is a refusal: final, and without an attempt.
+// refused reports whether the answer is a refusal: final, and without an attempt.
 func refused(r *envelope.Response) bool {
 	return r.Provenance.Final && r.Provenance.Attempt == 0 && r.Error != nil
 }
 
-// turnedDown says whether a dispatcher refused the request, for good or only for now. What the client library
-// says by itself has no id in AUDIT, and is not final.
+// turnedDown reports whether a dispatcher refused the request, for good or temporarily. Answers of the client library
+// itself have no audit event id and are not final.
 func turnedDown(r *envelope.Response) bool {
 	return refused(r) || r.Provenance.Attempt == 0 && r.Error != nil && r.Provenance.AuditEventID != ""
 }
 
-// refusals: P1. A refusal leaves no log, so the same call may be asked again and be admitted
-// then; but what is bound to an attempt has its outcome, and no refusal takes its place.
+// refusals checks P1. A refusal leaves no log, so the same call may be repeated and then be admitted. But a call that
+// is bound to an attempt has the outcome of that attempt, and must not be refused.
 func refusals(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
@@ -154,7 +154,7 @@ func refusals(x *index) (found []Violation) {
 	return found
 }
 
-// inputs: P3. The log keeps the fingerprint that opened it.
+// inputs checks P3: a key is refused if its input differs from the one that opened the log.
 func inputs(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
@@ -176,19 +176,19 @@ func inputs(x *index) (found []Violation) {
 	return found
 }
 
-// made says whether the output is of the ask's input.
+// made reports whether the output was made from the input of the ask.
 func (a *Ask) made(r *envelope.Response) bool {
 	var out effects.Output
 	return json.Unmarshal(r.Output, &out) == nil && out.N == a.N
 }
 
-// The bounds of P2: what is promised, and of whom.
+// Limits of P2.
 const (
 	grace = 100 * time.Millisecond
-	exact = 20 * time.Millisecond // a caller whose control timers were later than this is not judged
+	exact = 20 * time.Millisecond // callers whose control timers were later are not judged
 )
 
-// deadlines: P2. By how much a control timer was late, the caller may be.
+// deadlines checks P2. An answer may be late by as much as the control timers were late.
 func deadlines(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		late := a.Done.Sub(a.Due)
@@ -203,7 +203,7 @@ func deadlines(x *index) (found []Violation) {
 	return found
 }
 
-// Calm is the scene of a request that was made when all faults had ended: it has an outcome.
+// Calm is the scene of a request that was made after all faults had ended. It must get an outcome.
 const Calm = "calm"
 
 // said describes the first answer that the caller received.
@@ -219,7 +219,7 @@ func (a *Ask) said() string {
 		a.Done.Sub(a.Sent).Round(time.Millisecond), len(a.Accepted))
 }
 
-// kept: P5.
+// kept checks P5: accepted calls are in the log, and every attempt has an outcome.
 func kept(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		if a.Scene == Calm && (len(a.Answers) == 0 || !a.Answers[0].Provenance.Final) && a.Judged() {
@@ -246,7 +246,7 @@ func kept(x *index) (found []Violation) {
 	return found
 }
 
-// chunks: what a reader was handed.
+// chunks checks the chunks that streaming callers received.
 func chunks(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		if says := strand(a.Chunks); says != "" {
@@ -262,13 +262,13 @@ func chunks(x *index) (found []Violation) {
 	return found
 }
 
-// strand says what is wrong with chunks as they came.
+// strand returns what is wrong with the sequence of chunks, or "".
 func strand(chunks []envelope.Chunk) string {
 	var fence uint64
 	var next int64
 	for _, c := range chunks {
 		if c.Fence != fence {
-			fence, next = c.Fence, 0 // another run: what came before is void
+			fence, next = c.Fence, 0 // another run, which makes earlier chunks void
 		}
 		if c.Index != next {
 			return fmt.Sprintf("chunk %d of run %d came where %d was due", c.Index, c.Fence, next)
@@ -286,13 +286,13 @@ func strand(chunks []envelope.Chunk) string {
 	return ""
 }
 
-// whole says what is missing of the chunks that an outcome names.
+// whole returns what is missing from the chunks that an outcome names, or "".
 func (a *Ask) whole(r *envelope.Response) string {
 	want := r.Provenance.Chunks
 	if !a.Streamed || r.Status != envelope.Success || want == nil {
 		return ""
 	}
-	got := int64(0) // since the last change of runs
+	got := int64(0) // since the last change of the run
 	for _, c := range a.Chunks {
 		if got++; c.Index == 0 {
 			got = 1
@@ -307,7 +307,7 @@ func (a *Ask) whole(r *envelope.Response) string {
 	return ""
 }
 
-// cancels: what a cancel told.
+// cancels checks the answers to cancel requests.
 func cancels(x *index) (found []Violation) {
 	for _, c := range x.Cancels {
 		if says := x.cancelled(c); says != "" {

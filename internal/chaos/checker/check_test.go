@@ -19,11 +19,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 )
 
-// world records a run that keeps every promise, by the functions that the protocol is made of.
+// world builds the history of a run that keeps every promise, with the functions of package call.
 type world struct {
 	t     *testing.T
 	h     History
-	state call.State // of the one call that it is about
+	state call.State // state of its only call
 	facts call.Pinned
 	now   time.Time
 	seq   uint64
@@ -86,7 +86,7 @@ func (w *world) claim() {
 	w.write(e, nil)
 }
 
-// run notes a run of the last attempt, and its effect.
+// run records a run of the last attempt, and its effect.
 func (w *world) run(commit bool) (fence uint64) {
 	a := w.state.Last()
 	fence = a.Admitted
@@ -108,7 +108,7 @@ func (w *world) note(op effects.Op, attempt int, fence uint64) {
 	w.tick()
 }
 
-// decide ends the last attempt, as whoever holds its claim.
+// decide ends the last attempt, by the holder of its claim if there is one.
 func (w *world) decide(end call.Completion) *envelope.Response {
 	w.t.Helper()
 	a := w.state.Last()
@@ -144,7 +144,7 @@ func succeeded(fence uint64) call.Completion {
 	return call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Fence: fence, Effect: envelope.EffectApplied}
 }
 
-// ask notes a request that was answered with r, under its own call id.
+// ask records a request with its own call id, and r as its answer.
 func (w *world) ask(callID string, r *envelope.Response) *Ask {
 	a := Ask{
 		Caller: "c1", Scene: "test", Tool: w.facts.Tool, Key: "key", CallID: callID, Ref: "chaos_2epay.id1",
@@ -171,8 +171,8 @@ func (w *world) refusal(callID string, code envelope.Code) *Ask {
 
 var ids = []string{uuid.NewString(), uuid.NewString(), uuid.NewString(), uuid.NewString()}
 
-// paid is a run of a side-effectful call: refused once, cancelled before it started, asked again
-// and joined, successful, and replayed.
+// paid returns a run of a side-effectful call: refused once, cancelled before it started, requested again and joined,
+// successful, and replayed.
 func paid(t *testing.T) *world {
 	w := newWorld(t, call.SideEffectful)
 	w.refusal(ids[0], envelope.CodeAuditLag)
@@ -187,13 +187,13 @@ func paid(t *testing.T) *world {
 	second := w.decide(succeeded(fence))
 	w.ask(ids[1], second)
 	w.ask(ids[2], second)
-	w.ask(ids[3], second) // replayed: bound to nothing
+	w.ask(ids[3], second) // replayed: the call id is bound to no attempt
 	w.ask(ids[0], first)
 	w.refusal(ids[3], envelope.CodeKeyReused).Fingerprint = "other"
 	return w
 }
 
-// put is a run of an idempotent call whose first executor was frozen, so that it ran twice.
+// put returns a run of an idempotent call that ran twice, because its first executor was frozen.
 func put(t *testing.T) *world {
 	w := newWorld(t, call.Idempotent)
 	w.admit(ids[0])
@@ -213,7 +213,7 @@ func put(t *testing.T) *world {
 	return w
 }
 
-// flooded is two refusals in one count.
+// flooded returns two refusals in one count.
 func flooded(t *testing.T) *world {
 	w := newWorld(t, call.Pure)
 	w.refusal(ids[0], envelope.CodeAuditLag)
@@ -236,8 +236,7 @@ func TestKeptPromises(t *testing.T) {
 	}
 }
 
-// TestBrokenPromises breaks a promise in a history that kept all, in one way after the other,
-// and wants it found by its rule.
+// TestBrokenPromises breaks one promise at a time in a history that keeps all, and expects a violation of its rule.
 func TestBrokenPromises(t *testing.T) {
 	type hurt func(h *History)
 	last := func(h *History) *envelope.Response { return h.Asks[1].Answers[0] }
@@ -394,7 +393,7 @@ func TestEveryRuleIsTold(t *testing.T) {
 	}
 }
 
-// TestMemberAdded: a newer build may add members to what an older one wrote.
+// TestMemberAdded checks that a newer build may add members to events of an older one.
 func TestMemberAdded(t *testing.T) {
 	w := put(t)
 	for _, e := range w.h.Log[1:] {
@@ -405,8 +404,8 @@ func TestMemberAdded(t *testing.T) {
 	}
 }
 
-// A caller that joined answers itself at its own deadline, if that is earlier than the deadline of the attempt and its
-// dispatcher is frozen.
+// If its dispatcher is frozen, a joiner answers itself at its own deadline, when that is earlier than the deadline of
+// the attempt.
 func TestJoinersAnswerThemselves(t *testing.T) {
 	w := paid(t)
 	joined := w.h.Asks[2]
@@ -420,7 +419,7 @@ func TestJoinersAnswerThemselves(t *testing.T) {
 	}
 }
 
-// TestStalledCallersAreNotJudged: where the machine was late, the bus is not blamed.
+// TestStalledCallersAreNotJudged checks that a late answer is no violation if control timers were late.
 func TestStalledCallersAreNotJudged(t *testing.T) {
 	w := paid(t)
 	w.h.Asks[2].Done = w.h.Asks[2].Due.Add(time.Second)

@@ -8,16 +8,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
-// tallied is a refusal that is on record by its number in a count.
+// tallied identifies a refusal that was only counted.
 type tallied struct {
 	id string
 	n  uint64
 }
 
-// denials: P4. The gate's record is there before the answer is: that of the refusal itself, or the one that opens the
-// count which it is in.
+// denials checks P4: a refusal is recorded before it is answered, by a record of its own or by the opening record of
+// its count.
 func denials(x *index) (found []Violation) {
-	said := map[tallied]string{} // call ids
+	said := map[tallied]string{} // call id by counted refusal
 	closed, found := x.closings()
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
@@ -38,14 +38,14 @@ func denials(x *index) (found []Violation) {
 	return found
 }
 
-// unsendable reports whether a client refused a request that it could not send: its token is refused by the server, or
-// its input finds no room in the payload store. The requests of chaos have no other such fault.
+// unsendable reports whether the client refused a request that it could not send, because the server refused its token
+// or the payload store had no room for its input. Requests of chaos are otherwise valid.
 func unsendable(r *envelope.Response) bool {
 	local := slices.Contains(r.Provenance.PolicyApplied, "client-preflight") && r.Provenance.AuditEventID == ""
 	return local && (code(r).Class() == envelope.ClassAuth || code(r) == envelope.CodeStoreFull)
 }
 
-// denied says what is wrong with the record that a refusal names. A door names no number in a count.
+// denied returns what is wrong with the record of a refusal, or "". Answers of MCP gateways have no number in a count.
 func (x *index) denied(p envelope.Provenance, closed map[string]uint64, door bool) string {
 	r, ok := x.gate[p.AuditEventID]
 	n, ended := closed[p.AuditEventID]
@@ -62,8 +62,8 @@ func (x *index) denied(p envelope.Provenance, closed map[string]uint64, door boo
 	return ""
 }
 
-// closings returns the numbers that counts were closed with, by the ids of the records that opened them. A count may
-// have none: its dispatcher was killed.
+// closings returns the numbers of closed counts, keyed by the id of the opening record. If its dispatcher was killed, a
+// count has no closing record.
 func (x *index) closings() (closed map[string]uint64, found []Violation) {
 	closed = map[string]uint64{}
 	for id, r := range x.gate {

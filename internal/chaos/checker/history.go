@@ -11,71 +11,70 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// History is everything that was recorded of a run. Asks and Cancels are what callers saw, the
-// others what is kept: by the bus, by auditors, and by the world outside.
+// History contains everything that was recorded of a run. Asks and Cancels were recorded by callers, Effects by the
+// tools, and Revoked, Held and Led by the run itself. The rest is read from the streams.
 type History struct {
 	Asks    []Ask
 	Cancels []Cancel
-	Log     []call.Entry // every event of the call log, by sequence
+	Log     []call.Entry // all events of the call log, by sequence
 	Kept                 // all of AUDIT and DENIED
 	Effects []effects.Line
 	Dead    []Grave // all of DEAD
-	Led     []Span  // when every stream had a leader
+	Led     []Span  // when all streams had leaders
 	Revoked []Revocation
-	Held    []Span // when messages to dispatchers and servers, or they themselves, may have been held up
-	// SlackMS is how much later than it was admitted the time of a request in the log may be, in milliseconds: by clocks
-	// that were compared, and by what messages take when nothing holds them up.
+	Held    []Span // when dispatchers, servers or messages to them may have been delayed
+	// SlackMS is the tolerance, in milliseconds, for the timestamp of a request in the log to be later than its admission:
+	// for the skew of the servers' clocks and the normal time of delivery.
 	SlackMS int64
 }
 
-// Span is the time between two moments.
+// Span is a period of time.
 type Span struct{ From, To time.Time }
 
-// Grave says of which attempt a dead letter is.
+// Grave identifies the attempt of a dead letter.
 type Grave struct {
 	Ref     string
 	Attempt int
 }
 
-// Ask is one request of one caller, and all it got for it.
+// Ask is one request of one caller, with all its answers.
 type Ask struct {
 	Caller      string
 	Actor       string
 	Scene       string // what the caller was up to
 	Tool, Key   string
 	CallID      string
-	Ref         string // of the log that the request belongs to
+	Ref         string // of the call log to which the request belongs
 	Fingerprint string
-	N           int64 // of the input
-	// Sent, Due and Done are when the request was made, when its deadline was, and when the
-	// caller had its answer; StalledMS is how late control timers of the same caller were
-	// between Due and Done.
+	N           int64 // number in the input
+	// Sent is the time of the request, Due its deadline, and Done the time of the answer. StalledMS is the largest delay
+	// of control timers around Sent and from Due to Done, in milliseconds.
 	Sent, Due, Done time.Time
 	StalledMS       int64
 	Accepted        []envelope.Accepted
 	Answers         []*envelope.Response
-	Unsent          string // why the request was not made at all
+	Unsent          string // why the client did not make the request
 	Streamed        bool
-	Door            bool // it was made through a door of the bus
-	MCP             bool // it was made through a door for MCP clients, whose answers say less
-	// Copies says that the caller published the request several times by hand. Each copy has
-	// answers of its own: one may be refused and another be accepted.
+	Door            bool // it was made through a connection of a gateway
+	MCP             bool // it was made over MCP, whose answers contain less
+	// Copies means that the caller published several copies of the request. Each copy has its own answers: one may be
+	// refused and another be accepted.
 	Copies bool
 	Chunks []envelope.Chunk
 }
 
-// same says whether the ask has the input of a log.
+// same reports whether the ask has the input of a log.
 func (a *Ask) same(l *log) bool {
 	return l.last.Fingerprint == a.Fingerprint
 }
 
-// stalled is StalledMS as a duration.
+// stalled returns StalledMS as a duration.
 func (a *Ask) stalled() time.Duration { return time.Duration(a.StalledMS) * time.Millisecond }
 
-// Judged says whether the caller's own timers were exact enough to judge when it was answered.
+// Judged reports whether control timers were exact enough to judge the time of the answer.
 func (a *Ask) Judged() bool { return a.stalled() <= exact }
 
-// Cancel is one wish to end a call, and what was said to it.
+// Cancel is one cancel request, with its answer.
 type Cancel struct {
 	Caller, Ref, CallID string
 	Sent, Done          time.Time
@@ -84,7 +83,7 @@ type Cancel struct {
 	Failed              string
 }
 
-// Violation is a broken promise.
+// Violation is one case of a broken promise.
 type Violation struct {
 	Rule   string `json:"rule"`
 	Ref    string `json:"ref,omitzero"`
@@ -96,13 +95,13 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: %s (call %s, ref %s)", v.Rule, v.Says, v.CallID, v.Ref)
 }
 
-// index is a history, found by what it is about.
+// index is a History with maps by call and id.
 type index struct {
 	History
 	logs   map[string]*log
 	starts map[string][]effects.Line
-	done   map[string][]effects.Line // effects
-	gate   map[string]audit.Record   // by id, what is no event
+	done   map[string][]effects.Line // commits
+	gate   map[string]audit.Record   // by id; records without an event in the log
 }
 
 // log is the log of one call.
@@ -142,7 +141,7 @@ func newIndex(h History) *index {
 	return x
 }
 
-// refOf is the call that a run was of: tools are given its id for a key.
+// refOf returns the reference of the call of a run. The key that a tool gets is the id of its call.
 func refOf(e effects.Line) string { return subjects.Key{Tool: e.Tool, ID: e.Key}.Ref() }
 
 // outcome returns the stored response of attempt n.

@@ -9,27 +9,27 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Kept is what auditors have.
+// Kept is the content of the audit record.
 type Kept struct {
-	Audit    []Record  // every record, in the order of each chain
-	Segments []Segment // every segment, likewise
+	Audit    []Record  // all records, in the order of each chain
+	Segments []Segment // all segments, in the order of each chain
 }
 
-// Record is an entry of the record with its place and id.
+// Record is a record with its position and id.
 type Record struct {
-	Seq uint64 // of its segment in the stream
-	ID  string // of what is no event of the call log
+	Seq uint64 // sequence of its segment in the stream
+	ID  string // of a record without an event in the call log
 	audit.Record
 }
 
-// Segment is a segment with its place, and when it was stored.
+// Segment is a segment with its sequence and timestamp.
 type Segment struct {
 	Seq  uint64
 	Time time.Time
 	audit.OpenedSegment
 }
 
-// Add adds what a message of the record holds. What is no segment is left out.
+// Add adds the content of a message of the audit record. It skips messages that are not segments.
 func (k *Kept) Add(data []byte, seq uint64, at time.Time) error {
 	s, ok, err := audit.Open(data)
 	if err != nil || !ok {
@@ -46,10 +46,11 @@ func (k *Kept) Add(data []byte, seq uint64, at time.Time) error {
 	return nil
 }
 
-// chain names the one that a segment is of.
+// chain returns the name of the chain of a segment.
 func (s Segment) chain() string { return fmt.Sprint(s.Source, " ", s.Part, s.Writer) }
 
-// segments: each holds what it was sealed with, and follows on the one before of its chain.
+// segments checks that each segment holds the records with which it was sealed, and follows the one before in its
+// chain.
 func segments(x *index) (found []Violation) {
 	last := map[string]Segment{}
 	for _, s := range x.Segments {
@@ -64,7 +65,7 @@ func segments(x *index) (found []Violation) {
 		if s.Prev != before.Hash {
 			wrong("it follows on %q, and segment %d is %q", s.Prev, before.Seq, before.Hash)
 		}
-		// A process gives a flush of its own up when nobody waits for it any more.
+		// A process abandons a flush of its own when no caller waits for it any more.
 		ended := !second || before.K == before.N || s.Source != audit.SourceLog && s.K == 1
 		switch {
 		case ended && s.K != 1, !ended && s.K != before.K+1:
@@ -79,7 +80,7 @@ func segments(x *index) (found []Violation) {
 	return found
 }
 
-// covered: a strict attempt starts after its request has come on record.
+// covered checks that a strict attempt starts only after its request is recorded.
 func covered(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		for _, e := range l.events {
@@ -102,7 +103,7 @@ func covered(x *index) (found []Violation) {
 	return found
 }
 
-// holds reports whether an event is on record once the segment is. All before the last one of a flush are not enough.
+// holds reports whether the segment completes the record of an event. Only the last segment of a flush does.
 func (s Segment) holds(e call.Entry) bool {
 	return s.Source == audit.SourceLog && s.Part == e.State.Partition && s.K == s.N &&
 		s.Through.Seq >= e.State.Seq && !s.Through.Time.Before(e.Time)

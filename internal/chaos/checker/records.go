@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// sorted returns the logs in a stable order.
+// sorted returns the logs ordered by reference.
 func (x *index) sorted() []*log {
 	var logs []*log
 	for _, ref := range slices.Sorted(maps.Keys(x.logs)) {
@@ -25,7 +25,7 @@ func (x *index) sorted() []*log {
 	return logs
 }
 
-// effects: P3.
+// checkEffects checks P3: a side-effectful call has at most one effect, and every call at most one successful attempt.
 func checkEffects(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		done := x.done[l.ref]
@@ -45,8 +45,8 @@ func checkEffects(x *index) (found []Violation) {
 	return found
 }
 
-// fences: no two runs of a call share one, or a tool could not tell an old run from a new one,
-// and their chunks would mix.
+// fences checks that no two runs of a call have the same fence. Otherwise a tool could not tell an old run from a new
+// one, and their chunks would mix.
 func fences(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		runs := map[uint64]int{}
@@ -61,7 +61,8 @@ func fences(x *index) (found []Violation) {
 	return found
 }
 
-// keys: P3. A tool that is asked by its key whether it had its effect answers for whoever has that key.
+// keys checks P3: a tool whose lookup gets a key answers for the call with that key, so each key must belong to one
+// call.
 func keys(x *index) (found []Violation) {
 	for _, e := range x.Effects {
 		l := x.logs[refOf(e)]
@@ -76,7 +77,7 @@ func keys(x *index) (found []Violation) {
 	return found
 }
 
-// recorded: P4.
+// recorded checks P4: every run has a request, or a claim, that was stored before.
 func recorded(x *index) (found []Violation) {
 	for _, e := range x.Effects {
 		ref := refOf(e)
@@ -92,7 +93,7 @@ func recorded(x *index) (found []Violation) {
 	return found
 }
 
-// allowed says whether the log let this run begin.
+// allowed reports whether the log permitted this run.
 func (l *log) allowed(e effects.Line) bool {
 	for _, event := range l.events {
 		switch {
@@ -106,7 +107,7 @@ func (l *log) allowed(e effects.Line) bool {
 	return false
 }
 
-// honesty: P7.
+// honesty checks P7: the effect in an outcome is the one that the ledger shows.
 func honesty(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		for _, a := range l.last.Attempts {
@@ -121,7 +122,7 @@ func honesty(x *index) (found []Violation) {
 	return append(found, x.harmless()...)
 }
 
-// harmless: a refusal says that there was no effect only where the key had none.
+// harmless checks that a refusal states effect none only if the key had no effect before.
 func (x *index) harmless() (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
@@ -140,7 +141,8 @@ func (x *index) harmless() (found []Violation) {
 	return found
 }
 
-// unstarted: callers make a side-effectful call again where an outcome says that no executor started it.
+// unstarted checks outcomes that state that no executor started the call, because callers then repeat side-effectful
+// calls.
 func unstarted(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
@@ -178,7 +180,7 @@ func (x *index) honest(l *log, a call.Attempt) string {
 		return err.Error()
 	}
 	if stored.Provenance.OutputRef != nil {
-		return "" // its reader has compared it with its digest
+		return "" // its reader has verified the hash
 	}
 	var out effects.Output
 	if err := json.Unmarshal(stored.Output, &out); err != nil {
@@ -192,7 +194,7 @@ func (x *index) honest(l *log, a call.Attempt) string {
 	return fmt.Sprintf("the output is that of run %s, which had no effect", out.Run)
 }
 
-// graves: a call that is given up is kept among the dead letters before that is said.
+// graves checks that a dead letter exists for each attempt that was given up.
 func graves(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		for _, a := range l.last.Attempts {
@@ -204,7 +206,7 @@ func graves(x *index) (found []Violation) {
 	return found
 }
 
-// shapes: the state machine of a call, event by event.
+// shapes checks each event against the state machine of a call.
 func shapes(x *index) (found []Violation) {
 	for _, l := range x.sorted() {
 		var before call.State
@@ -218,7 +220,7 @@ func shapes(x *index) (found []Violation) {
 	return found
 }
 
-// follows says why e may not come after the state before; "" means that it may.
+// follows returns why e must not follow the state before, or "".
 func follows(before call.State, e call.Entry) string {
 	if !before.Empty() && before.Pinned != e.State.Pinned {
 		return "the facts of the call have changed"
@@ -239,8 +241,8 @@ func follows(before call.State, e call.Entry) string {
 	return steps(was, is, e, before.Class)
 }
 
-// sameAttempts says whether the attempts that were are the first of those that are. A newer build may have
-// given them the members that it has more; what an older one makes of them has to hold these, too.
+// sameAttempts reports whether the attempts were equal the first attempts of are. Members that a newer build has added
+// to them do not count as differences.
 func sameAttempts(were, are []call.Attempt) bool {
 	for i, was := range were {
 		if was.More == "" {
@@ -270,7 +272,7 @@ func admits(before call.State, e call.Entry) string {
 	return ""
 }
 
-// steps says what is wrong with a step within an attempt.
+// steps returns what is wrong with an event within an attempt, or "".
 func steps(was, is call.Attempt, e call.Entry, class call.EffectClass) string {
 	joined := len(is.Joined) >= len(was.Joined) && slices.Equal(is.Joined[:len(was.Joined)], was.Joined)
 	same := is
@@ -294,7 +296,7 @@ func steps(was, is call.Attempt, e call.Entry, class call.EffectClass) string {
 	return ""
 }
 
-// audits: the projection holds exactly what the log says, each partition in its order.
+// audits checks that the audit record of each partition contains exactly the records of its events, in order.
 func audits(x *index) (found []Violation) {
 	projected := map[call.Position][]Record{}
 	last := map[subjects.Partition]uint64{}
@@ -340,7 +342,7 @@ func reflects(want audit.Record, ok bool, have []Record) string {
 	return ""
 }
 
-// sameRecord compares records as they are stored, but for what each has of its own.
+// sameRecord compares two records as they are stored, without format number and salt.
 func sameRecord(a, b audit.Record) bool {
 	a.Form, b.Form, a.Salt, b.Salt = 0, 0, "", ""
 	rawA, errA := json.Marshal(a, json.Deterministic(true))
@@ -348,7 +350,7 @@ func sameRecord(a, b audit.Record) bool {
 	return errA == nil && errB == nil && string(rawA) == string(rawB)
 }
 
-// terminals reads AUDIT by itself: requested first, then one end of every attempt.
+// terminals checks AUDIT by itself: each attempt has a request first, and then exactly one end.
 func (x *index) terminals() (found []Violation) {
 	requested, ended := map[string]bool{}, map[string]int{}
 	for _, r := range x.Audit {

@@ -7,10 +7,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// copies: P1. What a dispatcher says for good holds for every copy of the request, whoever got it and
-// whenever: what it alone cannot know, as its own lag, it says with final: false.
+// copies checks P1: a final answer of a dispatcher holds for all copies of the request. For refusals that another
+// dispatcher may contradict, such as those because of its own lag, it sets final to false.
 func copies(x *index) (found []Violation) {
-	bound := map[string]int{} // attempt, by call
+	bound := map[string]int{} // attempt by reference and call id
 	for _, l := range x.sorted() {
 		for _, e := range l.events {
 			a, _ := e.State.Attempt(e.Attempt)
@@ -22,7 +22,7 @@ func copies(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
 			if effect(r) == envelope.EffectUnknown {
-				continue // it does not say so: the token has ended since a copy was accepted
+				continue // the token has expired since a copy was accepted; the answer states an unknown effect
 			}
 			if n := bound[a.Ref+a.CallID]; n > 0 && refused(r) && code(r) != envelope.CodeKeyReused {
 				says := a.broken("it was refused for good with %s, and is bound to attempt %d", code(r), n)
@@ -33,7 +33,7 @@ func copies(x *index) (found []Violation) {
 	return found
 }
 
-// attempts: P3.
+// attempts checks P3: a key is used up only by attempts that an executor may have started.
 func attempts(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
@@ -52,7 +52,7 @@ func attempts(x *index) (found []Violation) {
 	return found
 }
 
-// spent counts the attempts up to then that an executor may have started.
+// spent returns the number of attempts until a time that an executor may have started.
 func (x *index) spent(l *log, until time.Time) (n int) {
 	for _, e := range l.events {
 		if e.Kind == call.Requested && !e.Time.After(until) && x.startable(l, e) {
@@ -62,24 +62,24 @@ func (x *index) spent(l *log, until time.Time) (n int) {
 	return n
 }
 
-// startable says whether an executor may have started the attempt that e opened. Where a claim comes first, the
-// log tells; others may have been in the hands of an executor that was killed before its tool began.
+// startable reports whether an executor may have started the attempt that e opened. If a claim must come first, the log
+// shows it. Otherwise an executor may have been killed after it received the attempt and before its tool started.
 func (x *index) startable(l *log, e call.Entry) bool {
 	a, _ := l.last.Attempt(e.Attempt)
 	switch {
 	case a.Claim != nil || a.Open() || len(x.startsOf(l.ref, a.N)) > 0:
 		return true
 	case a.Decision.By == call.ByCanceller || a.Decision.By == call.ByExecutor:
-		return true // it was not time that ran out
+		return true // it did not end by a timeout
 	}
 	return l.last.Class != call.SideEffectful && e.Time.Before(a.Due())
 }
 
-// settling is how long streams have had their leaders when nobody is behind any more.
+// settling is how long all streams must have had leaders until the audit record has caught up.
 const settling = 5 * time.Second
 
-// lags: P4. Dispatchers admit nothing while the record of what was admitted is behind; that ends soon after
-// what kept it behind.
+// lags checks P4. Dispatchers admit no calls while the audit record lags. They must admit calls again soon after the
+// cause has ended.
 func lags(x *index) (found []Violation) {
 	for _, a := range x.Asks {
 		for _, r := range a.Answers {
@@ -91,7 +91,7 @@ func lags(x *index) (found []Violation) {
 	return found
 }
 
-// led says whether every stream had a leader all the time between two moments.
+// led reports whether all streams had leaders during the whole period.
 func (x *index) led(from, to time.Time) bool {
 	for _, s := range x.Led {
 		if !s.From.After(from) && !s.To.Before(to) {

@@ -8,31 +8,31 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Revocation is the end of all credentials of an actor: at that time it was durable.
+// Revocation is the revocation of all credentials of an actor. At is when it was known to be stored.
 type Revocation struct {
 	Actor string
 	At    time.Time
 }
 
 const (
-	// heardWithin is how long dispatchers may take to hear of a revocation, whatever keeps them from it.
+	// heardWithin is how long dispatchers may take to learn of a revocation, whatever the faults.
 	heardWithin = time.Second
-	// exercised is how many requests of a revoked actor dispatchers have to refuse after that, or nothing was tried with
-	// it. While servers are away none comes to a dispatcher: half of those that were revoked are enough.
+	// exercised is the number of refused requests after that from which on a revoked actor counts as tested. While servers
+	// are down, no requests arrive, so only half of the revoked actors must count.
 	exercised = 20
 )
 
-// due is from when on nothing of the actor may be admitted.
+// due returns the time from which on no request of the actor may be admitted.
 func (r Revocation) due() time.Time { return r.At.Add(heardWithin) }
 
-// Late counts what revoked actors asked for when dispatchers had had the time to hear that they were revoked.
+// Late counts requests that revoked actors sent after heardWithin.
 type Late struct {
-	Own     int `json:"own"`     // over their own connections
-	Door    int `json:"door"`    // through a door
-	Refused int `json:"refused"` // of both, by a dispatcher that said why
+	Own     int `json:"own"`     // over connections of their own
+	Door    int `json:"door"`    // through connections of a gateway
+	Refused int `json:"refused"` // of both, with code A-AUTH-REVOKED
 }
 
-// Later counts that of one actor.
+// Later counts the late requests of one actor.
 func (h History) Later(r Revocation) (n Late) {
 	for _, a := range h.Asks {
 		if a.Actor != r.Actor || !a.Sent.After(r.due()) {
@@ -50,12 +50,12 @@ func (h History) Later(r Revocation) (n Late) {
 	return n
 }
 
-// anew is how long it takes until an event is written again that was lost on its way to the log.
+// anew is the longest time until a dispatcher writes an event again that was lost.
 const anew = 2500 * time.Millisecond
 
-// revoked: P4. What an actor sends after dispatchers have had the time to hear that it is revoked is never admitted,
-// whenever it arrives, and whatever happens to dispatchers and servers. What it sent before is not admitted later
-// either, unless a message or a process was held up meanwhile, or its admission before that was lost once.
+// revoked checks P4. A request that an actor sends later than heardWithin after its revocation must never be admitted.
+// A request that it sent before must not be admitted later either, unless a message or a process was delayed meanwhile,
+// or its first write was lost.
 func revoked(x *index) (found []Violation) {
 	tried := 0
 	for _, r := range x.Revoked {
@@ -84,7 +84,7 @@ func revoked(x *index) (found []Violation) {
 	return found
 }
 
-// admittedLate goes by the log: the time of a request is when the server stored it.
+// admittedLate checks the timestamps of the requests in the log.
 func (x *index) admittedLate(r Revocation, asked map[string]*Ask) (found []Violation) {
 	for _, l := range x.sorted() {
 		for _, e := range l.events {
@@ -101,12 +101,12 @@ func (x *index) admittedLate(r Revocation, asked map[string]*Ask) (found []Viola
 	return found
 }
 
-// excused says why an ask may have been admitted late, or that another violation says so.
+// excused reports whether an ask may have been admitted late, or is reported by revoked already.
 func (x *index) excused(r Revocation, a *Ask, admitted time.Time, late time.Duration) bool {
 	return a.Sent.After(r.due()) || a.Sent.Before(r.At) && late < anew || x.held(a.Sent, admitted)
 }
 
-// held says whether something kept a message, or a process, from getting on between two moments.
+// held reports whether a message or a process may have been delayed during the period.
 func (x *index) held(from, to time.Time) bool {
 	for _, s := range x.Held {
 		if s.From.Before(to) && s.To.After(from) {

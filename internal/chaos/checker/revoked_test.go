@@ -9,8 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// What a revoked actor sends later than a second after that is never admitted, and what it sent before is not either,
-// unless something was held up. That is judged of those alone who have tried.
+// A request of a revoked actor that is sent more than a second after the revocation must never be admitted. An earlier
+// one must not be admitted late, unless it was delayed. Only actors that have tried are judged.
 func TestRevoked(t *testing.T) {
 	second := func(n float64) time.Time { return epoch.Add(time.Duration(n * float64(time.Second))) }
 	for _, c := range []struct {

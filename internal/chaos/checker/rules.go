@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// rule is one promise. Its function returns a violation for every time it was broken.
+// rule is one promise. Its function returns a violation for each case that breaks it.
 type rule struct {
 	name string
 	says string
 	find func(x *index) []Violation
 }
 
-// rules lists what must hold.
+// rules returns all rules.
 func rules() []rule {
 	return []rule{
 		{"P1 outcome", "every answer is the stored outcome of the attempt that its call is bound to", outcomes},
@@ -42,10 +42,10 @@ func rules() []rule {
 	}
 }
 
-// Rule is a promise by name, and what it says.
+// Rule is the name of a rule with the promise that it checks.
 type Rule struct{ Name, Says string }
 
-// Rules lists what Check checks.
+// Rules returns the rules that Check applies.
 func Rules() []Rule {
 	var list []Rule
 	for _, r := range rules() {
@@ -54,7 +54,7 @@ func Rules() []Rule {
 	return list
 }
 
-// Check returns every violation in the history.
+// Check returns all violations in the history.
 func Check(h History) []Violation {
 	x := newIndex(h)
 	var all []Violation
@@ -68,12 +68,12 @@ func Check(h History) []Violation {
 	return all
 }
 
-// broken is a violation about a request.
+// broken returns a violation by a request.
 func (a *Ask) broken(format string, args ...any) Violation {
 	return Violation{Ref: a.Ref, CallID: a.CallID, Says: a.Scene + ": " + fmt.Sprintf(format, args...)}
 }
 
-// broken is a violation about a log.
+// broken returns a violation in a log.
 func (l *log) broken(format string, args ...any) Violation {
 	return Violation{Ref: l.ref, Says: fmt.Sprintf(format, args...)}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// saved is a history in a file. The places of events, which are no part of their JSON form, stand
-// beside them.
+// saved is the file format of a history. The JSON form of an event lacks its position, so the positions are stored
+// separately.
 type saved struct {
 	History
 	Places []call.Position `json:"Places"`
 }
 
-// Save writes the history, to be judged again.
+// Save writes the history, so that Load can read it.
 func (h History) Save(w io.Writer) error {
 	s := saved{History: h, Places: make([]call.Position, len(h.Log))}
 	for i, e := range h.Log {
@@ -25,7 +25,7 @@ func (h History) Save(w io.Writer) error {
 	return json.MarshalWrite(w, s)
 }
 
-// Load reads what Save wrote.
+// Load reads a history that Save wrote.
 func Load(r io.Reader) (History, error) {
 	var s saved
 	if err := json.UnmarshalRead(r, &s); err != nil {

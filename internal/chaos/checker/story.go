@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Story tells all that was recorded of one call, in the order in which it happened.
+// Story returns everything that was recorded of one call as text, ordered by time.
 func (h History) Story(ref string) string {
 	var s story
 	for _, a := range h.Asks {

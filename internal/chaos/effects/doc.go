@@ -1,7 +1,7 @@
-// Package effects is the world that the calls of a chaos run act upon: one file, to which its
-// tools append a line for every start and every effect, synced before they go on. It stands
-// outside of Toolbus, so that what was done can be held against what Toolbus says was done.
+// Package effects provides the tools of a chaos run, and the ledger to which they append a line for each start and each
+// effect. The ledger is a file, and an effect is synced before the tool continues. It is independent of Toolbus, so the
+// checker can compare the real effects with those that Toolbus reports.
 //
-// The tools are programs like any others ([Run] is the whole of them): what one does, how long
-// it takes and how it fails is in its input.
+// The tools are programs ([Run]). The input of a call determines what the tool does, how long it takes and how it
+// fails.
 package effects

@@ -11,10 +11,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Op is what a line tells.
+// Op is the kind of a line.
 type Op string
 
-// The operations.
+// Kinds of lines.
 const (
 	Start  Op = "start"  // a run began
 	Commit Op = "commit" // its effect took place
@@ -23,7 +23,7 @@ const (
 // Line is one entry of the ledger.
 type Line struct {
 	Op      Op     `json:"op"`
-	Time    int64  `json:"t"` // nanoseconds since 1970
+	Time    int64  `json:"t"` // Unix time in nanoseconds
 	Tool    string `json:"tool"`
 	Key     string `json:"key"`
 	CallID  string `json:"call"`
@@ -32,7 +32,7 @@ type Line struct {
 	PID     int    `json:"pid"`
 }
 
-// Append adds a line. A commit is on disk when it returns.
+// Append appends a line. If it is a Commit, Append syncs the file.
 func Append(path string, l Line) error {
 	raw, err := json.Marshal(l)
 	if err != nil {
@@ -42,14 +42,14 @@ func Append(path string, l Line) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(raw, '\n')) // one write: lines of other tools do not mix with it
+	_, err = f.Write(append(raw, '\n')) // one write, so that lines of several processes do not mix
 	if err == nil && l.Op == Commit {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }
 
-// Read returns all lines, in the order in which they were written.
+// Read returns all lines in the order in which they were written.
 func Read(path string) ([]Line, error) {
 	var lines []Line
 	err := each(path, func(raw []byte) error {
@@ -63,7 +63,7 @@ func Read(path string) ([]Line, error) {
 	return lines, err
 }
 
-// Find returns the effect that was committed for the key of a tool, if one was.
+// Find returns the commit for the key of a tool, if there is one.
 func Find(path, tool, key string) (Line, bool, error) { return find(path, Commit, tool, key) }
 
 func find(path string, op Op, tool, key string) (found Line, ok bool, err error) {
@@ -83,7 +83,7 @@ func find(path string, op Op, tool, key string) (found Line, ok bool, err error)
 	return found, ok, err
 }
 
-// each calls see for every line. A ledger that is not there yet has none.
+// each calls see with every line. A missing file has no lines.
 func each(path string, see func([]byte) error) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	const head = `{"call_id":"c","tool_id":"chaos.pay","idempotency_key":"k1","attempt":1,"fence":7,"op":`
 	for _, tc := range []struct {
 		name, in string
-		says     string // part of the answer
+		says     string // substring of the answer
 		ops      []Op
 	}{
 		{"success", head + `"execute","input":{"n":3}}`, `"output":{"n":3,"run":"7/`, []Op{Start, Commit}},

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Spec is one of the tools of a chaos run.
+// Spec describes a tool of a chaos run.
 type Spec struct {
 	ID        string
 	Class     call.EffectClass
@@ -18,10 +18,10 @@ type Spec struct {
 	Lookup    bool
 }
 
-// Fn is the one function that each of them has.
+// Fn is the only function of each tool.
 const Fn = "do"
 
-// Specs lists the tools: one of every kind that the protocol treats differently.
+// Specs returns the tools: one of each kind that the protocol distinguishes.
 func Specs() []Spec {
 	return []Spec{
 		{ID: "chaos.read", Class: call.Pure},
@@ -33,7 +33,7 @@ func Specs() []Spec {
 	}
 }
 
-// TimeoutMS is the longest that any call of them may take.
+// TimeoutMS is the longest timeout of a call in milliseconds.
 const TimeoutMS = 60_000
 
 const manifest = `tool_id: %s
@@ -54,7 +54,7 @@ errors:
   - {code: late, class: R-UPSTREAM, message: It failed after its effect., fix: Try again.}
 `
 
-// RequestSchema is that of the inputs of all of them.
+// RequestSchema is the schema of all inputs.
 const RequestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 "additionalProperties":false,"required":["n"],"properties":{"n":{"type":"integer"},"work_ms":{"type":"integer"},
 "tail_ms":{"type":"integer"},
@@ -62,13 +62,13 @@ const RequestSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema"
 "out":{"type":"integer"}}}
 `
 
-// ResponseSchema is that of their outputs.
+// ResponseSchema is the schema of all outputs.
 const ResponseSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 "additionalProperties":false,"required":["n","run"],"properties":{"n":{"type":"integer"},"run":{"type":"string"},
 "pad":{"type":"string"}}}
 `
 
-// WriteTools writes the tools' folders into dir; command is what runs them.
+// WriteTools writes the folders of the tools into dir. command is the command line that runs a tool.
 func WriteTools(dir string, command ...string) error {
 	quoted := make([]string, len(command))
 	for i, arg := range command {

@@ -11,42 +11,42 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Input says what a run does.
+// Input determines what a run does.
 type Input struct {
-	N      int64 `json:"n"`               // makes inputs differ
-	WorkMS int64 `json:"work_ms"`         // how long it takes until its effect
-	TailMS int64 `json:"tail_ms"`         // and after it
-	Chunks int   `json:"chunks,omitzero"` // emitted while it works
+	N      int64 `json:"n"`               // number that distinguishes inputs
+	WorkMS int64 `json:"work_ms"`         // time until the effect, in milliseconds
+	TailMS int64 `json:"tail_ms"`         // time after the effect, in milliseconds
+	Chunks int   `json:"chunks,omitzero"` // number of chunks, emitted before the effect
 	Fail   Fault `json:"fail,omitzero"`
-	Times  int   `json:"times,omitzero"` // how many attempts fail
-	// Pad makes the input large; Out is how many bytes make the output so.
+	Times  int   `json:"times,omitzero"` // number of attempts that fail
+	// Pad makes the input large. Out is the number of bytes to add to the output.
 	Pad string `json:"pad,omitzero"`
 	Out int    `json:"out,omitzero"`
 }
 
-// Fault is how a run fails.
+// Fault is the way in which a run fails.
 type Fault string
 
-// The faults.
+// Ways to fail.
 const (
-	Flaky   Fault = "flaky"   // says that nothing happened and that it may be tried again
-	Refused Fault = "refused" // says that nothing happened and never will
-	Late    Fault = "late"    // says after its effect that it failed
-	Crash   Fault = "crash"   // is killed after its effect
-	Garbage Fault = "garbage" // says something that is no line of the protocol, after its effect
-	Silent  Fault = "silent"  // ends without a word before its effect
+	Flaky   Fault = "flaky"   // reports a retryable failure without effect
+	Refused Fault = "refused" // reports a final failure without effect
+	Late    Fault = "late"    // reports a failure after its effect
+	Crash   Fault = "crash"   // kills itself after its effect
+	Garbage Fault = "garbage" // prints a line that is not JSON, after its effect
+	Silent  Fault = "silent"  // ends without output, before its effect
 	Poison  Fault = "poison"  // kills its executor
-	Moody   Fault = "moody"   // as Flaky, but only the first run of a key, whatever its attempt
+	Moody   Fault = "moody"   // as Flaky, but only in the first run of a key, whatever its attempt
 )
 
-// Output is what a run returns: which one it was.
+// Output is the output of a run. Run is its [RunName].
 type Output struct {
 	N   int64  `json:"n"`
 	Run string `json:"run"`
 	Pad string `json:"pad,omitzero"`
 }
 
-// request is the part of the tool protocol that these tools read.
+// request holds those members of the tool protocol that the tools use.
 type request struct {
 	Op      string `json:"op"`
 	CallID  string `json:"call_id"`
@@ -57,15 +57,15 @@ type request struct {
 	Fence   uint64 `json:"fence"`
 }
 
-// Run is a tool: it reads one request and answers it by the process protocol.
+// Run implements a tool: it reads one request and answers it by the process protocol. path is the ledger.
 func Run(stdin io.Reader, stdout io.Writer, path string) error {
 	return RunUntil(nil, stdin, stdout, path)
 }
 
-// errStopped is that of a run that was told to end before its effect.
+// errStopped is the error of a run that was stopped before its effect.
 var errStopped = errors.New("the run was stopped")
 
-// RunUntil is Run of a tool that is told to end by done, and not by a signal.
+// RunUntil is Run for a tool that is stopped by done instead of a signal.
 func RunUntil(done <-chan struct{}, stdin io.Reader, stdout io.Writer, path string) error {
 	raw, err := io.ReadAll(stdin)
 	if err != nil {
@@ -97,7 +97,7 @@ func (t *run) note(op Op) error {
 	})
 }
 
-// RunName is the name of a run: its fence and its process.
+// RunName returns the name of a run: its fence and its process id.
 func RunName(fence uint64, pid int) string { return fmt.Sprintf("%d/%d", fence, pid) }
 
 func (t *run) lookup() error {
@@ -152,7 +152,7 @@ func (t *run) execute() error {
 	return t.output(t.Fence, t.pid)
 }
 
-// mood is how a moody run ends: the first one fails.
+// mood returns Flaky for the first run of a key, otherwise no fault.
 func (t *run) mood() (Fault, error) {
 	_, before, err := find(t.path, Start, t.Tool, t.Key)
 	if before {
@@ -161,7 +161,7 @@ func (t *run) mood() (Fault, error) {
 	return Flaky, err
 }
 
-// work takes its time, and emits its chunks evenly over it.
+// work takes WorkMS and emits the chunks at equal intervals.
 func (t *run) work() error {
 	total := time.Duration(t.Input.WorkMS) * time.Millisecond
 	for i := range t.Input.Chunks {
@@ -192,8 +192,8 @@ func (t *run) crash() error {
 	return self.Kill()
 }
 
-// poison kills the executor, which is the parent of this tool's supervisor. Nothing of the run is
-// left then, so it waits for its own end.
+// poison kills the executor, which is the parent of this tool's supervisor. The supervisor then kills this process, so
+// poison waits.
 func (t *run) poison() error {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", os.Getppid()))
 	if err != nil {
@@ -231,7 +231,7 @@ func (t *run) say(line any) error {
 	return err
 }
 
-// wait is the work of a tool that does none. It reports whether it was not stopped.
+// wait waits for d. It returns false if the run is stopped.
 func (t *run) wait(d time.Duration) bool {
 	select {
 	case <-t.done:

@@ -1,3 +1,3 @@
-// Package evidence reads what the bus has kept of a run of chaos: the call log, the record and the dead letters, also
-// what has expired meanwhile. Start reading at gather.go.
+// Package evidence reads what the streams contain of a chaos run: the call log, the audit record and the dead letters.
+// It keeps events of the call log that expire during the run. Start reading at gather.go.
 package evidence

@@ -20,16 +20,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// settled is how long the bus may take, after all faults, to give every call its outcome, in each partition, and to
-// bring AUDIT up to date. What is not there then is missing.
+// settled is how long the bus may take, after all faults, until every call has its outcome and AUDIT is complete, for
+// each partition. After that, the rest counts as missing.
 const settled = 45 * time.Second
 
-// late is how long after that something may still come that should not: a second outcome, a
-// doubled record. It is longer than any retry of those who might write it.
+// late is how long Gather then waits for events and records that should not come, such as a second outcome. It is
+// longer than any retry of a writer.
 const late = 3 * time.Second
 
-// Gather reads the call log, AUDIT and the dead letters from the server itself, without a proxy, once
-// every attempt has an outcome and its records. What has expired from the log is in kept.
+// Gather reads the call log, the audit record and the dead letters into h, after every attempt has an outcome and its
+// records. It reads from the server without a proxy. kept contains the events that have expired.
 func Gather(ctx context.Context, at deploymenttest.Access, h *checker.History, kept Keepsake) error {
 	js, done, err := Direct(at)
 	if err != nil {
@@ -63,7 +63,7 @@ func Gather(ctx context.Context, at deploymenttest.Access, h *checker.History, k
 	return err
 }
 
-// Direct connects to the server itself, without a proxy.
+// Direct connects to the servers without a proxy.
 func Direct(at deploymenttest.Access) (js jetstream.JetStream, done func(), err error) {
 	nc, err := at.Dial("chaos-checker")
 	if err != nil {
@@ -76,8 +76,8 @@ func Direct(at deploymenttest.Access) (js jetstream.JetStream, done func(), err 
 	return js, nc.Close, nil
 }
 
-// readLog reads events until none is left to come: all that is stored and an outcome for every attempt or,
-// for a copy in between, what came after the one before. What does not come in time is left out.
+// readLog reads the events of all partitions after those in kept. If kept is nil, it waits until every attempt has an
+// outcome. It leaves out what does not come in time.
 func readLog(ctx context.Context, js jetstream.JetStream, kept Keepsake) ([]call.Entry, error) {
 	n, err := bus.Partitions(ctx, js)
 	if err != nil {
@@ -121,7 +121,7 @@ func readPart(ctx context.Context, js jetstream.JetStream, part subjects.Partiti
 	return entries, err
 }
 
-// readAudit reads the record until the projection of the log is whole, and all refusals.
+// readAudit reads all refusals, and the audit record until it contains the record of every event in log.
 func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (checker.Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
@@ -156,7 +156,7 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (c
 	return kept, err
 }
 
-// read hands over the messages of a stream in order, from a position on, until take says that it is done, or ctx ends.
+// read passes the messages of a stream from a sequence on to take, in order, until take returns true or ctx ends.
 func read(ctx context.Context, js jetstream.JetStream, stream string, from uint64,
 	take func(jetstream.Msg, *jetstream.MsgMetadata) (bool, error)) error {
 	s, err := js.Stream(ctx, stream)
@@ -179,7 +179,7 @@ func read(ctx context.Context, js jetstream.JetStream, stream string, from uint6
 	for {
 		msg, err := it.Next(jetstream.NextContext(ctx))
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil // the checker says what is missing
+			return nil // the checker reports what is missing
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", stream, err)

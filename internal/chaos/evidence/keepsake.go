@@ -13,18 +13,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Keepsake keeps the events of the call log beyond their expiry: requests outlive their deadlines by
-// ten minutes, and a run may be longer.
+// Keepsake keeps events of the call log beyond their expiry. Requests expire ten minutes after their deadlines, and a
+// run may take longer.
 type Keepsake map[call.Position]call.Entry
 
-// How often the log is copied, and how soon again when the server is not there.
+// Interval of copies, pause after a failed copy, and timeout of a copy.
 const (
 	copyEvery = 4 * time.Minute
 	copyAgain = 5 * time.Second
 	copyTime  = time.Minute
 )
 
-// Run copies the log now and then until ctx ends.
+// Run copies the log at an interval until ctx ends.
 func (a Keepsake) Run(ctx context.Context, at deploymenttest.Access) {
 	for next := copyEvery; timer.Sleep(ctx, next); {
 		next = copyEvery
@@ -47,7 +47,7 @@ func (a Keepsake) copy(ctx context.Context, at deploymenttest.Access) error {
 	return err
 }
 
-// end returns the position of the newest event of a partition.
+// end returns the sequence of the newest event of a partition.
 func (a Keepsake) end(p subjects.Partition) (seq uint64) {
 	for place := range a {
 		if place.Partition == p {
@@ -63,7 +63,7 @@ func (a Keepsake) add(entries []call.Entry) {
 	}
 }
 
-// log returns all events, each partition in its order.
+// log returns all events, ordered by partition and sequence.
 func (a Keepsake) log() []call.Entry {
 	return slices.SortedFunc(maps.Values(a), func(x, y call.Entry) int {
 		return cmp.Or(cmp.Compare(x.State.Partition, y.State.Partition), cmp.Compare(x.State.Seq, y.State.Seq))

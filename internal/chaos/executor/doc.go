@@ -1,3 +1,3 @@
-// Package executor is an executor of chaos whose one tool is a function of its own process: hundreds of calls a second
-// are made of it, where a program for each would use up the machine.
+// Package executor is an executor for chaos runs whose only tool is a Go function. It can run hundreds of calls per
+// second, for which a process per call would overload the machine.
 package executor

@@ -21,10 +21,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Pool is that of the tool.
+// Pool is the pool of the tool.
 const Pool = "swift"
 
-// Spec is the tool.
+// Spec returns the description of the tool.
 func Spec() effects.Spec { return effects.Spec{ID: "chaos.tick", Class: call.Idempotent} }
 
 const manifest = `tool_id: chaos.tick
@@ -40,7 +40,7 @@ functions:
 limits: {timeout_ms_default: 5000, timeout_ms_max: 60000, concurrency_max: 10000}
 `
 
-// WriteTool writes the folder of the tool into dir, in which those of the others are.
+// WriteTool writes the folder of the tool into dir, the folder of all tools of a run.
 func WriteTool(dir string) error {
 	folder := filepath.Join(dir, subjects.Token(Spec().ID))
 	err := os.MkdirAll(folder, 0o700)
@@ -52,7 +52,7 @@ func WriteTool(dir string) error {
 	return err
 }
 
-// options are those of executors of chaos.
+// options are the flags of executors in a chaos run.
 type options struct {
 	app.Options
 	tools, credentials, ready string
@@ -76,7 +76,7 @@ func parse(args []string) (o options, err error) {
 	return o, f.Parse(args)
 }
 
-// Serve runs the executor until ctx ends. It takes the flags of all executors; its tool notes in the ledger.
+// Serve runs the executor until ctx ends. args are the flags of an executor, and book is the path of the ledger.
 func Serve(ctx context.Context, book string, args []string) error {
 	o, err := parse(args)
 	if err != nil {
@@ -116,11 +116,11 @@ func Serve(ctx context.Context, book string, args []string) error {
 	return app.RunExecutor(ctx, c, app.ExecutorOptions{
 		Tools: registry, Pool: Pool, Slots: 64,
 		Adapters: map[string]tool.Adapter{native.Transport: native.New(map[string]native.Func{Spec().ID: tick(notes)})},
-		Ready:    func() { _ = os.WriteFile(o.ready, nil, 0o600) }, // whoever waits for it says that it is missing
+		Ready:    func() { _ = os.WriteFile(o.ready, nil, 0o600) }, // if it fails, the run reports that the file is missing
 	})
 }
 
-// tick is the tool.
+// tick returns the tool, which writes to the ledger.
 func tick(notes *os.File) native.Func {
 	return func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 		var in effects.Input
@@ -133,7 +133,7 @@ func tick(notes *os.File) native.Func {
 				Attempt: inv.Attempt, Fence: inv.Fence, PID: os.Getpid(),
 			})
 			if err == nil {
-				_, err = notes.Write(append(raw, '\n')) // one write: lines of others do not mix with it
+				_, err = notes.Write(append(raw, '\n')) // one write, so that lines of several processes do not mix
 			}
 			if err != nil {
 				return tool.Result{}, fmt.Errorf("ledger: %w", err)

@@ -15,17 +15,17 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 )
 
-// Journal keeps what callers saw in a file until it is judged. They are in this process, and the more there is
-// in its memory the longer collecting garbage holds them up. It is safe for concurrent use.
+// Journal stores what callers see in a file until it is checked. In memory, it would make garbage collections of this
+// process longer, which delay the callers. It is safe for concurrent use.
 type Journal struct {
 	mu   sync.Mutex
 	file *os.File
 	w    *bufio.Writer
 	n    int
-	err  error // the first one: nothing is written after it
+	err  error // the first error; nothing is written after it
 }
 
-// NewJournal returns one in a file, which is made anew.
+// NewJournal returns a Journal in a new file at path.
 func NewJournal(path string) (*Journal, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func NewJournal(path string) (*Journal, error) {
 	return &Journal{file: file, w: bufio.NewWriter(file)}, nil
 }
 
-// Add notes one.
+// Add adds an ask.
 func (j *Journal) Add(a *checker.Ask) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -44,14 +44,14 @@ func (j *Journal) Add(a *checker.Ask) {
 	}
 }
 
-// Size is how many were added.
+// Size returns the number of asks that were added.
 func (j *Journal) Size() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.n
 }
 
-// Asks reads what was added before. An error ends it.
+// Asks yields the asks that were added before. It ends after an error.
 func (j *Journal) Asks() iter.Seq2[*checker.Ask, error] {
 	return func(yield func(*checker.Ask, error) bool) {
 		end, err := j.flush()
@@ -75,7 +75,7 @@ func (j *Journal) Asks() iter.Seq2[*checker.Ask, error] {
 	}
 }
 
-// flush returns how long the file is now.
+// flush writes buffered asks and returns the size of the file.
 func (j *Journal) flush() (size int64, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -85,5 +85,5 @@ func (j *Journal) flush() (size int64, err error) {
 	return j.file.Seek(0, io.SeekCurrent)
 }
 
-// Close ends the journal. What is in it is gone.
+// Close closes the journal and removes its file.
 func (j *Journal) Close() error { return errors.Join(j.file.Close(), os.Remove(j.file.Name())) }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/history"
 )
 
-// What was added is read again, as often as one likes and also when more is added in between.
+// Asks returns what was added, also repeatedly and between additions.
 func TestJournal(t *testing.T) {
 	j, err := history.NewJournal(filepath.Join(t.TempDir(), "asks.json"))
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Mailbox takes the answers to requests that a caller has published by hand.
+// Mailbox receives the answers to requests that a caller publishes without the client library.
 type Mailbox struct {
 	prefix string
 
 	mu      sync.Mutex
 	next    int
-	waiting map[string]chan *nats.Msg // by subject
+	waiting map[string]chan *nats.Msg // by reply subject
 }
 
-// NewMailbox returns the one of an actor; it ends with the connection.
+// NewMailbox returns the Mailbox of an actor. Its subscription ends with the connection.
 func NewMailbox(nc *nats.Conn, tenant, actor string) (*Mailbox, error) {
 	b := &Mailbox{prefix: subjects.Answers(tenant, actor) + rand.Text() + ".", waiting: map[string]chan *nats.Msg{}}
 	_, err := nc.Subscribe(b.prefix+"*", func(msg *nats.Msg) { // ends with the connection
@@ -27,13 +27,13 @@ func NewMailbox(nc *nats.Conn, tenant, actor string) (*Mailbox, error) {
 		defer b.mu.Unlock()
 		select {
 		case b.waiting[msg.Subject] <- msg:
-		default: // nobody waits any more, or has enough
+		default: // no receiver, or its buffer is full
 		}
 	})
 	return b, err
 }
 
-// Open returns an inbox and what comes there, until drop is called.
+// Open returns a reply subject and the channel of its messages, which receives until drop is called.
 func (b *Mailbox) Open() (inbox string, answers <-chan *nats.Msg, drop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,3 +1,3 @@
-// Package mcpclient calls tools over MCP, through any of several doors, as agents do that want one outcome: with a key
-// of their own, again and again until there is an answer.
+// Package mcpclient calls tools over MCP like an agent that needs one outcome: it retries with the same key, at each of
+// several gateways in turn, until it gets an answer.
 package mcpclient

@@ -22,29 +22,29 @@ type Visitor struct {
 	http  http.Client
 }
 
-// New returns a visitor of doors, by their URLs. Close it when no call is on its way any more.
+// New returns a Visitor for gateways with the given URLs. Close it when no calls are in progress.
 func New(doors []string) *Visitor {
 	return &Visitor{doors: doors, http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}}
 }
 
-// Close ends what is left of connections.
+// Close closes idle connections.
 func (v *Visitor) Close() { v.http.CloseIdleConnections() }
 
-// Call is one call.
+// Call is one call of a tool.
 type Call struct {
 	Tool, Key string
 	Input     jsontext.Value
-	Token     func() string // of whoever calls, as it is now; nil where doors ask for none
-	First     int           // which of the doors is asked first, from 0
-	// Cut, if more than 0, is how long after the first request the visitor goes away from it, to ask the next door.
+	Token     func() string // returns the current token of the caller; nil without tokens
+	First     int           // index of the gateway to try first, from 0
+	// Cut is the time after which the visitor leaves the first gateway for the next one. 0 is never.
 	Cut time.Duration
-	Due time.Time // of the answer
+	Due time.Time // deadline of the call
 }
 
-// pause is the time between two tries.
+// pause is the time between two attempts.
 const pause = 50 * time.Millisecond
 
-// Call asks one door after the other until one answers or ctx ends; then the error says why the last one did not.
+// Call tries each gateway in turn until one answers or ctx ends. The error is that of the last attempt.
 func (v *Visitor) Call(ctx context.Context, c Call) (*envelope.Response, error) {
 	var last error
 	for n := 0; ; n++ {
@@ -64,7 +64,7 @@ func (v *Visitor) Call(ctx context.Context, c Call) (*envelope.Response, error) 
 	}
 }
 
-// ask makes one request of one door.
+// ask sends one request to a gateway.
 func (v *Visitor) ask(ctx context.Context, door string, c Call) (*envelope.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, door, bytes.NewReader(c.body()))
 	if err != nil {
@@ -94,13 +94,13 @@ func (v *Visitor) ask(ctx context.Context, door string, c Call) (*envelope.Respo
 	return read(body)
 }
 
-// What is spoken with doors: the protocol without sessions.
+// MCP version and method. This version has no sessions.
 const (
 	protocol = "2026-07-28"
 	method   = "tools/call"
 )
 
-// body is the request of a call, as it is now.
+// body returns the request of a call, with the remaining time until its deadline.
 func (c Call) body() []byte {
 	text, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": method, "params": map[string]any{
@@ -113,12 +113,12 @@ func (c Call) body() []byte {
 		},
 	})
 	if err != nil {
-		panic("unreachable: " + err.Error()) // texts, numbers and JSON
+		panic("unreachable: " + err.Error()) // it contains only strings, numbers and JSON
 	}
 	return text
 }
 
-// answer is what a door says.
+// answer is the JSON-RPC response of a gateway.
 type answer struct {
 	Result *struct {
 		Meta struct {
@@ -129,7 +129,7 @@ type answer struct {
 			Outcome envelope.Status `json:"io.toolbus/outcome"`
 			Code    envelope.Code   `json:"io.toolbus/code"`
 			Effect  envelope.Effect `json:"io.toolbus/effect"`
-			Final   *bool           `json:"io.toolbus/final"` // where it is not said, it is
+			Final   *bool           `json:"io.toolbus/final"` // nil means true
 		} `json:"_meta"`
 		Structured jsontext.Value `json:"structuredContent"`
 		IsError    bool           `json:"isError"`
@@ -140,9 +140,9 @@ type answer struct {
 	} `json:"error"`
 }
 
-// read returns the response that an answer tells of.
+// read returns the response that an answer describes.
 func read(body []byte) (*envelope.Response, error) {
-	for line := range bytes.Lines(body) { // of a stream, whose last event is the answer
+	for line := range bytes.Lines(body) { // in an event stream, the last event is the answer
 		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			body = data
 		}

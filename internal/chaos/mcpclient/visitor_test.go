@@ -19,7 +19,7 @@ type input struct {
 	Text string `json:"text"`
 }
 
-// A visitor is told the same by every door, under one key, and asks the next one where a door is out of order.
+// Call returns the same outcome from each gateway with the same key, and tries the next gateway if one fails.
 func TestCall(t *testing.T) {
 	tools, runs := toolbus.NewToolset(), 0
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "say", Class: toolbus.SideEffectful},

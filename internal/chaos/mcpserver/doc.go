@@ -1,4 +1,3 @@
-// Package mcpserver is an MCP server of chaos: its tools note in the ledger what they do, as those do that are programs
-// of their own, and fail in the same ways. But one process has many calls in its hands, so that what ends it ends them
-// all.
+// Package mcpserver is the MCP server of a chaos run. Its tools write to the ledger and fail like those of package
+// effects. But one process serves many calls, so its end ends all of them.
 package mcpserver

@@ -23,10 +23,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Word is the argument that makes a server of a program that is a tool of chaos otherwise.
+// Word is the argument that makes the tool command of chaos run the MCP server.
 const Word = "mcp"
 
-// Specs lists the tools.
+// Specs returns the tools.
 func Specs() []effects.Spec {
 	return []effects.Spec{
 		{ID: "chaos.post", Class: call.Idempotent, Streaming: true},
@@ -35,7 +35,7 @@ func Specs() []effects.Spec {
 	}
 }
 
-// lookupTool says what the ledger holds under a key.
+// lookupTool is the tool that returns the effect of a key from the ledger.
 const lookupTool = "lookup"
 
 const manifest = `tool_id: %[1]s
@@ -56,8 +56,8 @@ errors:
   - {code: late, class: R-UPSTREAM, message: It failed after its effect., fix: Try again.}
 `
 
-// WriteTools writes the folders of the tools into dir, in which those of the others are, and where the server is;
-// command is what runs it.
+// WriteTools writes the folders of the tools, and servers.json, into dir, the folder of all tools of a run. command is
+// the command line that runs the server.
 func WriteTools(dir string, command ...string) error {
 	servers, err := json.Marshal(map[string]mcp.Servers{"servers": {
 		"ledger": client.Server{Command: command[0], Args: append(command[1:], Word)},
@@ -78,7 +78,7 @@ func WriteTools(dir string, command ...string) error {
 	return err
 }
 
-// Serve serves the tools over standard input and output until ctx ends. What they do is noted in the ledger at path.
+// Serve serves the tools over standard input and output until ctx ends. path is the ledger.
 func Serve(ctx context.Context, path string) error {
 	s := sdk.NewServer(&sdk.Implementation{Name: "chaos", Version: "1.0.0"}, nil)
 	names := []string{lookupTool}
@@ -95,13 +95,13 @@ func Serve(ctx context.Context, path string) error {
 	return s.Run(ctx, &sdk.StdioTransport{})
 }
 
-// serve runs one call as the ledger runs a program: what that would write is told the client.
+// serve runs one call with effects.RunUntil, and converts its output to an MCP result.
 func serve(ctx context.Context, req *sdk.CallToolRequest, path string) (*sdk.CallToolResult, error) {
 	request, err := requestOf(req)
 	if err != nil {
 		return nil, err
 	}
-	if left, ok := req.Params.Meta[envelope.MetaDeadlineMS].(float64); ok { // a frozen client tells of no cancel
+	if left, ok := req.Params.Meta[envelope.MetaDeadlineMS].(float64); ok { // a frozen client sends no cancellation
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(left)*time.Millisecond)
 		defer cancel()
@@ -111,12 +111,12 @@ func serve(ctx context.Context, req *sdk.CallToolRequest, path string) (*sdk.Cal
 		return nil, err
 	}
 	if w.result == nil {
-		syscall.Exit(0) // a program that says nothing has ended, too
+		syscall.Exit(0) // Fault Silent: end the process, like a program of package effects
 	}
 	return w.result, nil
 }
 
-// requestOf is what a program would read.
+// requestOf returns the request that a tool of package effects reads.
 func requestOf(req *sdk.CallToolRequest) ([]byte, error) {
 	told, _ := req.Params.Meta[envelope.MetaInvocation].(map[string]any)
 	fence, _ := told["fence"].(string)
@@ -131,14 +131,14 @@ func requestOf(req *sdk.CallToolRequest) ([]byte, error) {
 	return json.Marshal(told)
 }
 
-// teller takes the lines of a program, and tells the client.
+// teller converts output lines of a tool to the MCP result and progress notifications.
 type teller struct {
 	ctx    context.Context
 	req    *sdk.CallToolRequest
 	result *sdk.CallToolResult
 }
 
-// Write implements io.Writer: it is given one line at a time.
+// Write implements io.Writer. It must be called with one line at a time.
 func (w *teller) Write(line []byte) (int, error) {
 	var l struct {
 		Type   string         `json:"type"`

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Bounds of what is taken from a peer; a server has smaller ones.
+// Limits of what is read from a peer. Those of a server are lower.
 const (
 	maxLine    = 64 << 10
 	maxPayload = 16 << 20
@@ -17,8 +17,7 @@ const (
 
 var errFrame = errors.New("not the NATS protocol")
 
-// frame is one protocol message: its control line and, if it has one, its payload, both with
-// their line ends.
+// frame is one protocol message: its control line and, if it has one, its payload, both with line ends.
 type frame struct {
 	verb    string
 	subject string
@@ -28,10 +27,10 @@ type frame struct {
 	raw     []byte
 }
 
-// carries says whether the frame is a message of an application.
+// carries reports whether the frame contains an application message.
 func (f *frame) carries() bool { return f.subject != "" }
 
-// readFrame reads the next frame. The error is that of the connection, or errFrame.
+// readFrame reads the next frame. It returns the error of the connection, or errFrame.
 func readFrame(r *bufio.Reader) (*frame, error) {
 	line, err := readLine(r)
 	if err != nil {
@@ -40,7 +39,7 @@ func readFrame(r *bufio.Reader) (*frame, error) {
 	f := &frame{raw: line}
 	fields := bytes.Fields(line)
 	if len(fields) == 0 {
-		return f, nil // servers skip empty lines
+		return f, nil // servers ignore empty lines
 	}
 	f.verb = string(bytes.ToUpper(fields[0]))
 	headed := f.verb == "HPUB" || f.verb == "HMSG"
@@ -67,7 +66,8 @@ func readFrame(r *bufio.Reader) (*frame, error) {
 	return f, f.readPayload(r, args[len(args)-sizes:])
 }
 
-// readPayload reads the payload whose sizes, that of the headers first, are given.
+// readPayload reads the payload. sizes are the arguments of the control line: that of the headers, if there are any,
+// and the total.
 func (f *frame) readPayload(r *bufio.Reader, sizes [][]byte) error {
 	total, err := strconv.Atoi(string(sizes[len(sizes)-1]))
 	if err != nil || total < 0 || total > maxPayload {

@@ -10,35 +10,35 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Kind is what a message is to Toolbus.
+// Kind is the role of a message in Toolbus.
 type Kind string
 
-// The kinds that trouble can be made for.
+// Kinds of messages.
 const (
-	Request  Kind = "request"  // a call, on its way to the dispatchers, or the delivery of one
+	Request  Kind = "request"  // request for a call, or its delivery to a dispatcher
 	Service  Kind = "service"  // result, cancel, describe, chunks
-	Write    Kind = "write"    // an event of the call log
-	PubAck   Kind = "puback"   // JetStream's answer to a write or any other publish
+	Write    Kind = "write"    // event of the call log
+	PubAck   Kind = "puback"   // acknowledgement of any publish to JetStream
 	WorkAck  Kind = "workack"  // ack, nak or in-progress of a work message
 	Answer   Kind = "answer"   // accepted or outcome to a caller
 	Beat     Kind = "beat"     // heartbeat of an executor
-	Chunk    Kind = "chunk"    // part of a streamed result
-	Audit    Kind = "audit"    // record of the audit stream
-	Control  Kind = "control"  // kill of a cancelled call
-	Desk     Kind = "desk"     // question of an executor to dispatchers, or its answer to a kill
+	Chunk    Kind = "chunk"    // frame of a streamed result
+	Audit    Kind = "audit"    // segment of the audit record
+	Control  Kind = "control"  // kill of a call, or its locate request
+	Desk     Kind = "desk"     // request of an executor to dispatchers, or its reply to a kill
 	API      Kind = "api"      // JetStream API: reads, pulls, consumers
 	Delivery Kind = "delivery" // any other message that the server delivers
 	Other    Kind = "other"
 )
 
-// Kinds lists them all, in the order of reports.
+// Kinds returns all kinds, in the order of reports.
 func Kinds() []Kind {
 	return []Kind{
 		Request, Service, Write, PubAck, WorkAck, Answer, Beat, Chunk, Audit, Control, Desk, API, Delivery, Other,
 	}
 }
 
-// prefixes tell most kinds by the start of the subject.
+// prefixes maps the beginnings of subjects to kinds.
 var prefixes = func() map[string]Kind {
 	m := map[string]Kind{jetstream.DefaultAPIPrefix: API, "$JS.ACK.": WorkAck}
 	for wildcard, kind := range map[string]Kind{
@@ -64,10 +64,10 @@ var prefixes = func() map[string]Kind {
 	return m
 }()
 
-// answers is what the subjects on which callers wait begin with.
+// answers is the prefix of the subjects on which callers wait for answers.
 var answers, _, _ = strings.Cut(subjects.Answers("t", "a"), "t.a")
 
-// kindOf says what the frame is.
+// kindOf returns the kind of a frame.
 func kindOf(f *frame) Kind {
 	if strings.HasPrefix(f.subject, answers) {
 		if bytes.Contains(f.headers, []byte("\r\n"+subjects.HeaderKind+":")) {

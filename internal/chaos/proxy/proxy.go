@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Odds are the chances, from 0 to 1, that a message meets trouble, and how long a delay lasts at
-// the most. The zero value makes none.
+// Odds are the probabilities, from 0 to 1, that a message is dropped, delayed or doubled. Most is the longest delay.
+// The zero value lets all messages pass.
 type Odds struct {
 	Drop, Delay, Double float64
 	Most                time.Duration
 }
 
-// Trouble says which odds hold for which kind of message.
+// Trouble maps kinds of messages to their Odds.
 type Trouble map[Kind]Odds
 
-// Count is what became of the messages of one kind.
+// Count is the number of messages of one kind by what happened to them.
 type Count struct {
 	Passed, Dropped, Delayed, Doubled int
 }
 
-// Proxy stands before one server. Its methods are safe for concurrent use.
+// Proxy is a proxy for one server. Its methods are safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	upstream string
@@ -37,11 +37,11 @@ type Proxy struct {
 	trouble Trouble
 	counts  map[Kind]Count
 	links   map[*link]bool
-	opened  uint64 // links so far
+	opened  uint64 // counts links; part of their seeds
 	closed  bool
 }
 
-// Listen starts a proxy on a free loopback port for the server at upstream (host:port). Close it.
+// Listen starts a proxy on a free loopback port for the server at upstream (host:port). The caller must call Close.
 func Listen(upstream string, seed uint64) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,17 +52,17 @@ func Listen(upstream string, seed uint64) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is where clients connect.
+// URL returns the URL for clients.
 func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 
-// Set replaces the trouble that is made from now on; nil makes none.
+// Set replaces the trouble; nil is none.
 func (p *Proxy) Set(t Trouble) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trouble = maps.Clone(t)
 }
 
-// Cut ends all connections; clients may come again at once.
+// Cut closes all connections. Clients may reconnect at once.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,14 +71,14 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Counts returns what became of the messages so far.
+// Counts returns the counts so far.
 func (p *Proxy) Counts() map[Kind]Count {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.counts)
 }
 
-// Close ends the proxy and waits until nothing of it is left.
+// Close stops the proxy and waits for its goroutines.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -96,20 +96,20 @@ func (p *Proxy) accept() {
 			return
 		}
 		if err != nil {
-			continue // the client gave up before we were there
+			continue // the client has already given up
 		}
 		p.wg.Go(func() { p.serve(client) })
 	}
 }
 
-// dialTimeout bounds the way to the server, which may be frozen.
+// dialTimeout is the timeout for a connection to the server, which may be frozen.
 const dialTimeout = 5 * time.Second
 
-// serve passes messages both ways until either side ends.
+// serve forwards messages in both directions until either side closes.
 func (p *Proxy) serve(client net.Conn) {
 	server, err := net.DialTimeout("tcp", p.upstream, dialTimeout)
 	if err != nil {
-		_ = client.Close() // the server is down: so is this connection
+		_ = client.Close() // the server is down, so close the client's connection too
 		return
 	}
 	l := p.open(client, server)
@@ -126,14 +126,14 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.links, l)
 }
 
-// link is one connection of a client, and ours to the server for it.
+// link is a connection of a client with the connection to the server.
 type link struct {
 	client, server     net.Conn
 	toServer, toClient *writer
 	seed               uint64
 	gone               chan struct{}
 	once               sync.Once
-	late               sync.WaitGroup // delayed messages
+	late               sync.WaitGroup // goroutines of delayed messages
 }
 
 func (p *Proxy) open(client, server net.Conn) *link {
@@ -155,12 +155,12 @@ func (p *Proxy) open(client, server net.Conn) *link {
 func (l *link) close() {
 	l.once.Do(func() {
 		close(l.gone)
-		_ = l.client.Close() // both are over anyway
+		_ = l.client.Close() // both end in any case
 		_ = l.server.Close()
 	})
 }
 
-// pump passes the messages of one direction on, with the trouble that holds for them.
+// pump forwards the messages of one direction, with the current trouble.
 func (p *Proxy) pump(l *link, from net.Conn, to *writer, seed uint64) {
 	defer l.close()
 	random := rand.New(rand.NewPCG(p.seed, seed))
@@ -191,7 +191,7 @@ func (p *Proxy) pump(l *link, from net.Conn, to *writer, seed uint64) {
 	}
 }
 
-// fate decides what becomes of one message: how many copies pass, and after which delay.
+// fate draws the number of copies of a message and its delay.
 func (p *Proxy) fate(kind Kind, random *rand.Rand) (copies int, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func (l *link) later(to *writer, raw []byte, delay time.Duration) {
 	})
 }
 
-// writer writes whole frames, from several goroutines.
+// writer writes whole frames from several goroutines.
 type writer struct {
 	mu  sync.Mutex
 	out *bufio.Writer

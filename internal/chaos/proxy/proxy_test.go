@@ -119,7 +119,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// start returns a proxy before a server, and two connections: through it, and direct.
+// start returns a proxy for a server, and two connections: through the proxy, and direct.
 func start(t *testing.T) (p *Proxy, through, direct *nats.Conn) {
 	t.Helper()
 	s := natstest.Start(t)
@@ -193,7 +193,7 @@ func TestTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := 0
-			if tc.odds.Delay == 0 { // the marker comes after what was not delayed
+			if tc.odds.Delay == 0 { // the marker arrives after messages that are not delayed
 				if err := through.Publish("end", nil); err != nil {
 					t.Fatal(err)
 				}
@@ -215,8 +215,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestLostAck shows the trouble that the protocol is most about: the write is applied, and its
-// answer does not come.
+// TestLostAck checks the fault that matters most to the protocol: the write is stored, but its acknowledgement is lost.
 func TestLostAck(t *testing.T) {
 	p, through, direct := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

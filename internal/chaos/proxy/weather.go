@@ -2,13 +2,13 @@ package proxy
 
 import "time"
 
-// Storms lists the kinds of storms.
+// Storms returns the kinds of storms.
 func Storms() []string { return []string{"acks", "writes", "requests", "work", "everything"} }
 
-// longDelay is longer than anybody waits for one answer of the server.
+// longDelay is longer than any timeout for one answer of the server.
 const longDelay = 3 * time.Second
 
-// Storm returns the odds of one kind of storm, on top of the weather that there always is.
+// Storm returns the trouble of a kind of storm, including the background trouble.
 func Storm(kind string) Trouble {
 	t := Weather(1)
 	switch kind {
@@ -34,15 +34,15 @@ func Storm(kind string) Trouble {
 	return t
 }
 
-// breakable are the messages of which any may be lost at any time. Records of AUDIT go in batches,
-// which are lost as a whole; what the server delivers, and what it is asked for, is only lost with
-// its connection.
+// breakable are the kinds of messages that can be lost one by one. Records of AUDIT are sent in batches, which are lost
+// as a whole. Deliveries and API requests are lost only with their connection.
 var breakable = []Kind{
 	Request, Service, Write, PubAck, WorkAck, Answer, Beat, Chunk,
 	Control, Desk,
 }
 
-// Weather is the trouble that there is all the time; often is how often, where 1 is for some dozens of calls a second.
+// Weather returns the background trouble of a run. often scales the probabilities; 1 is for some dozens of calls per
+// second.
 func Weather(often float64) Trouble {
 	t := Trouble{}
 	for _, kind := range breakable {

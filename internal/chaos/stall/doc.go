@@ -1,3 +1,3 @@
-// Package stall tells how late the timers of a process are, and for how long its processors were taken from it: chaos
-// blames the bus for no answer that was late with them. Start with [Pulse] and [Control].
+// Package stall measures how late the timers of a process are, and how much processor time the host has taken from the
+// machine. Chaos does not count answers as late that were delayed by these. Start with [Pulse] and [Control].
 package stall

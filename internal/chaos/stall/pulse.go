@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Pulse tells how late timers of this process were, all the time: callers are in it, and what
-// makes its timers late makes theirs late too. A virtual machine that loses one processor for a while holds up what
-// runs there, while timers fire in time on another; so what the machine says that was taken counts as well.
+// Pulse records the delay of a control timer during a run. The callers are in the same process, so their timers are
+// late too. A virtual machine that loses one processor delays what runs there, while timers on other processors fire in
+// time. So stolen processor time counts as a delay as well.
 type Pulse struct {
 	begun time.Time
 
 	mu    sync.Mutex
-	worst []time.Duration // by interval since begun
+	worst []time.Duration // largest delay by interval since begun
 }
 
 const (
-	// Beat is how often it beats.
+	// Beat is the interval of the control timer.
 	Beat     = 5 * time.Millisecond
 	interval = 50 * time.Millisecond
 )
 
-// New returns one that begins now.
+// New returns a Pulse that starts now.
 func New() *Pulse { return &Pulse{begun: time.Now()} }
 
-// Run beats until ctx ends.
+// Run records delays until ctx ends.
 func (p *Pulse) Run(ctx context.Context) {
 	t := time.NewTimer(Beat)
 	defer t.Stop()
 	var thief thief
-	thief.took() // what was taken before is nobody's here
+	thief.took() // time that was stolen before does not count
 	for next, read := time.Now().Add(Beat), time.Now(); ; next = time.Now().Add(Beat) {
 		select {
 		case <-ctx.Done():
@@ -47,7 +47,7 @@ func (p *Pulse) Run(ctx context.Context) {
 	}
 }
 
-// note takes how late something was between two times. A timer is late from when it was due until it fires.
+// note records a delay between two times. A timer is late from when it was due until it fires.
 func (p *Pulse) note(from, to time.Time, late time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Pulse) note(from, to time.Time, late time.Duration) {
 	}
 }
 
-// Late returns how late a timer was, or how long a processor was gone, at the worst between two times.
+// Late returns the largest delay between two times.
 func (p *Pulse) Late(from, to time.Time) (worst time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,22 +72,22 @@ func (p *Pulse) Late(from, to time.Time) (worst time.Duration) {
 
 func (p *Pulse) index(t time.Time) int { return max(0, int(t.Sub(p.begun)/interval)) }
 
-// Control is a timer of one caller, made when its request is and due when it gives up: whatever keeps one
-// processor from running makes both late, while the timers of another fire in time.
+// Control is a timer of one caller. The caller creates it with its request, due when it gives up. If one processor is
+// delayed, both are late, while timers on other processors fire in time.
 type Control struct {
 	timer *time.Timer
 	late  chan time.Duration
 }
 
-// NewControl returns one that is due then.
+// NewControl returns a Control that is due at the given time.
 func NewControl(due time.Time) *Control {
 	c := &Control{late: make(chan time.Duration, 1)}
 	c.timer = time.AfterFunc(time.Until(due), func() { c.late <- time.Since(due) })
 	return c
 }
 
-// Stop ends a timer that is not needed.
+// Stop stops the timer.
 func (c *Control) Stop() { c.timer.Stop() }
 
-// Wait waits for the timer and returns how late it was.
+// Wait waits until the timer fires and returns how late it was.
 func (c *Control) Wait() time.Duration { return <-c.late }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// thief looks at what the host of a virtual machine takes of its processors. Where nobody says, it is nothing.
+// thief reads how much processor time the host of a virtual machine has stolen. It is 0 on systems without /proc/stat.
 type thief struct{ before []time.Duration }
 
-// took returns what one processor lost at most since the last time.
+// took returns the largest amount that one processor has lost since the last call.
 func (t *thief) took() (most time.Duration) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -24,13 +24,13 @@ func (t *thief) took() (most time.Duration) {
 	return most
 }
 
-// What a line of a processor says: its name, then times in hundredths of a second, of which this one was taken.
+// Unit of the times in /proc/stat, and the index of the field steal in the line of a processor.
 const (
 	tick       = 10 * time.Millisecond
 	takenField = 8
 )
 
-// stolen returns what was taken of each processor, from the text of /proc/stat.
+// stolen returns the stolen time of each processor, from the text of /proc/stat.
 func stolen(text []byte) (all []time.Duration) {
 	for line := range bytes.Lines(text) {
 		fields := bytes.Fields(line)
