@@ -10,8 +10,8 @@ import (
 //go:embed site/talk.txt
 var talk string
 
-// captions returns WebVTT captions of a long talk, as a video site has them: 2,600 cues with
-// hesitations, sounds and a position on the screen.
+// captions returns WebVTT captions of a long talk, as video sites provide them: 2,600 cues with hesitations, sounds and
+// a position on the screen.
 func captions() string {
 	const cues, spoken = 2600, 1800 * time.Millisecond
 	lines := strings.Split(strings.TrimSpace(talk), "\n")

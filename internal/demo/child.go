@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// child is a process that the demo started: an executor.
+// child is an executor process that the demo has started.
 type child struct {
 	cmd    *exec.Cmd
 	stderr *lastWords
-	spoke  chan struct{} // closed at its first line: it serves
+	spoke  chan struct{} // closed at the first output line, which means that it is ready
 	once   sync.Once
 	ended  chan struct{}
-	err    error // how it ended; read it once ended is closed
+	err    error // its exit error; read it after ended is closed
 }
 
-// startChild starts the program; it is asked to end when ctx does.
+// startChild starts the program. When ctx ends, the program gets an interrupt signal.
 func startChild(ctx context.Context, program string, environ []string, args ...string) (*child, error) {
 	c := &child{spoke: make(chan struct{}), ended: make(chan struct{}), stderr: &lastWords{}}
 	c.cmd = exec.CommandContext(ctx, program, args...)
@@ -51,7 +51,7 @@ func (c *child) watch(stdout io.Reader) {
 	close(c.ended)
 }
 
-// ready waits until the process serves.
+// ready waits until the process is ready.
 func (c *child) ready(ctx context.Context) error {
 	select {
 	case <-c.spoke:
@@ -63,9 +63,9 @@ func (c *child) ready(ctx context.Context) error {
 	}
 }
 
-// kill ends the process as a crash would: it gets no chance to do anything.
+// kill kills the process with SIGKILL and waits for it.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // it may be gone already
+	_ = c.cmd.Process.Kill() // it may have ended already
 	<-c.ended
 }
 
@@ -73,7 +73,7 @@ func (c *child) kill() {
 const stopTime = 15 * time.Second
 
 func (c *child) stop() {
-	_ = c.cmd.Process.Signal(os.Interrupt) // it may be gone already
+	_ = c.cmd.Process.Signal(os.Interrupt) // it may have ended already
 	select {
 	case <-c.ended:
 	case <-time.After(stopTime):
@@ -81,7 +81,7 @@ func (c *child) stop() {
 	}
 }
 
-// lastWords keeps the beginning of what a process says on standard error.
+// lastWords keeps the first 4096 bytes of a process's standard error.
 type lastWords struct {
 	mu   sync.Mutex
 	text bytes.Buffer

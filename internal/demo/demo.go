@@ -8,37 +8,37 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 )
 
-// Options say where the demo finds what it needs. All are required but Show.
+// Options configures the demo. All fields except Show are required.
 type Options struct {
-	Self    string   // the toolbus program: the executors and the demo's own tool are it
-	Tools   string   // the folder of the shipped tools
+	Self    string   // path of the toolbus program; executors and the demo's own tool run it
+	Tools   string   // folder of the shipped tools
 	Environ []string // of the executors
-	// Show is told of everything as it happens; it may be nil.
+	// Show is called with each event of the demo; it may be nil.
 	Show Show
 }
 
-// Show follows a demo as it goes.
+// Show displays a demo while it runs.
 type Show interface {
-	Status(text string) // what is going on now
-	Line(Line)          // a line is finished
+	Status(text string) // what is happening now
+	Line(Line)          // a line is complete
 	Trail([]admin.AuditRecord)
 }
 
-// Line is one scene of the demo: what happened to one or two calls, and whether it should have.
+// Line is the result of one scene: what happened to one or two calls, and whether that was expected.
 type Line struct {
 	Number   int           `json:"number"`
 	Scene    string        `json:"scene"`
-	After    time.Duration `json:"-"` // since the demo began
+	After    time.Duration `json:"-"` // since the start of the demo
 	AfterMS  int64         `json:"after_ms"`
 	Outcome  string        `json:"outcome"`
 	Happened string        `json:"happened"`
 	MS       int64         `json:"ms"`
 	OK       bool          `json:"ok"`
-	Fault    string        `json:"fault,omitzero"` // why it is not
+	Fault    string        `json:"fault,omitzero"` // why OK is false
 	Notes    []string      `json:"notes,omitzero"`
 }
 
-// Report is the whole demo.
+// Report is the result of the demo.
 type Report struct {
 	OK    bool                `json:"ok"`
 	MS    int64               `json:"ms"`
@@ -46,10 +46,10 @@ type Report struct {
 	Trail []admin.AuditRecord `json:"audit"`
 }
 
-// sceneTime bounds one scene; the longest needs a fraction of it.
+// sceneTime is the timeout of one scene. The longest scene needs a fraction of it.
 const sceneTime = 30 * time.Second
 
-// Run plays the demo. The error says that it could not be played; how it went is in the report.
+// Run runs the demo. An error means that it could not be run. The results of the scenes are in the report.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if o.Show == nil {
 		o.Show = nobody{}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return r, nil
 }
 
-// play plays one scene; a scene that goes wrong says so in its line.
+// play runs one scene. If it fails, Fault of the line has the reason.
 func (s *stage) play(ctx context.Context, sc scene) Line {
 	ctx, cancel := context.WithTimeout(ctx, sceneTime)
 	defer cancel()
@@ -98,14 +98,14 @@ func (s *stage) play(ctx context.Context, sc scene) Line {
 	return line
 }
 
-// nobody watches.
+// nobody is a Show that displays nothing.
 type nobody struct{}
 
 func (nobody) Status(string)             {}
 func (nobody) Line(Line)                 {}
 func (nobody) Trail([]admin.AuditRecord) {}
 
-// should returns an error with what should have been, unless ok.
+// should returns an error with the expectation unless ok is true.
 func should(ok bool, format string, args ...any) error {
 	if ok {
 		return nil

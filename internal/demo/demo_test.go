@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun plays the whole demo with the real programs.
+// TestRun runs the whole demo with the real programs.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir+"/", "./cmd/toolbus", "./cmd/toolbus-supervisor")

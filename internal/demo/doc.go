@@ -1,10 +1,10 @@
-// Package demo shows Toolbus at work: `toolbus demo` starts a whole bus on this machine (a NATS
-// server that syncs to disk, a dispatcher in this process, two executors as processes of their
-// own), puts calls through it that go well and badly, and prints what became of each.
+// Package demo implements `toolbus demo`. It starts a whole bus on this machine: a NATS server that syncs every write,
+// a dispatcher in this process, and two executors as processes. It makes calls that succeed and calls that fail, and
+// prints what happened to each.
 //
-// It is also the widest smoke test there is: every line knows what must come out, and one that
-// comes out otherwise makes the whole demo fail.
+// It is also a broad smoke test: every scene checks its result, and the demo fails if one differs from what is
+// expected.
 //
-// Start reading at scenes.go, which holds the lines; stage.go builds the bus under them and
-// program.go is the tool that is killed, cancelled and orphaned.
+// Start reading at scenes.go, which has the scenes. stage.go starts the bus. program.go is the tool that is killed and
+// cancelled, and that leaves an orphan.
 package demo

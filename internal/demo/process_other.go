@@ -4,7 +4,7 @@ package demo
 
 import "errors"
 
-// startInOwnSession needs sessions; process tools run on Linux only anyway.
+// startInOwnSession is not supported without sessions. Process tools run only on Linux in any case.
 func startInOwnSession(string, ...string) (pid int, err error) {
 	return 0, errors.ErrUnsupported
 }

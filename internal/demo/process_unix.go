@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// startInOwnSession starts a program that leaves its parent's session and process group, as
-// daemons do, and returns its process id.
+// startInOwnSession starts a program in a new session and process group, as a daemon does, and returns its process id.
 func startInOwnSession(program string, args ...string) (pid int, err error) {
 	cmd := exec.Command(program, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -20,5 +19,5 @@ func startInOwnSession(program string, args ...string) (pid int, err error) {
 	return pid, cmd.Process.Release()
 }
 
-// gone reports whether there is no process pid.
+// gone reports whether no process has the id pid.
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }

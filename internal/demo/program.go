@@ -15,34 +15,35 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// executorVariable tells the demo's tool which executor runs it; its manifest lets it through.
+// executorVariable names the environment variable that contains the name of the executor. The manifest of the demo's
+// tool passes it on.
 const executorVariable = "DEMO_EXECUTOR"
 
-// Program is the program of the demo's own tool, demo.sleeper. It speaks the process protocol by
-// hand, as a tool in any language would: one JSON object in, lines of JSON out.
+// Program is the demo's own tool, demo.sleeper. It implements the process protocol directly, as a tool in any language
+// would: it reads one JSON object and writes lines of JSON.
 type Program struct {
-	Self    string   // the program's own file, to start a child of it
-	Environ []string // holds executorVariable
+	Self    string   // path of the program, to start a child of it
+	Environ []string // contains executorVariable
 	Stdin   io.Reader
 	Stdout  io.Writer
 }
 
-// Child is the argument with which the program is its own child: a process that only waits.
+// Child is the argument with which the program runs as its own child, which only waits.
 const Child = "child"
 
-// started is the progress that says who runs the tool.
+// started is the progress report with the executor and the processes of the run.
 type started struct {
 	Executor string `json:"executor"`
 	PIDs     []int  `json:"pids"`
 }
 
-// napped is the output of a nap. Run is different in every execution.
+// napped is the output of function nap. Run is different in every run.
 type napped struct {
 	Executor string `json:"executor"`
 	Run      string `json:"run"`
 }
 
-// Run serves one call.
+// Run handles one call.
 func (p Program) Run(ctx context.Context) error {
 	var call struct {
 		Fn    string `json:"fn"`
@@ -74,8 +75,8 @@ func (p Program) executor() string {
 	return "?"
 }
 
-// orphan behaves as badly as a tool can: it leaves a child in a session of its own, and neither
-// ends nor listens to anybody who wants it to.
+// orphan behaves as badly as possible: it starts a child in a new session, does not end, and ignores all requests to
+// end.
 func (p Program) orphan() error {
 	child, err := startInOwnSession(p.Self, "demo", "tool", Child)
 	if err != nil {
@@ -84,7 +85,7 @@ func (p Program) orphan() error {
 	if err := p.say("progress", "data", started{p.executor(), []int{os.Getpid(), child}}); err != nil {
 		return err
 	}
-	timer.Sleep(context.Background(), time.Hour) // whoever asked it to end: no
+	timer.Sleep(context.Background(), time.Hour) // ignores ctx on purpose
 	return nil
 }
 

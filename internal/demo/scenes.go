@@ -16,13 +16,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// scene is one line of the demo. play returns an error when it did not go as it should.
+// scene is one line of the demo. play returns an error if the result is not as expected.
 type scene struct {
 	title string
 	play  func(context.Context, *stage) (told, error)
 }
 
-// told is what a scene has to say.
+// told is the text of a line.
 type told struct {
 	outcome  string
 	happened string
@@ -33,7 +33,7 @@ func (t *told) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// scenes are the lines, in order; replay needs the call of joined, and trail that of takeover.
+// scenes returns the scenes in order. replayed uses the call of joined, and trail the call of takenOver.
 func scenes() []scene {
 	return []scene{
 		{"a page is fetched", fetched},
@@ -47,7 +47,7 @@ func scenes() []scene {
 	}
 }
 
-// fetched: the shipped web.fetch reads an article from the local site.
+// fetched calls the shipped tool web.fetch for an article on the local site.
 func fetched(ctx context.Context, s *stage) (t told, err error) {
 	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{Tool: fetchTool,
 		Input: input(map[string]any{"url": s.site.url()})}))
@@ -69,7 +69,7 @@ func fetched(ctx context.Context, s *stage) (t told, err error) {
 		should(!strings.Contains(page.Text, articleChaff), "nothing but the text of the article"))
 }
 
-// streamed: the shipped transcript.clean reports while it works.
+// streamed calls the shipped tool transcript.clean, which streams while it works.
 func streamed(ctx context.Context, s *stage) (t told, err error) {
 	text := captions()
 	var reports, paragraphs int
@@ -110,7 +110,7 @@ func streamed(ctx context.Context, s *stage) (t told, err error) {
 		should(!strings.Contains(clean.Text, "-->"), "text without timings"))
 }
 
-// joined: two agents ask for the same with one key; it runs once and both get the one outcome.
+// joined makes two calls of two agents with one key. The tool runs once, and both get the same outcome.
 func joined(ctx context.Context, s *stage) (t told, err error) {
 	call := toolbus.Call{
 		Tool: sleeperTool, Function: "nap", Input: input(map[string]any{"ms": 1000}),
@@ -146,7 +146,7 @@ func joined(ctx context.Context, s *stage) (t told, err error) {
 		should(one == other, "the same run for both, not %v and %v", one, other))
 }
 
-// replayed: the same call again, after it has ended, is answered from the log.
+// replayed repeats the call of joined after its end. The dispatcher answers from the log.
 func replayed(ctx context.Context, s *stage) (t told, err error) {
 	r, err := toolbus.Outcome(s.callers[bob].Call(ctx, s.memory.duplicate))
 	if err != nil {
@@ -163,7 +163,7 @@ func replayed(ctx context.Context, s *stage) (t told, err error) {
 		should(again.Run == s.memory.run, "run %s, not %s", s.memory.run, again.Run))
 }
 
-// refused: the caller is told everything that is wrong at once.
+// refused makes a call with invalid input. The answer lists all violations.
 func refused(ctx context.Context, s *stage) (t told, err error) {
 	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{
 		Tool: fetchTool, Input: input(map[string]any{"urls": []string{"a", "b"}, "include_raw_html": "yes"}),
@@ -183,13 +183,15 @@ func refused(ctx context.Context, s *stage) (t told, err error) {
 		should(r.Status == envelope.InvalidRequest, "an invalid_request"), should(len(t.notes) == 3, "three violations"))
 }
 
-// busy is what a loaded machine is forgiven beyond the 100 ms that are promised, besides what makes timers late.
+// busy is the extra time after the deadline that a busy machine may take, in addition to the promised 100 ms and the
+// delay of timers.
 const busy = 200 * time.Millisecond
 
-// killed: a tool that left a child in another session and will not end is ended, all of it.
+// killed calls a tool that starts a child in another session and does not end. At the deadline, both processes are
+// killed.
 func killed(ctx context.Context, s *stage) (t told, err error) {
 	var at started
-	const timeout = 1500 * time.Millisecond // two processes have to start in it
+	const timeout = 1500 * time.Millisecond // includes the start of two processes
 	watch := timer.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
@@ -215,7 +217,7 @@ func killed(ctx context.Context, s *stage) (t told, err error) {
 		should(len(at.PIDs) == 2, "two processes, not %v", at.PIDs), should(len(left) == 0, "no process left, not %v", left))
 }
 
-// takenOver: an executor gets SIGKILL while it runs a call; the other one brings the call home.
+// takenOver kills an executor with SIGKILL while it runs a call. The other executor runs the call again.
 func takenOver(ctx context.Context, s *stage) (t told, err error) {
 	var runs []started
 	var fences []uint64
@@ -255,7 +257,7 @@ func takenOver(ctx context.Context, s *stage) (t told, err error) {
 		should(fences[1] > fences[0], "a higher fence"), should(len(left) == 0, "no process of the first run, not %v", left))
 }
 
-// cancelled: a running call is cancelled, and the caller is told that it was running.
+// cancelled cancels a running call. The caller learns that it was running.
 func cancelled(ctx context.Context, s *stage) (t told, err error) {
 	var ref string
 	var at started
@@ -301,7 +303,7 @@ func input(v map[string]any) jsontext.Value {
 	return raw
 }
 
-// decode reads the output of a success.
+// decode decodes the output of a success.
 func decode(r *envelope.Response, into any) error {
 	if r.Status != envelope.Success {
 		return fmt.Errorf("should be: success, not %s", r.Error)
@@ -309,7 +311,7 @@ func decode(r *envelope.Response, into any) error {
 	return json.Unmarshal(r.Output, into)
 }
 
-// outcome says in a few words how a call ended.
+// outcome describes the outcome of a call in a few words.
 func outcome(r *envelope.Response) string {
 	text := string(r.Status)
 	if r.Error != nil {
@@ -328,8 +330,8 @@ func code(r *envelope.Response) envelope.Code {
 	return r.Error.Code
 }
 
-// survivors waits a moment for processes to go and returns those that did not. The outcome of a
-// call may be told, by a guardian, while its executor is still killing.
+// survivors waits up to 2 s for processes to end, and returns those that did not. A guardian may decide the outcome of
+// a call while its executor is still killing the tool.
 func survivors(ctx context.Context, pids []int) (left []int) {
 	for range 200 {
 		left = nil

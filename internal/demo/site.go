@@ -13,14 +13,14 @@ import (
 //go:embed site/article.html
 var article []byte
 
-// Two passages of the article page: one of the text, one of what surrounds it.
+// Two passages of the article page, one from the text and one from its surroundings, and its path.
 const (
 	articleSays  = "A ferry that runs on time is not a miracle"
 	articleChaff = "Subscribe to our newsletter"
 	articlePath  = "/2026/harbour/the-night-ferry.html"
 )
 
-// site is a small news site on the loopback interface, so that the demo needs no network.
+// site is a small news site on a loopback port, so that the demo needs no network.
 type site struct {
 	server *http.Server
 	base   string // http://127.0.0.1:port
@@ -35,7 +35,7 @@ func startSite() (*site, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+articlePath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(article) // the reader may be gone
+		_, _ = w.Write(article) // the client may be gone
 	})
 	s := &site{
 		server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
@@ -44,7 +44,7 @@ func startSite() (*site, error) {
 	go func() { // close waits for it
 		defer close(s.ended)
 		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			_ = listener.Close() // then the page cannot be fetched, and its scene says so
+			_ = listener.Close() // then the fetch fails, and its scene reports it
 		}
 	}()
 	return s, nil
@@ -55,7 +55,7 @@ func (s *site) url() string { return s.base + articlePath }
 func (s *site) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.server.Shutdown(ctx) // what still reads is cut off below
+	_ = s.server.Shutdown(ctx) // Close ends the remaining requests
 	_ = s.server.Close()
 	<-s.ended
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
-// lease is short, so that the work of the killed executor is soon given to the other.
+// lease is short, so that the other executor soon takes over the work of the killed one.
 const lease = 2 * time.Second
 
-// The callers.
+// Actors of the calls.
 const (
 	ada = "agent://ada"
 	bob = "agent://bob"
 )
 
-// stage is the bus that the scenes play on.
+// stage is the bus on which the scenes run.
 type stage struct {
 	Options
 	dir       string
@@ -34,13 +34,13 @@ type stage struct {
 	callers   map[string]*toolbus.Client
 	executors map[string]*child
 	memory    memory
-	cleanup   []func() // undone last in, first out
+	cleanup   []func() // called in reverse order
 }
 
-// memory is what later scenes need of earlier ones.
+// memory holds what later scenes need from earlier ones.
 type memory struct {
-	duplicate toolbus.Call // the call that two made
-	run       string       // its one execution
+	duplicate toolbus.Call // the call that two actors made
+	run       string       // the Run of its output
 	moved     string       // reference of the call whose executor was killed
 }
 
@@ -52,7 +52,7 @@ func (s *stage) close() {
 	}
 }
 
-// open builds everything; what it built before an error is taken down again.
+// open starts everything. If a step fails, it stops what it has started.
 func open(ctx context.Context, o Options) (*stage, error) {
 	s := &stage{Options: o, callers: map[string]*toolbus.Client{}, executors: map[string]*child{}}
 	for _, build := range []func(context.Context) error{s.makeFolder, s.serveSite, s.serveBus, s.dispatch, s.execute,
@@ -71,7 +71,7 @@ func (s *stage) makeFolder(context.Context) error {
 		return err
 	}
 	s.dir = dir
-	s.onClose(func() { _ = os.RemoveAll(dir) }) // the system clears its temporary folder otherwise
+	s.onClose(func() { _ = os.RemoveAll(dir) }) // if it fails, the folder stays in the system's temporary folder
 	return layTools(s.toolsDir(), s.Tools, s.Self)
 }
 
@@ -84,7 +84,7 @@ func (s *stage) serveSite(context.Context) (err error) {
 	return err
 }
 
-// serveBus starts the server: as careful as in production, it syncs before it acknowledges.
+// serveBus starts the NATS server. It syncs every write, as in production.
 func (s *stage) serveBus(context.Context) error {
 	srv, err := natsserver.Start(natsserver.Options{StoreDir: filepath.Join(s.dir, "nats"), SyncAlways: true})
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *stage) dispatch(ctx context.Context) error {
 		stop()
 		return err
 	}
-	go func() { ended <- d.Run(ctx) }() // waited for when the stage is closed
+	go func() { ended <- d.Run(ctx) }() // close waits for it
 	select {
 	case <-ready:
 		s.onClose(func() { stop(); <-ended })
@@ -125,7 +125,7 @@ func (s *stage) dispatch(ctx context.Context) error {
 	}
 }
 
-// execute starts two executors, each a process of its own.
+// execute starts two executor processes.
 func (s *stage) execute(ctx context.Context) error {
 	for _, name := range []string{"1", "2"} {
 		e, err := s.startExecutor(ctx, name)
@@ -159,13 +159,13 @@ func (s *stage) connect(ctx context.Context) error {
 	if s.operator, err = admin.Connect(ctx, s.url, admin.Options{Name: "toolbus-demo"}); err != nil {
 		return err
 	}
-	s.onClose(func() { _ = s.operator.Close() }) // so does this
+	s.onClose(func() { _ = s.operator.Close() }) // best effort: the process ends soon
 	for _, actor := range []string{ada, bob} {
 		c, err := guest.Client(toolbus.ClientOptions{Actor: actor})
 		if err != nil {
 			return err
 		}
-		s.onClose(func() { _ = c.Close() }) // its connection goes next
+		s.onClose(func() { _ = c.Close() }) // its connection is closed next
 		s.callers[actor] = c
 	}
 	return nil

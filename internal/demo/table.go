@@ -10,8 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 )
 
-// Table shows a demo as a table that grows while it goes. With Terminal it has a line that
-// says what is going on now.
+// Table prints a demo as a table that grows while the demo runs. If Terminal is true, it also shows a status line.
 type Table struct {
 	Out      io.Writer
 	Terminal bool
@@ -25,7 +24,7 @@ const (
 	note = "              %s\n"
 )
 
-// clear empties the line of the terminal that Status wrote.
+// clear erases the status line.
 const clear = "\r\x1b[K"
 
 // Status implements Show.
@@ -82,7 +81,7 @@ func (t *Table) Trail(records []admin.AuditRecord) {
 	}
 }
 
-// Summary ends the table with one sentence.
+// Summary prints the last line of the table.
 func (t *Table) Summary(r Report) {
 	good := 0
 	for _, l := range r.Lines {
@@ -101,10 +100,10 @@ func dash(s string) string {
 	return s
 }
 
-// noteWidth is where notes are wrapped.
+// noteWidth is the width at which notes are wrapped.
 const noteWidth = 120
 
-// wrap breaks a note into lines at spaces.
+// wrap breaks text into lines at spaces.
 func wrap(text string) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
@@ -116,7 +115,7 @@ func wrap(text string) (lines []string) {
 	return append(lines, line)
 }
 
-// firstRunes returns the first n characters of s.
+// firstRunes returns the first n characters of s, with "…" if s is longer.
 func firstRunes(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

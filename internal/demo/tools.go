@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// The tools that the scenes call.
+// Tools that the scenes call.
 const (
 	fetchTool   = "web.fetch"
 	cleanTool   = "transcript.clean"
@@ -24,7 +24,7 @@ const (
 //go:embed sleeper
 var sleeper embed.FS
 
-// layTools fills dir with the shipped tools that the scenes call and the demo's own.
+// layTools writes to dir the shipped tools that the scenes call, and the demo's own tool.
 func layTools(dir, shipped, self string) error {
 	for _, id := range []string{fetchTool, cleanTool} {
 		folder := subjects.Token(id)
@@ -40,7 +40,7 @@ func layTools(dir, shipped, self string) error {
 	return laySleeper(filepath.Join(dir, subjects.Token(sleeperTool)), self)
 }
 
-// laySleeper writes the demo's own tool, whose program is this one.
+// laySleeper writes the demo's own tool, whose program is self.
 func laySleeper(dir, self string) error {
 	files, err := fs.Sub(sleeper, "sleeper")
 	if err != nil {
@@ -53,7 +53,7 @@ func laySleeper(dir, self string) error {
 	if err != nil {
 		return err
 	}
-	quoted, err := json.Marshal(self) // a JSON string is a YAML string
+	quoted, err := json.Marshal(self) // a JSON string is a valid YAML string
 	if err != nil {
 		return err
 	}

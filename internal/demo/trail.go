@@ -8,10 +8,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 )
 
-// trail reads the audit record of the call whose executor was killed, up to its end.
+// trail returns the audit records of the call whose executor was killed, up to its end.
 func (s *stage) trail(ctx context.Context) ([]admin.AuditRecord, error) {
 	if s.memory.moved == "" {
-		return nil, nil // its scene went wrong, and the report says so
+		return nil, nil // its scene has failed, and the report shows that
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -41,7 +41,7 @@ type Grave struct {
 type Ask struct {
 	Caller      string
 	Actor       string
-	Scene       string // what the caller was up to
+	Scene       string // which part of the plan it belongs to
 	Tool, Key   string
 	CallID      string
 	Ref         string // of the call log to which the request belongs

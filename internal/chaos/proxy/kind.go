@@ -16,7 +16,7 @@ type Kind string
 // Kinds of messages.
 const (
 	Request  Kind = "request"  // request for a call, or its delivery to a dispatcher
-	Service  Kind = "service"  // result, cancel, describe, chunks
+	Service  Kind = "service"  // result, cancel, why, describe, chunks, inventory, token renewal
 	Write    Kind = "write"    // event of the call log
 	PubAck   Kind = "puback"   // acknowledgement of any publish to JetStream
 	WorkAck  Kind = "workack"  // ack, nak or in-progress of a work message

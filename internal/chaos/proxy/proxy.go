@@ -37,7 +37,7 @@ type Proxy struct {
 	trouble Trouble
 	counts  map[Kind]Count
 	links   map[*link]bool
-	opened  uint64 // counts links; part of their seeds
+	opened  uint64 // grows by 2 per link; part of the seeds
 	closed  bool
 }
 
