@@ -123,8 +123,8 @@ const (
 	OverDispatcher = "dispatcher" // above the limit of one dispatcher; of any tenant, actor and code
 )
 
-// Project returns the record of an event of the call log, which is stored at sequence seq at time at. ok is false for
-// joins and claims, which are not recorded, and for an event that does not fit the state s.
+// Project returns the record of an event of the call log. The event is stored at sequence seq at time at. The result ok
+// is false for joins and claims, which are not recorded, and for an event that does not fit the state s.
 func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) (r Record, ok bool) {
 	a, found := s.Attempt(attempt)
 	if !found || kind != call.Requested && (kind != call.Decided || a.Open()) {

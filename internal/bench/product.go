@@ -198,7 +198,7 @@ func projection(ctx context.Context, js jetstream.JetStream, part subjects.Parti
 	return s.Through.Seq, err
 }
 
-// lastMsg returns the last message on a subject, or nil if there is none.
+// lastMsg returns the last message on a subject, or nil if the subject has no message.
 func lastMsg(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {

@@ -54,8 +54,8 @@ func (d *driver) raw(ctx context.Context, seen *checker.Ask, req *envelope.Reque
 	}
 }
 
-// waits is how long after the deadline raw waits for an answer. It is less than the promised 100 ms, to leave time for
-// late timers on a busy machine.
+// waits is how long after the deadline raw and visit wait for an answer. It is less than the promised 100 ms, to leave
+// time for late timers on a busy machine.
 const waits = 60 * time.Millisecond
 
 // collect records answers until the deadline and its grace have passed. After the first outcome it waits only a little

@@ -157,7 +157,7 @@ func (w *watch) spans() []checker.Span {
 	return append([]checker.Span(nil), w.led...)
 }
 
-// leader returns the leader of a stream, or "" if there is none.
+// leader returns the leader of a stream, or "" if the stream has no leader.
 func (w *watch) leader(stream string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

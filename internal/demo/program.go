@@ -85,7 +85,7 @@ func (p Program) orphan() error {
 	if err := p.say("progress", "data", started{p.executor(), []int{os.Getpid(), child}}); err != nil {
 		return err
 	}
-	timer.Sleep(context.Background(), time.Hour) // ignores ctx on purpose
+	timer.Sleep(context.Background(), time.Hour) // ignores requests to end on purpose
 	return nil
 }
 

@@ -45,7 +45,8 @@ func (c directGets) State(ctx context.Context, stream string) (s State, err erro
 	return s, nil
 }
 
-// position returns the sequence of the message that the direct get which selects, or 0 if there is none.
+// position returns the sequence of the message that the direct get which selects, or 0 if the stream has no such
+// message.
 func (c directGets) position(ctx context.Context, stream, which string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

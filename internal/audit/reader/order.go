@@ -44,7 +44,7 @@ func (o *order) add(l *Line) (oldest *Line) {
 	return o.take()
 }
 
-// take removes and returns the oldest record. It returns nil if there is none.
+// take removes and returns the oldest record. It returns nil if no record is held.
 func (o *order) take() *Line {
 	last := len(o.turns) - 1
 	if last < 0 {

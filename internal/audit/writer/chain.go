@@ -26,7 +26,7 @@ type chain struct {
 	answer  time.Duration              // timeout of an ack; a server or leader that goes away sends none
 
 	end  uint64 // sequence of the last message on the subjects of the chain
-	hash string // of the last segment; empty if there is none
+	hash string // of the last segment; empty if the chain is empty
 }
 
 // sealed is a segment that is ready to be published, with its hash.
@@ -114,7 +114,7 @@ type tail struct {
 	flush []audit.OpenedSegment
 }
 
-// last returns the last segment, or nil if there is none.
+// last returns the last segment, or nil if the chain is empty.
 func (t tail) last() *audit.OpenedSegment {
 	if len(t.flush) == 0 {
 		return nil

@@ -14,9 +14,9 @@ import (
 )
 
 // checkpoint is the position up to which a partition of the call log is recorded. It is stored in the metadata of
-// AUDIT. The segments of a chain contain it too, but all of them may have expired or been dropped for lack of room
-// while the call log still holds their events, which must not be recorded again. Metadata does not expire, and is lost
-// only together with the stream.
+// AUDIT. The segments of a chain contain it too, but all of them may have expired or been dropped for lack of room. The
+// call log may still hold their events, which must not be recorded again. Metadata does not expire, and is lost only
+// together with the stream.
 type checkpoint struct {
 	Through audit.Position `json:"through"`
 	Oldest  uint64         `json:"oldest_open,omitzero"` // see Segment.Oldest

@@ -42,7 +42,7 @@ type Projector struct {
 	begun   begun          // an incomplete flush of another projector
 }
 
-// begun describes a flush of which not all segments are stored. The zero value means that there is none.
+// begun describes a flush of which not all segments are stored. The zero value means that no such flush is known.
 type begun struct {
 	k       int            // number of stored segments
 	through audit.Position // end of the flush; if Seq is zero, the end is free
@@ -142,7 +142,7 @@ func (p *Projector) Flush(ctx context.Context) error {
 	return nil
 }
 
-// hurry ends lingering for good, and returns the sequence of the newest pending record, or 0 if there is none.
+// hurry ends lingering for good, and returns the sequence of the newest pending record, or 0 if no record is pending.
 func (p *Projector) hurry() (newest uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,9 +16,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// NewProjector returns a projector of a partition, and the sequence from which the follower must read the partition:
-// the first unrecorded event, or the oldest open attempt if that is older. log gets the reasons why projection does not
-// continue. open must return the sequence of the oldest open attempt in the partition, 0 if there is none.
+// NewProjector returns a projector of a partition, and the sequence from which the follower must read it. That is the
+// first unrecorded event, or the oldest open attempt if that is older. The log gets the reasons why projection does not
+// continue. The function open must return the sequence of the oldest open attempt in the partition, or 0 if no attempt
+// is open.
 func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Partition, log *slog.Logger,
 	open func() uint64) (p *Projector, from uint64, err error) {
 	p = newProjector(js, part)
@@ -140,7 +141,7 @@ func (p *Projector) match(ctx context.Context, done audit.Position) (audit.Posit
 	return done, err
 }
 
-// found is what the call log holds at a position.
+// found describes the content of the call log at a position.
 type found struct {
 	there   bool // the same event, by its time
 	expired bool // no event any more
@@ -167,7 +168,7 @@ func (p *Projector) at(ctx context.Context, pos audit.Position) (f found, err er
 	return f, nil
 }
 
-// younger returns the sequence before the first event that is younger than at, or end if there is none.
+// younger returns the sequence before the first event that is younger than at, or end if no event is younger.
 func (p *Projector) younger(ctx context.Context, at time.Time, end uint64) (uint64, error) {
 	after := at.Add(1)
 	from := jetstream.OrderedConsumerConfig{

@@ -15,8 +15,8 @@ const (
 	recordStream = "FLOOR_AUDIT"
 )
 
-// topology returns the configuration of the two streams: that of Toolbus except for names and metadata, so that the
-// server does the same work per message. bytes is the size limit of the log; 0 is the default of Toolbus.
+// topology returns the configuration of the two streams. Except for names and metadata it is that of Toolbus, so that
+// the server does the same work per message. The log holds at most bytes bytes; 0 is the default of Toolbus.
 func topology(bytes int64) (events, records jetstream.StreamConfig) {
 	for _, c := range bus.Streams(bus.TopologyOptions{Partitions: 1, CallsBytes: bytes}) {
 		c.Description, c.Metadata = "", nil // it is not a stream of Toolbus

@@ -55,7 +55,7 @@ func Listen(upstream string, seed uint64) (*Proxy, error) {
 // URL returns the URL for clients.
 func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 
-// Set replaces the trouble; nil is none.
+// Set replaces the trouble; nil lets all messages pass.
 func (p *Proxy) Set(t Trouble) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
