@@ -231,7 +231,7 @@ func (d *driver) retry(ctx context.Context, p *play, r *envelope.Response) {
 	}
 }
 
-// record returns the request of an ask, and its entry in the history without the answers.
+// record returns the entry of an ask in the history, without answers, and its request.
 func (d *driver) record(p *play, a ask, scene string, other bool) (checker.Ask, *envelope.Request) {
 	req := p.request(a.caller, p.encoded(a.caller, other))
 	fingerprint, err := envelope.Fingerprint(req)

@@ -24,7 +24,7 @@ const (
 	Beat     Kind = "beat"     // heartbeat of an executor
 	Chunk    Kind = "chunk"    // frame of a streamed result
 	Audit    Kind = "audit"    // segment of the audit record
-	Control  Kind = "control"  // kill of a call, or its locate request
+	Control  Kind = "control"  // kill of a call, or question which executor runs it
 	Desk     Kind = "desk"     // request of an executor to dispatchers, or its reply to a kill
 	API      Kind = "api"      // JetStream API: reads, pulls, consumers
 	Delivery Kind = "delivery" // any other message that the server delivers
