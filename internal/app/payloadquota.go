@@ -72,7 +72,7 @@ func (s *payloadQuota) share(ctx context.Context) {
 	}
 }
 
-// Stored counts a part of n bytes that this dispatcher has stored.
+// Stored counts a part of n bytes that this dispatcher has stored, as [streaming.LeastPart] bytes at least.
 func (s *payloadQuota) Stored(n int) {
 	if s.since.Add(max(int64(n), streaming.LeastPart)) >= s.step.Load() {
 		s.since.Store(0)

@@ -17,10 +17,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
-// requestConn is a second connection of a dispatcher, for requests. A flood of requests on it does not delay
-// acknowledgements, events of the call log and messages of executors, which use the main connection. It connects to the
-// same server as the main connection, and only while that is connected: a dispatcher that cannot write must not take
-// requests that others could answer.
+// requestConn is another connection of a dispatcher, for requests or for parts of payloads. A flood on it does not
+// delay acknowledgements, events of the call log and messages of executors, which use the main connection. It connects
+// to the same server as the main connection, and only while that is connected: a dispatcher that cannot write must not
+// take requests that others could answer.
 type requestConn struct {
 	nc      *nats.Conn
 	main    *nats.Conn
