@@ -24,7 +24,7 @@ type Report struct {
 	PerSecond  float64                    `json:"calls_per_s"` // during the faults
 	Asks       int                        `json:"asks"`
 	Answers    map[envelope.Status]int    `json:"answers"` // outcomes and refusals
-	Local      int                        `json:"local"` // answers that are not final, such as those of the library itself
+	Local      int                        `json:"local"`   // answers that are not final, as those of the library itself
 	Unsent     int                        `json:"unsent"`
 	Visits     int                        `json:"visits"`   // final answers to MCP clients
 	Unjudged   int                        `json:"unjudged"` // late, but not judged: control timers were late

@@ -18,7 +18,7 @@ type Shape struct {
 	Listen     string // host:port for clients; an address that is not loopback requires TLS
 	Store      string // folder for JetStream
 	SyncAlways bool   // the server syncs each write before it acknowledges it
-	MaxStore   int64 // limit of file storage in bytes; 0 is the server's default: 3/4 of the free disk space
+	MaxStore   int64  // limit of file storage in bytes; 0 is the server's default: 3/4 of the free disk space
 	Monitor    string // host:port on loopback for HTTP monitoring; "" disables it
 	TLS        *TLS
 	Cluster    *Cluster // nil is a server without a cluster
