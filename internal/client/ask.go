@@ -14,7 +14,7 @@ type Refusal struct{ Reason *envelope.Error }
 // Error implements error.
 func (r *Refusal) Error() string { return InFull(r.Reason) }
 
-// InFull is what went wrong, why, and each place that is to be corrected.
+// InFull returns the message of e, its cause, and each violation with its pointer.
 func InFull(e *envelope.Error) string {
 	text := e.String()
 	if e.Cause != "" {
@@ -26,25 +26,25 @@ func InFull(e *envelope.Error) string {
 	return text
 }
 
-// fetchTime is how long the output that an answer refers to is waited for, unless ctx ends earlier.
+// fetchTime bounds the fetch of an output that an answer refers to, unless ctx ends earlier.
 const fetchTime = 30 * time.Second
 
-// Result returns the outcome of a call, or its acceptance while it has none. An output that can
-// not be had is what it is for [Client.Call]: a statement of the library, with final: false.
+// Result returns the outcome of a call, or its acceptance while it has none. If the output cannot be fetched, the
+// response is a statement of the library with final: false, as that of [Client.Call].
 func (c *Client) Result(ctx context.Context, q envelope.CallRef) (envelope.ResultResponse, error) {
 	a, err := answer[envelope.ResultResponse](ctx, c, subjects.OpResult, q)
 	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
 
-// Cancel ends a call. Only the owner's cancel decides; a joiner's detaches the joiner.
+// Cancel ends a call. Only the cancel of the owner ends the call for all; that of a joiner detaches the joiner.
 func (c *Client) Cancel(ctx context.Context, q envelope.CallRef) (envelope.CancelResponse, error) {
 	a, err := answer[envelope.CancelResponse](ctx, c, subjects.OpCancel, q)
 	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
 
-// told returns the outcome in an answer about the call that ref names, if there is one, with its output.
+// told returns the outcome in an answer about the call that ref names, with its output; nil if there is no outcome.
 func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
 	if r == nil {
 		return nil
@@ -81,7 +81,7 @@ func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) 
 	return a, err
 }
 
-// whileAccepted returns a context that ends when the server refuses the connection, too. Call stop when done.
+// whileAccepted returns a context that also ends when the server refuses the connection. Call stop when done.
 func (c *Client) whileAccepted(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	forget := c.OnRefused(cancel)

@@ -8,7 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// callbacks lets a call be sent, and its functions be called, until it ends.
+// callbacks calls the functions of a call, OnAccepted and OnChunk, until the call has ended for its caller. It also
+// keeps the first request that was sent.
 type callbacks struct {
 	mu       sync.Mutex
 	sent     *envelope.Request // the first one
@@ -40,7 +41,8 @@ func (s *callbacks) caught(returned *bool, err *error) {
 	*err = errStopped
 }
 
-// begin must be asked before a request is sent: not at all once the caller was told that nothing was.
+// begin reports whether req may be sent. Nothing may be sent once the call has ended for its caller, who may have been
+// told that nothing was sent.
 func (s *callbacks) begin(req *envelope.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

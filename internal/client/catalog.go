@@ -81,9 +81,9 @@ func (c *Client) Tool(ctx context.Context, id string) (envelope.ToolInfo, error)
 	return t.info, nil
 }
 
-// How long a description is waited for, unless a call names a timeout of its own. A question or
-// its answer may be lost, so it is asked again; a caller with an old description does not wait for a new
-// one.
+// Times of requests for a description. describeTime bounds the wait of a caller without a timeout of its own. The
+// request is sent again after describeAgain, because it or its answer may be lost. A caller that has an old description
+// waits for a newer one no longer than refreshTime.
 const (
 	describeTime  = 5 * time.Second
 	describeAgain = 400 * time.Millisecond
@@ -91,8 +91,7 @@ const (
 	refreshTime   = 100 * time.Millisecond
 )
 
-// describe asks until ctx ends, which must have a deadline. That nobody is there to answer is an
-// answer too.
+// describe asks until ctx ends, which must have a deadline. It returns at once with an error if no dispatcher listens.
 func (c *Client) describe(ctx context.Context, q envelope.DescribeRequest) (d envelope.DescribeResponse, err error) {
 	tries := timer.Backoff{Pause: describePause, Try: describeAgain}
 	err = tries.Until(ctx, func(ctx context.Context) (_ bool, err error) {
@@ -102,7 +101,7 @@ func (c *Client) describe(ctx context.Context, q envelope.DescribeRequest) (d en
 	return d, err
 }
 
-// lost says whether a question or its answer may have been lost.
+// lost reports whether err may mean that a request or its answer was lost.
 func lost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrReconnectBufExceeded) ||
 		errors.Is(err, nats.ErrDisconnected)

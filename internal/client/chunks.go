@@ -19,7 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// remote is the Source of a client: it asks the dispatchers, who know whether it may read.
+// remote is the [streaming.Source] of a client. It asks dispatchers, which check whether the client may read.
 type remote struct {
 	client *Client
 	ref    string
@@ -101,7 +101,7 @@ func (c *Client) follow(ctx context.Context, e *pendingCall, req *envelope.Reque
 	return s, nil
 }
 
-// hear takes a message on a subject of the call's chunks.
+// hear handles a message on a subject of the call's chunks.
 func (s *chunkStream) hear(msg *nats.Msg) {
 	src, err := subjects.ParseChunk(msg.Subject)
 	if err != nil || msg.Header.Get(streaming.HeaderProof) != *s.proof.Load() {
@@ -112,8 +112,8 @@ func (s *chunkStream) hear(msg *nats.Msg) {
 	s.reader.Offer(streaming.Run{Attempt: src.Attempt, Fence: src.Fence}, msg.Header, msg.Data)
 }
 
-// patience is how long chunks that must be stored may be missing: short enough that the call ends
-// by saying so, and not with its deadline.
+// patience returns how long the reader waits for chunks that must be stored. It is short enough that the call ends with
+// an error about the chunks before its deadline.
 func patience(req *envelope.Request) time.Duration {
 	return min(maxPatience, time.Duration(req.Constraints.TimeoutMS)*time.Millisecond/2)
 }
@@ -141,7 +141,7 @@ func (s *chunkStream) accepted(a *envelope.Accepted) {
 	}
 }
 
-// hinted asks for what may be stored and does not come by itself.
+// hinted asks for stored chunks after a message without the proof of the call.
 func (s *chunkStream) hinted() {
 	s.missed = true
 	s.catchUp()
@@ -155,8 +155,8 @@ func (s *chunkStream) hints() <-chan struct{} {
 	return s.hint
 }
 
-// reconnected asks for what may have come while there was no connection: the next chunk, which would
-// show that some are missing, may be long in coming.
+// reconnected asks for the chunks that may have been sent while there was no connection. The next live chunk would show
+// that some are missing, but it may come late.
 func (s *chunkStream) reconnected() {
 	if s.missed = true; s.live.Load() {
 		s.reader.Resync()
@@ -251,10 +251,9 @@ func (s *chunkStream) stop() {
 	s.asking.Wait()
 }
 
-// streamed is the answer to a call whose outcome is here, and whose chunks are, but for err. What
-// lacks chunks is no success yet that the library can vouch for; of the other outcomes they are
-// no part. A stored success outlives its chunks, and is one without them. An error of the caller's
-// own is returned as it is.
+// streamed returns the answer to a call with the outcome r, whose chunks were delivered except for err. A success whose
+// chunks are not complete becomes a statement of the library. A stored success outlives its chunks and stays a success.
+// Other outcomes do not depend on chunks. An error of OnChunk is returned as it is.
 func (c *Client) streamed(e *pendingCall, r *envelope.Response, err error) (*envelope.Response, error) {
 	expired := errors.Is(err, streaming.ErrExpired)
 	late := errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil
@@ -270,8 +269,8 @@ func (c *Client) streamed(e *pendingCall, r *envelope.Response, err error) (*env
 	return r, err
 }
 
-// errStopped says that the call is over for its caller: no function of the call is called any more, and nothing is sent
-// for it. Chunks that come afterwards end with it, and nobody is told it.
+// errStopped means that the call has ended for its caller: no function of the call is called any more, and nothing is
+// sent for it. No caller gets this error.
 var errStopped = errors.New("the caller does not wait any more")
 
 // StreamItem is an element of a streamed call: a chunk, or at the end the outcome.

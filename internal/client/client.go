@@ -28,7 +28,7 @@ const (
 	DefaultActor  = "agent://local"
 )
 
-// Options say who calls, as toolbus.ClientOptions does, and over which connection.
+// Options configure a client. toolbus.ClientOptions describes the fields of the same names.
 type Options struct {
 	Tenant     string
 	Actor      string
@@ -45,7 +45,7 @@ type Options struct {
 	Hooks
 }
 
-// Hooks say how a connection stands whose token is renewed. The zero value is a connection that the server always
+// Hooks report the state of a connection whose token is renewed. The zero value is a connection that the server always
 // accepts, with a token that nothing renews.
 type Hooks struct {
 	// IsPermissionDenied returns the reason why the server does not accept the connection any more; nil while it does.
@@ -78,7 +78,7 @@ type Client struct {
 	nc      *nats.Conn
 	calls   auth.CallPermissions
 	binding binding
-	forget  func() // of what this client does when the server refuses the connection
+	forget  func() // ends the call of Release when the server refuses the connection
 	inbox   *rpc.Inbox
 	bound   bool // the token is bound: the server lets it hear no live chunks
 	catalog catalog
@@ -122,7 +122,7 @@ func New(nc *nats.Conn, o Options) (*Client, error) {
 	return c, nil
 }
 
-// openInbox returns an inbox where the holder of the token is answered, and whether that token is bound.
+// openInbox returns an inbox on a subject that the holder of the token may read, and whether the token is bound.
 func openInbox(nc *nats.Conn, o Options) (in *rpc.Inbox, bound bool, err error) {
 	var says auth.Principal
 	if o.Token != nil {

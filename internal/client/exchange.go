@@ -19,7 +19,7 @@ type exchange struct {
 	values [2]string // of the headers that are always the same
 }
 
-// hear takes an answer.
+// hear handles an answer. Answers that cannot be decoded are dropped: the request is sent again.
 func (c *Client) hear(x *exchange, msg *nats.Msg) {
 	contentType := msg.Header.Get(subjects.HeaderContentType)
 	switch msg.Header.Get(subjects.HeaderKind) {
@@ -34,7 +34,8 @@ func (c *Client) hear(x *exchange, msg *nats.Msg) {
 	}
 }
 
-// sane returns a response with a back-off hint that can be followed, whatever build of the bus it is from.
+// sane returns r with retry_after_ms in the range that this library allows. Another build may have written another
+// value.
 func sane(r *envelope.Response) *envelope.Response {
 	if r.Error != nil {
 		r.Error.Details.RetryAfterMS = min(max(0, r.Error.Details.RetryAfterMS), envelope.MaxRetryAfter.Milliseconds())
@@ -73,8 +74,8 @@ func (c *Client) start(x *exchange) error {
 	return nil
 }
 
-// vouched returns the message with the token that is good now: copies are sent for as long as a call takes, while
-// another goroutine may still write one.
+// vouched returns msg with the current token. It copies a message with an older token, because another goroutine may
+// still be writing that message.
 func (c *Client) vouched(msg *nats.Msg) *nats.Msg {
 	if c.Token == nil || msg.Header.Get(subjects.HeaderToken) == c.Token() {
 		return msg
@@ -92,7 +93,7 @@ func (c *Client) publish(x *exchange) error {
 	return err
 }
 
-// resend sends a copy beside the watcher, if the call has not ended meanwhile.
+// resend sends a copy in a worker, unless the call has ended by then. The watcher never waits for the connection.
 func (c *Client) resend(x *exchange) {
 	c.crew.Start(func() {
 		if x.of.callbacks.begin(x.Body) {
@@ -138,8 +139,8 @@ func (c *Client) attempt(e *pendingCall, req *envelope.Request) (*envelope.Respo
 	return c.streamed(e, resp, stream.finish(bounded, resp))
 }
 
-// wait returns the outcome, and serves the functions of the call meanwhile; nil when there is none soon after the
-// deadline, or the caller goes away.
+// wait returns the outcome, and calls the functions of the call meanwhile. It returns nil if there is no outcome soon
+// after the deadline, or if the caller cancels the call.
 func (e *pendingCall) wait(x *exchange, stream *chunkStream) *envelope.Response {
 	told, cancelled := false, e.ctx.Done()
 	accepted := func(a *envelope.Accepted) {

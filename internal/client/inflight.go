@@ -13,11 +13,11 @@ import (
 // deadline. One goroutine and one timer serve all calls, because timers for each call would cost more than all else
 // that the client does for it.
 type inflight struct {
-	wake chan struct{} // the nearest time may have changed
+	wake chan struct{} // there is an earlier time to look at a call
 
 	mu    sync.Mutex
 	open  timer.Heap[*watchedCall]
-	armed time.Time // until then nothing is looked at
+	armed time.Time // when the watcher looks at calls next
 	ended bool      // there will be no more calls
 }
 
@@ -55,7 +55,7 @@ func (w *inflight) End() bool {
 	return w.open.Len() == 0
 }
 
-// look does what is due, and says for how long nothing will be.
+// look handles the calls that are due. It returns the time until the next one is, and whether the watcher goes on.
 func (w *inflight) look(now time.Time) (pause time.Duration, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,7 +68,8 @@ func (w *inflight) look(now time.Time) (pause time.Duration, more bool) {
 	return w.armed.Sub(now), !w.ended || w.open.Len() > 0
 }
 
-// see does what is due for one call, and says when to look at it next; false when it is given up.
+// see sends the request of a call again, or ends the call. It returns when to look at the call next; more is false if
+// the call was given up.
 func (w *inflight) see(e *watchedCall, now time.Time) (at time.Time, more bool) {
 	late := now.Sub(e.Deadline)
 	x := e.out
@@ -121,7 +122,7 @@ func (w *inflight) reconnected() {
 	}
 }
 
-// Add begins to look after a call.
+// Add begins the watch over a call.
 func (w *inflight) Add(e *watchedCall, deadline time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,15 +138,15 @@ func (e *watchedCall) giveUp() {
 	}
 }
 
-// move looks at an open call at another time, unless its caller goes away. Callers hold w.mu.
+// move changes when the watcher looks at an open call, unless the caller is leaving. Callers hold w.mu.
 func (w *inflight) move(e *watchedCall, at time.Time) {
 	if e.place.Queued() && !e.leaves {
 		w.put(e, at)
 	}
 }
 
-// put has a call looked at at a time. It wakes the watcher only if it would come too late: calls that come one after
-// another wake nobody up. Callers hold w.mu.
+// put sets when the watcher looks at a call. It wakes the watcher only if that is earlier than the watcher's next look,
+// which it rarely is. Callers hold w.mu.
 func (w *inflight) put(e *watchedCall, at time.Time) {
 	if w.open.Put(&e.place, at); at.Before(w.armed) {
 		w.armed = at
@@ -153,7 +154,7 @@ func (w *inflight) put(e *watchedCall, at time.Time) {
 	}
 }
 
-// Due says when a call is to be answered, now that this is known.
+// Due sets the deadline of a call, once its request has it.
 func (w *inflight) Due(e *watchedCall, deadline time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +162,7 @@ func (w *inflight) Due(e *watchedCall, deadline time.Time) {
 	w.move(e, deadline.Add(watchGrace))
 }
 
-// Launch looks after a request that is about to be sent, unless its call is over.
+// Launch begins the watch over a request that is about to be sent. It returns false if the call has ended.
 func (w *inflight) Launch(x *sentRequest, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,13 +175,14 @@ func (w *inflight) Launch(x *sentRequest, now time.Time) bool {
 	return true
 }
 
-// later says when a request is sent for the next time. Callers hold w.mu.
+// later sets when a request is sent again. Callers hold w.mu.
 func (w *inflight) later(x *sentRequest, now time.Time) {
 	x.again = now.Add(nextResend(x.Of.Deadline.Sub(now), x.times, x.accepted))
 	w.move(x.Of, earlier(x.again, x.Of.Deadline.Add(OwnGrace)))
 }
 
-// Sent notes what became of a copy. One that could not be sent is none: the next one is sent in its time.
+// Sent notes the end of a write of a copy. A copy that could not be sent is not counted; the next one is sent in its
+// time.
 func (w *inflight) Sent(x *sentRequest, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,7 +193,7 @@ func (w *inflight) Sent(x *sentRequest, err error) {
 	}
 }
 
-// Accepted notes that a call is durable.
+// Accepted handles an acceptance: the call is durable.
 func (w *inflight) Accepted(x *sentRequest, a *envelope.Accepted, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,7 +206,7 @@ func (w *inflight) Accepted(x *sentRequest, a *envelope.Accepted, now time.Time)
 	}
 }
 
-// Answered takes an answer to a request.
+// Answered handles an answer to a request: an outcome or a refusal.
 func (w *inflight) Answered(x *sentRequest, r *envelope.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +220,7 @@ func (w *inflight) Answered(x *sentRequest, r *envelope.Response) {
 	}
 }
 
-// Leave says that the caller of a call goes away. It waits a little longer, for an outcome that is here already.
+// Leave gives a call up after [lastWord], because its caller has cancelled it.
 func (w *inflight) Leave(e *watchedCall, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,7 +251,7 @@ func (w *inflight) Remove(e *watchedCall) {
 	}
 }
 
-// Release ends the waiting of all open calls at once: nothing that is sent can be answered any more.
+// Release gives all open calls up at once, because the server refuses the connection and no answer can come.
 func (w *inflight) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,7 +261,7 @@ func (w *inflight) Release() {
 	timer.Notify(w.wake)
 }
 
-// Deadline is that of a call.
+// Deadline returns the deadline of a call.
 func (w *inflight) Deadline(e *watchedCall) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// complete fetches a large output of a call and checks it against the tool's response schema. An
-// outcome of another build than the one described, as a stored one may be, has a schema of its own,
-// by which the executor has checked it.
+// complete fetches a large output of a call, and checks the output against the response schema of the tool. A stored
+// outcome may be of another build than the described one. That build has a schema of its own, which the executor has
+// checked.
 func (c *Client) complete(e *pendingCall, r *envelope.Response) *envelope.Response {
 	if isApart(r) {
 		bounded, cancel := e.graced()
@@ -64,8 +64,8 @@ func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *e
 	return &fetched
 }
 
-// withResult returns an error with the result of the tool that it refers to. Where that cannot be had, a warning says
-// so: the error stands without.
+// withResult returns an error outcome with the result of the tool that it refers to. If the result cannot be fetched,
+// it returns the outcome with a warning.
 func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
 	if r.Error.Details.ToolResultRef == nil {
 		return r
@@ -82,7 +82,7 @@ func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Respons
 	return &fetched
 }
 
-// payloadCode says in terms of the taxonomy why an output, or its chunks, could not be had.
+// payloadCode returns the code of the taxonomy for an error of a fetch of an output or of its chunks.
 func payloadCode(err error) envelope.Code {
 	switch {
 	case errors.Is(err, streaming.ErrChecksum), errors.Is(err, streaming.ErrDigest), errors.Is(err, streaming.ErrCorrupt):
@@ -127,7 +127,7 @@ func (c *Client) askForPart(
 	return body, err
 }
 
-// How long a dispatcher is waited for that is asked for a part of an output, and how soon it is asked again.
+// partTime bounds one request for a part of an output; partPause is the first pause before the next request.
 const (
 	partTime  = 5 * time.Second
 	partPause = 50 * time.Millisecond

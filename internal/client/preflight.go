@@ -23,8 +23,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// known returns the description of a tool, nil if dispatchers have no such tool. It asks until then: a dispatcher may
-// be starting, so a question without an answer is no answer here.
+// known returns the description of a tool, or nil if dispatchers have no such tool. It asks again until that time if it
+// gets no answer, because dispatchers may be starting.
 func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, error) {
 	for {
 		t, err := c.tool(ctx, id, time.Until(until))
@@ -48,8 +48,8 @@ func (c *Client) silent(err error) bool {
 			auth.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
 }
 
-// fill makes the request of a call. It leaves to a dispatcher whatever one can refuse, so that each refusal is on
-// record: a refusal here is of a request that cannot be sent. An error means that the bus could not be asked.
+// fill makes the request of a call. It refuses only a request that cannot be sent, so that dispatchers refuse and
+// record all others. An error means that dispatchers could not be asked for a description.
 func (c *Client) fill(e *pendingCall) (refusal *envelope.Error, err error) {
 	asked := time.Now()
 	var t *described
@@ -111,7 +111,7 @@ func (e *pendingCall) fits(t *described) bool {
 	return true
 }
 
-// sendable returns why the request cannot be sent, so that no dispatcher can refuse it. It fills in the key.
+// sendable returns why the request cannot be sent; nil if it can. It fills in the key.
 func (e *pendingCall) sendable() *envelope.Error {
 	req := e.req
 	switch {
@@ -137,8 +137,8 @@ func (e *pendingCall) sendable() *envelope.Error {
 	return nil
 }
 
-// advised returns the answer to a request with what a dispatcher cannot know: the functions that there are, if the call
-// named none, and the line and column of a fault within the input.
+// advised adds to an answer what a dispatcher cannot know: the names of the functions, if the call named none, and the
+// line and column of a violation within the input.
 func (e *pendingCall) advised(r *envelope.Response) *envelope.Response {
 	if r.Error == nil {
 		return r

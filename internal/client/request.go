@@ -32,19 +32,19 @@ type result struct {
 	GivenUp  bool // the caller is to wait no longer
 }
 
-// How long after the deadline an answer is still waited for: by the caller, and, a little less, by what
-// waits for it on the caller's behalf. Callers are promised 100 ms; a timer may be 20 ms late on a busy
-// machine, and what it wakes needs time, too.
+// How long after the deadline a call still waits for an answer: its caller, and, a little less, its worker. Callers are
+// promised a result within 100 ms. A timer may be 20 ms late on a busy machine, and the goroutines that it wakes need
+// time, too.
 const (
 	watchGrace = 75 * time.Millisecond
 	OwnGrace   = watchGrace - 10*time.Millisecond
 )
 
-// lastWord is how long a caller that goes away is kept, for an outcome that is here already.
+// lastWord is how long a caller that cancels its call still waits, for an outcome that has arrived already.
 const lastWord = 50 * time.Millisecond
 
-// When an unanswered request is sent again: soon while it is not even accepted, now and then
-// afterwards (an outcome may have been lost on its way), and right after the deadline.
+// When a request without an answer is sent again. It is sent soon while it is not accepted, and every acceptedAgain
+// afterwards, because the outcome may have been lost. It is sent once more right after the deadline.
 const (
 	firstResend   = 400 * time.Millisecond
 	acceptedAgain = 2 * time.Second
@@ -87,8 +87,8 @@ func (x *sentRequest) ends(r *envelope.Response) {
 	}
 }
 
-// turnAway counts a refusal that another dispatcher may contradict, or, without one, looks again at those there
-// were. Callers hold the lock of the watcher.
+// turnAway counts a refusal that another dispatcher may contradict. With a nil r it counts nothing. Then it ends the
+// request if all its copies were refused. Callers hold the lock of the watcher.
 func (x *sentRequest) turnAway(r *envelope.Response) {
 	if r != nil {
 		if x.refusal == nil || x.refusal.Provenance.NotStarted || !r.Provenance.NotStarted {
@@ -101,7 +101,7 @@ func (x *sentRequest) turnAway(r *envelope.Response) {
 	}
 }
 
-// turnedAway returns the refusal that the caller gets, if all copies are turned away; else nil.
+// turnedAway returns the refusal for the caller if all copies were refused, and nil otherwise.
 func (x *sentRequest) turnedAway() *envelope.Response {
 	if x.copies.allTurnedAway() {
 		return x.refusal
@@ -109,25 +109,26 @@ func (x *sentRequest) turnedAway() *envelope.Response {
 	return nil
 }
 
-// renews reports whether r is a refusal of a token that another one takes the place of.
+// renews reports whether r refuses an expired token that is being renewed.
 func (x *sentRequest) renews(r *envelope.Response) bool {
 	return x.Renews != nil && r.Error != nil && r.Error.Code == envelope.CodeExpired && x.Renews()
 }
 
-// isProvisionalRefusal says whether r is no outcome but a refusal by a dispatcher that another one may contradict, as
-// one whose record lags, or whose clock is ahead.
+// isProvisionalRefusal reports whether r is a refusal that another dispatcher may contradict. A dispatcher whose audit
+// lags, or whose clock is ahead, sends such refusals.
 func isProvisionalRefusal(r *envelope.Response) bool {
 	return r.Provenance.Attempt == 0 && !r.Provenance.Final
 }
 
-// sends counts how often a request was sent. Every copy may meet another dispatcher, so one may
-// be turned away and another be taken in: only when all were turned away, the call was.
+// sends counts the copies of a request and their refusals. Each copy may reach another dispatcher. The call is refused
+// only if all copies were.
 type sends struct {
 	sent  int // also one that is being sent
 	heard []heard
 }
 
-// heard tells a refusal from its double: the id of its record, and which one it is where the record is of many.
+// heard identifies a refusal, so that a duplicate of its message is not counted: the id of its audit record, and its
+// number in a record of many refusals.
 type heard struct {
 	id      string
 	counted uint64
@@ -143,8 +144,7 @@ func (c *sends) hear(r *envelope.Response) {
 
 func (c *sends) allTurnedAway() bool { return len(c.heard) >= c.sent }
 
-// nextResend says how long to wait before the request is sent for the n+1st further time, where so much time is left
-// until the deadline.
+// nextResend returns the pause before the request is sent again, after n copies, with left until the deadline.
 func nextResend(left time.Duration, n int, accepted bool) time.Duration {
 	wait := min(firstResend<<min(n, 3), acceptedAgain)
 	if accepted {

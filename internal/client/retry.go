@@ -50,8 +50,8 @@ func policyOf(call Call) envelope.RetryPolicy {
 	return r
 }
 
-// again returns how long to wait after the n-th attempt, of which r is the outcome, before the next one, and whether
-// there is a next one. It describes the tool again if another build than the described one has run.
+// again returns whether there is an attempt after the n-th one, which had the outcome r, and the pause before it. It
+// fetches the description of the tool again if another build than the described one has run.
 func (c *Client) again(e *pendingCall, n int, r *envelope.Response) (time.Duration, bool) {
 	if !e.mayRetry(n, r) || !c.recognised(e, r) || !repeatable(e.fn, r) {
 		return 0, false
@@ -59,8 +59,8 @@ func (c *Client) again(e *pendingCall, n int, r *envelope.Response) (time.Durati
 	return backoff(policyOf(e.call), n, r), true
 }
 
-// mayRetry reports whether the library may make the call again after the n-th attempt, of which r is the outcome, as
-// far as that is known without asking a dispatcher.
+// mayRetry reports whether the library may make the call again after the n-th attempt, which had the outcome r, as far
+// as that is known without a request to a dispatcher.
 func (e *pendingCall) mayRetry(n int, r *envelope.Response) bool {
 	policy := policyOf(e.call)
 	return n < policy.MaxAttempts && retryable(r, policy) && (repeatable(e.fn, r) || otherBuild(e.fn, r))
@@ -76,19 +76,19 @@ func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	return len(p.RetryableErrors) == 0 || slices.Contains(p.RetryableErrors, string(r.Error.Code))
 }
 
-// repeatable reports whether a call of fn with the outcome r may be made again without being asked: fn is pure or
-// idempotent, or no executor started the call. What is not known of a tool does not count for it.
+// repeatable reports whether the library may make a call of fn with the outcome r again by itself: fn is pure or
+// idempotent, or no executor started the call. It returns false if the class of fn is not known.
 func repeatable(fn *function, r *envelope.Response) bool {
 	return r.Provenance.NotStarted || fn != nil && !otherBuild(fn, r) && fn.class.MayRunAgain()
 }
 
-// otherBuild reports whether r is the outcome of another build of the tool than the one that fn describes.
+// otherBuild reports whether another build of the tool than the one that fn describes made the outcome r.
 func otherBuild(fn *function, r *envelope.Response) bool {
 	return fn != nil && r.Provenance.Digest != "" && r.Provenance.Digest != fn.digest
 }
 
-// recognised reports whether the class of the build that r is of is known, or does not matter. It asks a dispatcher
-// where another build is described.
+// recognised reports whether the class of the build that made r is known, or does not matter. It asks a dispatcher for
+// the description of that build if e has another one.
 func (c *Client) recognised(e *pendingCall, r *envelope.Response) bool {
 	if r.Provenance.NotStarted || !otherBuild(e.fn, r) {
 		return true

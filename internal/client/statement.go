@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/streaming"
 )
 
-// unanswered is the statement the library makes when the bus is silent. It is no outcome. why may be nil.
+// unanswered returns the statement of the library about a call that got no answer. It is no outcome. why may be nil.
 func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error) *envelope.Response {
 	e := envelope.NewError(envelope.CodeTimeout,
 		"no answer from the bus by the deadline; the call may still be running or have ended")
@@ -23,7 +23,7 @@ func (c *Client) unanswered(req *envelope.Request, deadline time.Time, why error
 	return c.silence(req, deadline, e.WithEffect(envelope.EffectUnknown), false)
 }
 
-// unsent is that statement about a call that could not be sent by its deadline, and why.
+// unsent returns the statement about a call that could not be sent by its deadline because of err.
 func (c *Client) unsent(req *envelope.Request, deadline time.Time, err error) *envelope.Response {
 	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call was not sent")
 	if errors.Is(err, nats.ErrPermissionViolation) {
@@ -46,8 +46,8 @@ func (c *Client) silence(
 		envelope.Metrics{DurationMS: max(0, req.Constraints.TimeoutMS+time.Since(deadline).Milliseconds())})
 }
 
-// unready returns the refusal of a request that could not be made ready because it cannot be sent, or because its input
-// found no room.
+// unready returns the refusal of a request that cannot be sent, or whose input the payload store has no room for. Other
+// errors are returned as they are.
 func (c *Client) unready(req *envelope.Request, err error) (*envelope.Response, error) {
 	if u, ok := errors.AsType[unsendable](err); ok {
 		return c.refused(req, u.reason), nil
@@ -67,7 +67,7 @@ func warned(r *envelope.Response, warning string) *envelope.Response {
 	return &w
 }
 
-// refused is the local answer to a request that cannot be sent. It is not on record.
+// refused returns the refusal of a request that cannot be sent. No dispatcher records it.
 func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Response {
 	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
 		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,
@@ -75,16 +75,16 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	}, envelope.Metrics{})
 }
 
-// spoiled is what the library says of a success whose output it cannot vouch for. It is a local
-// statement about a final outcome: the effect did take place.
+// spoiled returns the statement of the library about a success whose output is missing or invalid. The effect has taken
+// place.
 func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
 	p := r.Provenance
 	p.Final = false
 	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
 }
 
-// excluded is the statement of the library about a call whose connection the server does not accept any more, for the
-// reason why. It is no outcome: a request that was sent before may run.
+// excluded returns the statement of the library about a call whose connection the server does not accept any more,
+// because of why. It is no outcome: a request that was sent before may run.
 func (c *Client) excluded(req *envelope.Request, deadline time.Time, why error, notStarted bool) *envelope.Response {
 	e := exclusion(why).WithEffect(envelope.EffectUnknown)
 	if notStarted {
@@ -93,7 +93,7 @@ func (c *Client) excluded(req *envelope.Request, deadline time.Time, why error, 
 	return c.silence(req, deadline, e, notStarted)
 }
 
-// exclusion is the reason why the server does not accept a connection, in terms of the taxonomy.
+// exclusion returns the error of the taxonomy for the reason why the server does not accept a connection.
 func exclusion(why error) *envelope.Error {
 	if refused, ok := errors.AsType[*tokensource.RenewalError](why); ok {
 		return refused.Cause
