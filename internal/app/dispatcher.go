@@ -83,7 +83,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 	defer stop()
 	for again := false; ; again = true {
 		err := runDispatcher(ctx, c, o, again)
-		if format.Newer(err) && ctx.Err() == nil {
+		if (format.Newer(err) || serves && format.IsUnsupported(err)) && ctx.Err() == nil {
 			waitAsStandby(ctx, c, err)
 			continue
 		}
@@ -129,9 +129,9 @@ func absence(c *Conn, o DispatcherOptions) time.Duration {
 }
 
 // waitAsStandby waits until the event that this build cannot read has expired, or for kv.StandBy if err names no event.
-// Meanwhile dispatchers of the newer build do the work.
+// Meanwhile dispatchers of another build do the work.
 func waitAsStandby(ctx context.Context, c *Conn, err error) {
-	c.notices.Log(c.Logger, "standing by behind dispatchers of a newer build: nothing is admitted or decided here", err)
+	c.notices.Log(c.Logger, "standing by for dispatchers of another build: nothing is admitted or decided here", err)
 	if u, ok := errors.AsType[*kv.Unreadable](err); ok {
 		u.Gone(ctx, c.JS)
 		return

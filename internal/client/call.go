@@ -57,11 +57,14 @@ func (c *Client) outcome(e *pendingCall) (*envelope.Response, error) {
 	if r == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
 		return c.unsent(e.req, e.Deadline, err), nil
 	}
-	if err == nil {
+	if err == nil && r != nil {
 		r, err = c.retry(e, r)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case r == nil:
+		return c.unanswered(e.req, e.Deadline, c.inbox.Forbidden(c.subject(e.req.ToolID))), nil
 	}
 	return c.complete(e, e.advised(r)), nil
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -108,7 +109,8 @@ func (c *Client) shut(x *exchange) {
 	c.inbox.Drop(x.msg.Reply)
 }
 
-// attempt sends a request of the call and waits for its outcome. It calls the functions of the call meanwhile.
+// attempt sends a request of the call and waits for its outcome. It calls the functions of the call meanwhile. It
+// returns nil if there is no answer by the deadline, or if the call was given up.
 func (c *Client) attempt(e *pendingCall, req *envelope.Request) (*envelope.Response, error) {
 	x, err := c.open(e, req)
 	if err != nil {
@@ -127,13 +129,13 @@ func (c *Client) attempt(e *pendingCall, req *envelope.Request) (*envelope.Respo
 		defer stream.stop()
 	}
 	if err := c.start(x); err != nil {
-		return nil, err
+		return nil, cmp.Or(e.cancelled(), err)
 	}
 	resp := e.wait(x, stream)
-	if resp == nil {
-		return c.unanswered(req, e.Deadline, c.inbox.Forbidden(c.subject(req.ToolID))), e.cancelled()
-	}
-	if stream == nil {
+	switch {
+	case resp == nil:
+		return nil, e.cancelled()
+	case stream == nil:
 		return resp, nil
 	}
 	return c.streamed(e, resp, stream.finish(bounded, resp))

@@ -224,7 +224,7 @@ func (w *inflight) Answered(x *sentRequest, r *envelope.Response) {
 func (w *inflight) Leave(e *watchedCall, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.move(e, now.Add(lastWord))
+	w.move(e, earlier(now.Add(lastWord), e.Deadline.Add(watchGrace)))
 	e.leaves = true
 }
 

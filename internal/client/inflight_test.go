@@ -200,6 +200,21 @@ func TestWatchedAway(t *testing.T) {
 	})
 }
 
+// A caller that leaves when its deadline has passed already is let go no later than one that stays.
+func TestLeftAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := watching(nil)
+		x := s.call(t, time.Second)
+		<-time.After(time.Second + watchGrace - time.Millisecond)
+		s.Leave(x.Of, time.Now())
+		if m := <-x.Of.Result; !m.GivenUp || time.Since(s.began) != time.Second+watchGrace {
+			t.Errorf("after %s: %+v", time.Since(s.began), m)
+		}
+		s.Remove(x.Of)
+		s.stop(t)
+	})
+}
+
 // Whatever ends a call without an answer ends the wait for that, too: also a watcher that comes so late that the caller
 // is given up at once.
 func TestGivenUpEndsTheWait(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // retry makes the call again until it has an outcome that may not be retried, or the deadline leaves no time. r is the
-// outcome of the first attempt.
+// outcome of the first attempt. It returns nil if an attempt gets no answer.
 func (c *Client) retry(e *pendingCall, r *envelope.Response) (*envelope.Response, error) {
 	for n := 1; r.Status != envelope.Success; n++ {
 		pause, more := c.again(e, n, r)
@@ -31,8 +31,8 @@ func (c *Client) retry(e *pendingCall, r *envelope.Response) (*envelope.Response
 		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
 			break
 		}
-		if err != nil {
-			return next, err
+		if err != nil || next == nil {
+			return nil, err
 		}
 		r = next
 	}
