@@ -62,7 +62,9 @@ func TestStandsByAtAnOldEvent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- RunDispatcher(ctx, c, DispatcherOptions{Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) }})
+		done <- RunDispatcher(ctx, c, DispatcherOptions{
+			Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
+		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	select {
