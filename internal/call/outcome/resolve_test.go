@@ -200,3 +200,21 @@ func TestUnreadableIsNotGone(t *testing.T) {
 		t.Errorf("decide: %+v, %v, %d events", o, err, len(log.Entries()))
 	}
 }
+
+// If the attempt ends with another error than the tool returned, the error of the tool is its cause.
+func TestErrorOfTheToolIsTheCause(t *testing.T) {
+	log := &calltest.Log{}
+	s := admit(t, log, "id", "c1").State
+	said := envelope.NewError(envelope.CodeUnavailable, "the upstream is down").WithCause("connection refused")
+	said.Details.ToolCode = "E-DOWN"
+	end := call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d.1", Now: s.Last().Deadline}
+	stored, err := outcome.Resolve(t.Context(), log, s, 1, s.Last().Admitted, end, outcome.Draft{Error: said}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := stored.Response.Error
+	cause := string(envelope.CodeUnavailable) + ": the upstream is down: connection refused"
+	if e.Code != envelope.CodeTimeout || e.Cause != cause || e.Details.ToolCode != "E-DOWN" {
+		t.Errorf("%+v", e)
+	}
+}
