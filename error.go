@@ -75,7 +75,7 @@ func (e *Error) Key() string {
 // Reason returns the error with all its members, in the form that responses have. Do not change it.
 func (e *Error) Reason() *envelope.Error { return e.reason }
 
-// Response returns the response of the call, nil if there is none. Do not change it.
+// Response returns the response of the call, or nil if the call got no response. Do not change it.
 func (e *Error) Response() *Response { return e.response }
 
 // Unwrap returns a [ToolError] if the tool failed with an error that it declares, and otherwise nil.

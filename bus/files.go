@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Files names the files with the certificates and the token of a connection. "" means that there is no such file.
+// Files names the files with the certificates and the token of a connection. An empty name means no file.
 type Files struct {
 	CA        string // PEM certificates of the trusted authorities; "" trusts those of the operating system
 	Cert, Key string // PEM certificate and private key of the client

@@ -210,7 +210,7 @@ func (in *ackInbox) close() {
 	in.sweeping.Wait()
 }
 
-// shut ends all waiters and the timer. It returns the subscription, nil if there is none.
+// shut ends all waiters and the timer. It returns the subscription, which may be nil.
 func (in *ackInbox) shut() *nats.Subscription {
 	in.mu.Lock()
 	defer in.mu.Unlock()

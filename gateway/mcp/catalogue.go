@@ -154,7 +154,7 @@ func (c *catalogue) replace(v *view, tools int) (was *view) {
 	return was
 }
 
-// latest returns the newest view, or nil if there is none.
+// latest returns the newest view, or nil before the first one.
 func (c *catalogue) latest() *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -263,7 +263,8 @@ func (s State) Attempt(n int) (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// AttemptOf returns the attempt that the request with callID opened or joined. ok is false if there is none.
+// AttemptOf returns the attempt that the request with callID opened or joined. ok is false if no attempt has that
+// request.
 func (s State) AttemptOf(callID string) (Attempt, bool) {
 	for _, a := range s.Attempts {
 		if a.Has(callID) {

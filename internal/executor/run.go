@@ -92,7 +92,7 @@ func (e *Executor) over(j *job, v verdict) error {
 	return e.finish(j, v.end, v.draft)
 }
 
-// Abandoned implements watchdog.Owner: the tool does not return, and its message is handled without it.
+// Abandoned implements [timer.Owner]: the tool does not return, and its message is handled without it.
 func (j *job) Abandoned(end func() error) {
 	j.abandoned.Store(true)
 	j.message.Lease.TakeOver(func() {

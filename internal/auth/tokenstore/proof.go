@@ -84,7 +84,7 @@ func (s *Store) newest(ctx context.Context, stored uint64) (latest, error) {
 	return of, nil
 }
 
-// last returns the position of the newest entry whose subject matches filter; 0 if there is none.
+// last returns the position of the newest entry whose subject matches filter, or 0 if no subject does.
 func (s *Store) last(ctx context.Context, filter string) (seq uint64, err error) {
 	body, err := json.Marshal(map[string]any{"last_by_subj": filter, "no_hdr": true})
 	if err != nil {
