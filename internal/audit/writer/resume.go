@@ -71,7 +71,10 @@ func (p *Projector) resume(ctx context.Context) (oldest uint64, err error) {
 	}
 	done, b := last.Through, begun{}
 	if last.K < last.N {
-		done, b = last.After, unfinished(t.flush)
+		done = last.After
+		if b, err = unfinished(t.flush); err != nil {
+			return 0, err
+		}
 	}
 	if done, err = p.match(ctx, done); err != nil {
 		return 0, err
@@ -112,18 +115,23 @@ func (p *Projector) unchained(ctx context.Context) (through audit.Position, olde
 	return n.Through, n.Oldest, nil
 }
 
-// unfinished describes an incomplete flush with these stored segments.
-func unfinished(flush []audit.OpenedSegment) begun {
+// unfinished describes an incomplete flush with these stored segments. It returns a [format.Error] if a newer build has
+// begun the flush: this build cannot know which events its records are of.
+func unfinished(flush []audit.OpenedSegment) (begun, error) {
 	last := flush[len(flush)-1]
 	b := begun{k: last.K, through: last.Through, has: map[place]bool{}}
 	for _, s := range flush {
 		for line := range s.Lines() {
-			if r, ok, _ := audit.Decode(line); ok {
+			r, ok, err := audit.Decode(line)
+			if err != nil {
+				return begun{}, fmt.Errorf("audit record of an unfinished flush: %w", err)
+			}
+			if ok {
 				b.has[placeOf(&r)] = true
 			}
 		}
 	}
-	return b
+	return b, nil
 }
 
 // match compares a recorded position with the call log, and returns the sequence up to which the present log is
