@@ -148,6 +148,7 @@ type AuditFilter struct {
 // AuditRecord is one record of the audit log: a request, a refusal, an outcome, or an operation of an operator.
 type AuditRecord struct {
 	Time                      time.Time // bus time
+	Form                      int       // format of the record; the event tool_allowed has another meaning in form 3
 	Event                     string    // such as tool_executed; see docs/wire.md
 	Tenant, Actor             string
 	Tool, Function            string
@@ -190,10 +191,10 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[Audi
 func recordOf(r audit.Record) (AuditRecord, error) {
 	text, err := json.Marshal(r)
 	return AuditRecord{
-		Time: r.Timestamp, Event: string(r.Event), Tenant: r.Tenant, Actor: r.Actor, Tool: r.ToolName, Function: r.Fn,
-		Ref: r.Ref, CallID: r.CallID, Attempt: r.Attempt, TraceID: r.TraceID, ArgumentsHash: r.ArgumentsHash,
-		OutputHash: r.OutputHash, Status: r.Status, Code: r.Code, Effect: r.Effect, DecidedBy: string(r.DecidedBy),
-		JSON: text,
+		Time: r.Timestamp, Form: r.Form, Event: string(r.Event), Tenant: r.Tenant, Actor: r.Actor, Tool: r.ToolName,
+		Function: r.Fn, Ref: r.Ref, CallID: r.CallID, Attempt: r.Attempt, TraceID: r.TraceID,
+		ArgumentsHash: r.ArgumentsHash, OutputHash: r.OutputHash, Status: r.Status, Code: r.Code, Effect: r.Effect,
+		DecidedBy: string(r.DecidedBy), JSON: text,
 	}, err
 }
 

@@ -3,5 +3,6 @@
 // streams AUDIT and DENIED, in segments, and package reader reads them.
 //
 // Records hold hashes, ids, versions and decisions, never inputs or outputs. [Project] derives the records of an event
-// of the call log. It is deterministic, so several dispatchers can record the same log. Start reading at record.go.
+// of the call log. It is deterministic, so several dispatchers can record the same log. Start reading at record.go;
+// event.go has the events.
 package audit

@@ -8,14 +8,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 )
 
-// Decode is the inverse of [Record.Append]. ok is false if line is not a record. A record of a newer build is an error
-// of type [format.Error].
+// Decode is the inverse of [Record.Append]. ok is false if line is not a record. A record of a newer build, or one with
+// an event or an effect class that its form does not have, is an error of type [format.Error].
 func Decode(line []byte) (r Record, ok bool, err error) { return Parse(string(line)) }
 
 // Parse is [Decode] for a string. The strings in the record share its memory.
 func Parse(line string) (r Record, ok bool, err error) {
 	if isText(line) && records.Read(line, &r, nil) && format.Record.Check(r.Form) == nil {
-		return r, r.Event != "", nil
+		return checked(r)
 	}
 	return parseOdd([]byte(line))
 }
@@ -39,7 +39,16 @@ func parseOdd(line []byte) (r Record, ok bool, err error) {
 	if err := format.Record.Check(number); err != nil {
 		return r, false, err
 	}
-	return r, bad == nil && r.Event != "", nil
+	if bad != nil {
+		return r, false, nil
+	}
+	return checked(r)
+}
+
+// checked returns the results of Parse for a decoded record in a form that this build reads.
+func checked(r Record) (_ Record, ok bool, err error) {
+	err = r.checkValues()
+	return r, err == nil && r.Event != "", err
 }
 
 // isText reports whether line is UTF-8 without control characters.

@@ -15,38 +15,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Event is the kind of a record.
-type Event string
-
-// Events of the audit record.
-const (
-	ToolRequested Event = "tool_requested"
-	ToolAllowed   Event = "tool_allowed" // a caller joined a call, or got its stored outcome
-	ToolDenied    Event = "tool_denied"
-	ToolExecuted  Event = "tool_executed"
-	ToolFailed    Event = "tool_failed"
-	ToolTimeout   Event = "tool_timeout"
-	ToolCancelled Event = "tool_cancelled"
-	LateResult    Event = "late_result"
-	// Events of credentials. The record names the actor of the credential, and [Credential.By] who requested the
-	// operation.
-	CredentialIssued   Event = "credential_issued"
-	CredentialNarrowed Event = "credential_narrowed"
-	CredentialRenewed  Event = "credential_renewed"
-	CredentialRevoked  Event = "credential_revoked"
-	CredentialsListed  Event = "credentials_listed"
-	KeyRotated         Event = "key_rotated"
-	// DeadReplayed is recorded before a dead letter is replayed; see [Replay].
-	DeadReplayed Event = "dead_replayed"
-)
-
-// Events returns all events: those of a call in the order of its life, then those of credentials and dead letters.
-func Events() []Event {
-	return []Event{ToolRequested, ToolAllowed, ToolDenied, ToolExecuted, ToolFailed, ToolTimeout, ToolCancelled,
-		LateResult, CredentialIssued, CredentialNarrowed, CredentialRenewed, CredentialRevoked, CredentialsListed,
-		KeyRotated, DeadReplayed}
-}
-
 // ContractVersion is the version of the gateway contract that records follow.
 const ContractVersion = "v1"
 
@@ -176,7 +144,7 @@ func argumentsHash(in *call.IncomingRequest, req *envelope.Request) string {
 }
 
 // Allowed returns the record of a caller that joins attempt n, which another caller has opened, or that gets its
-// outcome.
+// outcome. The event is that of form 3, see [Record.Meaning].
 func Allowed(s call.State, n int, who call.Owner, at time.Time) Record {
 	a, _ := s.Attempt(n)
 	a.Owner = who

@@ -22,12 +22,13 @@ const (
 
 // larger names the packages that export more, and why.
 var larger = map[string]string{
-	"envelope":      "each error code, status, effect and limit of the contract is a name of its own",
-	"subjects":      "each kind of subject has a builder and, where it is read, a parser",
-	".":             "the types of a call are aliases of package envelope, each with its sentence",
-	"bus":           "each way in which a connection fails, and a command tells its user, is a name of its own",
-	"internal/auth": "each role, account, export and permission is a name of its own",
-	"internal/call": "each kind of event, step, cause and verdict of the protocol is a name of its own",
+	"envelope":       "each error code, status, effect and limit of the contract is a name of its own",
+	"subjects":       "each kind of subject has a builder and, where it is read, a parser",
+	".":              "the types of a call are aliases of package envelope, each with its sentence",
+	"bus":            "each way in which a connection fails, and a command tells its user, is a name of its own",
+	"internal/auth":  "each role, account, export and permission is a name of its own",
+	"internal/audit": "each event of the record is a name of its own",
+	"internal/call":  "each kind of event, step, cause and verdict of the protocol is a name of its own",
 }
 
 // TestSizes bounds lines, functions and exported names, and warns of large packages.

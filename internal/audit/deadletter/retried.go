@@ -87,7 +87,7 @@ func Retries(ctx context.Context, from reader.Source, letters []Message) (map[ui
 
 // see processes the next record.
 func (r *replays) see(one audit.Record) {
-	switch one.Event {
+	switch one.Meaning() {
 	case audit.DeadReplayed:
 		if one.Replay != nil {
 			if seq, ok := r.numbers[attempt{one.Replay.Ref, one.Replay.Attempt}]; ok {
@@ -100,7 +100,8 @@ func (r *replays) see(one audit.Record) {
 				r.add(d.Seq, one)
 			}
 		}
-	case audit.ToolExecuted, audit.ToolFailed, audit.ToolTimeout, audit.ToolCancelled, audit.ToolDenied:
+	case audit.ToolExecuted, audit.ToolFailed, audit.ToolTimeout, audit.ToolCancelled, audit.ToolDenied,
+		audit.ToolReplayed:
 		if known := r.calls[one.CallID]; known != nil {
 			known.Status, known.Code, known.Effect = one.Status, one.Code, one.Effect
 		}

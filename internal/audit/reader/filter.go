@@ -19,8 +19,8 @@ type Filter struct {
 	Tenant          string
 	Tool, Actor     string
 	Run, Role, Lane string
-	Call            string // reference, call id, or the first 8 characters or more of a call id
-	Event           audit.Event
+	Call            string      // reference, call id, or the first 8 characters or more of a call id
+	Event           audit.Event // event as stored, or [audit.Record.Meaning]
 	Status          envelope.Status
 	Code            envelope.Code
 	Last            int  // yields only the newest Last records that match; at most 65,536
@@ -60,7 +60,7 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.Run == "" || r.RunID == f.Run) &&
 		(f.Role == "" || r.RoleID == f.Role) &&
 		(f.Lane == "" || r.LaneID == f.Lane) &&
-		(f.Event == "" || r.Event == f.Event) &&
+		(f.Event == "" || r.Event == f.Event || r.Meaning() == f.Event) &&
 		(f.Status == "" || r.Status == f.Status) &&
 		(f.Code == "" || r.Code == f.Code) &&
 		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID &&
@@ -81,8 +81,12 @@ func (f *Filter) needles() (all [][]byte) {
 		}
 	}
 	add(f.Call, "")
+	event := f.Event
+	if event == audit.ToolJoined || event == audit.ToolReplayed { // form 3 has another name for them
+		event = ""
+	}
 	for _, value := range []string{
-		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(f.Code), string(f.Event), string(f.Status),
+		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(f.Code), string(event), string(f.Status),
 	} {
 		add(value, `"`)
 	}

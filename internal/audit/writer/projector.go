@@ -49,13 +49,15 @@ type begun struct {
 	has     map[place]bool // places of the records in the stored segments
 }
 
-// place is a Position as a map key.
+// place identifies a record of the call log, as a map key: its Position, and its event, because a newer build writes
+// several records of one position.
 type place struct {
-	seq  uint64
-	nano int64
+	seq   uint64
+	nano  int64
+	event audit.Event
 }
 
-func placeOf(r *audit.Record) place { return place{r.LogSeq, r.Timestamp.UnixNano()} }
+func placeOf(r *audit.Record) place { return place{r.LogSeq, r.Timestamp.UnixNano(), r.Event} }
 
 // Times and limits of projection. A projector that lost a compare-and-set waits for waitAsStandby, so that one
 // projector leads and the others follow.
