@@ -59,6 +59,9 @@ type Tool struct {
 	// AcceptRerun allows calls of a SideEffectful tool on a bus that does not sync every write. There a call may run again
 	// after a power cut.
 	AcceptRerun bool
+	// Context lists the members of the request's context that [Run.Caller] returns, by their names on the wire, such as
+	// actor_id. Default: the functions get no member.
+	Context []string
 
 	Timeout     time.Duration // default timeout of a call, in whole ms; default 15 s, or MaxTimeout if that is shorter
 	MaxTimeout  time.Duration // longest timeout that a call may have; default 60 s, at most 10 min

@@ -65,6 +65,7 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 		"accept_rerun_after_power_loss", a.AcceptRerun, "retention_s", whole(a.Retention, time.Second), "pool", a.Pool,
 		"transport", transport, "endpoint", members("command", command), "functions", members(functions...),
 		"capabilities", members("streaming", a.Streaming, "dry_run", a.DryRun, "lookup", lookup),
+		"context", a.Context,
 		"limits", members("timeout_ms_default", whole(a.Timeout, time.Millisecond), "timeout_ms_max",
 			whole(a.MaxTimeout, time.Millisecond), "concurrency_max", a.Concurrency, "output_bytes_max", a.OutputBytes),
 		"errors", failures,

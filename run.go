@@ -29,6 +29,8 @@ type Run struct {
 	Fence          uint64    // fencing token: grows with every run of the call
 	Deadline       time.Time // the context ends at this time
 	DryRun         bool      // the function must change nothing
+	Digest         string    // build digest of the tool: "sha256:" and 64 hex digits
+	Traceparent    string    // W3C traceparent of this run, the parent of the spans that the function makes
 
 	invocation tool.Invocation
 	mu         sync.Mutex
@@ -40,12 +42,13 @@ type Run struct {
 func newRun(inv tool.Invocation, emit func(envelope.ChunkKind, jsontext.Value) error) *Run {
 	return &Run{
 		CallID: inv.CallID, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
-		Deadline: inv.Deadline, DryRun: inv.DryRun, invocation: inv, emit: emit,
+		Deadline: inv.Deadline, DryRun: inv.DryRun, Digest: inv.Digest, Traceparent: inv.Traceparent, invocation: inv,
+		emit: emit,
 	}
 }
 
-// Caller returns the context of the request: the actor, and the trace, session, run and lane. The error is not nil if
-// the context cannot be decoded.
+// Caller returns the members of the request's context that Tool.Context lists, such as the actor. All other members are
+// zero. The error is not nil if the context cannot be decoded.
 func (r *Run) Caller() (RequestContext, error) { return r.invocation.Caller() }
 
 // SideEffect describes one change that a run made: its kind, such as file.write; the changed object, without secrets;

@@ -122,6 +122,7 @@ func TestRun(t *testing.T) {
 	runs := make(chan *toolbus.Run, 10)
 	about := toolbus.Tool{
 		ID: "count.up", Version: "1.2.3", Class: toolbus.Idempotent, Streaming: true, DryRun: true, Function: "to",
+		Context: []string{"role_id"},
 		Timeout: 20 * time.Second,
 	}
 	must(t, tools, about, func(ctx context.Context, run *toolbus.Run, in steps) (steps, error) {

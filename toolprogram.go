@@ -90,8 +90,8 @@ func (t *typed) program() program.Tool {
 // serve implements program.Handler.
 func (h handler) serve(ctx context.Context, call *program.Call, out *program.Stream) (program.Result, error) {
 	inv := tool.Invocation{
-		CallID: call.CallID, ToolID: call.ToolID, ToolVersion: call.ToolVersion, Fn: call.Fn, Input: call.Input,
-		Context:        call.Context,
+		CallID: call.CallID, ToolID: call.ToolID, ToolVersion: call.ToolVersion, Digest: call.Digest,
+		Fn: call.Fn, Input: call.Input, Context: call.Context, Traceparent: call.Traceparent,
 		IdempotencyKey: call.IdempotencyKey, Attempt: call.Attempt, Fence: call.Fence, DryRun: call.DryRun,
 	}
 	if call.DeadlineUnixMS > 0 {

@@ -20,6 +20,12 @@ const (
 // MetaToolVersion is a string: in a request the wanted version or range of versions, in an answer the version that ran.
 const MetaToolVersion = MetaPrefix + "tool_version"
 
+// Members of _meta in a request to a server.
+const (
+	MetaDigest      = MetaPrefix + "digest" // a string: build digest of the tool, "sha256:" and 64 hex digits
+	MetaTraceparent = "traceparent"         // a string: W3C traceparent, without prefix, as MCP defines it
+)
+
 // Members of _meta in an answer.
 const (
 	MetaCallID       = MetaPrefix + "call_id"        // a string; servers are told it, too

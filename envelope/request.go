@@ -16,9 +16,9 @@ type Request struct {
 	DryRun      bool           `json:"dry_run,omitzero"`
 }
 
-// RequestContext holds the caller of a request and its trace, session, run and lane. Extra holds unknown members.
-// Toolbus passes them to the tool and does not check them. They count towards MaxHead, MaxHeadValues and the nesting
-// depth, but are part of neither [Fingerprint] nor [CallKeyID].
+// RequestContext holds the caller of a request and its trace, session, run and lane. A tool gets only
+// the members that its manifest lists. Extra holds unknown members, which no tool gets. They count towards MaxHead,
+// MaxHeadValues and the nesting depth, but are part of neither [Fingerprint] nor [CallKeyID].
 type RequestContext struct {
 	ActorID      string            `json:"actor_id"`
 	Scopes       []string          `json:"scopes,omitzero"`

@@ -39,7 +39,11 @@ type Call struct {
 	ToolVersion string         `json:"tool_version"`
 	Fn          string         `json:"fn"`
 	Input       jsontext.Value `json:"input"`
-	Context     jsontext.Value `json:"context,omitzero"` // the context of the request, an object
+	// Digest is the build digest of the tool: "sha256:" and 64 hex digits. Executors of older builds do not send it.
+	Digest string `json:"digest"`
+	// Context holds the members of the request's context that the manifest lists in `context`, as an object. It is absent
+	// if it would be empty. Executors of older builds send the whole context.
+	Context jsontext.Value `json:"context,omitzero"`
 	// IdempotencyKey is the key under which to commit an effect, to look it up, and to call other services. It is the same
 	// in every run of the call, and different for every other call.
 	IdempotencyKey string `json:"idempotency_key"`
@@ -48,6 +52,9 @@ type Call struct {
 	Fence          uint64 `json:"fence"`
 	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // Unix time in ms by the clock of the tool's host; 0 means none
 	DryRun         bool   `json:"dry_run"`          // the function must change nothing
+	// Traceparent is the W3C traceparent of this run, for the spans that the program makes. Executors of older builds do
+	// not send it.
+	Traceparent string `json:"traceparent"`
 }
 
 var _ = Call(protocol.Request{}) // does not compile if the executor writes other members

@@ -144,7 +144,7 @@ func bearing(header http.Header, token string) http.Header {
 func echoing(t *testing.T) (tools *toolbus.Toolset, slept chan struct{}) {
 	t.Helper()
 	tools, slept = toolbus.NewToolset(), make(chan struct{}, 100)
-	add(t, tools, toolbus.Tool{ID: "whoami", Class: toolbus.Pure},
+	add(t, tools, toolbus.Tool{ID: "whoami", Class: toolbus.Pure, Context: []string{"actor_id"}},
 		func(_ context.Context, run *toolbus.Run, _ struct{}) (text, error) {
 			by, err := run.Caller()
 			return text{by.ActorID}, err

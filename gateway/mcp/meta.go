@@ -61,7 +61,7 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 // traceOf returns the trace id, as a UUID, and the span id of the traceparent in _meta. Both are "" if it is missing or
 // invalid.
 func traceOf(meta map[string]any) (trace, span string) {
-	parent, _ := meta["traceparent"].(string)
+	parent, _ := meta[envelope.MetaTraceparent].(string)
 	parts := strings.Split(parent, "-")
 	if len(parts) < 4 || len(parts[2]) != 16 {
 		return "", ""

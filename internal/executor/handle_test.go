@@ -110,6 +110,21 @@ func TestDeadlineIsHandedOn(t *testing.T) {
 	})
 }
 
+// A tool gets the traceparent of its run's span. Without an exporter, each run gets one of its own.
+func TestTraceparent(t *testing.T) {
+	const span = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	each(t, func(t *testing.T, w *world) {
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		w.ex.Trace.Begin = func(ctx context.Context, e call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
+			return ctx, span, func(call.TraceEvent) {}
+		}
+		w.ex.Handle(t.Context(), w.admitAs("other", callB, time.Minute))
+		if len(w.runs) != 2 || len(w.runs[0].Traceparent) != len(span) || w.runs[1].Traceparent != span {
+			t.Errorf("%+v", w.runs)
+		}
+	})
+}
+
 func TestDeadline(t *testing.T) {
 	want := map[call.EffectClass]call.Decision{
 		call.Pure:       {Code: envelope.CodeTimeout, Effect: envelope.EffectNone, Status: envelope.RetryableError},

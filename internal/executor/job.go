@@ -40,6 +40,8 @@ type job struct {
 	looks    bool // the run is a lookup
 	chunks   chunkSink
 	observer func(call.TraceEvent) // called when the job ends; may be nil
+	// traceparent is that of the run's span; "" if no exporter is configured
+	traceparent string
 
 	abandoned atomic.Bool // the tool did not return: another goroutine owns the job
 	killed    atomic.Bool // the attempt is decided in the log, so the run must end

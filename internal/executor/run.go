@@ -290,9 +290,10 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	return tool.Invocation{
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
 		// The caller's key is unique only in its scope, the id among all calls.
-		Input: input, Done: done, Context: j.work.context, IdempotencyKey: j.state.ID,
+		Input: input, Done: done, Context: listed(m.Context, j.work.context), IdempotencyKey: j.state.ID,
 		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
-		Deadline: time.Now().Add(a.Due().Sub(e.Now())), // by the clock of this host, which tools use
+		Traceparent: j.traceparentOf(a.Owner),
+		Deadline:    time.Now().Add(a.Due().Sub(e.Now())), // by the clock of this host, which tools use
 	}, nil
 }
 
@@ -330,15 +331,15 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
-// begun calls the hook Trace.Begin for the run, and returns the context for it.
+// begun calls the hook Trace.Begin for the run, keeps its traceparent, and returns the context for it.
 func (e *Executor) begun(run *timer.Run, j *job) context.Context {
 	if e.Trace.Begin == nil {
 		return run
 	}
-	ctx, _, done := e.Trace.Begin(run, call.TraceEvent{
+	ctx, traceparent, done := e.Trace.Begin(run, call.TraceEvent{
 		At: call.TraceRun, State: j.state, Attempt: j.attempt, Request: j.work.request(),
 	})
-	j.observer = done
+	j.traceparent, j.observer = traceparent, done
 	return ctx
 }
 

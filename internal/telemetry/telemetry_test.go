@@ -26,7 +26,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	ask := &call.AdmitRequest{Pinned: call.Pinned{Tool: "web.fetch", ID: "id", Version: "1.0.0", Class: call.Pure}}
 	parent := admit(t, dispatcher, ask, req, call.TraceAfterAdmit)
 	s := call.State{Pinned: ask.Pinned, Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: "c", Parent: parent}}}}
-	run(t, executor, s, req, envelope.NewError(envelope.CodeLost, "it quotes its input"))
+	traceparent := run(t, executor, s, req, envelope.NewError(envelope.CodeLost, "it quotes its input"))
 
 	got := spans.GetSpans()
 	if len(got) != 2 {
@@ -40,20 +40,24 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 	if admit.Parent.SpanID().String() != "b7ad6b7169203331" || run.Parent.SpanID() != admit.SpanContext.SpanID() {
 		t.Errorf("parents %s, %s", admit.Parent.SpanID(), run.Parent.SpanID())
 	}
+	want := "00-0af7651916cd43dd8448eb211c80319c-" + run.SpanContext.SpanID().String() + "-01"
+	if traceparent != want {
+		t.Errorf("the traceparent of the run is %q, want %q", traceparent, want)
+	}
 	if want := envelope.Lookup(envelope.CodeLost).Message; run.Status.Description != want {
 		t.Errorf("status %q, want %q", run.Status.Description, want)
 	}
-	want := map[string]string{
+	attributes := map[string]string{
 		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "local", "effect.level": "pure",
 		"determinism": "pure", "idempotency_key_prefix": "01234567", "error.type": string(envelope.CodeLost),
 	}
 	for _, kv := range run.Attributes {
-		if w, ok := want[string(kv.Key)]; ok && kv.Value.AsString() == w {
-			delete(want, string(kv.Key))
+		if w, ok := attributes[string(kv.Key)]; ok && kv.Value.AsString() == w {
+			delete(attributes, string(kv.Key))
 		}
 	}
-	if len(want) > 0 {
-		t.Errorf("attributes missing: %v", want)
+	if len(attributes) > 0 {
+		t.Errorf("attributes missing: %v", attributes)
 	}
 }
 
@@ -67,10 +71,14 @@ func admit(
 	return parent
 }
 
-// run runs the hooks of a run of the first attempt that ends with e.
-func run(t *testing.T, tr telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error) {
-	_, _, end := tr.Trace().Begin(t.Context(), call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req})
+// run runs the hooks of a run of the first attempt that ends with e, and returns its traceparent.
+func run(
+	t *testing.T, tr telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error,
+) (traceparent string) {
+	begun := call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req}
+	_, traceparent, end := tr.Trace().Begin(t.Context(), begun)
 	end(call.TraceEvent{At: call.TraceAfterEffect, Error: e})
+	return traceparent
 }
 
 // attribute returns the value of an attribute of a span.

@@ -41,6 +41,7 @@ type Manifest struct {
 	Endpoint   Endpoint             `json:"-"`
 	Functions  map[string]*Function `json:"-"`
 	Capability Capabilities         `json:"capabilities"`
+	Context    []string             `json:"context"` // members of the request's context that the tool gets
 	Security   Security             `json:"security"`
 	Limits     envelope.ToolLimits  `json:"limits"`
 	Retention  time.Duration        `json:"-"` // retention of outcomes; default 24 h

@@ -18,13 +18,15 @@ type Invocation struct {
 	CallID      string
 	ToolID      string
 	ToolVersion string
-	Digest      string
+	Digest      string // build digest of the manifest that the executor runs
 	Fn          string
 	Input       jsontext.Value
 	// Done, if not nil, releases the memory budget of a large Input. The adapter may call it, also more than once, as soon
 	// as it does not need Input any more, although the tool still runs.
-	Done    func()         `json:"-"`
-	Context jsontext.Value // as received; see Caller
+	Done func() `json:"-"`
+	// Context holds the members of the request's context that the manifest lists, see Manifest.Context. It is nil if it
+	// would be empty.
+	Context jsontext.Value
 	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope with its actor
 	// or session, tool, function, dry run and the caller's key. It is the same in every attempt and run of the call and in
 	// no other call. So a tool commits its effect under it, looks the effect up by it, and passes it to the services that
@@ -36,9 +38,12 @@ type Invocation struct {
 	// Deadline is a time of this host's clock, which the tool reads, too.
 	Deadline time.Time
 	DryRun   bool
+	// Traceparent is the W3C traceparent of this run: the parent of the spans that the tool makes. It is set also if no
+	// exporter is configured.
+	Traceparent string
 }
 
-// Caller decodes Context: the actor and session of the request, and its trace.
+// Caller decodes Context. The members that the manifest does not list are zero.
 func (inv Invocation) Caller() (c envelope.RequestContext, err error) {
 	if len(inv.Context) > 0 {
 		err = json.Unmarshal(inv.Context, &c)

@@ -131,6 +131,8 @@ func invocation(req *sdk.CallToolRequest) tool.Invocation {
 		Fence          string `json:"fence"`
 		DeadlineUnixMS int64  `json:"deadline_unix_ms"`
 		DryRun         bool   `json:"dry_run"`
+		Digest         string `json:"digest"`
+		Traceparent    string `json:"traceparent"`
 	}
 	if err := json.Unmarshal(raw, &told); err != nil {
 		panic(err)
@@ -145,7 +147,8 @@ func invocation(req *sdk.CallToolRequest) tool.Invocation {
 		CallID: told.CallID, ToolID: told.ToolID, ToolVersion: told.ToolVersion, Fn: told.Fn,
 		Input: jsontext.Value(req.Params.Arguments), Context: jsontext.Value(raw),
 		IdempotencyKey: told.IdempotencyKey, Attempt: told.Attempt, Fence: fence,
-		Deadline: time.UnixMilli(told.DeadlineUnixMS), DryRun: told.DryRun,
+		Deadline: time.UnixMilli(told.DeadlineUnixMS), DryRun: told.DryRun, Digest: told.Digest,
+		Traceparent: told.Traceparent,
 	}
 }
 

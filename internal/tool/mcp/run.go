@@ -152,13 +152,15 @@ func frame(output int64) int64 { return 3*output + 64<<10 }
 func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
 	of := map[string]any{
 		envelope.MetaCallID: inv.CallID, envelope.MetaAttempt: inv.Attempt, envelope.MetaIdempotencyKey: inv.IdempotencyKey,
-		envelope.MetaToolVersion: inv.ToolVersion,
+		envelope.MetaToolVersion: inv.ToolVersion, envelope.MetaDigest: inv.Digest,
+		envelope.MetaTraceparent: inv.Traceparent,
 	}
 	if e.Invocation {
 		told := invocation{
-			Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Context: inv.Context,
-			IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: strconv.FormatUint(inv.Fence, 10),
-			DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
+			Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Digest: inv.Digest, Fn: inv.Fn,
+			Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt,
+			Fence: strconv.FormatUint(inv.Fence, 10), DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
+			Traceparent: inv.Traceparent,
 		}
 		if op == opLookup {
 			told.Input = inv.Input
@@ -175,6 +177,7 @@ type invocation struct {
 	CallID         string         `json:"call_id"`
 	ToolID         string         `json:"tool_id"`
 	ToolVersion    string         `json:"tool_version"`
+	Digest         string         `json:"digest"`
 	Fn             string         `json:"fn"`
 	Input          jsontext.Value `json:"input,omitempty"`
 	Context        jsontext.Value `json:"context,omitempty"`
@@ -183,4 +186,5 @@ type invocation struct {
 	Fence          string         `json:"fence"` // decimal, because a JSON number may not hold it exactly
 	DeadlineUnixMS int64          `json:"deadline_unix_ms"`
 	DryRun         bool           `json:"dry_run"`
+	Traceparent    string         `json:"traceparent"`
 }

@@ -5,7 +5,13 @@
 // A tool reads one JSON object from standard input until the end of the file:
 //
 //	{"op":"execute"|"lookup","call_id":…,"tool_id":…,"tool_version":…,"fn":…,"input":{…},
-//	 "context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,"dry_run":false}
+//	 "digest":"sha256:…","context":{…},"idempotency_key":…,"attempt":1,"fence":123,"deadline_unix_ms":…,
+//	 "dry_run":false,"traceparent":"00-…-…-01"}
+//
+// A program must ignore members that it does not know. The member digest is the build digest of the tool. The member
+// context holds the members of the request's context that the manifest lists in context, by default no member. It is
+// absent if it would be empty. The member traceparent is the W3C traceparent of this run, the parent of the spans that
+// the tool makes.
 //
 // idempotency_key is the id of the call: 32 lower-case letters and digits, the same in every attempt and run of the
 // call, and different for every other call of any tenant, actor, tool or function. It is derived from the caller's key,

@@ -115,7 +115,7 @@ func readRequest() (tool.Invocation, protocol.Op, error) {
 	inv := tool.Invocation{
 		CallID: r.CallID, ToolID: r.ToolID, ToolVersion: r.ToolVersion, Fn: r.Fn, Input: r.Input, Context: r.Context,
 		IdempotencyKey: r.IdempotencyKey, Attempt: r.Attempt, Fence: r.Fence, Deadline: time.UnixMilli(r.DeadlineUnixMS),
-		DryRun: r.DryRun,
+		DryRun: r.DryRun, Digest: r.Digest, Traceparent: r.Traceparent,
 	}
 	return inv, r.Op, nil
 }

@@ -29,9 +29,9 @@ func readRequest(op protocol.Op, inv tool.Invocation) (io.Reader, error) {
 		input = jsontext.Value("null")
 	}
 	line, err := json.Marshal(protocol.Request{
-		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Fn: inv.Fn, Input: input,
-		Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
-		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun,
+		Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Digest: inv.Digest, Fn: inv.Fn,
+		Input: input, Context: inv.Context, IdempotencyKey: inv.IdempotencyKey, Attempt: inv.Attempt, Fence: inv.Fence,
+		DeadlineUnixMS: inv.Deadline.UnixMilli(), DryRun: inv.DryRun, Traceparent: inv.Traceparent,
 	})
 	if err != nil || !streamed {
 		return bytes.NewReader(line), err

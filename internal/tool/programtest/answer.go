@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -75,7 +76,8 @@ func NewCall(t testing.TB, fn string, input any) program.Call {
 	}
 	return program.Call{
 		Op: program.OpExecute, CallID: "c7a2c5ce-3a43-4b0f-93a5-5b1e0d6a4f10", Fn: fn, Input: data,
-		IdempotencyKey: "key-of-the-test-0001", Attempt: 1, Fence: 1,
+		IdempotencyKey: "key-of-the-test-0001", Attempt: 1, Fence: 1, Digest: "sha256:" + strings.Repeat("0", 64),
+		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 	}
 }
 

@@ -2,6 +2,7 @@ package tooltest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,7 +99,8 @@ func (s *suite) invocation(t *testing.T, fn string, in Input) tool.Invocation {
 		Fn: fn, Input: raw, IdempotencyKey: "key-0123456789abcdef", Attempt: 2, Fence: 1<<63 + 7,
 		Context: jsontext.Value(`{"actor_id":"agent://suite","scopes":["read:x"],` +
 			`"trace_id":"0b6b4b0e-6a55-4b3c-9c3c-2f7a6a0e6d11","timezone":"UTC","env":"dev","new":{"a":[1]}}`),
-		Deadline: time.UnixMilli(4_102_444_800_000),
+		Deadline: time.UnixMilli(4_102_444_800_000), Digest: "sha256:" + strings.Repeat("0a", 32),
+		Traceparent: "00-0b6b4b0e6a554b3c9c3c2f7a6a0e6d11-00f067aa0ba902b7-01",
 	}
 }
 

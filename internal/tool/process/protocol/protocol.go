@@ -69,7 +69,10 @@ type Request struct {
 	ToolVersion string         `json:"tool_version"`
 	Fn          string         `json:"fn"`
 	Input       jsontext.Value `json:"input"`
-	Context     jsontext.Value `json:"context,omitzero"` // the context of the request, an object
+	// Digest is the build digest of the tool: "sha256:" and 64 hex digits.
+	Digest string `json:"digest"`
+	// Context holds the members of the request's context that the manifest lists. It is absent if it would be empty.
+	Context jsontext.Value `json:"context,omitzero"`
 	// IdempotencyKey is the id of the call, which no other call has. The tool commits its effect under it, looks the
 	// effect up by it, and passes it to the services that it calls.
 	IdempotencyKey string `json:"idempotency_key"`
@@ -78,4 +81,6 @@ type Request struct {
 	Fence          uint64 `json:"fence"`
 	DeadlineUnixMS int64  `json:"deadline_unix_ms"` // by the clock of the tool's host; 0 means no deadline
 	DryRun         bool   `json:"dry_run"`
+	// Traceparent is the W3C traceparent of the run. It is always present.
+	Traceparent string `json:"traceparent"`
 }
