@@ -28,10 +28,10 @@ func TestAskedForInVain(t *testing.T) {
 	k := &ask.Constraints
 	k.TimeoutMS, k.DeadlineUnixMS = 300_000, time.Now().Add(5*time.Minute).UnixMilli()
 	k.CacheKey, k.Budget, k.MemoryMBLimit, k.NetAllowlist = "k", []byte(`{"eur":1}`), 64, []string{"example.org"}
-	ask.Context.Confidence = &confidence
+	ask.Context.Confidence, ask.Context.Evidence, ask.Context.Clock = &confidence, []string{"e"}, "monotonic"
 	want := []string{
 		"timeout-cut", "memory_mb_limit-ignored", "net_allowlist-ignored", "budget-ignored", "cache_key-ignored",
-		"confidence-ignored",
+		"confidence-ignored", "evidence-ignored", "clock-ignored",
 	}
 	told := func(r *envelope.Response, want []string) {
 		t.Helper()

@@ -18,13 +18,13 @@ type wish struct {
 }
 
 // wishes returns all of them. Remove an option that begins to work, and never use its mark again.
-func wishes() [6]wish {
+func wishes() [8]wish {
 	return [...]wish{
 		{'t', "timeout-cut",
 			"the call had less time than it asked for: a tool gives no more than its limits.timeout_ms_max",
 			func(_ *envelope.Request, given, wished time.Time) bool { return given.Before(wished) }},
 		{'m', "memory_mb_limit-ignored",
-			"constraints.memory_mb_limit has no effect yet: the tool's own limit held",
+			"constraints.memory_mb_limit has no effect yet: memory is not limited",
 			func(r *envelope.Request, _, _ time.Time) bool { return r.Constraints.MemoryMBLimit != 0 }},
 		{'n', "net_allowlist-ignored",
 			"constraints.net_allowlist has no effect yet: the tool's network was not limited to it",
@@ -35,6 +35,10 @@ func wishes() [6]wish {
 			func(r *envelope.Request, _, _ time.Time) bool { return r.Constraints.CacheKey != "" }},
 		{'f', "confidence-ignored", "context.confidence has no effect yet: no policy looked at it",
 			func(r *envelope.Request, _, _ time.Time) bool { return r.Context.Confidence != nil }},
+		{'e', "evidence-ignored", "context.evidence has no effect yet: no policy looked at it",
+			func(r *envelope.Request, _, _ time.Time) bool { return len(r.Context.Evidence) > 0 }},
+		{'k', "clock-ignored", "context.clock has no effect yet: deadlines are times of the wall clock",
+			func(r *envelope.Request, _, _ time.Time) bool { return r.Context.Clock != "" }},
 	}
 }
 

@@ -26,6 +26,8 @@ func TestUnapplied(t *testing.T) {
 		"budget-ignored":          func(r *envelope.Request) { r.Constraints.Budget = []byte(`{}`) },
 		"cache_key-ignored":       func(r *envelope.Request) { r.Constraints.CacheKey = "k" },
 		"confidence-ignored":      func(r *envelope.Request) { r.Context.Confidence = &confidence },
+		"evidence-ignored":        func(r *envelope.Request) { r.Context.Evidence = []string{"e"} },
+		"clock-ignored":           func(r *envelope.Request) { r.Context.Clock = "wall" },
 		"timeout-cut":             func(r *envelope.Request) { r.Constraints.TimeoutMS = 1001 },
 		"": func(r *envelope.Request) {
 			r.Constraints.TimeoutMS, r.Constraints.DeadlineUnixMS = 9000, 2000
@@ -43,5 +45,9 @@ func TestUnapplied(t *testing.T) {
 			said[1] != "and more" {
 			t.Errorf("%q: %q, warnings %q", name, d.PolicyApplied, d.Warnings)
 		}
+	}
+	const memory = "constraints.memory_mb_limit has no effect yet: memory is not limited"
+	if d := (Draft{}).WithIgnoredWarnings(call.Attempt{Ignored: "m"}); !slices.Equal(d.Warnings, []string{memory}) {
+		t.Errorf("memory: %q", d.Warnings)
 	}
 }
