@@ -76,8 +76,8 @@ func TestToolsGetWhatTheyList(t *testing.T) {
 	tools := toolbus.NewToolset()
 	for name, list := range map[string]string{"none": "", "some": listed} {
 		recorder(t, tools, name, list, seen)
-		programFolder(t, dir, name, list)
-		serverFolder(t, dir, name, list)
+		programFolder(t, dir, name, list, "pure")
+		serverFolder(t, dir, name, list, "pure")
 	}
 	write(t, filepath.Join(dir, "servers.json"), fmt.Sprintf(`{"servers":{"seen":{"url":%q}}}`, listening(t, seen)))
 	if err := tools.AddFolder(dir); err != nil {
@@ -200,28 +200,28 @@ func fromRun(t *testing.T, raw []byte, want map[string]string, listed string) {
 }
 
 // programFolder makes a tool whose program keeps the bytes that it reads.
-func programFolder(t *testing.T, dir, name, list string) {
+func programFolder(t *testing.T, dir, name, list, effect string) {
 	t.Helper()
-	folder(t, dir, "process."+name, "process", "{command: [/bin/sh, ./run.sh]}", list)
+	folder(t, dir, "process."+name, "process", "{command: [/bin/sh, ./run.sh]}", list, effect)
 	write(t, filepath.Join(dir, subjects.Token("process."+name), "run.sh"),
 		`cat > seen && printf '{"type":"output","output":true}\n'`)
 }
 
 // serverFolder makes a tool of an MCP server that wants the invocation.
-func serverFolder(t *testing.T, dir, name, list string) {
+func serverFolder(t *testing.T, dir, name, list, effect string) {
 	t.Helper()
-	folder(t, dir, "mcp."+name, "mcp", "{server: seen, tool: tool, output: whole, invocation: true}", list)
+	folder(t, dir, "mcp."+name, "mcp", "{server: seen, tool: tool, output: whole, invocation: true}", list, effect)
 }
 
-func folder(t *testing.T, dir, id, transport, endpoint, list string) {
+func folder(t *testing.T, dir, id, transport, endpoint, list, effect string) {
 	t.Helper()
 	in := filepath.Join(dir, subjects.Token(id))
 	if err := os.Mkdir(in, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: o\ndescription: d\ndeterminism: pure\ntransport: %s\n"+
+	manifest := fmt.Sprintf("tool_id: %s\nsemver: 1.0.0\nowner: o\ndescription: d\ndeterminism: %s\ntransport: %s\n"+
 		"endpoint: %s\ncapabilities: {dry_run: true}\nfunctions:\n  run: {request: any.json, response: any.json}\n",
-		id, transport, endpoint)
+		id, effect, transport, endpoint)
 	if list != "" {
 		manifest += "context: " + list + "\n"
 	}

@@ -30,17 +30,20 @@ type DescribeResponse struct {
 
 // ToolInfo describes a tool to callers.
 type ToolInfo struct {
-	ToolID           string `json:"tool_id"`
-	Name             string `json:"name,omitzero"` // name in MCP; "": made from the id, see [FunctionNames]
-	Version          string `json:"tool_version"`
-	Digest           string `json:"digest,omitzero"`
-	Title            string `json:"title,omitzero"`
-	Description      string `json:"description,omitzero"`
-	Owner            string `json:"owner,omitzero"`
-	Status           string `json:"status"`
-	Changed          bool   `json:"changed,omitzero"` // changed at its MCP server since its approval: calls are refused
-	Differs          bool   `json:"differs,omitzero"` // only some executors found it changed: these do not call it
-	Determinism      string `json:"determinism"`
+	ToolID      string `json:"tool_id"`
+	Name        string `json:"name,omitzero"` // name in MCP; "": made from the id, see [FunctionNames]
+	Version     string `json:"tool_version"`
+	Digest      string `json:"digest,omitzero"`
+	Title       string `json:"title,omitzero"`
+	Description string `json:"description,omitzero"`
+	Owner       string `json:"owner,omitzero"`
+	Status      string `json:"status"`
+	Changed     bool   `json:"changed,omitzero"` // changed at its MCP server since its approval: calls are refused
+	Differs     bool   `json:"differs,omitzero"` // only some executors found it changed: these do not call it
+	Determinism string `json:"determinism"`
+	// Effect is Pure, IdempotentWrite, NonIdempotentWrite or ExternalSideEffects; "" from dispatchers of older builds. The
+	// last two are one effect class, side_effectful in Determinism.
+	Effect           string `json:"effect,omitzero"`
 	Transport        string `json:"transport,omitzero"`
 	Pool             string `json:"pool,omitzero"`
 	Streaming        bool   `json:"streaming"`

@@ -26,6 +26,10 @@ const (
 	MetaTraceparent = "traceparent"         // a string: W3C traceparent, without prefix, as MCP defines it
 )
 
+// MetaEffectLevel is a string in the _meta of a tool's definition: Pure, IdempotentWrite, NonIdempotentWrite or
+// ExternalSideEffects. The annotations of the definition are hints, for imported tools those of their server.
+const MetaEffectLevel = MetaPrefix + "effect_level"
+
 // Members of _meta in an answer.
 const (
 	MetaCallID       = MetaPrefix + "call_id"        // a string; servers are told it, too

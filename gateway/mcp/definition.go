@@ -69,7 +69,7 @@ func define(t envelope.ToolInfo) []*Definition {
 		} else {
 			d.likeManifest(t)
 		}
-		d.members[memberMeta] = withVersion(d.members[memberMeta], t.Version)
+		d.members[memberMeta] = withFacts(d.members[memberMeta], t)
 		all = append(all, d)
 	}
 	return all
@@ -136,10 +136,15 @@ func annotations(t envelope.ToolInfo) *sdk.ToolAnnotations {
 	return &sdk.ToolAnnotations{DestructiveHint: &yes}
 }
 
-// withVersion returns the _meta of an entry with the version of the tool.
-func withVersion(meta any, version string) entry {
+// withFacts returns the _meta of an entry with the version and the effect of the tool. Dispatchers of older builds do
+// not send the effect.
+func withFacts(meta any, t envelope.ToolInfo) entry {
 	of, _ := meta.(jsontext.Value)
-	return withMember(of, envelope.MetaToolVersion, version)
+	all := withMember(of, envelope.MetaToolVersion, t.Version)
+	if t.Effect != "" {
+		all[envelope.MetaEffectLevel] = t.Effect
+	}
+	return all
 }
 
 // withMember returns the members of object, with one member set. If object is not a JSON object, the result has only

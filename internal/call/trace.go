@@ -47,6 +47,8 @@ type TraceEvent struct {
 	State   State // of the log
 	Attempt int
 	Tool    string            // tool in the subject of a request
+	Effect  string            // canonical name of the tool's effect, such as IdempotentWrite
+	Origin  string            // origin of the tool: local or mcp
 	Request *envelope.Request // nil if it could not be decoded
 	Stage   string            // stage that refused the request
 	Error   *envelope.Error

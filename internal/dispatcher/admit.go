@@ -52,9 +52,9 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 		after, again, _ := d.write(ctx, l, s, a, v, earlier)
 		return after, again
 	}
-	ctx, parent, end := d.Trace.Begin(ctx, call.TraceEvent{
+	ctx, parent, end := d.Trace.Begin(ctx, a.describe(call.TraceEvent{
 		At: call.TraceAdmit, State: call.State{Pinned: a.ask.Pinned}, Attempt: v.Event.Attempt, Request: a.req,
-	})
+	}))
 	var last call.TraceEvent
 	defer func() { end(last) }()
 	a.ask.Owner.Parent = parent

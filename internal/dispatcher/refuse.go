@@ -41,10 +41,20 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 		callID, p.ToolVersion = req.CallID, req.ToolVersion
 	}
 	if d.Trace.Event != nil {
-		d.Trace.Event(ctx, call.TraceEvent{At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e})
+		d.Trace.Event(ctx, r.describe(call.TraceEvent{
+			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e,
+		}))
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
 	d.Replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}))
+}
+
+// describe returns e with the effect and the origin of the tool, if that is known.
+func (r request) describe(e call.TraceEvent) call.TraceEvent {
+	if r.m != nil {
+		e.Effect, e.Origin = r.m.CanonicalEffect(), r.m.Origin()
+	}
+	return e
 }
 
 // RejectOverload refuses a request that was not decoded because too many messages of its sender wait. The effect in the

@@ -62,12 +62,13 @@ type request struct {
 	req *envelope.Request
 	// principal is the verified sender; nil without tokens. A replay has one from the start.
 	principal *auth.Principal
+	// m is the tool; nil until a stage has found it.
+	m *tool.Manifest
 }
 
 // candidate is a request in the stages, with their results.
 type candidate struct {
 	request
-	m        *tool.Manifest
 	missed   *envelope.Error // refusal if no version matches; m is then another version
 	fn       *tool.Function
 	input    jsontext.Value

@@ -38,8 +38,8 @@ type verdict struct {
 // run runs the tool until it ends, its deadline passes or it is killed, and ends the attempt. Then the tool and all its
 // processes are gone, except if its adapter has abandoned it.
 func (e *Executor) run(j *job) error {
-	ctx := e.begun(e.untilDue(j, &j.run), j)
 	m, adapter, fault := e.find(j)
+	ctx := e.begun(e.untilDue(j, &j.run), j, m)
 	if fault != nil {
 		return e.over(j, unrunnable(fault))
 	}
@@ -331,14 +331,17 @@ func (e *Executor) storing(ctx context.Context, j *job) (context.Context, contex
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
-// begun calls the hook Trace.Begin for the run, keeps its traceparent, and returns the context for it.
-func (e *Executor) begun(run *timer.Run, j *job) context.Context {
+// begun calls the hook Trace.Begin for the run of m, keeps its traceparent, and returns the context for it. If this
+// executor cannot run the tool, m is nil.
+func (e *Executor) begun(run *timer.Run, j *job, m *tool.Manifest) context.Context {
 	if e.Trace.Begin == nil {
 		return run
 	}
-	ctx, traceparent, done := e.Trace.Begin(run, call.TraceEvent{
-		At: call.TraceRun, State: j.state, Attempt: j.attempt, Request: j.work.request(),
-	})
+	begin := call.TraceEvent{At: call.TraceRun, State: j.state, Attempt: j.attempt, Request: j.work.request()}
+	if m != nil {
+		begin.Effect, begin.Origin = m.CanonicalEffect(), m.Origin()
+	}
+	ctx, traceparent, done := e.Trace.Begin(run, begin)
 	j.traceparent, j.observer = traceparent, done
 	return ctx
 }

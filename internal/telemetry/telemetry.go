@@ -47,15 +47,26 @@ func (t Tracer) admit(ctx context.Context, s call.TraceEvent) (context.Context, 
 	ctx, span := t.tracer.Start(requested(ctx, req), "admit "+req.ToolID, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(
 			attribute.String("tool.name", req.ToolID), attribute.String("tool.version", s.State.Version),
-			attribute.String("tool.fn", req.Fn), attribute.String("effect.level", string(s.State.Class)),
+			attribute.String("tool.fn", req.Fn),
 			attribute.String("call.id", req.CallID), attribute.String("call.ref", s.State.Ref()),
 			attribute.String("messaging.system", "nats"), attribute.String("messaging.operation.type", "send"),
-		))
+		), trace.WithAttributes(nature(s)...))
 	return ctx, parent(ctx), func(last call.TraceEvent) {
 		if last.At == call.TraceAfterAdmit {
 			span.End()
 		}
 	}
+}
+
+// nature returns the attributes for the effect and the origin of the tool, as far as they are known.
+func nature(s call.TraceEvent) (all []attribute.KeyValue) {
+	if s.Effect != "" {
+		all = append(all, attribute.String("effect.level", s.Effect))
+	}
+	if s.Origin != "" {
+		all = append(all, attribute.String("tool.origin", s.Origin))
+	}
+	return all
 }
 
 // parent returns the traceparent of the span in ctx.
@@ -76,7 +87,7 @@ func (t Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 			attribute.String("tool.name", s.Tool), attribute.String("tool.fn", req.Fn), attribute.String("call.id", req.CallID),
 			attribute.String("call.status", string(s.Error.Code.Status())), attribute.String("error.type", string(s.Error.Code)),
 			attribute.String("refused.at", s.Stage),
-		))
+		), trace.WithAttributes(nature(s)...))
 	span.SetStatus(codes.Error, envelope.Lookup(s.Error.Code).Message)
 	span.End()
 }
@@ -98,12 +109,11 @@ func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, st
 			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", s.State.Tool),
 			attribute.String("gen_ai.tool.call.id", a.Owner.CallID),
 			attribute.String("tool.name", s.State.Tool), attribute.String("tool.version", s.State.Version),
-			attribute.String("tool.origin", "local"), attribute.String("tool.fn", s.Request.Fn),
-			attribute.String("effect.level", string(s.State.Class)), attribute.String("determinism", string(s.State.Class)),
+			attribute.String("tool.fn", s.Request.Fn), attribute.String("determinism", string(s.State.Class)),
 			attribute.Int64("timeout_ms", s.Request.Constraints.TimeoutMS),
 			attribute.String("idempotency_key_prefix", key),
 			attribute.Int("call.attempt", s.Attempt), attribute.String("call.ref", s.State.Ref()),
-		))
+		), trace.WithAttributes(nature(s)...))
 	return ctx, parent(ctx), func(last call.TraceEvent) {
 		status := envelope.Success
 		if last.Error != nil {

@@ -48,7 +48,7 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 		t.Errorf("status %q, want %q", run.Status.Description, want)
 	}
 	attributes := map[string]string{
-		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "local", "effect.level": "pure",
+		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "mcp", "effect.level": "Pure",
 		"determinism": "pure", "idempotency_key_prefix": "01234567", "error.type": string(envelope.CodeLost),
 	}
 	for _, kv := range run.Attributes {
@@ -75,7 +75,7 @@ func admit(
 func run(
 	t *testing.T, tr telemetry.Tracer, s call.State, req *envelope.Request, e *envelope.Error,
 ) (traceparent string) {
-	begun := call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req}
+	begun := call.TraceEvent{At: call.TraceRun, State: s, Attempt: 1, Request: req, Effect: "Pure", Origin: "mcp"}
 	_, traceparent, end := tr.Trace().Begin(t.Context(), begun)
 	end(call.TraceEvent{At: call.TraceAfterEffect, Error: e})
 	return traceparent

@@ -61,7 +61,8 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 	info := envelope.ToolInfo{
 		ToolID: m.ToolID, Name: m.Name, Version: m.Semver, Digest: m.Digest, Title: m.Title, Description: m.Description,
 		Owner:  m.Owner,
-		Status: string(m.Status), Determinism: string(m.Class), Transport: m.Transport, Pool: m.Pool,
+		Status: string(m.Status), Determinism: string(m.Class), Effect: m.CanonicalEffect(),
+		Transport: m.Transport, Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
 		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]envelope.FunctionInfo{},

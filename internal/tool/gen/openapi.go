@@ -50,7 +50,8 @@ type operation struct {
 	Deprecated  bool                  `json:"deprecated,omitzero"`
 	Status      tool.Status           `json:"x-toolbus-status"`
 	Version     string                `json:"x-toolbus-version"`
-	Effect      string                `json:"x-toolbus-determinism"`
+	Class       string                `json:"x-toolbus-determinism"`
+	Effect      string                `json:"x-effect"`
 	Security    []map[string][]string `json:"security,omitempty"`
 	Parameters  []any                 `json:"parameters"`
 	Body        body                  `json:"requestBody"`
@@ -107,7 +108,8 @@ func operationOf(f function, schemas components) (*operation, error) {
 	m := f.tool
 	o := &operation{
 		ID: f.name, Summary: m.Title, Description: strings.TrimSpace(cmp.Or(f.Description, m.Description)), Tags: m.Tags,
-		Deprecated: m.Status == tool.StatusDeprecated, Status: m.Status, Version: m.Semver, Effect: string(m.Class),
+		Deprecated: m.Status == tool.StatusDeprecated, Status: m.Status, Version: m.Semver, Class: string(m.Class),
+		Effect:     m.CanonicalEffect(),
 		Parameters: []any{ref("parameters", "Key"), timeout(m)},
 		Body:       body{true, map[string]media{inJSON: {Schema: input}}},
 		Responses:  failures(m),

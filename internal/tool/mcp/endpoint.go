@@ -31,6 +31,9 @@ type Endpoint struct {
 	Errors      []ErrorRule `json:"errors"`
 }
 
+// Origin returns mcp, for [tool.Manifest.Origin].
+func (Endpoint) Origin() string { return Transport }
+
 // Approved implements [tool.Defined].
 func (e Endpoint) Approved() (server, definition string) { return e.Server, e.Definition }
 
