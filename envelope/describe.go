@@ -52,13 +52,23 @@ type ToolInfo struct {
 	TimeoutDefaultMS int64  `json:"timeout_ms_default"`
 	TimeoutMaxMS     int64  `json:"timeout_ms_max"`
 	// Limits is the zero value if a dispatcher of an older build does not send it.
-	Limits     ToolLimits              `json:"limits,omitzero"`
-	RetentionS int64                   `json:"retention_s,omitzero"` // time in seconds for which outcomes are kept
-	Functions  map[string]FunctionInfo `json:"functions"`
-	Errors     []DeclaredError         `json:"errors,omitzero"`
+	Limits ToolLimits `json:"limits,omitzero"`
+	// KeyRequirement is "required" if the caller must choose the idempotency key of each call.
+	KeyRequirement string                  `json:"idempotency_key_requirement,omitzero"`
+	RetentionS     int64                   `json:"retention_s,omitzero"` // time in seconds for which outcomes are kept
+	Functions      map[string]FunctionInfo `json:"functions"`
+	Errors         []DeclaredError         `json:"errors,omitzero"`
+	// Manifest is the manifest with canonical keys, without defaults and endpoint. It is set if the DescribeRequest named
+	// the tool.
+	Manifest jsontext.Value `json:"manifest,omitzero"`
+	// DeclaredOnly holds the names of the manifest's fields that have no effect yet.
+	DeclaredOnly []string `json:"declared_only,omitzero"`
 	// Listed is set if the tool was imported from an MCP server and the DescribeRequest named it.
 	Listed *Listed `json:"listed,omitzero"`
 }
+
+// KeyRequired is the KeyRequirement of a tool whose caller must choose the idempotency key of each call.
+const KeyRequired = "required"
 
 // Listed is the entry of a tool in the tools/list result of its MCP server, with the name and the instructions of the
 // server.

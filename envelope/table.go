@@ -190,6 +190,10 @@ func table() []CodeInfo {
 			"ask for one of the versions named in the message", "the range matches no version, or several equally well",
 			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
 		}, {
+			CodeDigest, TerminalError, false, 0, EffectNone, "The program of the tool is not the one that its manifest names",
+			"tell the tool's owner; the program or the digest in the manifest has to be replaced",
+			"the program was built again, or was changed", 409, 0, GatewayDependencyDown, CategoryContract, SeverityCritical,
+		}, {
 			CodeOutput, TerminalError, false, 0, EffectUnknown, "The tool's output breaks its own schema",
 			"report it to the tool's owner, with details.violations", "the tool and its manifest do not agree",
 			502, 0, GatewayInternalError, CategoryContract, SeverityCritical,

@@ -64,6 +64,7 @@ const (
 	CodeUnavailable      Code = "S-TOOL-UNAVAILABLE"
 	CodeLost             Code = "S-TOOL-LOST"
 	CodeInternal         Code = "S-TOOL-INTERNAL"
+	CodeDigest           Code = "C-CONTRACT-DIGEST"
 	CodeVersion          Code = "C-CONTRACT-VERSION"
 	CodeOutput           Code = "C-CONTRACT-OUTPUT"
 	CodeOutputLimit      Code = "C-CONTRACT-OUTPUT_LIMIT"

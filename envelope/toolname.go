@@ -40,7 +40,7 @@ func FunctionNames(tools []ToolInfo, taken ...string) map[FunctionID]string {
 	})
 	for _, t := range sorted {
 		for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
-			id := FunctionID{t.ToolID, fn}
+			id := FunctionID{t.ToolID, NameToCall(fn)}
 			if names[id] != "" { // another version of the tool
 				continue
 			}
@@ -92,4 +92,28 @@ func ShortenName(name string, most int, separator string, parts ...string) strin
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	tail := separator + hex.EncodeToString(sum[:4])
 	return name[:min(len(name), most-len(tail))] + tail
+}
+
+// AnyFunction is the name of the function in the description of a tool that declares no functions: its schemas hold for
+// a call of any function.
+const AnyFunction = "*"
+
+// DefaultFunction is the function of a call that names none, if the tool declares no functions.
+const DefaultFunction = "run"
+
+// Function returns the description of the function named fn, and whether the tool has it.
+func (t ToolInfo) Function(fn string) (FunctionInfo, bool) {
+	if every, ok := t.Functions[AnyFunction]; ok {
+		return every, true
+	}
+	f, ok := t.Functions[fn]
+	return f, ok
+}
+
+// NameToCall returns the function that a call names to reach the described function fn.
+func NameToCall(fn string) string {
+	if fn == AnyFunction {
+		return DefaultFunction
+	}
+	return fn
 }

@@ -374,7 +374,7 @@ func reference(ctx context.Context, c *client.Client, call client.Call) (string,
 			return "", err
 		}
 		for fn := range t.Functions { // the tool has one function, because the call was admitted without a name
-			req.Fn = fn
+			req.Fn = envelope.NameToCall(fn)
 		}
 	}
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // completeFlag adds shell completion to a flag.
@@ -50,7 +52,7 @@ func (g *global) toolNames(ctx context.Context, args []string) (names []string) 
 		}
 		if len(args) == 1 && t.ToolID == args[0] {
 			for fn, info := range t.Functions {
-				names = append(names, fn+"\t"+info.Description)
+				names = append(names, envelope.NameToCall(fn)+"\t"+info.Description)
 			}
 		}
 	}

@@ -156,7 +156,7 @@ func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) 
 	run, lane := by.client.Bound()
 	to := &a.call.Context
 	to.RunID, to.LaneID = cmp.Or(to.RunID, run), cmp.Or(to.LaneID, lane)
-	if a.call.Key == "" {
+	if a.call.Key == "" && !of.keyRequired { // without a key, the client refuses the call
 		a.call.Key = by.asking.key(of, given)
 	}
 	return a, nil

@@ -30,6 +30,7 @@ type Definition struct {
 	server      *envelope.ServerInfo
 	streaming   bool
 	retention   time.Duration // for which outcomes are kept
+	keyRequired bool          // clients must choose the idempotency key
 	class       toolbus.EffectClass
 	loose       bool // the input is not an object: it is the only member of the arguments
 	results     bool // outputs are whole results of MCP tools
@@ -61,8 +62,9 @@ func define(t envelope.ToolInfo) []*Definition {
 	all := make([]*Definition, 0, len(t.Functions))
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
 		d := &Definition{
-			Tool: t.ToolID, Fn: fn, streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
-			class: toolbus.EffectClass(t.Determinism),
+			Tool: t.ToolID, Fn: envelope.NameToCall(fn), streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
+			keyRequired: t.KeyRequirement == envelope.KeyRequired,
+			class:       toolbus.EffectClass(t.Determinism),
 		}
 		if t.Listed != nil {
 			d.likeListed(t)
@@ -88,7 +90,7 @@ const (
 
 // likeManifest makes the entry from the manifest.
 func (d *Definition) likeManifest(t envelope.ToolInfo) {
-	of := t.Functions[d.Fn]
+	of, _ := t.Function(d.Fn)
 	d.description, d.title = cmp.Or(t.Description, of.Description), t.Title
 	if len(t.Functions) > 1 {
 		d.description, d.title = cmp.Or(of.Description, t.Description), strings.TrimSpace(t.Title+" "+d.Fn)

@@ -16,7 +16,8 @@ import (
 // title or description in the manifest, the manifest wins. If the effect class is not pure, a true readOnlyHint becomes
 // false.
 func (d *Definition) likeListed(t envelope.ToolInfo) {
-	d.server, d.results = &t.Listed.Server, topOf(t.Functions[d.Fn].Response).Comment == envelope.MCPResult
+	of, _ := t.Function(d.Fn)
+	d.server, d.results = &t.Listed.Server, topOf(of.Response).Comment == envelope.MCPResult
 	d.members = entry{}
 	var listed map[string]jsontext.Value
 	if json.Unmarshal(t.Listed.Tool, &listed) == nil {

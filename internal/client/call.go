@@ -16,17 +16,17 @@ import (
 
 // callWithDeadline makes the call and returns its outcome, or the library's own statement if there is none when the
 // deadline and its grace have passed, or the error of ctx if that was cancelled before. It calls no function of the
-// call after it has returned.
+// call after it has returned. keyed: the key of the call is not one that the client has made.
 //
 // A worker makes the call, because the caller must have its answer in time. A connection of nats.go holds its lock
 // while it connects again, and a server that accepts connections and says nothing makes that last. The check of a
 // large input takes time, too.
-func (c *Client) callWithDeadline(ctx context.Context, call Call, started time.Time) result {
+func (c *Client) callWithDeadline(ctx context.Context, call Call, keyed bool, started time.Time) result {
 	within, err := left(ctx, started)
 	if err != nil {
 		return result{Err: err}
 	}
-	e := &pendingCall{ctx: ctx, started: started, within: within}
+	e := &pendingCall{ctx: ctx, started: started, within: within, keyed: keyed}
 	e.Result = make(chan result, maxResults)
 	e.call = e.callbacks.of(call)
 	c.watch.Add(&e.watchedCall, started.Add(e.atMost(e.patience(call.Timeout))))
@@ -132,12 +132,14 @@ type pendingCall struct {
 	started   time.Time
 	within    time.Duration // that the caller has, from started on; 0 is for ever
 	callbacks callbacks
+	keyed     bool // the caller has chosen the key
 	watchedCall
 
 	// Of the call, once it is prepared.
 	req         *envelope.Request
 	fn          *function              // nil if it is not known
 	described   bool                   // the tool is known
+	keyRequired bool                   // the tool requires a key that the caller has chosen
 	pool        string                 // of the tool
 	unnamed     *envelope.Error        // the functions of the tool, if the call names none of several
 	undescribed *envelope.Error        // why dispatchers do not describe the tool

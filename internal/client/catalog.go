@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,6 +221,11 @@ func compile(info envelope.ToolInfo) (*described, error) {
 }
 
 func (t *described) function(fn string) (*function, *envelope.Error) {
+	if every := t.fns[envelope.AnyFunction]; every != nil {
+		named := *every
+		named.name = cmp.Or(fn, envelope.DefaultFunction)
+		return &named, nil
+	}
 	if fn == "" && len(t.fns) == 1 {
 		for _, only := range t.fns {
 			return only, nil

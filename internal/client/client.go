@@ -190,10 +190,11 @@ type Call struct {
 // cancelled, or OnChunk returned an error. A function of the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
-	if call.Key == "" && !c.StableKeys {
+	keyed := call.Key != "" || c.StableKeys
+	if !keyed {
 		call.Key = freshID()
 	}
-	m := c.callWithDeadline(ctx, call, started)
+	m := c.callWithDeadline(ctx, call, keyed, started)
 	if barred := c.IsPermissionDenied(); barred != nil && m.Err != nil && m.Request != nil {
 		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
 		r := c.excluded(m.Request, started.Add(timeout), barred, false)
@@ -201,7 +202,7 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 		return r, nil
 	}
 	if m.Err != nil {
-		return nil, keyed(m.Err, call)
+		return nil, withCallKey(m.Err, call)
 	}
 	c.logOutcome(ctx, m.Request, m.Response, time.Since(started))
 	m.Response.Key = m.Request.Constraints.IdempotencyKey

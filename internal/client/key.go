@@ -35,8 +35,8 @@ func (e *callError) Key() string { return e.key }
 // WithKey returns err with the idempotency key of the call that it is about, which a method Key of it returns.
 func WithKey(err error, key string) error { return &callError{err, key} }
 
-// keyed returns err with the key of the call.
-func keyed(err error, call Call) error {
+// withCallKey returns err with the key of the call.
+func withCallKey(err error, call Call) error {
 	key := call.Key
 	if key == "" {
 		key, _ = StableKey(call) // "" if that is not known

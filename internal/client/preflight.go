@@ -96,8 +96,9 @@ func (e *pendingCall) fits(t *described) bool {
 		e.req.Input = jsontext.Value("{}")
 	}
 	e.fn, e.unnamed, e.described = nil, nil, t != nil
+	e.keyRequired = t != nil && t.info.KeyRequirement == envelope.KeyRequired
 	if t == nil {
-		e.req.Fn = cmp.Or(e.req.Fn, "run") // the tool is refused, whatever the function
+		e.req.Fn = cmp.Or(e.req.Fn, envelope.DefaultFunction) // the tool is refused, whatever the function
 		return false
 	}
 	fn, refusal := t.function(e.req.Fn)
@@ -118,6 +119,8 @@ func (e *pendingCall) sendable() *envelope.Error {
 	case len(req.Input) > envelope.MaxPayload:
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
+	case e.keyRequired && !e.keyed:
+		return missingKey(req.ToolID)
 	case len(req.Input) > envelope.MaxInline && !e.described: // nobody knows whose executors are to read it
 		return cmp.Or(e.undescribed, envelope.NoTool(req.ToolID, nil))
 	}
@@ -135,6 +138,14 @@ func (e *pendingCall) sendable() *envelope.Error {
 		req.Constraints.IdempotencyKey = key
 	}
 	return nil
+}
+
+// missingKey returns the refusal of a call without a key of its caller, where the manifest requires one: a key that the
+// client makes would not join a second call of the same intention.
+func missingKey(tool string) *envelope.Error {
+	return envelope.NewError(envelope.CodeSchema, fmt.Sprintf("the tool %q requires an idempotency key", tool)).
+		WithFix("choose a key that names the intention, such as the number of an order, and send it with the call").
+		WithViolations(ijson.NewViolation("/constraints/idempotency_key", "required", "is missing"))
 }
 
 // advised adds to an answer what a dispatcher cannot know: the names of the functions, if the call named none, and the

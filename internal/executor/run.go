@@ -196,7 +196,8 @@ func (e *Executor) outcome(
 func (e *Executor) checkOutput(
 	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *outcome.Draft,
 ) *envelope.Error {
-	response := m.Functions[j.state.Fn].Response
+	fn, _ := m.Function(j.state.Fn)
+	response := fn.Response
 	switch bad := response.Validate(res.Output); {
 	case len(bad) > 0 && envelope.IsMCPResult(response.Raw()):
 		d.Warnings = append(slices.Clone(d.Warnings), broken(bad))
@@ -256,6 +257,7 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 // because what happens after a crash depends on the admitted class. The function must exist, because its output could
 // not be checked otherwise. For a dry run, m must support it, or it would run for real.
 func same(m *tool.Manifest, j *job) *envelope.Error {
+	_, has := m.Function(j.state.Fn)
 	switch class := m.Class; {
 	case m.Semver != j.state.Version:
 		return envelope.NewError(envelope.CodeVersion,
@@ -264,7 +266,7 @@ func same(m *tool.Manifest, j *job) *envelope.Error {
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s",
 				m.ToolID, m.Semver, j.state.Class, class))
-	case m.Functions[j.state.Fn] == nil:
+	case !has:
 		return envelope.NewError(envelope.CodeVersion,
 			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function",
 				m.ToolID, m.Semver, j.state.Fn))

@@ -8,12 +8,12 @@ import (
 )
 
 // Runnable returns an error that names each tool of the pool that this host cannot run. It ignores tools without an
-// adapter here. Executors call it at the start, so that such a tool does not fail only when it is called.
+// adapter here, and those whose manifest names no program and whose default program is missing. Executors call it at the start, so that such a tool does not fail only when it is called.
 func Runnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool string) error {
 	var all error
 	for _, m := range tools {
 		a, here := adapters[m.Transport]
-		if !here || m.Pool != pool || !m.Callable() {
+		if !here || m.Pool != pool || !m.Callable() || m.Missing != "" {
 			continue
 		}
 		if err := a.Validate(m); err != nil {

@@ -1,12 +1,9 @@
 package tool
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,11 +12,9 @@ import (
 	"github.com/Masterminds/semver/v3"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	santhosh "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -70,7 +65,16 @@ type written struct {
 	Listed     string                     `json:"listed"`
 	Endpoint   jsontext.Value             `json:"endpoint"`
 	Functions  map[string]writtenFunction `json:"functions"`
+	Schema     writtenSchema              `json:"schema"`
+	Examples   []Example                  `json:"examples"`
+	Errorspec  string                     `json:"errorspec"`
 	Errors     []ErrorSpec                `json:"errors"`
+}
+
+// writtenSchema has the schemas of a tool without functions: names of files, or the schemas themselves.
+type writtenSchema struct {
+	Request  jsontext.Value `json:"request"`
+	Response jsontext.Value `json:"response"`
 }
 
 type writtenFunction struct {
@@ -82,9 +86,15 @@ type writtenFunction struct {
 
 // check validates the source against its schema, and then against the rules that a schema cannot express.
 func (l *toolLoader) check() error {
-	whole, err := json.Marshal(l.tree, json.Deterministic(true))
+	asWritten, err := json.Marshal(l.tree, json.Deterministic(true))
 	if err != nil {
 		return err
+	}
+	whole := jsontext.Value(asWritten)
+	if l.unalias(l.contract.aliases) {
+		if whole, err = json.Marshal(l.tree, json.Deterministic(true)); err != nil {
+			return err
+		}
 	}
 	l.conform(whole)
 	if l.bad[""] { // not a mapping: otherwise every field would be reported as missing
@@ -101,10 +111,10 @@ func (l *toolLoader) check() error {
 		return err
 	}
 	l.meaning(&w)
-	if len(l.problems) > 0 {
+	if l.problems.refused() {
 		return nil
 	}
-	l.manifest.Digest, err = l.digest(whole)
+	l.manifest.Digest, err = l.digest(asWritten)
 	return err
 }
 
@@ -113,7 +123,7 @@ func (l *toolLoader) check() error {
 func (l *toolLoader) conform(whole jsontext.Value) {
 	for _, v := range l.contract.schema.ValidateChecked(whole) {
 		at := jsontext.Pointer(v.Pointer)
-		message, hint := l.contract.explain(v, l.at(at))
+		message, hint := l.contract.explain(v, l.at(at), l.named(at))
 		if where, ok := l.keys[at]; ok && v.Rule == "additionalProperties" { // v.Pointer of a very long name is cut
 			l.report(where, message, hint)
 			continue
@@ -128,8 +138,9 @@ func (l *toolLoader) conform(whole jsontext.Value) {
 
 func (l *toolLoader) meaning(w *written) {
 	m := l.manifest
-	if want := subjects.Token(m.ToolID); want != l.folder && m.ToolID != "" {
-		l.report(l.values["/tool_id"], fmt.Sprintf("the folder of %s is %s", m.ToolID, l.folder), "rename it to "+want)
+	if want := subjects.Token(m.ToolID); m.ToolID != "" && l.folder != m.ToolID && l.folder != want {
+		l.report(l.values["/tool_id"], fmt.Sprintf("the folder of %s is %s", m.ToolID, l.folder),
+			fmt.Sprintf("rename it to %s or %s", want, m.ToolID))
 	}
 	if _, err := semver.StrictNewVersion(m.Semver); err != nil && m.Semver != "" {
 		l.fail("/semver", fmt.Sprintf("%q is not a semantic version", m.Semver), "write it as 1.2.3")
@@ -148,11 +159,32 @@ func (l *toolLoader) meaning(w *written) {
 				"leave it out: a tool has no business with the executor's bus or credential")
 		}
 	}
+	l.errorspec(w.Errorspec, &w.Errors)
 	l.errorSpecs(w.Errors)
-	l.functions(w.Functions)
+	l.functions(w)
 	l.listed(w.Listed)
+	l.whole()
 	l.described()
 	l.endpoint(w.Endpoint)
+	l.artifact()
+}
+
+// whole keeps the manifest for descriptions, and finds the fields that have no effect yet. The endpoint stays out: it is
+// no business of callers.
+func (l *toolLoader) whole() {
+	members, _ := l.tree.(map[string]any)
+	shown := maps.Clone(members)
+	delete(shown, "endpoint")
+	whole, err := json.Marshal(shown, json.Deterministic(true))
+	if err != nil {
+		l.fail("", reason(err), "write it as JSON would, or in quotes")
+	}
+	l.manifest.Whole = whole
+	for _, at := range l.contract.declaredOnly(members) {
+		l.manifest.DeclaredOnly = append(l.manifest.DeclaredOnly, named(at))
+		l.warn(l.keys[at], l.named(at)+" is declared only: it has no effect yet", "nothing to do; the documentation of "+
+			"the field says what holds")
+	}
 }
 
 func (l *toolLoader) limits() {
@@ -174,44 +206,6 @@ func (l *toolLoader) errorSpecs(all []ErrorSpec) {
 		}
 		l.manifest.Errors[e.Name] = e
 		l.manifest.ErrorNames = append(l.manifest.ErrorNames, e.Name)
-	}
-}
-
-// endpoint has the transport decode the endpoint, and adds the checksums of the files that it names.
-func (l *toolLoader) endpoint(raw jsontext.Value) {
-	if l.contract.transport.Endpoint == nil {
-		return
-	}
-	l.manifest.Endpoint = l.contract.transport.Endpoint(l.manifest, raw, func(at, message, hint string) {
-		if key, isKey := strings.CutSuffix(at, "#"); isKey {
-			l.report(l.keys[jsontext.Pointer(key)], message, hint)
-			return
-		}
-		l.fail(jsontext.Pointer(at), message, hint)
-	})
-	for _, f := range l.manifest.Endpoint.Files() {
-		p, err := l.program(f.Name)
-		if err == nil {
-			l.sums[f.Name] = p.sum
-			l.manifest.programs = append(l.manifest.programs, p)
-		}
-		if f.Runs && l.manifest.Callable() {
-			l.runnable(jsontext.Pointer(f.At), p, err)
-		}
-	}
-}
-
-func (l *toolLoader) functions(all map[string]writtenFunction) {
-	l.manifest.Functions = make(map[string]*Function, len(all))
-	for name, w := range all {
-		at := jsontext.Pointer("/functions").AppendToken(name)
-		f := &Function{Name: name, Description: w.Description, Examples: w.Examples}
-		f.Request, f.Response = l.schema(at+"/request", w.Request), l.schema(at+"/response", w.Response)
-		for i, e := range w.Examples {
-			l.conforms(at+pointer("/examples/%d/input", i), f.Request, e.Input)
-			l.conforms(at+pointer("/examples/%d/output", i), f.Response, e.Output)
-		}
-		l.manifest.Functions[name] = f
 	}
 }
 
@@ -237,116 +231,4 @@ func (l *toolLoader) listed(name string) {
 		l.fail(at, "a tool with several functions is not one that a server lists", hint)
 	}
 	l.manifest.Listed = listed
-}
-
-// described reports a tool whose description for callers does not fit into one message.
-func (l *toolLoader) described() {
-	raw, _ := json.Marshal(l.manifest.describe(false)) // cannot fail: all texts are valid UTF-8
-	size := len(raw)
-	if l.manifest.Listed != nil {
-		size += len(l.manifest.Listed.Tool) + len(l.manifest.Listed.Server.Instructions)
-	}
-	for _, f := range l.manifest.Functions {
-		for _, s := range []*jsonschema.Schema{f.Request, f.Response} {
-			if s != nil {
-				size += len(s.Whole())
-			}
-		}
-	}
-	if size > MaxDescribed {
-		l.fail("/functions", fmt.Sprintf("schemas and texts take %d bytes; callers can be told %d", size, MaxDescribed),
-			"shorten schemas and descriptions")
-	}
-}
-
-// schema compiles the schema file name, which the manifest names at a pointer.
-func (l *toolLoader) schema(at jsontext.Pointer, name string) *jsonschema.Schema {
-	if l.bad[at] {
-		return nil
-	}
-	raw, err := l.read(name)
-	if err != nil {
-		l.fail(at, reason(err), "a schema lies in the tool's own folder")
-		return nil
-	}
-	compiled, err := jsonschema.Compile(path.Clean(name), raw, l.read)
-	if err != nil {
-		l.fail(at, reason(err), schemaHint(err))
-		return nil
-	}
-	return compiled
-}
-
-// schemaHint returns a hint on how to correct a schema that does not compile.
-func schemaHint(err error) string {
-	refused, invalid := new(santhosh.LoadURLError), new(santhosh.SchemaValidationError)
-	switch {
-	case errors.As(err, &refused) && errors.Is(refused.Err, fs.ErrNotExist):
-		return "put the file there, or correct the $ref"
-	case errors.As(err, &refused):
-		return "refer only to files in the tool's own folder; nothing is fetched"
-	case errors.As(err, &invalid) && strings.Contains(err.Error(), "is not valid regex"):
-		return "patterns are RE2: brackets are closed, no lookaround, no back-references"
-	case errors.As(err, &invalid):
-		return "correct the schema at the place that is named; it is JSON Schema 2020-12"
-	}
-	return "a schema is one JSON document, JSON Schema 2020-12, and what it refers to is there"
-}
-
-// read returns a file in the folder, and adds its checksum to the digest.
-func (l *toolLoader) read(name string) ([]byte, error) {
-	name = path.Clean(name)
-	raw, err := readFile(l.files, name, jsonschema.MaxBytes)
-	if err == nil {
-		l.sums[name] = fmt.Sprintf("%x", sha256.Sum256(raw))
-	}
-	return raw, err
-}
-
-// conforms reports where an example breaks its schema, unless a value of the example already has a problem.
-func (l *toolLoader) conforms(at jsontext.Pointer, schema *jsonschema.Schema, value jsontext.Value) {
-	if schema == nil || value == nil || slices.ContainsFunc(slices.Collect(maps.Keys(l.bad)), at.Contains) {
-		return
-	}
-	for _, v := range schema.Validate(value) {
-		l.report(l.values[at], fmt.Sprintf("the example breaks its schema at %q: %s", v.Pointer, v.Message),
-			"correct the example, or the schema")
-	}
-}
-
-// program reads a file that the endpoint names. It takes the file info before the checksum: if the file changes in
-// between, Unchanged reads it again.
-func (l *toolLoader) program(name string) (p program, err error) {
-	p.name = name
-	if p.info, err = fs.Stat(l.files, name); err != nil {
-		return p, err
-	}
-	p.sum, err = sumFile(l.files, name)
-	return p, err
-}
-
-// runnable reports a program that cannot be read or is not executable. Permissions are checked only in a folder on
-// disk.
-func (l *toolLoader) runnable(at jsontext.Pointer, p program, err error) {
-	if err != nil {
-		l.fail(at, reason(err), "the program lies in the tool's own folder; build it first")
-		return
-	}
-	if l.manifest.Dir != "" && p.info.Mode()&0o111 == 0 {
-		l.fail(at, p.name+" is not executable", "chmod +x "+p.name)
-	}
-}
-
-// digest returns the SHA-256 of the canonical JSON of the manifest and of the checksums of the files that it names.
-// Comments, order and layout of the YAML do not change it.
-func (l *toolLoader) digest(manifest jsontext.Value) (string, error) {
-	var raw jsontext.Value
-	raw, err := json.Marshal(map[string]any{"manifest": manifest, "files": l.sums})
-	if err != nil {
-		return "", err
-	}
-	if err := raw.Canonicalize(); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(raw)), nil
 }

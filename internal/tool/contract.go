@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -39,15 +40,20 @@ type File struct {
 	Name string // relative to the folder
 	At   string // JSON pointer to the value that names it
 	Runs bool   // it is the program: it must exist and be executable
+	// Default means that the manifest does not name the program. If it is missing, the tool is loaded all the same, and
+	// its calls end with S-TOOL-UNAVAILABLE.
+	Default bool
 }
 
-// contract is the JSON Schema of manifests with one transport. The schema also contains the defaults of members, and
-// the texts of error messages as titles and descriptions.
+// contract is the JSON Schema of manifests with one transport, as [Published] shows it with those of all transports. It
+// also contains the defaults of members, the texts of error messages (x-kind, x-hint, x-names), what Toolbus does with a
+// field (x-state), and its aliases (x-aliases).
 type contract struct {
 	transport Transport
 	schema    *jsonschema.Schema
 	document  map[string]any
 	defaults  []byte // JSON object with the default of each member that has one
+	aliases   []alias
 }
 
 // contracts holds one contract per transport, and under "" the contract of manifests with a missing or unknown
@@ -86,6 +92,7 @@ func newContract(t Transport, names []any) (*contract, error) {
 	properties := member(c.document, "properties")
 	properties["endpoint"] = endpoint
 	member(properties, "transport")["enum"] = names
+	c.aliases = aliasesOf(c.document)
 	raw, err := json.Marshal(c.document)
 	if err != nil {
 		return nil, err
@@ -117,6 +124,26 @@ func member(object map[string]any, name string) map[string]any {
 	return m
 }
 
+// declaredOnly returns the pointers of the members of a manifest that have no effect yet, sorted.
+func (c *contract) declaredOnly(members map[string]any) (all []jsontext.Pointer) {
+	var visit func(at jsontext.Pointer, schema, value map[string]any)
+	visit = func(at jsontext.Pointer, schema, value map[string]any) {
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			rule, below := member(member(schema, "properties"), name), at.AppendToken(name)
+			if rule["x-state"] == stateDeclared {
+				all = append(all, below)
+				continue
+			}
+			visit(below, rule, member(value, name))
+		}
+	}
+	visit("", c.document, members)
+	return all
+}
+
+// stateDeclared is the state of a field that has no effect yet.
+const stateDeclared = "declared only"
+
 // rule returns the part of the schema that applies to the value at a pointer.
 func (c *contract) rule(at jsontext.Pointer) map[string]any {
 	rule := c.document
@@ -134,7 +161,7 @@ func (c *contract) rule(at jsontext.Pointer) map[string]any {
 }
 
 // kinds holds, for each JSON type, its name in error messages and a hint on how to write a value of it.
-var kinds = map[any]struct{ name, hint string }{
+var kinds = map[string]struct{ name, hint string }{
 	"null":    {"empty", "give it a value or leave it out"},
 	"string":  {"a string", "write it in quotes"},
 	"boolean": {"true or false", "no quotes, and neither yes nor no"},
@@ -160,40 +187,53 @@ func kindOf(value any) string {
 	return "number"
 }
 
-// explain returns an error message and a hint for the author of a manifest.
-func (c *contract) explain(v jsonschema.Violation, value any) (message, hint string) {
+// explain returns an error message and a hint for the author of a manifest. name is the name of the value as the
+// author wrote it.
+func (c *contract) explain(v jsonschema.Violation, value any, name string) (message, hint string) {
 	at := jsontext.Pointer(v.Pointer)
 	rule, about, last := c.rule(at), c.rule(at.Parent()), at.LastToken()
 	switch v.Rule {
 	case "additionalProperties":
 		if _, named := about["patternProperties"]; named {
-			return fmt.Sprintf("%q is not %s", last, about["title"]), textOf(about["$comment"])
+			return fmt.Sprintf("%q is not %s", last, about["x-kind"]), textOf(about["x-names"])
 		}
 		return fmt.Sprintf("unknown field %q", last), didYouMean(last, slices.Sorted(maps.Keys(member(about, "properties"))))
 	case "type":
-		return mistyped(at, rule["type"], kindOf(value))
+		return mistyped(name, wordsOf(rule["type"]), kindOf(value))
 	case "enum":
-		return fmt.Sprintf("%q is not a value of %s", value, named(at)), didYouMean(textOf(value), wordsOf(rule["enum"]))
+		return fmt.Sprintf("%q is not a value of %s", value, name), didYouMean(textOf(value), wordsOf(rule["enum"]))
 	case "minimum", "maximum":
-		return fmt.Sprintf("%s is %v", named(at), value),
-			fmt.Sprintf("allowed: %.0f to %.0f", rule["minimum"], rule["maximum"])
+		return fmt.Sprintf("%s is %v", name, value), fmt.Sprintf("allowed: %s to %s", plain(rule["minimum"]), plain(rule["maximum"]))
+	case "maxItems":
+		return name + " has too many items", fmt.Sprintf("at most %s", plain(rule["maxItems"]))
 	}
 	needed := value == nil || textOf(value) == "" && slices.Contains(wordsOf(about["required"]), last)
-	if title, ok := rule["title"]; ok && !needed {
-		return fmt.Sprintf("%q is not %s", value, title), textOf(rule["description"])
+	if kind, ok := rule["x-kind"]; ok && !needed {
+		return fmt.Sprintf("%q is not %s", value, kind), textOf(rule["x-hint"])
 	}
-	if hint = textOf(rule["description"]); hint == "" {
+	if hint = textOf(rule["x-hint"]); hint == "" {
 		hint = "add it, with a value"
 	}
-	return named(at) + " is required", hint
+	return name + " is required", hint
 }
 
-func mistyped(at jsontext.Pointer, want any, got string) (message, hint string) {
-	message, hint = fmt.Sprintf("%s must be %s, not %s", named(at), kinds[want].name, kinds[got].name), kinds[want].hint
+// plain formats a number of the schema without an exponent.
+func plain(v any) string {
+	f, _ := v.(float64)
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// mistyped explains a value of the type got where one of the types want is allowed.
+func mistyped(name string, want []string, got string) (message, hint string) {
+	names := make([]string, len(want))
+	for i, one := range want {
+		names[i] = kinds[one].name
+	}
+	message, hint = fmt.Sprintf("%s must be %s, not %s", name, strings.Join(names, " or "), kinds[got].name), kinds[want[0]].hint
 	switch {
 	case got == "null":
 		hint = kinds[got].hint
-	case want == "string" && (got == "array" || got == "object"):
+	case len(want) == 1 && want[0] == "string" && (got == "array" || got == "object"):
 		hint = "write one text, in quotes if it has brackets or a colon"
 	}
 	return message, hint
@@ -204,7 +244,11 @@ func textOf(v any) string {
 	return s
 }
 
+// wordsOf returns the strings of a list, or of a single string.
 func wordsOf(v any) (words []string) {
+	if word := textOf(v); word != "" {
+		return []string{word}
+	}
 	list, _ := v.([]any)
 	for _, word := range list {
 		words = append(words, textOf(word))

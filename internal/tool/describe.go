@@ -65,10 +65,10 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 		Transport: m.Transport, Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
-		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]envelope.FunctionInfo{},
+		KeyRequirement: m.KeyRequirement, Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]envelope.FunctionInfo{},
 	}
 	if schemas {
-		info.Listed = m.Listed
+		info.Listed, info.Manifest, info.DeclaredOnly = m.Listed, m.Whole, m.DeclaredOnly
 	}
 	for name, fn := range m.Functions {
 		f := envelope.FunctionInfo{Description: fn.Description}

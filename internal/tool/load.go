@@ -13,11 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
+
+// defaultTransport is the transport of a tool whose manifest does not name one, as in the manifest of 000 §1.
+const defaultTransport = "process"
 
 // DefaultPool is the pool of a tool whose manifest does not name one.
 const DefaultPool = "default"
@@ -36,18 +35,25 @@ const (
 )
 
 // Load reads the manifest of each folder in dir, except hidden folders and the folder internal, which holds code that
-// tools share. It skips files, and folders that have a servers.json but no manifest: those are separate folders of
+// tools share. The name of a folder is the tool id, or its token (subjects.Token). Load skips files, and folders that have a servers.json but no manifest: those are separate folders of
 // tools. Every manifest must name one of the transports; this process need not have an adapter for it. A file of a tool
 // must not lie outside the tool's folder, not even behind a symbolic link. If a manifest has problems, the error is of
 // type Problems and lists those of all manifests.
 func Load(dir string, transports ...Transport) (*Set, error) {
+	set, problems, err := Lint(dir, transports...)
+	return loaded(set, problems, err)
+}
+
+// Lint is [Load], and returns all problems, also warnings and those that only lint reports. The set has the tools
+// without a problem that keeps them from being loaded.
+func Lint(dir string, transports ...Transport) (*Set, Problems, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("tools folder %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("tools folder %s: %w", dir, err)
 	}
 	root, err := os.OpenRoot(abs)
 	if err != nil {
-		return nil, fmt.Errorf("tools folder: %w", err)
+		return nil, nil, fmt.Errorf("tools folder: %w", err)
 	}
 	defer root.Close()
 	open := func(name string) (fs.FS, func() error, error) {
@@ -66,23 +72,32 @@ func Load(dir string, transports ...Transport) (*Set, error) {
 // LoadFS is Load for a file system without symbolic links, such as an embedded one. The manifests have no Dir, so the
 // process and mcp adapters refuse them.
 func LoadFS(fsys fs.FS, transports ...Transport) (*Set, error) {
-	return load(fsys, "", transports, func(name string) (fs.FS, func() error, error) {
+	return loaded(load(fsys, "", transports, func(name string) (fs.FS, func() error, error) {
 		sub, err := fs.Sub(fsys, name)
 		return sub, func() error { return nil }, err
-	})
+	}))
+}
+
+// loaded returns the set, or the problems that keep it from being loaded.
+func loaded(set *Set, problems Problems, err error) (*Set, error) {
+	if problems.refused() {
+		return nil, slices.DeleteFunc(problems, func(p Problem) bool { return p.Severity != Refused })
+	}
+	return set, err
 }
 
 // opener opens the folder of one tool. The returned function closes it.
 type opener func(name string) (fs.FS, func() error, error)
 
-func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Set, error) {
+func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Set, Problems, error) {
 	contracts := &contracts{transports, map[string]*contract{}}
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
-		return nil, fmt.Errorf("tools folder: %w", err)
+		return nil, nil, fmt.Errorf("tools folder: %w", err)
 	}
 	var problems Problems
 	var manifests []*Manifest
+	folders := map[*Manifest]string{}
 	for _, entry := range entries {
 		mayBeTool := entry.IsDir() || entry.Type()&fs.ModeSymlink != 0
 		if !mayBeTool || strings.HasPrefix(entry.Name(), ".") || entry.Name() == sharedFolder {
@@ -97,21 +112,20 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Set, er
 		}
 		m, found := loadTool(files, entry.Name(), dir, contracts)
 		if err := release(); err != nil {
-			return nil, fmt.Errorf("tool folder %s: %w", entry.Name(), err)
+			return nil, nil, fmt.Errorf("tool folder %s: %w", entry.Name(), err)
 		}
 		problems = append(problems, found...)
 		if m != nil {
 			manifests = append(manifests, m)
+			folders[m] = entry.Name()
 		}
 	}
-	problems = append(problems, doubleNames(manifests)...)
-	if len(problems) > 0 {
-		slices.SortStableFunc(problems, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		})
-		return nil, problems
-	}
-	return NewSet(manifests...), nil
+	problems = append(problems, doubles(manifests, folders)...)
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	whole := slices.DeleteFunc(manifests, func(m *Manifest) bool { return m.Digest == "" })
+	return NewSet(whole...), problems, nil
 }
 
 func has(files fs.FS, name string) bool {
@@ -119,21 +133,25 @@ func has(files fs.FS, name string) bool {
 	return err == nil
 }
 
-// doubleNames reports tools that have the same name in MCP.
-func doubleNames(manifests []*Manifest) (problems Problems) {
-	given := map[string]string{} // tool ids by name
+// doubles reports tools that have the same id or the same name in MCP. folders holds the folder of each.
+func doubles(manifests []*Manifest, folders map[*Manifest]string) (problems Problems) {
+	ids, names := map[string]string{}, map[string]string{} // folders by id, and ids by name
 	for _, m := range manifests {
-		if m == nil || m.Name == "" {
+		file := path.Join(folders[m], manifestFile)
+		if other, double := ids[m.ToolID]; double && m.ToolID != "" {
+			problems = append(problems, Problem{
+				File: file, Message: fmt.Sprintf("the tool %s is in the folder %s, too", m.ToolID, other), Hint: "keep one of the two",
+			})
 			continue
 		}
-		if other, double := given[m.Name]; double {
+		ids[m.ToolID] = folders[m]
+		if other, double := names[m.Name]; double && m.Name != "" {
 			problems = append(problems, Problem{
-				File:    path.Join(subjects.Token(m.ToolID), manifestFile),
-				Message: fmt.Sprintf("the name %s is that of the tool %s, too", m.Name, other),
-				Hint:    "give one of them another name",
+				File: file, Message: fmt.Sprintf("the name %s is that of the tool %s, too", m.Name, other),
+				Hint: "give one of them another name",
 			})
 		}
-		given[m.Name] = m.ToolID
+		names[m.Name] = m.ToolID
 	}
 	return problems
 }
@@ -146,6 +164,7 @@ type toolLoader struct {
 	contract *contract
 	manifest *Manifest
 	sums     map[string]string // SHA-256 of the files the manifest names, for the digest
+	spec     *errorspec        // the errors.md of the tool, or nil
 }
 
 // loadTool loads one folder. It returns neither a manifest nor problems if the folder is a separate folder of tools.
@@ -154,11 +173,8 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 		return nil, nil
 	}
 	l := &toolLoader{
-		source: &source{
-			file: path.Join(folder, manifestFile), values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
-			bad: map[jsontext.Pointer]bool{},
-		},
-		files: files, folder: folder, manifest: &Manifest{}, sums: map[string]string{},
+		source: newSource(path.Join(folder, manifestFile)),
+		files:  files, folder: folder, manifest: &Manifest{}, sums: map[string]string{},
 	}
 	if dir != "" {
 		l.manifest.Dir = filepath.Join(dir, folder)
@@ -172,6 +188,9 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 		return nil, l.problems
 	}
 	transport, _ := l.at("/transport").(string)
+	if _, written := l.keys["/transport"]; !written {
+		transport = defaultTransport
+	}
 	if l.contract, err = contracts.of(transport); err == nil {
 		err = l.check()
 	}

@@ -132,7 +132,7 @@ func TestLoadMinimal(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(),
-		cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
+		cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "Whole", "programs")); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
 	f, ok := got.Function("fetch")
@@ -167,8 +167,9 @@ func TestLoadFull(t *testing.T) {
 			"gone": {Name: "gone", Class: envelope.ClassPrecondition, Message: "gone", Fix: "look elsewhere"},
 		},
 		ErrorNames: []string{"fetch_failed", "gone"}, Notes: tool.Notes{Transport: "of its own"},
+		DeclaredOnly: []string{"capabilities.fs", "capabilities.net_allowlist", "limits.memory_mb_max"},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "programs")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "Whole", "programs")); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
 	f, ok := got.Function("fetch")
@@ -223,7 +224,7 @@ func TestProblems(t *testing.T) {
 		{"merge", "<<: {tool_id: x}\n", nil, []string{at + `:1:1: "<<" is not allowed`}},
 		{"unknown field", minimal + "sumver: 1.0.0\nzzzzzzzzz: 1\n", nil, []string{
 			at + `:11:1: unknown field "sumver" (did you mean "semver"?)`,
-			at + `:12:1: unknown field "zzzzzzzzz" (allowed: accept_rerun_after_power_loss, capabilities,`,
+			at + `:12:1: unknown field "zzzzzzzzz" (allowed: accept_rerun_after_power_loss, allowed_lanes,`,
 		}},
 		{"unknown field within", replace("streaming: true", "streamin: true"), nil, []string{
 			at + `:29:3: unknown field "streamin" (did you mean "streaming"?)`,
@@ -254,15 +255,15 @@ func TestProblems(t *testing.T) {
 			[]string{at + ":11:14: retention_s must be a whole number"}},
 		{"nothing given", "title: x\n", nil, []string{
 			at + ":1:1: description is required", at + ":1:1: determinism is required",
-			at + ":1:1: functions is required (a tool has at least one function)", at + ":1:1: owner is required",
-			at + ":1:1: semver is required", at + ":1:1: tool_id is required", at + ":1:1: transport is required",
+			at + ":1:1: owner is required", at + ":1:1: semver is required", at + ":1:1: tool_id is required",
+			at + ":1:1: functions or schema is required (schema: {request: schema/request.json,",
 		}},
 		{"bad id", replace("web.fetch", "Web Fetch"), nil, []string{
 			at + `:1:10: "Web Fetch" is not a tool id (lower-case letters`,
 			at + `:1:10: the folder of Web Fetch is web_2efetch (rename it to Web_20_46etch)`[:50],
 		}},
 		{"another folder", replace("web.fetch", "web.search"), nil, []string{
-			at + ":1:10: the folder of web.search is web_2efetch (rename it to web_2esearch)",
+			at + ":1:10: the folder of web.search is web_2efetch (rename it to web_2esearch or web.search)",
 		}},
 		{"bad version", replace("2.3.4", "v2.3"), nil,
 			[]string{at + `:2:9: "v2.3" is not a semantic version (write it as 1.2.3)`}},
@@ -279,8 +280,6 @@ func TestProblems(t *testing.T) {
 		}},
 		{"process with a native name", replace("  env: {LANG: C.UTF-8}", "  native: x"), nil,
 			[]string{at + `:14:3: unknown field "native" (allowed: command, env)`}},
-		{"process without a command", strings.Replace(minimal, "native", "process", 1), nil,
-			[]string{at + ":1:1: a process tool needs a command"}},
 		{"commands that cannot be", replace("[./bin/web-fetch, --quiet, ./data.txt]", `["", "a\0b"]`, "C.UTF-8", `"a\0b"`),
 			nil, []string{
 				at + ":13:13: the program has no name", at +

@@ -2,19 +2,31 @@ package tool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
+// Severity says what follows from a Problem.
+type Severity string
+
+// The severities.
+const (
+	Refused Severity = ""        // the folder is not loaded
+	Fault   Severity = "fault"   // lint fails; the folder is loaded
+	Warning Severity = "warning" // nothing follows
+)
+
 // Problem is one error in a manifest, with its position and a hint on how to correct it. Line and Column start at 1.
 // They are 0 if the problem concerns the whole file.
 type Problem struct {
-	File    string
-	Line    int
-	Column  int
-	Message string
-	Hint    string
+	File     string   `json:"file"`
+	Line     int      `json:"line,omitzero"`
+	Column   int      `json:"column,omitzero"`
+	Severity Severity `json:"severity,omitzero"`
+	Message  string   `json:"message"`
+	Hint     string   `json:"fix,omitzero"`
 }
 
 // String formats p as file:line:column: message (hint).
@@ -23,6 +35,9 @@ func (p Problem) String() string {
 	b.WriteString(p.File)
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+	}
+	if p.Severity == Warning {
+		b.WriteString(": warning")
 	}
 	b.WriteString(": " + p.Message)
 	if p.Hint != "" {
@@ -41,6 +56,16 @@ func (ps Problems) Error() string {
 		lines[i] = p.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// refused reports whether a folder with these problems is not loaded.
+func (ps Problems) refused() bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == Refused })
+}
+
+// Failed reports whether there is a problem that is no warning.
+func (ps Problems) Failed() bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity != Warning })
 }
 
 // didYouMean suggests the candidate that is most similar to word, or lists all candidates if none is similar.

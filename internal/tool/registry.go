@@ -76,6 +76,9 @@ type program struct {
 // Unchanged returns an error if a program of the tool differs from the one that was loaded: the run would not match the
 // recorded digest. It reads a file again only if its identity, size or modification time has changed.
 func (m *Manifest) Unchanged() error {
+	if m.Missing != "" {
+		return fmt.Errorf("%s: it was not there when the tool was loaded; build it, and start the executor anew", m.Missing)
+	}
 	for _, p := range m.programs {
 		if err := p.unchanged(m.Dir); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)

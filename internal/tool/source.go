@@ -33,8 +33,16 @@ type source struct {
 	tree     any // nil, bool, number, string, []any or map[string]any
 	values   map[jsontext.Pointer]place
 	keys     map[jsontext.Pointer]place
-	bad      map[jsontext.Pointer]bool // values with a reported problem; fail reports one per value
+	bad      map[jsontext.Pointer]bool             // values with a reported problem; fail reports one per value
+	written  map[jsontext.Pointer]jsontext.Pointer // the alias that the author wrote, by the field that it means
 	problems Problems
+}
+
+func newSource(file string) *source {
+	return &source{
+		file: file, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
+		bad: map[jsontext.Pointer]bool{}, written: map[jsontext.Pointer]jsontext.Pointer{},
+	}
 }
 
 // parse reads the YAML and reports whether it has a value. It refuses anchors, aliases and tags. A duplicate key is a
@@ -231,7 +239,17 @@ func (s *source) fail(at jsontext.Pointer, message, hint string) {
 }
 
 func (s *source) report(at place, message, hint string) {
-	s.problems = append(s.problems, Problem{File: s.file, Line: at.line, Column: at.column, Message: message, Hint: hint})
+	s.mark(at, Problem{Message: message, Hint: hint})
+}
+
+func (s *source) warn(at place, message, hint string) {
+	s.mark(at, Problem{Severity: Warning, Message: message, Hint: hint})
+}
+
+// mark adds a problem at a place in the file.
+func (s *source) mark(at place, p Problem) {
+	p.File, p.Line, p.Column = s.file, at.line, at.column
+	s.problems = append(s.problems, p)
 }
 
 // mapping returns the entries of a mapping node. The parser has a separate node type for a mapping with one entry.

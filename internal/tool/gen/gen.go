@@ -72,7 +72,8 @@ func functions(r *tool.Set) func(yield func(function) bool) {
 	return func(yield func(function) bool) {
 		for _, m := range r.List() {
 			for _, fn := range slices.Sorted(maps.Keys(m.Functions)) {
-				f := function{m.Functions[fn], m, m.ToolID, names[envelope.FunctionID{Tool: m.ToolID, Fn: fn}]}
+				call := envelope.NameToCall(fn)
+				f := function{m.Functions[fn], m, m.ToolID, names[envelope.FunctionID{Tool: m.ToolID, Fn: call}]}
 				if len(m.Functions) > 1 {
 					f.path += "." + fn
 				}

@@ -31,7 +31,7 @@ func OpenAPI(r *tool.Set) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		paths["/v1/tools/"+f.tool.ToolID+"/"+f.Name] = map[string]any{"post": made}
+		paths["/v1/tools/"+f.tool.ToolID+"/"+envelope.NameToCall(f.Name)] = map[string]any{"post": made}
 	}
 	doc["paths"] = paths
 	of, _ := doc["components"].(map[string]any)

@@ -20,8 +20,10 @@ var endpointSchema string
 
 // Endpoint is the endpoint of a process tool.
 type Endpoint struct {
-	Command []string          `json:"command"` // program and arguments, never through a shell
+	Command []string          `json:"command"` // program and arguments, never through a shell; default ./bin/TOOL_ID
 	Env     map[string]string `json:"env"`     // variables with their values, in addition to capabilities.env
+
+	Default bool `json:"-"` // the manifest names no command
 }
 
 // Describe returns what package tool needs in order to read manifests of this transport.
@@ -37,9 +39,10 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 		}
 	}
 	switch {
-	case len(e.Command) == 0 && m.Callable():
-		report("/endpoint/command", "a process tool needs a command", "command: [./program]")
-	case len(e.Command) > 0 && e.Command[0] == "":
+	case len(e.Command) == 0 && m.ToolID == "": // reported already
+	case len(e.Command) == 0:
+		e.Command, e.Default = []string{"./bin/" + m.ToolID}, true
+	case e.Command[0] == "":
 		report("/endpoint/command/0", "the program has no name", "command: [./program]")
 	}
 	for name := range e.Env {
@@ -64,7 +67,9 @@ func (e Endpoint) Name() string { return strings.Join(e.Command, " ") }
 func (e Endpoint) Files() (files []tool.File) {
 	for i, arg := range e.Command {
 		if strings.HasPrefix(arg, "./") || i == 0 && strings.Contains(arg, "/") && !path.IsAbs(arg) {
-			files = append(files, tool.File{Name: path.Clean(arg), At: fmt.Sprintf("/endpoint/command/%d", i), Runs: i == 0})
+			files = append(files, tool.File{
+				Name: path.Clean(arg), At: fmt.Sprintf("/endpoint/command/%d", i), Runs: i == 0, Default: e.Default,
+			})
 		}
 	}
 	return files

@@ -1,0 +1,121 @@
+package tool
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+)
+
+// endpoint has the transport decode the endpoint, and adds the checksums of the files that it names.
+func (l *toolLoader) endpoint(raw jsontext.Value) {
+	if l.contract.transport.Endpoint == nil {
+		return
+	}
+	l.manifest.Endpoint = l.contract.transport.Endpoint(l.manifest, raw, func(at, message, hint string) {
+		if key, isKey := strings.CutSuffix(at, "#"); isKey {
+			l.report(l.keys[jsontext.Pointer(key)], message, hint)
+			return
+		}
+		l.fail(jsontext.Pointer(at), message, hint)
+	})
+	for _, f := range l.manifest.Endpoint.Files() {
+		p, err := l.program(f.Name)
+		if err == nil {
+			l.sums[f.Name] = p.sum
+			l.manifest.programs = append(l.manifest.programs, p)
+		}
+		switch {
+		case !f.Runs || !l.manifest.Callable():
+		case f.Default && errors.Is(err, fs.ErrNotExist):
+			l.manifest.Missing = f.Name
+			l.warn(l.values["/tool_id"], "there is no program "+f.Name+": calls end with "+string(envelope.CodeUnavailable),
+				"build it, or name the program with endpoint: {command: [./PROGRAM]}")
+		default:
+			l.runnable(jsontext.Pointer(f.At), p, err)
+		}
+	}
+}
+
+var sha256Pattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// artifact compares the digest in the manifest with the program, which is the file that runs, or else the first file
+// that the endpoint names. Only a SHA-256 can be compared.
+func (l *toolLoader) artifact() {
+	const at = "/digest"
+	m := l.manifest
+	if m.Artifact == "" || l.bad[at] {
+		return
+	}
+	if !sha256Pattern.MatchString(m.Artifact) {
+		l.warn(l.values[at], fmt.Sprintf("%.40q is no SHA-256, so it is not compared", m.Artifact),
+			"write sha256: and 64 hexadecimal digits, or leave it out")
+		return
+	}
+	if len(m.programs) == 0 {
+		l.warn(l.values[at], "the digest is not compared: the tool has no program in its folder",
+			"leave it out; the build digest covers the manifest and the schemas")
+		return
+	}
+	if actual := "sha256:" + m.programs[0].sum; actual != m.Artifact {
+		m.Actual = actual
+		l.mark(l.values[at], Problem{Severity: Fault, Message: m.programs[0].name + " has another digest: no call runs (" +
+			string(envelope.CodeDigest) + ")", Hint: "build the program again, or write " + actual})
+	}
+}
+
+// read returns a file in the folder, and adds its checksum to the digest.
+func (l *toolLoader) read(name string) ([]byte, error) {
+	name = path.Clean(name)
+	raw, err := readFile(l.files, name, jsonschema.MaxBytes)
+	if err == nil {
+		l.sums[name] = fmt.Sprintf("%x", sha256.Sum256(raw))
+	}
+	return raw, err
+}
+
+// program reads a file that the endpoint names. It takes the file info before the checksum: if the file changes in
+// between, Unchanged reads it again.
+func (l *toolLoader) program(name string) (p program, err error) {
+	p.name = name
+	if p.info, err = fs.Stat(l.files, name); err != nil {
+		return p, err
+	}
+	p.sum, err = sumFile(l.files, name)
+	return p, err
+}
+
+// runnable reports a program that cannot be read or is not executable. Permissions are checked only in a folder on
+// disk.
+func (l *toolLoader) runnable(at jsontext.Pointer, p program, err error) {
+	if err != nil {
+		l.fail(at, reason(err), "the program lies in the tool's own folder; build it first")
+		return
+	}
+	if l.manifest.Dir != "" && p.info.Mode()&0o111 == 0 {
+		l.fail(at, p.name+" is not executable", "chmod +x "+p.name)
+	}
+}
+
+// digest returns the SHA-256 of the canonical JSON of the manifest and of the checksums of the files that it names.
+// Comments, order and layout of the YAML do not change it.
+func (l *toolLoader) digest(manifest jsontext.Value) (string, error) {
+	var raw jsontext.Value
+	raw, err := json.Marshal(map[string]any{"manifest": manifest, "files": l.sums})
+	if err != nil {
+		return "", err
+	}
+	if err := raw.Canonicalize(); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(raw)), nil
+}

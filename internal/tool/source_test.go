@@ -1,0 +1,197 @@
+package tool_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
+)
+
+// camelCase is a manifest with the keys of 002.
+const camelCase = `name: mcp::github::issues.create
+version: 1.2.3
+title: Create an issue
+description: Creates an issue.
+owner: "@team-code"
+tags: [code, write]
+inputSchema: {type: object, properties: {title: {type: string}}, required: [title]}
+outputSchema: {type: object}
+examples:
+  - {name: typical, input: {title: x}, output: {}}
+  - {name: refused, input: {title: y}, error: R-UPSTREAM-001}
+effect: NonIdempotentWrite
+idempotencyKeyRequirement: required
+timeoutMs: 1000
+retryPolicy: {strategy: exponential, maxAttempts: 3, jitter: full}
+rateLimit: {tokens: 10, intervalMs: 1000}
+concurrency: 5
+circuitBreaker: {errorRate: 0.5, latencyMs: 100, cooldown_ms: 1000}
+budgets: {agent: {time_ms: 1000, cost: 1.5}}
+requiredScopes: [issues:write]
+secretRefs: [GITHUB_TOKEN]
+redactionRules: [/headers/authorization]
+dataClassification: internal
+eventNames: [ToolInvoked]
+traceAttributes: [tool.name]
+metrics: [throughput]
+serverVersion: 1.0.0
+toolVersion: abc
+`
+
+// sourceManifest returns the manifest of 000 §1, unchanged.
+func sourceManifest(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/000/tool.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func decodeYAML(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// sourceFolder returns the folder of the source's tool, as 000 §1 and §7 lay it out.
+func sourceFolder(t *testing.T, folder string, more map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{
+		"tool.yaml": sourceManifest(t), "schema/request.json": "{}", "schema/response.json": "{}", "errors.md": "",
+	}
+	for name, content := range more {
+		files[name] = content
+	}
+	for name, content := range files {
+		at := filepath.Join(dir, folder, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// The manifest of 000 §1 loads unchanged, with {} as schemas and an empty errors.md, in a folder that is named by the
+// plain or the encoded id. Its function is every function.
+func TestManifestOfTheSource(t *testing.T) {
+	for _, name := range []string{"search.web", "search_2eweb"} {
+		set, problems, err := tool.Lint(sourceFolder(t, name, nil), transports()...)
+		if err != nil || problems.Failed() || set.Len() != 1 {
+			t.Fatalf("%s: %v, %d tools\n%v", name, err, set.Len(), problems)
+		}
+		m := set.List()[0]
+		if m.Transport != process.Transport || m.Endpoint.Name() != "./bin/search.web" || m.Missing != "bin/search.web" {
+			t.Errorf("transport %q, endpoint %q, missing %q", m.Transport, m.Endpoint.Name(), m.Missing)
+		}
+		for _, fn := range []string{"query", "anything else"} {
+			if f, ok := m.Function(fn); !ok || len(f.Request.Validate([]byte(`{"x":1}`))) > 0 {
+				t.Errorf("function %s: %v", fn, ok)
+			}
+		}
+		var says []string
+		for _, p := range problems {
+			says = append(says, p.String())
+		}
+		all := strings.Join(says, "\n")
+		for _, want := range []string{
+			`3:9: warning: "sha256:abcdef..." is no SHA-256`, "slo is declared only", "health is declared only",
+			"capabilities.fs is declared only", "limits.memory_mb_max is declared only", "there is no program bin/search.web",
+		} {
+			if !strings.Contains(all, want) {
+				t.Errorf("no warning %q in\n%s", want, all)
+			}
+		}
+		if m.Unchanged() == nil {
+			t.Error("a program that was not there when the tool was loaded may run")
+		}
+	}
+}
+
+// Two folders of one tool, the plain and the encoded name, are a problem.
+func TestTwoFoldersOfOneTool(t *testing.T) {
+	files := folder("web.fetch", minimal, nil)
+	for name, file := range folder("web.fetch", minimal, nil) {
+		files["web.fetch/"+strings.TrimPrefix(name, "web_2efetch/")] = file
+	}
+	_, err := tool.LoadFS(files, transports()...)
+	if err == nil || !strings.Contains(err.Error(), "the tool web.fetch is in the folder web.fetch, too (keep one of the two)") {
+		t.Errorf("loaded: %v", err)
+	}
+}
+
+// A schema of a whole envelope, as 000 §7 has them, is reduced to the part below input or output.
+func TestEnvelopeSchemas(t *testing.T) {
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join("testdata/000", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	dir := sourceFolder(t, "search.web", map[string]string{
+		"schema/request.json": read("request.json"), "schema/response.json": read("response.json"),
+		"schema/input.json":  `{"type":"object","required":["q"],"properties":{"q":{"$ref":"#/$defs/text"}},"$defs":{"text":{"type":"string"}}}`,
+		"schema/output.json": `{"type":"array"}`,
+	})
+	set, err := tool.Load(dir, transports()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _ := set.List()[0].Function("query")
+	for _, c := range []struct {
+		input string
+		valid bool
+	}{{`{"q":"x"}`, true}, {`{"q":1}`, false}, {`{}`, false}} {
+		if bad := f.Request.Validate([]byte(c.input)); (bad == nil) != c.valid {
+			t.Errorf("input %s: %v", c.input, bad)
+		}
+	}
+	if bad := f.Response.Validate([]byte(`{}`)); bad == nil {
+		t.Error("an output that is no list is accepted")
+	}
+	if whole := string(f.Request.Whole()); strings.Contains(whole, "deadline_unix_ms") {
+		t.Errorf("callers are told the envelope: %s", whole)
+	}
+	missing := sourceFolder(t, "search.web", map[string]string{"schema/request.json": read("request.json")})
+	if _, err := tool.Load(missing, transports()...); err == nil || !strings.Contains(err.Error(), "input.json") {
+		t.Errorf("without input.json: %v", err)
+	}
+}
+
+// The keys of 002 mean the same fields as the canonical ones.
+func TestCamelCase(t *testing.T) {
+	files := fstest.MapFS{"mcp::github::issues.create/tool.yaml": &fstest.MapFile{Data: []byte(camelCase)}}
+	set, err := tool.LoadFS(files, transports()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := set.List()[0]
+	if m.ToolID != "mcp::github::issues.create" || m.Semver != "1.2.3" || m.Effect != "NonIdempotentWrite" ||
+		m.KeyRequirement != envelope.KeyRequired || m.Limits.Concurrency != 5 || m.Security.RequiredScopes[0] != "issues:write" {
+		t.Errorf("manifest %+v", m)
+	}
+	for _, name := range []string{"limits.timeout_ms_attempt", "retry_policy", "rate_limit", "circuit_breaker", "budgets",
+		"security.secret_refs", "security.redaction_rules", "security.data_classification", "event_names",
+		"trace_attributes", "metrics"} {
+		if !strings.Contains(strings.Join(m.DeclaredOnly, " "), name) {
+			t.Errorf("%s is not declared only: %v", name, m.DeclaredOnly)
+		}
+	}
+	if bad := m.Functions[envelope.AnyFunction].Request.Validate([]byte(`{}`)); bad == nil {
+		t.Error("the schema in the manifest is not used")
+	}
+}
