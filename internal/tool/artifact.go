@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -59,6 +60,9 @@ func (l *toolLoader) artifact() {
 	if !sha256Pattern.MatchString(m.Artifact) {
 		l.warn(l.values[at], fmt.Sprintf("%.40q is no SHA-256, so it is not compared", m.Artifact),
 			"write sha256: and 64 hexadecimal digits, or leave it out")
+		if len(m.programs) > 0 {
+			l.problems[len(l.problems)-1].edit = l.scalar(at, strconv.Quote("sha256:"+m.programs[0].sum))
+		}
 		return
 	}
 	if len(m.programs) == 0 {
@@ -68,8 +72,10 @@ func (l *toolLoader) artifact() {
 	}
 	if actual := "sha256:" + m.programs[0].sum; actual != m.Artifact {
 		m.Actual = actual
-		l.mark(l.values[at], Problem{Severity: Fault, Message: m.programs[0].name + " has another digest: no call runs (" +
-			string(envelope.CodeDigest) + ")", Hint: "build the program again, or write " + actual})
+		l.mark(l.values[at], Problem{
+			Severity: Fault, Message: m.programs[0].name + " has another digest: no call runs (" + string(envelope.CodeDigest) + ")",
+			Hint: "build the program again, or write " + actual, edit: l.scalar(at, strconv.Quote(actual)),
+		})
 	}
 }
 

@@ -43,6 +43,7 @@ type errorSection struct {
 
 // parseErrorspec reads an errors.md. Problems are those of its sections.
 func parseErrorspec(raw []byte) *errorspec {
+	raw = bytes.TrimPrefix(raw, []byte("\ufeff"))
 	doc := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(raw))
 	e := &errorspec{raw: raw}
 	table := false // the section has its table
@@ -146,6 +147,23 @@ func (s *errorSection) problem(message, hint string) {
 	s.problems = append(s.problems, Problem{Line: s.at.line, Column: s.at.column, Message: message, Hint: hint})
 }
 
+// mend adds a problem that Fix mends: the table of the section becomes that of want.
+func (s *errorSection) mend(message string, want ErrorSpec, before string) {
+	s.problem(message, "toolbus tools lint --fix writes the tables of errors.md from the manifest")
+	s.problems[len(s.problems)-1].edit = &edit{from: s.from, to: s.to, text: before + want.Table()}
+}
+
+// Table returns the table of the error in errors.md, as Markdown.
+func (e ErrorSpec) Table() string {
+	status := ""
+	if e.HTTPStatus > 0 {
+		status = strconv.Itoa(e.HTTPStatus)
+	}
+	cell := func(text string) string { return strings.ReplaceAll(oneLine(text), "|", `\|`) }
+	return "| Class | HTTP status | Retryable | Meaning | Fix |\n|---|---|---|---|---|\n" +
+		fmt.Sprintf("| %s | %s | %s | %s | %s |\n", e.Class, status, e.retryable(), cell(e.Message), cell(e.Fix))
+}
+
 // retryable returns yes or no, as the class of the error says.
 func (e ErrorSpec) retryable() string {
 	if envelope.ToolErrorCode(e.Class, e.Name).Retryable() {
@@ -225,7 +243,7 @@ func (l *toolLoader) errorspec(name string, declared *[]ErrorSpec) {
 	}
 	for _, s := range spec.sections {
 		for _, p := range s.problems {
-			p.File, p.Severity = path.Join(path.Dir(l.file), name), severity
+			p.File, p.Severity = path.Join(l.folder, name), severity
 			l.problems = append(l.problems, p)
 		}
 		if !inManifest {
@@ -249,22 +267,25 @@ func (e *errorspec) sum() string {
 
 // compare reports where the sections differ from the errors of the manifest.
 func (e *errorspec) compare(declared []ErrorSpec) {
-	const hint = "toolbus tools lint --fix writes the tables of errors.md from the manifest"
 	for i := range e.sections {
 		s := &e.sections[i]
 		at := slices.IndexFunc(declared, func(d ErrorSpec) bool { return d.Name == s.spec.Name })
 		switch {
-		case len(s.problems) > 0:
-		case at < 0:
+		case at < 0 && errorPattern.MatchString(s.spec.Name):
 			s.problem(s.spec.Name+" is no error of the manifest", "declare it in the manifest, or remove the section")
-		case !s.spec.equal(declared[at]):
-			s.problem("the table of "+s.spec.Name+" differs from the manifest", hint)
+		case at >= 0 && s.from == s.to:
+			s.problems = nil
+			s.mend(s.spec.Name+" has no table", declared[at], "\n")
+		case at >= 0 && !s.spec.equal(declared[at]):
+			s.problems = nil
+			s.mend("the table of "+s.spec.Name+" differs from the manifest", declared[at], "")
 		}
 	}
 	for _, d := range declared {
 		if !slices.ContainsFunc(e.sections, func(s errorSection) bool { return s.spec.Name == d.Name }) {
-			e.sections = append(e.sections, errorSection{spec: d, at: place{1, 1}, from: len(e.raw), to: len(e.raw)})
-			e.sections[len(e.sections)-1].problem(d.Name+" has no section", hint)
+			s := errorSection{spec: d, at: place{1, 1}, from: len(e.raw), to: len(e.raw)}
+			s.mend(d.Name+" has no section", d, "\n## "+d.Name+"\n\n")
+			e.sections = append(e.sections, s)
 		}
 	}
 }

@@ -27,6 +27,8 @@ type Problem struct {
 	Severity Severity `json:"severity,omitzero"`
 	Message  string   `json:"message"`
 	Hint     string   `json:"fix,omitzero"`
+
+	edit *edit // what [Fix] does about it; nil if only the author can mend it
 }
 
 // String formats p as file:line:column: message (hint).

@@ -30,7 +30,8 @@ type place struct{ line, column int }
 // problem, so that all are reported at once.
 type source struct {
 	file     string
-	tree     any // nil, bool, number, string, []any or map[string]any
+	text     string // without byte order mark
+	tree     any    // nil, bool, number, string, []any or map[string]any
 	values   map[jsontext.Pointer]place
 	keys     map[jsontext.Pointer]place
 	bad      map[jsontext.Pointer]bool             // values with a reported problem; fail reports one per value
@@ -49,6 +50,7 @@ func newSource(file string) *source {
 // problem, but parsing continues.
 func (s *source) parse(raw []byte) bool {
 	text := strings.TrimPrefix(string(raw), "\ufeff") // some editors write a byte order mark
+	s.text = text
 	if valid, _, bad := strings.Cut(strings.ToValidUTF8(text, "\xff"), "\xff"); bad {
 		line := valid[strings.LastIndexByte(valid, '\n')+1:]
 		at := place{line: strings.Count(valid, "\n") + 1, column: utf8.RuneCountInString(line) + 1}
