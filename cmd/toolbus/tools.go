@@ -2,127 +2,133 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 func toolsCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
-		Use: "tools", Short: "List and show tools, and import tools of MCP servers", GroupID: "use",
-		Example: "  toolbus tools list\n  toolbus tools show text.search",
+		Use: "tools", Short: "List, show and lint tools, and import tools of MCP servers", GroupID: "use",
+		Example: "  toolbus tools list\n  toolbus tools show text.search\n  toolbus tools lint ./tools",
 	})
-	cmd.AddCommand(&cobra.Command{
-		Use: "list", Short: "List the tools of the bus", Args: cli.NoArgs,
-		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'",
+	cmd.AddCommand(toolsList(g), toolsShow(g), toolsLint(g), toolsSchema(g), mcpcmd.Import(g.env.common()),
+		mcpcmd.Approve(g.env.common()))
+	return cmd
+}
+
+func toolsList(g *global) *cobra.Command {
+	var folder string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the tools of the bus or of a folder", Args: cli.NoArgs,
+		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'\n  toolbus tools list --tools ./tools",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, done, err := g.client(cmd.Context())
+			from, done, err := g.describer(cmd.Context(), folder)
 			if err != nil {
 				return err
 			}
 			defer done()
-			tools, err := c.Tools(cmd.Context())
+			tools, err := from.Tools(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return g.print(tools, func(w io.Writer) error { return listTools(w, tools) })
 		},
-	}, asking(g, &cobra.Command{
-		Use: "show TOOL", Short: "Show one tool: functions, schemas, limits, errors",
-		Example:           "  toolbus tools show text.search",
-		ValidArgsFunction: g.completeTools(1),
-	}, "one tool id", func(ctx context.Context, c *client.Client, id string) error {
-		t, err := c.Tool(ctx, id)
-		if err != nil {
-			return err
-		}
-		return g.print(t, func(w io.Writer) error { return showTool(w, t) })
-	}), mcpcmd.Import(g.env.common()), mcpcmd.Approve(g.env.common()))
+	}
+	folderFlag(cmd, &folder)
 	return cmd
 }
 
-func listTools(out io.Writer, tools []envelope.ToolInfo) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
-	for _, t := range tools {
-		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
-		status := t.Status
-		switch {
-		case t.Changed:
-			status = waiting
-		case t.Differs:
-			status = differing
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, cli.EscapeText(t.Title))
+func toolsShow(g *global) *cobra.Command {
+	var folder string
+	cmd := &cobra.Command{
+		Use: "show TOOL", Short: "Show one tool: every field of its manifest, functions, schemas, errors",
+		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: every field of its manifest with what Toolbus
+does with it (enforced, recorded, or declared only), its functions with schemas and examples, and its errors.`,
+		Example:           "  toolbus tools show text.search\n  toolbus tools show text.search --tools ./tools",
+		Args:              cli.Args(1, 1, "one tool id"),
+		ValidArgsFunction: g.completeTools(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, done, err := g.describer(cmd.Context(), folder)
+			if err != nil {
+				return err
+			}
+			defer done()
+			t, err := from.Tool(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return g.print(t, func(w io.Writer) error { return showTool(w, t) })
+		},
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if ids := slices.Concat(envelope.Changed(tools), envelope.Differing(tools)); len(ids) > 0 {
-		_, err := fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
-			strings.Join(ids, " "))
-		return err
-	}
-	return nil
+	folderFlag(cmd, &folder)
+	return cmd
 }
 
-// Status of a tool that its server has changed.
-const (
-	waiting   = "changed: waits for approval"
-	differing = "changed for some executors"
-)
+func toolsSchema(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of tool.yaml for editors", Args: cli.NoArgs,
+		Long: `Prints the JSON Schema (2020-12) of tool.yaml, with the endpoints of all transports and with all aliases of fields.
+It is the schema that the loader uses. Editors with a YAML language server read it from the first line of a manifest:
+# yaml-language-server: $schema=./tool.schema.json`,
+		Example: "  toolbus tools schema > tool.schema.json",
+		RunE: func(*cobra.Command, []string) error {
+			text, err := tool.Published(app.Transports()...)
+			if err != nil {
+				return err
+			}
+			_, err = g.env.stdout.Write(text)
+			return err
+		},
+	}
+}
 
-func showTool(out io.Writer, t envelope.ToolInfo) error {
-	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, cli.EscapeText(t.Title),
-		cli.EscapeText(strings.TrimSpace(t.Description)))
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	if t.Name != "" {
-		fmt.Fprintf(w, "name in MCP\t%s\n", t.Name)
+func folderFlag(cmd *cobra.Command, folder *string) {
+	cmd.Flags().StringVar(folder, "tools", "", "`DIR` with one folder for each tool, in the place of the bus")
+}
+
+// describer describes tools: a client of the bus, or a folder.
+type describer interface {
+	Tools(ctx context.Context) ([]envelope.ToolInfo, error)
+	Tool(ctx context.Context, id string) (envelope.ToolInfo, error)
+}
+
+// describer returns the describer of a folder, or that of the bus if folder is "". The function closes it.
+func (g *global) describer(ctx context.Context, folder string) (from describer, done func(), err error) {
+	if folder == "" {
+		return g.client(ctx)
 	}
-	if t.Changed {
-		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", waiting, t.ToolID)
+	set, err := tool.Load(folder, app.Transports()...)
+	if err != nil {
+		return nil, nil, err
 	}
-	if t.Differs {
-		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", differing, t.ToolID)
-	}
-	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
-		"run\t%t\nlookup\t%t\ndigest\t%s\ntimeout\t%d ms, at most %d ms\n",
-		cli.EscapeText(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
-		t.TimeoutDefaultMS, t.TimeoutMaxMS)
-	if l := t.Limits; l != (envelope.ToolLimits{}) {
-		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
-			"bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",
-			l.Concurrency, l.OutputBytes, l.StderrBytes, l.MemoryMB, t.RetentionS)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
-		fn := t.Functions[name]
-		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, cli.EscapeText(fn.Description))
-		if err := cli.WriteJSON(out, fn.Request); err != nil {
-			return err
+	return described{set}, func() {}, nil
+}
+
+// described describes the tools of a folder as dispatchers do.
+type described struct{ set *tool.Set }
+
+func (d described) Tools(context.Context) (all []envelope.ToolInfo, err error) {
+	for q := (envelope.DescribeRequest{}); ; {
+		list, more := d.set.Describe(q)
+		if all = append(all, list...); !more {
+			return all, nil
 		}
-		fmt.Fprintln(out, "response schema:")
-		if err := cli.WriteJSON(out, fn.Response); err != nil {
-			return err
-		}
+		q.After = all[len(all)-1].ToolID
 	}
-	if len(t.Errors) > 0 {
-		fmt.Fprintln(out, "\nerrors:")
-		for _, e := range t.Errors {
-			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, cli.EscapeText(e.Message), cli.EscapeText(e.Fix))
-		}
+}
+
+func (d described) Tool(_ context.Context, id string) (envelope.ToolInfo, error) {
+	list, _ := d.set.Describe(envelope.DescribeRequest{Tool: id})
+	if len(list) == 0 {
+		return envelope.ToolInfo{}, &client.Refusal{Reason: envelope.NoTool(id, d.set.IDs())}
 	}
-	return w.Flush()
+	return list[0], nil
 }

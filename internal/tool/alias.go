@@ -34,12 +34,14 @@ func aliasesOf(schema map[string]any) (all []alias) {
 // first and in the order of their names.
 func visitFields(at jsontext.Pointer, schema map[string]any, visit func(at jsontext.Pointer, rule map[string]any)) {
 	properties := member(schema, "properties")
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
+	for _, name := range sortedKeys(properties) {
 		rule, below := member(properties, name), at.AppendToken(name)
 		visit(below, rule)
 		visitFields(below, rule, visit)
 	}
 }
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
 // unalias renames each alias in the manifest to its field, and reports whether there was one. An alias beside its field
 // is a problem.

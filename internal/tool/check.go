@@ -182,8 +182,7 @@ func (l *toolLoader) whole() {
 	l.manifest.Whole = whole
 	for _, at := range l.contract.declaredOnly(members) {
 		l.manifest.DeclaredOnly = append(l.manifest.DeclaredOnly, named(at))
-		l.warn(l.keys[at], l.named(at)+" is declared only: it has no effect yet", "nothing to do; the documentation of "+
-			"the field says what holds")
+		l.warn(l.keys[at], l.named(at)+" is declared only: it has no effect yet", declaredHint)
 	}
 }
 

@@ -128,7 +128,7 @@ func member(object map[string]any, name string) map[string]any {
 func (c *contract) declaredOnly(members map[string]any) (all []jsontext.Pointer) {
 	var visit func(at jsontext.Pointer, schema, value map[string]any)
 	visit = func(at jsontext.Pointer, schema, value map[string]any) {
-		for _, name := range slices.Sorted(maps.Keys(value)) {
+		for _, name := range sortedKeys(value) {
 			rule, below := member(member(schema, "properties"), name), at.AppendToken(name)
 			if rule["x-state"] == stateDeclared {
 				all = append(all, below)

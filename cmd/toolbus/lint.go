@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// lintReport is what lint prints with --json.
+type lintReport struct {
+	Tools    int           `json:"tools"`
+	Problems tool.Problems `json:"problems"`
+	Fixed    []string      `json:"fixed"` // files that --fix has changed
+}
+
+func toolsLint(g *global) *cobra.Command {
+	var fix bool
+	cmd := &cobra.Command{
+		Use: "lint [DIR]", Short: "Check the manifests of a folder or of the bus",
+		Long: `Checks every tool of a folder, or of the bus without one: its manifest, schemas, examples, errors.md and digest. It
+lists all problems at once, with file, line, column and fix. A tool of the bus has neither.
+
+Problems end with exit code 1. Warnings do not: they name what has no effect yet, or cannot be checked.
+--fix writes what can be derived: the tables of errors.md from the errors of the manifest, and the digest of the
+program. It never changes free text.`,
+		Example: "  toolbus tools lint ./tools\n  toolbus tools lint ./tools --fix\n  toolbus tools lint --json",
+		Args:    cli.Args(0, 1, "at most one folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := g.lint(cmd.Context(), args, fix)
+			if err != nil {
+				return err
+			}
+			if err := g.print(report, report.text); err != nil {
+				return err
+			}
+			return exitIf(report.Problems.Failed(), 1)
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	cmd.Flags().BoolVar(&fix, "fix", false, "write what can be derived; needs a folder")
+	return cmd
+}
+
+// lint lints the folder in args, or the bus.
+func (g *global) lint(ctx context.Context, args []string, fix bool) (lintReport, error) {
+	switch {
+	case len(args) == 0 && fix:
+		return lintReport{}, usagef("--fix needs a folder: toolbus tools lint --fix ./tools")
+	case len(args) == 0:
+		return g.lintBus(ctx)
+	}
+	report, err := lintFolder(args[0])
+	if err != nil || !fix {
+		return report, err
+	}
+	fixed, err := tool.Fix(args[0], report.Problems)
+	if err != nil {
+		return report, err
+	}
+	report, err = lintFolder(args[0])
+	report.Fixed = fixed
+	return report, err
+}
+
+func lintFolder(dir string) (lintReport, error) {
+	set, problems, err := tool.Lint(dir, app.Transports()...)
+	if err != nil {
+		return lintReport{}, err
+	}
+	return lintReport{Tools: set.Len(), Problems: problems}, nil
+}
+
+func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
+	c, done, err := g.client(ctx)
+	if err != nil {
+		return report, err
+	}
+	defer done()
+	tools, err := c.Tools(ctx)
+	if err != nil {
+		return report, err
+	}
+	for _, one := range tools {
+		info, err := c.Tool(ctx, one.ToolID)
+		if err != nil {
+			return report, err
+		}
+		found, err := tool.LintDescription(info, app.Transports()...)
+		if err != nil {
+			return report, err
+		}
+		report.Problems = append(report.Problems, found...)
+	}
+	report.Tools = len(tools)
+	return report, nil
+}
+
+func (r lintReport) text(w io.Writer) error {
+	warnings := 0
+	for _, p := range r.Problems {
+		if p.Severity == tool.Warning {
+			warnings++
+		}
+		fmt.Fprintln(w, cli.EscapeText(p.String()))
+	}
+	for _, name := range r.Fixed {
+		fmt.Fprintf(w, "%s: written\n", cli.EscapeText(name))
+	}
+	_, err := fmt.Fprintf(w, "%d tools, %d problems, %d warnings\n", r.Tools, len(r.Problems)-warnings, warnings)
+	return err
+}
