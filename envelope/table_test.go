@@ -110,7 +110,8 @@ func TestStatuses(t *testing.T) {
 		TerminalError: {
 			CodeIdentity, CodeForbidden, CodeToken, CodeRevoked, CodeScope,
 			CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled, CodeToolChanged,
-			CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion, CodeOutput,
+			CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion, CodeDigest,
+			CodeOutput,
 			CodeOutputLimit, CodeToolProtocol, CodeChecksum, CodePayloadMissing, "A-AUTH-X", "P-PRECOND-X", "C-CONTRACT-X",
 			"D-DATA-X",
 		},

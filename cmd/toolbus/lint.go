@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// lintReport is what lint prints with --json.
+// lintReport is the output of lint with --json.
 type lintReport struct {
 	Tools    int           `json:"tools"`
 	Problems tool.Problems `json:"problems"`

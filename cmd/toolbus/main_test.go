@@ -221,7 +221,7 @@ func TestCall(t *testing.T) {
 		{`dead show x`, exitUsage, "", "dead list"},
 		{`tools list`, 0, "play", ""},
 		{`tools show play`, 0, `"additionalProperties": false`, ""},
-		{`tools show play`, 0, "memory       512 MB, not enforced\noutcomes     kept for 86400 s", ""},
+		{`tools show play`, 0, "memory        512 MB, not enforced\noutcomes      kept for 86400 s", ""},
 		{`tools show play --json`, 0, `"concurrency_max": 8`, ""},
 		{`doctor`, 0, "dispatchers", ""},
 		{`version`, 0, "toolbus", ""},

@@ -134,7 +134,7 @@ func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {
 	}
 	if c.m.Actual != "" {
 		return envelope.NewError(envelope.CodeDigest,
-			fmt.Sprintf("tool %q has the digest %s in its manifest, and its program has %s", c.m.ToolID, c.m.Artifact, c.m.Actual))
+			fmt.Sprintf("the manifest of tool %q says digest %s, and its program has %s", c.m.ToolID, c.m.Artifact, c.m.Actual))
 	}
 	return nil
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Runnable returns an error that names each tool of the pool that this host cannot run. It ignores tools without an
-// adapter here, and those whose manifest names no program and whose default program is missing. Executors call it at the start, so that such a tool does not fail only when it is called.
+// adapter here, and those whose manifest names no program and whose default program is missing. Executors call it at
+// the start, so that any other such tool does not fail only when it is called.
 func Runnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool string) error {
 	var all error
 	for _, m := range tools {

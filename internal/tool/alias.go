@@ -74,7 +74,7 @@ func (s *source) meant(a alias) jsontext.Pointer {
 	return a.to
 }
 
-// room makes sure that there is a mapping at a pointer, and reports whether there is one.
+// room makes a mapping at a pointer that has no value, and reports whether the pointer has a mapping.
 func (s *source) room(at jsontext.Pointer, where place) bool {
 	if at != "" && s.at(at) == nil {
 		if in, ok := s.at(at.Parent()).(map[string]any); ok {

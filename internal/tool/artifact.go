@@ -39,7 +39,7 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 		case !f.Runs || !l.manifest.Callable():
 		case f.Default && errors.Is(err, fs.ErrNotExist):
 			l.manifest.Missing = f.Name
-			l.warn(l.values["/tool_id"], "there is no program "+f.Name+": calls end with "+string(envelope.CodeUnavailable),
+			l.warn(l.values["/tool_id"], "the program "+f.Name+" is missing: calls end with "+string(envelope.CodeUnavailable),
 				"build it, or name the program with endpoint: {command: [./PROGRAM]}")
 		default:
 			l.runnable(jsontext.Pointer(f.At), p, err)
@@ -58,7 +58,7 @@ func (l *toolLoader) artifact() {
 		return
 	}
 	if !sha256Pattern.MatchString(m.Artifact) {
-		l.warn(l.values[at], fmt.Sprintf("%.40q is no SHA-256, so it is not compared", m.Artifact),
+		l.warn(l.values[at], fmt.Sprintf("%.40q has not the form of a SHA-256, so it is not compared", m.Artifact),
 			"write sha256: and 64 hexadecimal digits, or leave it out")
 		if len(m.programs) > 0 {
 			l.problems[len(l.problems)-1].edit = l.scalar(at, strconv.Quote("sha256:"+m.programs[0].sum))
@@ -73,8 +73,9 @@ func (l *toolLoader) artifact() {
 	if actual := "sha256:" + m.programs[0].sum; actual != m.Artifact {
 		m.Actual = actual
 		l.mark(l.values[at], Problem{
-			Severity: Fault, Message: m.programs[0].name + " has another digest: no call runs (" + string(envelope.CodeDigest) + ")",
-			Hint: "build the program again, or write " + actual, edit: l.scalar(at, strconv.Quote(actual)),
+			Severity: Fault,
+			Message:  fmt.Sprintf("%s has another digest: no call runs (%s)", m.programs[0].name, envelope.CodeDigest),
+			Hint:     "build the program again, or write " + actual, edit: l.scalar(at, strconv.Quote(actual)),
 		})
 	}
 }

@@ -169,8 +169,8 @@ func (l *toolLoader) meaning(w *written) {
 	l.artifact()
 }
 
-// whole keeps the manifest for descriptions, and finds the fields that have no effect yet. The endpoint stays out: it is
-// no business of callers.
+// whole keeps the manifest for descriptions, without the endpoint, which is not for callers. It finds the fields that
+// have no effect yet.
 func (l *toolLoader) whole() {
 	members, _ := l.tree.(map[string]any)
 	shown := maps.Clone(members)

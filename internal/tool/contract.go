@@ -45,9 +45,9 @@ type File struct {
 	Default bool
 }
 
-// contract is the JSON Schema of manifests with one transport, as [Published] shows it with those of all transports. It
-// also contains the defaults of members, the texts of error messages (x-kind, x-hint, x-names), what Toolbus does with a
-// field (x-state), and its aliases (x-aliases).
+// contract is the JSON Schema of manifests with one transport, as [Published] shows it with those of all transports.
+// The schema also contains the defaults of members, the texts of error messages (x-kind, x-hint, x-names), what Toolbus
+// does with a field (x-state), and its aliases (x-aliases).
 type contract struct {
 	transport Transport
 	schema    *jsonschema.Schema
@@ -203,7 +203,8 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 	case "enum":
 		return fmt.Sprintf("%q is not a value of %s", value, name), didYouMean(textOf(value), wordsOf(rule["enum"]))
 	case "minimum", "maximum":
-		return fmt.Sprintf("%s is %v", name, value), fmt.Sprintf("allowed: %s to %s", plain(rule["minimum"]), plain(rule["maximum"]))
+		return fmt.Sprintf("%s is %v", name, value),
+			fmt.Sprintf("allowed: %s to %s", plain(rule["minimum"]), plain(rule["maximum"]))
 	case "maxItems":
 		return name + " has too many items", fmt.Sprintf("at most %s", plain(rule["maxItems"]))
 	}
@@ -229,7 +230,8 @@ func mistyped(name string, want []string, got string) (message, hint string) {
 	for i, one := range want {
 		names[i] = kinds[one].name
 	}
-	message, hint = fmt.Sprintf("%s must be %s, not %s", name, strings.Join(names, " or "), kinds[got].name), kinds[want[0]].hint
+	message, hint = fmt.Sprintf("%s must be %s, not %s", name, strings.Join(names, " or "), kinds[got].name),
+		kinds[want[0]].hint
 	switch {
 	case got == "null":
 		hint = kinds[got].hint

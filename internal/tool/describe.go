@@ -65,7 +65,8 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 		Transport: m.Transport, Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
-		KeyRequirement: m.KeyRequirement, Limits: m.Limits, RetentionS: int64(m.Retention / time.Second), Functions: map[string]envelope.FunctionInfo{},
+		KeyRequirement: m.KeyRequirement, Limits: m.Limits, RetentionS: int64(m.Retention / time.Second),
+		Functions: map[string]envelope.FunctionInfo{},
 	}
 	if schemas {
 		info.Listed, info.Manifest, info.DeclaredOnly = m.Listed, m.Whole, m.DeclaredOnly

@@ -112,7 +112,8 @@ func (s *errorSection) set(column, value string) {
 		}
 		status, err := strconv.Atoi(value)
 		if err != nil || status < 400 || status > 599 {
-			s.problem(fmt.Sprintf("%q is no HTTP status of an error", value), "write a number from 400 to 599, or leave it empty")
+			s.problem(fmt.Sprintf("%q is not the HTTP status of an error", value),
+				"write a number from 400 to 599, or leave it empty")
 		}
 		s.spec.HTTPStatus = status
 	case "retryable":
@@ -130,11 +131,13 @@ func (s *errorSection) check() {
 	switch {
 	case len(s.problems) > 0:
 	case !errorPattern.MatchString(e.Name):
-		s.problem(fmt.Sprintf("%q is not an error name", e.Name), "a section of level 2 is an error: lower-case letters, digits and _")
+		s.problem(fmt.Sprintf("%q is not an error name", e.Name),
+			"a section of level 2 is an error: lower-case letters, digits and _")
 	case s.from == s.to:
 		s.problem(e.Name+" has no table", "| Class | HTTP status | Retryable | Meaning | Fix |")
 	case !slices.Contains(envelope.Classes(), e.Class):
-		s.problem(fmt.Sprintf("%q is not a class of the taxonomy", e.Class), "one of R-UPSTREAM, I-REQ, and so on, see docs/errors.md")
+		s.problem(fmt.Sprintf("%q is not a class of the taxonomy", e.Class),
+			"one of R-UPSTREAM, I-REQ, and so on, see docs/errors.md")
 	case e.Message == "" || e.Fix == "":
 		s.problem(e.Name+" needs a meaning and a fix", "fill in both columns")
 	case s.retries != "" && s.retries != e.retryable():
@@ -272,7 +275,7 @@ func (e *errorspec) compare(declared []ErrorSpec) {
 		at := slices.IndexFunc(declared, func(d ErrorSpec) bool { return d.Name == s.spec.Name })
 		switch {
 		case at < 0 && errorPattern.MatchString(s.spec.Name):
-			s.problem(s.spec.Name+" is no error of the manifest", "declare it in the manifest, or remove the section")
+			s.problem(s.spec.Name+" is not an error of the manifest", "declare it in the manifest, or remove the section")
 		case at >= 0 && s.from == s.to:
 			s.problems = nil
 			s.mend(s.spec.Name+" has no table", declared[at], "\n")

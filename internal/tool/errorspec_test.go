@@ -29,38 +29,54 @@ func errorsOf() map[string]tool.ErrorSpec {
 	}
 }
 
+// withPage returns the tool whose errors.md is page, and whose manifest has no errors.
+func withPage(t *testing.T, page string) *tool.Manifest {
+	t.Helper()
+	return mustLoad(t, folder("web.fetch", minimal+"errorspec: errors.md\n", map[string]string{"errors.md": page}))
+}
+
 // Without errors in the manifest, the tables of errors.md declare them.
 func TestTablesDeclareErrors(t *testing.T) {
-	m := mustLoad(t, folder("web.fetch", minimal+"errorspec: errors.md\n", map[string]string{"errors.md": declaringErrors}))
+	m := withPage(t, declaringErrors)
 	if diff := cmp.Diff(errorsOf(), m.Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
-	other := strings.Replace(declaringErrors, "per key", "per host", 1)
-	if same := mustLoad(t, folder("web.fetch", minimal+"errorspec: errors.md\n", map[string]string{"errors.md": other})); same.Digest != m.Digest {
+	digest := func(old, with string) string {
+		page := strings.Replace(declaringErrors, old, with, 1)
+		return withPage(t, page).Digest
+	}
+	if digest("per key", "per host") != m.Digest {
 		t.Error("free text changes the build digest")
 	}
-	other = strings.Replace(declaringErrors, "429", "430", 1)
-	if same := mustLoad(t, folder("web.fetch", minimal+"errorspec: errors.md\n", map[string]string{"errors.md": other})); same.Digest == m.Digest {
+	if digest("429", "430") == m.Digest {
 		t.Error("another declaration leaves the build digest as it is")
 	}
 }
 
 // Each fault in an errors.md that declares errors is named with its line, and keeps the folder from being loaded.
 func TestBadErrorspecs(t *testing.T) {
-	const head = "| Class | HTTP status | Retryable | Meaning | Fix |\n|---|---|---|---|---|\n"
+	const (
+		head = "| Class | HTTP status | Retryable | Meaning | Fix |\n|---|---|---|---|---|\n"
+		good = "| S-TOOL | | | m | f |\n"
+	)
 	for _, c := range []struct{ name, text, want string }{
 		{"no table", "## gone\n\nfree text\n", `errors.md:1:1: gone has no table (| Class |`},
-		{"no name", "# x\n\n## Not A Name\n\n" + head + "| S-TOOL | | | m | f |\n", `:3:1: "Not A Name" is not an error name`},
-		{"empty name", "##\n\n" + head + "| S-TOOL | | | m | f |\n", ":1:1: a section has no name"},
+		{"no name", "# x\n\n## Not A Name\n\n" + head + good, `:3:1: "Not A Name" is not an error name`},
+		{"empty name", "##\n\n" + head + good, ":1:1: a section has no name"},
 		{"no class", "## gone\n\n" + head + "| | | | m | f |\n", `:1:1: "" is not a class of the taxonomy`},
-		{"another class", "## gone\n\n" + head + "| S-TOOLS | | | m | f |\n", `:1:1: "S-TOOLS" is not a class of the taxonomy`},
+		{"another class", "## gone\n\n" + head + "| S-TOOLS | | | m | f |\n",
+			`:1:1: "S-TOOLS" is not a class of the taxonomy`},
 		{"no fix", "## gone\n\n" + head + "| S-TOOL | | | m | |\n", ":1:1: gone needs a meaning and a fix"},
-		{"a status of a success", "## gone\n\n" + head + "| S-TOOL | 200 | | m | f |\n", `:1:1: "200" is no HTTP status of an error`},
-		{"a status in words", "## gone\n\n" + head + "| S-TOOL | teapot | | m | f |\n", `"teapot" is no HTTP status of an error`},
-		{"retryable against its class", "## gone\n\n" + head + "| I-REQ | | yes | m | f |\n", `gone is retryable: "yes", and its class says no`},
-		{"two rows", "## gone\n\n" + head + "| S-TOOL | | | m | f |\n| S-TOOL | | | m | f |\n", ":1:1: the table of an error has one row"},
-		{"an unknown column", "## gone\n\n| Class | Severity |\n|---|---|\n| S-TOOL | 1 |\n", `:1:1: unknown column "severity"`},
-		{"twice", "## gone\n\n" + head + "| S-TOOL | | | m | f |\n\n## gone\n\n" + head + "| S-TOOL | | | m | f |\n",
+		{"a status of a success", "## gone\n\n" + head + "| S-TOOL | 200 | | m | f |\n",
+			`:1:1: "200" is not the HTTP status of an error`},
+		{"a status in words", "## gone\n\n" + head + "| S-TOOL | teapot | | m | f |\n",
+			`"teapot" is not the HTTP status of an error`},
+		{"retryable against its class", "## gone\n\n" + head + "| I-REQ | | yes | m | f |\n",
+			`gone is retryable: "yes", and its class says no`},
+		{"two rows", "## gone\n\n" + head + good + good, ":1:1: the table of an error has one row"},
+		{"an unknown column", "## gone\n\n| Class | Severity |\n|---|---|\n| S-TOOL | 1 |\n",
+			`:1:1: unknown column "severity"`},
+		{"twice", "## gone\n\n" + head + good + "\n## gone\n\n" + head + good,
 			`the error "gone" is declared twice`},
 	} {
 		_, err := tool.LoadFS(folder("web.fetch", minimal+"errorspec: errors.md\n",
@@ -97,9 +113,11 @@ func failing(all tool.Problems) tool.Problems {
 	return slices.DeleteFunc(slices.Clone(all), func(p tool.Problem) bool { return p.Severity == tool.Warning })
 }
 
-// If the manifest declares errors, lint fails where errors.md differs, and --fix writes the tables. The free text stays.
+// If the manifest declares errors, lint fails where errors.md differs, and --fix writes the tables. The free text
+// stays.
 func TestFixWritesTables(t *testing.T) {
-	const errors = "errors:\n- {code: rate_limited, class: R-UPSTREAM, http_status: 503, message: \"a | b\", fix: wait}\n" +
+	const errors = "errors:\n" +
+		"- {code: rate_limited, class: R-UPSTREAM, http_status: 503, message: \"a | b\", fix: wait}\n" +
 		"- {code: gone, class: P-PRECOND, message: gone, fix: look elsewhere}\n"
 	for name, text := range map[string]string{
 		"an empty page": "", "a page of text": "# Errors\n\ntext\n", "a page with tables": declaringErrors,
@@ -116,7 +134,8 @@ func TestFixWritesTables(t *testing.T) {
 		}
 		left := failing(after)
 		if name == "a page with tables" { // the section of an error that the manifest does not have is the author's
-			if len(left) != 1 || !strings.Contains(left[0].String(), "errors.md:17:1: bad_query is no error of the manifest") {
+			const want = "errors.md:17:1: bad_query is not an error of the manifest"
+			if len(left) != 1 || !strings.Contains(left[0].String(), want) {
 				t.Errorf("%s: left %v", name, left)
 			}
 		} else if len(left) > 0 {
@@ -171,7 +190,9 @@ func TestArtifactDigest(t *testing.T) {
 
 // FuzzErrorspec reads pages. A page that declares errors without a problem can be written from them.
 func FuzzErrorspec(f *testing.F) {
-	for _, seed := range []string{"", declaringErrors, "## a\n\n|Class|\n|-|\n|S-TOOL|\n", "##\n", "## a\r\n", "> ## a\n", "- ## x\n"} {
+	for _, seed := range []string{
+		"", declaringErrors, "## a\n\n|Class|\n|-|\n|S-TOOL|\n", "##\n", "## a\r\n", "> ## a\n", "- ## x\n",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, page string) {

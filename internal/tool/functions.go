@@ -69,7 +69,7 @@ func (l *toolLoader) examples(at jsontext.Pointer, f *Function) {
 			l.fail(at+"/error", "an example has an output or an error", "leave one of the two out")
 		}
 		if _, declared := l.manifest.Errors[e.Error]; !declared && envelope.Code(e.Error).Class() == "" {
-			l.fail(at+"/error", fmt.Sprintf("%q is no error of the tool and no code of the taxonomy", e.Error),
+			l.fail(at+"/error", fmt.Sprintf("%q is neither an error of the tool nor a code of the taxonomy", e.Error),
 				didYouMean(e.Error, l.manifest.ErrorNames))
 		}
 	}

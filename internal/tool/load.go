@@ -35,7 +35,8 @@ const (
 )
 
 // Load reads the manifest of each folder in dir, except hidden folders and the folder internal, which holds code that
-// tools share. The name of a folder is the tool id, or its token (subjects.Token). Load skips files, and folders that have a servers.json but no manifest: those are separate folders of
+// tools share. The name of a folder is the tool id, or its token (subjects.Token). Load skips files, and folders that
+// have a servers.json but no manifest: those are separate folders of
 // tools. Every manifest must name one of the transports; this process need not have an adapter for it. A file of a tool
 // must not lie outside the tool's folder, not even behind a symbolic link. If a manifest has problems, the error is of
 // type Problems and lists those of all manifests.
@@ -140,7 +141,8 @@ func doubles(manifests []*Manifest, folders map[*Manifest]string) (problems Prob
 		file := path.Join(folders[m], manifestFile)
 		if other, double := ids[m.ToolID]; double && m.ToolID != "" {
 			problems = append(problems, Problem{
-				File: file, Message: fmt.Sprintf("the tool %s is in the folder %s, too", m.ToolID, other), Hint: "keep one of the two",
+				File: file, Message: fmt.Sprintf("the tool %s is in the folder %s, too", m.ToolID, other),
+				Hint: "keep one of the two",
 			})
 			continue
 		}
@@ -215,7 +217,7 @@ var (
 	errNotFolder  = errors.New("not a folder")
 	errNotRegular = errors.New("not a regular file")
 	errTooLarge   = errors.New("larger than allowed")
-	errChanged    = errors.New("it is not what was loaded; start the executor anew, or put back what was there")
+	errChanged    = errors.New("has changed since it was loaded; restart the executor, or restore the file")
 )
 
 // openFile opens a file if it is a regular file. Opening a named pipe would block.

@@ -169,7 +169,8 @@ func TestLoadFull(t *testing.T) {
 		ErrorNames: []string{"fetch_failed", "gone"}, Notes: tool.Notes{Transport: "of its own"},
 		DeclaredOnly: []string{"capabilities.fs", "capabilities.net_allowlist", "limits.memory_mb_max"},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "Whole", "programs")); diff != "" {
+	ignored := cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "Whole", "programs")
+	if diff := cmp.Diff(want, got, ignored); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
 	f, ok := got.Function("fetch")

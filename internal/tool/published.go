@@ -13,7 +13,8 @@ import (
 const SchemaID = "toolbus://schemas/tool.yaml.json"
 
 // Published returns the JSON Schema (2020-12) of tool.yaml for editors and other validators: that of the loader, with
-// the endpoints of all transports, and with the aliases as fields of their own. Rules that compare fields are not in it.
+// the endpoints of all transports, and with the aliases as fields of their own. It does not have the rules that compare
+// fields.
 func Published(transports ...Transport) ([]byte, error) {
 	var doc map[string]any
 	if err := json.Unmarshal(manifestSchema, &doc); err != nil {

@@ -77,7 +77,7 @@ type program struct {
 // recorded digest. It reads a file again only if its identity, size or modification time has changed.
 func (m *Manifest) Unchanged() error {
 	if m.Missing != "" {
-		return fmt.Errorf("%s: it was not there when the tool was loaded; build it, and start the executor anew", m.Missing)
+		return fmt.Errorf("%s: was missing when the tool was loaded; build it, and restart the executor", m.Missing)
 	}
 	for _, p := range m.programs {
 		if err := p.unchanged(m.Dir); err != nil {

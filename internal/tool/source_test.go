@@ -108,8 +108,8 @@ func TestManifestOfTheSource(t *testing.T) {
 		}
 		all := strings.Join(says, "\n")
 		for _, want := range []string{
-			`3:9: warning: "sha256:abcdef..." is no SHA-256`, "slo is declared only", "health is declared only",
-			"capabilities.fs is declared only", "limits.memory_mb_max is declared only", "there is no program bin/search.web",
+			`3:9: warning: "sha256:abcdef..." has not the form of a SHA-256`, "slo is declared only", "health is declared only",
+			"capabilities.fs is declared only", "limits.memory_mb_max is declared only", "the program bin/search.web is missing",
 		} {
 			if !strings.Contains(all, want) {
 				t.Errorf("no warning %q in\n%s", want, all)
@@ -128,7 +128,8 @@ func TestTwoFoldersOfOneTool(t *testing.T) {
 		files["web.fetch/"+strings.TrimPrefix(name, "web_2efetch/")] = file
 	}
 	_, err := tool.LoadFS(files, transports()...)
-	if err == nil || !strings.Contains(err.Error(), "the tool web.fetch is in the folder web.fetch, too (keep one of the two)") {
+	const want = "the tool web.fetch is in the folder web.fetch, too (keep one of the two)"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("loaded: %v", err)
 	}
 }
@@ -144,7 +145,8 @@ func TestEnvelopeSchemas(t *testing.T) {
 	}
 	dir := sourceFolder(t, "search.web", map[string]string{
 		"schema/request.json": read("request.json"), "schema/response.json": read("response.json"),
-		"schema/input.json":  `{"type":"object","required":["q"],"properties":{"q":{"$ref":"#/$defs/text"}},"$defs":{"text":{"type":"string"}}}`,
+		"schema/input.json": `{"type":"object","required":["q"],"properties":{"q":{"$ref":"#/$defs/text"}},` +
+			`"$defs":{"text":{"type":"string"}}}`,
 		"schema/output.json": `{"type":"array"}`,
 	})
 	set, err := tool.Load(dir, transports()...)
@@ -181,7 +183,8 @@ func TestCamelCase(t *testing.T) {
 	}
 	m := set.List()[0]
 	if m.ToolID != "mcp::github::issues.create" || m.Semver != "1.2.3" || m.Effect != "NonIdempotentWrite" ||
-		m.KeyRequirement != envelope.KeyRequired || m.Limits.Concurrency != 5 || m.Security.RequiredScopes[0] != "issues:write" {
+		m.KeyRequirement != envelope.KeyRequired || m.Limits.Concurrency != 5 ||
+		m.Security.RequiredScopes[0] != "issues:write" {
 		t.Errorf("manifest %+v", m)
 	}
 	for _, name := range []string{"limits.timeout_ms_attempt", "retry_policy", "rate_limit", "circuit_breaker", "budgets",

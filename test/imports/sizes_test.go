@@ -28,6 +28,7 @@ var larger = map[string]string{
 	"bus":            "each way in which a connection fails, and a command tells its user, is a name of its own",
 	"internal/auth":  "each role, account, export and permission is a name of its own",
 	"internal/audit": "each event of the record is a name of its own",
+	"internal/tool":  "the loader of manifests is here until the registry needs it in a package of its own",
 	"internal/call":  "each kind of event, step, cause and verdict of the protocol is a name of its own",
 }
 

@@ -39,7 +39,7 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 		}
 	}
 	switch {
-	case len(e.Command) == 0 && m.ToolID == "": // reported already
+	case len(e.Command) == 0 && (m.ToolID == "" || !m.Callable()):
 	case len(e.Command) == 0:
 		e.Command, e.Default = []string{"./bin/" + m.ToolID}, true
 	case e.Command[0] == "":
