@@ -23,8 +23,9 @@ func toolsLint(g *global) *cobra.Command {
 	var fix bool
 	cmd := &cobra.Command{
 		Use: "lint [DIR]", Short: "Check the manifests of a folder or of the bus",
-		Long: `Checks every tool of a folder, or of the bus without one: its manifest, schemas, examples, errors.md and digest. It
-lists all problems at once, with file, line, column and fix. A tool of the bus has neither.
+		Long: `Checks every tool of a folder, or of the bus without one: its manifest, schemas, examples, errors.md and
+digest. It lists all problems at once, with file, line, column and fix. Dispatchers know no files: of the bus,
+lint checks the manifests alone, and names the tool.
 
 Problems end with exit code 1. Warnings do not: they name what has no effect yet, or cannot be checked.
 --fix writes what can be derived: the tables of errors.md from the errors of the manifest, and the digest of the

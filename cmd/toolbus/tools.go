@@ -28,7 +28,8 @@ func toolsList(g *global) *cobra.Command {
 	var folder string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the tools of the bus or of a folder", Args: cli.NoArgs,
-		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'\n  toolbus tools list --tools ./tools",
+		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'\n" +
+			"  toolbus tools list --tools ./tools",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, done, err := g.describer(cmd.Context(), folder)
 			if err != nil {
@@ -50,8 +51,9 @@ func toolsShow(g *global) *cobra.Command {
 	var folder string
 	cmd := &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: every field of its manifest, functions, schemas, errors",
-		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: every field of its manifest with what Toolbus
-does with it (enforced, recorded, or declared only), its functions with schemas and examples, and its errors.`,
+		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: every field of its manifest with what
+Toolbus does with it (enforced, recorded, or declared only), its functions with schemas and examples, and its
+errors.`,
 		Example:           "  toolbus tools show text.search\n  toolbus tools show text.search --tools ./tools",
 		Args:              cli.Args(1, 1, "one tool id"),
 		ValidArgsFunction: g.completeTools(1),
@@ -75,8 +77,9 @@ does with it (enforced, recorded, or declared only), its functions with schemas 
 func toolsSchema(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of tool.yaml for editors", Args: cli.NoArgs,
-		Long: `Prints the JSON Schema (2020-12) of tool.yaml, with the endpoints of all transports and with all aliases of fields.
-It is the schema that the loader uses. Editors with a YAML language server read it from the first line of a manifest:
+		Long: `Prints the JSON Schema (2020-12) of tool.yaml, with the endpoints of all transports and with all aliases of
+fields. It is the schema that the loader uses. Editors with a YAML language server read its name from the first
+line of a manifest:
 # yaml-language-server: $schema=./tool.schema.json`,
 		Example: "  toolbus tools schema > tool.schema.json",
 		RunE: func(*cobra.Command, []string) error {

@@ -62,9 +62,8 @@ func define(t envelope.ToolInfo) []*Definition {
 	all := make([]*Definition, 0, len(t.Functions))
 	for _, fn := range slices.Sorted(maps.Keys(t.Functions)) {
 		d := &Definition{
-			Tool: t.ToolID, Fn: envelope.NameToCall(fn), streaming: t.Streaming, retention: time.Duration(t.RetentionS) * time.Second,
-			keyRequired: t.KeyRequirement == envelope.KeyRequired,
-			class:       toolbus.EffectClass(t.Determinism),
+			Tool: t.ToolID, Fn: envelope.NameToCall(fn), streaming: t.Streaming, class: toolbus.EffectClass(t.Determinism),
+			retention: time.Duration(t.RetentionS) * time.Second, keyRequired: t.KeyRequirement == envelope.KeyRequired,
 		}
 		if t.Listed != nil {
 			d.likeListed(t)

@@ -546,7 +546,7 @@ func TestChanged(t *testing.T) {
 	}
 	ends("success")
 	write("main.sh", script+"# changed\n")
-	ends("main.sh: it is not what was loaded")
+	ends("main.sh: has changed since it was loaded")
 	if err := os.Remove(filepath.Join(folder, "main.sh")); err != nil {
 		t.Fatal(err)
 	}
