@@ -242,7 +242,7 @@ func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) 
 	if m == nil {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
 	}
-	if fault := same(m, j); fault != nil {
+	if fault := cmp.Or(same(m, j), m.NeverRuns()); fault != nil {
 		return nil, nil, fault
 	}
 	a, ok := e.Adapters[m.Transport]

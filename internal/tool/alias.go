@@ -55,10 +55,12 @@ func (s *source) unalias(all []alias) (renamed bool) {
 		to := s.meant(a)
 		switch _, both := s.keys[to]; {
 		case both:
-			s.report(where, fmt.Sprintf("%q and %q are the same field", named(a.from), named(to)), "keep "+named(to))
+			s.report(where, fmt.Sprintf("%q and %q are the same field", named(a.from), s.named(to)), "keep "+named(to))
 			s.leaveOut(a.from)
 		case s.room(to.Parent(), where):
 			s.move(a, to)
+		default: // the value at the parent is no mapping, which is a problem of its own
+			s.leaveOut(a.from)
 		}
 	}
 	return renamed

@@ -80,6 +80,21 @@ func (l *toolLoader) artifact() {
 	}
 }
 
+// NeverRuns returns the refusal of each call of a tool whose program is missing or is not the one whose SHA-256 the
+// manifest says. It returns nil for any other tool. An executor that has the program has another build of the tool, so
+// it would not run the call either.
+func (m *Manifest) NeverRuns() *envelope.Error {
+	switch {
+	case m.Missing != "":
+		return envelope.NewError(envelope.CodeUnavailable, fmt.Sprintf("the program %s of %s is missing", m.Missing, m.ToolID)).
+			WithFix("tell the tool's owner: the program is built before dispatchers and executors start")
+	case m.Actual != "":
+		return envelope.NewError(envelope.CodeDigest,
+			fmt.Sprintf("the manifest of %s says digest %s, and its program has %s", m.ToolID, m.Artifact, m.Actual))
+	}
+	return nil
+}
+
 // read returns a file in the folder, and adds its checksum to the digest.
 func (l *toolLoader) read(name string) ([]byte, error) {
 	name = path.Clean(name)

@@ -3,7 +3,6 @@ package tool
 import (
 	_ "embed" // the schema of manifests
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
@@ -197,7 +197,7 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 		if _, named := about["patternProperties"]; named {
 			return fmt.Sprintf("%q is not %s", last, about["x-kind"]), textOf(about["x-names"])
 		}
-		return fmt.Sprintf("unknown field %q", last), didYouMean(last, slices.Sorted(maps.Keys(member(about, "properties"))))
+		return fmt.Sprintf("unknown field %q", last), c.meantField(at)
 	case "type":
 		return mistyped(name, wordsOf(rule["type"]), kindOf(value))
 	case "enum":
@@ -205,6 +205,8 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 	case "minimum", "maximum":
 		return fmt.Sprintf("%s is %v", name, value),
 			fmt.Sprintf("allowed: %s to %s", plain(rule["minimum"]), plain(rule["maximum"]))
+	case "uniqueItems":
+		return name + " has an item twice", "leave one of the two out"
 	case "maxItems":
 		return name + " has too many items", fmt.Sprintf("at most %s", plain(rule["maxItems"]))
 	}
@@ -216,6 +218,21 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 		hint = "add it, with a value"
 	}
 	return name + " is required", hint
+}
+
+// meantField suggests the field or alias that is most similar to the unknown one at a pointer, or lists all fields.
+func (c *contract) meantField(at jsontext.Pointer) string {
+	fields := sortedKeys(member(c.rule(at.Parent()), "properties"))
+	known := slices.Clone(fields)
+	for _, a := range c.aliases {
+		if a.from.Parent() == at.Parent() {
+			known = append(known, a.from.LastToken())
+		}
+	}
+	if best, ok := envelope.Nearest(at.LastToken(), known); ok {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return didYouMean(at.LastToken(), fields)
 }
 
 // plain formats a number of the schema without an exponent.

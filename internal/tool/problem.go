@@ -75,5 +75,8 @@ func didYouMean(word string, candidates []string) string {
 	if best, ok := envelope.Nearest(word, candidates); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
+	if len(candidates) == 0 {
+		return "declare it first"
+	}
 	return "allowed: " + strings.Join(candidates, ", ")
 }

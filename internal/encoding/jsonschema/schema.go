@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,9 +18,11 @@ import (
 // Schema is a compiled JSON Schema (2020-12, formats asserted). It is immutable and safe for
 // concurrent use.
 type Schema struct {
-	raw      []byte
-	whole    []byte // raw with the documents to which it refers
-	compiled *jsonschema.Schema
+	raw   []byte
+	whole []byte // raw with the documents to which it refers
+	// compiled compiles the schema again, once. Compile has done so before, and dropped the result: it takes about ten
+	// times the memory of the text, and the accepter decides nearly all values.
+	compiled func() (*jsonschema.Schema, error)
 	counters *counters // nil if the schema has no references, and so no recursion
 	accepter *accepter // may be nil
 }
@@ -48,16 +51,25 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	}
 	others := map[string][]byte{}
 	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
-	compiled, err := compileAt(at, doc, loader{load, others}, nil)
-	if err != nil {
+	if _, err := compileAt(at, doc, loader{load, others}, nil); err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
 	if len(others) == 0 {
 		raw = bytes.Clone(raw)
-		s := &Schema{raw: raw, whole: raw, compiled: compiled, accepter: newAccepter(doc)}
+		s := &Schema{raw: raw, whole: raw, accepter: newAccepter(doc)}
+		s.compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
+			doc, err := schemaDocument(raw)
+			if err != nil {
+				return nil, err
+			}
+			return compileAt(at, doc, loader{}, nil)
+		})
 		if bytes.Contains(raw, []byte(`ef"`)) { // $ref, $dynamicRef and $recursiveRef
-			s.counters = newCounters(func(c *counted) (err error) {
-				c.schema, err = compileAt(at, doc, loader{}, c)
+			s.counters = newCounters(func(c *counted) error {
+				doc, err := schemaDocument(raw)
+				if err == nil {
+					c.schema, err = compileAt(at, doc, loader{}, c)
+				}
 				return err
 			})
 		}
@@ -178,7 +190,7 @@ func (s *Schema) judge(v jsontext.Value) []Violation {
 		return listUnreadable(v)
 	}
 	if s.counters == nil {
-		err = s.compiled.Validate(doc)
+		err = s.check(doc)
 	} else {
 		err = s.counters.validate(doc, len(v))
 	}
@@ -189,6 +201,14 @@ func (s *Schema) judge(v jsontext.Value) []Violation {
 		return []Violation{ijson.NewViolation("", "steps", "cannot be checked: the schema tries it in too many ways")}
 	}
 	return nil
+}
+
+func (s *Schema) check(doc any) error {
+	compiled, err := s.compiled()
+	if err != nil {
+		return err
+	}
+	return compiled.Validate(doc)
 }
 
 // listUnreadable returns why v could not be decoded.
