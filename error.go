@@ -87,7 +87,7 @@ func (e *Error) Unwrap() error {
 	return &ToolError{
 		Name: d.ToolCode, Class: e.reason.Code.Class(), HTTPStatus: d.HTTPStatus, Message: e.reason.Message,
 		Fix:    e.reason.Fix,
-		Effect: d.Effect, RetryAfter: e.RetryAfter(), Details: d.Extra,
+		Effect: d.Effect, RetryAfter: e.RetryAfter(), Details: d.OfTool(),
 	}
 }
 

@@ -115,7 +115,7 @@ func (e *Error) WithDetails(object jsontext.Value) *Error {
 	} {
 		delete(members, ours)
 	}
-	e.Details.Extra = members
+	e.Details.Extra = Details{Extra: members}.OfTool()
 	return e
 }
 

@@ -39,7 +39,8 @@ type Error struct {
 
 // Details holds the machine-readable members of an Error. RetryAfterMS is the back-off hint. ToolResult is the object
 // that the tool returned instead of an output, such as the result of an MCP tool with isError. ToolResultRef is its
-// reference if it is in the payload store. Extra holds unknown members, and those that the tool added.
+// reference if it is in the payload store. Extra holds unknown members, those that the tool added, and those of
+// [Response.Correlated]; see [Details.OfTool].
 type Details struct {
 	RetryAfterMS int64                  `json:"retry_after_ms,omitzero"`
 	Effect       Effect                 `json:"effect,omitzero"`

@@ -48,7 +48,8 @@ func TestLimitsMatchSchemas(t *testing.T) {
 	for path, want := range map[string]int64{
 		"code/maxLength": MaxCode, "message/maxLength": MaxMessage, "fix/maxLength": MaxMessage, "cause/maxLength": MaxCause,
 		"details/violations/maxItems": ijson.MaxViolations, "details/stderr/maxLength": MaxStderr,
-		"details/tool_code/maxLength": MaxCode,
+		"details/tool_code/maxLength": MaxCode, "details/tool_id/maxLength": MaxID, "details/owner/maxLength": MaxID,
+		"details/tool_version/maxLength": MaxID,
 	} {
 		if got := schemaNumber(t, ErrorSchema(), path); got != want {
 			t.Errorf("error.json %s is %d, the constant %d", path, got, want)

@@ -147,6 +147,11 @@ func TestTypesMatchSchemas(t *testing.T) {
 				want[name] = true
 			}
 		}
+		if typ == reflect.TypeFor[Details]() {
+			for _, name := range correlation() { // which are in Extra
+				want[name] = true
+			}
+		}
 		got := map[string]bool{}
 		for name := range schema["properties"].(map[string]any) {
 			got[name] = true

@@ -297,7 +297,7 @@ func unconnected(call client.Call, took time.Duration, err error) *envelope.Resp
 func unsent(call client.Call, took time.Duration, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
 	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
-		envelope.Metrics{DurationMS: took.Milliseconds()})
+		envelope.Metrics{DurationMS: took.Milliseconds()}).Correlated(call.Context.TraceID)
 }
 
 // perform makes a call, and prints its reference, its outcome and, if stream is true, its chunks.

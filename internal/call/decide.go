@@ -164,6 +164,13 @@ func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 	return code
 }
 
+// FaultedAgain reports whether the decided attempt n, and the last attempt before it that an executor may have started,
+// ended with a tool fault. The owner of the tool must look at that.
+func (s State) FaultedAgain(n int) bool {
+	a, _ := s.Attempt(n)
+	return a.Decision != nil && toolFault(a.Decision.Code) && faultedBefore(s, n)
+}
+
 // faultedBefore reports whether the last attempt before n that an executor may have started ended with a tool fault.
 func faultedBefore(s State, n int) bool {
 	for n--; ; n-- {

@@ -43,7 +43,8 @@ func (c *Client) silence(
 	}
 	p := envelope.Provenance{ToolID: req.ToolID, ToolVersion: req.ToolVersion, NotStarted: notStarted}
 	return envelope.Failure(req.CallID, e, p,
-		envelope.Metrics{DurationMS: max(0, req.Constraints.TimeoutMS+time.Since(deadline).Milliseconds())})
+		envelope.Metrics{DurationMS: max(0, req.Constraints.TimeoutMS+time.Since(deadline).Milliseconds())}).
+		Correlated(req.Context.TraceID)
 }
 
 // unready returns the refusal of a request that cannot be sent, or whose input the payload store has no room for. Other
@@ -72,7 +73,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 	return envelope.Failure(req.CallID, e.WithEffect(envelope.EffectNone), envelope.Provenance{
 		ToolID: req.ToolID, ToolVersion: req.ToolVersion, Final: true, NotStarted: true,
 		PolicyApplied: []string{"client-preflight"},
-	}, envelope.Metrics{})
+	}, envelope.Metrics{}).Correlated(req.Context.TraceID)
 }
 
 // spoiled returns the statement of the library about a success whose output is missing or invalid. The effect has taken
@@ -80,7 +81,7 @@ func (c *Client) refused(req *envelope.Request, e *envelope.Error) *envelope.Res
 func (c *Client) spoiled(r *envelope.Response, e *envelope.Error) *envelope.Response {
 	p := r.Provenance
 	p.Final = false
-	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics)
+	return envelope.Failure(r.CallID, e.WithEffect(envelope.EffectApplied), p, r.Metrics).Correlated("")
 }
 
 // excluded returns the statement of the library about a call whose connection the server does not accept any more,

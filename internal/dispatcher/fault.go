@@ -81,5 +81,5 @@ func (d *Dispatcher) tellUnreadable(to call.ReplyAddress, callID string, s call.
 		AuditEventID: s.At(a.Decision.Seq).EventID(),
 	}
 	e := unreadable(message).WithEffect(a.Decision.Effect)
-	d.Replies.Outcome(to, envelope.Failure(callID, e, p, envelope.Metrics{}))
+	d.Replies.Outcome(to, envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(a.Owner.Trace))
 }

@@ -36,9 +36,9 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 	}
 	p := envelope.Provenance{ToolID: in.Tool, Final: stands(e.Code), AuditEventID: id, Counted: counted,
 		NotStarted: notStarted}
-	callID := ""
+	callID, trace := "", ""
 	if req != nil {
-		callID, p.ToolVersion = req.CallID, req.ToolVersion
+		callID, trace, p.ToolVersion = req.CallID, req.Context.TraceID, req.ToolVersion
 	}
 	if d.Trace.Event != nil {
 		d.Trace.Event(ctx, r.describe(call.TraceEvent{
@@ -46,7 +46,7 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 		}))
 	}
 	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
-	d.Replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}))
+	d.Replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
 }
 
 // describe returns e with the effect and the origin of the tool, if that is known.

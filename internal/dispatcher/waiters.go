@@ -101,7 +101,8 @@ func (d *Dispatcher) RemoveJoiner(l envelope.JoinerLeft) {
 // dismiss sends a joiner of attempt n an answer that is not an outcome.
 func (d *Dispatcher) dismiss(w waiter, s call.State, n int, e *envelope.Error) {
 	p := envelope.Provenance{ToolID: s.Tool, ToolVersion: s.Version, Attempt: n}
-	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}))
+	a, _ := s.Attempt(n)
+	d.Replies.Outcome(w.inbox, envelope.Failure(w.callID, e, p, envelope.Metrics{}).Correlated(a.Owner.Trace))
 }
 
 // leave removes the waiter of l, if may returns true for it, and returns it with the state of its log.

@@ -315,6 +315,7 @@ func (e *Executor) finish(j *job, end call.Completion, d outcome.Draft) error {
 	end.By, end.Nonce, end.Now, end.Claim = call.ByExecutor, e.NewNonce(), call.At(e.Now()), j.claim
 	e.step(call.TraceBeforeDecide, j)
 	ctx := j.shared.longer
+	d.Owner = e.ownerOf(j)
 	a, _ := j.state.Attempt(j.attempt)
 	o, err := e.decide(ctx, j, end, d.WithIgnoredWarnings(a))
 	unreadable := errors.Is(err, outcome.ErrUnreadable)
@@ -334,6 +335,18 @@ func (e *Executor) finish(j *job, end call.Completion, d outcome.Draft) error {
 	}
 	e.reply(j, o)
 	return nil
+}
+
+// ownerOf returns the owner of the tool of a further attempt, or "" if this executor does not have the tool.
+func (e *Executor) ownerOf(j *job) string {
+	if j.attempt == 1 {
+		return "" // nobody needs it, see outcome.Draft
+	}
+	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version)
+	if m == nil {
+		return ""
+	}
+	return m.Owner
 }
 
 // logOutcome logs the outcome in the log with level INFO, even if another process decided.

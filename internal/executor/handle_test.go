@@ -479,12 +479,15 @@ func TestFaultTwice(t *testing.T) {
 	})
 }
 
-// What a tool says of its error is kept where the decision states another code.
+// What a tool says of its error is kept where the decision states another code. A repeated fault of a tool names the
+// tool's owner. What is stored names neither call nor trace a second time.
 func TestFaultKeepsDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, call.Pure)
+		w.manifest.Owner = "@team\x1b" + strings.Repeat("x", 2*envelope.MaxID)
 		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
-			return tool.Result{}, &tool.Error{Code: "io_error", Message: "no", Details: jsontext.Value(`{"disk":"b"}`)}
+			details := jsontext.Value(`{"disk":"b","owner":"me","call_id":1,"attempt":{}}`)
+			return tool.Result{}, &tool.Error{Code: "io_error", Message: "no", Details: details}
 		}
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		w.ex.Handle(t.Context(), w.admit(callB, time.Minute))
@@ -492,6 +495,20 @@ func TestFaultKeepsDetails(t *testing.T) {
 		if e.Code != envelope.CodeToolFaultAgain || string(e.Details.Extra["disk"]) != `"b"` ||
 			e.Details.ToolCode != "io_error" {
 			t.Errorf("%s: %+v", e, e.Details)
+		}
+		for i, r := range w.replies {
+			of := r.Error.Details.Extra
+			owner := string(of["owner"])
+			if owned := strings.HasPrefix(owner, `"@team`) && len(owner) <= envelope.MaxID+len(`""`); owned != (i == 1) ||
+				string(of["call_id"]) != `"`+r.CallID+`"` || string(of["attempt"]) != fmt.Sprint(i+1) ||
+				string(of["tool_id"]) != `"echo"` || string(of["tool_version"]) != `"1.0.0"` {
+				t.Errorf("attempt %d: %s", i+1, of)
+			}
+		}
+		last, _ := w.log.Read(t.Context(), "echo", "id1")
+		if stored := string(last.Body); strings.Contains(stored, `"attempt":2,"call_id"`) ||
+			strings.Count(stored, callB) != 1 || strings.Count(stored, "@team") != 1 {
+			t.Errorf("%s", stored)
 		}
 	})
 }

@@ -129,6 +129,7 @@ def patience_and_msgpack():
 def refusal():
     c, example = Client(bus), shown("refusal")
     r = dict(c.request(to="x"), call_id=example["call_id"])
+    r["context"]["trace_id"] = example["error"]["details"]["trace_id"]
     refused = c.call(r)
     like(example, refused)
     assert refused["provenance"]["attempt"] == 0 and refused["provenance"]["final"]

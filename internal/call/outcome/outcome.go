@@ -41,6 +41,8 @@ type Draft struct {
 	// Timed means that Metrics holds the measured times of the run. Otherwise [Resolve] sets them from the log.
 	Timed  bool
 	Chunks *envelope.Chunks
+	// Owner is the owner of the tool, for the error of a repeated tool fault; see call.State.FaultedAgain.
+	Owner string
 }
 
 // Stored is the outcome of an attempt in the log. Won is true if this call of [Resolve] wrote it.
@@ -131,7 +133,7 @@ func between(from, to call.UnixMS) int64 { return max(0, int64(to-from)) }
 // shrink returns a small completion and draft for a response that is too large. Without it the attempt could never be
 // decided, and the tool would run again and again.
 func shrink(end call.Completion, d Draft) (call.Completion, Draft) {
-	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied}
+	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied, Owner: d.Owner}
 	switch {
 	case d.Error != nil:
 		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)
@@ -249,7 +251,11 @@ func respond(ruling call.DecideResult, d Draft) *envelope.Response {
 	}
 	d.Metrics.Attempts = a.N
 	if ruling.Code != "" {
-		r := envelope.Failure(a.Owner.CallID, failure(ruling, d.Error), p, d.Metrics)
+		e := failure(ruling, d.Error)
+		if s.FaultedAgain(a.N) {
+			e = e.WithOwner(d.Owner)
+		}
+		r := envelope.Failure(a.Owner.CallID, e, p, d.Metrics)
 		r.SideEffects, r.Warnings = d.SideEffects, d.Warnings
 		return r
 	}
@@ -290,9 +296,10 @@ func unserved(ruling call.DecideResult, e *envelope.Error) *envelope.Error {
 }
 
 // For returns the response for the request with callID. replayed states that the attempt was decided before that
-// request.
+// request. The details of an error name callID, and the trace of the request that opened the attempt: its spans are in
+// that trace.
 func (o Stored) For(callID string, replayed bool) *envelope.Response {
 	r := *o.Response
 	r.CallID, r.Provenance.Replayed = callID, replayed
-	return &r
+	return r.Correlated(o.Attempt.Owner.Trace)
 }

@@ -35,10 +35,10 @@
 // line has at most 1 MiB. All of standard output together has at most limits.output_bytes_max bytes. Standard error is
 // free text. The executor keeps its beginning and end, and reports them when the run fails.
 //
-// The details of an error belong to the tool, except for the members that Toolbus defines: effect, http_status,
-// retry_after_ms, stderr, tool_code, tool_result, tool_result_ref and violations. If a tool sends a member with such a
-// name, it is left out. http_status is the status that the manifest declares for the error. For the status of an
-// upstream server, use another name, such as upstream_status.
+// The details of an error belong to the tool, except for the members that Toolbus defines: attempt, call_id, effect,
+// http_status, owner, retry_after_ms, stderr, tool_code, tool_id, tool_result, tool_result_ref, tool_version, trace_id
+// and violations. If a tool sends a member with such a name, it is left out. http_status is the status that the
+// manifest declares for the error. For the status of an upstream server, use another name, such as upstream_status.
 //
 // # Surroundings
 //
