@@ -190,10 +190,7 @@ type Call struct {
 // cancelled, or OnChunk returned an error. A function of the call that panics makes Call panic with a [Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
-	keyed := call.Key != "" || c.StableKeys
-	if !keyed {
-		call.Key = freshID()
-	}
+	call, keyed := c.withKey(call)
 	m := c.callWithDeadline(ctx, call, keyed, started)
 	if barred := c.IsPermissionDenied(); barred != nil && m.Err != nil && m.Request != nil {
 		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
@@ -207,6 +204,15 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 	c.logOutcome(ctx, m.Request, m.Response, time.Since(started))
 	m.Response.Key = m.Request.Constraints.IdempotencyKey
 	return m.Response, nil
+}
+
+// withKey returns the call with a fresh key if it has none, unless the client makes stable keys. keyed is false if the
+// key is fresh.
+func (c *Client) withKey(call Call) (_ Call, keyed bool) {
+	if keyed = call.Key != "" || c.StableKeys; !keyed {
+		call.Key = freshID()
+	}
+	return call, keyed
 }
 
 // logOutcome logs a call at level INFO.
