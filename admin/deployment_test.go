@@ -117,7 +117,7 @@ func byName(t *testing.T, checks []admin.Check) map[string]admin.Check {
 	t.Helper()
 	all := map[string]admin.Check{}
 	for _, c := range checks {
-		if c.Status != admin.CheckOK && c.Fix == "" {
+		if c.Status != admin.CheckOK && c.Status != "open" && c.Fix == "" {
 			t.Errorf("no fix: %+v", c)
 		}
 		if old, twice := all[c.Name]; !twice || old.Status == admin.CheckOK {
@@ -130,7 +130,7 @@ func byName(t *testing.T, checks []admin.Check) map[string]admin.Check {
 // wrong lists the checks that do not pass but for those that are expected, and executors, of which there is none.
 func wrong(all map[string]admin.Check, expected ...string) (names []string) {
 	for name, c := range all {
-		skip := name == "executors"
+		skip := name == "executors" || c.Status == "open"
 		for _, e := range expected {
 			skip = skip || e == name
 		}

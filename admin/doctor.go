@@ -24,7 +24,7 @@ import (
 // Check is the result of one check of a deployment, with a fix if it did not pass.
 type Check = envelope.Check
 
-// Values of Check.Status.
+// Values of Check.Status. An item of docs/tool_contract.md that was not checked has the status "open".
 const (
 	CheckOK      = envelope.CheckOK
 	CheckWarning = envelope.CheckWarning
@@ -32,8 +32,9 @@ const (
 )
 
 // Diagnose checks a deployment from outside: the server, the topology, the executors, the dispatchers, the rights of
-// the connection and the clock of this machine. url, o and connect are those of a caller. What the caller may not read
-// itself a dispatcher reads for it. Bound the time with ctx.
+// the connection and the clock of this machine. It then checks the items of docs/tool_contract.md that need no call.
+// The arguments url, o and connect are those of a caller. What the caller may not read itself a dispatcher reads for
+// it. Bound the time with ctx.
 func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect ...nats.Option) []Check {
 	of := subjects.Owner{
 		Tenant: cmp.Or(o.Tenant, client.DefaultTenant), Actor: cmp.Or(o.Actor, client.DefaultActor),
@@ -89,7 +90,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if err != nil {
 		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), asOperator)}
 	}
-	return append(append(checks, found...), said...)
+	return append(append(append(checks, found...), said...), contract(ctx, c, d)...)
 }
 
 // whose returns the principal that the token names, without verifying the token. It returns nil if there is no token.

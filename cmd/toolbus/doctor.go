@@ -27,7 +27,8 @@ func doctorCmd(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and print how to fix it", GroupID: "operate", Args: cli.NoArgs,
 		Long: `Checks the server, the streams, executors, dispatchers, clocks and the rights of the connection. The
-exit code is 1 if a check fails.
+exit code is 1 if a check fails. The checks of the contract for tools (docs/tool_contract.md) are open if nothing
+enforces the item yet.
 
 For a deployment with tokens it compares servers, accounts and streams with the profile of the deployment. With the
 token of an operator it asks a dispatcher. With --secrets-dir it connects with rights of its own, and asks
