@@ -22,6 +22,12 @@
 //		return program.Result{Output: output{Text: "hello " + in.Name}}, nil
 //	}
 //
+// # Who calls
+//
+// A call holds only the members of the caller's context that the manifest lists in context, by default no member. The
+// idempotency key of a call is derived from the caller's key. Pass Call.Traceparent on to services that the program
+// calls, so that their spans are in the trace of the call.
+//
 // # Three ways to end
 //
 // A nil error means success. An *Error is a failure that the manifest declares, and states the effect of the call. Any
