@@ -311,6 +311,7 @@ func (c *eventCoder) decision(a *call.Attempt) {
 	number(&c.coder, &d.Fence)
 	hash(&c.coder, &d.OutputHash)
 	flag(&c.coder, &d.NotTaken)
+	flag(&c.coder, &d.BuildAbsent)
 	c.end(&d.More)
 	if c.reading {
 		*a.Decision = d

@@ -13,7 +13,7 @@ type Completion struct {
 	Error  envelope.Code   // with ToolEnded: "" means success
 	Effect envelope.Effect // with ToolEnded: the effect that the tool reported
 	Output string          // SHA-256 of the output, or of the result of a failed tool, in hex; "" without one
-	// NotTaken, with TimedOut and PoolAbsent: it is certain that no executor has started the attempt, and that none will
+	// NotTaken, with TimedOut, PoolAbsent and BuildAbsent: it is certain that no executor has started the attempt, and that none will
 	// start it without a claim.
 	NotTaken bool
 	// Stored is the time at which the server stored the request event; 0 if unknown. No executor starts an attempt that
@@ -26,14 +26,15 @@ type Cause int
 
 // Values of [Cause].
 const (
-	ToolEnded  Cause = iota + 1 // the tool succeeded or failed
-	Confirmed                   // the claimer is gone, and the tool's lookup found the committed result
-	TimedOut                    // the deadline has passed
-	Cancelled                   // the owner cancelled
-	ClaimLost                   // the claimer is gone and the tool could not confirm its effect
-	Poisoned                    // the attempt has MaxClaims claims and no outcome
-	Unrunnable                  // the tool could not be started, for the reason Error
-	PoolAbsent                  // the pool has had no live executor for too long
+	ToolEnded   Cause = iota + 1 // the tool succeeded or failed
+	Confirmed                    // the claimer is gone, and the tool's lookup found the committed result
+	TimedOut                     // the deadline has passed
+	Cancelled                    // the owner cancelled
+	ClaimLost                    // the claimer is gone and the tool could not confirm its effect
+	Poisoned                     // the attempt has MaxClaims claims and no outcome
+	Unrunnable                   // the tool could not be started, for the reason Error
+	PoolAbsent                   // the pool has had no live executor for too long
+	BuildAbsent                  // no live executor of the pool has the admitted build of the tool
 )
 
 // DecideResult is the result of [Decide].
@@ -71,7 +72,7 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	code, effect := judge(s, a, end)
 	d := Decision{
 		Nonce: end.Nonce, Code: code, Effect: effect, By: end.By, At: end.Now, Fence: end.Fence,
-		Status: envelope.Success, OutputHash: end.Output, NotTaken: untaken,
+		Status: envelope.Success, OutputHash: end.Output, NotTaken: untaken, BuildAbsent: end.Cause == BuildAbsent,
 	}
 	if code != "" {
 		d.Status = code.Status()
@@ -89,7 +90,7 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 // notTaken reports whether it is certain that no executor started attempt a. If a claim is needed, the log proves that;
 // otherwise end must state it.
 func notTaken(s State, a Attempt, end Completion) bool {
-	if a.Touched() || end.Cause != TimedOut && end.Cause != PoolAbsent {
+	if a.Touched() || end.Cause != TimedOut && end.Cause != PoolAbsent && end.Cause != BuildAbsent {
 		return false
 	}
 	return !s.MayRunAgain() || end.NotTaken || a.storedLate(end)
@@ -106,6 +107,8 @@ func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) 
 		return "", effect
 	case PoolAbsent:
 		return envelope.CodeUnavailable, effect
+	case BuildAbsent:
+		return pick(safe, envelope.CodeUnavailable, envelope.CodeToolUnknownState), effect
 	case TimedOut:
 		if notTaken(s, a, end) && !a.storedLate(end) { // a lack of executors is the reason, not a slow server
 			return envelope.CodeUnavailable, effect
@@ -126,7 +129,11 @@ func judge(s State, a Attempt, end Completion) (envelope.Code, envelope.Effect) 
 
 // guessed reports whether an undecodable event of an executor is the only evidence of how attempt a ended.
 func (a Attempt) guessed(end Completion) bool {
-	return a.Undecoded && (end.Cause == TimedOut || end.Cause == Cancelled || end.Cause == Poisoned)
+	switch end.Cause {
+	case TimedOut, Cancelled, Poisoned, BuildAbsent:
+		return a.Undecoded
+	}
+	return false
 }
 
 // phaseEffect derives the effect from the state of the attempt. The effect that a tool reports is only that of its own

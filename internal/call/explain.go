@@ -89,6 +89,8 @@ func cause(s State, a Attempt) string {
 func Unserved(s State, a Attempt) (message, fix string) {
 	const again = "; then call again with the same key"
 	switch d := a.Decision; {
+	case d.BuildAbsent:
+		return WithoutBuild(s, nil)
 	case d.Code == envelope.CodeUnavailable && d.By == ByDispatcher:
 		return fmt.Sprintf("no executor of pool %s is alive, and none has been for a while", s.Pool),
 			fmt.Sprintf("start one with `toolbus executor --pool %s`", s.Pool) + again
@@ -97,6 +99,31 @@ func Unserved(s State, a Attempt) (message, fix string) {
 			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give a larger timeout_ms", s.Pool) + again
 	}
 	return "", ""
+}
+
+// WithoutBuild returns a message and a fix for an attempt that ended because no live executor of its pool had the
+// admitted build. here are the digests of the builds that the executors have instead, as far as they are known.
+func WithoutBuild(s State, here []string) (message, fix string) {
+	message = fmt.Sprintf("no live executor of pool %s has the admitted build of %s %s, %s", s.Pool, s.Tool, s.Version,
+		ShortDigest(s.Digest))
+	if len(here) > 0 {
+		short := make([]string, len(here))
+		for i, digest := range here {
+			short[i] = ShortDigest(digest)
+		}
+		message += "; they have " + strings.Join(short, ", ")
+	}
+	return message, "start executors with that build, or dispatchers with the build of the executors and call with a " +
+		"new key: a key keeps the build that it was admitted for"
+}
+
+// ShortDigest returns a digest shortened to its first 12 hex digits, as `toolbus doctor` prints it. It returns "no
+// build" for "".
+func ShortDigest(digest string) string {
+	if digest == "" {
+		return "no build"
+	}
+	return digest[:min(len(digest), len("sha256:")+12)]
 }
 
 // RunLocation holds the answers of the executors of a pool about an attempt.

@@ -66,6 +66,17 @@ func TestExplain(t *testing.T) {
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (P-PRECOND-CANCELLED), decided by " +
 				"the canceller, effect none: the owner of the call cancelled it; attempt 2 followed.",
 		},
+		"no executor has the build": {
+			func(j *journal) {
+				a := ask(side, "A")
+				a.Pinned.Digest = "sha256:0123456789abcdef"
+				j.add(call.Admit(j.state, a).Event)
+				j.decide(call.Completion{Cause: call.BuildAbsent, By: call.ByDispatcher, Now: start + 500})
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with retryable_error (S-TOOL-UNAVAILABLE), decided by the " +
+				"dispatcher, effect none: no live executor of pool default has the admitted build of web.fetch 1.0.0, " +
+				"sha256:0123456789ab; the same key may be asked again and runs as the next attempt.",
+		},
 		"terminal": {
 			func(j *journal) {
 				j.admit(side, "A")

@@ -51,7 +51,7 @@ func interrogate(s call.State, e call.Event) {
 			Gone: func(string) bool { return true }}
 		call.Take(s, p)
 		call.Fence(s, p)
-		for c := call.ToolEnded; c <= call.PoolAbsent; c++ {
+		for c := call.ToolEnded; c <= call.BuildAbsent; c++ {
 			call.Decide(s, n, at.Admitted, call.Completion{Cause: c, Claim: "c", Error: envelope.CodeToolFault})
 		}
 		call.Explain(s, n, start.Time())

@@ -16,6 +16,7 @@ func TestUntaken(t *testing.T) {
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
 	const unserved, late = envelope.CodeUnavailable, envelope.CodeTimeout
 	timedOut, deserted := call.Completion{Cause: call.TimedOut}, call.Completion{Cause: call.PoolAbsent}
+	otherBuild := call.Completion{Cause: call.BuildAbsent, By: call.ByDispatcher}
 	sure := func(e call.Completion) call.Completion { e.NotTaken = true; return e }
 	stored := func(e call.Completion, at call.UnixMS) call.Completion { e.Stored = at; return e }
 	for name, c := range map[string]struct {
@@ -45,9 +46,18 @@ func TestUntaken(t *testing.T) {
 		"side-effectful, stored late":             {side, false, false, stored(timedOut, due), late, none, true},
 		"side-effectful, claimed": {side, false, true, sure(timedOut), envelope.CodeTimeoutUnknown, unknown,
 			false},
-		"side-effectful, deserted":              {side, false, false, deserted, unserved, none, true},
-		"side-effectful, deserted, and claimed": {side, false, true, deserted, "", "", false},
-		"dry run, timed out":                    {side, true, false, timedOut, late, none, false},
+		"side-effectful, deserted":                         {side, false, false, deserted, unserved, none, true},
+		"side-effectful, deserted, and claimed":            {side, false, true, deserted, "", "", false},
+		"pure, no executor has the build":                  {pure, false, false, otherBuild, unserved, none, false},
+		"pure, no executor ever had the build":             {pure, false, false, sure(otherBuild), unserved, none, true},
+		"pure, claimed, no executor has the build":         {pure, false, true, otherBuild, unserved, none, false},
+		"dry run, no executor has the build":               {side, true, false, otherBuild, unserved, none, false},
+		"idempotent, no executor has the build":            {idem, false, false, otherBuild, unserved, unknown, false},
+		"idempotent, no executor ever had the build":       {idem, false, false, sure(otherBuild), unserved, none, true},
+		"idempotent, claimed, no executor has the build":   {idem, false, true, sure(otherBuild), unserved, unknown, false},
+		"side-effectful, no executor has the build":        {side, false, false, otherBuild, unserved, none, true},
+		"side-effectful, claimed, no executor has a build": {side, false, true, sure(otherBuild), envelope.CodeToolUnknownState, unknown, false},
+		"dry run, timed out":                               {side, true, false, timedOut, late, none, false},
 		"cancelled in the queue": {side, false, false, call.Completion{Cause: call.Cancelled},
 			envelope.CodeCancelled, none, false},
 	} {
@@ -62,8 +72,15 @@ func TestUntaken(t *testing.T) {
 			if r.Taken != (c.code == "") || r.Do == r.Taken || r.Code != c.code || r.Effect != c.effect {
 				t.Fatalf("ruling %+v", r)
 			}
-			if d := r.Event.State.Attempts; r.Do && d[0].Decision.NotTaken != c.untaken {
-				t.Errorf("decision %+v", d[0].Decision)
+			if !r.Do {
+				return
+			}
+			d := r.Event.State.Last().Decision
+			if d.NotTaken != c.untaken || d.BuildAbsent != (c.end.Cause == call.BuildAbsent) {
+				t.Errorf("decision %+v", d)
+			}
+			if d.Status == envelope.RetryableError && !j.state.MayRunAgain() && d.Effect != none {
+				t.Error("a call that must not run twice may be asked again with its effect unknown")
 			}
 		})
 	}

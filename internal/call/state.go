@@ -176,8 +176,11 @@ type Decision struct {
 	Fence      uint64          `json:"fence,omitzero"`
 	OutputHash string          `json:"out,omitzero"`
 	// NotTaken means that no executor can have started the attempt. Such an attempt does not count towards MaxAttempts.
-	NotTaken bool   `json:"untaken,omitzero"`
-	More     string `json:"more,omitzero"` // as [Pinned.More]
+	NotTaken bool `json:"untaken,omitzero"`
+	// BuildAbsent means that no live executor of the pool had the admitted build of the tool. Older builds keep it in
+	// More.
+	BuildAbsent bool   `json:"no_build,omitzero"`
+	More        string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider is the role of the process that decided.
@@ -188,7 +191,7 @@ const (
 	ByExecutor  Decider = "executor"
 	ByDeadline  Decider = "deadline"
 	ByCanceller Decider = "canceller"
-	// ByDispatcher is a dispatcher that ended the attempt because its pool had no live executor.
+	// ByDispatcher is a dispatcher that ended the attempt because its pool had no live executor, or none with its build.
 	ByDispatcher Decider = "dispatcher"
 )
 

@@ -60,6 +60,10 @@ func TestUndecodedAttemptsEnd(t *testing.T) {
 			if r := call.Decide(j.state, 1, a.Admitted, call.Completion{Cause: call.PoolAbsent, NotTaken: true}); !r.Taken {
 				t.Errorf("%s, claimed %t: deserted: %+v", class, claimed, r)
 			}
+			r := call.Decide(j.state, 1, a.Admitted, call.Completion{Cause: call.BuildAbsent, NotTaken: true})
+			if r.Code != envelope.CodeToolUnknownState || r.Effect != envelope.EffectUnknown {
+				t.Errorf("%s, claimed %t: no executor has its build: %+v", class, claimed, r)
+			}
 		}
 	}
 }
