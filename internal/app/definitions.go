@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -28,6 +29,14 @@ func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
 		}
 	}
 	return d
+}
+
+// missing returns the builds that the executor was handed work for and does not have.
+func missing(e *executor.Executor) (all []heartbeat.MissingBuild) {
+	for _, b := range e.Missing() {
+		all = append(all, heartbeat.MissingBuild(b))
+	}
+	return all
 }
 
 // recheck lets adapters compare the definitions of tools again at an interval, until ctx ends. A changed tool is not

@@ -208,7 +208,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	d = dispatcher.New(dispatcher.Options{
 		OverQuota:    shares.OverQuota,
-		PoolEvidence: evidence, Definitions: findings, Control: c.control, PoolAbsence: absence(c, o),
+		PoolEvidence: evidence, Definitions: findings, Builds: builds{findings, pools}, Control: c.control, PoolAbsence: absence(c, o),
 		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
@@ -387,6 +387,12 @@ type evidence struct {
 
 func newEvidence(c *Conn, pools *heartbeat.Store, r *tool.Set) evidence {
 	return evidence{heartbeat.NewAbsenceMonitor(pools, c.Clock.Now, poolsOf(r)...), workqueue.NewDeliveries(c.JS)}
+}
+
+// builds tells the dispatcher which builds of tools executors do not have.
+type builds struct {
+	*heartbeat.Findings
+	*heartbeat.Store
 }
 
 // listenToBeats passes the heartbeats of all executors to findings, until deaf is called.

@@ -79,6 +79,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	workers.Log = c.Logger
 	pools.PullsOverflow = workers.PullsOverflow
 	pools.Definitions = func() heartbeat.Definitions { return definitions(o) }
+	pools.Missing = func() []heartbeat.MissingBuild { return missing(e) }
 	defer c.TokenConn.Before(workers.Pause)()
 	return run(ctx, c, o, e, workers, pools, anew)
 }
@@ -169,7 +170,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 }
 
 // beat stores a heartbeat and extends the leases of the messages in progress: every third of a lease, after each
-// reconnect, and at each value on news.
+// reconnect, at each value on news, and when work has come for a build that is not here.
 func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store,
 	anew *bus.ReconnectWatch,
 	news <-chan struct{}) {
@@ -183,6 +184,7 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 			return
 		case <-status:
 		case <-news:
+		case <-e.MissingChanged():
 		case <-tick.C:
 		}
 		anew.Check()

@@ -11,18 +11,19 @@ type TracePoint string
 
 // Trace points of dispatchers.
 const (
-	TraceReceived         TracePoint = "received"       // a request was received
-	TraceRefused          TracePoint = "refused"        // before a refusal is sent; with Stage and Error
-	TraceAdmit            TracePoint = "admit"          // see [Trace.Begin]
-	TraceBeforeAdmit      TracePoint = "before-admit"   // before the request event is written
-	TraceAfterAdmit       TracePoint = "after-admit"    // the request event is written
-	TraceAccepted         TracePoint = "accepted"       // before the acceptance is sent or delayed
-	TraceBeforeJoin       TracePoint = "before-join"    // before a join event is written
-	TraceAfterJoin        TracePoint = "after-join"     // the join event is written
-	TraceReplayed         TracePoint = "replayed"       // a stored outcome was sent
-	TraceDelivered        TracePoint = "told"           // the outcome was sent to a waiting caller
-	TraceBeforeTimeout    TracePoint = "before-timeout" // a deadline has passed
-	TraceBeforePoolAbsent TracePoint = "before-desert"  // the pool of the attempt is absent
+	TraceReceived         TracePoint = "received"        // a request was received
+	TraceRefused          TracePoint = "refused"         // before a refusal is sent; with Stage and Error
+	TraceAdmit            TracePoint = "admit"           // see [Trace.Begin]
+	TraceBeforeAdmit      TracePoint = "before-admit"    // before the request event is written
+	TraceAfterAdmit       TracePoint = "after-admit"     // the request event is written
+	TraceAccepted         TracePoint = "accepted"        // before the acceptance is sent or delayed
+	TraceBeforeJoin       TracePoint = "before-join"     // before a join event is written
+	TraceAfterJoin        TracePoint = "after-join"      // the join event is written
+	TraceReplayed         TracePoint = "replayed"        // a stored outcome was sent
+	TraceDelivered        TracePoint = "told"            // the outcome was sent to a waiting caller
+	TraceBeforeTimeout    TracePoint = "before-timeout"  // a deadline has passed
+	TraceBeforePoolAbsent TracePoint = "before-desert"   // the pool of the attempt is absent
+	TraceBeforeNoBuild    TracePoint = "before-no-build" // no live executor has the admitted build
 )
 
 // Trace points of executors. A dispatcher that ends an attempt emits TraceAfterDecide, too.

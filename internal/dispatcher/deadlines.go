@@ -32,7 +32,8 @@ type deadlineWatch struct {
 	armed time.Time                        // time of the next check for due attempts
 	// queued counts the attempts without a claim, by pool.
 	queued map[string]*poolQueue
-	seen   uint64 // sequence up to which the log has been read
+	builds map[build]*openBuild // of undecided attempts
+	seen   uint64               // sequence up to which the log has been read
 }
 
 // openAttempt is an open attempt with its place in the heap of due times.
@@ -44,8 +45,10 @@ type openAttempt struct {
 	done     bool // decided
 	claimed  bool
 	pool     *poolQueue     // pool in which it waits; nil if it is claimed or that is not known
-	early    time.Time      // earliest time, in bus time, to end it because its pool is absent
+	early    time.Time      // earliest time, in bus time, to end it because its pool or its build is absent
 	tried    bool           // ending it for an absent pool was tried; do not try again
+	build    *openBuild     // nil until watch has set it
+	unbuilt  bool           // ending it for want of its build was tried; do not try again
 	opened   *flow.Counters // counters that hold counter
 	counter  *flow.Counter  // nil if the attempt is not counted
 }
@@ -53,6 +56,7 @@ type openAttempt struct {
 func newDeadlineWatch(now func() time.Time) *deadlineWatch {
 	return &deadlineWatch{
 		now: now, wake: make(chan struct{}, 1), byKey: map[call.AttemptKey]*openAttempt{}, queued: map[string]*poolQueue{},
+		builds: map[build]*openBuild{},
 	}
 }
 
@@ -105,6 +109,7 @@ func (g *deadlineWatch) remove(d *openAttempt) {
 	d.done = true
 	d.uncount()
 	g.unqueue(d)
+	g.unbuild(d)
 	delete(g.byKey, call.AttemptKey{ID: d.id, N: d.attempt})
 	g.due.Remove(&d.place)
 	g.over++
@@ -196,6 +201,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { d.keepJoinerDeadlines(ctx) })
 	wg.Go(func() { d.endPoolAbsent(ctx) })
+	wg.Go(func() { d.endBuildAbsent(ctx) })
 	d.acceptLate(ctx)
 	return nil
 }
@@ -237,7 +243,7 @@ func keep(ctx context.Context, wake <-chan struct{}, do func() (pause time.Durat
 // expire ends an attempt whose deadline has passed, and sends its owner the outcome. If the log cannot be reached, it
 // tries again later.
 func (d *Dispatcher) expire(ctx context.Context, g *deadlineWatch, job *openAttempt) {
-	o, err := d.end(ctx, job, call.TraceBeforeTimeout, call.TimedOut, call.ByDeadline)
+	o, err := d.end(ctx, job, call.TraceBeforeTimeout, ending{cause: call.TimedOut, by: call.ByDeadline})
 	switch {
 	case errors.Is(err, outcome.ErrAttemptGone):
 		g.close(job.id, job.attempt, job.admitted)

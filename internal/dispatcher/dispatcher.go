@@ -88,8 +88,8 @@ type Definitions interface {
 // DefaultPoolAbsence is longer than a rolling restart of the executors of a pool usually takes.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options configures a [Dispatcher]. Tokens, Strange, PoolEvidence, Definitions, OverQuota, Trace, Logger and all
-// limits are optional; the other fields are required.
+// Options configures a [Dispatcher]. Tokens, Strange, PoolEvidence, Builds, Definitions, OverQuota, Trace, Logger and
+// all limits are optional; the other fields are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -107,6 +107,7 @@ type Options struct {
 	// instance. An unreadable event of such an instance does not block other calls. nil means that no instance is.
 	Strange      func(instance string) bool
 	PoolEvidence PoolEvidence // nil: attempts of absent pools end at their deadlines
+	Builds       Builds       // nil: attempts whose build no live executor has end at their deadlines
 	// Definitions reports tools whose calls are refused until they are approved; nil refuses none.
 	Definitions Definitions
 	Now         func() time.Time // bus time

@@ -28,18 +28,28 @@ type PoolEvidence interface {
 // after it.
 const evidenceTime = 40 * time.Millisecond
 
-// end ends the attempt of a job for the given cause, unless it has an outcome, and returns the stored outcome. It emits
-// the trace point at.
+// ending is the reason for which a dispatcher ends an attempt. here are, for call.BuildAbsent, the builds that live
+// executors have.
+type ending struct {
+	cause call.Cause
+	by    call.Decider
+	here  []string
+}
+
+// end ends the attempt of a job, unless it has an outcome, and returns the stored outcome. It emits the trace point at.
 func (d *Dispatcher) end(
-	ctx context.Context, job *openAttempt, at call.TracePoint, cause call.Cause, by call.Decider,
+	ctx context.Context, job *openAttempt, at call.TracePoint, why ending,
 ) (outcome.Stored, error) {
 	last, err := d.CallLog.Read(ctx, job.tool, job.id)
 	if err != nil {
 		return outcome.Stored{}, err
 	}
 	d.Trace.Emit(ctx, at, &last.State, job.attempt)
-	end := call.Completion{Cause: cause, By: by, Nonce: d.NewNonce(), Now: call.At(d.Now())}
+	end := call.Completion{Cause: why.cause, By: why.by, Nonce: d.NewNonce(), Now: call.At(d.Now())}
 	draft := d.evidence(ctx, last, job.attempt, &end)
+	if why.cause == call.BuildAbsent {
+		draft.Error = withoutBuild(last.State, why.here)
+	}
 	return outcome.Resolve(ctx, d.CallLog, last.State, job.attempt, job.admitted, end, draft, nil)
 }
 

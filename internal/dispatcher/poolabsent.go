@@ -32,11 +32,12 @@ func (d *Dispatcher) watch(s call.State, a call.Attempt, shown bool) {
 	if !strings.HasPrefix(a.Nonce, d.Instance) {
 		early = early.Add(othersWait)
 	}
-	g.queue(s, a, early)
+	g.bind(s, a, early)
+	g.queue(s, a)
 }
 
 // queue records that a watched attempt waits in its pool, or that it was claimed.
-func (g *deadlineWatch) queue(s call.State, a call.Attempt, early time.Time) {
+func (g *deadlineWatch) queue(s call.State, a call.Attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	d := g.byKey[call.AttemptKey{ID: s.ID, N: a.N}]
@@ -52,7 +53,7 @@ func (g *deadlineWatch) queue(s call.State, a call.Attempt, early time.Time) {
 			g.queued[pool.name] = pool
 		}
 		pool.waiting++
-		d.pool, d.early, d.tried = pool, early, false
+		d.pool, d.tried = pool, false
 	}
 }
 
@@ -121,7 +122,7 @@ func (d *Dispatcher) endPoolAbsent(ctx context.Context) {
 	for timer.Sleep(ctx, poolAbsentEvery) {
 		if pools := d.empty(); len(pools) > 0 {
 			for _, g := range d.deadlines {
-				d.endAll(ctx, g, g.withoutExecutors(pools, d.Now()))
+				d.endAll(ctx, g.withoutExecutors(pools, d.Now()), func(job *openAttempt) { d.endOne(ctx, g, job) })
 			}
 		}
 	}
@@ -138,9 +139,10 @@ func (d *Dispatcher) empty() map[string]bool {
 	return empty
 }
 
-func (d *Dispatcher) endAll(ctx context.Context, g *deadlineWatch, found []*openAttempt) {
+// endAll calls end for each of the attempts, for several at once, and returns when all calls have returned.
+func (d *Dispatcher) endAll(ctx context.Context, found []*openAttempt, end func(*openAttempt)) {
 	crew := flow.NewBoundedWorkerPool(deserters, func(job *openAttempt) {
-		d.safely("a call without executors", func() { d.endOne(ctx, g, job) })
+		d.safely("a call without executors", func() { end(job) })
 	})
 	defer crew.Wait()
 	for _, job := range found {
@@ -152,7 +154,7 @@ func (d *Dispatcher) endAll(ctx context.Context, g *deadlineWatch, found []*open
 
 // endOne ends an attempt of an absent pool, unless an executor may have started it, and sends its owner the outcome.
 func (d *Dispatcher) endOne(ctx context.Context, g *deadlineWatch, job *openAttempt) {
-	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, call.PoolAbsent, call.ByDispatcher)
+	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, ending{cause: call.PoolAbsent, by: call.ByDispatcher})
 	switch {
 	case errors.Is(err, outcome.ErrMayHaveRun), errors.Is(err, outcome.ErrAttemptGone), errors.Is(err,
 		outcome.ErrUnreadable):

@@ -119,7 +119,8 @@ type Executor struct {
 	shared        sharedContext                 // of the newest message
 	since         time.Time                     // no kill was missed since this time; zero: any may have been
 	inputMemory   *flow.MemoryBudget            // for large inputs
-	heartbeatSent time.Time                     // bus time at which the newest stored heartbeat was sent; zero: none yet
+	missing       *missingBuilds
+	heartbeatSent time.Time // bus time at which the newest stored heartbeat was sent; zero: none yet
 }
 
 // New returns an Executor.
@@ -128,7 +129,7 @@ func New(o Options) *Executor {
 	return &Executor{
 		Options: o, running: map[call.AttemptKey]*job{}, loads: map[string]*load{}, killed: map[call.AttemptKey]time.Time{},
 		doubts: map[*job]bool{}, doubted: make(chan struct{}, 1),
-		inputMemory: flow.NewMemoryBudget(o.PayloadMemory, 0, 0),
+		inputMemory: flow.NewMemoryBudget(o.PayloadMemory, 0, 0), missing: newMissingBuilds(),
 	}
 }
 
@@ -141,12 +142,12 @@ type Message struct {
 
 // Delays after which a returned message is delivered again.
 const (
-	retryDelay   = 250 * time.Millisecond // times the number of deliveries: the log could not be reached
-	retryMost    = 2 * time.Second        // largest delay for that reason
-	busyDelay    = 50 * time.Millisecond  // smallest delay if the tool has reached its concurrency here
-	busySpace    = time.Millisecond       // time between messages that wait for the same tool
-	busyMost     = 2 * time.Second        // largest delay for that reason
-	missingDelay = time.Second            // this executor does not have the tool
+	retryDelay = 250 * time.Millisecond // times the number of deliveries: the log could not be reached
+	retryMost  = 2 * time.Second        // largest delay for that reason
+	busyDelay  = 50 * time.Millisecond  // smallest delay if the tool has reached its concurrency here
+	busySpace  = time.Millisecond       // time between messages that wait for the same tool
+	busyMost   = 2 * time.Second        // largest delay for that reason
+	newerDelay = time.Second            // a newer build wrote the log
 )
 
 // Handle handles one work message: it claims the attempt if the effect class requires that, runs the tool, and decides
@@ -196,11 +197,13 @@ func (e *Executor) acknowledge(j *job, err error) {
 	case errors.Is(err, errUnrecorded):
 		e.step(call.TraceNak, j)
 		j.message.Lease.NakUnstarted(retryDelay)
+	case errors.Is(err, errOtherBuild):
+		e.passOn(j)
 	case errors.Is(err, errWait):
 		e.nak(j, e.Lease/4)
 	case format.Newer(err):
 		e.notices.Log(e.Logger, "work handed to executors of a newer build", err)
-		e.nak(j, missingDelay)
+		e.nak(j, newerDelay)
 	default:
 		e.Logger.Warn("nak", "call", j.state.ID, "attempt", j.attempt, "err", err)
 		e.nak(j, min(time.Duration(max(1, j.message.Deliveries))*retryDelay, retryMost))
@@ -237,7 +240,8 @@ func (e *Executor) follow(j *job, step call.NextStep) error {
 	return outcome.ErrAttemptGone // Drop
 }
 
-// take returns the next step, and writes the claim if the step requires one. On a first delivery it uses the state in
+// take returns the next step, and writes the claim if the step requires one. The error is errOtherBuild if the step
+// needs the admitted build of the tool and this executor does not have it. On a first delivery it uses the state in
 // the message and does not read the log: the next compare-and-set proves that state. If it is not certain that the
 // delivery is the first one (a server that was killed forgets its counts), take treats it as a second delivery: it
 // claims before the run, so that every run has a fence of its own.
@@ -249,6 +253,9 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 		// The clocks differ: an attempt that the server stored after its deadline must not start.
 		j.delivery.Now = max(call.At(e.Now()), call.At(j.enqueued))
 		step, claim := call.Take(j.state, j.delivery)
+		if j.build == nil && j.needsBuild(step) {
+			return 0, errOtherBuild
+		}
 		if (step == call.Run || step == call.TakeClaim) && j.unrecorded() {
 			if err := e.waitRecorded(j); err != nil {
 				return 0, err
@@ -403,8 +410,11 @@ func (e *Executor) reply(j *job, o outcome.Stored) {
 // confirm ends a side-effectful attempt whose executor is gone. The lookup of the tool may confirm the effect; that it
 // finds nothing proves nothing.
 func (e *Executor) confirm(j *job) error {
+	if j.state.Lookup == call.LookupNo {
+		return e.finish(j, call.Completion{Cause: call.ClaimLost}, outcome.Draft{})
+	}
 	m, adapter, fault := e.find(j)
-	if fault != nil || !m.Capability.Lookup || j.state.Lookup == call.LookupNo {
+	if fault != nil || !m.Capability.Lookup {
 		return e.finish(j, call.Completion{Cause: call.ClaimLost}, outcome.Draft{Error: fault})
 	}
 	ctx := e.untilDue(j, &j.run)

@@ -62,7 +62,7 @@ func newWorld(t *testing.T, class call.EffectClass) *world {
 		t.Fatal(err)
 	}
 	w.manifest = &tool.Manifest{
-		ToolID: "echo", Semver: "1.0.0", Status: tool.StatusActive, Class: class, Transport: native.Transport,
+		ToolID: "echo", Semver: "1.0.0", Digest: buildA, Status: tool.StatusActive, Class: class, Transport: native.Transport,
 		Functions:  map[string]*tool.Function{"say": {Name: "say", Request: any, Response: any}},
 		Limits:     envelope.ToolLimits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8, OutputBytes: 1 << 20},
 		Capability: tool.Capabilities{Streaming: true},
@@ -245,7 +245,7 @@ func (w *world) admitAs(id, callID string, timeout time.Duration) executor.Messa
 	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a", Reply: "inbox"}, Fingerprint: "fp",
 		Pinned: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
-			Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
+			Digest: w.manifest.Digest, Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
 	})
 	if v.Do != call.Write {

@@ -68,9 +68,9 @@ func TestObservedAlsoWhenItCannotStart(t *testing.T) {
 		prepare func(w *world, stop func())
 		want    envelope.Code
 	}{
-		"ended":           {func(w *world, _ func()) { w.payloads[strings.Repeat("b", 64)] = []byte(`{"n":1}`) }, ""},
-		"no input":        {func(*world, func()) {}, envelope.CodeInputMissing},
-		"another version": {func(w *world, _ func()) { w.manifest.Semver = "2.0.0" }, envelope.CodeVersion},
+		"ended":      {func(w *world, _ func()) { w.payloads[strings.Repeat("b", 64)] = []byte(`{"n":1}`) }, ""},
+		"no input":   {func(*world, func()) {}, envelope.CodeInputMissing},
+		"no adapter": {func(w *world, _ func()) { clear(w.ex.Adapters) }, envelope.CodeUnavailable},
 		"drained": {func(w *world, stop func()) {
 			w.silent = true
 			go func() { pass(time.Second); stop() }()

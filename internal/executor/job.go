@@ -33,6 +33,7 @@ type job struct {
 	enqueued   time.Time         // bus time of admission
 	started    time.Time         // bus time of the start of the tool
 	recorded   bool              // the audit record holds the request
+	build      *tool.Manifest    // the admitted build of the tool; nil if it is not here
 
 	// The fields below belong to the run.
 	adapter  tool.Adapter
@@ -84,9 +85,9 @@ func (j *job) key() call.AttemptKey {
 // tool returns the id of the tool, the key of its load.
 func (j *job) tool() string { return j.message.Entry.State.Tool }
 
-// begin registers the message. It returns no job if this executor already handles the attempt, does not have the tool,
-// or has reached the concurrency of the tool; notYet then returns the message to the server. After its deadline an
-// attempt needs no tool, so begin does not return it for lack of one.
+// begin registers the message. It returns no job if this executor already handles the attempt or has reached the
+// concurrency of the tool; notYet then returns the message to the server. After its deadline an attempt needs no tool,
+// so begin does not look for it.
 func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func()) {
 	body, w, err := parse(m.Entry)
 	if err != nil { // a newer build admitted it
@@ -104,7 +105,9 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	}
 	j.started = j.enqueued
 	a, _ := j.state.Attempt(j.attempt)
-	over := !a.Due().After(e.Now())
+	if a.Due().After(e.Now()) {
+		j.build = e.admitted(j.state)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j.shared = e.under(ctx)
@@ -112,19 +115,15 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	if e.running[k] != nil {
 		return nil, func() { m.Lease.NakWithDelay(e.Lease) }
 	}
-	tm, _ := e.Catalog.Get(j.tool(), j.state.Version)
-	switch {
-	case over:
-	case tm == nil:
-		e.Logger.Warn("nak: this executor does not have the tool, but its pool does",
-			"tool", j.state.Tool, "pool", j.state.Pool, "call", j.state.ID)
-		return nil, func() { m.Lease.NakUnstarted(missingDelay) }
-	case e.load(j.tool()).runs >= tm.Limits.Concurrency:
-		again := e.load(j.tool()).later(e.Now())
-		return nil, func() { m.Lease.NakUnstarted(again) }
+	if j.build != nil {
+		l := e.load(j.tool())
+		if l.runs >= j.build.Limits.Concurrency {
+			again := l.later(e.Now())
+			return nil, func() { m.Lease.NakUnstarted(again) }
+		}
+		l.runs++
 	}
 	e.running[k] = j
-	e.load(j.tool()).runs++
 	return j, nil
 }
 
@@ -169,6 +168,9 @@ func (e *Executor) end(j *job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
+	if j.build == nil {
+		return
+	}
 	l := e.load(j.tool())
 	if l.runs--; l.runs == 0 && l.next.Before(e.Now()) { // no message waits for it
 		delete(e.loads, j.tool())

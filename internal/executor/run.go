@@ -169,9 +169,6 @@ func (e *Executor) outcome(
 	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error,
 ) (call.Completion, outcome.Draft) {
 	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
-	if m.Digest != j.state.Digest { // the audit record names the admitted digest, so warn about the build that ran
-		d.Warnings = append(slices.Clone(d.Warnings), "it was run by another build of the same version: "+m.Digest)
-	}
 	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
 	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
 	d.Timed = true
@@ -232,49 +229,21 @@ func broken(bad []jsonschema.Violation) string {
 // maxBroken is the number of violations that a warning names.
 const maxBroken = 5
 
-// find returns the tool of the admitted version and its adapter.
+// find returns the admitted build of the tool, which take has made sure of, and its adapter.
 func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {
 	if j.unreadable != nil {
 		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
 			WithCause(j.unreadable.Error())
 	}
-	m, _ := e.Catalog.Get(j.state.Tool, j.state.Version) // same returns the error for another version
-	if m == nil {
-		return nil, nil, envelope.NewError(envelope.CodeUnavailable, "this executor does not have the tool "+j.state.Tool)
-	}
-	if fault := cmp.Or(same(m, j), m.NeverRuns()); fault != nil {
+	if fault := j.build.NeverRuns(); fault != nil {
 		return nil, nil, fault
 	}
-	a, ok := e.Adapters[m.Transport]
+	a, ok := e.Adapters[j.build.Transport]
 	if !ok {
 		return nil, nil, envelope.NewError(envelope.CodeUnavailable,
-			"this executor has no adapter for transport "+m.Transport)
+			"this executor has no adapter for transport "+j.build.Transport)
 	}
-	return m, a, nil
-}
-
-// same returns an error if m differs from the admitted tool. The version must be equal. The class must be equal,
-// because what happens after a crash depends on the admitted class. The function must exist, because its output could
-// not be checked otherwise. For a dry run, m must support it, or it would run for real.
-func same(m *tool.Manifest, j *job) *envelope.Error {
-	_, has := m.Function(j.state.Fn)
-	switch class := m.Class; {
-	case m.Semver != j.state.Version:
-		return envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("%s %s was admitted, this executor has %s", m.ToolID, j.state.Version, m.Semver))
-	case class != j.state.Class:
-		return envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("%s %s was admitted as %s, this executor has a build of it that is %s",
-				m.ToolID, m.Semver, j.state.Class, class))
-	case !has:
-		return envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("a call of %s %s %s was admitted, this executor has a build of it without that function",
-				m.ToolID, m.Semver, j.state.Fn))
-	case j.state.DryRun && !m.Capability.DryRun:
-		return envelope.NewError(envelope.CodeVersion,
-			fmt.Sprintf("a dry run of %s %s was admitted, this executor has a build of it without one", m.ToolID, m.Semver))
-	}
-	return nil
+	return j.build, a, nil
 }
 
 // invocation returns the invocation for the adapter. It reads a large input first.

@@ -30,7 +30,7 @@ func TestSteps(t *testing.T) {
 		m := w.admit(callB, time.Minute)
 		w.manifest = nil
 		w.ex.Handle(t.Context(), m)
-		if !slices.Equal(steps, []call.TracePoint{"handed-back"}) {
+		if !slices.Equal(steps, []call.TracePoint{"taken", "handed-back"}) {
 			t.Errorf("without the tool: %q", steps)
 		}
 	})

@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -61,17 +62,19 @@ func (d Definitions) verdict(server string, t ChangedTool) (changed, approved bo
 	return false, d.MoreCompared > 0
 }
 
-// Findings keeps the Definitions of the newest heartbeats of the running executors. The zero value is ready to use. Its
+// Findings keeps what the newest heartbeats of the running executors say of tools. The zero value is ready to use. Its
 // methods are safe for concurrent use.
 type Findings struct {
 	mu    sync.Mutex
 	pools map[string]map[string]finding // by pool and executor
+	swept time.Time                     // when expired heartbeats were removed
 }
 
-// finding holds the Definitions of one executor until its heartbeat expires.
+// finding holds what one executor says, until its heartbeat expires.
 type finding struct {
 	Definitions
-	until time.Time
+	missing []MissingBuild
+	until   time.Time
 }
 
 // Bounds of the kept findings: a process with permission to write heartbeats may write anything.
@@ -80,7 +83,7 @@ const (
 	maxBeatBytes = 64 << 10
 )
 
-// Hear stores the Definitions of a published heartbeat. It ignores other messages.
+// Hear stores what a published heartbeat says of tools. It ignores other messages.
 func (f *Findings) Hear(msg *nats.Msg) {
 	pool, executor, err := subjects.ParsePool(msg.Subject)
 	if err != nil || len(msg.Data) > maxBeatBytes {
@@ -94,11 +97,7 @@ func (f *Findings) Hear(msg *nats.Msg) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.expire(pool, now)
-	if len(b.Definitions.Changed)+len(b.Definitions.Compared) == 0 {
-		delete(f.pools[pool], executor)
-		return
-	}
+	f.expire(now)
 	if f.pools == nil {
 		f.pools = map[string]map[string]finding{}
 	}
@@ -106,19 +105,24 @@ func (f *Findings) Hear(msg *nats.Msg) {
 		f.pools[pool] = map[string]finding{}
 	}
 	if len(f.pools[pool]) < maxFindings && len(f.pools) <= maxFindings {
-		f.pools[pool][executor] = finding{b.Definitions, now.Add(time.Duration(seconds) * time.Second)}
+		f.pools[pool][executor] = finding{b.Definitions, b.Missing, now.Add(time.Duration(seconds) * time.Second)}
 	}
 }
 
-// expire removes the executors of a pool whose heartbeats have expired. The caller holds f.mu.
-func (f *Findings) expire(pool string, now time.Time) {
-	for executor, said := range f.pools[pool] {
-		if now.After(said.until) {
-			delete(f.pools[pool], executor)
-		}
+// sweepEvery is the time between two removals of expired heartbeats. They do not count before, either.
+const sweepEvery = time.Second
+
+// expire removes the executors whose heartbeats have expired. The caller holds f.mu.
+func (f *Findings) expire(now time.Time) {
+	if now.Sub(f.swept) < sweepEvery {
+		return
 	}
-	if len(f.pools[pool]) == 0 {
-		delete(f.pools, pool)
+	f.swept = now
+	for pool, executors := range f.pools {
+		maps.DeleteFunc(executors, func(_ string, said finding) bool { return now.After(said.until) })
+		if len(executors) == 0 {
+			delete(f.pools, pool)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ type Heartbeat struct {
 	Overflow OverflowSupport `json:"behind,omitzero"`
 
 	Definitions Definitions `json:"definitions,omitzero"`
+	// Missing are the builds of tools that the executor was handed work for and does not have. Older builds send none.
+	Missing []MissingBuild `json:"missing,omitzero"`
 }
 
 // OverflowSupport tells whether an executor pulls the overflow queue, see [subjects.Queue].

@@ -25,6 +25,9 @@ type Store struct {
 	PullsOverflow func() OverflowSupport
 	// Definitions returns the field Definitions of each heartbeat that Beat sends. Nil means none.
 	Definitions func() Definitions
+	// Missing returns the field Missing of each heartbeat that Beat sends, of which it sends the first [MaxMissing]. Nil
+	// means none.
+	Missing func() []MissingBuild
 
 	js     jetstream.JetStream
 	stream jetstream.Stream                                             // nil without permission to read it
@@ -90,6 +93,10 @@ func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	}
 	if p.Definitions != nil {
 		b.Definitions = p.Definitions().Bounded()
+	}
+	if p.Missing != nil {
+		missing := p.Missing()
+		b.Missing = missing[:min(len(missing), MaxMissing)]
 	}
 	body, err := json.Marshal(b)
 	if err != nil {

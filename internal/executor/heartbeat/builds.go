@@ -1,0 +1,83 @@
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// MissingBuild is a build of a tool that the executor was handed work for and does not have. Build is the digest of the
+// admitted build. Has is that of the build that the executor has instead, or "" if it does not have the tool.
+type MissingBuild struct {
+	Tool  string `json:"tool"`
+	Build string `json:"build"`
+	Has   string `json:"has,omitzero"`
+}
+
+// MaxMissing is the largest number of missing builds in a heartbeat. It keeps heartbeats small.
+const MaxMissing = 32
+
+// lacks reports whether the executor of the heartbeat does not have the build, and returns the digest of the build that
+// it has instead.
+func lacks(missing []MissingBuild, tool, build string) (has string, yes bool) {
+	for _, m := range missing {
+		if m.Tool == tool && m.Build == build {
+			return m.Has, true
+		}
+	}
+	return "", false
+}
+
+// Lacking reports whether all executors of the pool whose heartbeats have not expired say that they do not have the
+// build of the tool. It is false if none was heard.
+func (f *Findings) Lacking(pool, tool, build string) bool {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	heard := false
+	for _, said := range f.pools[pool] {
+		if now.After(said.until) {
+			continue
+		}
+		if _, yes := lacks(said.missing, tool, build); !yes {
+			return false
+		}
+		heard = true
+	}
+	return heard
+}
+
+// NoneHas reports whether the pool has running executors, and it is certain that none of them has the build of the
+// tool: each says so in its newest heartbeat. It returns the digests of the builds that they have instead, sorted. It
+// reads the heartbeats of the pool up to the first that does not say so. The answer is false within one lease after an
+// interruption of the connection, when heartbeats may be missing.
+func (p *Store) NoneHas(ctx context.Context, pool, tool, build string) (has []string, certain bool, err error) {
+	if !p.settled() {
+		return nil, false, nil
+	}
+	alive, some, seen := 0, false, 0
+	err = p.each(ctx, subjects.PoolFilter(pool), maxCounted, func(subject string, now time.Time) error {
+		seen++
+		if some {
+			return nil
+		}
+		msg, err := p.newest(ctx, subject)
+		if err != nil || msg == nil || !p.lives(msg, now) {
+			return err
+		}
+		b, err := decodeBeat(msg.Data)
+		instead, lacking := lacks(b.Missing, tool, build)
+		if some = err != nil || !lacking; !some { // an executor whose heartbeat cannot be decoded may have the build
+			alive, has = alive+1, append(has, instead)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	slices.Sort(has)
+	return slices.Compact(has), !some && alive > 0 && seen < maxCounted && p.settled(), nil
+}
