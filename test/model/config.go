@@ -98,6 +98,7 @@ const (
 	poisoned
 	timedOut  // by a guardian
 	deserted  // by a guardian that finds nobody alive
+	unbuilt   // by a guardian that finds that no live executor has the build
 	cancelled // by the owner
 )
 

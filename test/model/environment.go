@@ -200,6 +200,9 @@ func (m *machine) watch(w *world) {
 			next := *w
 			m.guard(&next, uint8(i), deserted)
 			m.emit(&next, note{verb: "a guardian finds nobody alive for", subject: "watch", number: next.watches})
+			next = *w
+			m.guard(&next, uint8(i), unbuilt)
+			m.emit(&next, note{verb: "a guardian finds only other builds for", subject: "watch", number: next.watches})
 		}
 		if w.cancels > 0 {
 			next := *w

@@ -313,6 +313,8 @@ func ending(e Ending) (end call.Completion, ran bool) {
 		end.By = call.ByDeadline
 	case deserted:
 		end.By, end.Cause = call.ByDispatcher, call.PoolAbsent
+	case unbuilt:
+		end.By, end.Cause = call.ByDispatcher, call.BuildAbsent
 	case cancelled:
 		end.By, end.Cause = call.ByCanceller, call.Cancelled
 	}
