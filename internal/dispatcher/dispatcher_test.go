@@ -41,6 +41,7 @@ type world struct {
 	running   bool // what executors answer to a kill
 	executors int
 	evidence  dispatcher.PoolEvidence // of dispatchers that start now
+	builds    dispatcher.Builds       // the same
 	finds     *pool                   // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
@@ -106,7 +107,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Capacity: w, Records: w,
 		Control: w, Pools: w, Definitions: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence,
+		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()
