@@ -56,6 +56,12 @@ type Tool struct {
 	Errors      []*ToolError  // errors that the functions may return as declared outcomes
 	Pool        string        // executors that run the tool: lower-case letters, digits and -; default "default"
 	Retention   time.Duration // for which outcomes are kept, in whole seconds; at most 1 year, default 24 h
+	// Build names the build of the Go functions, such as a revision of their source code; at most 256 characters, default
+	// "". The digest of the tool covers the manifest, the schemas and Build, but not the program of the executor. A call
+	// runs only in executors whose tool has the same digest as that of the dispatcher that admitted it. So change Build
+	// only with the functions, and give dispatchers and executors the same. [ToolMain] ignores it: the digest of a program
+	// covers its file.
+	Build string
 	// AcceptRerun allows calls of a SideEffectful tool on a bus that does not sync every write. There a call may run again
 	// after a power cut.
 	AcceptRerun bool

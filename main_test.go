@@ -47,7 +47,7 @@ func shop() *toolbus.Toolset {
 	about := toolbus.Tool{
 		ID: "shop.order", Version: "2.0.0", Class: toolbus.SideEffectful, Title: "Order: a #thing", Description: oddText,
 		Streaming: true, DryRun: true, Errors: []*toolbus.ToolError{errNotFound, errBusy}, Tags: []string{"yes", "no"},
-		Context: []string{"actor_id"},
+		Context: []string{"actor_id"}, Build: "r1",
 	}
 	buy := func(_ context.Context, run *toolbus.Run, in order) (receipt, error) {
 		switch {

@@ -41,9 +41,9 @@ func members(of ...any) (object yaml.MapSlice) {
 // manifestFor returns the tool.yaml of the tool, with its members in the usual order. If command is not nil, the
 // manifest is that of a program. The manifest goes through the same checks as that of any other tool.
 func (t *typed) manifestFor(command []string) yaml.MapSlice {
-	a, transport := t.about, native.Transport
+	a, transport, endpoint := t.about, native.Transport, members("build", t.about.Build)
 	if command != nil {
-		transport = process.Transport
+		transport, endpoint = process.Transport, members("command", command)
 	}
 	description := cmp.Or(a.Description, a.Title, a.ID)
 	var functions, failures []any
@@ -63,7 +63,7 @@ func (t *typed) manifestFor(command []string) yaml.MapSlice {
 		"title", a.Title,
 		"description", description, "tags", a.Tags, "determinism", string(a.Class),
 		"accept_rerun_after_power_loss", a.AcceptRerun, "retention_s", whole(a.Retention, time.Second), "pool", a.Pool,
-		"transport", transport, "endpoint", members("command", command), "functions", members(functions...),
+		"transport", transport, "endpoint", endpoint, "functions", members(functions...),
 		"capabilities", members("streaming", a.Streaming, "dry_run", a.DryRun, "lookup", lookup),
 		"context", a.Context,
 		"limits", members("timeout_ms_default", whole(a.Timeout, time.Millisecond), "timeout_ms_max",

@@ -208,8 +208,9 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	}
 	d = dispatcher.New(dispatcher.Options{
 		OverQuota:    shares.OverQuota,
-		PoolEvidence: evidence, Definitions: findings, Builds: builds{findings, pools}, Control: c.control, PoolAbsence: absence(c, o),
-		Tokens: o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
+		PoolEvidence: evidence, Definitions: findings, Builds: builds{findings, pools}, Control: c.control,
+		PoolAbsence: absence(c, o),
+		Tokens:      o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
 		Capacity: vitals, Records: journal,

@@ -170,7 +170,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 }
 
 // beat stores a heartbeat and extends the leases of the messages in progress: every third of a lease, after each
-// reconnect, at each value on news, and when work has come for a build that is not here.
+// reconnect, and at each value on news. It does so, too, when work has come for a build that is not here.
 func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store,
 	anew *bus.ReconnectWatch,
 	news <-chan struct{}) {

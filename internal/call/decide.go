@@ -13,8 +13,8 @@ type Completion struct {
 	Error  envelope.Code   // with ToolEnded: "" means success
 	Effect envelope.Effect // with ToolEnded: the effect that the tool reported
 	Output string          // SHA-256 of the output, or of the result of a failed tool, in hex; "" without one
-	// NotTaken, with TimedOut, PoolAbsent and BuildAbsent: it is certain that no executor has started the attempt, and that none will
-	// start it without a claim.
+	// NotTaken, with TimedOut, PoolAbsent and BuildAbsent: it is certain that no executor has started the attempt, and
+	// that none will start it without a claim.
 	NotTaken bool
 	// Stored is the time at which the server stored the request event; 0 if unknown. No executor starts an attempt that
 	// was stored at its deadline or later.

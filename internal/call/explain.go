@@ -102,7 +102,7 @@ func Unserved(s State, a Attempt) (message, fix string) {
 }
 
 // WithoutBuild returns a message and a fix for an attempt that ended because no live executor of its pool had the
-// admitted build. here are the digests of the builds that the executors have instead, as far as they are known.
+// admitted build. The digests of the builds that the executors have instead are in here, as far as they are known.
 func WithoutBuild(s State, here []string) (message, fix string) {
 	message = fmt.Sprintf("no live executor of pool %s has the admitted build of %s %s, %s", s.Pool, s.Tool, s.Version,
 		ShortDigest(s.Digest))

@@ -14,6 +14,8 @@ import (
 
 const buildA, buildB = "sha256:aaaaaaaaaaaaaaaaaaaa", "sha256:bbbbbbbbbbbbbbbbbbbb"
 
+var errDown = errors.New("no server")
+
 // hosts are the executors of pool default, as their heartbeats say.
 type hosts struct {
 	mu    sync.Mutex
@@ -59,6 +61,7 @@ func mixedBuilds(t *testing.T, class call.EffectClass, f func(*testing.T, *world
 // proves.
 func TestBuildAbsent(t *testing.T) {
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
+	const unserved, unsure = envelope.CodeUnavailable, envelope.CodeToolUnknownState
 	for name, c := range map[string]struct {
 		class      call.EffectClass
 		claim      bool
@@ -67,13 +70,13 @@ func TestBuildAbsent(t *testing.T) {
 		effect     envelope.Effect
 		notStarted bool
 	}{
-		"pure":                               {class: call.Pure, code: envelope.CodeUnavailable, effect: none},
-		"pure, claimed":                      {class: call.Pure, claim: true, code: envelope.CodeUnavailable, effect: none},
-		"idempotent, it may have run":        {class: call.Idempotent, code: envelope.CodeUnavailable, effect: unknown},
-		"idempotent, stored before they all": {class: call.Idempotent, absent: true, code: envelope.CodeUnavailable, effect: none, notStarted: true},
-		"idempotent, claimed":                {class: call.Idempotent, claim: true, code: envelope.CodeUnavailable, effect: unknown},
-		"side-effectful":                     {class: call.SideEffectful, code: envelope.CodeUnavailable, effect: none, notStarted: true},
-		"side-effectful, claimed":            {class: call.SideEffectful, claim: true, code: envelope.CodeToolUnknownState, effect: unknown},
+		"pure":                            {call.Pure, false, false, unserved, none, false},
+		"pure, claimed":                   {call.Pure, true, false, unserved, none, false},
+		"idempotent, it may have run":     {call.Idempotent, false, false, unserved, unknown, false},
+		"idempotent, older than its pool": {call.Idempotent, false, true, unserved, none, true},
+		"idempotent, claimed":             {call.Idempotent, true, false, unserved, unknown, false},
+		"side-effectful":                  {call.SideEffectful, false, false, unserved, none, true},
+		"side-effectful, claimed":         {call.SideEffectful, true, false, unsure, unknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mixedBuilds(t, c.class, func(t *testing.T, w *world, p *pool, h *hosts) {
@@ -101,10 +104,10 @@ func TestBuildAbsent(t *testing.T) {
 					t.Errorf("not started: %t", r.Provenance.NotStarted)
 				}
 				says := e.Message + e.Cause
-				if !strings.Contains(says, "no live executor of pool default has the admitted build of echo 1.2.3, sha256:aaaaaaaaaaaa") {
+				if !strings.Contains(says, "no live executor of pool default has the admitted build of echo 1.2.3, "+buildA[:19]) {
 					t.Error(says)
 				}
-				if c.code == envelope.CodeUnavailable && (!strings.Contains(says, "they have no build, sha256:bbbbbbbbbbbb") ||
+				if c.code == unserved && (!strings.Contains(says, "they have no build, sha256:bbbbbbbbbbbb") ||
 					!strings.Contains(e.Fix, "start executors with that build")) {
 					t.Errorf("%s; %s", says, e.Fix)
 				}
@@ -120,15 +123,16 @@ func TestBuildAbsent(t *testing.T) {
 // A call goes on while a live executor may have its build: one that was not heard, one that is not certain, and one of
 // another build of the call.
 func TestBuildPresent(t *testing.T) {
+	certain := func(h *hosts) { h.lack, h.sure = true, true }
 	for name, c := range map[string]struct {
 		change func(*world, *hosts)
 		reads  bool
 	}{
 		"one says nothing":          {change: func(_ *world, h *hosts) { h.sure = true }},
 		"one was not heard":         {change: func(_ *world, h *hosts) { h.lack = true }, reads: true},
-		"heartbeats cannot be read": {change: func(_ *world, h *hosts) { h.lack, h.fails = true, errors.New("no server") }, reads: true},
-		"admitted for another":      {change: func(w *world, h *hosts) { h.lack, h.sure = true, true; w.manifest.Digest = buildB }},
-		"of another pool":           {change: func(w *world, h *hosts) { h.lack, h.sure = true, true; w.manifest.Pool = "gpu" }},
+		"heartbeats cannot be read": {change: func(_ *world, h *hosts) { h.lack, h.fails = true, errDown }, reads: true},
+		"admitted for another":      {change: func(w *world, h *hosts) { certain(h); w.manifest.Digest = buildB }},
+		"of another pool":           {change: func(w *world, h *hosts) { certain(h); w.manifest.Pool = "gpu" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mixedBuilds(t, call.SideEffectful, func(t *testing.T, w *world, _ *pool, h *hosts) {

@@ -28,8 +28,8 @@ type PoolEvidence interface {
 // after it.
 const evidenceTime = 40 * time.Millisecond
 
-// ending is the reason for which a dispatcher ends an attempt. here are, for call.BuildAbsent, the builds that live
-// executors have.
+// ending is the reason for which a dispatcher ends an attempt. With call.BuildAbsent, here holds the digests of the
+// builds that live executors have.
 type ending struct {
 	cause call.Cause
 	by    call.Decider

@@ -62,11 +62,11 @@ func TestOtherBuildIsHandedBack(t *testing.T) {
 			w.ex.Handle(t.Context(), m)
 			w.wantAcked(m, false)
 			h := m.Lease.(*holding)
-			if after := h.handedBack[0]; after < last || after < 50*time.Millisecond || after > 2*time.Second || h.declined != 0 {
+			after := h.handedBack[0]
+			if after < last || after < 50*time.Millisecond || after > 2*time.Second || h.declined != 0 {
 				t.Errorf("delivery %d: handed back for %s after %s", n+1, after, last)
-			} else {
-				last = after
 			}
+			last = after
 		}
 		if s := w.state(); !s.Last().Open() || s.Last().Claim != nil {
 			t.Errorf("the log has %+v", s.Last())

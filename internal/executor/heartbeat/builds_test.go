@@ -30,7 +30,7 @@ func lackingBeat(executor string, missing ...heartbeat.MissingBuild) *nats.Msg {
 // A build counts as lacking as long as all executors of its pool that live and were heard say that they do not have it.
 func TestLacking(t *testing.T) {
 	a := heartbeat.MissingBuild{Tool: "t", Build: "a", Has: "b"}
-	none, otherTool := heartbeat.MissingBuild{Tool: "t", Build: "a"}, heartbeat.MissingBuild{Tool: "u", Build: "a"}
+	none, other := heartbeat.MissingBuild{Tool: "t", Build: "a"}, heartbeat.MissingBuild{Tool: "u", Build: "a"}
 	elsewhere := lackingBeat("y")
 	elsewhere.Subject = subjects.PoolSubject("q", "y")
 	for name, c := range map[string]struct {
@@ -38,15 +38,16 @@ func TestLacking(t *testing.T) {
 		pass  time.Duration
 		want  bool
 	}{
-		"no executor":                       {},
-		"the only one":                      {beats: []*nats.Msg{lackingBeat("x", a)}, want: true},
-		"all":                               {beats: []*nats.Msg{lackingBeat("x", otherTool, a), lackingBeat("y", none)}, want: true},
-		"another one says nothing":          {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("y")}},
-		"another one lacks another tool":    {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("y", otherTool)}},
-		"it says so no longer":              {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("x")}},
-		"another pool":                      {beats: []*nats.Msg{lackingBeat("x", a), elsewhere}, want: true},
-		"it has died":                       {beats: []*nats.Msg{lackingBeat("x", a)}, pass: 6 * time.Second},
-		"another one has died, not removed": {beats: []*nats.Msg{lackingBeat("y"), lackingBeat("x", a)}, pass: 4 * time.Second},
+		"no executor":                    {},
+		"the only one":                   {beats: []*nats.Msg{lackingBeat("x", a)}, want: true},
+		"all":                            {beats: []*nats.Msg{lackingBeat("x", other, a), lackingBeat("y", none)}, want: true},
+		"another one says nothing":       {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("y")}},
+		"another one lacks another tool": {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("y", other)}},
+		"it says so no longer":           {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("x")}},
+		"another pool":                   {beats: []*nats.Msg{lackingBeat("x", a), elsewhere}, want: true},
+		"it has died":                    {beats: []*nats.Msg{lackingBeat("x", a)}, pass: 6 * time.Second},
+		"another one still lives": {beats: []*nats.Msg{lackingBeat("y"), lackingBeat("x", a)},
+			pass: 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,8 +82,8 @@ func TestLackingAfterADeath(t *testing.T) {
 	})
 }
 
-// It is certain that no executor has a build when every heartbeat in the bucket says so, and not within a lease after the
-// start or an interruption.
+// It is certain that no executor has a build when every heartbeat in the bucket says so. It is not certain within a
+// lease after the start or an interruption.
 func TestNoneHas(t *testing.T) {
 	const lease = 3 * time.Second
 	srv := natstest.Start(t)
@@ -117,7 +118,8 @@ func TestNoneHas(t *testing.T) {
 	if has, _ := none(); !slices.Equal(has, []string{"b", "c"}) {
 		t.Errorf("they have %q", has)
 	}
-	for name, build := range map[string]heartbeat.MissingBuild{"build": {Tool: "t", Build: "b"}, "tool": {Tool: "u", Build: "a"}} {
+	others := map[string]heartbeat.MissingBuild{"build": {Tool: "t", Build: "b"}, "tool": {Tool: "u", Build: "a"}}
+	for name, build := range others {
 		if _, certain, err := pools.NoneHas(t.Context(), "p", build.Tool, build.Build); certain || err != nil {
 			t.Errorf("of another %s it is certain, %v", name, err)
 		}

@@ -12,11 +12,15 @@ import (
 // Transport is the name of this transport in manifests.
 const Transport = "native"
 
-const endpointSchema = `{"type": "object", "additionalProperties": false, "properties": {"native": {"type": "string"}}}`
+const endpointSchema = `{"type": "object", "additionalProperties": false, "properties": {
+"native": {"type": "string"}, "build": {"type": "string", "maxLength": 256}}}`
 
-// Endpoint is the endpoint of a native tool.
+// Endpoint is the endpoint of a native tool. Native is the name of the registered function; default: the tool's id.
+// Build is a name that the author gives to the build of the function. As part of the manifest it is part of the digest,
+// in place of the bytes of the executor's binary.
 type Endpoint struct {
-	Native string `json:"native"` // name of the registered function; default: the tool's id
+	Native string `json:"native"`
+	Build  string `json:"build,omitzero"`
 }
 
 // Describe returns what package tool needs in order to read manifests of this transport.
@@ -28,7 +32,7 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	var e Endpoint
 	if raw != nil {
 		if err := json.Unmarshal(raw, &e); err != nil {
-			report("/endpoint", err.Error(), "native is a name")
+			report("/endpoint", err.Error(), "native and build are names")
 		}
 	}
 	e.Native = cmp.Or(e.Native, m.ToolID)
