@@ -38,9 +38,10 @@ func TestLacking(t *testing.T) {
 		pass  time.Duration
 		want  bool
 	}{
-		"no executor":                    {},
-		"the only one":                   {beats: []*nats.Msg{lackingBeat("x", a)}, want: true},
-		"all":                            {beats: []*nats.Msg{lackingBeat("x", other, a), lackingBeat("y", none)}, want: true},
+		"no executor":  {},
+		"the only one": {beats: []*nats.Msg{lackingBeat("x", a)}, want: true},
+		"all": {beats: []*nats.Msg{lackingBeat("x", other, a), lackingBeat("y", none)},
+			want: true},
 		"another one says nothing":       {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("y")}},
 		"another one lacks another tool": {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("y", other)}},
 		"it says so no longer":           {beats: []*nats.Msg{lackingBeat("x", a), lackingBeat("x")}},
