@@ -158,6 +158,30 @@ func (t *Toolset) AddFolder(dir string) error {
 	return t.refuse(all)
 }
 
+// SetDefaults replaces the defaults of the tools that were added before by those of a file: policy/defaults.yaml sets
+// timeouts, concurrency and policies by environment (prod, staging or dev) and tool id. A value never exceeds a maximum
+// of a manifest. The error lists all problems of the file. The methods that use tools return it again.
+func (t *Toolset) SetDefaults(file, environment string) error {
+	if !slices.Contains(tool.Environments(), environment) {
+		return t.refuse(fmt.Errorf("environment %q: it is one of %v", environment, tool.Environments()))
+	}
+	d, err := tool.ReadDefaults(file)
+	if err != nil {
+		return t.refuse(err)
+	}
+	for i, m := range t.folders {
+		if t.folders[i], err = d.Apply(m, environment); err != nil {
+			return t.refuse(err)
+		}
+	}
+	for _, of := range t.typed {
+		if of.manifest, err = d.Apply(of.manifest, environment); err != nil {
+			return t.refuse(err)
+		}
+	}
+	return nil
+}
+
 // Len returns the number of tools.
 func (t *Toolset) Len() int { return len(t.typed) + len(t.folders) }
 

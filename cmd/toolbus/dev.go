@@ -62,6 +62,7 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		"TCP port on 127.0.0.1; 0 picks a free one")
 	f.BoolVar(&d.open, "open", false,
 		"check no tokens: any process that reaches the port may call any tool as any actor")
+	d.node.Env = "dev"
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
 	d.pool.Flags(cmd)
@@ -77,8 +78,8 @@ func checkState(dir string) error {
 }
 
 func (d *development) run(ctx context.Context) (err error) {
-	tools := toolbus.NewToolset()
-	if err := tools.AddFolder(d.node.Tools); err != nil {
+	tools, err := d.node.Toolset()
+	if err != nil {
 		return err
 	}
 	if d.state, err = filepath.Abs(d.state); err != nil {

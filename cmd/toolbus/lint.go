@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -21,6 +22,7 @@ type lintReport struct {
 
 func toolsLint(g *global) *cobra.Command {
 	var fix bool
+	var defaults string
 	cmd := &cobra.Command{
 		Use: "lint [DIR]", Short: "Check the manifests of a folder or of the bus",
 		Long: `Checks every tool of a folder, or of the bus without one: its manifest, schemas, examples, errors.md and
@@ -37,6 +39,15 @@ program. It never changes free text.`,
 			if err != nil {
 				return err
 			}
+			if defaults != "" {
+				_, err := tool.ReadDefaults(defaults)
+				if found, ok := errors.AsType[tool.Problems](err); ok {
+					report.Problems, err = append(report.Problems, found...), nil
+				}
+				if err != nil {
+					return err
+				}
+			}
 			if err := g.print(report, report.text); err != nil {
 				return err
 			}
@@ -46,6 +57,8 @@ program. It never changes free text.`,
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
+	cmd.Flags().StringVar(&defaults, "defaults", "", "`FILE` with defaults of tools to check, too, such as "+
+		"policy/defaults.yaml")
 	cmd.Flags().BoolVar(&fix, "fix", false, "write what can be derived; needs a folder")
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,6 +48,8 @@ func Surroundings() Env {
 // Node holds the flags of all processes that serve a bus.
 type Node struct {
 	Tools   string // folder with the tools
+	Default string // file with the defaults of tools, or ""
+	Env     string // environment of the deployment: prod, staging or dev
 	Fsync   bool   // the NATS server syncs every write
 	Verbose bool   // log every event
 
@@ -66,6 +70,11 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&n.Tools, "tools", "tools",
 		"`DIR` with one folder for each tool, each with a tool.yaml")
+	f.StringVar(&n.Default, "defaults", "",
+		"`FILE` with defaults of tools by environment and tool id, such as policy/defaults.yaml (default: those of the "+
+			"manifests)")
+	f.StringVar(&n.Env, "env", cmp.Or(n.Env, "prod"),
+		"environment of the deployment, for --defaults: prod, staging or dev")
 	f.DurationVar(&n.lease, "lease", bus.DefaultLease,
 		"time without a sign of life after which other executors take over the calls of an executor; 100ms "+
 			"or more")
@@ -137,6 +146,8 @@ func (n *Node) Check() error {
 	switch {
 	case n.Tools == "":
 		return Usagef("--tools is empty: name a folder of tool manifests")
+	case !slices.Contains(tool.Environments(), n.Env):
+		return Usagef("--env is %q: use %s", n.Env, strings.Join(tool.Environments(), ", "))
 	case n.lease < bus.MinLease:
 		return Usagef("--lease is %s: use %s or more", n.lease, bus.MinLease)
 	case n.memory < 1 || n.memory > maxMemory:

@@ -68,8 +68,8 @@ func (n *Node) serve(
 	ctx context.Context, env Env, service string, access func() (Access, error),
 	makePart func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error),
 ) error {
-	tools := toolbus.NewToolset()
-	if err := tools.AddFolder(n.Tools); err != nil {
+	tools, err := n.Toolset()
+	if err != nil {
 		return err
 	}
 	if err := n.Unready(); err != nil {
@@ -100,6 +100,18 @@ func (n *Node) serve(
 		}
 		return part.Run(ctx)
 	})
+}
+
+// Toolset returns the tools of the folder, with the defaults of the environment.
+func (n *Node) Toolset() (*toolbus.Toolset, error) {
+	tools := toolbus.NewToolset()
+	if err := tools.AddFolder(n.Tools); err != nil {
+		return nil, err
+	}
+	if n.Default == "" {
+		return tools, nil
+	}
+	return tools, tools.SetDefaults(n.Default, n.Env)
 }
 
 // WhileReady calls run, which must call ready once it serves the bus. Then ready calls at, which lets clients connect

@@ -35,7 +35,7 @@ func stages() []stage {
 		{"token", "what a request says of its sender, and of its rights, a token proves", true,
 			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
 		{"registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
-		{"enabled", "its owner may have withdrawn a tool, or its program is missing or exchanged", false, (*Dispatcher).enabled},
+		{"enabled", "a tool may be withdrawn, or its program missing or exchanged", false, (*Dispatcher).enabled},
 		{"scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
 		{"approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
 		{"function", "what a tool does is one of its functions", false, (*Dispatcher).function},

@@ -86,7 +86,8 @@ func (l *toolLoader) artifact() {
 func (m *Manifest) NeverRuns() *envelope.Error {
 	switch {
 	case m.Missing != "":
-		return envelope.NewError(envelope.CodeUnavailable, fmt.Sprintf("the program %s of %s is missing", m.Missing, m.ToolID)).
+		says := fmt.Sprintf("the program %s of %s is missing", m.Missing, m.ToolID)
+		return envelope.NewError(envelope.CodeUnavailable, says).
 			WithFix("tell the tool's owner: the program is built before dispatchers and executors start")
 	case m.Actual != "":
 		return envelope.NewError(envelope.CodeDigest,

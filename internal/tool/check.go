@@ -149,6 +149,7 @@ func (l *toolLoader) meaning(w *written) {
 		m.Title = m.ToolID
 	}
 	m.Class, m.Retention = effects[m.Effect], time.Duration(w.RetentionS)*time.Second
+	_, m.ConcurrencyGiven = l.keys["/limits/concurrency_max"]
 	l.limits()
 	for i, name := range m.Capability.Env {
 		if LoaderVariable(name) {

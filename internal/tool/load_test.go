@@ -160,7 +160,7 @@ func TestLoadFull(t *testing.T) {
 		Limits: envelope.ToolLimits{
 			TimeoutDefaultMS: 1000, TimeoutMaxMS: 2000, MemoryMB: 64, Concurrency: 3, OutputBytes: 4096, StderrBytes: 1024,
 		},
-		Retention: time.Hour, AcceptRerun: true,
+		ConcurrencyGiven: true, Retention: time.Hour, AcceptRerun: true,
 		Errors: map[string]tool.ErrorSpec{
 			"fetch_failed": {Name: "fetch_failed", Class: envelope.ClassUpstream, HTTPStatus: 502, Message: "no luck",
 				Fix: "try later"},

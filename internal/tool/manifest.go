@@ -52,15 +52,17 @@ type Manifest struct {
 	// Whole is the manifest as a JSON object with canonical keys and no defaults, without its endpoint.
 	Whole jsontext.Value `json:"-"`
 	// DeclaredOnly holds the names of the fields in the manifest that have no effect yet, such as limits.memory_mb_max.
-	DeclaredOnly []string             `json:"-"`
-	Capability   Capabilities         `json:"capabilities"`
-	Context      []string             `json:"context"` // members of the request's context that the tool gets
-	Security     Security             `json:"security"`
-	Limits       envelope.ToolLimits  `json:"limits"`
-	Retention    time.Duration        `json:"-"` // retention of outcomes; default 24 h
-	Errors       map[string]ErrorSpec `json:"-"`
-	ErrorNames   []string             `json:"-"` // names of Errors in the order of the manifest
-	Notes        Notes                `json:"notes"`
+	DeclaredOnly []string            `json:"-"`
+	Capability   Capabilities        `json:"capabilities"`
+	Context      []string            `json:"context"` // members of the request's context that the tool gets
+	Security     Security            `json:"security"`
+	Limits       envelope.ToolLimits `json:"limits"`
+	// ConcurrencyGiven is true if the manifest has limits.concurrency_max, so that no default may exceed it.
+	ConcurrencyGiven bool                 `json:"-"`
+	Retention        time.Duration        `json:"-"` // retention of outcomes; default 24 h
+	Errors           map[string]ErrorSpec `json:"-"`
+	ErrorNames       []string             `json:"-"` // names of Errors in the order of the manifest
+	Notes            Notes                `json:"notes"`
 	// AcceptRerun is true if the owner accepts that a deployment without fsync may run a side-effectful tool again after a
 	// power cut.
 	AcceptRerun bool   `json:"accept_rerun_after_power_loss"`
