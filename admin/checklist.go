@@ -69,7 +69,26 @@ func contract(ctx context.Context, c *client.Client, d envelope.DescribeResponse
 		}
 		checks = append(checks, Check{Name: "contract: " + i.name, Status: status, Says: i.text + ": " + says, Fix: fix})
 	}
-	return checks
+	return append(checks, declaredOnly(d.Tools)...)
+}
+
+// declaredOnly returns a check that names the fields in manifests that have no effect yet, or nil if there are none.
+func declaredOnly(tools []envelope.ToolInfo) []Check {
+	count := map[string]int{} // tools by field
+	for _, t := range tools {
+		for _, name := range t.DeclaredOnly {
+			count[name]++
+		}
+	}
+	if len(count) == 0 {
+		return nil
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		all = append(all, fmt.Sprintf("%s (%d tools)", name, count[name]))
+	}
+	return []Check{{Name: "declared only", Status: checkOpen,
+		Says: "fields of manifests without an effect yet: " + strings.Join(all, ", ")}}
 }
 
 // examined holds what the checks of the contract look at.
@@ -107,7 +126,7 @@ func examine(ctx context.Context, c *client.Client, tools []envelope.ToolInfo) *
 // draft makes two requests for a function of the tool. It makes none if the client refuses them, for example because
 // the tool requires a key of the caller.
 func (e *examined) draft(info envelope.ToolInfo) {
-	fn := slices.Min(slices.Collect(maps.Keys(info.Functions)))
+	fn := envelope.NameToCall(slices.Min(slices.Collect(maps.Keys(info.Functions))))
 	for i := range e.drafts {
 		req, err := e.client.Draft(e.ctx, client.Call{Tool: info.ToolID, Function: fn})
 		if err != nil {

@@ -85,6 +85,21 @@ func TestChecklistIsThatOfTheContract(t *testing.T) {
 	}
 }
 
+// Doctor names the fields of manifests that have no effect yet.
+func TestDeclaredOnlyFields(t *testing.T) {
+	d := newDescribing(t)
+	d.tools = append(d.tools, d.tools[0])
+	d.tools[0].DeclaredOnly = []string{"slo", "limits.memory_mb_max"}
+	d.tools[1].ToolID, d.tools[1].DeclaredOnly = "other", []string{"slo"}
+	const want = "fields of manifests without an effect yet: limits.memory_mb_max (1 tools), slo (2 tools)"
+	for _, c := range admin.Diagnose(t.Context(), d.Srv.URL, toolbus.ClientOptions{}) {
+		if c.Name == "declared only" && c.Says == want && c.Status == "open" {
+			return
+		}
+	}
+	t.Error("doctor does not say: " + want)
+}
+
 // Doctor finds items of the contract that a deployment does not keep.
 func TestChecklistFails(t *testing.T) {
 	for name, c := range map[string]struct {

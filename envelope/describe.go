@@ -61,6 +61,8 @@ type ToolInfo struct {
 	// Manifest is the manifest with canonical keys, without defaults and endpoint. It is set if the DescribeRequest named
 	// the tool.
 	Manifest jsontext.Value `json:"manifest,omitzero"`
+	// ReadOnly means that the tool changes nothing, although it is not pure.
+	ReadOnly bool `json:"read_only,omitzero"`
 	// DeclaredOnly holds the names of the manifest's fields that have no effect yet.
 	DeclaredOnly []string `json:"declared_only,omitzero"`
 	// Listed is set if the tool was imported from an MCP server and the DescribeRequest named it.

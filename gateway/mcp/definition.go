@@ -124,14 +124,15 @@ func (d *Definition) output(response jsontext.Value) json.RawMessage {
 	return structured
 }
 
-// annotations returns the MCP annotations for the effect class of a tool. They are hints for clients; the gateway does
+// annotations returns the MCP annotations for the effect of a tool. They are hints for clients; the gateway does
 // not use them.
 func annotations(t envelope.ToolInfo) *sdk.ToolAnnotations {
 	yes, no := true, false
-	switch toolbus.EffectClass(t.Determinism) {
-	case toolbus.Pure:
+	class := toolbus.EffectClass(t.Determinism)
+	switch {
+	case class == toolbus.Pure, t.ReadOnly:
 		return &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no}
-	case toolbus.Idempotent:
+	case class == toolbus.Idempotent:
 		return &sdk.ToolAnnotations{IdempotentHint: true}
 	}
 	return &sdk.ToolAnnotations{DestructiveHint: &yes}

@@ -149,6 +149,9 @@ func (l *toolLoader) meaning(w *written) {
 		m.Title = m.ToolID
 	}
 	m.Class, m.Retention = effects[m.Effect], time.Duration(w.RetentionS)*time.Second
+	if m.ReadOnly && m.Class == call.SideEffectful {
+		l.fail("/read_only", "a tool with side effects is not read-only", "determinism: idempotent, or leave read_only out")
+	}
 	_, m.ConcurrencyGiven = l.keys["/limits/concurrency_max"]
 	l.limits()
 	for i, name := range m.Capability.Env {

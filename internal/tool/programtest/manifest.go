@@ -42,6 +42,7 @@ type example struct {
 	Name   string `yaml:"name"`
 	Input  any    `yaml:"input"`
 	Output any    `yaml:"output"`
+	Error  string `yaml:"error"` // name of the declared error with which the call ends
 
 	input, output jsontext.Value
 }

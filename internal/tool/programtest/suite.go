@@ -74,19 +74,28 @@ func (s Suite) runExamples(t *testing.T, m manifest) {
 			if err := fn.request.check(example.input); err != nil {
 				t.Errorf("%s: input: %v", example.Name, err)
 			}
-			if example.output == nil {
-				continue
-			}
-			answer := Run(t, s.Tool(t, t.TempDir()), NewCall(t, name, example.input))
-			got := Decode[any](t, answer)
-			var want any
-			if err := json.Unmarshal(example.output, &want); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s: %s", example.Name, diff)
+			if example.output != nil || example.Error != "" {
+				example.compare(t, Run(t, s.Tool(t, t.TempDir()), NewCall(t, name, example.input)))
 			}
 		}
+	}
+}
+
+// compare compares the answer to the input of an example with its output or error.
+func (e example) compare(t *testing.T, answer Answer) {
+	t.Helper()
+	if e.Error != "" {
+		if last := answer.Terminal(); last.Error == nil || last.Error.Code != e.Error {
+			t.Errorf("%s: %s, want the error %s", e.Name, answer.Raw, e.Error)
+		}
+		return
+	}
+	var want any
+	if err := json.Unmarshal(e.output, &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, Decode[any](t, answer)); diff != "" {
+		t.Errorf("%s: %s", e.Name, diff)
 	}
 }
 
