@@ -17,7 +17,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	toolbus.SupervisorMain() // starts the programs of tools, as in TestToolWithoutFunctions
+	goleak.VerifyTestMain(m)
+}
 
 // fixture is a bus with tools that tests can look into, and hold up.
 type fixture struct {
