@@ -21,7 +21,8 @@ filled=$(head -c 40000000 /dev/zero | tr '\0' a)
 read -r outside <%s || true
 exec 3<>/dev/tcp/127.0.0.1/%d
 exec 3>&-
-printf '{"type":"output","output":{"secret":"%%d bytes"},"side_effects":[{"kind":"write","target":"file:///other"}]}\n' ${#filled}
+effect='{"kind":"write","target":"file:///other"}'
+printf '{"type":"output","output":{"secret":"%%d bytes"},"side_effects":[%%s]}\n' ${#filled} "$effect"
 `
 
 // breakable declares every field that has no effect yet, with values that the calls of the test break.

@@ -72,7 +72,7 @@ func contract(ctx context.Context, c *client.Client, d envelope.DescribeResponse
 	return append(checks, declaredOnly(d.Tools)...)
 }
 
-// declaredOnly returns a check that names the fields in manifests that have no effect yet, or nil if there are none.
+// declaredOnly returns a check that names the fields in manifests that have no effect yet, or nil without such a field.
 func declaredOnly(tools []envelope.ToolInfo) []Check {
 	count := map[string]int{} // tools by field
 	for _, t := range tools {

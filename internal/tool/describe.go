@@ -65,7 +65,8 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 		Transport: m.Transport, Pool: m.Pool,
 		Streaming: m.Capability.Streaming, DryRun: m.Capability.DryRun, Lookup: m.Capability.Lookup,
 		TimeoutDefaultMS: m.Limits.TimeoutDefaultMS, TimeoutMaxMS: m.Limits.TimeoutMaxMS,
-		KeyRequirement: m.KeyRequirement, DeclaredOnly: m.DeclaredOnly, ReadOnly: m.ReadOnly, Limits: m.Limits, RetentionS: int64(m.Retention / time.Second),
+		KeyRequirement: m.KeyRequirement, DeclaredOnly: m.DeclaredOnly, ReadOnly: m.ReadOnly,
+		Limits: m.Limits, RetentionS: int64(m.Retention / time.Second),
 		Functions: map[string]envelope.FunctionInfo{},
 	}
 	if schemas {

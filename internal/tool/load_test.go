@@ -277,7 +277,8 @@ func TestProblems(t *testing.T) {
 		{"no version", replace("semver: 2.3.4", `semver: ""`), nil, []string{at + `:2:9: semver is required`}},
 		{"bad pool", replace("gpu-1", "GPU 1"), nil, []string{at + `:10:7: "GPU 1" is not a pool name`}},
 		{"native with a command", strings.Replace(full, "transport: process", "transport: native", 1), nil, []string{
-			at + `:13:3: unknown field "command" (allowed: build, native)`, at + `:14:3: unknown field "env" (allowed: build, native)`,
+			at + `:13:3: unknown field "command" (allowed: build, native)`,
+			at + `:14:3: unknown field "env" (allowed: build, native)`,
 		}},
 		{"process with a native name", replace("  env: {LANG: C.UTF-8}", "  native: x"), nil,
 			[]string{at + `:14:3: unknown field "native" (allowed: command, env)`}},
