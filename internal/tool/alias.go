@@ -76,9 +76,9 @@ func (s *source) meant(a alias) jsontext.Pointer {
 	return a.to
 }
 
-// room makes a mapping at a pointer that has no value, and reports whether the pointer has a mapping.
+// room makes a mapping at a pointer that the manifest does not have, and reports whether the pointer has a mapping.
 func (s *source) room(at jsontext.Pointer, where place) bool {
-	if at != "" && s.at(at) == nil {
+	if _, has := s.keys[at]; at != "" && !has {
 		if in, ok := s.at(at.Parent()).(map[string]any); ok {
 			in[at.LastToken()], s.values[at], s.keys[at] = map[string]any{}, where, where
 		}
