@@ -35,7 +35,11 @@ program. It never changes free text.`,
 		Example: "  toolbus tools lint ./tools\n  toolbus tools lint ./tools --fix\n  toolbus tools lint --json",
 		Args:    cli.Args(0, 1, "at most one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := g.lint(cmd.Context(), args, fix)
+			var report lintReport
+			var err error
+			if len(args) > 0 || defaults == "" {
+				report, err = g.lint(cmd.Context(), args, fix)
+			}
 			if err != nil {
 				return err
 			}

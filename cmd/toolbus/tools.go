@@ -51,9 +51,9 @@ func toolsShow(g *global) *cobra.Command {
 	var folder string
 	cmd := &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: every field of its manifest, functions, schemas, errors",
-		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: every field of its manifest with what
-Toolbus does with it (enforced, recorded, or declared only), its functions with schemas and examples, and its
-errors.`,
+		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: every field of its manifest but the
+endpoint, with what Toolbus does with it (enforced, recorded, or declared only), its functions with schemas and
+examples, and its errors.`,
 		Example:           "  toolbus tools show text.search\n  toolbus tools show text.search --tools ./tools",
 		Args:              cli.Args(1, 1, "one tool id"),
 		ValidArgsFunction: g.completeTools(1),

@@ -45,7 +45,7 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 	d.arguments, _ = arguments(jsontext.Value(cmp.Or(string(listed[memberInput]), `{"type":"object"}`)))
 	d.members[memberInput] = d.arguments
 	d.unfit = listed[memberOutput] != nil && !topOf(listed[memberOutput]).is("object")
-	if says.Annotations.ReadOnlyHint && toolbus.EffectClass(t.Determinism) != toolbus.Pure {
+	if says.Annotations.ReadOnlyHint && !t.ReadOnly && toolbus.EffectClass(t.Determinism) != toolbus.Pure {
 		d.members[memberAnnotations] = withMember(listed[memberAnnotations], "readOnlyHint", false)
 	}
 }

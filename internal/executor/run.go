@@ -259,7 +259,8 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 	a, _ := j.state.Attempt(j.attempt)
 	j.fence = call.Fence(j.state, j.delivery)
 	return tool.Invocation{
-		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest, Fn: j.state.Fn,
+		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest,
+		Fn: envelope.NameToCall(j.state.Fn), // clients of builds before AnyFunction send that name
 		// The caller's key is unique only in its scope, the id among all calls.
 		Input: input, Done: done, Context: listed(m.Context, j.work.context), IdempotencyKey: j.state.ID,
 		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,

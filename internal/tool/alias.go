@@ -55,7 +55,7 @@ func (s *source) unalias(all []alias) (renamed bool) {
 		to := s.meant(a)
 		switch _, both := s.keys[to]; {
 		case both:
-			s.report(where, fmt.Sprintf("%q and %q are the same field", named(a.from), s.named(to)), "keep "+named(to))
+			s.report(where, fmt.Sprintf("%q and %q are the same field", s.named(a.from), s.named(to)), "keep "+named(to))
 			s.leaveOut(a.from)
 		case s.room(to.Parent(), where):
 			s.move(a, to)

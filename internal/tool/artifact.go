@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -49,35 +48,46 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 
 var sha256Pattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// artifact compares the digest in the manifest with the program, which is the file that runs, or else the first file
-// that the endpoint names. Only a SHA-256 can be compared.
+// artifact compares the digest in the manifest with the program: the first file of the tool's folder that the command
+// names. Only a SHA-256 can be compared.
 func (l *toolLoader) artifact() {
 	const at = "/digest"
 	m := l.manifest
 	if m.Artifact == "" || l.bad[at] {
 		return
 	}
-	if !sha256Pattern.MatchString(m.Artifact) {
+	name, sum := l.command()
+	switch actual, said := "sha256:"+sum, strings.ToLower(strings.TrimSpace(m.Artifact)); {
+	case !sha256Pattern.MatchString(said):
 		l.warn(l.values[at], fmt.Sprintf("%.40q has not the form of a SHA-256, so it is not compared", m.Artifact),
 			"write sha256: and 64 hexadecimal digits, or leave it out")
-		if len(m.programs) > 0 {
-			l.problems[len(l.problems)-1].edit = l.scalar(at, strconv.Quote("sha256:"+m.programs[0].sum))
+		if sum != "" {
+			l.problems[len(l.problems)-1].edit = l.scalar(at, actual)
 		}
-		return
-	}
-	if len(m.programs) == 0 {
+	case sum == "":
 		l.warn(l.values[at], "the digest is not compared: the tool has no program in its folder",
 			"leave it out; the build digest covers the manifest and the schemas")
-		return
-	}
-	if actual := "sha256:" + m.programs[0].sum; actual != m.Artifact {
+	case actual != said:
 		m.Actual = actual
 		l.mark(l.values[at], Problem{
-			Severity: Fault,
-			Message:  fmt.Sprintf("%s has another digest: no call runs (%s)", m.programs[0].name, envelope.CodeDigest),
-			Hint:     "build the program again, or write " + actual, edit: l.scalar(at, strconv.Quote(actual)),
+			Severity: Fault, Message: fmt.Sprintf("%s has another digest: no call runs (%s)", name, envelope.CodeDigest),
+			Hint: "build the program again, or write " + actual, edit: l.scalar(at, actual),
 		})
 	}
+}
+
+// command returns the first file of the folder that the command of the tool names, and its SHA-256. The sum is "" if
+// there is no such file, or it cannot be read.
+func (l *toolLoader) command() (name, sum string) {
+	if l.manifest.Endpoint == nil {
+		return "", ""
+	}
+	for _, f := range l.manifest.Endpoint.Files() {
+		if strings.HasPrefix(f.At, "/endpoint/command/") {
+			return f.Name, l.sums[f.Name]
+		}
+	}
+	return "", ""
 }
 
 // NeverRuns returns the refusal of each call of a tool whose program is missing or is not the one whose SHA-256 the

@@ -37,6 +37,8 @@ type errorSection struct {
 	spec     ErrorSpec
 	retries  string // the column retryable: yes, no, or "" if it is empty
 	at       place  // of the heading
+	declared bool   // it has a table
+	fixed    bool   // Fix leaves it alone
 	from, to int    // bytes of the table with its line breaks; equal where one is to be inserted
 	problems []Problem
 }
@@ -56,8 +58,7 @@ func parseErrorspec(raw []byte) *errorspec {
 			}
 		case *extast.Table:
 			if len(e.sections) > 0 && !table {
-				e.table(n)
-				table = true
+				table = e.table(n)
 			}
 		}
 	}
@@ -67,38 +68,60 @@ func parseErrorspec(raw []byte) *errorspec {
 	return e
 }
 
+// begin adds the section of a heading. A table can be inserted below a heading that begins with ##.
 func (e *errorspec) begin(n *ast.Heading) {
-	s := errorSection{spec: ErrorSpec{Name: strings.Trim(e.text(n), "`")}}
-	if lines := n.Lines(); lines.Len() > 0 {
-		segment := lines.At(lines.Len() - 1)
-		s.at = e.place(lineStart(e.raw, segment.Start))
-		s.from = lineEnd(e.raw, segment.Stop)
-	} else { // an empty heading has no position
-		s.at = place{1, 1}
+	s := errorSection{spec: ErrorSpec{Name: strings.Trim(e.text(n), "`")}, at: place{1, 1}}
+	defer func() { e.sections = append(e.sections, s) }()
+	if n.Lines().Len() == 0 { // an empty heading has no position
 		s.problem("a section has no name", "write ## and the name of an error")
-	}
-	s.to = s.from
-	e.sections = append(e.sections, s)
-}
-
-// table reads the table of the section that was begun last.
-func (e *errorspec) table(n *extast.Table) {
-	s := &e.sections[len(e.sections)-1]
-	rows := e.rows(n)
-	first, last := e.extent(n)
-	s.from, s.to = lineStart(e.raw, first), lineEnd(e.raw, last)
-	if len(rows) != 2 {
-		s.problem("the table of an error has one row", "give each error a section with a table of its own")
 		return
 	}
+	from := lineStart(e.raw, n.Lines().At(0).Start)
+	s.at, s.from = e.place(from), lineEnd(e.raw, from)
+	s.to = s.from
+	if s.fixed = !bytes.HasPrefix(bytes.TrimLeft(e.raw[from:], " "), []byte("##")); s.fixed {
+		s.problem(s.spec.Name+" is not written as a heading of level 2", "write it as ## "+s.spec.Name)
+	}
+}
+
+// table reads the first table of the section that was begun last, and reports whether it has a column class. Any other
+// table is free text.
+func (e *errorspec) table(n *extast.Table) bool {
+	s, rows := &e.sections[len(e.sections)-1], e.rows(n)
+	at := slices.IndexFunc(rows[0], func(name string) bool { return strings.EqualFold(name, "class") })
+	if at < 0 {
+		return false
+	}
+	s.declared = true
+	if len(rows) != 2 {
+		s.fixed = true
+		s.problem("the table of an error has one row", "give each error a section with a table of its own")
+		return true
+	}
+	s.from, s.to = e.lines(n)
 	for i, name := range rows[0] {
 		name = strings.ToLower(name)
 		if !slices.Contains(errorColumns, name) {
+			s.fixed = true
 			s.problem(fmt.Sprintf("unknown column %q", name), "the columns are "+strings.Join(errorColumns, ", "))
 			continue
 		}
 		s.set(name, rows[1][min(i, len(rows[1])-1)])
 	}
+	return true
+}
+
+// lines returns the bytes of a table of one row: its header, whose text has a position, and the two lines below it.
+func (e *errorspec) lines(table ast.Node) (from, to int) {
+	for cell := table.FirstChild().FirstChild(); cell != nil; cell = cell.NextSibling() {
+		for _, segment := range cell.Lines().Sliced(0, cell.Lines().Len()) {
+			from = lineStart(e.raw, segment.Start) // the cell class has one
+		}
+	}
+	for to = from; bytes.Count(e.raw[from:to], []byte("\n")) < 3 && to < len(e.raw); {
+		to = lineEnd(e.raw, to)
+	}
+	return from, to
 }
 
 // set takes the value of a column.
@@ -133,7 +156,7 @@ func (s *errorSection) check() {
 	case !errorPattern.MatchString(e.Name):
 		s.problem(fmt.Sprintf("%q is not an error name", e.Name),
 			"a section of level 2 is an error: lower-case letters, digits and _")
-	case s.from == s.to:
+	case !s.declared:
 		s.problem(e.Name+" has no table", "| Class | HTTP status | Retryable | Meaning | Fix |")
 	case !slices.Contains(envelope.Classes(), e.Class):
 		s.problem(fmt.Sprintf("%q is not a class of the taxonomy", e.Class),
@@ -150,10 +173,23 @@ func (s *errorSection) problem(message, hint string) {
 	s.problems = append(s.problems, Problem{Line: s.at.line, Column: s.at.column, Message: message, Hint: hint})
 }
 
-// mend adds a problem that Fix mends: the table of the section becomes that of want.
-func (s *errorSection) mend(message string, want ErrorSpec, before string) {
+// mend adds a problem that Fix mends, unless it leaves the section alone: text takes the place of the table.
+func (s *errorSection) mend(message string, want ErrorSpec, text string) {
 	s.problem(message, "toolbus tools lint --fix writes the tables of errors.md from the manifest")
-	s.problems[len(s.problems)-1].edit = &edit{from: s.from, to: s.to, text: before + want.Table()}
+	if !s.fixed {
+		s.problems[len(s.problems)-1].edit = &edit{from: s.from, to: s.to, text: text, declares: &want}
+	}
+}
+
+// inserted returns a table as it is inserted below a heading that ends at an offset, apart from what follows.
+func (e *errorspec) inserted(at int, table string) string {
+	if at > 0 && e.raw[at-1] != '\n' {
+		table = "\n" + table
+	}
+	if rest, _, _ := bytes.Cut(e.raw[at:], []byte("\n")); len(bytes.TrimSpace(rest)) > 0 {
+		table += "\n"
+	}
+	return "\n" + table
 }
 
 // Table returns the table of the error in errors.md, as Markdown.
@@ -196,19 +232,6 @@ func (e *errorspec) text(n ast.Node) string {
 		b.WriteByte(' ')
 	}
 	return oneLine(strings.ReplaceAll(b.String(), `\|`, "|"))
-}
-
-// extent returns the first and the last byte of a table's text.
-func (e *errorspec) extent(table ast.Node) (first, last int) {
-	first = len(e.raw)
-	for row := table.FirstChild(); row != nil; row = row.NextSibling() {
-		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			for _, segment := range cell.Lines().Sliced(0, cell.Lines().Len()) {
-				first, last = min(first, segment.Start), max(last, segment.Stop)
-			}
-		}
-	}
-	return min(first, last), last
 }
 
 func (e *errorspec) place(offset int) place {
@@ -276,20 +299,23 @@ func (e *errorspec) compare(declared []ErrorSpec) {
 		switch {
 		case at < 0 && errorPattern.MatchString(s.spec.Name):
 			s.problem(s.spec.Name+" is not an error of the manifest", "declare it in the manifest, or remove the section")
-		case at >= 0 && s.from == s.to:
+		case at < 0 || s.fixed:
+		case !s.declared:
 			s.problems = nil
-			s.mend(s.spec.Name+" has no table", declared[at], "\n")
-		case at >= 0 && !s.spec.equal(declared[at]):
+			s.mend(s.spec.Name+" has no table", declared[at], e.inserted(s.from, declared[at].Table()))
+		case !s.spec.equal(declared[at]) || s.retries != "" && s.retries != declared[at].retryable():
 			s.problems = nil
-			s.mend("the table of "+s.spec.Name+" differs from the manifest", declared[at], "")
+			s.mend("the table of "+s.spec.Name+" differs from the manifest", declared[at], declared[at].Table())
 		}
 	}
 	for _, d := range declared {
-		if !slices.ContainsFunc(e.sections, func(s errorSection) bool { return s.spec.Name == d.Name }) {
-			s := errorSection{spec: d, at: place{1, 1}, from: len(e.raw), to: len(e.raw)}
-			s.mend(d.Name+" has no section", d, "\n## "+d.Name+"\n\n")
-			e.sections = append(e.sections, s)
+		has := func(s errorSection) bool { return s.spec.Name == d.Name }
+		if !errorPattern.MatchString(d.Name) || slices.ContainsFunc(e.sections, has) {
+			continue
 		}
+		s := errorSection{spec: d, at: e.place(len(e.raw)), from: len(e.raw), to: len(e.raw)}
+		s.mend(d.Name+" has no section", d, e.inserted(len(e.raw), "## "+d.Name+"\n\n"+d.Table()))
+		e.sections = append(e.sections, s)
 	}
 }
 

@@ -31,7 +31,7 @@ func Published(transports ...Transport) ([]byte, error) {
 		rules = append(rules, endpointRule(t.Name, endpoint))
 	}
 	member(member(doc, "properties"), "transport")["enum"] = names
-	rules = append(rules, publishAliases(doc)...)
+	rules = append(append(rules, publishAliases(doc)...), nameRules(doc)...)
 	doc["allOf"] = rules
 	text, err := json.Marshal(doc, json.Deterministic(true), jsontext.WithIndent("  "))
 	return append(text, '\n'), err
@@ -69,6 +69,21 @@ func publishAliases(doc map[string]any) (rules []any) {
 		rules = append(rules, notTwice(names[at])...)
 	}
 	return rules
+}
+
+// nameRules returns the rules about name, which beside tool_id is the name in MCP.
+func nameRules(doc map[string]any) []any {
+	properties := member(doc, "properties")
+	properties["name"] = map[string]any{
+		"type": "string", "description": "Another key for tool_id; beside it, for mcp_name.",
+	}
+	ref := func(field string) map[string]any {
+		return map[string]any{"properties": map[string]any{"name": map[string]any{"$ref": "#/properties/" + field}}}
+	}
+	return []any{
+		map[string]any{"if": present("/tool_id")[0], "then": ref("mcp_name"), "else": ref("tool_id")},
+		map[string]any{"not": map[string]any{"allOf": present("/tool_id", "/name", "/mcp_name")}},
+	}
 }
 
 // notTwice returns rules against two names of one field. A name beside a tool_id is the name in MCP.
