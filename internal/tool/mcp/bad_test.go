@@ -177,8 +177,16 @@ func TestDies(t *testing.T) {
 	p := newPeer(t)
 	p.echoes("before")
 	var others sync.WaitGroup
-	for range 3 {
-		others.Go(func() { p.wants(p.fails("silent", "{}"), envelope.CodeToolUnknownState, envelope.EffectUnknown) })
+	begun := make(chan struct{}, 3)
+	for range cap(begun) {
+		others.Go(func() {
+			sink := &tooltest.Recorder{OnEmit: func(tooltest.Emitted) error { begun <- struct{}{}; return nil }}
+			_, err := p.call(t.Context(), "begun", "{}", sink)
+			p.wants(p.adapter.ClassifyError(p.of("begun"), err), envelope.CodeToolUnknownState, envelope.EffectUnknown)
+		})
+	}
+	for range cap(begun) { // a call that begins after the death has another process
+		<-begun
 	}
 	got := p.fails("die", "{}")
 	p.wants(got, envelope.CodeToolUnknownState, envelope.EffectUnknown)

@@ -128,6 +128,9 @@ func (r *raw) call(m rawMessage) {
 	case "hang": // and does not even answer a ping
 		select {}
 	case "silent":
+	case "begun": // and says no more
+		r.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":0}}`,
+			m.Params.Meta.Token)
 	case "late":
 		r.late = m.ID
 	case "flood":
