@@ -20,7 +20,7 @@ var errDown = errors.New("no server")
 type hosts struct {
 	mu    sync.Mutex
 	lack  bool  // all that were heard do not have build A of echo
-	sure  bool  // all that there are do not
+	sure  bool  // true: no live executor has the build
 	fails error // why heartbeats are not read
 	reads int
 }

@@ -156,8 +156,8 @@ func TestFixWritesTables(t *testing.T) {
 	}
 }
 
-// A digest that is the program's, is another, or is none: only another SHA-256 keeps calls from running, and --fix
-// writes the right one.
+// No call runs if the manifest has the SHA-256 of another program. A text that is not a SHA-256 is only a warning. Fix
+// writes the SHA-256 of the program in both cases.
 func TestArtifactDigest(t *testing.T) {
 	const program = "#!/bin/sh\n"
 	other := "sha256:" + strings.Repeat("0", 64)
