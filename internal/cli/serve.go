@@ -105,7 +105,7 @@ func (n *Node) serve(
 // Toolset returns the tools of the folder, with the defaults of the environment.
 func (n *Node) Toolset() (*toolbus.Toolset, error) {
 	tools := toolbus.NewToolset()
-	if err := tools.AddFolder(n.Tools); err != nil {
+	if err := thrifty(func() error { return tools.AddFolder(n.Tools) }); err != nil {
 		return nil, err
 	}
 	if n.Default == "" {

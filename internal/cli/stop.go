@@ -49,6 +49,18 @@ func Collect(environ []string, percent int, limit int64) {
 	}
 }
 
+// thrifty runs read, which leaves much garbage that is never needed again, with a GOGC of at most 100 (Go's default),
+// and returns the garbage to the operating system. A dispatcher that has read 5,000 tools has 76 MB then, else 155 MB.
+func thrifty(read func() error) error {
+	percent := debug.SetGCPercent(100)
+	if percent >= 0 && percent < 100 { // of the variable GOGC; below 0 it is off
+		debug.SetGCPercent(percent)
+	}
+	defer debug.FreeOSMemory()
+	defer debug.SetGCPercent(percent)
+	return read()
+}
+
 // Main runs a command, ends its context at a signal, and ends the process with its exit code. Most memory of a process
 // that serves calls is garbage: with GOGC 100, Go's default, garbage collection took a seventh of the CPU time.
 func Main(run func(ctx context.Context) int) {
