@@ -166,7 +166,7 @@ var kinds = map[string]struct{ name, hint string }{
 	"string":  {"a string", "write it in quotes"},
 	"boolean": {"true or false", "no quotes, and neither yes nor no"},
 	"integer": {"a whole number", "digits alone: no unit, quotes, point or exponent"},
-	"number":  {"a number", ""},
+	"number":  {"a number", "digits, with a point if needed: no unit or quotes"},
 	"array":   {"a list", "write it in brackets: [a, b]"},
 	"object":  {"a mapping", "write it as name: value, one to a line and indented"},
 }
