@@ -8,13 +8,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // likeListed makes the entry from that of the tool's MCP server, with all its members. If an operator has changed the
-// title or description in the manifest, the manifest wins. If the effect class is not pure, a true readOnlyHint becomes
-// false.
+// title or description in the manifest, the manifest wins. Annotations stay as the server sent them; the effect that
+// the manifest declares is in _meta.
 func (d *Definition) likeListed(t envelope.ToolInfo) {
 	of, _ := t.Function(d.Fn)
 	d.server, d.results = &t.Listed.Server, topOf(of.Response).Comment == envelope.MCPResult
@@ -27,10 +26,7 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 	}
 	var says struct {
 		Name, Title, Description string
-		Annotations              struct {
-			Title        string
-			ReadOnlyHint bool
-		}
+		Annotations              struct{ Title string }
 	}
 	_ = json.Unmarshal(t.Listed.Tool, &says) // a member with another type stays as the server wrote it
 	delete(d.members, memberName)
@@ -45,9 +41,6 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 	d.arguments, _ = arguments(jsontext.Value(cmp.Or(string(listed[memberInput]), `{"type":"object"}`)))
 	d.members[memberInput] = d.arguments
 	d.unfit = listed[memberOutput] != nil && !topOf(listed[memberOutput]).is("object")
-	if says.Annotations.ReadOnlyHint && !t.ReadOnly && toolbus.EffectClass(t.Determinism) != toolbus.Pure {
-		d.members[memberAnnotations] = withMember(listed[memberAnnotations], "readOnlyHint", false)
-	}
 }
 
 // instructions returns the instructions of all MCP servers of the tools, each below the name of its server.

@@ -62,7 +62,7 @@ const shelf = `[
 		"_meta": {"vendor/of": {"n": 9007199254740993}}},
 	{"name": "getuser", "inputSchema": {"type": "object"}},
 	{"name": "list", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}},
-	{"name": "tree", "inputSchema": {"type": "object"},
+	{"name": "tree", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true, "destructiveHint": true},
 		"outputSchema": {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}}}
 ]`
 
