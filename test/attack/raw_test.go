@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -58,6 +59,8 @@ type rawMsg struct {
 
 // rawTime bounds what a test waits for.
 const rawTime = 30 * time.Second
+
+var errNothing = errors.New("nothing came")
 
 // rawDial connects, and reads until the test ends.
 func rawDial(t testing.TB, o rawOptions) *rawConn {
@@ -206,15 +209,17 @@ func (c *rawConn) within(most time.Duration, ok func() bool) error {
 		select {
 		case <-changed:
 		case <-late:
-			return fmt.Errorf("nothing came within %s", most)
+			return fmt.Errorf("%w within %s", errNothing, most)
 		}
 	}
 }
 
 // await returns the first message for which is returns true, also of those that have come already.
-func (c *rawConn) await(is func(rawMsg) bool) (m rawMsg, err error) {
+func (c *rawConn) await(is func(rawMsg) bool) (rawMsg, error) { return c.awaitFor(rawTime, is) }
+
+func (c *rawConn) awaitFor(most time.Duration, is func(rawMsg) bool) (m rawMsg, err error) {
 	at := 0
-	err = c.until(func() bool {
+	err = c.within(most, func() bool {
 		for ; at < len(c.messages); at++ {
 			if is(c.messages[at]) {
 				m = c.messages[at]
