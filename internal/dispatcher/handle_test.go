@@ -58,7 +58,8 @@ func TestLogsAdmissions(t *testing.T) {
 			!strings.Contains(admitted, "call_id="+uuid(1)) {
 			t.Errorf("logged %s", admitted)
 		}
-		if !strings.Contains(refused, "msg=refused tool=echo call_id="+uuid(2)+" code=C-CONTRACT-VERSION stage=version\n") {
+		if !strings.Contains(refused,
+			"msg=refused tool=echo call_id="+uuid(2)+" code=C-CONTRACT-VERSION step=5 stage=version\n") {
 			t.Errorf("logged %s", refused)
 		}
 	})

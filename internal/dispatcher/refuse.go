@@ -45,7 +45,8 @@ func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *env
 			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e,
 		}))
 	}
-	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "stage", stage)
+	d.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "step", r.step,
+		"stage", stage)
 	d.Replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
 }
 
@@ -63,7 +64,7 @@ func (d *Dispatcher) RejectOverload(ctx context.Context, in *call.IncomingReques
 	legible(in)
 	in.ContentType = envelope.MediaType(in.ContentType)
 	e := envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
-	d.refuse(ctx, request{in: in}, stageIntake, e.WithEffect(envelope.EffectUnknown), true)
+	d.refuse(ctx, request{in: in, step: stepReceive}, stageIntake, e.WithEffect(envelope.EffectUnknown), true)
 }
 
 // deny refuses a request after it has read the log of its key. If the call id of the request already belongs to an
@@ -141,6 +142,7 @@ func (d *Dispatcher) turnDown(
 		return l.found(s.Seq, last.State), true
 	}
 	refusal = refusal.WithEffect(a.effect(s, refusal.Code))
+	a.step = stepRecord
 	d.refuse(ctx, a.request, stageAdmission, refusal, s.Untouched() && !a.unsure)
 	return s, false
 }

@@ -19,6 +19,7 @@ import (
 
 // stage is one check of a request before its admission.
 type stage struct {
+	step int // of the gateway contract (003), which the check is part of
 	name string
 	why  string // reason for the check
 	// unproven means that the sender of a request that fails the check is not authenticated: the refusal contains nothing
@@ -27,25 +28,27 @@ type stage struct {
 	pass     func(*Dispatcher, context.Context, *candidate) *envelope.Error
 }
 
-// stages returns all stages in order. Insert a new stage here: check the caller first, then the tool, then the input.
+// stages returns all stages in the order of the steps of the gateway contract. Insert a new stage after those of its
+// step.
 func stages() []stage {
 	return []stage{
-		{"receive", "nothing can be said of a request that cannot be read", true, (*Dispatcher).receive},
-		{"identity", "a request comes from the actor of its subject, which the bus enforces", true, (*Dispatcher).identity},
-		{"token", "what a request says of its sender, and of its rights, a token proves", true,
+		{1, "receive", "nothing can be said of a request that cannot be read", true, (*Dispatcher).receive},
+		{2, "identity", "a request comes from the actor of its subject, which the bus enforces", true,
+			(*Dispatcher).identity},
+		{2, "token", "what a request says of its sender, and of its rights, a token proves", true,
 			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
-		{"registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
-		{"enabled", "a tool may be withdrawn, or its program missing or exchanged", false, (*Dispatcher).enabled},
-		{"scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
-		{"approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
-		{"function", "what a tool does is one of its functions", false, (*Dispatcher).function},
-		{"input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
-		{"schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
-		{"version", "a caller may insist on the tool that it was written for", false, (*Dispatcher).version},
-		{"dry run", "a tool that knows none would do the real thing", false, (*Dispatcher).dryRun},
-		{"durability", "what a power cut takes from the log would run again", false, (*Dispatcher).durability},
-		{"deadline", "nobody may start a call that nobody waits for", false, (*Dispatcher).inTime},
-		{"fingerprint", "repeats of a call are known by their input", false, (*Dispatcher).fingerprint},
+		{5, "registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
+		{5, "enabled", "a tool may be withdrawn, or its program missing or exchanged", false, (*Dispatcher).enabled},
+		{5, "version", "a caller may insist on the tool that it was written for", false, (*Dispatcher).version},
+		{5, "approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
+		{6, "scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
+		{7, "function", "what a tool does is one of its functions", false, (*Dispatcher).function},
+		{7, "input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
+		{7, "schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
+		{9, "dry run", "a tool that knows none would do the real thing", false, (*Dispatcher).dryRun},
+		{9, "durability", "what a power cut takes from the log would run again", false, (*Dispatcher).durability},
+		{9, "deadline", "nobody may start a call that nobody waits for", false, (*Dispatcher).inTime},
+		{9, "fingerprint", "repeats of a call are known by their input", false, (*Dispatcher).fingerprint},
 	}
 }
 
@@ -56,12 +59,19 @@ const (
 	stageFailure   = "failure"   // handling it panicked
 )
 
+// Steps of the gateway contract for the refusals that no stage makes.
+const (
+	stepReceive = 1
+	stepRecord  = 9
+)
+
 // request is a received message and its decoded request. req is incomplete or nil if the message is invalid.
 type request struct {
 	in  *call.IncomingRequest
 	req *envelope.Request
 	// principal is the verified sender; nil without tokens. A replay has one from the start.
 	principal *auth.Principal
+	step      int // step of the gateway contract that is under way, or that refused the request
 	// m is the tool; nil until a stage has found it.
 	m *tool.Manifest
 }
@@ -82,6 +92,7 @@ type candidate struct {
 func (d *Dispatcher) check(ctx context.Context, c *candidate) (at stage, refusal *envelope.Error) {
 	defer d.release(c)
 	for _, s := range d.stages {
+		c.step = s.step
 		if refusal := s.pass(d, ctx, c); refusal != nil {
 			return s, refusal
 		}
@@ -135,6 +146,10 @@ func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {
 	return c.m.NeverRuns()
 }
 
+func (d *Dispatcher) version(_ context.Context, c *candidate) *envelope.Error {
+	return c.missed
+}
+
 func (d *Dispatcher) approved(_ context.Context, c *candidate) *envelope.Error {
 	if all, _ := d.Changed(c.m); all {
 		return envelope.ToolChanged(c.m.ToolID)
@@ -170,10 +185,6 @@ func (d *Dispatcher) schema(_ context.Context, c *candidate) *envelope.Error {
 		return envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
 	return nil
-}
-
-func (d *Dispatcher) version(_ context.Context, c *candidate) *envelope.Error {
-	return c.missed
 }
 
 func (d *Dispatcher) dryRun(_ context.Context, c *candidate) *envelope.Error {

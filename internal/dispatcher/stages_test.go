@@ -6,58 +6,97 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// fault is what is wrong with a request, or with where it goes.
+// fault makes a stage refuse a request.
 type fault struct {
-	stage string // that refuses it
-	edit  []string
-	spoil func(*world, *call.IncomingRequest)
+	stage string
+	edit  []string // of the request, as for [world.request]
+	spoil func(*world, *dispatcher.Dispatcher, *call.IncomingRequest)
 }
 
-// A request with several faults is refused for the one that comes first in the order of the stages.
-func TestOrderOfStages(t *testing.T) {
-	nothing := func(*world, *call.IncomingRequest) {}
-	faults := []fault{
+// faults returns a fault for each stage but the last, which refuses only what the stages before it let pass by mistake,
+// and one for the admission.
+func faults() []fault {
+	nothing := func(*world, *dispatcher.Dispatcher, *call.IncomingRequest) {}
+	manifest := func(edit func(*tool.Manifest)) func(*world, *dispatcher.Dispatcher, *call.IncomingRequest) {
+		return func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { edit(w.manifest) }
+	}
+	return []fault{
 		{"receive", []string{`{"call_id"`, `{call_id`}, nothing},
 		{"identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
-		{"registered", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.ToolID = "other" }},
-		{"enabled", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.Status = tool.StatusDisabled }},
-		{"approved", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.Endpoint, w.changed = defined{"d1"}, "d1" }},
-		{"function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
-		{"input", nil, func(_ *world, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
-		{"schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
+		{"token", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.Token = "nonsense" }},
+		{"registered", nil, manifest(func(m *tool.Manifest) { m.ToolID = "other" })},
+		{"enabled", nil, manifest(func(m *tool.Manifest) { m.Status = tool.StatusDisabled })},
 		{"version", []string{`"1.x"`, `"2.x"`}, nothing},
+		{"approved", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) {
+			w.manifest.Endpoint, w.changed = defined{"d1"}, "d1"
+		}},
+		{"scopes", nil, manifest(func(m *tool.Manifest) { m.Security.RequiredScopes = []string{"admin"} })},
+		{"function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
+		{"input", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
+		{"schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
 		{"dry run", []string{`abcdef"}`, `abcdef"},"dry_run":true`}, nothing},
-		{"durability", nil, func(w *world, _ *call.IncomingRequest) { w.manifest.AcceptRerun = false }},
+		{"durability", nil, manifest(func(m *tool.Manifest) { m.AcceptRerun = false })},
 		{"deadline", []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, nothing},
-		{"admission", nil, func(w *world, _ *call.IncomingRequest) { w.full = true }},
+		{"admission", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { w.full = true }},
 	}
-	for i := range faults {
-		bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
-			w.manifest.AcceptRerun = true
-			lax := w.dispatcher("d2", false)
-			var at []string
-			lax.Trace.Event = func(_ context.Context, s call.TraceEvent) {
-				if s.At == call.TraceRefused {
-					at = append(at, s.Stage)
+}
+
+// refusedAt sends a request with these faults, and returns the stages that refused it, and the answers.
+func refusedAt(w *world, all ...fault) (at []string, answers []*envelope.Response) {
+	p := someAgent()
+	token := mint(w, guarded(w), p)
+	w.manifest.AcceptRerun = true
+	d := w.dispatcher("d2", false)
+	d.Tokens = w.d.Tokens
+	d.Trace.Event = func(_ context.Context, s call.TraceEvent) {
+		if s.At == call.TraceRefused {
+			at = append(at, s.Stage)
+		}
+	}
+	var edit []string
+	for _, f := range all {
+		edit = append(edit, f.edit...)
+	}
+	in := w.request(1, edit...)
+	in.Token, in.Reply = token, p.Answers()+"word"
+	for _, f := range all {
+		f.spoil(w, d, in)
+	}
+	d.Handle(w.t.Context(), in)
+	return at, w.outcomes[in.Reply]
+}
+
+// TestOrderOfStages holds that the earlier one of two stages refuses a request that both would refuse, that the answer
+// has a diagnostic block, and that nothing is written to the log of the key, so that no tool runs.
+func TestOrderOfStages(t *testing.T) {
+	for i, first := range faults() {
+		for _, second := range faults()[i:] {
+			name := first.stage + " before " + second.stage
+			if first.stage == second.stage {
+				name = first.stage + " alone"
+			}
+			bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
+				at, answers := refusedAt(w, first, second)
+				if !slices.Equal(at, []string{first.stage}) || len(answers) != 1 {
+					t.Fatalf("%s: refused at %q, %d answers", name, at, len(answers))
 				}
-			}
-			var edit []string
-			for _, f := range faults[i:] {
-				edit = append(edit, f.edit...)
-			}
-			in := w.request(1, edit...)
-			for _, f := range faults[i:] {
-				f.spoil(w, in)
-			}
-			lax.Handle(t.Context(), in)
-			if want := faults[i].stage; !slices.Equal(at, []string{want}) {
-				t.Errorf("refused at %q, want %q", at, want)
-			}
-		})
+				said := answers[0].Error
+				if d := said.Diagnostic; d == nil || slices.Contains([]string{
+					d.ErrorCode, string(d.Category), d.Message, d.LikelyCause, d.SuggestedFix, string(d.Severity),
+				}, "") {
+					t.Errorf("%s: diagnostic %+v of %s", name, d, said.Code)
+				}
+				if n := len(w.log.Entries()); n > 0 {
+					t.Errorf("%s: %d events of a refused call", name, n)
+				}
+			})
+		}
 	}
 }
 
