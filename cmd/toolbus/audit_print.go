@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
@@ -21,7 +22,7 @@ func printRecords(g *global, to io.Writer, records iter.Seq2[reader.Line, error]
 			return n, err
 		}
 		if n == 0 && !g.json {
-			err := printRow(to, "TIME "+zone.String(), "EVENT", "TOOL", "ATT", "CALL", "OUTCOME", "EFFECT", "TENANT", "")
+			err := printRow(to, "TIME "+zone.String(), "EVENT", "TOOL", "ATT", "CALL", "OUTCOME", "EFFECT", "TENANT  NOTE")
 			if err != nil {
 				return n, err
 			}
@@ -44,8 +45,9 @@ func (g *global) zone(now time.Time) *time.Location {
 	return time.FixedZone(now.Format("-07:00"), offset)
 }
 
-// auditRow fits into 120 columns, also with the longest error code.
-const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s  %s"
+// auditRow fits into 120 columns, also with the longest error code. The note of a refusal of another tenant than the
+// default one may exceed them.
+const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s"
 
 func printRow(w io.Writer, cells ...any) error {
 	_, err := fmt.Fprintln(w, strings.TrimRight(cli.EscapeText(fmt.Sprintf(auditRow, cells...)), " "))
@@ -59,20 +61,30 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 	if g.json {
 		return printStored(to, r)
 	}
-	dry := ""
-	if r.DryRun {
-		dry = "dry run"
-	}
-	if r.Count != nil {
-		dry = r.Count.String()
-	}
 	attempt := ""
 	if r.Attempt > 0 {
 		attempt = strconv.Itoa(r.Attempt)
 	}
 	outcome := cmp.Or(string(r.Code), string(r.Status), "-")
 	return printRow(to, r.Timestamp.In(zone).Format("2006-01-02 15:04:05.000"), r.Meaning(), r.ToolName,
-		attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"), unusual(r.Tenant), dry)
+		attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"),
+		strings.TrimLeft(unusual(r.Tenant)+"  "+note(&r.Record), " "))
+}
+
+// note returns the last cell of a row: where a request was refused, how many refusals the record counts, and whether
+// the call is a dry run.
+func note(r *audit.Record) string {
+	var all []string
+	if r.Rule != "" {
+		all = append(all, fmt.Sprint(r.Step, " ", r.Rule))
+	}
+	if r.Count != nil {
+		all = append(all, r.Count.String())
+	}
+	if r.DryRun {
+		all = append(all, "dry run")
+	}
+	return strings.Join(all, ", ")
 }
 
 // printStored prints a record as stored, on one line. Another writer may have stored it with line breaks.

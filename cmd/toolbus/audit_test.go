@@ -129,6 +129,10 @@ func TestAuditRows(t *testing.T) {
 				ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
 				Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
 			}
+			if event == audit.ToolDenied {
+				r.Attempt, r.Tenant, r.Step, r.Rule = 0, "default", 5, "registered"
+				r.Code, r.Effect = envelope.CodeToolDisabled, envelope.EffectNone
+			}
 			switch {
 			case slices.Contains(audit.Events()[ofCredentials:], event):
 				r = audit.Credential{}.About(event, r.Tenant, "agent://a", "", "", r.Timestamp)

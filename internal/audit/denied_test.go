@@ -2,7 +2,9 @@ package audit
 
 import (
 	"testing"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -41,5 +43,36 @@ func TestArgumentsHashOfDenied(t *testing.T) {
 		if got := argumentsHash(&call.IncomingRequest{Body: body, InputRef: c.ref}, c.req); got != c.want {
 			t.Errorf("%s: %s instead of %s", name, got, c.want)
 		}
+	}
+}
+
+// TestDenied holds that the record of a refusal has every field that the audit rules of the gateway contract name, and
+// the step and the rule that refused the request.
+func TestDenied(t *testing.T) {
+	r := Denied(Refusal{
+		In: &call.IncomingRequest{From: call.Sender{Tenant: "t", Actor: "a"}, Tool: "web.fetch"},
+		Req: &envelope.Request{CallID: "c", ToolVersion: "1.x", Fn: "fetch", Input: jsontext.Value(`{"n":1}`),
+			Context: envelope.RequestContext{RunID: "run", RoleID: "role", LaneID: "lane"}},
+		Error: envelope.NewError(envelope.CodeVersion, ""), Step: 5, Rule: "version",
+	}, time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC))
+	line, err := r.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(line, &got); err != nil {
+		t.Fatal(err)
+	}
+	for member, want := range map[string]any{
+		"event": "tool_denied", "run_id": "run", "role_id": "role", "lane_id": "lane", "tool_name": "web.fetch",
+		"arguments_hash_sha256": envelope.ArgumentsHash([]byte(`{"n":1}`)), "contract_version": "v1",
+		"timestamp_utc": "2026-11-26T12:00:00Z", "error_code": "C-CONTRACT-VERSION", "step": 5.0, "rule": "version",
+	} {
+		if got[member] != want {
+			t.Errorf("%s is %v, not %v", member, got[member], want)
+		}
+	}
+	if _, ok := got["policy_versions"]; !ok {
+		t.Errorf("no policy_versions in %s", line)
 	}
 }

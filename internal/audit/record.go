@@ -46,6 +46,8 @@ type Record struct {
 	Code          envelope.Code      `json:"error_code,omitzero"`
 	Effect        envelope.Effect    `json:"effect,omitzero"`
 	DecidedBy     call.Decider       `json:"decided_by,omitzero"`
+	Step          int                `json:"step,omitzero"` // of the gateway contract; of refusals, see [Refusal]
+	Rule          string             `json:"rule,omitzero"` // of refusals, see [Refusal]
 	Fence         uint64             `json:"fence,omitzero"`
 	DryRun        bool               `json:"dry_run,omitzero"`
 	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
@@ -114,12 +116,32 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 // ErrRefused means that the server rejected a record and will not store it, for example because AUDIT is full.
 var ErrRefused = errors.New("the audit record takes nothing")
 
-// Denied returns the record of the refusal e of a request. req is nil if the request could not be decoded.
-func Denied(in *call.IncomingRequest, req *envelope.Request, e *envelope.Error, at time.Time) Record {
+// Refusal describes a refused request.
+type Refusal struct {
+	In    *call.IncomingRequest
+	Req   *envelope.Request // nil if the request could not be decoded
+	Error *envelope.Error
+	Step  int    // step of the gateway contract whose check refused the request
+	Rule  string // name of the check: a stage of the dispatcher, or one of the Rule constants
+}
+
+// Rules of refusals that concern no call: requests to the service of the dispatchers, and requests of executors.
+const (
+	RuleService  = "service"
+	RuleExecutor = "executor"
+)
+
+// StepIdentity is the step of the gateway contract that verifies the identity of a caller.
+const StepIdentity = 2
+
+// Denied returns the record of a refusal.
+func Denied(refusal Refusal, at time.Time) Record {
+	in, req, e := refusal.In, refusal.Req, refusal.Error
 	r := Record{
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
+		Step: refusal.Step, Rule: refusal.Rule,
 	}
 	if e.Code == envelope.CodeQueue { // such a request was not even decoded
 		r.ArgumentsHash = ""

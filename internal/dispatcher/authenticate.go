@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -73,7 +74,10 @@ func (d *Dispatcher) Authenticate(ctx context.Context, op string, from call.Send
 // RecordDenied records the refusal of a service request, and returns the error to answer with: refusal, or R-CAP-AUDIT
 // if it could not be recorded.
 func (d *Dispatcher) RecordDenied(ctx context.Context, from call.Sender, refusal *envelope.Error) *envelope.Error {
-	if _, _, err := d.Records.Denied(ctx, &call.IncomingRequest{From: named(from)}, nil, refusal); err != nil {
+	r := audit.Refusal{
+		In: &call.IncomingRequest{From: named(from)}, Error: refusal, Step: audit.StepIdentity, Rule: audit.RuleService,
+	}
+	if _, _, err := d.Records.Denied(ctx, r); err != nil {
 		return envelope.NewError(envelope.CodeAuditLag, "").WithCause(err.Error())
 	}
 	return refusal

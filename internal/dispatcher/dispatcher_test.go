@@ -53,6 +53,7 @@ type world struct {
 	accepted map[string][]*envelope.Accepted // by inbox
 	outcomes map[string][]*envelope.Response
 	denied   []envelope.Code
+	refused  []audit.Refusal
 	allowed  []string // call ids
 	notes    []audit.Record
 
@@ -181,12 +182,10 @@ func (w *world) Outcome(to call.ReplyAddress, r *envelope.Response) {
 	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)
 }
 
-func (w *world) Denied(
-	_ context.Context, _ *call.IncomingRequest, _ *envelope.Request, e *envelope.Error,
-) (string, uint64, error) {
+func (w *world) Denied(_ context.Context, r audit.Refusal) (string, uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.denied = append(w.denied, e.Code)
+	w.denied, w.refused = append(w.denied, r.Error.Code), append(w.refused, r)
 	return "gate.1", 0, w.gateErr
 }
 

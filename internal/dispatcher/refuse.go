@@ -22,7 +22,7 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 // otherwise for this copy of the request.
 func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error, notStarted bool) {
 	in, req := r.in, r.req
-	id, counted, err := d.Records.Denied(ctx, in, req, e)
+	id, counted, err := d.Records.Denied(ctx, audit.Refusal{In: in, Req: req, Error: e, Step: r.step, Rule: stage})
 	full := errors.Is(err, audit.ErrRefused)
 	if err != nil {
 		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)

@@ -14,6 +14,7 @@ import (
 
 // fault makes a stage refuse a request.
 type fault struct {
+	step  int
 	stage string
 	edit  []string // of the request, as for [world.request]
 	spoil func(*world, *dispatcher.Dispatcher, *call.IncomingRequest)
@@ -27,38 +28,34 @@ func faults() []fault {
 		return func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { edit(w.manifest) }
 	}
 	return []fault{
-		{"receive", []string{`{"call_id"`, `{call_id`}, nothing},
-		{"identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
-		{"token", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.Token = "nonsense" }},
-		{"registered", nil, manifest(func(m *tool.Manifest) { m.ToolID = "other" })},
-		{"enabled", nil, manifest(func(m *tool.Manifest) { m.Status = tool.StatusDisabled })},
-		{"version", []string{`"1.x"`, `"2.x"`}, nothing},
-		{"approved", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) {
+		{1, "receive", []string{`{"call_id"`, `{call_id`}, nothing},
+		{2, "identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
+		{2, "token", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.Token = "nonsense" }},
+		{5, "registered", nil, manifest(func(m *tool.Manifest) { m.ToolID = "other" })},
+		{5, "enabled", nil, manifest(func(m *tool.Manifest) { m.Status = tool.StatusDisabled })},
+		{5, "version", []string{`"1.x"`, `"2.x"`}, nothing},
+		{5, "approved", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) {
 			w.manifest.Endpoint, w.changed = defined{"d1"}, "d1"
 		}},
-		{"scopes", nil, manifest(func(m *tool.Manifest) { m.Security.RequiredScopes = []string{"admin"} })},
-		{"function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
-		{"input", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
-		{"schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
-		{"dry run", []string{`abcdef"}`, `abcdef"},"dry_run":true`}, nothing},
-		{"durability", nil, manifest(func(m *tool.Manifest) { m.AcceptRerun = false })},
-		{"deadline", []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, nothing},
-		{"admission", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { w.full = true }},
+		{6, "scopes", nil, manifest(func(m *tool.Manifest) { m.Security.RequiredScopes = []string{"admin"} })},
+		{7, "function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
+		{7, "input", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
+		{7, "schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
+		{9, "dry run", []string{`abcdef"}`, `abcdef"},"dry_run":true`}, nothing},
+		{9, "durability", nil, manifest(func(m *tool.Manifest) { m.AcceptRerun = false })},
+		{9, "deadline", []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, nothing},
+		{9, "admission", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { w.full = true }},
 	}
 }
 
-// refusedAt sends a request with these faults, and returns the stages that refused it, and the answers.
-func refusedAt(w *world, all ...fault) (at []string, answers []*envelope.Response) {
+// refusal sends a request with these faults, and returns the answer to it. It is refused once.
+func (w *world) refusal(all ...fault) *envelope.Error {
+	w.t.Helper()
 	p := someAgent()
 	token := mint(w, guarded(w), p)
 	w.manifest.AcceptRerun = true
 	d := w.dispatcher("d2", false)
 	d.Tokens = w.d.Tokens
-	d.Trace.Event = func(_ context.Context, s call.TraceEvent) {
-		if s.At == call.TraceRefused {
-			at = append(at, s.Stage)
-		}
-	}
 	var edit []string
 	for _, f := range all {
 		edit = append(edit, f.edit...)
@@ -69,31 +66,31 @@ func refusedAt(w *world, all ...fault) (at []string, answers []*envelope.Respons
 		f.spoil(w, d, in)
 	}
 	d.Handle(w.t.Context(), in)
-	return at, w.outcomes[in.Reply]
+	answers := w.outcomes[in.Reply]
+	if len(answers) != 1 || len(w.refused) != 1 {
+		w.t.Fatalf("%d answers, %d records", len(answers), len(w.refused))
+	}
+	return answers[0].Error
 }
 
-// TestOrderOfStages holds that the earlier one of two stages refuses a request that both would refuse, that the answer
-// has a diagnostic block, and that nothing is written to the log of the key, so that no tool runs.
+// TestOrderOfStages holds that the earlier one of two stages refuses a request that both would refuse, that the record
+// names it, that the answer has a diagnostic block, and that nothing is written to the log of the key, so that no tool
+// runs.
 func TestOrderOfStages(t *testing.T) {
 	for i, first := range faults() {
 		for _, second := range faults()[i:] {
-			name := first.stage + " before " + second.stage
-			if first.stage == second.stage {
-				name = first.stage + " alone"
-			}
 			bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
-				at, answers := refusedAt(w, first, second)
-				if !slices.Equal(at, []string{first.stage}) || len(answers) != 1 {
-					t.Fatalf("%s: refused at %q, %d answers", name, at, len(answers))
+				told := w.refusal(first, second)
+				if r := w.refused[0]; r.Rule != first.stage || r.Step != first.step || r.Error.Code != told.Code {
+					t.Errorf("%s, %s: recorded %s at step %d, rule %s", first.stage, second.stage, r.Error.Code, r.Step, r.Rule)
 				}
-				said := answers[0].Error
-				if d := said.Diagnostic; d == nil || slices.Contains([]string{
+				if d := told.Diagnostic; d == nil || slices.Contains([]string{
 					d.ErrorCode, string(d.Category), d.Message, d.LikelyCause, d.SuggestedFix, string(d.Severity),
 				}, "") {
-					t.Errorf("%s: diagnostic %+v of %s", name, d, said.Code)
+					t.Errorf("%s: diagnostic %+v of %s", first.stage, d, told.Code)
 				}
 				if n := len(w.log.Entries()); n > 0 {
-					t.Errorf("%s: %d events of a refused call", name, n)
+					t.Errorf("%s, %s: %d events of a refused call", first.stage, second.stage, n)
 				}
 			})
 		}

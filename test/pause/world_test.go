@@ -525,13 +525,12 @@ func (o owners) Outcome(to call.ReplyAddress, r *envelope.Response) {
 func (well) AuditBehind() time.Duration { return 0 }
 func (well) LogFull() bool              { return false }
 
-func (g gate) Denied(_ context.Context, _ *call.IncomingRequest, _ *envelope.Request, e *envelope.Error) (string,
-	uint64,
-	error) {
+func (g gate) Denied(_ context.Context, r audit.Refusal) (string, uint64, error) {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	id := fmt.Sprint("gate.", len(g.w.denied))
-	g.w.denied = append(g.w.denied, checker.Record{ID: id, Record: audit.Record{Event: audit.ToolDenied, Code: e.Code}})
+	g.w.denied = append(g.w.denied,
+		checker.Record{ID: id, Record: audit.Record{Event: audit.ToolDenied, Code: r.Error.Code}})
 	return id, 0, nil
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
@@ -73,14 +72,13 @@ func (j *Journal) Flush(ctx context.Context) error { return j.close(ctx, j.aggre
 
 // Denied records a refusal and returns the id of its record. In a flood, the record is the one that opens the count,
 // and counted is the number of the refusal in the count, from 1. Otherwise counted is 0.
-func (j *Journal) Denied(ctx context.Context, in *call.IncomingRequest, req *envelope.Request,
-	e *envelope.Error) (id string, counted uint64, err error) {
-	c, counted := j.aggregates.take(kind{in.From, e.Code}, time.Now())
+func (j *Journal) Denied(ctx context.Context, refusal audit.Refusal) (id string, counted uint64, err error) {
+	c, counted := j.aggregates.take(kind{refusal.In.From, refusal.Error.Code}, time.Now())
 	if counted > 1 {
 		id, err = c.wait(ctx)
 		return id, counted, err
 	}
-	r := audit.Denied(in, req, e, j.now())
+	r := audit.Denied(refusal, j.now())
 	r.EventID = "gate." + j.newNonce()
 	if c == nil {
 		return r.EventID, 0, j.denials.append(ctx, r)

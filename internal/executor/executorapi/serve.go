@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
@@ -230,7 +231,9 @@ func (d *Server) denied(ctx context.Context, from executorName, err error) error
 		return err
 	}
 	of := call.Sender{Actor: "executor://" + from.pool + "/" + from.instance}
-	if _, _, unrecorded := d.Journal.Denied(ctx, &call.IncomingRequest{From: of}, nil, r.says); unrecorded != nil {
+	if _, _, unrecorded := d.Journal.Denied(ctx, audit.Refusal{
+		In: &call.IncomingRequest{From: of}, Error: r.says, Step: audit.StepIdentity, Rule: audit.RuleExecutor,
+	}); unrecorded != nil {
 		return unrecorded // the executor repeats the request
 	}
 	return err
