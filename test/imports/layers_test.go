@@ -73,7 +73,7 @@ var layers = []layer{
 		"internal/flow subjects"},
 	{4, "internal/audit/deadletter", "client", "bus envelope internal/audit internal/audit/reader internal/call " +
 		"internal/encoding/format subjects"},
-	{4, "internal/executor/executorapi", "client", "bus envelope internal/audit/deadletter " +
+	{4, "internal/executor/executorapi", "client", "bus envelope internal/audit internal/audit/deadletter " +
 		"internal/audit/writer internal/call internal/call/outcome internal/encoding/format " +
 		"internal/executor/heartbeat internal/executor/workqueue internal/flow internal/rpc internal/timer kv " +
 		"streaming subjects"},
