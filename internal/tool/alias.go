@@ -123,5 +123,8 @@ func (s *source) named(at jsontext.Pointer) string {
 			return named(from + at[len(to):])
 		}
 	}
+	if at == "" {
+		return "the " + s.words.name
+	}
 	return named(at)
 }

@@ -96,7 +96,7 @@ func (l *toolLoader) check() error {
 			return err
 		}
 	}
-	l.conform(whole)
+	l.conform(l.contract, whole)
 	if l.bad[""] { // not a mapping: otherwise every field would be reported as missing
 		return nil
 	}
@@ -118,20 +118,20 @@ func (l *toolLoader) check() error {
 	return err
 }
 
-// conform reports where the manifest breaks its schema. It removes values that could not be decoded or would cause
+// conform reports where the source breaks its schema. It removes values that could not be decoded or would cause
 // misleading further problems.
-func (l *toolLoader) conform(whole jsontext.Value) {
-	for _, v := range l.contract.schema.ValidateChecked(whole) {
+func (s *source) conform(c *contract, whole jsontext.Value) {
+	for _, v := range c.schema.ValidateChecked(whole) {
 		at := jsontext.Pointer(v.Pointer)
-		message, hint := l.contract.explain(v, l.at(at), l.named(at))
-		if where, ok := l.keys[at]; ok && v.Rule == "additionalProperties" { // v.Pointer of a very long name is cut
-			l.report(where, message, hint)
+		message, hint := c.explain(v, s.at(at), s.named(at))
+		if where, ok := s.keys[at]; ok && v.Rule == "additionalProperties" { // v.Pointer of a very long name is cut
+			s.report(where, message, hint)
 			continue
 		}
-		l.fail(at, message, hint)
+		s.fail(at, message, hint)
 		switch v.Rule {
 		case "type", "enum", "minimum", "maximum":
-			defer l.leaveOut(at)
+			defer s.leaveOut(at)
 		}
 	}
 }

@@ -275,7 +275,7 @@ func wordsOf(v any) (words []string) {
 	return words
 }
 
-// named formats a pointer for people, as in errors[0].code.
+// named formats a pointer for people, as in errors[0].code, but for that of a whole source.
 func named(at jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range at.Tokens() {
@@ -287,9 +287,6 @@ func named(at jsontext.Pointer) string {
 		default:
 			b.WriteString(token)
 		}
-	}
-	if b.Len() == 0 {
-		return "the manifest"
 	}
 	return b.String()
 }

@@ -12,8 +12,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 //go:embed defaults.json
@@ -47,30 +45,23 @@ func ReadDefaults(name string) (Defaults, error) {
 	if err != nil {
 		return d, fmt.Errorf("defaults of tools: %w", err)
 	}
-	c, err := defaultsContract()
+	schema, err := newDefaultsSchema()
 	if err != nil {
 		return d, err
 	}
-	l := &toolLoader{source: newSource(name), contract: c}
-	if !l.parse(raw) {
-		return d, l.problems
-	}
-	whole, err := json.Marshal(l.tree, json.Deterministic(true))
-	if err != nil {
-		return d, err
-	}
-	if l.conform(whole); len(l.problems) > 0 {
-		return d, l.problems
+	doc := schema.Read(name, raw)
+	if problems := doc.Problems(); len(problems) > 0 {
+		return d, problems
 	}
 	var file struct {
 		Defaults []defaultsEntry `json:"defaults"`
 	}
-	err = json.Unmarshal(whole, &file)
+	err = doc.Decode(&file)
 	return Defaults{file.Defaults}, err
 }
 
-// defaultsContract returns the schema of the defaults, with the policy fields of manifests.
-func defaultsContract() (*contract, error) {
+// newDefaultsSchema returns the schema of the defaults, with the policy fields of manifests.
+func newDefaultsSchema() (*DocumentSchema, error) {
 	c := &contract{}
 	var manifest map[string]any
 	if err := json.Unmarshal(defaultsSchema, &c.document); err != nil {
@@ -83,12 +74,7 @@ func defaultsContract() (*contract, error) {
 	for _, name := range policyFields {
 		entry[name] = member(member(manifest, "properties"), name)
 	}
-	raw, err := json.Marshal(c.document)
-	if err != nil {
-		return nil, err
-	}
-	c.schema, err = jsonschema.Compile("defaults.yaml", raw, nil)
-	return c, err
+	return newDocumentSchema("defaults.yaml", c)
 }
 
 // Apply returns m with the defaults of an environment, or m itself if no entry holds for it. The build digest stays. A

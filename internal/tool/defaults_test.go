@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 // Defaults with problems are refused as a whole, with places and fixes.
 func TestBadDefaults(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", ":1:1: the manifest is empty"},
+		{"", ":1:1: the document is empty"},
 		{"default: []\n", `:1:1: unknown field "default" (did you mean "defaults"?)`},
 		{"defaults:\n- {timeout_ms: 1}\n", "defaults[0].tools is required"},
 		{"defaults:\n- {tools: \"a*b\"}\n", `:2:11: "a*b" is not a tool id or the beginning of one with a *`},

@@ -28,11 +28,15 @@ func Fields() ([]Field, error) {
 	if err := json.Unmarshal(manifestSchema, &doc); err != nil {
 		return nil, err
 	}
+	return fieldsOf(doc), nil
+}
+
+// fieldsOf returns the fields that a schema describes.
+func fieldsOf(doc map[string]any) (all []Field) {
 	aliases := map[jsontext.Pointer][]string{}
 	for _, a := range aliasesOf(doc) {
 		aliases[a.to] = append(aliases[a.to], named(a.from))
 	}
-	var all []Field
 	var visit func(at jsontext.Pointer, rule map[string]any)
 	visit = func(at jsontext.Pointer, rule map[string]any) {
 		visitFields(at, rule, func(at jsontext.Pointer, rule map[string]any) {
@@ -49,7 +53,7 @@ func Fields() ([]Field, error) {
 		})
 	}
 	visit("", doc)
-	return all, nil
+	return all
 }
 
 func fieldOf(at jsontext.Pointer, rule map[string]any) Field {
@@ -115,7 +119,7 @@ func Values(manifest jsontext.Value) ([]Value, error) {
 // LintDescription returns the problems of a tool as a dispatcher describes it: those of its manifest without the
 // endpoint, which is not described. File is the tool id, and there are no lines.
 func LintDescription(info envelope.ToolInfo, transports ...Transport) (Problems, error) {
-	s := newSource(info.ToolID)
+	s := newSource(info.ToolID, manifestWords())
 	if info.Manifest == nil {
 		s.warn(place{}, "its dispatcher does not say what the manifest has", "ask again when all dispatchers are replaced")
 		return s.problems, nil
@@ -128,7 +132,7 @@ func LintDescription(info envelope.ToolInfo, transports ...Transport) (Problems,
 		return nil, err
 	}
 	l := &toolLoader{source: s, contract: c}
-	l.conform(info.Manifest)
+	l.conform(l.contract, info.Manifest)
 	for _, name := range info.DeclaredOnly {
 		s.warn(place{}, name+" is declared only: it has no effect yet", declaredHint)
 	}

@@ -30,7 +30,7 @@ type edit struct {
 // holds reports whether a file has what the edit was to write.
 func (e *edit) holds(text []byte) bool {
 	if e.declares == nil {
-		s := newSource("")
+		s := newSource("", manifestWords())
 		return s.parse(text) && s.at(e.at) == any(e.value)
 	}
 	return slices.ContainsFunc(parseErrorspec(text).sections, func(s errorSection) bool {

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -122,9 +121,7 @@ func load(fsys fs.FS, dir string, transports []Transport, open opener) (*Set, Pr
 		}
 	}
 	problems = append(problems, doubles(manifests, folders)...)
-	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
+	problems.sort()
 	whole := slices.DeleteFunc(manifests, func(m *Manifest) bool { return m.Digest == "" })
 	return NewSet(whole...), problems, nil
 }
@@ -175,7 +172,7 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 		return nil, nil
 	}
 	l := &toolLoader{
-		source: newSource(path.Join(folder, manifestFile)),
+		source: newSource(path.Join(folder, manifestFile), manifestWords()),
 		files:  files, folder: folder, manifest: &Manifest{}, sums: map[string]string{},
 	}
 	if dir != "" {

@@ -19,9 +19,30 @@ import (
 
 // These bounds keep the YAML library from inputs that it parses slowly or with deep recursion.
 const (
-	maxTokens      = 20_000
-	maxEntryColumn = 256 // of a "-": bounds sequences nested on one line
+	maxTokens         = 20_000    // of a manifest
+	maxDocumentTokens = 1_000_000 // of another document; a registry of 5,000 tools has a third
+	maxEntryColumn    = 256       // of a "-": bounds sequences nested on one line
 )
+
+// words holds the texts of problems that depend on the kind of a source, and the bound of its tokens.
+type words struct {
+	name, one, start, shorten string
+	tokens                    int
+}
+
+func manifestWords() words {
+	return words{
+		"manifest", "a file holds one manifest; another tool has another folder", "start from the manifest of another tool",
+		"move large examples out of the manifest", maxTokens,
+	}
+}
+
+func documentWords() words {
+	return words{
+		"document", "a file holds one document", "start from the example in docs/", "name fewer things in one document",
+		maxDocumentTokens,
+	}
+}
 
 // place is a position in a manifest.
 type place struct{ line, column int }
@@ -30,6 +51,7 @@ type place struct{ line, column int }
 // problem, so that all are reported at once.
 type source struct {
 	file     string
+	words    words
 	text     string // without byte order mark
 	tree     any    // nil, bool, number, string, []any or map[string]any
 	values   map[jsontext.Pointer]place
@@ -39,9 +61,9 @@ type source struct {
 	problems Problems
 }
 
-func newSource(file string) *source {
+func newSource(file string, of words) *source {
 	return &source{
-		file: file, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
+		file: file, words: of, values: map[jsontext.Pointer]place{}, keys: map[jsontext.Pointer]place{},
 		bad: map[jsontext.Pointer]bool{}, written: map[jsontext.Pointer]jsontext.Pointer{},
 	}
 }
@@ -81,10 +103,10 @@ func (s *source) single(docs []*ast.DocumentNode) bool {
 		if at == nil && docs[1].Body != nil { // the document has no start marker of its own
 			at = docs[1].Body.GetToken()
 		}
-		s.report(placeOf(at), "a second YAML document begins", "a file holds one manifest; another tool has another folder")
+		s.report(placeOf(at), "a second YAML document begins", s.words.one)
 		return false
 	case len(docs) == 0 || docs[0].Body == nil:
-		s.report(place{1, 1}, "the manifest is empty", "start from the manifest of another tool")
+		s.report(place{1, 1}, "the "+s.words.name+" is empty", s.words.start)
 		return false
 	}
 	return true
@@ -93,9 +115,8 @@ func (s *source) single(docs []*ast.DocumentNode) bool {
 // plain reports whether the tokens are within the bounds and contain no anchors, aliases, tags, directives or complex
 // keys.
 func (s *source) plain(tokens token.Tokens) bool {
-	if len(tokens) > maxTokens {
-		s.report(place{}, fmt.Sprintf("the file has more than %d YAML tokens", maxTokens),
-			"move large examples out of the manifest")
+	if len(tokens) > s.words.tokens {
+		s.report(place{}, fmt.Sprintf("the file has more than %d YAML tokens", s.words.tokens), s.words.shorten)
 		return false
 	}
 	depth := 0
@@ -103,8 +124,8 @@ func (s *source) plain(tokens token.Tokens) bool {
 		at := placeOf(t)
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
-			s.report(at, fmt.Sprintf("%q is not allowed in a manifest", t.Value),
-				"manifests are plain data: no anchors, aliases, tags, merge or complex keys")
+			s.report(at, fmt.Sprintf("%q is not allowed in a %s", t.Value, s.words.name),
+				s.words.name+"s are plain data: no anchors, aliases, tags, merge or complex keys")
 			return false
 		case token.MappingStartType, token.SequenceStartType:
 			depth++
@@ -233,11 +254,16 @@ func (s *source) fail(at jsontext.Pointer, message, hint string) {
 		return
 	}
 	s.bad[at] = true
+	s.report(s.placeOf(at), message, hint)
+}
+
+// placeOf returns the position of the value at a pointer, or that of its nearest parent.
+func (s *source) placeOf(at jsontext.Pointer) place {
 	where, ok := s.values[at]
 	for p := at; !ok && p != ""; where, ok = s.values[p] {
 		p = p.Parent()
 	}
-	s.report(where, message, hint)
+	return where
 }
 
 func (s *source) report(at place, message, hint string) {
