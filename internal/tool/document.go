@@ -10,8 +10,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// DocumentSchema is the JSON Schema of a YAML document that is no manifest, such as policy/roles.yaml. As in
-// manifest.json, x-kind, x-hint and x-names are texts of error messages, and x-state says what Toolbus does with a field.
+// DocumentSchema is the JSON Schema of a YAML document that is no manifest, such as policy/defaults.yaml. As in
+// manifest.json, x-kind, x-hint and x-names are texts of error messages, and x-state says what Toolbus does with a
+// field.
 type DocumentSchema struct{ contract *contract }
 
 // NewDocumentSchema compiles the schema of the documents with a name.

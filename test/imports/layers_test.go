@@ -37,6 +37,7 @@ var layers = []layer{
 	{1, "internal/call/outcome", "", "envelope internal/call subjects"},
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
 		"subjects"},
+	{1, "internal/policy", "", "envelope internal/call internal/encoding/ijson internal/tool"},
 	{1, "internal/auth", "", "envelope internal/call subjects"},
 	{1, "internal/audit", "", "envelope internal/call internal/encoding/format internal/encoding/ijson subjects"},
 	{1, "internal/telemetry", "", "envelope internal/call"},
@@ -113,7 +114,7 @@ var layers = []layer{
 
 // pure packages do not know NATS even in their tests.
 const pure = "internal/encoding/... envelope subjects internal/call/... internal/tool/... internal/audit " +
-	"internal/dispatcher internal/executor program/... tools/..."
+	"internal/dispatcher internal/executor internal/policy program/... tools/..."
 
 // only has the floors that the packages of a floor may import: the cores and the adapters know no NATS.
 var only = map[int][]int{3: {0, 1, 3}, 5: {0, 1, 5}}
