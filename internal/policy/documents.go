@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -24,22 +26,23 @@ const MaxSet = 16 << 20
 // Documents are the three documents of a policy set as they were written.
 type Documents struct{ Roles, Lanes, ToolRegistry []byte }
 
-// Versions are the SHA-256 digests of the documents of a set, in hexadecimal. They name the set in decisions, runs and
-// the audit record.
-type Versions struct {
-	Roles        string `json:"roles"`
-	Lanes        string `json:"lanes"`
-	ToolRegistry string `json:"tool_registry"`
+// Versions returns the digests of the documents, which name the set in decisions, runs and the audit record.
+func (d Documents) Versions() envelope.PolicyVersions {
+	return envelope.PolicyVersions{Roles: Digest(d.Roles), Lanes: Digest(d.Lanes), ToolRegistry: Digest(d.ToolRegistry)}
 }
 
-// Versions returns the digests of the documents.
-func (d Documents) Versions() Versions {
-	return Versions{digest(d.Roles), digest(d.Lanes), digest(d.ToolRegistry)}
-}
+// All returns the documents in the order of the fields.
+func (d Documents) All() [][]byte { return [][]byte{d.Roles, d.Lanes, d.ToolRegistry} }
 
-func digest(document []byte) string {
+// Digest returns the SHA-256 of a document in hexadecimal.
+func Digest(document []byte) string {
 	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:])
+}
+
+// IsDigest reports whether s is a SHA-256 in lower-case hexadecimal.
+func IsDigest(s string) bool {
+	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // ReadFolder reads the documents of a folder. If some cannot be read, the error is of type [tool.Problems] and names

@@ -1,18 +1,21 @@
 package policy
 
-import "github.com/seed-018f16cc/toolbus/internal/tool"
+import (
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
 
 // Set is a parsed policy set: three documents without problems of their own.
 type Set struct {
 	Roles    []Role
 	Lanes    []Lane
 	Entries  []Entry
-	versions Versions
+	versions envelope.PolicyVersions
 	registry *tool.Document // for the places of problems that only the manifests show
 }
 
 // Versions returns the digests of the documents of the set.
-func (s *Set) Versions() Versions { return s.versions }
+func (s *Set) Versions() envelope.PolicyVersions { return s.versions }
 
 // Role is a role of policy/roles.yaml.
 type Role struct {
