@@ -37,7 +37,7 @@ type Options struct {
 	// `toolbus credentials`. The connection renews the token in time and replaces the file.
 	CredentialsFile string
 	// SecretsDir is the folder of secrets that `toolbus keys init` writes. Only dispatchers need it. A dispatcher without
-	// it authenticates nobody: any client of the NATS server may call any tool as any actor.
+	// it does not start, unless DispatcherOptions.InsecureNoAuth is set.
 	SecretsDir string
 	// Timeout is the time within which each server must accept the connection; default 5 s.
 	Timeout time.Duration

@@ -11,6 +11,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
@@ -155,7 +158,7 @@ func TestRunThatNeverServes(t *testing.T) {
 	if err := e.Run(ctx); err != nil {
 		t.Errorf("executor: %v", err)
 	}
-	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +232,9 @@ func TestServeUntold(t *testing.T) {
 	tools, ready := toolbus.NewToolset(), make(chan string, 2)
 	must(t, tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure}, hello)
 	b := toolbustest.Start(t, tools)
-	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(name string) { ready <- name }})
+	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{
+		InsecureNoAuth: true, Ready: func(name string) { ready <- name },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,5 +289,37 @@ func TestClosedClient(t *testing.T) {
 	}
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// A dispatcher without secrets needs InsecureNoAuth, and the error says how to do without.
+func TestDispatcherNeedsSecrets(t *testing.T) {
+	b := toolbustest.Start(t, toolbus.NewToolset())
+	_, err := b.Conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{})
+	if err == nil || !strings.Contains(err.Error(), "toolbus keys init") ||
+		!strings.Contains(err.Error(), "InsecureNoAuth") {
+		t.Errorf("without secrets: %v", err)
+	}
+	secure, err := deploymenttest.Make(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := secure.Configure(deployment.Shape{Server: "one", Listen: "127.0.0.1:-1", Store: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := natsserver.Start(natsserver.Options{ConfigFile: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Stop()
+	conn, err := toolbus.Connect(t.Context(), srv.URL(), toolbus.Options{SecretsDir: secure.Secrets()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{InsecureNoAuth: true})
+	if err == nil || !strings.Contains(err.Error(), "contradicts") {
+		t.Errorf("with secrets: %v", err)
 	}
 }

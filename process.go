@@ -2,6 +2,7 @@ package toolbus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,10 @@ func (e *Executor) Run(ctx context.Context) error {
 
 // DispatcherOptions configures a dispatcher. The zero value uses all defaults.
 type DispatcherOptions struct {
-	PoolAbsence time.Duration // calls of a pool without a live executor for this time are refused; default 10 s
+	// InsecureNoAuth lets a dispatcher without secrets (Options.SecretsDir) serve. It authenticates nobody: any client of
+	// the NATS server may call any tool as any actor. [Conn.Dispatcher] refuses it together with secrets.
+	InsecureNoAuth bool
+	PoolAbsence    time.Duration // calls of a pool without a live executor for this time are refused; default 10 s
 	// OpenPerActor and OpenPerTenant limit the open calls of one actor and of one tenant, counted over all dispatchers;
 	// default 100,000 and 200,000. Further calls are refused with R-CAP-OPEN. Calls that several dispatchers admit at the
 	// same moment can exceed the limit. OverflowAfter is the number of open calls of an actor, default 8, from which on
@@ -111,10 +115,14 @@ type Dispatcher struct {
 	ready   func(instance string)
 }
 
-// Dispatcher returns a dispatcher for tools. It returns an error if a tool could not be added to the set.
+// Dispatcher returns a dispatcher for tools. It returns an error if a tool could not be added to the set, or if the
+// connection has no secrets and o does not set InsecureNoAuth.
 func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, error) {
 	registry, err := tools.registry()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.authenticates(o); err != nil {
 		return nil, err
 	}
 	options := app.DispatcherOptions{
@@ -123,6 +131,18 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 		Version: Version,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
+}
+
+// authenticates returns an error unless either the connection has secrets or o allows a dispatcher without them.
+func (c *Conn) authenticates(o DispatcherOptions) error {
+	switch secrets := c.link.Options().Keys != nil; {
+	case !secrets && !o.InsecureNoAuth:
+		return errors.New("a dispatcher without secrets authenticates nobody: make them with `toolbus keys init DIR` and " +
+			"set Options.SecretsDir to DIR/keys, or set DispatcherOptions.InsecureNoAuth")
+	case secrets && o.InsecureNoAuth:
+		return errors.New("DispatcherOptions.InsecureNoAuth contradicts Options.SecretsDir: leave one of them out")
+	}
+	return nil
 }
 
 // Run serves until ctx ends or the connection is closed. It then answers the requests that it has already taken (5 s at

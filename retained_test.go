@@ -44,7 +44,9 @@ func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 			}
 		}
 	}
-	d, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(s string) { ready <- s }})
+	d, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{
+		InsecureNoAuth: true, Ready: func(s string) { ready <- s },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

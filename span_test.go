@@ -28,7 +28,7 @@ func traced(t *testing.T, tools *toolbus.Toolset, spans sdktrace.SpanExporter) (
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
 	if err != nil {
 		t.Fatal(err)
 	}

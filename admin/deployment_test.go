@@ -267,3 +267,40 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// A dispatcher without secrets is a failure, whether doctor shows a token or not.
+func TestDispatcherWithoutSecrets(t *testing.T) {
+	w := deploy(t, func(conf string) string { return conf })
+	if c := w.operator()["authentication"]; c.Status != admin.CheckOK || !strings.Contains(c.Says, "1, each asks") {
+		t.Errorf("with secrets: %+v", c)
+	}
+	srv, err := natsserver.Start(natsserver.Options{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Stop)
+	conn, err := toolbus.Connect(t.Context(), srv.URL(), toolbus.Options{Instance: "careless"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{
+		InsecureNoAuth: true, Ready: func(instance string) { ready <- instance },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- d.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() { conn.Close(); <-ended })
+	<-ready
+	w.url = srv.URL()
+	for name, checks := range map[string]map[string]admin.Check{
+		"without a token": byName(t, admin.Diagnose(t.Context(), srv.URL(), toolbus.ClientOptions{})),
+		"with a token":    w.operator(),
+	} {
+		c := checks["authentication"]
+		if c.Status != admin.CheckFailed || !strings.Contains(c.Says, "careless") || !strings.Contains(c.Fix, "keys init") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}

@@ -71,6 +71,7 @@ func TestDiagnoseRestricted(t *testing.T) {
 	}{
 		"agent": {"tb.ans.>", map[string]string{
 			"jetstream": "may not ask", "dispatchers": "answering", "tools": "dispatchers: 1, each with the same 0 tools",
+			"authentication": "no secrets at d1", // builds before do not say so, and answer without a token
 		}},
 		"no inbox": {"elsewhere.>", map[string]string{"answers": "receive answers"}},
 	} {

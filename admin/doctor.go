@@ -79,7 +79,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, envelope.Failed("rights", unreadable.Error(), "name the file with your token by --credentials"))
 	}
 	checks = append(checks, rights(ctx, nc, p))
-	d, said := diagnoseDispatchers(ctx, c, inbox)
+	d, said := diagnoseDispatchers(ctx, c, inbox, p == nil)
 	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
 	if err := bus.CheckLevel(ctx, js); bus.IsPermissionDenied(err) {
 		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
@@ -144,9 +144,9 @@ func waiting(why string, ids []string) Check {
 }
 
 // diagnoseDispatchers asks a dispatcher for its description, and returns it with the checks of dispatchers, clock,
-// tools, approvals and call log.
-func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox) (d envelope.DescribeResponse,
-	_ []Check) {
+// authentication, tools, approvals and call log. tokenless means that doctor shows no token.
+func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox, tokenless bool) (
+	d envelope.DescribeResponse, _ []Check) {
 	d, err := c.Describe(ctx)
 	switch {
 	case errors.Is(err, rpc.ErrNoDispatcher):
@@ -164,8 +164,8 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line "+
 			"up: check NTP"
 	}
-	checks := []Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock,
-		diagnoseTools(ctx, inbox)}
+	checks := append([]Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock},
+		diagnoseEach(ctx, inbox, tokenless)...)
 	if ids := envelope.Changed(tools); len(ids) > 0 {
 		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))
 	}

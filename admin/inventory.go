@@ -34,15 +34,37 @@ func inventories(ctx context.Context, inbox *rpc.Inbox) (all []envelope.Inventor
 	return all, err
 }
 
-// diagnoseTools compares the tools that the dispatchers have loaded. If they differ in a tool, the result of a call
-// depends on the dispatcher that receives it.
-func diagnoseTools(ctx context.Context, inbox *rpc.Inbox) Check {
+// diagnoseEach asks all dispatchers, and returns the checks of what must hold for each of them. tokenless means that
+// doctor shows no token: then each dispatcher that answers authenticates nobody.
+func diagnoseEach(ctx context.Context, inbox *rpc.Inbox, tokenless bool) []Check {
 	all, err := inventories(ctx, inbox)
 	if err != nil || len(all) == 0 {
-		return envelope.Doubtful("tools", "no dispatcher says which tools it has loaded",
-			"run doctor of the version that the dispatchers are of")
+		return []Check{envelope.Doubtful("tools", "no dispatcher says which tools it has loaded",
+			"run doctor of the version that the dispatchers are of")}
 	}
 	slices.SortFunc(all, func(a, b envelope.Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
+	return []Check{diagnoseAuth(all, tokenless), diagnoseTools(all)}
+}
+
+// diagnoseAuth names the dispatchers that authenticate nobody.
+func diagnoseAuth(all []envelope.Inventory, tokenless bool) Check {
+	var open []string
+	for _, i := range all {
+		if i.NoAuth || tokenless {
+			open = append(open, i.Instance)
+		}
+	}
+	if len(open) > 0 {
+		return envelope.Failed("authentication", "any client of the server may call any tool as any actor: no secrets at "+
+			strings.Join(open, ", "), "make secrets with `toolbus keys init DIR`, and start servers and dispatchers with "+
+			"them: docs/security.md")
+	}
+	return envelope.Well("authentication", fmt.Sprintf("dispatchers: %d, each asks for a token", len(all)))
+}
+
+// diagnoseTools compares the tools that the dispatchers have loaded. If they differ in a tool, the result of a call
+// depends on the dispatcher that receives it.
+func diagnoseTools(all []envelope.Inventory) Check {
 	if differ := differences(all); len(differ) > 0 {
 		says := fmt.Sprintf("%d dispatchers have loaded different tools: %s", len(all), strings.Join(differ, "; "))
 		return envelope.Failed("tools", says,

@@ -77,6 +77,8 @@ type PayloadResponse struct {
 type Inventory struct {
 	Instance string            `json:"instance"`
 	Tools    map[string]string `json:"tools"` // version and digest, by tool id
+	// NoAuth means that the dispatcher authenticates nobody. Builds before this member never set it.
+	NoAuth bool `json:"no_auth,omitzero"`
 	// More means that Tools lacks the tools with ids after the last one, because the message had no room for them.
 	More bool `json:"more,omitzero"`
 }

@@ -23,9 +23,9 @@ type development struct {
 	admission cli.Admission
 	state     string // folder
 	port      int
-	open      bool // check no tokens
+	insecure  bool // check no tokens
 
-	bus *devBus // nil if open
+	bus *devBus // nil if insecure
 }
 
 func devCmd(g *global) *cobra.Command {
@@ -37,8 +37,8 @@ func devCmd(g *global) *cobra.Command {
 writes to disk before it acknowledges; streams, keys and credentials are below --data-dir and survive a restart.
 
 The commands of this user on this machine find the bus and get tokens for every --actor and --tenant. A program of
-yours shows the token in credentials/agent below --data-dir, which is renewed while the bus runs. With --open the
-bus checks no tokens: any process that reaches the port may call any tool as any actor.
+yours shows the token in credentials/agent below --data-dir, which is renewed while the bus runs. With
+--insecure-no-auth the bus checks no tokens: any process that reaches the port may call any tool as any actor.
 
 After Ctrl-C running calls have 10 s to end; a second Ctrl-C ends the process at once. Exit codes: 0 stopped by a
 signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
@@ -60,8 +60,9 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 	cli.OldFlag(f, "state", f.Lookup("data-dir"))
 	f.IntVar(&d.port, "port", 4280,
 		"TCP port on 127.0.0.1; 0 picks a free one")
-	f.BoolVar(&d.open, "open", false,
+	f.BoolVar(&d.insecure, "insecure-no-auth", false,
 		"check no tokens: any process that reaches the port may call any tool as any actor")
+	cli.OldFlag(f, "open", f.Lookup("insecure-no-auth"))
 	d.node.Env = "dev"
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
@@ -107,7 +108,7 @@ func (d *development) run(ctx context.Context) (err error) {
 		return srv.URL(), err
 	}
 	return d.node.WhileReady(ctx, d.env.stderr, open, func(ctx context.Context, ready func() bool) error {
-		serve := d.serveOpen
+		serve := d.serveInsecure
 		if d.bus != nil {
 			serve = d.bus.Serve
 		}
@@ -122,13 +123,13 @@ func (d *development) run(ctx context.Context) (err error) {
 	})
 }
 
-// startServer starts the server, with accounts unless d.open is set.
+// startServer starts the server, with accounts unless d.insecure is set.
 func (d *development) startServer() (srv *natsserver.Server, stop func(), err error) {
 	log := cli.Logger(d.env.stderr, d.node.Verbose)
 	o := natsserver.Options{
 		StoreDir: filepath.Join(d.state, "nats"), Port: d.port, SyncAlways: true, Log: log, Closed: true,
 	}
-	if !d.open {
+	if !d.insecure {
 		if d.bus, err = openDevBus(d.state, d.pool.Name); err != nil {
 			return nil, nil, err
 		}
@@ -136,7 +137,7 @@ func (d *development) startServer() (srv *natsserver.Server, stop func(), err er
 			return nil, nil, err
 		}
 	}
-	return startServer(o, func() error { return moveStreams(o.StoreDir, d.open, log) })
+	return startServer(o, func() error { return moveStreams(o.StoreDir, d.insecure, log) })
 }
 
 // openTo lets clients connect. By then, the dispatcher authenticates them and the user's credentials are written; the
@@ -159,7 +160,7 @@ func (d *development) openTo(srv *natsserver.Server) (withdraw func(), err error
 // announce lets the user's commands find the bus, if they need credentials. If that fails, it prints a warning and the
 // bus serves all the same.
 func (d *development) announce(url string) (withdraw func()) {
-	if d.open {
+	if d.insecure {
 		return func() {}
 	}
 	withdraw, err := d.env.common().Announce(cli.DevBus{Server: url, State: d.state})
@@ -176,15 +177,16 @@ func (d *development) greet(url string, tools *toolbus.Toolset) {
 	if url != toolbus.DefaultURL {
 		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
 	}
-	if d.open {
-		fmt.Fprintln(d.env.stderr, "warning: with --open any process that reaches the port may call any tool as any actor")
+	if d.insecure {
+		fmt.Fprintln(d.env.stderr,
+			"warning: with --insecure-no-auth any process that reaches the port may call any tool as any actor")
 		return
 	}
 	fmt.Fprintf(d.env.stdout, "programs: export TOOLBUS_CREDENTIALS=%s\n", d.bus.Credential(auth.Agent))
 }
 
-// serveOpen runs a dispatcher and an executor with separate connections, as in production.
-func (d *development) serveOpen(ctx context.Context, url string, p devParts) error {
+// serveInsecure runs a dispatcher and an executor with separate connections, as in production.
+func (d *development) serveInsecure(ctx context.Context, url string, p devParts) error {
 	p.Options.Name = "toolbus-dispatcher"
 	one, err := toolbus.Connect(ctx, url, p.Options)
 	if err != nil {
@@ -197,6 +199,7 @@ func (d *development) serveOpen(ctx context.Context, url string, p devParts) err
 		return err
 	}
 	defer other.Close()
+	p.Dispatcher.InsecureNoAuth = true
 	dispatcher, err := one.Dispatcher(p.Tools, p.Dispatcher)
 	if err != nil {
 		return err

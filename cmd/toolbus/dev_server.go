@@ -48,8 +48,8 @@ func openDevBus(state, pool string) (*devBus, error) {
 // keysDir returns the folder of secrets, which neither tools nor the server should read.
 func (b *devBus) keysDir() string { return filepath.Join(b.state, "keys") }
 
-// maxStore is the space that streams may reserve, as with --open. It is large, so that the bus starts on a small disk,
-// too.
+// maxStore is the space that streams may reserve, as without tokens. It is large, so that the bus starts on a small
+// disk, too.
 const maxStore = 1 << 40
 
 // Server adds a configuration to the options of the server with which it accepts only clients with a key or a token.

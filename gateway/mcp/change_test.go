@@ -21,7 +21,9 @@ func dispatch(t *testing.T, conn *toolbus.Conn, names ...string) (end func()) {
 			func(_ context.Context, _ *toolbus.Run, in text) (text, error) { return in, nil })
 	}
 	serving := make(chan string, 1)
-	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(i string) { serving <- i }})
+	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{
+		InsecureNoAuth: true, Ready: func(i string) { serving <- i },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

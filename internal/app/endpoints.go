@@ -46,7 +46,9 @@ func endpoints(
 		}),
 		rpc.NewEndpoint(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (envelope.Inventory,
 			*envelope.Error) {
-			return o.Tools.Inventory(c.Instance), nil
+			loaded := o.Tools.Inventory(c.Instance)
+			loaded.NoAuth = o.Tokens == nil
+			return loaded, nil
 		}).ToAll(),
 		rpc.NewEndpoint(subjects.OpChunks, func(ctx context.Context, from call.Sender,
 			q envelope.ChunksRequest) (envelope.ChunksResponse, *envelope.Error) {

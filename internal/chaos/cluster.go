@@ -145,14 +145,21 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	if o.Strict {
 		dispatch = append(dispatch, "--audit", "strict")
 	}
-	if o.Identity {
+	var newer []string
+	if o.OldBinary != "" {
+		newer = append(newer, "--older-builds")
+	}
+	switch {
+	case o.Identity:
 		dispatch = append(dispatch, "--secrets-dir", c.deployment.Secrets())
+	case o.OldBinary != "" && !knowsInsecure(o.OldBinary):
+		newer = append(newer, insecure)
+	default:
+		dispatch = append(dispatch, insecure)
 	}
 	for _, name := range dispatchers {
 		c.add(name, slices.Concat(dispatch, c.common(o, name)), skews)
-		if o.OldBinary != "" {
-			c.nodes[name].newer = []string{"--older-builds"}
-		}
+		c.nodes[name].newer = newer
 	}
 	for _, name := range o.workers() {
 		args := slices.Concat([]string{"executor", "--slots", "8"}, c.common(o, name))

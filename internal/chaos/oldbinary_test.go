@@ -1,6 +1,9 @@
 package chaos
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,5 +18,25 @@ func TestOldBinaryArgs(t *testing.T) {
 		if got := oldBinaryArgs(strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s: %q, want %s", args, got, want)
 		}
+	}
+}
+
+// Dispatchers of an older build get --insecure-no-auth only if their help lists it.
+func TestKnowsInsecure(t *testing.T) {
+	for help, want := range map[string]bool{
+		"      --insecure-no-auth[=true|false]   serve without secrets": true,
+		"      --secrets-dir DIR": false,
+	} {
+		old := filepath.Join(t.TempDir(), "toolbus")
+		script := fmt.Sprintf("#!/bin/sh\n[ \"$*\" = 'dispatcher --help' ] && echo '%s'\n", help)
+		if err := os.WriteFile(old, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if got := knowsInsecure(old); got != want {
+			t.Errorf("%s: %t", help, got)
+		}
+	}
+	if knowsInsecure(filepath.Join(t.TempDir(), "none")) {
+		t.Error("a program that does not exist knows it")
 	}
 }

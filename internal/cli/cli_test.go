@@ -46,6 +46,30 @@ func TestRunOfWrongRetention(t *testing.T) {
 
 var commands = map[string]command{"dispatcher": cli.Dispatcher, "executor": cli.Executor}
 
+// with returns the arguments of a command of commands: a dispatcher of these tests has no secrets.
+func with(name string, args ...string) []string {
+	if name == "dispatcher" {
+		args = append(args, "--insecure-no-auth")
+	}
+	return args
+}
+
+// A dispatcher starts with secrets or with --insecure-no-auth, and says how to get the first. It connects to no server
+// before.
+func TestDispatcherNeedsSecrets(t *testing.T) {
+	for says, args := range map[string][]string{
+		"toolbus keys init": nil,
+		"contradicts":       {"--insecure-no-auth", "--secrets-dir", t.TempDir()},
+	} {
+		var out bytes.Buffer
+		code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out, URL: "nats://127.0.0.1:1"}, cli.Dispatcher,
+			append(args, "--tools", t.TempDir()))
+		if code != 2 || !strings.Contains(out.String(), says) {
+			t.Errorf("exit code %d, and it says %q, want %q", code, &out, says)
+		}
+	}
+}
+
 func TestRunOfWrongCommandLines(t *testing.T) {
 	nobody := "nats://127.0.0.1:1"
 	for _, c := range []struct {
@@ -68,7 +92,7 @@ func TestRunOfWrongCommandLines(t *testing.T) {
 		for name, command := range commands {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				var out bytes.Buffer
-				code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out}, command, c.args)
+				code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out}, command, with(name, c.args...))
 				if code != c.code || !strings.Contains(out.String(), c.says) {
 					t.Errorf("exit code %d, want %d; it says %q, want %q", code, c.code, &out, c.says)
 				}
@@ -90,7 +114,7 @@ func TestRunServes(t *testing.T) {
 			code := make(chan int, 1)
 			go func() { // waited for below
 				code <- cli.Run(ctx, cli.Env{Stdout: out, Stderr: out, URL: srv.URL}, command,
-					[]string{"--tools", t.TempDir(), "--ready-file", ready})
+					with(name, "--tools", t.TempDir(), "--ready-file", ready))
 			}()
 			await(t, out, func() bool {
 				url, err := os.ReadFile(ready)
@@ -112,7 +136,7 @@ func dispatch(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{})
+	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{InsecureNoAuth: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +161,7 @@ func TestReadyFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			code := cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out, URL: srv.URL}, command,
-				[]string{"--tools", t.TempDir(), "--ready-file", filepath.Join(t.TempDir(), "none", "ready")})
+				with(name, "--tools", t.TempDir(), "--ready-file", filepath.Join(t.TempDir(), "none", "ready")))
 			if code != 1 || !strings.Contains(out.String(), "ready file") || strings.Contains(out.String(), srv.URL) {
 				t.Errorf("exit code %d: %s", code, &out)
 			}
@@ -146,7 +170,7 @@ func TestReadyFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			code = cli.Run(t.Context(), cli.Env{Stdout: &out, Stderr: &out}, command,
-				[]string{"--tools", t.TempDir(), "--ready-file", stale, "--server", "nats://127.0.0.1:1"})
+				with(name, "--tools", t.TempDir(), "--ready-file", stale, "--server", "nats://127.0.0.1:1"))
 			if _, err := os.Stat(stale); code != 1 || !os.IsNotExist(err) {
 				t.Errorf("exit code %d, stale file: %v", code, err)
 			}
@@ -162,7 +186,7 @@ func TestStopBeforeServing(t *testing.T) {
 	for name, command := range commands {
 		var out bytes.Buffer
 		if code := cli.Run(ctx, cli.Env{Stdout: &out, Stderr: &out, URL: srv.URL}, command,
-			[]string{"--tools", t.TempDir()}); code != 0 || out.Len() > 0 {
+			with(name, "--tools", t.TempDir())); code != 0 || out.Len() > 0 {
 			t.Errorf("%s: exit code %d: %s", name, code, &out)
 		}
 	}

@@ -54,6 +54,7 @@ type Node struct {
 	Verbose bool   // log every event
 
 	keys       string // folder of the deployment's secrets
+	insecure   bool   // authenticate nobody, without keys
 	retention  bus.Retention
 	replicas   int // 0: the default
 	partitions int // 0: the existing number
@@ -108,13 +109,28 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	OldFlag(f, "group", f.Lookup("batch"))
 }
 
-// KeysFlag adds the flag for the secrets of the deployment.
-func (n *Node) KeysFlag(cmd *cobra.Command) {
+// KeysFlags adds the flags for the secrets of the deployment. One of the two is required: see [Node.CheckKeys].
+func (n *Node) KeysFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&n.keys, "secrets-dir", "",
-		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\". Without it the "+
-			"dispatcher authenticates nobody: any client may call any tool as any actor")
+		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"; required, unless "+
+			"--insecure-no-auth is given")
 	OldFlag(f, "keys", f.Lookup("secrets-dir"))
+	f.BoolVar(&n.insecure, "insecure-no-auth", false,
+		"serve without secrets and authenticate nobody: any client of the server may call any tool as any "+
+			"actor")
+}
+
+// CheckKeys returns an [ErrUsage] unless the flags have either the secrets or permission to serve without them.
+func (n *Node) CheckKeys() error {
+	switch {
+	case n.keys == "" && !n.insecure:
+		return Usagef("--secrets-dir is missing: make the secrets with `toolbus keys init DIR`, and name DIR/keys. " +
+			"With --insecure-no-auth instead, the dispatcher authenticates nobody")
+	case n.keys != "" && n.insecure:
+		return Usagef("--insecure-no-auth contradicts --secrets-dir: leave one of them out")
+	}
+	return nil
 }
 
 // RecordFlags adds the flags for the retention of audit records, for a process with a dispatcher.

@@ -23,28 +23,31 @@ the audit records. Run two or more for one bus.
 
 After SIGTERM or SIGINT it takes no more requests, answers those that it has taken (5 s at most) and exits with 0.
 Exit codes: 0 stopped by a signal; 1 failed, for example because it reached no server; 2 wrong command line.`,
-		Example: "  dispatcher --server nats://bus:4222 --tools /etc/toolbus/tools --sync always",
+		Example: "  dispatcher --secrets-dir /etc/toolbus/keys --server nats://bus:4222 --tools /etc/toolbus/tools " +
+			"--sync always",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return Stopped(cmd.Context(), dispatch(cmd.Context(), env, n, a, access))
 		},
 	}
 	n.Flags(cmd)
 	n.ServerFlags(cmd)
-	n.KeysFlag(cmd)
+	n.KeysFlags(cmd)
 	n.RecordFlags(cmd)
 	a.Flags(cmd)
 	return cmd
 }
 
 func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func() (Access, error)) error {
-	if err := cmp.Or(n.Check(), a.Check(n)); err != nil {
+	if err := cmp.Or(n.Check(), a.Check(n), n.CheckKeys()); err != nil {
 		return err
 	}
 	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
 		o := a.Options()
+		o.InsecureNoAuth = n.insecure
 		o.Ready = func(instance string) {
-			if n.keys == "" {
-				fmt.Fprintln(env.Stderr, "warning: without --secrets-dir any client of the server may call any tool as any actor")
+			if n.insecure {
+				fmt.Fprintln(env.Stderr,
+					"warning: with --insecure-no-auth any client of the server may call any tool as any actor")
 			}
 			if ready() {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))

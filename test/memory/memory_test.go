@@ -62,7 +62,9 @@ func dispatch(url string) error {
 	if err != nil {
 		return err
 	}
-	d, err := conn.Dispatcher(t, toolbus.DispatcherOptions{Ready: func(string) { fmt.Println("ready") }})
+	d, err := conn.Dispatcher(t, toolbus.DispatcherOptions{
+		InsecureNoAuth: true, Ready: func(string) { fmt.Println("ready") },
+	})
 	if err != nil {
 		return err
 	}
