@@ -158,6 +158,7 @@ func (c *eventCoder) facts(f *call.Pinned) {
 	hash(&c.coder, &f.Artifact)
 	hash(&c.coder, &f.Policy)
 	enum(&c.coder, &f.Lookup, lookups)
+	flag(&c.coder, &f.External)
 	c.end(&f.More)
 }
 

@@ -35,7 +35,7 @@ const (
 	DeadReplayed Event = "dead_replayed"
 )
 
-// Further events of records in form 4. This build reads them and writes none of them.
+// Further events of records in form 4.
 const (
 	ToolJoined    Event = "tool_joined"   // a caller joined a call that another caller had opened
 	ToolReplayed  Event = "tool_replayed" // a caller got the stored outcome of a call
@@ -116,7 +116,7 @@ func (r *Record) unknown(member, value string) error {
 func isEffectName(c call.EffectClass) bool {
 	switch c {
 	case call.Pure, call.Idempotent, call.SideEffectful,
-		"Pure", "IdempotentWrite", "NonIdempotentWrite", "ExternalSideEffects":
+		call.EffectPure, call.EffectIdempotentWrite, call.EffectNonIdempotentWrite, call.EffectExternal:
 		return true
 	}
 	return false

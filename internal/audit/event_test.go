@@ -86,10 +86,12 @@ func TestMeaning(t *testing.T) {
 		form   int
 		want   audit.Event
 	}{
-		"joined":   {audit.Allowed(open, 1, call.Owner{}, at), 3, audit.ToolJoined},
-		"replayed": {audit.Allowed(ended, 1, call.Owner{}, at), 3, audit.ToolReplayed},
-		"allowed":  {audit.Record{Event: audit.ToolAllowed}, 4, audit.ToolAllowed},
-		"another":  {audit.Record{Event: audit.ToolExecuted, Status: envelope.Success}, 3, audit.ToolExecuted},
+		"joined":           {audit.Shared(open, 1, call.Owner{}, at), 4, audit.ToolJoined},
+		"replayed":         {audit.Shared(ended, 1, call.Owner{}, at), 4, audit.ToolReplayed},
+		"joined, form 3":   {audit.Record{Event: audit.ToolAllowed}, 3, audit.ToolJoined},
+		"replayed, form 3": {audit.Record{Event: audit.ToolAllowed, Status: envelope.Success}, 3, audit.ToolReplayed},
+		"allowed":          {audit.Record{Event: audit.ToolAllowed}, 4, audit.ToolAllowed},
+		"another":          {audit.Record{Event: audit.ToolExecuted, Status: envelope.Success}, 3, audit.ToolExecuted},
 	} {
 		c.record.Form = c.form
 		if got := c.record.Meaning(); got != c.want {
@@ -98,16 +100,10 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// This build writes form 3, and a record of form 3 that it has read as the same bytes.
-func TestWritesForm3(t *testing.T) {
-	for _, line := range []string{
-		`{"form":3,"event":"tool_allowed","event_name":"PolicyApplied","timestamp_utc":"2026-11-20T12:00:00Z",` +
-			`"tenant":"t","actor_id":"a","run_id":"","role_id":"","lane_id":"","tool_name":"echo","determinism":"pure",` +
-			`"arguments_hash_sha256":"aa","contract_version":"v1","policy_versions":{},"salt":"s"}`,
-		`{"form":3,"event":"tool_dreamed","event_name":"","timestamp_utc":"2026-11-20T12:00:00Z","tenant":"t",` +
-			`"actor_id":"a","run_id":"","role_id":"","lane_id":"","tool_name":"echo","arguments_hash_sha256":"aa",` +
-			`"contract_version":"v1","policy_versions":{},"more":[1]}`,
-	} {
+// This build writes form 4, with the canonical names of effects, and a record of form 4 that it has read as the same
+// bytes.
+func TestWritesForm4(t *testing.T) {
+	for _, line := range form4(t) {
 		r, ok, err := audit.Parse(line)
 		if !ok || err != nil {
 			t.Fatalf("%s: %t, %v", line, ok, err)
@@ -116,8 +112,17 @@ func TestWritesForm3(t *testing.T) {
 			t.Errorf("written as %s, %v\nand read as %s", got, err, line)
 		}
 	}
-	allowed, err := new(audit.Allowed(state(nil), 1, call.Owner{}, at)).Append(nil)
-	if err != nil || !bytes.HasPrefix(allowed, []byte(`{"form":3,"event":"tool_allowed",`)) {
-		t.Errorf("a joined caller is recorded as %s, %v", allowed, err)
+	for name, facts := range map[string]call.Pinned{
+		"Pure": {Class: call.Pure}, "IdempotentWrite": {Class: call.Idempotent},
+		"NonIdempotentWrite":  {Class: call.SideEffectful},
+		"ExternalSideEffects": {Class: call.SideEffectful, External: true},
+	} {
+		s := state(nil)
+		s.Class, s.External = facts.Class, facts.External
+		line, err := new(audit.Shared(s, 1, call.Owner{}, at)).Append(nil)
+		if err != nil || !bytes.HasPrefix(line, []byte(`{"form":4,"event":"tool_joined",`)) ||
+			!bytes.Contains(line, []byte(`,"determinism":"`+name+`",`)) {
+			t.Errorf("a joined caller of a tool with the effect %s is recorded as %s, %v", name, line, err)
+		}
 	}
 }

@@ -33,8 +33,8 @@ type Record struct {
 	Fn            string             `json:"fn,omitzero"`
 	ToolVersion   string             `json:"tool_version,omitzero"`
 	Digest        string             `json:"digest,omitzero"`
-	Determinism   call.EffectClass   `json:"determinism,omitzero"`
-	Ref           string             `json:"ref,omitzero"` // <tool>.<id>, the argument of `toolbus why`
+	Determinism   call.EffectClass   `json:"determinism,omitzero"` // in form 4 a canonical name, see [call.Pinned]
+	Ref           string             `json:"ref,omitzero"`         // <tool>.<id>, the argument of `toolbus why`
 	CallID        string             `json:"call_id,omitzero"`
 	Attempt       int                `json:"attempt,omitzero"`
 	TraceID       string             `json:"trace_id,omitzero"`
@@ -165,14 +165,15 @@ func argumentsHash(in *call.IncomingRequest, req *envelope.Request) string {
 	return envelope.ArgumentsHash(req.Input)
 }
 
-// Allowed returns the record of a caller that joins attempt n, which another caller has opened, or that gets its
-// outcome. The event is that of form 3, see [Record.Meaning].
-func Allowed(s call.State, n int, who call.Owner, at time.Time) Record {
+// Shared returns the record of a caller that joins attempt n, which another caller has opened, or that gets its
+// outcome.
+func Shared(s call.State, n int, who call.Owner, at time.Time) Record {
 	a, _ := s.Attempt(n)
 	a.Owner = who
 	r := about(s, a)
-	r.Event, r.Name, r.Timestamp = ToolAllowed, "PolicyApplied", at.UTC()
+	r.Event, r.Name, r.Timestamp = ToolJoined, "PolicyApplied", at.UTC()
 	if d := a.Decision; d != nil {
+		r.Event = ToolReplayed
 		r.Status, r.Code, r.Effect, r.Fence, r.OutputHash = d.Status, d.Code, d.Effect, d.Fence, d.OutputHash
 	}
 	return r
@@ -198,7 +199,8 @@ func about(s call.State, a call.Attempt) Record {
 	return Record{
 		Form: format.Record.Current(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
 		LaneID:   a.Owner.Lane,
-		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest, Determinism: s.Class, Ref: s.Ref(),
+		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest,
+		Determinism: call.EffectClass(s.CanonicalEffect()), Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
 		Contract: ContractVersion, DryRun: s.DryRun,
 	}

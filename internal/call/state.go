@@ -19,6 +19,14 @@ const (
 	SideEffectful EffectClass = "side_effectful"
 )
 
+// The canonical names of effects. The last two are one effect class.
+const (
+	EffectPure               = "Pure"
+	EffectIdempotentWrite    = "IdempotentWrite"
+	EffectNonIdempotentWrite = "NonIdempotentWrite"
+	EffectExternal           = "ExternalSideEffects"
+)
+
 // MayRunAgain reports whether a call of this class may run again after it was started. It returns false for an unknown
 // class.
 func (c EffectClass) MayRunAgain() bool { return c == Pure || c == Idempotent }
@@ -76,6 +84,9 @@ type Pinned struct {
 	// Lookup states whether the tool declares a lookup. It is empty if [Pinned.MayRunAgain], and if the dispatcher that
 	// admitted the call does not apply the rule of [State.Allows].
 	Lookup Lookup `json:"lookup,omitzero"`
+	// External means that the manifest names the effect [EffectExternal]. Builds up to 8119cace never write it, and keep
+	// it in More.
+	External bool `json:"external,omitzero"`
 	// Env, Artifact and Policy are reserved, and always empty: the environment, and the digests of the tool's artifact and
 	// of the policy for the admission.
 	Env      string `json:"env,omitzero"`
@@ -98,6 +109,22 @@ func (f Pinned) Bound() bool { return f.Lookup != "" }
 
 // HasNoEffect reports whether a run of the call changes nothing: the tool is pure, or the call is a dry run.
 func (f Pinned) HasNoEffect() bool { return f.Class == Pure || f.DryRun }
+
+// CanonicalEffect returns the canonical name of the effect of the tool: [EffectPure], [EffectIdempotentWrite],
+// [EffectNonIdempotentWrite] or [EffectExternal]. For an unknown class it returns the class.
+func (f Pinned) CanonicalEffect() string {
+	switch {
+	case f.External:
+		return EffectExternal
+	case f.Class == Pure:
+		return EffectPure
+	case f.Class == Idempotent:
+		return EffectIdempotentWrite
+	case f.Class == SideEffectful:
+		return EffectNonIdempotentWrite
+	}
+	return string(f.Class)
+}
 
 // MayRunAgain reports whether the call may run again after it was started.
 func (f Pinned) MayRunAgain() bool { return f.HasNoEffect() || f.Class.MayRunAgain() }

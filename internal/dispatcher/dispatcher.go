@@ -54,8 +54,8 @@ type Recorder interface {
 	// Denied records a refusal and returns the id of the record. If the record counts several refusals, counted is the
 	// number of this one.
 	Denied(ctx context.Context, r audit.Refusal) (id string, counted uint64, err error)
-	// Allowed records callers that share attempt n of s, which another request opened: they join it, or get its outcome.
-	Allowed(ctx context.Context, s call.State, n int, callers []call.Owner) error
+	// Shared records callers that share attempt n of s, which another request opened: they join it, or get its outcome.
+	Shared(ctx context.Context, s call.State, n int, callers []call.Owner) error
 	// Note records any other fact, such as the replay of a dead letter.
 	Note(ctx context.Context, r audit.Record) error
 }

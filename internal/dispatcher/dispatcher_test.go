@@ -189,7 +189,7 @@ func (w *world) Denied(_ context.Context, r audit.Refusal) (string, uint64, erro
 	return "gate.1", 0, w.gateErr
 }
 
-func (w *world) Allowed(ctx context.Context, _ call.State, _ int, who []call.Owner) error {
+func (w *world) Shared(ctx context.Context, _ call.State, _ int, who []call.Owner) error {
 	if w.gateHangs {
 		<-ctx.Done()
 		return ctx.Err()

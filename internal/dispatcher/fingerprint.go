@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // caller is a checked request on its way into the log.
@@ -70,6 +71,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,
 		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
+		External: m.Effect == tool.EffectExternal,
 	}
 	if !facts.MayRunAgain() && !d.OlderBuilds {
 		facts.Lookup = call.LookupNo

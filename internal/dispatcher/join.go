@@ -43,7 +43,7 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 	}
 	event, left := joinEvent(s, n, joining, d.NewNonce())
 	l.joins++
-	switch err := d.Records.Allowed(ctx, s, n, owners(joining, left)); {
+	switch err := d.Records.Shared(ctx, s, n, owners(joining, left)); {
 	case errors.Is(err, audit.ErrRefused):
 		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
 		return

@@ -204,7 +204,7 @@ const recordPause = time.Second
 func (d *Dispatcher) record(ctx context.Context, s sharing) {
 	defer d.sharers.Add(-int64(len(s.with)))
 	_ = timer.Backoff{Pause: recordPause}.Until(ctx, func(ctx context.Context) (done bool, err error) {
-		if err = d.Records.Allowed(ctx, s.of, s.attempt, s.with); err != nil {
+		if err = d.Records.Shared(ctx, s.of, s.attempt, s.with); err != nil {
 			d.Logger.Warn("replays not recorded", "call", s.of.ID, "callers", len(s.with), "err", err)
 		}
 		return err == nil || errors.Is(err, audit.ErrRefused), err

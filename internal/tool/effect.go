@@ -8,10 +8,10 @@ import (
 
 // The canonical names of effects. A manifest may use these or the names of effect classes.
 const (
-	EffectPure               = "Pure"
-	EffectIdempotentWrite    = "IdempotentWrite"
-	EffectNonIdempotentWrite = "NonIdempotentWrite"
-	EffectExternal           = "ExternalSideEffects"
+	EffectPure               = call.EffectPure
+	EffectIdempotentWrite    = call.EffectIdempotentWrite
+	EffectNonIdempotentWrite = call.EffectNonIdempotentWrite
+	EffectExternal           = call.EffectExternal
 )
 
 // CanonicalEffect returns the canonical name of the tool's effect, one of [EffectPure], [EffectIdempotentWrite],

@@ -102,17 +102,19 @@ func TestSharedIsOnRecord(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string][]string{}
-	for r, err := range reader.Replay(ctx, reader.Streams(d.srv.JetStream(t)),
-		reader.Filter{Event: audit.ToolAllowed, Follow: true}) {
+	for r, err := range reader.Replay(ctx, reader.Streams(d.srv.JetStream(t)), reader.Filter{Follow: true}) {
 		if err != nil {
 			t.Fatalf("%v; on record are %v", err, told)
 		}
-		told[r.Actor] = append(told[r.Actor], fmt.Sprintf("%d %s %t", r.Attempt, r.Status, r.Ref != ""))
+		if r.Event == audit.ToolJoined || r.Event == audit.ToolReplayed {
+			told[r.Actor] = append(told[r.Actor], fmt.Sprintf("%s %d %s %t", r.Event, r.Attempt, r.Status, r.Ref != ""))
+		}
 		if len(told["agent://late"]) == 2 {
 			break
 		}
 	}
-	want := map[string][]string{"agent://joiner": {"1  true"}, "agent://late": {"1 success true", "1 success true"}}
+	late := "tool_replayed 1 success true"
+	want := map[string][]string{"agent://joiner": {"tool_joined 1  true"}, "agent://late": {late, late}}
 	if fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Errorf("on record are %v, not %v", told, want)
 	}

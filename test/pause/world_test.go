@@ -536,7 +536,7 @@ func (g gate) Denied(_ context.Context, r audit.Refusal) (string, uint64, error)
 
 func (gate) Note(context.Context, audit.Record) error { return nil }
 
-func (gate) Allowed(context.Context, call.State, int, []call.Owner) error { return nil }
+func (gate) Shared(context.Context, call.State, int, []call.Owner) error { return nil }
 
 func (k killer) Kill(_ context.Context, _, id string, attempt int, due time.Time) (running bool) {
 	k.w.mu.Lock()

@@ -37,7 +37,7 @@ func TestRecordOfCopies(t *testing.T) {
 		journal := writer.NewJournal(js, fmt.Sprint("process", n), time.Now, func() string { return "n" }, nil)
 		bustest.Run(t, journal.Run)
 		all.Go(func() {
-			if err := journal.Allowed(ctx, state, 1, []call.Owner{{CallID: "joiner"}}); err != nil {
+			if err := journal.Shared(ctx, state, 1, []call.Owner{{CallID: "joiner"}}); err != nil {
 				t.Error(err)
 			}
 		})

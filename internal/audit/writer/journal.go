@@ -126,12 +126,12 @@ func (j *Journal) close(ctx context.Context, over []*count) error {
 	return j.denials.append(ctx, records...)
 }
 
-// sharingTime is how long Allowed waits for the record if AUDIT does not answer.
+// sharingTime is how long Shared waits for the record if AUDIT does not answer.
 const sharingTime = 2 * time.Second
 
-// Allowed records the callers that share attempt n of s. This process records each call id once. Another process may
+// Shared records the callers that share attempt n of s. This process records each call id once. Another process may
 // write the same record with the same id.
-func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.Owner) error {
+func (j *Journal) Shared(ctx context.Context, s call.State, n int, who []call.Owner) error {
 	ctx, cancel := context.WithTimeout(ctx, sharingTime)
 	defer cancel()
 	a, _ := s.Attempt(n)
@@ -142,7 +142,7 @@ func (j *Journal) Allowed(ctx context.Context, s call.State, n int, who []call.O
 		if j.allowed.Has(id) || slices.Contains(ids, id) {
 			continue
 		}
-		r := audit.Allowed(s, n, w, j.now())
+		r := audit.Shared(s, n, w, j.now())
 		r.EventID = id
 		ids, records = append(ids, id), append(records, r)
 	}

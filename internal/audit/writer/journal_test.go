@@ -12,7 +12,7 @@ import (
 )
 
 // A caller that repeats a request with the same call id is recorded once.
-func TestAllowedOnce(t *testing.T) {
+func TestSharedOnce(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestAllowedOnce(t *testing.T) {
 		for _, id := range asks {
 			who = append(who, call.Owner{CallID: id, Actor: "agent"})
 		}
-		if err := g.Allowed(t.Context(), s, 1, who); err != nil {
+		if err := g.Shared(t.Context(), s, 1, who); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -41,7 +41,7 @@ func beginAsNewer(b *bustest.Bus, segments int, old, with string) {
 // A projector goes on behind segments with records in form 4, and completes a flush that a newer build has begun. It
 // adds no record that is there, and a record of another event does not replace a missing one.
 func TestProjectorBehindForm4(t *testing.T) {
-	const requested = `"form":3,"event":"tool_requested"`
+	const requested = `"form":4,"event":"tool_requested"`
 	for name, c := range map[string]struct {
 		segments int
 		with     string
@@ -89,7 +89,7 @@ func TestProjectorBehindForm5(t *testing.T) {
 		b := bustest.Start(t)
 		admit(b, 0, "t0")
 		admit(b, 1, "t1")
-		beginAsNewer(b, 1, `"form":3,"event":"tool_requested"`, with)
+		beginAsNewer(b, 1, `"form":4,"event":"tool_requested"`, with)
 		_, _, err := NewProjector(t.Context(), b.JS, 0, slog.New(slog.DiscardHandler), func() uint64 { return 0 })
 		if !format.Newer(err) {
 			t.Errorf("%s: a projector goes on: %v", with, err)

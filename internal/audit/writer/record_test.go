@@ -73,7 +73,7 @@ func TestGateAfterLostAck(t *testing.T) {
 	state := call.State{Pinned: call.Pinned{Tenant: "t", Tool: "echo"}, Attempts: []call.Attempt{{N: 1, Admitted: 7}}}
 	stored := make(chan error, 1)
 	go func() {
-		stored <- journal.Allowed(t.Context(), state, 1, []call.Owner{{CallID: "a"}, {CallID: "b"}, {CallID: "c"}})
+		stored <- journal.Shared(t.Context(), state, 1, []call.Owner{{CallID: "a"}, {CallID: "b"}, {CallID: "c"}})
 	}()
 	<-heard
 	if err := deaf.Unsubscribe(); err != nil {
