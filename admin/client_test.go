@@ -184,8 +184,15 @@ func TestConnectRefuses(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = admin.Connect(t.Context(), s.url, admin.Options{CredentialsFile: file})
-	refusal(t, "a revoked operator", err, envelope.CodeRevoked)
+	eventually(t, "a revoked operator is refused", func() bool { // a dispatcher knows of a revocation within 1 s
+		c, err := admin.Connect(t.Context(), s.url, admin.Options{CredentialsFile: file})
+		if err == nil {
+			_ = c.Close() // before the revocation came
+			return false
+		}
+		refusal(t, "a revoked operator", err, envelope.CodeRevoked)
+		return true
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if c, err := admin.Connect(ctx, "nats://127.0.0.1:1", admin.Options{}); err == nil {
