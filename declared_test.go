@@ -13,12 +13,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// breaking is a program that breaks what breakable declares: it takes 40 MB, runs longer than 1 ms, reads a file
-// outside of its folder, connects to a host, and reports a write to a target that is not declared.
+// breaking is a program that breaks what breakable declares: it takes 40 MB, runs longer than 1 ms,
+// connects to a host, and reports a write to a target that is not declared.
 const breaking = `#!/usr/bin/env bash
 read -r request
 filled=$(head -c 40000000 /dev/zero | tr '\0' a)
-read -r outside <%s || true
 exec 3<>/dev/tcp/127.0.0.1/%d
 exec 3>&-
 effect='{"kind":"write","target":"file:///other"}'
@@ -33,7 +32,7 @@ description: Breaks what it declares.
 determinism: idempotent
 schema: {request: {}, response: {}}
 tier: T4
-capabilities: {fs: [], net_allowlist: []}
+capabilities: {net_allowlist: []}
 limits: {memory_mb_max: 16, timeout_ms_attempt: 1}
 security: {secret_refs: [TOKEN], redaction_rules: [/secret], data_classification: restricted}
 retry_policy: {strategy: none, max_attempts: 1, base_ms: 1, cap_ms: 1, jitter: none}
@@ -59,14 +58,13 @@ func TestDeclaredOnlyFieldsHaveNoEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hosts.Close()
-	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
-	write(t, outside, "text\n")
+	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "breakable", "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "breakable", "tool.yaml"), breakable)
 	program := filepath.Join(dir, "breakable", "bin", "breakable")
-	write(t, program, fmt.Sprintf(breaking, outside, hosts.Addr().(*net.TCPAddr).Port))
+	write(t, program, fmt.Sprintf(breaking, hosts.Addr().(*net.TCPAddr).Port))
 	if err := os.Chmod(program, 0o755); err != nil {
 		t.Fatal(err)
 	}

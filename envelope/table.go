@@ -37,6 +37,11 @@ func table() []CodeInfo {
 			"use one of the functions that the tool describes", "fn is misspelt, or belongs to another version of the tool",
 			404, rpcParams, GatewayNotImplemented, CategoryContract, SeverityError,
 		}, {
+			CodeUnsafe, InvalidRequest, false, 0, EffectNone, "An address, path or command in the input is not safe",
+			"correct the places listed in details.violations",
+			"an address is not http or https, a path leads out of its folder, or a command is several",
+			422, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
 			CodeIdentity, TerminalError, false, 0, EffectNone, "The caller's identity could not be verified",
 			"send the actor_id of the credential, and the subject that has the same tenant, actor and tool",
 			"the request names another actor than its subject or its connection",

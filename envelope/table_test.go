@@ -116,7 +116,8 @@ func TestStatuses(t *testing.T) {
 			"D-DATA-X",
 		},
 		InvalidRequest: {
-			CodeMalformed, CodeSchema, CodeLimit, CodeInputRef, CodeKeyReused, CodeToolUnknown, CodeFnUnknown, "I-REQ-X",
+			CodeMalformed, CodeSchema, CodeLimit, CodeInputRef, CodeKeyReused, CodeToolUnknown, CodeFnUnknown, CodeUnsafe,
+			"I-REQ-X",
 		},
 	}
 	listed := map[Code]bool{}

@@ -34,6 +34,7 @@ const (
 	CodeKeyReused        Code = "I-REQ-KEY_REUSED"
 	CodeToolUnknown      Code = "I-REQ-TOOL_UNKNOWN"
 	CodeFnUnknown        Code = "I-REQ-FN_UNKNOWN"
+	CodeUnsafe           Code = "I-REQ-UNSAFE"
 	CodeIdentity         Code = "A-AUTH-IDENTITY"
 	CodeForbidden        Code = "A-AUTH-FORBIDDEN"
 	CodeToken            Code = "A-AUTH-TOKEN"

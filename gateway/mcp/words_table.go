@@ -49,6 +49,7 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeKeyReused:   {"This request was made before with other arguments", "make it again as a new call"},
 	envelope.CodeToolUnknown: {"There is no such tool", "use one of the tools that are listed"},
 	envelope.CodeFnUnknown:   {"The tool has no such function", "use one of the tools that are listed"},
+	envelope.CodeUnsafe:      {"The arguments are not safe", "correct these places"},
 
 	envelope.CodeIdentity:  {"The caller could not be verified", askAccess},
 	envelope.CodeForbidden: {"This caller may not make this call", tellUser},

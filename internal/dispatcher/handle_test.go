@@ -105,6 +105,7 @@ func TestRefuse(t *testing.T) {
 		"foreign tool":  {edit: []string{`"tool_id":"echo"`, `"tool_id":"rm"`}, want: envelope.CodeIdentity},
 		"unknown tool":  {setup: func(w *world) { w.manifest.ToolID = "other" }, want: envelope.CodeToolUnknown},
 		"unknown fn":    {edit: []string{`"fn":"say"`, `"fn":"sing"`}, want: envelope.CodeFnUnknown},
+		"unsafe":        {edit: []string{`{"n":1}`, `{"n":1,"to":"../a"}`}, setup: takesPath, want: envelope.CodeUnsafe},
 		"disabled": {setup: func(w *world) { w.manifest.Status = tool.StatusDisabled },
 			want: envelope.CodeToolDisabled},
 		"version": {edit: []string{`"1.x"`, `"2.x"`}, want: envelope.CodeVersion},

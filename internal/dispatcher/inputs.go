@@ -156,7 +156,11 @@ func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refu
 	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
 		return nil
 	}
-	if all := c.large.ref.Bytes + jsonschema.Cost(c.input, text.Values); all > c.large.share.Bytes()+littleMore {
+	decoded := jsonschema.Cost(c.input, text.Values)
+	if c.fn.Request.HasFormats() {
+		decoded *= 2 // it is decoded again for them
+	}
+	if all := c.large.ref.Bytes + decoded; all > c.large.share.Bytes()+littleMore {
 		d.release(c)
 		return d.fetch(ctx, c, all)
 	}

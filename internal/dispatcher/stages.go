@@ -45,6 +45,8 @@ func stages() []stage {
 		{7, "function", "what a tool does is one of its functions", false, (*Dispatcher).function},
 		{7, "input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
 		{7, "schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
+		{7, "sanitising", "what is used as an address, a path or a command may reach further than meant", false,
+			(*Dispatcher).sanitising},
 		{9, "dry run", "a tool that knows none would do the real thing", false, (*Dispatcher).dryRun},
 		{9, "durability", "what a power cut takes from the log would run again", false, (*Dispatcher).durability},
 		{9, "deadline", "nobody may start a call that nobody waits for", false, (*Dispatcher).inTime},
@@ -183,6 +185,17 @@ func (d *Dispatcher) schema(_ context.Context, c *candidate) *envelope.Error {
 	}
 	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
+	}
+	return nil
+}
+
+// sanitising refuses unsafe addresses, paths and commands. It never rewrites them: a caller must know what was done.
+func (d *Dispatcher) sanitising(_ context.Context, c *candidate) *envelope.Error {
+	if c.large != nil && c.large.prints != nil {
+		return nil
+	}
+	if bad := c.fn.Unsafe(c.input, c.m.Capability.FS); len(bad) > 0 {
+		return envelope.NewError(envelope.CodeUnsafe, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
 	return nil
 }

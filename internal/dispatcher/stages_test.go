@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"testing"
@@ -41,6 +42,10 @@ func faults() []fault {
 		{7, "function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
 		{7, "input", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
 		{7, "schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
+		{7, "sanitising", nil, func(w *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) {
+			takesPath(w)
+			in.Body = bytes.Replace(in.Body, []byte(`"input":{"n"`), []byte(`"input":{"to":"../a","n"`), 1)
+		}},
 		{9, "dry run", []string{`abcdef"}`, `abcdef"},"dry_run":true`}, nothing},
 		{9, "durability", nil, manifest(func(m *tool.Manifest) { m.AcceptRerun = false })},
 		{9, "deadline", []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, nothing},

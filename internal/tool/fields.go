@@ -136,7 +136,8 @@ func LintDescription(info envelope.ToolInfo, transports ...Transport) (Problems,
 	for _, name := range info.DeclaredOnly {
 		s.warn(place{}, name+" is declared only: it has no effect yet", declaredHint)
 	}
-	return slices.Clip(s.problems), nil
+	warnings, err := undeclaredIn(info)
+	return slices.Concat(s.problems, warnings), err
 }
 
 // declaredHint is the fix of a field that is declared only.

@@ -40,13 +40,23 @@ const (
 // must not lie outside the tool's folder, not even behind a symbolic link. If a manifest has problems, the error is of
 // type Problems and lists those of all manifests.
 func Load(dir string, transports ...Transport) (*Set, error) {
-	set, problems, err := Lint(dir, transports...)
+	set, problems, err := loadDir(dir, transports)
 	return loaded(set, problems, err)
 }
 
 // Lint is [Load], and returns all problems, also warnings and those that only lint reports. The set has the tools
 // without a problem that keeps them from being loaded.
 func Lint(dir string, transports ...Transport) (*Set, Problems, error) {
+	set, problems, err := loadDir(dir, transports)
+	if err != nil {
+		return nil, nil, err
+	}
+	problems = append(problems, undeclared(set)...)
+	problems.sort()
+	return set, problems, nil
+}
+
+func loadDir(dir string, transports []Transport) (*Set, Problems, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tools folder %s: %w", dir, err)

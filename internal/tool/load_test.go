@@ -167,7 +167,7 @@ func TestLoadFull(t *testing.T) {
 			"gone": {Name: "gone", Class: envelope.ClassPrecondition, Message: "gone", Fix: "look elsewhere"},
 		},
 		ErrorNames: []string{"fetch_failed", "gone"}, Notes: tool.Notes{Transport: "of its own"},
-		DeclaredOnly: []string{"capabilities.fs", "capabilities.net_allowlist", "limits.memory_mb_max"},
+		DeclaredOnly: []string{"capabilities.net_allowlist", "limits.memory_mb_max"},
 	}
 	ignored := cmpopts.IgnoreFields(tool.Manifest{}, "Functions", "Digest", "Whole", "programs")
 	if diff := cmp.Diff(want, got, ignored); diff != "" {

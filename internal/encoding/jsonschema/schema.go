@@ -25,6 +25,7 @@ type Schema struct {
 	compiled func() (*jsonschema.Schema, error)
 	counters *counters // nil if the schema has no references, and so no recursion
 	accepter *accepter // may be nil
+	formats  *counters // copies that find formats; nil if the schema has none, see Formatted
 }
 
 // Violation is one broken rule of a schema or of I-JSON: a JSON pointer to the value, the name of the rule, and what
@@ -51,7 +52,7 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	}
 	others := map[string][]byte{}
 	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
-	if _, err := compileAt(at, doc, loader{load, others}, nil); err != nil {
+	if _, err := newCompiler(loader{load, others}, nil).at(at, doc); err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
 	if len(others) == 0 {
@@ -62,16 +63,19 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 			if err != nil {
 				return nil, err
 			}
-			return compileAt(at, doc, loader{}, nil)
+			return newCompiler(loader{}, nil).at(at, doc)
 		})
 		if bytes.Contains(raw, []byte(`ef"`)) { // $ref, $dynamicRef and $recursiveRef
 			s.counters = newCounters(func(c *counted) error {
 				doc, err := schemaDocument(raw)
 				if err == nil {
-					c.schema, err = compileAt(at, doc, loader{}, c)
+					c.schema, err = newCompiler(loader{}, c).at(at, doc)
 				}
 				return err
 			})
+		}
+		if mentionsFormat(doc) {
+			s.formats = newCounters(func(c *counted) error { return compileFormats(c, at, raw) })
 		}
 		return s, nil
 	}
@@ -87,9 +91,12 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	return s, nil
 }
 
-// compileAt compiles the document at an address. It reads other documents with l. If steps is not nil, it counts the
-// steps of validations.
-func compileAt(at string, doc any, l loader, steps *counted) (*jsonschema.Schema, error) {
+// compiler compiles one schema.
+type compiler struct{ *jsonschema.Compiler }
+
+// newCompiler returns a compiler that reads other documents with l. If steps is not nil, it counts the steps of
+// validations.
+func newCompiler(l loader, steps *counted) compiler {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
@@ -101,6 +108,11 @@ func compileAt(at string, doc any, l loader, steps *counted) (*jsonschema.Schema
 		})
 		c.AssertVocabs()
 	}
+	return compiler{c}
+}
+
+// at compiles the document at an address.
+func (c compiler) at(at string, doc any) (*jsonschema.Schema, error) {
 	if err := c.AddResource(at, doc); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ var errSteps = errors.New("too many steps")
 // counted is a compiled schema that counts its steps, for one validation at a time.
 type counted struct {
 	schema *jsonschema.Schema
+	root   *formatNode // of schema, if it was compiled for its formats; nil if it has none
 	left   int
 }
 
@@ -35,7 +36,8 @@ func (c *counted) Validate(*jsonschema.ValidatorContext, any) {
 	}
 }
 
-func (c *counted) run(doc any, bytes int) (err error) {
+// run calls do, which validates a value of that size. It returns errSteps if that takes too many steps.
+func (c *counted) run(bytes int, do func() error) (err error) {
 	defer func() {
 		if r := recover(); r == errSteps {
 			err = errSteps
@@ -44,7 +46,7 @@ func (c *counted) run(doc any, bytes int) (err error) {
 		}
 	}()
 	c.left = max(MaxSteps, stepsPerByte*bytes)
-	return c.schema.Validate(doc)
+	return do()
 }
 
 // counters is a pool of copies of one schema, one per concurrent validation. Each copy is compiled at its first use.
@@ -63,6 +65,13 @@ func newCounters(compile func(*counted) error) *counters {
 
 // validate validates doc. It returns errSteps if that takes too many steps.
 func (cs *counters) validate(doc any, bytes int) error {
+	return cs.use(func(c *counted) error {
+		return c.run(bytes, func() error { return c.schema.Validate(doc) })
+	})
+}
+
+// use calls do with an idle copy.
+func (cs *counters) use(do func(*counted) error) error {
 	c := <-cs.idle
 	defer func() { cs.idle <- c }()
 	if c.schema == nil {
@@ -70,5 +79,5 @@ func (cs *counters) validate(doc any, bytes int) error {
 			return fmt.Errorf("schema: %w", err)
 		}
 	}
-	return c.run(doc, bytes)
+	return do(c)
 }

@@ -1,0 +1,193 @@
+package jsonschema
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// The formats whose values [Schema.Formatted] finds.
+const (
+	FormatURI     = "uri"
+	FormatPath    = "path"
+	FormatCommand = "command"
+)
+
+func formatNames() []string { return []string{FormatURI, FormatPath, FormatCommand} }
+
+// Formatted is a part of a value to which a schema applies one of the formats above.
+type Formatted struct {
+	Pointer string // to the part, or to the member if Value is the name of it
+	Format  string
+	Value   any // of any type: formats also stand in schemas of lists
+}
+
+// Formatted returns each part of the valid value v to which s applies a format above. Alternatives count together: if v
+// fits several branches of an anyOf or oneOf, apart from these formats, the formats of all of them apply. So no
+// alternative lets through what another one declares. The error means that v has too many ways to fit.
+func (s *Schema) Formatted(v jsontext.Value) (found []Formatted, err error) {
+	if s.formats == nil {
+		return nil, nil
+	}
+	doc, err := decodeAny(v)
+	if err != nil {
+		return nil, err
+	}
+	err = s.formats.use(func(c *counted) error {
+		return c.run(len(v), func() error {
+			w := formatWalk{steps: c}
+			w.visit(appendNode(nil, c.root), doc, "")
+			found = w.found
+			return nil
+		})
+	})
+	return found, err
+}
+
+// HasFormats reports whether s has one of the formats above, so that [Schema.Formatted] decodes values.
+func (s *Schema) HasFormats() bool { return s.formats != nil }
+
+// mentionsFormat reports whether a decoded schema has one of the formats above at any place, also one that only a
+// reference makes part of it.
+func mentionsFormat(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		name, _ := v["format"].(string)
+		return slices.Contains(formatNames(), name) || slices.ContainsFunc(slices.Collect(maps.Values(v)), mentionsFormat)
+	case []any:
+		return slices.ContainsFunc(v, mentionsFormat)
+	}
+	return false
+}
+
+// formatWalk finds the formats that apply to one value.
+type formatWalk struct {
+	steps *counted
+	found []Formatted
+}
+
+// visit visits a value, and all values in it, with the schemas that apply to it.
+func (w *formatWalk) visit(nodes []*formatNode, v any, at jsontext.Pointer) {
+	nodes = w.closure(nodes, v)
+	var names []string
+	for _, n := range nodes {
+		if n.format != "" && !slices.Contains(names, n.format) {
+			names = append(names, n.format)
+			w.found = append(w.found, Formatted{string(at), n.format, v})
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			w.below(nodes, at.AppendToken(name), v[name], func(n *formatNode) []*formatNode { return n.member(name) })
+			w.below(nodes, at.AppendToken(name), name, func(n *formatNode) []*formatNode { return n.names })
+		}
+	case []any:
+		for i, item := range v {
+			w.below(nodes, at.AppendToken(strconv.Itoa(i)), item, func(n *formatNode) []*formatNode { return n.item(i) })
+		}
+	}
+}
+
+// below visits a part of a value with those schemas for it that of returns.
+func (w *formatWalk) below(nodes []*formatNode, at jsontext.Pointer, part any, of func(*formatNode) []*formatNode) {
+	var next []*formatNode
+	for _, n := range nodes {
+		next = append(next, of(n)...)
+	}
+	if len(next) > 0 {
+		w.visit(next, part, at)
+	}
+}
+
+// closure adds to the schemas of a value all schemas that apply to it through them, each once.
+func (w *formatWalk) closure(nodes []*formatNode, v any) []*formatNode {
+	seen := map[*formatNode]bool{}
+	var all []*formatNode
+	for len(nodes) > 0 {
+		n := nodes[0]
+		nodes = nodes[1:]
+		if seen[n] {
+			continue
+		}
+		w.steps.Validate(nil, nil)
+		seen[n] = true
+		all = append(all, n)
+		nodes = append(append(nodes, n.same...), n.chosen(v)...)
+	}
+	return all
+}
+
+// formatNode is a part of a schema, reduced to the ways to formats. Nodes without such a way are left out.
+type formatNode struct {
+	format    string
+	same      []*formatNode // apply to the same value
+	maybe     []formatChoice
+	dependent map[string]*formatNode // apply if the member exists
+
+	members  map[string]*formatNode // nil for a member without formats
+	patterns map[jsonschema.Regexp]*formatNode
+	others   []*formatNode // for members that are in neither
+	names    []*formatNode // for the names of members
+
+	first []*formatNode // for the first items; nil for an item without formats
+	rest  []*formatNode
+	each  []*formatNode // for all items
+}
+
+// formatChoice is a part of a schema that applies to the same value on a condition.
+type formatChoice struct {
+	test            *jsonschema.Schema
+	then, otherwise *formatNode // nil without formats
+}
+
+// chosen returns the conditional parts that apply to v.
+func (n *formatNode) chosen(v any) (all []*formatNode) {
+	for _, c := range n.maybe {
+		next := c.then
+		if c.test.Validate(v) != nil {
+			next = c.otherwise
+		}
+		all = appendNode(all, next)
+	}
+	object, _ := v.(map[string]any)
+	for name, of := range n.dependent {
+		if _, has := object[name]; has {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+func (n *formatNode) member(name string) (all []*formatNode) {
+	of, named := n.members[name]
+	all = appendNode(all, of)
+	for pattern, of := range n.patterns {
+		if pattern.MatchString(name) {
+			named = true
+			all = appendNode(all, of)
+		}
+	}
+	if !named {
+		all = append(all, n.others...)
+	}
+	return all
+}
+
+func (n *formatNode) item(i int) (all []*formatNode) {
+	if i < len(n.first) {
+		return appendNode(slices.Clone(n.each), n.first[i])
+	}
+	return slices.Concat(n.each, n.rest)
+}
+
+// appendNode appends n unless it is nil.
+func appendNode(all []*formatNode, n *formatNode) []*formatNode {
+	if n == nil {
+		return all
+	}
+	return append(all, n)
+}
