@@ -74,6 +74,21 @@ func table() []CodeInfo {
 			"the token was issued, or narrowed, for less",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
+			CodeLane, TerminalError, false, 0, EffectNone, "The role of the caller may not use this lane",
+			"call in a lane that roles.yaml allows to the role",
+			"lane_id is misspelt, or the role was given other lanes",
+			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
+			CodeToolInLane, TerminalError, false, 0, EffectNone, "The tool may not be called in this lane",
+			"call it in a lane that allows it",
+			"lanes.yaml does not list the tool for the lane, or its entry or manifest does not list the lane",
+			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
+			CodeProhibited, TerminalError, false, 0, EffectNone, "The call asks for what is prohibited",
+			"leave out what the message names, or call in a lane that does not prohibit it",
+			"an argument, a tag or the effect of the tool is a prohibited flag, or the lane is not for writes",
+			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
 			CodeCancelled, RetryableError, false, 100, EffectUnknown, "The call was cancelled",
 			"call again with the same key if the result is wanted after all", "the owner of the call cancelled it",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityInfo,
@@ -108,6 +123,24 @@ func table() []CodeInfo {
 			"tell the operator of this bus that the tool waits for approval; do not call it again",
 			"the server of the tool defines it otherwise than it was approved",
 			403, 0, GatewayDenied, CategoryPolicy, SeverityCritical,
+		}, {
+			CodeScopeKey, TerminalError, false, 0, EffectNone, "The scope of the call lacks a key",
+			"add the keys that the message names to context.scope, with the values that the call is for",
+			"the lane or the tool needs the key, for example a case_id",
+			412, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
+			CodeRunUnknown, TerminalError, false, 0, EffectNone, "The run does not exist",
+			"start a run, and name its run_id", "run_id is misspelt, or the run belongs to another tenant or actor",
+			404, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
+			CodeRunState, TerminalError, false, 0, EffectNone, "The run is not in a state in which this lane allows calls",
+			"resume the run if it is paused, or start another one", "the run was paused or closed",
+			409, 0, GatewayDenied, CategoryPolicy, SeverityError,
+		}, {
+			CodePolicyVersion, TerminalError, false, 0, EffectNone, "The run is bound to other versions of the policy",
+			"start another run, or have an operator move this one to the current policy",
+			"a policy was pushed since the run was started",
+			409, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodeNotFound, TerminalError, false, 0, EffectNone, "There is no such call",
 			"use the reference that the accepted message named; outcomes are kept for the tool's retention",

@@ -108,7 +108,8 @@ func TestStatuses(t *testing.T) {
 			"S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
 		TerminalError: {
-			CodeIdentity, CodeForbidden, CodeToken, CodeRevoked, CodeScope,
+			CodeIdentity, CodeForbidden, CodeToken, CodeRevoked, CodeScope, CodeLane, CodeToolInLane,
+			CodeProhibited, CodeScopeKey, CodeRunUnknown, CodeRunState, CodePolicyVersion,
 			CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled, CodeToolChanged,
 			CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion, CodeDigest,
 			CodeOutput,

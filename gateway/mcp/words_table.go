@@ -58,6 +58,15 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeRevoked:   {"The access of this caller was withdrawn", askAccess},
 	envelope.CodeScope:     {"The access of this caller is not for this call", "do without this tool, or tell the user"},
 
+	envelope.CodeLane:       {"This caller may not work here", tellUser},
+	envelope.CodeToolInLane: {"The tool may not be called here", "use another tool, or tell the user"},
+	envelope.CodeProhibited: {"The call asks for what is prohibited", "leave out what is named, or tell the user"},
+
+	envelope.CodeScopeKey:      {"The call does not say what it is for", "tell the user what is missing"},
+	envelope.CodeRunUnknown:    {"The run of this call does not exist", tellUser},
+	envelope.CodeRunState:      {"The run of this call is paused or closed", tellUser},
+	envelope.CodePolicyVersion: {"The rules have changed since the run began", "tell the user that it has to start again"},
+
 	envelope.CodeCancelled:        {"The call was cancelled", "call again only if the result is still wanted"},
 	envelope.CodeCancelledUnknown: {"The call was cancelled while it ran", checkFirst},
 	envelope.CodeDryRun:           {"The tool has no trial run", "call it without one, if its work is wanted"},

@@ -54,7 +54,8 @@ func (p *parser) read(d Documents) error {
 	p.roles, err1 = all[0].read(d.Roles, &roles)
 	p.lanes, err2 = all[1].read(d.Lanes, &lanes)
 	p.registry, err3 = all[2].read(d.ToolRegistry, &registry)
-	p.set.Roles, p.set.Lanes, p.set.Entries, p.set.registry = roles.Roles, lanes.Lanes, registry.Tools, p.registry
+	p.set.Roles, p.set.Lanes, p.set.Entries = roles.Roles, lanes.Lanes, registry.Tools
+	p.set.lanes, p.set.registry = p.lanes, p.registry
 	p.laneIDs = make(map[string]bool, len(lanes.Lanes))
 	for _, lane := range lanes.Lanes {
 		if lane.ID != "" {

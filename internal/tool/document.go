@@ -70,12 +70,13 @@ func (d *Document) Decode(v any) error {
 // Fail reports a problem with the value at a pointer, at most one for each value.
 func (d *Document) Fail(at jsontext.Pointer, message, hint string) { d.fail(at, message, hint) }
 
-// Warn reports a warning about the value at a pointer.
-func (d *Document) Warn(at jsontext.Pointer, message, hint string) {
-	d.warn(d.placeOf(at), message, hint)
+// Problem returns a problem with the value at a pointer that only more than the document shows, and does not add it.
+func (d *Document) Problem(at jsontext.Pointer, message, hint string) Problem {
+	where := d.placeOf(at)
+	return Problem{File: d.file, Line: where.line, Column: where.column, Message: message, Hint: hint}
 }
 
-// Problems returns all problems and warnings so far, sorted by place.
+// Problems returns all problems so far, sorted by place.
 func (d *Document) Problems() Problems {
 	sorted := slices.Clone(d.problems)
 	sorted.sort()

@@ -37,8 +37,8 @@ var layers = []layer{
 	{1, "internal/call/outcome", "", "envelope internal/call subjects"},
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
 		"subjects"},
-	{1, "internal/policy", "", "envelope internal/call internal/encoding/ijson internal/tool"},
 	{1, "internal/auth", "", "envelope internal/call subjects"},
+	{1, "internal/policy", "", "envelope internal/auth internal/call internal/encoding/ijson internal/tool"},
 	{1, "internal/audit", "", "envelope internal/call internal/encoding/format internal/encoding/ijson subjects"},
 	{1, "internal/telemetry", "", "envelope internal/call"},
 	{2, "bus", "client", "envelope internal/encoding/format internal/timer subjects"},

@@ -1,0 +1,278 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// stepPolicy is a policy in which a call fails exactly the steps of a set: the tool t56 is disabled (step 5), and not
+// permitted in the lane first (step 6).
+func stepPolicy(t *testing.T) *policy.Snapshot {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"first", "second"}}}
+	var lanes []policy.Lane
+	for _, id := range []string{"first", "second", "third"} {
+		lanes = append(lanes, policy.Lane{
+			ID: id, AllowedTools: []string{"*"}, RequiredScopeKeys: []string{"case_id"},
+			ProhibitedFlags: []string{"force"},
+		})
+	}
+	var entries []policy.Entry
+	var tools []*tool.Manifest
+	for _, id := range []string{"t", "t5", "t6", "t56"} {
+		e := entry(id, "first", "third")
+		if strings.Contains(id, "6") {
+			e.AllowedLanes = []string{"second"}
+		}
+		e.Enabled = !strings.Contains(id, "5")
+		entries, tools = append(entries, e), append(tools, manifest(id, "1.0.0", call.Pure, nil))
+	}
+	return compiled(t, policy.Write(roles, lanes, entries), tools...)
+}
+
+// failing returns a call that fails the given steps.
+func failing(s *policy.Snapshot, fails map[int]bool) policy.Question {
+	q := ask(s, "agent", "first", "t")
+	if fails[3] {
+		q.Run = nil
+	}
+	if fails[4] {
+		q.Lane = "third"
+	}
+	for _, step := range []int{5, 6} {
+		if fails[step] {
+			q.Tool += fmt.Sprint(step)
+		}
+	}
+	if fails[7] {
+		q.Scope = nil
+	}
+	if fails[8] {
+		q.Input = jsontext.Value(`{"force":true}`)
+	}
+	return q
+}
+
+// Of any set of steps that fail, the earliest one answers, with its code.
+func TestOrderOfSteps(t *testing.T) {
+	codes := map[int]envelope.Code{
+		3: envelope.CodeRunUnknown, 4: envelope.CodeLane, 5: envelope.CodeToolDisabled, 6: envelope.CodeToolInLane,
+		7: envelope.CodeScopeKey, 8: envelope.CodeProhibited,
+	}
+	s := stepPolicy(t)
+	for set := range 1 << 6 {
+		fails, earliest := map[int]bool{}, 0
+		for step := 8; step >= 3; step-- {
+			if fails[step] = set&(1<<(step-3)) != 0; fails[step] {
+				earliest = step
+			}
+		}
+		d := s.Decide(failing(s, fails))
+		if d.Allowed != (set == 0) || d.Code != codes[earliest] || d.Versions != s.Versions() {
+			t.Errorf("steps %v fail: %+v", fails, d)
+		}
+		if set != 0 && (d.Step != earliest || d.Rule.String() == "" || s.Explain(failing(s, fails), d.Reason) == "") {
+			t.Errorf("steps %v fail: step %d by rule %s", fails, d.Step, d.Rule)
+		}
+		for step := 3; step <= 8 && (step <= earliest || set == 0); step++ {
+			if d := s.DecideStep(step, failing(s, fails)); d.Allowed != (step != earliest) || d.Step != step {
+				t.Errorf("steps %v fail, decided alone: %+v", fails, d)
+			}
+		}
+	}
+}
+
+// Each rule that can deny a call has a name of its own.
+func TestRules(t *testing.T) {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"open", "shut"}}}
+	lanes := []policy.Lane{
+		{ID: "open", AllowedTools: []string{"*"}, Write: true},
+		{
+			ID: "shut", AllowedTools: []string{"local::*", "few", "pay", "risky", "narrow", "old"},
+			RequiredScopeKeys: []string{"case_id"},
+			ProhibitedFlags:   []string{"tag:dangerous", "effect:ExternalSideEffects", "force"},
+			AllowedRunStates:  []policy.RunState{policy.RunPaused},
+		},
+	}
+	few := entry("few", "open")
+	keyed := entry("local::keyed", "open", "shut")
+	keyed.RequiredScopeKeys, keyed.ProhibitedFlags = []string{"matter"}, []string{"raw"}
+	writing := func(id string, lanes ...string) policy.Entry {
+		e := entry(id, lanes...)
+		e.WriteTargets = []string{"*"}
+		return e
+	}
+	old := entry("old", "open", "shut")
+	old.Versions = "^2"
+	entries := []policy.Entry{
+		few, keyed, writing("pay", "open", "shut"), entry("risky", "open", "shut"), entry("narrow", "open", "shut"),
+		writing("mail", "open", "shut"), entry("gone", "open"), old, entry("planned", "open"),
+		writing("local::mail", "open", "shut"),
+	}
+	risky, mail := manifest("risky", "1.0.0", call.Pure, nil), manifest("local::mail", "1.0.0", call.SideEffectful, nil)
+	planned := manifest("planned", "1.0.0", call.Pure, nil)
+	risky.Tags, mail.Effect, planned.Status = []string{"dangerous"}, "ExternalSideEffects", tool.StatusPlanned
+	s := compiled(t, policy.Write(roles, lanes, entries),
+		manifest("few", "1.0.0", call.Pure, nil), manifest("local::keyed", "1.0.0", call.Pure, nil),
+		manifest("pay", "1.0.0", call.Idempotent, nil), risky, mail, planned, manifest("old", "1.0.0", call.Pure, nil),
+		manifest("narrow", "1.0.0", call.Pure, map[string]any{"allowed_lanes": []string{"open"}}),
+		manifest("mail", "1.0.0", call.SideEffectful, nil), manifest("unregistered", "1.0.0", call.Pure, nil))
+	base := func(lane, toolID string) policy.Question {
+		q := ask(s, "agent", lane, toolID)
+		q.Scope["matter"] = "m"
+		if lane == "shut" {
+			q.Run.State = policy.RunPaused
+		}
+		return q
+	}
+	var all strings.Builder
+	change := func(q policy.Question, f func(*policy.Question)) policy.Question { f(&q); return q }
+	for _, c := range []struct {
+		q    policy.Question
+		code envelope.Code
+		rule string
+	}{
+		{base("open", "few"), "", ""},
+		{base("shut", "local::keyed"), "", ""},
+		{change(base("open", "few"), func(q *policy.Question) { q.Run = nil }), "P-PRECOND-RUN_UNKNOWN", "run"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Tenant = "b" }), "P-PRECOND-RUN_UNKNOWN", "run.actors"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Actor = "agent://ab" }), "P-PRECOND-RUN_UNKNOWN",
+			"run.actors"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Actor = "agent://a/b" }), "", ""},
+		{change(base("open", "few"), func(q *policy.Question) { q.Run.State = "paused" }), "P-PRECOND-RUN_STATE",
+			"run.state"},
+		{change(base("shut", "local::keyed"), func(q *policy.Question) { q.Run.State = "active" }), "P-PRECOND-RUN_STATE",
+			"run.state"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Run.Pinned.Roles = "" }), "P-PRECOND-POLICY_VERSION",
+			"run.policy_versions"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Role = "none" }), "A-AUTH-LANE", "roles[none]"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Lane = "none" }), "A-AUTH-LANE",
+			"roles[agent].allowed_lanes"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Run.Lanes = []string{"shut"} }), "A-AUTH-LANE",
+			"run.lanes"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Run.Role = "other" }), "A-AUTH-LANE", "run.lanes"},
+		{base("open", "nosuch"), "I-REQ-TOOL_UNKNOWN", "tools[nosuch]"},
+		{base("open", "unregistered"), "I-REQ-TOOL_UNKNOWN", "tools[unregistered]"},
+		{base("open", "gone"), "I-REQ-TOOL_UNKNOWN", "manifests[gone]"},
+		{base("open", "planned"), "P-PRECOND-TOOL_DISABLED", "manifests[planned].status"},
+		{base("open", "old"), "C-CONTRACT-VERSION", "tools[old].versions"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Version = "3.0.0" }), "I-REQ-TOOL_UNKNOWN",
+			"manifests[few]"},
+		{base("shut", "mail"), "A-AUTH-TOOL", "lanes[shut].allowed_tools"},
+		{base("shut", "few"), "A-AUTH-TOOL", "tools[few].allowed_lanes"},
+		{base("shut", "narrow"), "A-AUTH-TOOL", "manifests[narrow].allowed_lanes"},
+		{change(base("shut", "local::keyed"), func(q *policy.Question) { q.Scope = nil }), "P-PRECOND-SCOPE_KEY",
+			"lanes[shut].required_scope_keys"},
+		{change(base("shut", "local::keyed"), func(q *policy.Question) { q.Scope["matter"] = "" }), "P-PRECOND-SCOPE_KEY",
+			"tools[local::keyed].required_scope_keys"},
+		{base("shut", "risky"), "A-AUTH-PROHIBITED", "lanes[shut].prohibited_flags[tag:dangerous]"},
+		{base("shut", "local::mail"), "A-AUTH-PROHIBITED", "lanes[shut].prohibited_flags[effect:ExternalSideEffects]"},
+		{base("shut", "pay"), "A-AUTH-PROHIBITED", "lanes[shut].write"},
+		{change(base("shut", "local::keyed"), func(q *policy.Question) { q.Input = jsontext.Value(`{"force":1}`) }),
+			"A-AUTH-PROHIBITED", "lanes[shut].prohibited_flags[force]"},
+		{change(base("open", "local::keyed"), func(q *policy.Question) { q.Input = jsontext.Value(`{"raw":1}`) }),
+			"A-AUTH-PROHIBITED", "tools[local::keyed].prohibited_flags[raw]"},
+	} {
+		d := s.Decide(c.q)
+		if d.Allowed != (c.code == "") || d.Code != c.code || d.Rule.String() != c.rule {
+			t.Errorf("%s in %s: %+v, want %s by %s", c.q.Tool, c.q.Lane, d, c.code, c.rule)
+		}
+		if !d.Allowed {
+			says := s.Explain(c.q, d.Reason)
+			fmt.Fprintf(&all, "%s %s: %s\n  fix: %s\n", d.Code, d.Rule, says, s.Refusal(c.q, d).Fix)
+		}
+	}
+	golden(t, "testdata/denials.golden", all.String())
+	if d := s.DecideStep(9, base("open", "few")); d.Allowed {
+		t.Error("a step that no policy decides is allowed")
+	}
+	if d := s.DecideStep(policy.StepPermit, base("none", "few")); d.Allowed {
+		t.Error("an unknown lane permits a tool")
+	}
+}
+
+// A flag is requested by any value but false, null and what is empty.
+func TestRequestedFlags(t *testing.T) {
+	s := stepPolicy(t)
+	for input, allowed := range map[string]bool{
+		`{}`: true, `{"force":false}`: true, `{"force":null}`: true, `{"force":""}`: true, `{"force":[ ]}`: true,
+		"{\"force\":{\n}}": true, `{"forced":true}`: true, `{"in":{"force":true}}`: true, `["force"]`: true, `"force"`: true,
+		`{"force":true}`: false, `{"force":0}`: false, `{"force":" "}`: false, `{"force":[false]}`: false,
+		`{"force":{"a":null}}`: false, `{"a":1, "f\u006frce":"no"}`: false, ``: true,
+	} {
+		q := ask(s, "agent", "first", "t")
+		if q.Input = jsontext.Value(input); s.Decide(q).Allowed != allowed {
+			t.Errorf("arguments %s: allowed %t", input, !allowed)
+		}
+	}
+}
+
+// A tool that no lane of the role allows is answered as one that does not exist. The decision has the true reason.
+func TestHiddenTools(t *testing.T) {
+	roles := []policy.Role{
+		{ID: "agent", AllowedLanes: []string{"first", "second"}}, {ID: "boss", AllowedLanes: []string{"top"}},
+	}
+	lanes := []policy.Lane{
+		{ID: "first", AllowedTools: []string{"search.*", "secret", "charge"}},
+		{ID: "second", AllowedTools: []string{"search.web"}},
+		{ID: "top", AllowedTools: []string{"*"}, Write: true},
+	}
+	charge, off := entry("charge", "first", "top"), entry("secret.off", "top")
+	charge.WriteTargets, off.Enabled = []string{"*"}, false
+	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{
+		entry("secret", "top"), entry("search.web", "first", "second"), entry("search.file", "first"), charge, off,
+	}), manifest("secret", "1.0.0", call.Pure, nil), manifest("search.web", "1.0.0", call.Pure, nil),
+		manifest("search.file", "1.0.0", call.Pure, nil), manifest("charge", "1.0.0", call.SideEffectful, nil),
+		manifest("secret.off", "1.0.0", call.Pure, nil))
+	without := compiled(t, policy.Write(roles, lanes, []policy.Entry{
+		entry("search.web", "first", "second"), entry("search.file", "first"),
+	}), manifests(call.Pure, "search.web", "search.file")...)
+	for id, want := range map[string]string{
+		"secret":     `6 tools[secret].allowed_lanes A-AUTH-TOOL`,
+		"charge":     `8 lanes[first].write A-AUTH-PROHIBITED`,
+		"secret.off": `5 tools[secret.off].enabled P-PRECOND-TOOL_DISABLED`,
+		"nosuch":     `5 tools[nosuch] I-REQ-TOOL_UNKNOWN`,
+	} {
+		q := ask(s, "agent", "first", id)
+		d := s.Decide(q)
+		if d.Step != 5 || d.Code != envelope.CodeToolUnknown {
+			t.Errorf("%s: %+v", id, d)
+		}
+		if got := fmt.Sprintf("%d %s %s", d.True.Step, d.True.Rule, d.True.Code); got != want {
+			t.Errorf("%s: the reason is %s, want %s", id, got, want)
+		}
+		unknown := ask(without, "agent", "first", id)
+		if diff := cmp.Diff(without.Refusal(unknown, without.Decide(unknown)), s.Refusal(q, d)); diff != "" {
+			t.Errorf("%s is not answered as an unknown tool (-unknown +got):\n%s", id, diff)
+		}
+	}
+	q := ask(s, "agent", "first", "secre")
+	if r := s.Refusal(q, s.Decide(q)); strings.Contains(r.Message, "secret") {
+		t.Errorf("the answer suggests a tool that the caller may not know: %s", r.Message)
+	}
+	q.Tool = "search.wbe"
+	if r := s.Refusal(q, s.Decide(q)); !strings.Contains(r.Message, `"search.web"`) {
+		t.Errorf("the answer suggests nothing: %s", r.Message)
+	}
+	q = ask(s, "agent", "second", "search.file")
+	if d := s.Decide(q); d.Code != envelope.CodeToolInLane || !strings.HasSuffix(s.Refusal(q, d).Fix, ": first") {
+		t.Errorf("the denial does not name the other lane: %+v", d)
+	}
+	if got := s.Visible("agent", ""); cmp.Diff([]string{"search.file", "search.web"}, got) != "" {
+		t.Errorf("visible to agents: %q", got)
+	}
+	if got := s.Visible("agent", "second"); cmp.Diff([]string{"search.web"}, got) != "" {
+		t.Errorf("visible to agents in the lane second: %q", got)
+	}
+	if got := s.Visible("agent", "top"); got != nil {
+		t.Errorf("visible in a lane of another role: %q", got)
+	}
+}

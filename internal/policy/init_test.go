@@ -1,0 +1,102 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// The generated set allows each call of each tool that can be called, and restricts nothing that a manifest says.
+func TestGenerate(t *testing.T) {
+	planned := manifest("later", "1.0.0", call.Pure, nil)
+	planned.Status, planned.Description = tool.StatusPlanned, ""
+	pay := manifest("pay", "1.0.0", call.SideEffectful, map[string]any{
+		"allowed_lanes": []string{"payments", " "}, "write_targets": []string{"bank:"},
+	})
+	odd := manifest("odd", "1.0.0", call.SideEffectful, map[string]any{"write_targets": []string{"a*b"}})
+	odd.Description = "Says \"x: y\" # and\nmore 😀."
+	tools := append(manifests(call.Idempotent, "text.search", "mcp::github::list"), planned, pay, odd,
+		manifest("pay", "2.0.0", call.SideEffectful, nil))
+	d, err := policy.Generate(tools)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/generated.golden", strings.Join(
+		[]string{string(d.Roles), string(d.Lanes), string(d.ToolRegistry)}, "---\n"))
+	s := compiled(t, d, tools...)
+	for _, m := range tools {
+		lane := policy.DefaultLane
+		if m == pay {
+			lane = "payments"
+		}
+		q := ask(s, policy.DefaultRole, lane, m.ToolID)
+		if q.Version = m.Semver; s.Decide(q).Allowed != m.Callable() && m.ToolID != "pay" {
+			t.Errorf("%s %s: %+v", m.ToolID, m.Semver, s.Decide(q))
+		}
+	}
+	if r, _ := s.Rules("odd", ""); r.MayWrite("x") || !r.MayWrite("a*b") {
+		t.Errorf("targets of a manifest with a star: %q", r.WriteTargets)
+	}
+	set, err := policy.Parse(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range set.Entries {
+		if e.ToolName == "odd" && e.Description != odd.Description {
+			t.Errorf("description %q", e.Description)
+		}
+	}
+	if pay.Whole = []byte("["); true {
+		if _, err := policy.Generate(tools); err == nil {
+			t.Error("generated from a manifest that cannot be decoded")
+		}
+	}
+}
+
+// A bus without tools has a set that allows nothing. Whatever Write writes is read as it was.
+func TestWrite(t *testing.T) {
+	d, err := policy.Generate(nil)
+	if err != nil || len(compiled(t, d).Can(policy.DefaultRole)) > 0 {
+		t.Errorf("a set without tools: %v", err)
+	}
+	want := policy.Lane{
+		ID: "null", AllowedTools: []string{"true", "a", "1.5"}, RequiredScopeKeys: []string{"a: b"}, Write: true,
+		ProhibitedFlags: []string{"tag:#x", "yes"}, AllowedRunStates: []policy.RunState{"active", "paused"},
+		Runs: policy.RunsImplicit, Audit: policy.AuditStrict,
+	}
+	e := entry("1e3", "null")
+	e.RequiredScopeKeys, e.ProhibitedFlags, e.Versions = []string{"~"}, []string{"*"}, ">=1 <2"
+	set, err := policy.Parse(policy.Write(nil, []policy.Lane{want}, []policy.Entry{e}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, set.Lanes[0]) + cmp.Diff(e, set.Entries[0]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLint(t *testing.T) {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"default"}}}
+	lanes := []policy.Lane{{
+		ID: "default", AllowedTools: []string{"a", "nosuch", "mcp::*", "*"},
+		ProhibitedFlags: []string{"tag:risky", "tag:known"},
+	}}
+	a := entry("a", "default")
+	a.WriteTargets = []string{"file:", "*"}
+	set, err := policy.Parse(policy.Write(roles, lanes, []policy.Entry{a, entry("gone", "default")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := manifests(call.Pure, "a", "new")
+	tools[1].Tags = []string{"known"}
+	problems := policy.Lint(set, tools)
+	if problems.Failed() {
+		t.Error("warnings fail")
+	}
+	golden(t, "testdata/lint.golden", problems.Error()+"\n")
+}

@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// Lint returns warnings about a set and the tools of a deployment: what is allowed more widely than it has to be, and
+// what has no effect.
+func Lint(set *Set, tools []*tool.Manifest) tool.Problems {
+	l := linter{set: set, manifests: map[string]*tool.Manifest{}, entries: map[string]bool{}}
+	for _, m := range tools {
+		l.manifests[m.ToolID] = m
+	}
+	for i, e := range set.Entries {
+		l.entries[e.ToolName] = true
+		l.entry(jsontext.Pointer(fmt.Sprintf("/tools/%d", i)), e)
+	}
+	for i, lane := range set.Lanes {
+		l.lane(jsontext.Pointer(fmt.Sprintf("/lanes/%d", i)), lane)
+	}
+	for _, m := range tools {
+		if !l.entries[m.ToolID] {
+			l.warn(set.registry, "", fmt.Sprintf("the tool %s is not registered, so it cannot be called", m.ToolID),
+				"add an entry; `toolbus policy init` writes one for each tool")
+		}
+	}
+	return l.problems
+}
+
+type linter struct {
+	set       *Set
+	manifests map[string]*tool.Manifest
+	entries   map[string]bool
+	problems  tool.Problems
+}
+
+func (l *linter) warn(in *tool.Document, at jsontext.Pointer, message, hint string) {
+	p := in.Problem(at, message, hint)
+	p.Severity = tool.Warning
+	l.problems = append(l.problems, p)
+}
+
+func (l *linter) entry(at jsontext.Pointer, e Entry) {
+	if i := slices.Index(e.WriteTargets, anyTarget); i >= 0 {
+		l.warn(l.set.registry, item(at+"/write_targets", i), fmt.Sprintf("%s may write to every target", e.ToolName),
+			"name the beginnings of the targets that it needs")
+	}
+	if l.manifests[e.ToolName] == nil {
+		l.warn(l.set.registry, at+"/tool_name", fmt.Sprintf("the tool %s does not exist here", e.ToolName),
+			"remove the entry, or load the manifest of the tool")
+	}
+}
+
+func (l *linter) lane(at jsontext.Pointer, lane Lane) {
+	for i, allowed := range lane.AllowedTools {
+		prefix, open := strings.CutSuffix(allowed, "*")
+		found := l.entries[allowed]
+		for _, e := range l.set.Entries {
+			found = found || open && strings.HasPrefix(e.ToolName, prefix)
+		}
+		if !found {
+			l.warn(l.set.lanes, item(at+"/allowed_tools", i), fmt.Sprintf("%s matches no registered tool", allowed),
+				"correct it, or remove it")
+		}
+	}
+	for i, flag := range lane.ProhibitedFlags {
+		if kind, name := splitFlag(flag); kind == flagTag && !l.tagged(name) {
+			l.warn(l.set.lanes, item(at+"/prohibited_flags", i), fmt.Sprintf("no tool has the tag %s", name),
+				"correct it, or remove it")
+		}
+	}
+}
+
+func (l *linter) tagged(tag string) bool {
+	for _, m := range l.manifests {
+		if slices.Contains(m.Tags, tag) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// Rules combines the entry and the manifest of a tool. An entry restricts a manifest and never widens it,
+// and a member that a manifest leaves out restricts nothing.
+type Rules struct {
+	Enabled           bool // both enable the tool
+	Idempotent        bool // both say that a call may be repeated
+	TimeoutDefaultMS  int64
+	AllowedLanes      []string // lanes of both; each lane must allow the tool, too
+	RequiredScopeKeys []string // keys of either
+	ProhibitedFlags   []string // arguments of either
+	WriteTargets      []string // beginnings of targets in both; "*" is every target
+	// Writes is true if the tool is neither pure nor read-only: it needs write targets and a lane with write.
+	Writes bool
+}
+
+// gatewayFields are the members of a manifest that an entry has, too. A nil list or number is left out.
+type gatewayFields struct {
+	AllowedLanes      []string `json:"allowed_lanes"`
+	RequiredScopeKeys []string `json:"required_scope_keys"`
+	ProhibitedFlags   []string `json:"prohibited_flags"`
+	WriteTargets      []string `json:"write_targets"`
+	Limits            struct {
+		TimeoutDefaultMS *int64 `json:"timeout_ms_default"`
+	} `json:"limits"`
+}
+
+func fieldsOf(m *tool.Manifest) (f gatewayFields, err error) {
+	if len(m.Whole) > 0 {
+		err = json.Unmarshal(m.Whole, &f)
+	}
+	return f, err
+}
+
+// Merge returns the rules of an entry and a manifest.
+func Merge(e Entry, m *tool.Manifest) (Rules, error) {
+	f, err := fieldsOf(m)
+	return merge(e, m, f), err
+}
+
+func merge(e Entry, m *tool.Manifest, f gatewayFields) Rules {
+	r := Rules{
+		Enabled: e.Enabled && m.Callable(), Idempotent: e.Idempotent && m.Class != call.SideEffectful,
+		TimeoutDefaultMS: e.TimeoutDefaultMS, AllowedLanes: slices.Clone(e.AllowedLanes),
+		RequiredScopeKeys: union(e.RequiredScopeKeys, f.RequiredScopeKeys),
+		ProhibitedFlags:   union(e.ProhibitedFlags, f.ProhibitedFlags), WriteTargets: slices.Clone(e.WriteTargets),
+		Writes: m.Class != call.Pure && !m.ReadOnly,
+	}
+	if f.Limits.TimeoutDefaultMS != nil {
+		r.TimeoutDefaultMS = min(r.TimeoutDefaultMS, *f.Limits.TimeoutDefaultMS)
+	}
+	if f.AllowedLanes != nil {
+		r.AllowedLanes = slices.DeleteFunc(r.AllowedLanes, func(lane string) bool {
+			return !slices.Contains(f.AllowedLanes, lane)
+		})
+	}
+	if f.WriteTargets != nil {
+		r.WriteTargets = commonTargets(e.WriteTargets, f.WriteTargets)
+	}
+	return r
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// commonTargets returns beginnings of the targets that begin with one of a and with one of b.
+func commonTargets(a, b []string) (both []string) {
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case y == anyTarget, x != anyTarget && strings.HasPrefix(x, y):
+				both = append(both, x)
+			case x == anyTarget, strings.HasPrefix(y, x):
+				both = append(both, y)
+			}
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+// anyTarget is the write target that allows every target.
+const anyTarget = "*"
+
+// MayWrite reports whether the tool may write to a target, as side_effects[].target names it.
+func (r Rules) MayWrite(target string) bool {
+	return slices.ContainsFunc(r.WriteTargets, func(prefix string) bool {
+		return prefix == anyTarget || strings.HasPrefix(target, prefix)
+	})
+}

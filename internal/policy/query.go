@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Grant says that calls of a tool are allowed for a role in a lane, and what each such call needs.
+type Grant struct {
+	Role              string   `json:"role"`
+	Lane              string   `json:"lane"`
+	Tool              string   `json:"tool"`
+	Version           string   `json:"version"`
+	Writes            bool     `json:"writes,omitzero"`
+	RequiredScopeKeys []string `json:"required_scope_keys,omitzero"`
+	ProhibitedFlags   []string `json:"prohibited_flags,omitzero"` // names of arguments
+	RunStates         []string `json:"allowed_run_states"`
+}
+
+// WhoCan returns the grants of a tool, sorted by role and lane. The list is empty if nobody can call it.
+func (s *Snapshot) WhoCan(toolID string) (all []Grant) {
+	for _, role := range slices.Sorted(maps.Keys(s.roles)) {
+		all = append(all, s.grants(role, toolID)...)
+	}
+	return all
+}
+
+// Can returns the grants of a role, sorted by tool and lane.
+func (s *Snapshot) Can(role string) (all []Grant) {
+	for _, id := range s.Visible(role, "") {
+		all = append(all, s.grants(role, id)...)
+	}
+	return all
+}
+
+func (s *Snapshot) grants(role, toolID string) (all []Grant) {
+	t, of := s.tools[toolID], s.roles[role]
+	if t == nil || of == nil {
+		return nil
+	}
+	for _, b := range t.builds {
+		if !b.Enabled || !b.inRange {
+			continue
+		}
+		for index := range of.both(b.lanes) {
+			all = append(all, s.grant(role, s.lanes[s.laneIDs[index]], b))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Grant) int { return cmp.Compare(a.Lane, b.Lane) })
+	return all
+}
+
+func (s *Snapshot) grant(role string, l *lane, b *build) Grant {
+	g := Grant{
+		Role: role, Lane: l.ID, Tool: b.manifest.ToolID, Version: b.manifest.Semver, Writes: b.Writes,
+		RequiredScopeKeys: union(l.RequiredScopeKeys, b.RequiredScopeKeys),
+		ProhibitedFlags:   union(l.flags, b.ProhibitedFlags),
+	}
+	for _, state := range l.AllowedRunStates {
+		g.RunStates = append(g.RunStates, string(state))
+	}
+	return g
+}
+
+// Visible returns the ids of the tools of which at least one call could be allowed for a role, sorted. If lane is not
+// "", the call must be in that lane. It does not look at the schemas of tools.
+func (s *Snapshot) Visible(role, lane string) (ids []string) {
+	for id := range s.tools {
+		if s.Shows(role, lane, id) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Shows reports whether a tool is one of [Snapshot.Visible].
+func (s *Snapshot) Shows(role, lane, toolID string) bool {
+	t, of := s.tools[toolID], s.roles[role]
+	switch {
+	case t == nil || of == nil:
+		return false
+	case lane == "":
+		return of.meets(t.open)
+	}
+	l := s.lanes[lane]
+	return l != nil && of.has(l.index) && t.open.has(l.index)
+}
+
+// Roles returns the names of all roles, sorted.
+func (s *Snapshot) Roles() []string { return slices.Sorted(maps.Keys(s.roles)) }
+
+// Lane returns a lane.
+func (s *Snapshot) Lane(id string) (Lane, bool) {
+	l := s.lanes[id]
+	if l == nil {
+		return Lane{}, false
+	}
+	return l.Lane, true
+}
+
+// Rules returns the rules of a version of a tool; "" is the first version. ok is false if the tool is not registered,
+// or the deployment does not have that version.
+func (s *Snapshot) Rules(toolID, version string) (r Rules, ok bool) {
+	v := s.view(Question{Tool: toolID, Version: version})
+	if v.build == nil {
+		return r, false
+	}
+	return v.build.Rules, true
+}

@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// maxNamedLanes is how many lanes a refusal names.
+const maxNamedLanes = 8
+
+// Refusal returns the answer to a call that d denies. A tool that the caller may not know is answered as one that
+// does not exist, and only tools that the caller may know are suggested. If another lane of the role allows the tool,
+// the answer names it.
+func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
+	v := s.view(q)
+	if d.Code == envelope.CodeToolUnknown {
+		return envelope.NoTool(q.Tool, s.Visible(q.Role, ""))
+	}
+	refusal := envelope.NewError(d.Code, v.explain(d.Reason))
+	if lanes := v.otherLanes(d.Reason); len(lanes) > 0 {
+		refusal = refusal.WithFix("call it in another lane of the role that allows the tool: " + some(lanes))
+	}
+	return refusal
+}
+
+// some lists names, and not all if they are many.
+func some(names []string) string {
+	if len(names) > maxNamedLanes {
+		names = append(slices.Clone(names[:maxNamedLanes]), "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// otherLanes returns the other lanes of the role in which the tool can be called, if the lane was the reason of the
+// denial. It leaves out a lane that prohibits the same argument.
+func (v *view) otherLanes(r Reason) (ids []string) {
+	ofLane := r.Code == envelope.CodeLane || r.Code == envelope.CodeToolInLane ||
+		r.Code == envelope.CodeProhibited && r.Rule.Of == ofLanes
+	if !ofLane || v.role == nil || v.tool == nil {
+		return nil
+	}
+	for lane := range v.role.both(v.tool.open) {
+		if id := v.s.laneIDs[lane]; id != v.Lane && !slices.Contains(v.s.lanes[id].flags, r.Rule.Flag) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Explain says in one sentence why a call was denied: for the caller with d.Reason, for operators with d.True.
+func (s *Snapshot) Explain(q Question, r Reason) string {
+	v := s.view(q)
+	return v.explain(r)
+}
+
+func (v *view) explain(r Reason) string {
+	switch r.Code {
+	case envelope.CodeRunUnknown:
+		return "the run does not exist"
+	case envelope.CodeRunState:
+		return fmt.Sprintf("the run is %s", v.Run.State)
+	case envelope.CodePolicyVersion:
+		return "the run was started with another policy"
+	case envelope.CodeLane:
+		return fmt.Sprintf("the role %q may not use the lane %q", clip(v.Role), clip(v.Lane))
+	case envelope.CodeToolUnknown:
+		return envelope.NoTool(v.Tool, nil).Message
+	case envelope.CodeToolInLane:
+		return fmt.Sprintf("the tool %q may not be called in the lane %q", clip(v.Tool), clip(v.Lane))
+	case envelope.CodeScopeKey:
+		keys := union(v.lane.RequiredScopeKeys, v.build.RequiredScopeKeys)
+		return "context.scope needs " + strings.Join(v.missing(keys), ", ")
+	case envelope.CodeProhibited:
+		return v.explainProhibited(r.Rule)
+	}
+	return v.explainUnusable(r.Rule)
+}
+
+func (v *view) explainProhibited(r Rule) string {
+	kind, _ := splitFlag(r.Flag)
+	switch {
+	case r.Field == fieldWrite:
+		return fmt.Sprintf("the tool %q writes, and the lane %q is not for writes", v.Tool, r.ID)
+	case kind != flagArgument:
+		return fmt.Sprintf("the lane %q prohibits %s, which the tool %q has", r.ID, r.Flag, v.Tool)
+	}
+	return fmt.Sprintf("the argument %q is prohibited", r.Flag)
+}
+
+func (v *view) explainUnusable(r Rule) string {
+	switch r.Field {
+	case fieldVersions:
+		return fmt.Sprintf("version %s of %s is not in %q", v.build.manifest.Semver, v.Tool, v.tool.entry.Versions)
+	case fieldStatus:
+		return fmt.Sprintf("tool %q is %s", v.Tool, v.build.manifest.Status)
+	}
+	return fmt.Sprintf("tool %q is disabled", v.Tool)
+}
