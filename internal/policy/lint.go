@@ -2,6 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,7 +14,7 @@ import (
 )
 
 // Lint returns warnings about a set and the tools of a deployment: what is allowed more widely than it has to be, and
-// what has no effect.
+// what has no effect. It also lists strings of inputs that are named like a path, but declare no such format.
 func Lint(set *Set, tools []*tool.Manifest) tool.Problems {
 	l := linter{set: set, manifests: map[string]*tool.Manifest{}, entries: map[string]bool{}}
 	for _, m := range tools {
@@ -29,8 +32,21 @@ func Lint(set *Set, tools []*tool.Manifest) tool.Problems {
 			l.warn(set.registry, "", fmt.Sprintf("the tool %s is not registered, so it cannot be called", m.ToolID),
 				"add an entry; `toolbus policy init` writes one for each tool")
 		}
+		l.problems = append(l.problems, unformatted(m)...)
 	}
 	return l.problems
+}
+
+// unformatted returns warnings about strings in the inputs of a tool that dispatchers cannot check for safety.
+func unformatted(m *tool.Manifest) (warnings tool.Problems) {
+	file := m.ToolID
+	if m.Dir != "" {
+		file = path.Join("tools", filepath.Base(m.Dir), "tool.yaml")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Functions)) {
+		warnings = append(warnings, m.Functions[name].Undeclared(file)...)
+	}
+	return warnings
 }
 
 type linter struct {

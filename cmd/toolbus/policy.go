@@ -1,0 +1,218 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+func policyCmd(g *global) *cobra.Command {
+	cmd := cli.Group(&cobra.Command{
+		Use: "policy", Short: "Write, check and query a policy set", GroupID: "operate",
+		Long: `A policy set is three documents in a folder: policy/roles.yaml, policy/lanes.yaml and
+tools/tool_registry.yaml. These commands read folders and need no bus.`,
+		Example: "  toolbus policy init .\n  toolbus policy lint .\n  toolbus policy who-can text.search",
+	})
+	cmd.AddCommand(policyInit(g), policyLint(g), policyWhoCan(g), policyCan(g), policySchema(g))
+	return cmd
+}
+
+// policyFolders are the folders of a policy set and of the tools that it is for.
+type policyFolders struct{ set, tools string }
+
+func (f *policyFolders) toolsFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.tools, "tools", "",
+		"`DIR` with one folder for each tool (default: tools in the folder of the set)")
+}
+
+func (f *policyFolders) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.set, "policy", ".", "`DIR` with the policy set")
+	f.toolsFlag(cmd)
+}
+
+// manifests loads the tools.
+func (f policyFolders) manifests() ([]*tool.Manifest, error) {
+	set, err := tool.Load(cmp.Or(f.tools, filepath.Join(f.set, "tools")), app.Transports()...)
+	if err != nil {
+		return nil, err
+	}
+	return set.List(), nil
+}
+
+// parse reads the set.
+func (f policyFolders) parse() (*policy.Set, error) {
+	documents, err := policy.ReadFolder(os.DirFS(f.set))
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse(documents)
+}
+
+// compile reads the set and the tools, and compiles them.
+func (f policyFolders) compile() (*policy.Snapshot, error) {
+	set, err := f.parse()
+	if err != nil {
+		return nil, err
+	}
+	tools, err := f.manifests()
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile(set, tools)
+}
+
+func policyInit(g *global) *cobra.Command {
+	var f policyFolders
+	cmd := &cobra.Command{
+		Use: "init [DIR]", Short: "Write a policy set that allows all tools of a folder",
+		Long: `Writes into DIR (default: the current folder) a set with the role agent, the lane default with implicit runs,
+and an entry for each tool. An entry restricts nothing that its manifest allows. A tool that writes, but whose manifest
+names no write targets, gets the target *. It replaces no file.`,
+		Example: "  toolbus policy init\n  toolbus policy init ./deployment --tools ./tools",
+		Args:    cli.Args(0, 1, "at most one folder"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			f.set = argument(args)
+			return g.initPolicy(f)
+		},
+	}
+	f.toolsFlag(cmd)
+	return cmd
+}
+
+// argument returns the folder that the command line names, or the current one.
+func argument(args []string) string { return cmp.Or(strings.Join(args, ""), ".") }
+
+func (g *global) initPolicy(f policyFolders) error {
+	tools, err := f.manifests()
+	if err != nil {
+		return err
+	}
+	d, err := policy.Generate(tools)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		policy.RolesFile: d.Roles, policy.LanesFile: d.Lanes, policy.ToolRegistryFile: d.ToolRegistry,
+	}
+	var written []string
+	for _, document := range policy.AllDocuments() { // first all, so that nothing is written if one is there
+		if _, err := os.Lstat(filepath.Join(f.set, document.File)); !errors.Is(err, fs.ErrNotExist) {
+			return cmp.Or(err, fmt.Errorf("%s exists: remove it first", filepath.Join(f.set, document.File)))
+		}
+		written = append(written, document.File)
+	}
+	for _, name := range written {
+		if err := writeNew(filepath.Join(f.set, name), files[name]); err != nil {
+			return err
+		}
+	}
+	return g.say(written, strings.Join(written, "\n"))
+}
+
+// writeNew writes a file that does not exist, and makes its folder.
+func writeNew(name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Close())
+}
+
+// policyReport is the output of lint with --json.
+type policyReport struct {
+	Problems tool.Problems `json:"problems"`
+}
+
+func policyLint(g *global) *cobra.Command {
+	var f policyFolders
+	cmd := &cobra.Command{
+		Use: "lint [DIR]", Short: "Check a policy set and its tools",
+		Long: `Checks the three documents in DIR (default: the current folder) against their schemas, against each other and
+against the manifests of the tools. It lists all problems at once, with file, line, column and fix. Problems end with
+exit code 1. Warnings do not: they name what is allowed more widely than it has to be, such as the write target *,
+what has no effect, and strings named like a path, a url or a command whose schema has no such format.`,
+		Example: "  toolbus policy lint\n  toolbus policy lint ./deployment --tools ./tools --json",
+		Args:    cli.Args(0, 1, "at most one folder"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			f.set = argument(args)
+			problems, err := f.lint()
+			if err != nil {
+				return err
+			}
+			report := policyReport{problems}
+			if err := g.print(report, report.text); err != nil {
+				return err
+			}
+			return exitIf(problems.Failed(), 1)
+		},
+	}
+	f.toolsFlag(cmd)
+	return cmd
+}
+
+// lint returns the problems of the set. The error is about what lint does not check, such as the manifests.
+func (f policyFolders) lint() (tool.Problems, error) {
+	set, err := f.parse()
+	if found, ok := errors.AsType[tool.Problems](err); ok {
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	tools, err := f.manifests()
+	if err != nil {
+		return nil, err
+	}
+	warnings := policy.Lint(set, tools)
+	_, err = policy.Compile(set, tools)
+	if found, ok := errors.AsType[tool.Problems](err); ok {
+		return append(found, warnings...), nil
+	}
+	return warnings, err
+}
+
+func (r policyReport) text(w io.Writer) error {
+	warnings := 0
+	for _, p := range r.Problems {
+		if p.Severity == tool.Warning {
+			warnings++
+		}
+		fmt.Fprintln(w, cli.EscapeText(p.String()))
+	}
+	_, err := fmt.Fprintf(w, "%d problems, %d warnings\n", len(r.Problems)-warnings, warnings)
+	return err
+}
+
+func policySchema(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema DOCUMENT", Short: "Print the JSON Schema of a document for editors: roles, lanes or tool_registry",
+		Example:   "  toolbus policy schema lanes > lanes.schema.json",
+		Args:      cli.Args(1, 1, "one of roles, lanes and tool_registry"),
+		ValidArgs: []string{"roles", "lanes", "tool_registry"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, d := range policy.AllDocuments() {
+				if d.Name == args[0] {
+					_, err := g.env.stdout.Write(d.Schema)
+					return err
+				}
+			}
+			return usagef("no document %q: roles, lanes or tool_registry", args[0])
+		},
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// toolsFolder returns a folder with the tools text.search, which is pure, and fs.write, which writes.
+func toolsFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for id, determinism := range map[string]string{"text.search": "pure", "fs.write": "side_effectful"} {
+		writeFile(t, filepath.Join(dir, id, "tool.yaml"), "tool_id: "+id+`
+semver: 1.0.0
+owner: o
+description: d
+schema: {request: {properties: {path: {type: string}}}, response: {}}
+determinism: `+determinism+"\n")
+	}
+	return dir
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The set that init writes passes lint, and allows agents the tools of the folder.
+func TestPolicy(t *testing.T) {
+	dir, s := t.TempDir(), shell{t: t}
+	tools := []string{"--tools", toolsFolder(t)}
+	code, out, stderr := s.do(append([]string{"policy", "init", dir}, tools...)...)
+	if code != 0 || out != "policy/roles.yaml\npolicy/lanes.yaml\ntools/tool_registry.yaml\n" {
+		t.Fatalf("init: exit %d: %s%s", code, out, stderr)
+	}
+	if code, _, stderr := s.do(append([]string{"policy", "init", dir}, tools...)...); code != 1 ||
+		!strings.Contains(stderr, "roles.yaml exists") {
+		t.Errorf("init again: exit %d: %s", code, stderr)
+	}
+	code, out, _ = s.do(append([]string{"policy", "lint", dir}, tools...)...)
+	if code != 0 || !strings.Contains(out, "fs.write may write to every target") ||
+		!strings.Contains(out, "tools/text.search/tool.yaml: warning: /properties/path has no format") ||
+		!strings.Contains(out, "\n0 problems, 3 warnings") {
+		t.Errorf("lint: exit %d: %s", code, out)
+	}
+	set := append([]string{"--policy", dir}, tools...)
+	code, out, _ = s.do(append([]string{"policy", "who-can", "text.search"}, set...)...)
+	if code != 0 || !strings.Contains(out, "agent  default  text.search") {
+		t.Errorf("who-can: exit %d: %s", code, out)
+	}
+	code, out, _ = s.do(append([]string{"policy", "can", "agent", "--json"}, set...)...)
+	var grants []policy.Grant
+	if err := json.Unmarshal([]byte(out), &grants); err != nil || code != 0 || len(grants) != 2 {
+		t.Errorf("can: exit %d, %v: %s", code, err, out)
+	}
+	for _, try := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"who-can", "nosuch"}, 1, "nobody can call nosuch"},
+		{[]string{"can", "agnet"}, 1, `did you mean "agent"?`},
+		{[]string{"who-can"}, exitUsage, "tool id"},
+	} {
+		code, out, stderr := s.do(append(append([]string{"policy"}, try.args...), set...)...)
+		if code != try.code || !strings.Contains(out+stderr, try.says) {
+			t.Errorf("%v: exit %d, %s%s", try.args, code, out, stderr)
+		}
+	}
+}
+
+// Lint lists all problems of the documents, or those that only the manifests show.
+func TestPolicyLint(t *testing.T) {
+	dir, s := t.TempDir(), shell{t: t}
+	if code, out, _ := s.do("policy", "lint", dir, "--json"); code != 1 || strings.Count(out, `"fix"`) != 3 {
+		t.Errorf("without documents: exit %d: %s", code, out)
+	}
+	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
+	write(policy.RolesFile, "roles: [{role_id: agent, allowed_lanes: [defualt]}]")
+	write(policy.LanesFile, "lanes: [{lane_id: default, allowed_tools: [\"*\"]}]")
+	write(policy.ToolRegistryFile, `tools:
+  - {tool_name: fs.write, description: d, enabled: true, idempotent: true, timeout_default_ms: 1,
+     allowed_lanes: [default], required_scope_keys: [], prohibited_flags: []}
+`)
+	code, out, _ := s.do("policy", "lint", dir)
+	const unknown = `policy/roles.yaml:1:42: policy/lanes.yaml has no lane "defualt" (did you mean "default"?)`
+	if code != 1 || !strings.Contains(out, unknown) {
+		t.Errorf("a lane that is not there: exit %d: %s", code, out)
+	}
+	write(policy.RolesFile, "roles: [{role_id: agent, allowed_lanes: [default]}]")
+	code, out, _ = s.do("policy", "lint", dir, "--tools", toolsFolder(t), "--json")
+	var report policyReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 || !report.Problems.Failed() {
+		t.Fatalf("a tool that writes: exit %d, %v: %s", code, err, out)
+	}
+	if p := report.Problems[0]; p.File != policy.ToolRegistryFile || p.Line != 2 || p.Severity != tool.Refused {
+		t.Errorf("problem %+v", p)
+	}
+}
+
+func TestPolicySchema(t *testing.T) {
+	s := shell{t: t}
+	code, out, _ := s.do("policy", "schema", "lanes")
+	if code != 0 || !strings.Contains(out, `"toolbus://schemas/lanes.yaml.json"`) {
+		t.Errorf("exit %d: %.100s", code, out)
+	}
+	code, _, stderr := s.do("policy", "schema", "lane")
+	if code != exitUsage || !strings.Contains(stderr, "tool_registry") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
