@@ -94,6 +94,7 @@ func ExampleClient_AuditRecords() {
 	}
 	// Output:
 	// tool_requested attempt 1 of agent://bob
+	// tool_allowed attempt 1 of agent://bob
 	// tool_executed attempt 1 of agent://bob
 }
 

@@ -51,7 +51,7 @@ func TestAuditFilters(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "all ends are on record", func() bool { return len(read(admin.AuditFilter{Tool: "greet"})) == 6 })
+	eventually(t, "all ends are on record", func() bool { return len(read(admin.AuditFilter{Tool: "greet"})) == 9 })
 	last := read(admin.AuditFilter{Tool: "greet", Last: 1})
 	if len(last) != 1 {
 		t.Fatalf("%+v", last)
@@ -64,10 +64,10 @@ func TestAuditFilters(t *testing.T) {
 	for want, filters := range map[int][]admin.AuditFilter{
 		0: {{Tool: "other"}, {Actor: "agent://ann"}, {Tool: "greet", Until: start}, {Run: "r"}, {Lane: "l"}, {Role: "r"}},
 		1: {{Status: toolbus.RetryableError}, {Code: envelope.CodeToolFault}, {Actor: "agent://bob", Event: "tool_executed"}},
-		2: {{Actor: "agent://bob", Tool: "greet"}, {Status: toolbus.Success}, {Call: last[0].Ref}, {Call: last[0].CallID[:8]},
-			{Tool: "greet", Last: 2}},
-		3: {{Event: "tool_requested", Since: start}},
-		6: {{Tool: "greet", Since: start, Tenant: toolbus.DefaultTenant}},
+		2: {{Status: toolbus.Success}, {Tool: "greet", Last: 2}},
+		3: {{Event: "tool_requested", Since: start}, {Event: "tool_allowed"}, {Actor: "agent://bob", Tool: "greet"},
+			{Call: last[0].Ref}, {Call: last[0].CallID[:8]}},
+		9: {{Tool: "greet", Since: start, Tenant: toolbus.DefaultTenant}},
 	} {
 		for _, f := range filters {
 			if got := read(f); len(got) != want {

@@ -62,13 +62,16 @@ func (d *Details) attach(name, text string) {
 	d.Extra[name] = ijson.Quote(ijson.Clip(text, MaxID))
 }
 
-// WithOwner sets the member owner of the details, cut to MaxID bytes: the owner of the tool, who gets reports of its
+// ToolOwner returns the owner of a tool as errors and records name it: without control characters, cut to MaxID bytes.
+func ToolOwner(owner string) string { return sanitise(owner, MaxID) }
+
+// WithOwner sets the member owner of the details: the owner of the tool, see [ToolOwner], who gets reports of its
 // repeated faults. It changes no map that e shares with another error.
 func (e *Error) WithOwner(owner string) *Error {
 	if e.Details.Extra = maps.Clone(e.Details.Extra); e.Details.Extra == nil {
 		e.Details.Extra = map[string]jsontext.Value{}
 	}
-	e.Details.attach(detailOwner, sanitise(owner, MaxID))
+	e.Details.attach(detailOwner, ToolOwner(owner))
 	return e
 }
 

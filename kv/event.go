@@ -313,6 +313,7 @@ func (c *eventCoder) decision(a *call.Attempt) {
 	hash(&c.coder, &d.OutputHash)
 	flag(&c.coder, &d.NotTaken)
 	flag(&c.coder, &d.BuildAbsent)
+	text(&c.coder, &d.Owner)
 	c.end(&d.More)
 	if c.reading {
 		*a.Decision = d

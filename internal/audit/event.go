@@ -37,10 +37,10 @@ const (
 
 // Further events of records in form 4.
 const (
-	ToolJoined    Event = "tool_joined"   // a caller joined a call that another caller had opened
-	ToolReplayed  Event = "tool_replayed" // a caller got the stored outcome of a call
-	Skipped       Event = "SKIPPED"       // an agent did not make a call, because of a policy or of its confidence
-	OwnerReported Event = "owner_reported"
+	ToolJoined    Event = "tool_joined"    // a caller joined a call that another caller had opened
+	ToolReplayed  Event = "tool_replayed"  // a caller got the stored outcome of a call
+	Skipped       Event = "SKIPPED"        // an agent did not make a call, because of a policy or of its confidence
+	OwnerReported Event = "owner_reported" // a call of a key ended with a fault of the tool again; names its owner
 
 	Committed         Event = "committed"
 	RolledBack        Event = "rolled_back"

@@ -49,6 +49,7 @@ type Record struct {
 	Step          int                `json:"step,omitzero"` // of the gateway contract; of refusals, see [Refusal]
 	Rule          string             `json:"rule,omitzero"` // of refusals, see [Refusal]
 	Fence         uint64             `json:"fence,omitzero"`
+	Owner         string             `json:"owner,omitzero"` // of the tool, in [OwnerReported]
 	DryRun        bool               `json:"dry_run,omitzero"`
 	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
 	LogSeq        uint64             `json:"log_seq,omitzero"`  // sequence in that partition
@@ -93,25 +94,36 @@ const (
 	OverDispatcher = "dispatcher" // above the limit of one dispatcher; of any tenant, actor and code
 )
 
-// Project returns the record of an event of the call log. The event is stored at sequence seq at time at. The result ok
-// is false for joins and claims, which are not recorded, and for an event that does not fit the state s.
-func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) (r Record, ok bool) {
+// Project returns the records of an event of the call log, in order. The event is stored at sequence seq at time at. A
+// request has the records [ToolRequested] and [ToolAllowed], because a dispatcher writes it after all checks of the
+// gateway. Joins and claims, and an event that does not fit the state s, have none.
+func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time) []Record {
 	a, found := s.Attempt(attempt)
 	if !found || kind != call.Requested && (kind != call.Decided || a.Open()) {
-		return Record{}, false
+		return nil
 	}
-	r = about(s, a)
+	r := about(s, a)
 	r.Timestamp, r.LogPart, r.LogSeq = at.UTC(), s.Partition, seq
 	if kind == call.Requested {
+		allowed := r
 		r.Event, r.Name = ToolRequested, "ToolInvoked"
-		return r, true
+		allowed.Event, allowed.Name = ToolAllowed, "PolicyApplied"
+		return []Record{r, allowed}
 	}
-	d := a.Decision
+	d, reported := a.Decision, r
 	r.Event, r.Name = ending(d)
 	r.Status, r.Code, r.Effect, r.DecidedBy = d.Status, d.Code, d.Effect, d.By
 	r.Fence, r.OutputHash = d.Fence, d.OutputHash
-	return r, true
+	if d.Owner == "" {
+		return []Record{r}
+	}
+	reported.Event, reported.Name = OwnerReported, "ToolOwnerReported"
+	reported.Code, reported.Effect, reported.Owner = d.Code, d.Effect, d.Owner
+	return []Record{r, reported}
 }
+
+// FirstOfEvent reports whether a record of an event of the call log is the first that [Project] returns for its event.
+func (r *Record) FirstOfEvent() bool { return r.Event != ToolAllowed && r.Event != OwnerReported }
 
 // ErrRefused means that the server rejected a record and will not store it, for example because AUDIT is full.
 var ErrRefused = errors.New("the audit record takes nothing")

@@ -50,25 +50,51 @@ func TestProject(t *testing.T) {
 		"cancel 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeCancelledUnknown}, audit.ToolCancelled,
 			"ToolFailed"},
 	} {
-		r, ok := audit.Project(call.Decided, 1, state(&c.decision), 9, at)
-		if !ok || r.Event != c.event || r.Name != c.name || r.Code != c.decision.Code || r.Status != c.decision.Status {
+		all := audit.Project(call.Decided, 1, state(&c.decision), 9, at)
+		if len(all) != 1 {
+			t.Fatalf("%s: %d records", name, len(all))
+		}
+		if r := all[0]; r.Event != c.event || r.Name != c.name || r.Code != c.decision.Code || r.Status != c.decision.Status {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	r, ok := audit.Project(call.Requested, 1, state(nil), 7, at)
-	if !ok || r.Event != audit.ToolRequested || r.Name != "ToolInvoked" || r.LogSeq != 7 {
-		t.Errorf("%+v", r)
+	all := audit.Project(call.Requested, 1, state(nil), 7, at)
+	if len(all) != 2 {
+		t.Fatalf("%d records of a request", len(all))
+	}
+	for i, want := range []audit.Record{
+		{Event: audit.ToolRequested, Name: "ToolInvoked"}, {Event: audit.ToolAllowed, Name: "PolicyApplied"},
+	} {
+		if r := all[i]; r.Event != want.Event || r.Name != want.Name || r.LogSeq != 7 || r.RunID != "run" ||
+			r.ArgumentsHash != "aa" || r.Status != "" {
+			t.Errorf("%+v", r)
+		}
 	}
 	for _, kind := range []call.Kind{call.Joined, call.Claimed} {
-		if _, ok := audit.Project(kind, 1, state(nil), 8, at); ok {
+		if len(audit.Project(kind, 1, state(nil), 8, at)) > 0 {
 			t.Errorf("auditors are told of %s", kind)
 		}
 	}
-	if _, ok := audit.Project(call.Requested, 2, state(nil), 8, at); ok {
+	if len(audit.Project(call.Requested, 2, state(nil), 8, at)) > 0 {
 		t.Error("projected an attempt that is not there")
 	}
-	if _, ok := audit.Project(call.Decided, 1, state(nil), 8, at); ok {
+	if len(audit.Project(call.Decided, 1, state(nil), 8, at)) > 0 {
 		t.Error("projected an outcome without a decision, which somebody else has written")
+	}
+}
+
+// TestOwnerReported holds that a repeated fault of a tool has a second record, which names the owner of the tool.
+func TestOwnerReported(t *testing.T) {
+	all := audit.Project(call.Decided, 1, state(&call.Decision{
+		Status: envelope.TerminalError, Code: envelope.CodeToolFaultAgain, Effect: envelope.EffectNone, Owner: "@team",
+		By: call.ByExecutor,
+	}), 9, at)
+	if len(all) != 2 || all[0].Event != audit.ToolFailed || all[0].Owner != "" {
+		t.Fatalf("%+v", all)
+	}
+	if r := all[1]; r.Event != audit.OwnerReported || r.Owner != "@team" || r.Code != envelope.CodeToolFaultAgain ||
+		r.Status != "" || r.LogSeq != 9 {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -87,10 +113,10 @@ func TestLate(t *testing.T) {
 
 // An encoded record has all fields of the contract, including empty ones.
 func TestGolden(t *testing.T) {
-	r, _ := audit.Project(call.Decided, 1, state(&call.Decision{
+	all := audit.Project(call.Decided, 1, state(&call.Decision{
 		Seq: 9, Status: envelope.Success, Effect: envelope.EffectApplied, By: call.ByExecutor, Fence: 8, OutputHash: "bb",
 	}), 9, at)
-	got, err := json.Marshal(r, jsontext.Multiline(true))
+	got, err := json.Marshal(all[0], jsontext.Multiline(true))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ type Completion struct {
 	// Stored is the time at which the server stored the request event; 0 if unknown. No executor starts an attempt that
 	// was stored at its deadline or later.
 	Stored UnixMS
+	Owner  string // owner of the tool, for Decision.Owner
 }
 
 // Cause is the reason of a [Completion].
@@ -79,6 +80,9 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	}
 	if code != "" && end.Error == "" { // the completion was a success, but the decision is not
 		d.OutputHash = ""
+	}
+	if toolFault(code) && faultedBefore(s, n) {
+		d.Owner = end.Owner
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
 	return DecideResult{
@@ -169,13 +173,6 @@ func toolCode(s State, a Attempt, code envelope.Code, safe bool) envelope.Code {
 		return envelope.CodeToolFaultAgain
 	}
 	return code
-}
-
-// FaultedAgain reports whether the decided attempt n, and the last attempt before it that an executor may have started,
-// ended with a tool fault. The owner of the tool must look at that.
-func (s State) FaultedAgain(n int) bool {
-	a, _ := s.Attempt(n)
-	return a.Decision != nil && toolFault(a.Decision.Code) && faultedBefore(s, n)
 }
 
 // faultedBefore reports whether the last attempt before n that an executor may have started ended with a tool fault.

@@ -206,8 +206,12 @@ type Decision struct {
 	NotTaken bool `json:"untaken,omitzero"`
 	// BuildAbsent means that no live executor of the pool had the admitted build of the tool. Older builds keep it in
 	// More.
-	BuildAbsent bool   `json:"no_build,omitzero"`
-	More        string `json:"more,omitzero"` // as [Pinned.More]
+	BuildAbsent bool `json:"no_build,omitzero"`
+	// Owner is the owner of the tool. It is set if the attempt, and the last attempt before it that an executor may have
+	// started, ended with a tool fault. It is in the details of the error and in the audit record. Builds up to 8119cace
+	// keep it in More.
+	Owner string `json:"owner,omitzero"`
+	More  string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider is the role of the process that decided.

@@ -506,6 +506,9 @@ func TestFaultKeepsDetails(t *testing.T) {
 			}
 		}
 		last, _ := w.log.Read(t.Context(), "echo", "id1")
+		if a := last.State.Attempts; a[0].Decision.Owner != "" || !strings.HasPrefix(a[1].Decision.Owner, "@team") {
+			t.Errorf("the log has the owners %q and %q", a[0].Decision.Owner, a[1].Decision.Owner)
+		}
 		if stored := string(last.Body); strings.Contains(stored, `"attempt":2,"call_id"`) ||
 			strings.Count(stored, callB) != 1 || strings.Count(stored, "@team") != 1 {
 			t.Errorf("%s", stored)

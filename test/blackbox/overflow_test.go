@@ -35,7 +35,7 @@ func TestStopsWithAllOnRecord(t *testing.T) {
 	r := mustCall(t, d.client(), clientlib.Call{Tool: "echo"})
 	wantStatus(t, r, envelope.Success, "")
 	p.stop()
-	if got := d.story(r.CallID); len(got) != 2 || got[0] != audit.ToolRequested || got[1] != audit.ToolExecuted {
+	if got := d.story(r.CallID); !executed(got) {
 		t.Errorf("on record is %v", got)
 	}
 }

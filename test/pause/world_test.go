@@ -402,7 +402,7 @@ func (w *world) history() checker.History {
 		h.Segments = w.kept()
 	}
 	for i, e := range h.Log {
-		if r, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
+		for _, r := range audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time) {
 			h.Audit = append(h.Audit, checker.Record{Seq: uint64(i), Record: r})
 		}
 	}

@@ -66,8 +66,9 @@ func Retries(ctx context.Context, from reader.Source, letters []Message) (map[ui
 	var oldest time.Time
 	for _, d := range letters {
 		r.numbers[attempt{d.Ref, d.Attempt}] = d.Seq
-		if asked, ok := audit.Project(call.Requested, d.Attempt, d.State, 0, d.Time); ok && asked.TraceID != "" {
-			r.wanted[wantedBy(asked)] = append(r.wanted[wantedBy(asked)], d)
+		asked := audit.Project(call.Requested, d.Attempt, d.State, 0, d.Time)
+		if len(asked) > 0 && asked[0].TraceID != "" {
+			r.wanted[wantedBy(asked[0])] = append(r.wanted[wantedBy(asked[0])], d)
 		}
 		if oldest.IsZero() || d.Time.Before(oldest) {
 			oldest = d.Time

@@ -48,13 +48,13 @@ func TestForgottenIsNotRecordedAgain(t *testing.T) {
 		t.Errorf("from %d, %v: it has to find what is open", from, err)
 	}
 	next := observed(b)
-	if f := next.next(); f == nil || len(f.records) != 1 || f.records[0].LogSeq != 4 {
+	if f := next.next(); f == nil || len(f.records) != 2 || f.records[0].LogSeq != 4 {
 		t.Fatalf("to be recorded: %+v", f)
 	}
 	if err := next.flush(t.Context(), next.next()); err != nil {
 		t.Fatal(err)
 	}
-	if have := onRecord(b); len(have) != 1 || have[4] != 1 {
+	if have := onRecord(b); len(have) != 1 || have[4] != 2 {
 		t.Errorf("on record: %v", have)
 	}
 	if err := p.findEnd(t.Context()); err != nil || p.done.Seq != 4 {

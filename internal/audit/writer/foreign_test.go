@@ -59,7 +59,7 @@ func TestForeignMessagesInTheStreams(t *testing.T) {
 		}
 		records++
 	}
-	if records != 6 {
+	if records != 9 {
 		t.Errorf("%d records of three calls", records)
 	}
 	// valid JSON, but not a dead letter

@@ -49,8 +49,8 @@ type begun struct {
 	has     map[place]bool // places of the records in the stored segments
 }
 
-// place identifies a record of the call log, as a map key: its Position, and its event, because a newer build writes
-// several records of one position.
+// place identifies a record of the call log, as a map key: its Position, and its event, because some
+// positions have several records.
 type place struct {
 	seq   uint64
 	nano  int64
@@ -72,12 +72,12 @@ const (
 
 // Observe processes the next event of the call log. It blocks while maxPending records are pending.
 func (p *Projector) Observe(ctx context.Context, o kv.FollowedEvent) {
-	r, ok := audit.Project(o.Kind, o.Attempt, o.State, o.Seq, o.Time)
-	if !ok {
+	records := audit.Project(o.Kind, o.Attempt, o.State, o.Seq, o.Time)
+	if len(records) == 0 {
 		p.pass(o.Seq)
 		return
 	}
-	for !p.add(r, o.Known) && timer.Sleep(ctx, pollEvery) {
+	for !p.add(records, o.Known) && timer.Sleep(ctx, pollEvery) {
 	}
 	if a, ok := o.State.Attempt(o.Attempt); ok && a.Strict && o.Kind == call.Requested {
 		p.await(o.Seq)
@@ -103,23 +103,30 @@ func (p *Projector) pass(seq uint64) {
 	}
 }
 
-func (p *Projector) add(r audit.Record, known time.Duration) bool {
+// add makes all records of one event pending. It returns false if too many records are pending.
+func (p *Projector) add(records []audit.Record, known time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	seq := records[0].LogSeq
 	switch {
-	case r.LogSeq <= p.done.Seq:
+	case seq <= p.done.Seq:
 		return true
 	case len(p.pending) >= maxPending:
 		return false
 	}
-	p.seen = max(p.seen, r.LogSeq)
-	if p.begun.has[placeOf(&r)] {
+	p.seen = max(p.seen, seq)
+	before := len(p.pending)
+	for i := range records {
+		if !p.begun.has[placeOf(&records[i])] {
+			p.pending = append(p.pending, records[i])
+		}
+	}
+	if len(p.pending) == before {
 		return true
 	}
-	p.pending = append(p.pending, r)
-	p.waiting.Known(r.LogSeq, known)
+	p.waiting.Known(seq, known)
 	timer.Notify(p.more)
-	if len(p.pending) == maxFlush {
+	if before < maxFlush && len(p.pending) >= maxFlush {
 		timer.Notify(p.enough)
 	}
 	return true
@@ -302,7 +309,7 @@ type flush struct {
 func (p *Projector) next() *flush {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.pending), maxFlush)
+	n := p.most()
 	if through := p.begun.through; through.Seq > 0 {
 		if p.seen < through.Seq {
 			return nil
@@ -310,7 +317,7 @@ func (p *Projector) next() *flush {
 		n = p.upTo(through.Seq)
 		if n == 0 { // all of its records are stored
 			p.settled(through, 0)
-			n = min(len(p.pending), maxFlush)
+			n = p.most()
 		}
 	}
 	if n == 0 {
@@ -325,6 +332,16 @@ func (p *Projector) next() *flush {
 		s.Through = p.begun.through
 	}
 	return &flush{p.pending[:n:n], s}
+}
+
+// most returns the number of pending records of the next flush, at most maxFlush. It does not separate the records of
+// one event, because a flush ends at a position of the log. The caller holds p.mu.
+func (p *Projector) most() int {
+	n := min(len(p.pending), maxFlush)
+	for n < len(p.pending) && p.pending[n].LogSeq == p.pending[n-1].LogSeq {
+		n--
+	}
+	return n
 }
 
 // upTo returns the number of pending records with sequences up to seq. The caller holds p.mu.

@@ -208,7 +208,7 @@ func TestStrictRequestsDoNotLinger(t *testing.T) {
 	if err := p.flush(t.Context(), p.next()); err != nil {
 		t.Fatal(err)
 	}
-	p.add(audit.Record{LogSeq: 100}, 0)
+	p.add([]audit.Record{{LogSeq: 100}}, 0)
 	if !p.lingers() {
 		t.Error("what comes after a strict request is not waited with")
 	}

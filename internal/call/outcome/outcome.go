@@ -41,7 +41,7 @@ type Draft struct {
 	// Timed means that Metrics holds the measured times of the run. Otherwise [Resolve] sets them from the log.
 	Timed  bool
 	Chunks *envelope.Chunks
-	// Owner is the owner of the tool, for the error of a repeated tool fault; see call.State.FaultedAgain.
+	// Owner is the owner of the tool, for the error of a repeated tool fault; see call.Decision.
 	Owner string
 }
 
@@ -67,6 +67,7 @@ func Resolve(
 	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Completion, d Draft,
 	earlier []call.Outcome,
 ) (Stored, error) {
+	end.Owner = envelope.ToolOwner(d.Owner)
 	for small := false; ; {
 		ruling := call.Decide(s, n, admitted, end)
 		if ruling.Gone {
@@ -252,8 +253,8 @@ func respond(ruling call.DecideResult, d Draft) *envelope.Response {
 	d.Metrics.Attempts = a.N
 	if ruling.Code != "" {
 		e := failure(ruling, d.Error)
-		if s.FaultedAgain(a.N) {
-			e = e.WithOwner(d.Owner)
+		if owner := a.Decision.Owner; owner != "" {
+			e = e.WithOwner(owner)
 		}
 		r := envelope.Failure(a.Owner.CallID, e, p, d.Metrics)
 		r.SideEffects, r.Warnings = d.SideEffects, d.Warnings

@@ -48,7 +48,7 @@ func (w *world) write(e call.Event, body []byte) {
 	w.state = call.Fold(e, w.seq)
 	entry := call.Entry{State: w.state, Kind: e.Kind, Attempt: e.Attempt, Body: body, Time: w.now}
 	w.h.Log = append(w.h.Log, entry)
-	if r, ok := audit.Project(e.Kind, e.Attempt, w.state, w.seq, w.now); ok {
+	for _, r := range audit.Project(e.Kind, e.Attempt, w.state, w.seq, w.now) {
 		w.audit++
 		w.h.Audit = append(w.h.Audit, Record{Seq: w.audit, Record: r})
 	}

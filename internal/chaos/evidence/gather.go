@@ -127,7 +127,7 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (c
 	defer cancel()
 	want := 0
 	for _, e := range log {
-		if _, ok := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time); ok {
+		if len(audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)) > 0 {
 			want++
 		}
 	}
@@ -147,7 +147,7 @@ func readAudit(ctx context.Context, js jetstream.JetStream, log []call.Entry) (c
 			return false, fmt.Errorf("%s at %d: %w", msg.Subject(), meta.Sequence.Stream, err)
 		}
 		for _, r := range kept.Audit[before:] {
-			if r.LogSeq != 0 && r.Event != audit.LateResult {
+			if r.LogSeq != 0 && r.FirstOfEvent() {
 				want--
 			}
 		}
