@@ -401,12 +401,12 @@ func TestAuditOfTenants(t *testing.T) {
 		records int
 		acme    int
 	}{
-		{"audit replay", 4, 3}, // and a token of an actor of acme
-		{"audit replay --tenant acme", 2, 3},
-		{"audit replay --tenant default", 2, 0},
-		{"audit replay --actor agent://local", 4, 3},
+		{"audit replay", 6, 4}, // and a token of an actor of acme
+		{"audit replay --tenant acme", 3, 4},
+		{"audit replay --tenant default", 3, 0},
+		{"audit replay --actor agent://local", 6, 4},
 		{"audit replay --actor agent://other", 0, 0},
-		{"audit replay --follow --until -200ms", 4, 3},
+		{"audit replay --follow --until -200ms", 6, 4},
 		{"audit tail --until -200ms", 0, 0},
 	} {
 		code, stdout, stderr := s.do(strings.Fields(c.args)...)
