@@ -142,6 +142,11 @@ func table() []CodeInfo {
 			"a policy was pushed since the run was started",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
+			CodeLocked, RetryableError, false, 1000, EffectNone, "The call is locked",
+			"wait until an operator has cleared the lock, then call again with the same key",
+			"an operator has set a safety lock on all calls, on the lane or on the tool: `toolbus lock`",
+			423, 0, GatewayDenied, CategoryPolicy, SeverityWarning,
+		}, {
 			CodeNotFound, TerminalError, false, 0, EffectNone, "There is no such call",
 			"use the reference that the accepted message named; outcomes are kept for the tool's retention",
 			"the reference is wrong, belongs to somebody else, or has expired",

@@ -104,7 +104,7 @@ func TestStatuses(t *testing.T) {
 		RetryableError: {
 			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners,
 			CodeExpired, CodeQueue, CodeOpen, CodeInputMissing,
-			CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
+			CodeLocked, CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
 			"S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
 		TerminalError: {
@@ -128,7 +128,7 @@ func TestStatuses(t *testing.T) {
 			if c.Status() != status || c.Retryable() != (status == RetryableError) {
 				t.Errorf("%s is %s, want %s", c, c.Status(), status)
 			}
-			if c.AutoRetry() != (status == RetryableError && c != CodeCancelled && c != CodeInternal) {
+			if c.AutoRetry() != (status == RetryableError && c != CodeCancelled && c != CodeLocked && c != CodeInternal) {
 				t.Errorf("%s: AutoRetry is %t", c, c.AutoRetry())
 			}
 			if Lookup(c).Code != c {

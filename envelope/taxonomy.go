@@ -55,6 +55,7 @@ const (
 	CodeRunUnknown       Code = "P-PRECOND-RUN_UNKNOWN"
 	CodeRunState         Code = "P-PRECOND-RUN_STATE"
 	CodePolicyVersion    Code = "P-PRECOND-POLICY_VERSION"
+	CodeLocked           Code = "P-PRECOND-LOCKED"
 	CodeNotFound         Code = "P-PRECOND-NOT_FOUND"
 	CodeTimeout          Code = "R-TIMEOUT-001"
 	CodeTimeoutUnknown   Code = "R-TIMEOUT-002"

@@ -2,8 +2,8 @@ package subjects
 
 import "strings"
 
-// The stream of the control bucket and its subjects. The bucket holds the signing keys of tokens, and the issued and
-// revoked credentials. Only dispatchers have access to it.
+// The stream of the control bucket and its subjects. The bucket holds the signing keys of tokens, the issued and
+// revoked credentials, and the safety locks. Only dispatchers have access to it.
 const (
 	ControlStream = "KV_control"
 	ControlAll    = controlPrefix + ">"
@@ -14,6 +14,9 @@ const (
 	barredPrefix  = controlPrefix + "barred."
 	issuedPrefix  = controlPrefix + "issued."
 )
+
+// Locks is the subject of the one entry of the control bucket that holds all safety locks in force.
+const Locks = controlPrefix + "locks"
 
 // Filters of the kinds of entries in the control bucket.
 const (

@@ -17,6 +17,7 @@ const (
 	OpLate    = "late"    // record the result of a run that came too late
 	OpDead    = "dead"    // store a dead letter
 	OpCovered = "covered" // report whether an event is in the audit record
+	OpLocked  = "locked"  // return the safety locks in force
 	OpNewest  = "newest"  // return a part of a payload, or the last frame of chunks, of the pool
 )
 

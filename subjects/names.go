@@ -57,6 +57,10 @@ const (
 	OpTokenList   = "token_list"   // list credentials; for operators
 	OpKeyRotate   = "key_rotate"   // create a signing key; for operators
 
+	OpLock   = "lock"   // set a safety lock; for operators
+	OpUnlock = "unlock" // clear a safety lock; for operators
+	OpLocks  = "locks"  // list the safety locks in force; for operators
+
 	OpInventory = "inventory" // list the loaded tools
 )
 

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -44,6 +45,7 @@ type DispatcherOptions struct {
 
 	Tokens  *auth.Verifier // see dispatcher.Options; if the Conn has Keys, RunDispatcher sets it
 	store   *tokenstore.Store
+	locks   *lockstore.Store
 	journal *writer.Journal
 	Version string // of the product; shown by NATS service discovery
 	Ready   func() // called once, when the dispatcher serves for the first time; may be nil
@@ -76,6 +78,12 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		o.Tokens = store.Verifier()
 	}
 	c.tokens = o.Tokens != nil
+	locks, unread, err := openLocks(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer unread()
+	o.locks = locks
 	stop, err := openCallout(c, o.Tools, store, o.OlderBuilds)
 	if err != nil {
 		return err
@@ -203,14 +211,15 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	executors := &executorapi.Server{
 		Payloads: bulk.payloads, Chunks: streaming.NewStore(c.JS, subjects.ChunksStream),
 		NC: c.NC, JS: c.JS, CallLog: c.Log, Clock: c.Clock, Pools: pools, Journal: journal, Watermark: coverage,
-		Made: poolsOf(o.Tools), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
+		Locks: o.locks.Board,
+		Made:  poolsOf(o.Tools), Lease: c.Lease, Fsync: c.Fsync, Identity: c.tokens, Log: c.Logger,
 		OlderBuilds: o.OlderBuilds,
 	}
 	d = dispatcher.New(dispatcher.Options{
 		OverQuota:    shares.OverQuota,
 		PoolEvidence: evidence, Definitions: findings, Builds: builds{findings, pools}, Control: c.control,
 		PoolAbsence: absence(c, o),
-		Tokens:      o.Tokens, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
+		Tokens:      o.Tokens, Locks: o.locks.Board, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
 		Capacity: vitals, Records: journal,

@@ -83,6 +83,7 @@ func endpoints(
 			return payload(ctx, d, payloads, from, q)
 		}),
 	}
+	all = append(all, lockEndpoints(c, o)...)
 	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
 	for i, e := range all {
 		if e.Op == subjects.OpTokenRenew { // an expired token may be renewed

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -58,12 +59,13 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		return err
 	}
 	pools := heartbeat.NewRemoteStore(c.JS, c.Lease, counter.Beat)
+	board := lock.NewBoard()
 	e := executor.New(executor.Options{
 		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: c.Log,
 		Replies:  rpc.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(counter.Newest)),
 		Streams:  streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).Through(counter.Newest)},
-		Liveness: pools, Records: counter, Watermark: counter, Now: c.Clock.Now,
+		Liveness: pools, Records: counter, Watermark: counter, Locks: board, Now: c.Clock.Now,
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Trace: c.Trace, Logger: c.Logger,
 	})
@@ -81,7 +83,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	pools.Definitions = func() heartbeat.Definitions { return definitions(o) }
 	pools.Missing = func() []heartbeat.MissingBuild { return missing(e) }
 	defer c.TokenConn.Before(workers.Pause)()
-	return run(ctx, c, o, e, workers, pools, anew)
+	return run(ctx, c, o, e, workers, pools, anew, func(ctx context.Context) { counter.KeepLocks(ctx, board) })
 }
 
 // openExecutor waits until a dispatcher answers with the settings of the bus, and opens the call log and the clock.
@@ -129,7 +131,7 @@ func (c *Conn) agree(h executorapi.HelloResponse) error {
 
 func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Puller,
 	pools *heartbeat.Store,
-	anew *bus.ReconnectWatch) error {
+	anew *bus.ReconnectWatch, keepLocks func(context.Context)) error {
 	deaf, err := c.control.ServeControl(o.Pool, c.Instance, e)
 	if err != nil {
 		return err
@@ -149,6 +151,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	var tasks sync.WaitGroup
 	tasks.Go(func() { beat(hand, c, o, e, pools, anew, workers.Changed()) })
 	tasks.Go(func() { e.Confirm(hand) })
+	tasks.Go(func() { keepLocks(hand) })
 	tasks.Go(func() { recheck(hand, c.Lease/3, o) })
 	tasks.Go(func() { c.Clock.Run(hand, clockInterval) })
 	tasks.Go(func() {

@@ -59,6 +59,8 @@ type Record struct {
 	Credential *Credential `json:"credential,omitzero"`
 	// Replay is set if the record describes the replay of a dead letter.
 	Replay *Replay `json:"replay,omitzero"`
+	// Lock is set if the record describes the setting or clearing of a safety lock.
+	Lock *SafetyLock `json:"lock,omitzero"`
 	// EventID is the id of a record that has no event in the call log. Answers name the same id.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record reveals nothing about its content.

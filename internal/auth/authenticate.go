@@ -99,7 +99,7 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	case subjects.OpStored:
 		may = r == Auditor || r == Operator
 	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
-		subjects.OpTokenList, subjects.OpKeyRotate:
+		subjects.OpTokenList, subjects.OpKeyRotate, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks:
 		may = r == Operator
 	}
 	if may {

@@ -75,7 +75,7 @@ func (d *Dispatcher) Authenticate(ctx context.Context, op string, from call.Send
 // if it could not be recorded.
 func (d *Dispatcher) RecordDenied(ctx context.Context, from call.Sender, refusal *envelope.Error) *envelope.Error {
 	r := audit.Refusal{
-		In: &call.IncomingRequest{From: named(from)}, Error: refusal, Step: audit.StepIdentity, Rule: audit.RuleService,
+		In: &call.IncomingRequest{From: Named(from)}, Error: refusal, Step: audit.StepIdentity, Rule: audit.RuleService,
 	}
 	if _, _, err := d.Records.Denied(ctx, r); err != nil {
 		return envelope.NewError(envelope.CodeAuditLag, "").WithCause(err.Error())
@@ -83,8 +83,8 @@ func (d *Dispatcher) RecordDenied(ctx context.Context, from call.Sender, refusal
 	return refusal
 }
 
-// named returns the sender with its names decoded from subject tokens. A name that cannot be decoded is empty.
-func named(from call.Sender) (to call.Sender) {
+// Named returns the sender with its names decoded from subject tokens. A name that cannot be decoded is empty.
+func Named(from call.Sender) (to call.Sender) {
 	to.Tenant, _ = subjects.ParseToken(from.Tenant) // empty if it is too long to be decoded
 	to.Actor, _ = subjects.ParseToken(from.Actor)
 	return to

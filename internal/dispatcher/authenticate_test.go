@@ -162,7 +162,8 @@ func TestWhoMayAsk(t *testing.T) {
 		for op, roles := range map[string]string{
 			subjects.OpResult: "agent operator", subjects.OpCancel: "agent operator", subjects.OpPayload: "agent operator",
 			subjects.OpStored: "auditor operator", subjects.OpHealth: "operator", subjects.OpKeyRotate: "operator",
-			subjects.OpReplay:   "operator",
+			subjects.OpReplay: "operator", subjects.OpLock: "operator", subjects.OpUnlock: "operator",
+			subjects.OpLocks:    "operator",
 			subjects.OpDescribe: "agent door auditor operator", subjects.OpTokenRenew: "agent door auditor executor operator",
 		} {
 			for _, role := range auth.Roles() {

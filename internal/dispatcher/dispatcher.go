@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -87,8 +88,8 @@ type Definitions interface {
 // DefaultPoolAbsence is longer than a rolling restart of the executors of a pool usually takes.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options configures a [Dispatcher]. Tokens, Strange, PoolEvidence, Builds, Definitions, OverQuota, Trace, Logger and
-// all limits are optional; the other fields are required.
+// Options configures a [Dispatcher]. Tokens, Locks, Strange, PoolEvidence, Builds, Definitions, OverQuota, Trace,
+// Logger and all limits are optional; the other fields are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -99,6 +100,7 @@ type Options struct {
 	Control  Control
 	Pools    Pools
 	Tokens   *auth.Verifier // nil: the actor in the subject is not verified
+	Locks    *lock.Board    // nil: no call is ever locked
 	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below
 	// the prefix of their actor, and calls are admitted without the rule of [call.State.Allows].
 	OlderBuilds bool

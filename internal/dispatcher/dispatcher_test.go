@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -42,6 +43,7 @@ type world struct {
 	executors int
 	evidence  dispatcher.PoolEvidence // of dispatchers that start now
 	builds    dispatcher.Builds       // the same
+	board     *lock.Board             // the same
 	finds     *pool                   // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
@@ -109,6 +111,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Capacity: w, Records: w,
 		Control: w, Pools: w, Definitions: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
+		Locks:         w.board,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()

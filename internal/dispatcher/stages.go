@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -47,6 +48,7 @@ func stages() []stage {
 		{7, "schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
 		{7, "sanitising", "what is used as an address, a path or a command may reach further than meant", false,
 			(*Dispatcher).sanitising},
+		{8, "lock", "an operator may stop a tool, a lane or everything at any time", false, (*Dispatcher).unlocked},
 		{9, "dry run", "a tool that knows none would do the real thing", false, (*Dispatcher).dryRun},
 		{9, "durability", "what a power cut takes from the log would run again", false, (*Dispatcher).durability},
 		{9, "deadline", "nobody may start a call that nobody waits for", false, (*Dispatcher).inTime},
@@ -196,6 +198,18 @@ func (d *Dispatcher) sanitising(_ context.Context, c *candidate) *envelope.Error
 	}
 	if bad := c.fn.Unsafe(c.input, c.m.Capability.FS); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeUnsafe, "").WithViolations(jsonschema.Below("/input", bad)...)
+	}
+	return nil
+}
+
+// unlocked refuses a call that an operator has locked, and any call while it is not known which locks are in force.
+func (d *Dispatcher) unlocked(ctx context.Context, c *candidate) *envelope.Error {
+	l, err := d.Locks.Find(ctx, c.m.ToolID, c.req.Context.LaneID)
+	switch {
+	case err != nil:
+		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+	case l != nil:
+		return lock.Refusal(l)
 	}
 	return nil
 }

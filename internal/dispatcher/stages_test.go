@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -45,6 +46,10 @@ func faults() []fault {
 		{7, "sanitising", nil, func(w *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) {
 			takesPath(w)
 			in.Body = bytes.Replace(in.Body, []byte(`"input":{"n"`), []byte(`"input":{"to":"../a","n"`), 1)
+		}},
+		{8, "lock", nil, func(_ *world, d *dispatcher.Dispatcher, _ *call.IncomingRequest) {
+			d.Locks = lock.NewBoard()
+			d.Locks.Learn([]envelope.Lock{{LockTarget: envelope.LockTarget{Tool: "echo"}, Reason: "r"}}, time.Now())
 		}},
 		{9, "dry run", []string{`abcdef"}`, `abcdef"},"dry_run":true`}, nothing},
 		{9, "durability", nil, manifest(func(m *tool.Manifest) { m.AcceptRerun = false })},

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -81,7 +82,7 @@ type Watermark interface {
 	Wait(ctx context.Context, p call.Position, at time.Time) error
 }
 
-// Options configures an [Executor]. PayloadMemory, Trace and Logger are optional; the other fields are required.
+// Options configures an [Executor]. Locks, PayloadMemory, Trace and Logger are optional; the other fields are required.
 type Options struct {
 	Instance  string // unique per start of a process
 	Catalog   Catalog
@@ -93,6 +94,7 @@ type Options struct {
 	Liveness  Liveness
 	Records   RecordSink
 	Watermark Watermark
+	Locks     *lock.Board      // nil: no call is ever locked
 	Now       func() time.Time // bus time
 	NewNonce  func() string
 	Lease     time.Duration // see bus.DefaultLease
@@ -194,7 +196,7 @@ func (e *Executor) acknowledge(j *job, err error) {
 		}
 		e.step(call.TraceBeforeAck, j)
 		j.message.Lease.Ack()
-	case errors.Is(err, errUnrecorded):
+	case errors.Is(err, errUnrecorded), errors.Is(err, errUnlocked), errors.Is(err, lock.ErrStale):
 		e.step(call.TraceNak, j)
 		j.message.Lease.NakUnstarted(retryDelay)
 	case errors.Is(err, errOtherBuild):
@@ -220,30 +222,33 @@ var errWait = errors.New("claimed by a live executor")
 
 // follow carries out the step that take returned.
 func (e *Executor) follow(j *job, step call.NextStep) error {
-	switch step {
-	case call.Run:
+	switch {
+	case j.locked != nil:
+		return e.endLocked(j, step)
+	case step == call.Run:
 		return e.run(j)
-	case call.Adopt:
+	case step == call.Adopt:
 		return e.deliver(j)
-	case call.Expire:
+	case step == call.Expire:
 		// On a first delivery no other executor can have started the attempt, and a later delivery is past the deadline as
 		// well.
 		end := call.Completion{Cause: call.TimedOut, NotTaken: j.delivery.Deliveries <= 1, Stored: call.At(j.enqueued)}
 		return e.finish(j, end, outcome.Draft{})
-	case call.WaitClaim:
+	case step == call.WaitClaim:
 		return errWait
-	case call.AskTool:
+	case step == call.AskTool:
 		return e.confirm(j)
-	case call.DeadLetter:
+	case step == call.DeadLetter:
 		return e.deadLetter(j)
 	}
 	return outcome.ErrAttemptGone // Drop
 }
 
-// take returns the next step, and writes the claim if the step requires one. The error is errOtherBuild if the step
-// needs the admitted build of the tool and this executor does not have it. On a first delivery it uses the state in
-// the message and does not read the log: the next compare-and-set proves that state. If it is not certain that the
-// delivery is the first one (a server that was killed forgets its counts), take treats it as a second delivery: it
+// take returns the next step, and writes the claim if the step requires one. If a lock stops the call, it sets j.locked
+// and writes no claim. The error is errOtherBuild if the step needs the admitted build of the tool and this executor
+// does not have it, and lock.ErrStale if it does not know which locks are in force. On a first delivery it uses the
+// state in the message and does not read the log: the next compare-and-set proves that state. If it is not certain that
+// the delivery is the first one (a server that was killed forgets its counts), take treats it as a second delivery: it
 // claims before the run, so that every run has a fence of its own.
 func (e *Executor) take(j *job) (call.NextStep, error) {
 	if err := e.lookUp(j); err != nil {
@@ -261,6 +266,11 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 				return 0, err
 			}
 			continue
+		}
+		if j.needsBuild(step) {
+			if err := e.checkLock(j); err != nil || j.locked != nil {
+				return step, err
+			}
 		}
 		if step != call.TakeClaim {
 			return step, nil

@@ -34,6 +34,8 @@ type job struct {
 	started    time.Time         // bus time of the start of the tool
 	recorded   bool              // the audit record holds the request
 	build      *tool.Manifest    // the admitted build of the tool; nil if it is not here
+	counted    bool              // among the concurrent runs of the tool
+	locked     *envelope.Lock    // stops the call; nil without one
 
 	// The fields below belong to the run.
 	adapter  tool.Adapter
@@ -115,13 +117,14 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	if e.running[k] != nil {
 		return nil, func() { m.Lease.NakWithDelay(e.Lease) }
 	}
-	if j.build != nil {
+	if j.build != nil && !e.stopped(j) { // a call that a lock stops needs no run of the tool
 		l := e.load(j.tool())
 		if l.runs >= j.build.Limits.Concurrency {
 			again := l.later(e.Now())
 			return nil, func() { m.Lease.NakUnstarted(again) }
 		}
 		l.runs++
+		j.counted = true
 	}
 	e.running[k] = j
 	return j, nil
@@ -168,7 +171,7 @@ func (e *Executor) end(j *job) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.running, j.key())
-	if j.build == nil {
+	if !j.counted {
 		return
 	}
 	l := e.load(j.tool())

@@ -45,7 +45,7 @@ func (e *Executor) run(j *job) error {
 	}
 	inv, err := e.invocation(ctx, j, m)
 	if err == nil {
-		err = ctx.Err()
+		err = cmp.Or(ctx.Err(), e.permitted(ctx, j))
 	}
 	if err != nil {
 		return e.over(j, unprepared(j, err))

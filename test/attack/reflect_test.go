@@ -212,6 +212,7 @@ func (d *devDeployment) subscriptions() []subscription {
 // privileged are operations that change the bus if an operator asks for them. The attackers ask without a token.
 var privileged = []string{
 	subjects.OpKeyRotate, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenNarrow, subjects.OpTokenRenew,
+	subjects.OpLock, subjects.OpUnlock,
 }
 
 // reflect publishes on a subject with each target as its reply subject, and returns how many messages it sent.

@@ -31,7 +31,7 @@ var folders = map[string]string{
 	"mcpcmd": "internal/cli/mcpcmd", "protocol": "internal/tool/process/protocol",
 	"supervisor": "internal/tool/supervisor", "tool": "internal/tool", "audit": "internal/audit",
 	"rpc": "internal/rpc", "heartbeat": "internal/executor/heartbeat",
-	"callout": "internal/auth/callout",
+	"callout": "internal/auth/callout", "lock": "internal/policy/lock", "lockstore": "internal/policy/lockstore",
 }
 
 var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min|h))? \\|")

@@ -37,6 +37,7 @@ var layers = []layer{
 	{1, "internal/call/outcome", "", "envelope internal/call subjects"},
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
 		"subjects"},
+	{1, "internal/policy/lock", "", "envelope"},
 	{1, "internal/auth", "", "envelope internal/call subjects"},
 	{1, "internal/policy", "", "envelope internal/auth internal/call internal/encoding/ijson internal/tool"},
 	{1, "internal/audit", "", "envelope internal/call internal/encoding/format internal/encoding/ijson subjects"},
@@ -48,10 +49,10 @@ var layers = []layer{
 		"internal/timer subjects"},
 	{3, "internal/dispatcher", "", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
 		"internal/encoding/format internal/encoding/ijson internal/encoding/jsonschema internal/flow " +
-		"internal/timer internal/tool subjects"},
+		"internal/policy/lock internal/timer internal/tool subjects"},
 	{3, "internal/executor", "", "envelope internal/call internal/call/outcome internal/encoding/format " +
-		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/timer internal/tool " +
-		"subjects"},
+		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy/lock internal/timer " +
+		"internal/tool subjects"},
 	{4, "internal/audit/writer", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
 		"internal/flow internal/timer kv subjects"},
 	{4, "internal/audit/reader", "client", "bus envelope internal/audit internal/audit/writer internal/auth " +
@@ -60,6 +61,8 @@ var layers = []layer{
 	{4, "internal/deployment", "", "internal/auth"},
 	{4, "internal/auth/tokenstore", "client", "bus envelope internal/audit internal/auth internal/deployment " +
 		"internal/encoding/format internal/flow internal/timer subjects"},
+	{4, "internal/policy/lockstore", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
+		"internal/policy/lock internal/timer subjects"},
 	{4, "internal/deployment/deploymenttest", "client", "bus internal/auth internal/deployment"},
 	{4, "internal/deployment/processtest", "", "internal/auth internal/deployment"},
 	{4, "internal/natsserver/natstest", "server", ""},
@@ -76,8 +79,8 @@ var layers = []layer{
 		"internal/encoding/format subjects"},
 	{4, "internal/executor/executorapi", "client", "bus envelope internal/audit internal/audit/deadletter " +
 		"internal/audit/writer internal/call internal/call/outcome internal/encoding/format " +
-		"internal/executor/heartbeat internal/executor/workqueue internal/flow internal/rpc internal/timer kv " +
-		"streaming subjects"},
+		"internal/executor/heartbeat internal/executor/workqueue internal/flow internal/policy/lock internal/rpc " +
+		"internal/timer kv streaming subjects"},
 	{4, "internal/client", "client", "bus envelope internal/audit/reader internal/auth " +
 		"internal/auth/tokensource internal/call internal/encoding/ijson internal/encoding/jsonschema " +
 		"internal/flow internal/rpc internal/timer streaming subjects"},
@@ -114,7 +117,7 @@ var layers = []layer{
 
 // pure packages do not know NATS even in their tests.
 const pure = "internal/encoding/... envelope subjects internal/call/... internal/tool/... internal/audit " +
-	"internal/dispatcher internal/executor internal/policy program/... tools/..."
+	"internal/dispatcher internal/executor internal/policy internal/policy/lock program/... tools/..."
 
 // only has the floors that the packages of a floor may import: the cores and the adapters know no NATS.
 var only = map[int][]int{3: {0, 1, 3}, 5: {0, 1, 5}}

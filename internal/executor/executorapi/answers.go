@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -37,6 +38,12 @@ func (d *Server) work(ctx context.Context, from executorName, _ nothing) (consum
 func (d *Server) beat(ctx context.Context, _ executorName, q beating) (b beating, err error) {
 	b.Seq, err = d.Pools.Newest(ctx, q.Pool, q.Instance)
 	return b, err
+}
+
+// locked returns the safety locks. The refusal of a dispatcher that does not know them is temporary.
+func (d *Server) locked(context.Context, executorName, nothing) (locked, error) {
+	locks, age, err := d.Locks.Known()
+	return locked{locks, (age + time.Millisecond - 1).Milliseconds()}, err
 }
 
 // own returns the state of a call. It refuses a call that is not of the pool of the requesting executor.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -166,6 +167,35 @@ func (c *Client) Look(ctx context.Context) ([]workqueue.Consumer, error) {
 		return c.put(ctx, subjects.OpWork, nothing{}, &all)
 	})
 	return all.All, err
+}
+
+// locksEvery is the pause between two requests for the safety locks, and locksTime the time limit of one.
+const (
+	locksEvery = 300 * time.Millisecond
+	locksTime  = 400 * time.Millisecond
+)
+
+// KeepLocks keeps a board of the safety locks up to date until ctx ends. While no dispatcher answers that knows them,
+// the board becomes stale.
+func (c *Client) KeepLocks(ctx context.Context, board *lock.Board) {
+	for {
+		err := c.insist(ctx, "the safety locks in force", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, locksTime)
+			defer cancel()
+			at, all := time.Now(), locked{}
+			err := c.put(ctx, subjects.OpLocked, nothing{}, &all)
+			if err == nil {
+				board.Learn(all.Locks, at.Add(-time.Duration(max(0, all.AgeMS))*time.Millisecond))
+			}
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			c.Log.Error("the safety locks are not known: no call is started", "err", err)
+		}
+		if !timer.Sleep(ctx, locksEvery) {
+			return
+		}
+	}
 }
 
 // Beat requests once the sequence of the newest heartbeat of an executor, for heartbeat.NewRemoteStore.

@@ -26,6 +26,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -33,11 +34,14 @@ import (
 )
 
 // fixture is a bus with dispatchers' desks and executors that ask.
-type fixture struct{ *bustest.Bus }
+type fixture struct {
+	*bustest.Bus
+	locks *lock.Board // of dispatchers that start now
+}
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	return &fixture{bustest.Start(t)}
+	return &fixture{Bus: bustest.Start(t)}
 }
 
 // serve is a desk of a dispatcher of its own, until stop is called.
@@ -69,7 +73,8 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 	endCoverage := bustest.Run(f.T, coverage.Run)
 	d := &executorapi.Server{
 		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Watermark: coverage,
-		Made: []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
+		Locks: f.locks,
+		Made:  []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
 		OlderBuilds: older, Chunks: streaming.NewStore(js, subjects.ChunksStream),
 		Payloads: streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload),
 	}

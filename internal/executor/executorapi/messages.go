@@ -55,6 +55,12 @@ type late struct {
 	Output  string          `json:"output,omitzero"`
 }
 
+// locked is the answer with the safety locks in force. The dispatcher has known for AgeMS that these are all.
+type locked struct {
+	Locks []envelope.Lock `json:"locks,omitzero"`
+	AgeMS int64           `json:"age_ms"`
+}
+
 // recordedRequest asks whether the audit record contains an event.
 type recordedRequest struct {
 	call.Position

@@ -19,13 +19,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Server handles the requests of executors in a dispatcher. All fields except Fsync, Identity and OlderBuilds are
-// required.
+// Server handles the requests of executors in a dispatcher. All fields except Locks, Fsync, Identity and OlderBuilds
+// are required.
 type Server struct {
 	NC        *nats.Conn
 	JS        jetstream.JetStream
@@ -36,6 +37,7 @@ type Server struct {
 	Watermark *writer.Watermark
 	Payloads  *streaming.Payloads
 	Chunks    *streaming.Store
+	Locks     *lock.Board
 	Made      []string // the pools whose consumers it creates
 	Lease     time.Duration
 	Fsync     bool
@@ -114,6 +116,7 @@ func (d *Server) Serve(ctx context.Context) error {
 		subjects.OpWork:   answering(d.work),
 		subjects.OpBeat:   answering(d.beat),
 		subjects.OpLate:   answering(d.late),
+		subjects.OpLocked: answering(d.locked),
 		subjects.OpLog:    asking(d.logged),
 		subjects.OpNewest: asking(d.newest),
 		subjects.OpDead:   d.dead,

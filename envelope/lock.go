@@ -1,0 +1,74 @@
+package envelope
+
+import (
+	"fmt"
+	"time"
+)
+
+// LockTarget selects the calls that a safety lock stops: all of them, those of a tool, or those whose request names a
+// lane. Exactly one field is set.
+type LockTarget struct {
+	All  bool   `json:"all,omitzero"`
+	Lane string `json:"lane,omitzero"` // context.lane_id of requests
+	Tool string `json:"tool,omitzero"`
+}
+
+// Single reports whether exactly one field is set.
+func (t LockTarget) Single() bool {
+	one := t == LockTarget{All: t.All} || t == LockTarget{Lane: t.Lane} || t == LockTarget{Tool: t.Tool}
+	return one && t != LockTarget{}
+}
+
+// Covers reports whether the target selects the calls of a tool in a lane.
+func (t LockTarget) Covers(tool, lane string) bool {
+	return t.All || t.Tool != "" && t.Tool == tool || t.Lane != "" && t.Lane == lane
+}
+
+// String returns the target for a sentence, such as "the tool fs.write".
+func (t LockTarget) String() string {
+	switch {
+	case t.All:
+		return "all calls"
+	case t.Lane != "":
+		return fmt.Sprintf("the lane %.100s", t.Lane)
+	}
+	return fmt.Sprintf("the tool %.100s", t.Tool)
+}
+
+// Flag returns the flag of `toolbus lock` and `toolbus unlock` that selects the target.
+func (t LockTarget) Flag() string {
+	switch {
+	case t.All:
+		return "--all"
+	case t.Lane != "":
+		return fmt.Sprintf("--lane %.100s", t.Lane)
+	}
+	return fmt.Sprintf("--tool %.100s", t.Tool)
+}
+
+// Lock is a safety lock in force.
+type Lock struct {
+	LockTarget
+	Reason string    `json:"reason"`
+	By     string    `json:"by"` // tenant and actor of the operator, with a slash between them
+	At     time.Time `json:"at"`
+}
+
+// LockRequest sets or clears the safety lock of a target. Reason is at most [MaxLockReason] bytes, and is shown to the
+// callers of locked calls.
+type LockRequest struct {
+	LockTarget
+	Reason string `json:"reason"`
+}
+
+// MaxLockReason is the largest length of the reason of a lock in bytes.
+const MaxLockReason = 300
+
+// LocksResponse holds the safety locks in force, oldest first. Changed is false if the request changed nothing: the
+// lock was in force already, or there was no lock to clear. UnknownTool means that the answering dispatcher has not
+// loaded the tool of the request.
+type LocksResponse struct {
+	Locks       []Lock `json:"locks"`
+	Changed     bool   `json:"changed,omitzero"`
+	UnknownTool bool   `json:"unknown_tool,omitzero"`
+}

@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// openLocks returns the store of the safety locks, whose board is kept up to date until stop is called.
+func openLocks(ctx context.Context, c *Conn) (s *lockstore.Store, stop func(), err error) {
+	if s, err = lockstore.Open(ctx, c.JS, c.Logger); err != nil {
+		return nil, nil, err
+	}
+	reading, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(reading) }()
+	return s, func() { end(); <-done }, nil
+}
+
+// lockEndpoints returns the endpoints for safety locks. The caller must guard them: they are for operators.
+func lockEndpoints(c *Conn, o DispatcherOptions) []rpc.Endpoint {
+	s := &lockstore.Service{
+		Store: o.locks, Record: o.journal.Note, Now: c.Clock.Now,
+		Knows: func(id string) bool { m, _ := o.Tools.Get(id, ""); return m != nil },
+	}
+	change := func(op string, do func(context.Context, call.Sender, envelope.LockRequest) (envelope.LocksResponse,
+		*envelope.Error)) rpc.Endpoint {
+		return rpc.NewEndpoint(op, func(ctx context.Context, from call.Sender,
+			q envelope.LockRequest) (envelope.LocksResponse, *envelope.Error) {
+			return do(ctx, operator(ctx, from), q)
+		})
+	}
+	return []rpc.Endpoint{
+		change(subjects.OpLock, s.Lock),
+		change(subjects.OpUnlock, s.Unlock),
+		rpc.NewEndpoint(subjects.OpLocks, func(ctx context.Context, _ call.Sender,
+			_ struct{}) (envelope.LocksResponse, *envelope.Error) {
+			return s.List(ctx)
+		}),
+	}
+}
+
+// operator returns the names of the sender of a request: those of its token or, without tokens, those of its subject.
+func operator(ctx context.Context, from call.Sender) call.Sender {
+	if p := auth.FromContext(ctx); p != nil {
+		return call.Sender{Tenant: p.Tenant, Actor: p.Actor}
+	}
+	return dispatcher.Named(from)
+}

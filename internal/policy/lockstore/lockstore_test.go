@@ -1,0 +1,222 @@
+package lockstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// offices are services of dispatchers on one bus, with what they have recorded.
+type offices struct {
+	*bustest.Bus
+	mu      sync.Mutex
+	events  []audit.Record
+	refuses error
+}
+
+func (o *offices) open() *lockstore.Service {
+	o.T.Helper()
+	js, err := jetstream.New(o.Srv.Connect(o.T))
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	s, err := lockstore.Open(o.T.Context(), js, slog.New(slog.DiscardHandler))
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	return &lockstore.Service{Store: s, Record: o.record, Now: time.Now, Knows: func(tool string) bool {
+		return tool == "echo"
+	}}
+}
+
+func (o *offices) record(_ context.Context, r audit.Record) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.refuses == nil {
+		o.events = append(o.events, r)
+	}
+	return o.refuses
+}
+
+// served is open, and the board is kept up to date until stop is called.
+func (o *offices) served() (s *lockstore.Service, stop func()) {
+	o.T.Helper()
+	s = o.open()
+	return s, bustest.Run(o.T, s.Store.Run)
+}
+
+var ada = call.Sender{Tenant: "acme", Actor: "user://ada"}
+
+func request(tool string) envelope.LockRequest {
+	return envelope.LockRequest{LockTarget: envelope.LockTarget{Tool: tool}, Reason: "INC-7"}
+}
+
+func (o *offices) lock(s *lockstore.Service, q envelope.LockRequest) envelope.LocksResponse {
+	o.T.Helper()
+	a, refusal := s.Lock(o.T.Context(), ada, q)
+	if refusal != nil {
+		o.T.Fatal(refusal)
+	}
+	return a
+}
+
+// becomes waits until a board says of a tool what is wanted, and returns how long that took.
+func (o *offices) becomes(s *lockstore.Service, locked bool, want error) time.Duration {
+	o.T.Helper()
+	began := time.Now()
+	for {
+		l, err := s.Store.Board.Find(o.T.Context(), "echo", "")
+		if errors.Is(err, want) && (l != nil) == locked {
+			return time.Since(began)
+		}
+		if time.Since(began) > 10*time.Second {
+			o.T.Fatalf("%+v, %v: want locked %t, %v", l, err, locked, want)
+		}
+	}
+}
+
+// A lock that one dispatcher sets all know within a second, and that it is cleared, too. Each is an event.
+func TestLocksAreShared(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	one, _ := o.served()
+	two, _ := o.served()
+	o.becomes(one, false, nil)
+	o.becomes(two, false, nil)
+	if a := o.lock(one, request("echo")); !a.Changed || a.UnknownTool || len(a.Locks) != 1 ||
+		a.Locks[0].By != "acme/user://ada" || a.Locks[0].Reason != "INC-7" || time.Since(a.Locks[0].At) > time.Minute {
+		t.Errorf("%+v", a)
+	}
+	if a := o.lock(two, request("echo")); a.Changed || len(a.Locks) != 1 {
+		t.Errorf("again: %+v", a)
+	}
+	for _, s := range []*lockstore.Service{one, two} {
+		if took := o.becomes(s, true, nil); took > time.Second {
+			t.Errorf("a lock took %s", took)
+		}
+	}
+	if a := o.lock(two, request("ecko")); !a.Changed || !a.UnknownTool || len(a.Locks) != 2 {
+		t.Errorf("of a tool that is not loaded: %+v", a)
+	}
+	a, refusal := two.Unlock(t.Context(), ada, request("echo"))
+	if refusal != nil || !a.Changed || len(a.Locks) != 1 {
+		t.Errorf("%+v, %v", a, refusal)
+	}
+	if took := o.becomes(one, false, nil); took > time.Second {
+		t.Errorf("the end of a lock took %s", took)
+	}
+	if a, refusal := one.Unlock(t.Context(), ada, request("echo")); refusal != nil || a.Changed {
+		t.Errorf("cleared twice: %+v, %v", a, refusal)
+	}
+	if all, refusal := one.List(t.Context()); refusal != nil || len(all.Locks) != 1 || all.Locks[0].Tool != "ecko" {
+		t.Errorf("%+v, %v", all, refusal)
+	}
+	events := []audit.Event{}
+	for _, r := range o.events {
+		events = append(events, r.Event)
+		if r.Tenant != "acme" || r.Actor != "user://ada" || r.Lock == nil || r.Lock.Target != "tool" || r.ToolName == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if want := []audit.Event{audit.LockSet, audit.LockSet, audit.LockCleared}; !slices.Equal(events, want) {
+		t.Errorf("events %v, want %v", events, want)
+	}
+}
+
+// A dispatcher that cannot read the locks, or was suspended, admits nothing a second later.
+func TestUnreadLocks(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	s, stop := o.served()
+	other, _ := o.served()
+	o.becomes(s, false, nil)
+	stop() // as if its process were suspended
+	o.lock(other, request("echo"))
+	began := time.Now()
+	if o.becomes(s, false, lock.ErrStale); time.Since(began) > 2*time.Second {
+		t.Errorf("it admitted for %s", time.Since(began))
+	}
+	bustest.Run(t, s.Store.Run)
+	o.becomes(s, true, nil)
+	o.Srv.Stop()
+	o.becomes(s, false, lock.ErrStale)
+	o.Srv.Restart()
+	o.becomes(s, true, nil)
+}
+
+// Operators lock at the same time, and no lock is lost.
+func TestManyAtOnce(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	s := o.open()
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() { o.lock(s, request(fmt.Sprint("tool", i))) })
+	}
+	all.Wait()
+	a, refusal := s.List(t.Context())
+	if refusal != nil || len(a.Locks) != 64 || len(o.events) != 64 {
+		t.Errorf("%d locks, %d events, %v", len(a.Locks), len(o.events), refusal)
+	}
+	if _, refusal := s.Lock(t.Context(), ada, request("one.more")); refusal == nil ||
+		refusal.Code != envelope.CodeLimit {
+		t.Errorf("one too many: %v", refusal)
+	}
+	q := request("tool0")
+	q.Reason = "another"
+	if a, refusal := s.Lock(t.Context(), ada, q); refusal != nil || !a.Changed || len(a.Locks) != 64 ||
+		a.Locks[63].Reason != "another" {
+		t.Errorf("another reason: %+v, %v", a, refusal)
+	}
+}
+
+// What is not recorded is not done, and what makes no sense neither.
+func TestRefusedLocks(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	s := o.open()
+	long := strings.Repeat("x", 301)
+	for _, q := range []envelope.LockRequest{
+		{}, {Reason: "r"}, {LockTarget: envelope.LockTarget{All: true}}, {LockTarget: envelope.LockTarget{Tool: long},
+			Reason: "r"}, {LockTarget: envelope.LockTarget{Lane: long}, Reason: "r"},
+		{LockTarget: envelope.LockTarget{All: true, Lane: "l"}, Reason: "r"},
+		{LockTarget: envelope.LockTarget{All: true}, Reason: long},
+	} {
+		if _, refusal := s.Lock(t.Context(), ada, q); refusal == nil || refusal.Code != envelope.CodeMalformed {
+			t.Errorf("%.100v: %v", q, refusal)
+		}
+	}
+	o.refuses = audit.ErrRefused
+	if _, refusal := s.Lock(t.Context(), ada, request("echo")); refusal == nil || refusal.Code != envelope.CodeAuditLag {
+		t.Errorf("unrecorded: %v", refusal)
+	}
+	if a, refusal := s.List(t.Context()); refusal != nil || len(a.Locks) > 0 {
+		t.Errorf("%+v, %v", a, refusal)
+	}
+}
+
+// Locks that a newer build wrote are not guessed at: nothing is admitted.
+func TestLocksOfANewerForm(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	s, _ := o.served()
+	o.becomes(s, false, nil)
+	if _, err := o.JS.Publish(t.Context(), subjects.Locks, []byte(`{"form":9,"locks":[]}`)); err != nil {
+		t.Fatal(err)
+	}
+	o.becomes(s, false, lock.ErrStale)
+	if _, refusal := s.List(t.Context()); refusal == nil || refusal.Code != envelope.CodeUnavailable {
+		t.Errorf("%v", refusal)
+	}
+}
