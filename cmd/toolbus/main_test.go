@@ -248,7 +248,7 @@ func TestReferences(t *testing.T) {
 	if code != 0 || ref == "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	if code, stdout, _ := s.do("audit", "replay", "--call", ref, "--json"); code != 0 || strings.Count(stdout, "\n") != 2 {
+	if code, stdout, _ := s.do("audit", "replay", "--call", ref, "--json"); code != 0 || strings.Count(stdout, "\n") != 3 {
 		t.Errorf("the record of a call that has just ended: exit %d\n%s", code, stdout)
 	}
 	stop()
