@@ -106,6 +106,8 @@ type part struct {
 	Tool
 	run, lookup handler
 	looksUp     *[2]reflect.Type // input and output type of the lookup; nil if there is no lookup
+	validate    handler          // nil without a check
+	validates   reflect.Type     // its input type; nil without a check
 }
 
 // Add adds a function to the tool about.ID, and makes the schemas of its input and output from In and Out.
@@ -129,7 +131,7 @@ func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, ru
 	return tools.add(p, reflect.TypeFor[In](), reflect.TypeFor[Out]())
 }
 
-// AddOption is an option of [Add]; [WithLookup] makes one.
+// AddOption is an option of [Add]; [WithLookup] and [WithValidate] make one.
 type AddOption struct{ apply func(*part) }
 
 // WithLookup adds a lookup to a [SideEffectful] function. Executors call it after a run was interrupted. It returns the
@@ -138,6 +140,18 @@ type AddOption struct{ apply func(*part) }
 func WithLookup[In, Out any](lookup func(ctx context.Context, run *Run, in In) (Out, error)) AddOption {
 	return AddOption{func(p *part) {
 		p.lookup, p.looksUp = untyped(lookup), &[2]reflect.Type{reflect.TypeFor[In](), reflect.TypeFor[Out]()}
+	}}
+}
+
+// WithValidate adds a check of calls that the schema cannot express. Executors call it before the function. If it
+// returns an error, the function does not run, and the caller gets that error as one of the function. It must change
+// nothing. A refused call has no effect; the effect is unknown if an earlier run of the call may have been interrupted.
+func WithValidate[In any](validate func(ctx context.Context, run *Run, in In) error) AddOption {
+	return AddOption{func(p *part) {
+		p.validates = reflect.TypeFor[In]()
+		if validate != nil {
+			p.validate = untyped(func(ctx context.Context, run *Run, in In) (any, error) { return nil, validate(ctx, run, in) })
+		}
 	}}
 }
 
@@ -222,13 +236,26 @@ func (p part) checkLookup(in, out reflect.Type) error {
 	return nil
 }
 
+// checkValidate returns an error if the check does not fit a function with the type in.
+func (p part) checkValidate(in reflect.Type) error {
+	switch {
+	case p.validates == nil:
+		return nil
+	case p.validate == nil:
+		return errors.New("the check is nil: pass a function to WithValidate, or leave it out")
+	case p.validates != in:
+		return fmt.Errorf("the check takes %s, the function takes %s: they must be the same", p.validates, in)
+	}
+	return nil
+}
+
 // with returns the tool with p added to its functions. It does not change t.
 func (t *Toolset) with(p part, in, out reflect.Type) (*typed, error) {
 	var bad []error
 	if p.run == nil {
 		bad = append(bad, errors.New("there is no function"))
 	}
-	bad = append(bad, p.checkLookup(in, out))
+	bad = append(bad, p.checkLookup(in, out), p.checkValidate(in))
 	if !slices.Contains([]EffectClass{Pure, Idempotent, SideEffectful}, p.Class) {
 		bad = append(bad, fmt.Errorf("the class is %q: it is Pure, Idempotent or SideEffectful, see toolbus.EffectClass",
 			p.Class))
@@ -297,12 +324,15 @@ func (t *Toolset) registry() (*tool.Set, error) {
 // native returns the adapter that runs the Go functions.
 func (t *Toolset) native() *native.Adapter {
 	funcs := map[string]native.Func{}
-	var lookups []native.Option
+	var options []native.Option
 	for id, one := range t.typed {
 		funcs[id] = one.execute
-		lookups = append(lookups, native.WithLookup(id, one.lookup))
+		options = append(options, native.WithLookup(id, one.lookup))
+		if slices.ContainsFunc(one.parts, func(p part) bool { return p.validate != nil }) {
+			options = append(options, native.WithValidate(id, one.check))
+		}
 	}
-	return native.New(funcs, lookups...)
+	return native.New(funcs, options...)
 }
 
 func (t *typed) execute(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error) {
@@ -313,6 +343,16 @@ func (t *typed) execute(ctx context.Context, inv tool.Invocation, sink tool.Sink
 	return p.run.result(ctx, newRun(inv, func(kind envelope.ChunkKind, data jsontext.Value) error {
 		return sink.Emit(ctx, kind, data)
 	}))
+}
+
+// check refuses a call by the check of its function.
+func (t *typed) check(ctx context.Context, inv tool.Invocation) error {
+	p, ok := t.part(inv.Fn)
+	if !ok || p.validate == nil {
+		return nil
+	}
+	_, err := p.validate.output(ctx, newRun(inv, nil))
+	return err
 }
 
 func (t *typed) lookup(ctx context.Context, inv tool.Invocation) (res tool.Result, found bool, err error) {

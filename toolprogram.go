@@ -78,13 +78,29 @@ func (t *typed) install(dir, name string) error {
 func (t *typed) program() program.Tool {
 	functions := program.Tool{}
 	for _, p := range t.parts {
-		f := program.Function{Execute: p.run.serve, DryRun: t.about.DryRun}
+		f := program.Function{Execute: p.whole().serve, DryRun: t.about.DryRun}
 		if p.lookup != nil {
 			f.Lookup = p.lookup.serve
 		}
 		functions[p.fn()] = f
 	}
 	return functions
+}
+
+// whole returns the function with its check: a program has one start for both.
+func (p part) whole() handler {
+	if p.validate == nil {
+		return p.run
+	}
+	return func(ctx context.Context, run *Run) (any, error) {
+		if _, err := p.validate.output(ctx, run); err != nil {
+			if refused, ok := errors.AsType[*tool.Error](err); ok {
+				refused.Effect = EffectNone
+			}
+			return nil, err
+		}
+		return p.run(ctx, run)
+	}
 }
 
 // serve implements program.Handler.

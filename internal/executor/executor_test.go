@@ -31,7 +31,8 @@ type world struct {
 	manifest *tool.Manifest
 	execute  func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Result, error)
 	lookup   func(inv tool.Invocation) (tool.Result, bool, error)
-	native   *native.Adapter // runs the tool in their stead, if not nil
+	refuse   func(inv tool.Invocation) error // nil refuses nothing
+	native   *native.Adapter                 // runs the tool in their stead, if not nil
 	gone     map[string]bool
 	ex       *executor.Executor
 
@@ -143,6 +144,16 @@ func (w *world) Execute(
 		return w.native.Execute(ctx, m, inv, sink)
 	}
 	return w.execute(ctx, inv, sink)
+}
+
+func (w *world) ValidateCall(ctx context.Context, m *tool.Manifest, inv tool.Invocation) error {
+	switch {
+	case w.native != nil:
+		return w.native.ValidateCall(ctx, m, inv)
+	case w.refuse != nil:
+		return w.refuse(inv)
+	}
+	return nil
 }
 
 func (w *world) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {

@@ -41,8 +41,10 @@ type job struct {
 	adapter  tool.Adapter
 	manifest *tool.Manifest
 	looks    bool // the run is a lookup
-	chunks   chunkSink
-	observer func(call.TraceEvent) // called when the job ends; may be nil
+	// validates means that the adapter is asked whether it refuses the call, and the tool has not started
+	validates bool
+	chunks    chunkSink
+	observer  func(call.TraceEvent) // called when the job ends; may be nil
 	// traceparent is that of the run's span; "" if no exporter is configured
 	traceparent string
 

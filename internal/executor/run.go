@@ -51,6 +51,11 @@ func (e *Executor) run(j *job) error {
 		return e.over(j, unprepared(j, err))
 	}
 	j.adapter, j.manifest = adapter, m
+	if err := j.validate(ctx, inv); errors.Is(err, tool.ErrAbandoned) {
+		return err
+	} else if err != nil {
+		return e.over(j, j.denied(ctx, err))
+	}
 	j.chunks = chunkSink{e: e, j: j, m: m}
 	j.started = e.Now()
 	j.setRunning()
@@ -60,6 +65,25 @@ func (e *Executor) run(j *job) error {
 		return err
 	}
 	return e.over(j, e.returned(j, res, err))
+}
+
+// validate asks the adapter whether it refuses the call.
+func (j *job) validate(ctx context.Context, inv tool.Invocation) error {
+	j.validates = true
+	err := tool.ValidateCall(ctx, j.adapter, j.manifest, inv)
+	j.validates = errors.Is(err, tool.ErrAbandoned) // the goroutine that continues reads it
+	return err
+}
+
+// denied returns the verdict of an attempt that its adapter refused with err, or did not answer for before ctx ended.
+// This run had no effect. [call.Decide] knows whether another one may have had one.
+func (j *job) denied(ctx context.Context, err error) verdict {
+	if ctx.Err() != nil {
+		return unprepared(j, err)
+	}
+	harmless := *j.manifest
+	harmless.Class = call.Pure
+	return unrunnable(tool.ClassifyError(j.adapter, &harmless, err).WithEffect(envelope.EffectNone))
 }
 
 // returned makes the verdict from what a run has returned, or, for an abandoned run, from what its adapter returned in
@@ -99,9 +123,12 @@ func (j *job) Abandoned(end func() error) {
 		e := j.executor
 		defer e.unharmed(j.message)
 		e.conclude(j, true, func() error {
-			if err := end(); j.looks {
+			switch err := end(); {
+			case j.looks:
 				return e.confirmed(j, j.manifest, tool.Result{}, false, err)
-			} else {
+			case j.validates:
+				return e.over(j, j.denied(j.run, err))
+			default:
 				return e.over(j, e.returned(j, tool.Result{}, err))
 			}
 		})

@@ -128,6 +128,21 @@ type Adapter interface {
 	Lookup(ctx context.Context, m *Manifest, inv Invocation) (res Result, found bool, err error)
 }
 
+// CallValidator is an adapter that can refuse single calls, for what their schema cannot say.
+type CallValidator interface {
+	// ValidateCall returns an error to refuse the call. The executor calls it right before Execute, under the same ctx and
+	// rules, and does not call Execute after an error. It must change nothing. [ClassifyError] maps the error.
+	ValidateCall(ctx context.Context, m *Manifest, inv Invocation) error
+}
+
+// ValidateCall returns the error by which a refuses the call. It returns nil if a is no [CallValidator].
+func ValidateCall(ctx context.Context, a Adapter, m *Manifest, inv Invocation) error {
+	if v, ok := a.(CallValidator); ok {
+		return v.ValidateCall(ctx, m, inv)
+	}
+	return nil
+}
+
 // ErrorClassifier is an adapter that maps errors of Execute to error codes itself. It maps every error, and keeps the
 // effect that the tool states. For the effect of a run whose tool states nothing it follows the rules of [Classify].
 type ErrorClassifier interface {

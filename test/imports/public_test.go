@@ -13,7 +13,7 @@ import (
 
 const (
 	publicNames = "testdata/names.txt" // the ceiling of TestPublicNames
-	maxPublic   = 270                  // no ceiling is higher
+	maxPublic   = 271                  // no ceiling is higher; 270 until checks of calls (decision record 48)
 )
 
 var (

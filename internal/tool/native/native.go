@@ -24,16 +24,24 @@ type Func func(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.R
 // returns the committed result.
 type LookupFunc func(ctx context.Context, inv tool.Invocation) (res tool.Result, found bool, err error)
 
+// ValidateFunc returns an error to refuse a call before its Func runs, a *tool.Error as a Func does. It must change
+// nothing.
+type ValidateFunc func(ctx context.Context, inv tool.Invocation) error
+
 // Adapter runs native tools. It is safe for concurrent use.
 type Adapter struct {
 	funcs   map[string]Func
 	lookups map[string]LookupFunc
+	checks  map[string]ValidateFunc
 
 	mu     sync.Mutex
 	leaked map[string]int // abandoned runs that have not returned, by the name of the function
 }
 
-var _ tool.Adapter = (*Adapter)(nil)
+var (
+	_ tool.Adapter       = (*Adapter)(nil)
+	_ tool.CallValidator = (*Adapter)(nil)
+)
 
 // Option configures an Adapter.
 type Option func(*Adapter)
@@ -43,9 +51,17 @@ func WithLookup(name string, f LookupFunc) Option {
 	return func(a *Adapter) { a.lookups[name] = f }
 }
 
+// WithValidate registers f as the check of the calls of the function name.
+func WithValidate(name string, f ValidateFunc) Option {
+	return func(a *Adapter) { a.checks[name] = f }
+}
+
 // New returns an adapter. The keys of funcs are the names that manifests give in endpoint.native.
 func New(funcs map[string]Func, opts ...Option) *Adapter {
-	a := &Adapter{funcs: make(map[string]Func, len(funcs)), lookups: map[string]LookupFunc{}, leaked: map[string]int{}}
+	a := &Adapter{
+		funcs: make(map[string]Func, len(funcs)), lookups: map[string]LookupFunc{}, checks: map[string]ValidateFunc{},
+		leaked: map[string]int{},
+	}
 	maps.Copy(a.funcs, funcs)
 	for _, opt := range opts {
 		opt(a)
@@ -65,6 +81,18 @@ func (a *Adapter) Validate(m *tool.Manifest) error {
 		return fmt.Errorf("no lookup is registered for %q", name)
 	}
 	return nil
+}
+
+// ValidateCall asks the check of the tool, if it has one. See tool.CallValidator.
+func (a *Adapter) ValidateCall(ctx context.Context, m *tool.Manifest, inv tool.Invocation) error {
+	check := a.checks[nameOf(m)]
+	if check == nil {
+		return nil
+	}
+	_, err := a.run(ctx, m, nil, func(ctx context.Context, _ tool.Sink) answer {
+		return answer{result: tool.Result{Output: []byte("null")}, err: check(ctx, inv)}
+	})
+	return err
 }
 
 // Execute runs one call of the tool. See tool.Adapter.

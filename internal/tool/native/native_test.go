@@ -32,7 +32,8 @@ func manifest() *tool.Manifest {
 
 func TestConformance(t *testing.T) {
 	tooltest.Run(t, func(*testing.T) tooltest.Fixture {
-		a := native.New(map[string]native.Func{"behave": tooltest.Behave}, native.WithLookup("behave", tooltest.BehaveLookup))
+		a := native.New(map[string]native.Func{"behave": tooltest.Behave},
+			native.WithLookup("behave", tooltest.BehaveLookup), native.WithValidate("behave", tooltest.BehaveValidate))
 		return tooltest.Fixture{Adapter: hosted{a}, Manifest: manifest()}
 	})
 }
@@ -75,6 +76,10 @@ func (h hosted) Execute(
 		return e
 	})
 	return e.result, e.err
+}
+
+func (h hosted) ValidateCall(ctx context.Context, m *tool.Manifest, inv tool.Invocation) error {
+	return host(ctx, func(ctx context.Context) ended { return ended{err: h.Adapter.ValidateCall(ctx, m, inv)} }).err
 }
 
 func (h hosted) Lookup(ctx context.Context, m *tool.Manifest, inv tool.Invocation) (tool.Result, bool, error) {

@@ -27,6 +27,36 @@ func testValidate(t *testing.T, s *suite) {
 	}
 }
 
+// testValidateCall checks that calls are refused by the tool's check if the adapter has one, and by nothing else. A
+// check that fails is a fault of the tool, and its call may run as well as any other afterwards.
+func testValidateCall(t *testing.T, s *suite) {
+	ask := func(text string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return tool.ValidateCall(ctx, s.Adapter, s.manifest, s.invocation(t, FnEcho, Input{Text: text}))
+	}
+	_, validates := s.Adapter.(tool.CallValidator)
+	for text, want := range map[string]envelope.Code{
+		"fine": "", TextRefused: "P-PRECOND-REFUSED", "panic": envelope.CodeToolFault,
+	} {
+		switch err := ask(text); {
+		case want == "" || !validates:
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		case err == nil:
+			t.Errorf("%s: not refused", text)
+		default:
+			if got := tool.ClassifyError(s.Adapter, s.manifest, err); got.Code != want {
+				t.Errorf("%s: got %v, want %s", text, got, want)
+			}
+		}
+	}
+	if _, _, err := s.execute(t, FnEcho, Input{Text: "fine"}); err != nil {
+		t.Errorf("after the checks: %v", err)
+	}
+}
+
 func testEcho(t *testing.T, s *suite) {
 	for _, dryRun := range []bool{false, true} {
 		inv := s.invocation(t, FnEcho, Input{Text: "hello"})

@@ -88,6 +88,24 @@ func Behave(ctx context.Context, inv tool.Invocation, sink tool.Sink) (tool.Resu
 	return tool.Result{}, fmt.Errorf("unknown function %q", inv.Fn)
 }
 
+// TextRefused is the Input.Text of calls that BehaveValidate refuses with the error "refused".
+const TextRefused = "refuse me"
+
+// BehaveValidate is the check of the tool's calls.
+func BehaveValidate(_ context.Context, inv tool.Invocation) error {
+	var in Input
+	if err := json.Unmarshal(inv.Input, &in); err != nil {
+		return err
+	}
+	switch in.Text {
+	case TextRefused:
+		return &tool.Error{Code: "refused", Message: "not this text"}
+	case "panic":
+		panic("check as asked")
+	}
+	return nil
+}
+
 // BehaveLookup is the tool's lookup.
 func BehaveLookup(_ context.Context, inv tool.Invocation) (tool.Result, bool, error) {
 	switch inv.IdempotencyKey {

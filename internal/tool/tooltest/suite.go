@@ -17,7 +17,8 @@ import (
 // Fixture is the adapter under test, with a tool for it.
 type Fixture struct {
 	Adapter tool.Adapter
-	// Manifest belongs to a tool that behaves as Behave and BehaveLookup. The suite changes determinism, limits,
+	// Manifest belongs to a tool that behaves as Behave and BehaveLookup, and as BehaveValidate if Adapter is a
+	// tool.CallValidator. The suite changes determinism, limits,
 	// capabilities and errors in copies of it.
 	Manifest *tool.Manifest
 	// Processes is true if every run has processes, so that the tool has FnDaemons.
@@ -38,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		run  func(*testing.T, *suite)
 	}{
 		{"validate", testValidate},
+		{"validates calls before they run", testValidateCall},
 		{"tells the tool everything", testEcho},
 		{"keeps text as it is", testUnicode},
 		{"passes chunks on in order", testChunks},
