@@ -156,6 +156,16 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			MaxBytes:          64 << 20,
 		},
 		{
+			Name:              subjects.PolicyStream,
+			Description:       "Toolbus policy sets, and the entry that names the one in force",
+			Subjects:          []string{subjects.PolicyAll},
+			Discard:           jetstream.DiscardNew,
+			AllowRollup:       true,  // documents that no version names are purged
+			AllowDirect:       false, // the leader says which set is in force
+			MaxMsgsPerSubject: 64,    // versions of the policy
+			MaxBytes:          256 << 20,
+		},
+		{
 			Name:              subjects.PoolsStream,
 			Description:       "Toolbus executor heartbeats",
 			Subjects:          []string{subjects.PoolsAll},

@@ -57,9 +57,13 @@ const (
 	OpTokenList   = "token_list"   // list credentials; for operators
 	OpKeyRotate   = "key_rotate"   // create a signing key; for operators
 
-	OpLock   = "lock"   // set a safety lock; for operators
-	OpUnlock = "unlock" // clear a safety lock; for operators
-	OpLocks  = "locks"  // list the safety locks in force; for operators
+	OpLock          = "lock"           // set a safety lock; for operators
+	OpUnlock        = "unlock"         // clear a safety lock; for operators
+	OpLocks         = "locks"          // list the safety locks in force; for operators
+	OpPolicyPart    = "policy_part"    // store a part of a document of a policy set; for operators
+	OpPolicyPush    = "policy_push"    // put a policy set in force; for operators
+	OpPolicyHistory = "policy_history" // list the versions of the policy; for operators
+	OpPolicyRead    = "policy_read"    // return a part of a document of a policy set; for operators
 
 	OpInventory = "inventory" // list the loaded tools
 )

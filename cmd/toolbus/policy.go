@@ -20,12 +20,15 @@ import (
 
 func policyCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
-		Use: "policy", Short: "Write, check and query a policy set", GroupID: "operate",
+		Use: "policy", Short: "Write, check, query and push policy sets", GroupID: "operate",
 		Long: `A policy set is three documents in a folder: policy/roles.yaml, policy/lanes.yaml and
-tools/tool_registry.yaml. These commands read folders and need no bus.`,
-		Example: "  toolbus policy init .\n  toolbus policy lint .\n  toolbus policy who-can text.search",
+tools/tool_registry.yaml. push, rollback, history and show need a bus and an operator's token; the other commands
+read folders and need no bus.`,
+		Example: "  toolbus policy init .\n  toolbus policy lint .\n  toolbus policy who-can text.search\n" +
+			"  toolbus policy push . --reason \"billing may refund\"",
 	})
-	cmd.AddCommand(policyInit(g), policyLint(g), policyWhoCan(g), policyCan(g), policySchema(g))
+	cmd.AddCommand(policyInit(g), policyLint(g), policyWhoCan(g), policyCan(g), policySchema(g),
+		policyPushCmd(g), policyShowCmd(g), policyHistoryCmd(g), policyRollbackCmd(g))
 	return cmd
 }
 

@@ -85,6 +85,7 @@ func endpoints(
 	}
 	all = append(all, lockEndpoints(c, o)...)
 	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
+	all = append(all, policyEndpoints(c, o.policy, o.journal)...)
 	for i, e := range all {
 		if e.Op == subjects.OpTokenRenew { // an expired token may be renewed
 			all[i] = recorded(d, e)

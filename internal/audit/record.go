@@ -61,6 +61,8 @@ type Record struct {
 	Replay *Replay `json:"replay,omitzero"`
 	// Lock is set if the record describes the setting or clearing of a safety lock.
 	Lock *SafetyLock `json:"lock,omitzero"`
+	// Push is set if the record describes the push of a policy set.
+	Push *PolicyPush `json:"policy_push,omitzero"`
 	// EventID is the id of a record that has no event in the call log. Answers name the same id.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record reveals nothing about its content.
@@ -136,7 +138,9 @@ type Refusal struct {
 	Req   *envelope.Request // nil if the request could not be decoded
 	Error *envelope.Error
 	Step  int    // step of the gateway contract whose check refused the request
-	Rule  string // name of the check: a stage of the dispatcher, or one of the Rule constants
+	Rule  string // name of the check: a stage of the dispatcher, a rule of the policy, or one of the Rule constants
+	// Policies are the digests of the policy in force; zero without a policy, or if the request failed before.
+	Policies envelope.PolicyVersions
 }
 
 // Rules of refusals that concern no call: requests to the service of the dispatchers, and requests of executors.
@@ -155,7 +159,7 @@ func Denied(refusal Refusal, at time.Time) Record {
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
-		Step: refusal.Step, Rule: refusal.Rule,
+		Step: refusal.Step, Rule: refusal.Rule, Policies: Policies(refusal.Policies),
 	}
 	if e.Code == envelope.CodeQueue { // such a request was not even decoded
 		r.ArgumentsHash = ""

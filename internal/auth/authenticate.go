@@ -99,7 +99,8 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	case subjects.OpStored:
 		may = r == Auditor || r == Operator
 	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
-		subjects.OpTokenList, subjects.OpKeyRotate, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks:
+		subjects.OpTokenList, subjects.OpKeyRotate, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks,
+		subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead:
 		may = r == Operator
 	}
 	if may {

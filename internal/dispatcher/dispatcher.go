@@ -88,8 +88,8 @@ type Definitions interface {
 // DefaultPoolAbsence is longer than a rolling restart of the executors of a pool usually takes.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options configures a [Dispatcher]. Tokens, Locks, Strange, PoolEvidence, Builds, Definitions, OverQuota, Trace,
-// Logger and all limits are optional; the other fields are required.
+// Options configures a [Dispatcher]. Policy, Tokens, Locks, Strange, PoolEvidence, Builds, Definitions, OverQuota,
+// Trace, Logger and all limits are optional; the other fields are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -99,6 +99,7 @@ type Options struct {
 	Records  Recorder
 	Control  Control
 	Pools    Pools
+	Policy   Policy         // nil: every request is allowed
 	Tokens   *auth.Verifier // nil: the actor in the subject is not verified
 	Locks    *lock.Board    // nil: no call is ever locked
 	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below

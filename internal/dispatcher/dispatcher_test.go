@@ -44,6 +44,8 @@ type world struct {
 	evidence  dispatcher.PoolEvidence // of dispatchers that start now
 	builds    dispatcher.Builds       // the same
 	board     *lock.Board             // the same
+	policy    dispatcher.Policy       // the same
+	rules     rules                   // of the policy in tests of stages
 	finds     *pool                   // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
@@ -112,6 +114,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		Control: w, Pools: w, Definitions: w, Now: time.Now,
 		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
 		Locks:         w.board,
+		Policy:        w.policy,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()

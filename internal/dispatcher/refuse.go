@@ -13,8 +13,10 @@ import (
 
 // stands reports whether every dispatcher would refuse every copy of the request with this code. That is so if the
 // refusal follows from the request or from the log of its key. It is not so if the reason may differ in another
-// dispatcher or change with time: a full store, a lagging audit record, a clock, or a payload that was not found.
-func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelope.ClassData }
+// dispatcher or change with time: a full store, a lagging audit record, a clock, a missing payload, an unusable policy.
+func stands(c envelope.Code) bool {
+	return !c.Retryable() && c.Class() != envelope.ClassData && c != envelope.CodePolicyVersion
+}
 
 // refuse records a refusal and sends it. It writes nothing to the call log, so the key is not used up. If the refusal
 // cannot be recorded, refuse sends no answer, and the client sends the request again; if the audit record is full, it
@@ -22,7 +24,7 @@ func stands(c envelope.Code) bool { return !c.Retryable() && c.Class() != envelo
 // otherwise for this copy of the request.
 func (d *Dispatcher) refuse(ctx context.Context, r request, stage string, e *envelope.Error, notStarted bool) {
 	in, req := r.in, r.req
-	id, counted, err := d.Records.Denied(ctx, audit.Refusal{In: in, Req: req, Error: e, Step: r.step, Rule: stage})
+	id, counted, err := d.Records.Denied(ctx, r.recorded(stage, e))
 	full := errors.Is(err, audit.ErrRefused)
 	if err != nil {
 		d.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -38,16 +39,22 @@ func stages() []stage {
 			(*Dispatcher).identity},
 		{2, "token", "what a request says of its sender, and of its rights, a token proves", true,
 			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
+		{4, "policy", "what holds now must be known", false, (*Dispatcher).inForce},
+		{4, "lane", "a role is for some lanes only", false, decides(policy.StepLane)},
 		{5, "registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
+		{5, "entry", "a tool that the policy does not register must not run", false, decides(policy.StepTool)},
 		{5, "enabled", "a tool may be withdrawn, or its program missing or exchanged", false, (*Dispatcher).enabled},
 		{5, "version", "a caller may insist on the tool that it was written for", false, (*Dispatcher).version},
 		{5, "approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
+		{6, "allowlist", "a lane is for some tools only", false, decides(policy.StepPermit)},
 		{6, "scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
+		{7, "scope keys", "a call says what it is for", false, decides(policy.StepScope)},
 		{7, "function", "what a tool does is one of its functions", false, (*Dispatcher).function},
 		{7, "input", "what is to be checked has to be here", false, (*Dispatcher).fetched},
 		{7, "schema", "tools get what they declare, and need not check it", false, (*Dispatcher).schema},
 		{7, "sanitising", "what is used as an address, a path or a command may reach further than meant", false,
 			(*Dispatcher).sanitising},
+		{8, "prohibited", "a lane or a tool may forbid a part of what a tool can do", false, decides(policy.StepProhibit)},
 		{8, "lock", "an operator may stop a tool, a lane or everything at any time", false, (*Dispatcher).unlocked},
 		{9, "dry run", "a tool that knows none would do the real thing", false, (*Dispatcher).dryRun},
 		{9, "durability", "what a power cut takes from the log would run again", false, (*Dispatcher).durability},
@@ -77,7 +84,9 @@ type request struct {
 	principal *auth.Principal
 	step      int // step of the gateway contract that is under way, or that refused the request
 	// m is the tool; nil until a stage has found it.
-	m *tool.Manifest
+	m      *tool.Manifest
+	policy *policy.Snapshot // in force when the request was checked; nil on a bus without a policy
+	denial *policy.Decision // set if the policy denies the call
 }
 
 // candidate is a request in the stages, with their results.
@@ -137,10 +146,13 @@ func (d *Dispatcher) identity(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (d *Dispatcher) registered(_ context.Context, c *candidate) *envelope.Error {
-	if c.m, c.missed = d.Catalog.Get(c.req.ToolID, c.req.ToolVersion); c.m == nil {
-		return c.missed
+	switch c.m, c.missed = d.Catalog.Get(c.req.ToolID, c.req.ToolVersion); {
+	case c.m != nil:
+		return nil
+	case c.policy != nil:
+		return c.noTool()
 	}
-	return nil
+	return c.missed
 }
 
 func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {

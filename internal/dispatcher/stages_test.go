@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -22,8 +23,13 @@ type fault struct {
 	spoil func(*world, *dispatcher.Dispatcher, *call.IncomingRequest)
 }
 
+// denies is the spoil of a fault that a change of the policy makes.
+func denies(edit func(*rules)) func(*world, *dispatcher.Dispatcher, *call.IncomingRequest) {
+	return func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { edit(&w.rules) }
+}
+
 // faults returns a fault for each stage but the last, which refuses only what the stages before it let pass by mistake,
-// and one for the admission.
+// and one for the admission. The record names the rule of a policy, and not the stage.
 func faults() []fault {
 	nothing := func(*world, *dispatcher.Dispatcher, *call.IncomingRequest) {}
 	manifest := func(edit func(*tool.Manifest)) func(*world, *dispatcher.Dispatcher, *call.IncomingRequest) {
@@ -33,13 +39,18 @@ func faults() []fault {
 		{1, "receive", []string{`{"call_id"`, `{call_id`}, nothing},
 		{2, "identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
 		{2, "token", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.Token = "nonsense" }},
+		{4, "policy", nil, denies(func(r *rules) { r.err = policy.ErrStale })},
+		{4, "roles[r].allowed_lanes", nil, denies(func(r *rules) { r.lanes = "m" })},
 		{5, "registered", nil, manifest(func(m *tool.Manifest) { m.ToolID = "other" })},
-		{5, "enabled", nil, manifest(func(m *tool.Manifest) { m.Status = tool.StatusDisabled })},
+		{5, "tools[echo].enabled", nil, denies(func(r *rules) { r.disabled = true })},
+		{5, "manifests[echo].status", nil, manifest(func(m *tool.Manifest) { m.Status = tool.StatusDisabled })},
 		{5, "version", []string{`"1.x"`, `"2.x"`}, nothing},
 		{5, "approved", nil, func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) {
 			w.manifest.Endpoint, w.changed = defined{"d1"}, "d1"
 		}},
+		{6, "lanes[l].allowed_tools", nil, denies(func(r *rules) { r.tools = "" })},
 		{6, "scopes", nil, manifest(func(m *tool.Manifest) { m.Security.RequiredScopes = []string{"admin"} })},
+		{7, "lanes[l].required_scope_keys", nil, denies(func(r *rules) { r.keys = "case_id" })},
 		{7, "function", []string{`"fn":"say"`, `"fn":"sing"`}, nothing},
 		{7, "input", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.InputRef = "nonsense" }},
 		{7, "schema", []string{`{"n":1}`, `{"n":"x"}`}, nothing},
@@ -47,6 +58,8 @@ func faults() []fault {
 			takesPath(w)
 			in.Body = bytes.Replace(in.Body, []byte(`"input":{"n"`), []byte(`"input":{"to":"../a","n"`), 1)
 		}},
+		{8, "lanes[l].write", nil, denies(func(r *rules) { r.reads = true })},
+		{8, "lanes[l].prohibited_flags[n]", nil, denies(func(r *rules) { r.flags = "n" })},
 		{8, "lock", nil, func(_ *world, d *dispatcher.Dispatcher, _ *call.IncomingRequest) {
 			d.Locks = lock.NewBoard()
 			d.Locks.Learn([]envelope.Lock{{LockTarget: envelope.LockTarget{Tool: "echo"}, Reason: "r"}}, time.Now())
@@ -66,7 +79,8 @@ func (w *world) refusal(all ...fault) *envelope.Error {
 	w.manifest.AcceptRerun = true
 	d := w.dispatcher("d2", false)
 	d.Tokens = w.d.Tokens
-	var edit []string
+	w.rules = rules{lanes: "l, m", tools: "echo"}
+	edit := ofRole("r", "l")
 	for _, f := range all {
 		edit = append(edit, f.edit...)
 	}
@@ -75,6 +89,7 @@ func (w *world) refusal(all ...fault) *envelope.Error {
 	for _, f := range all {
 		f.spoil(w, d, in)
 	}
+	d.Policy = w.rules.in(w)
 	d.Handle(w.t.Context(), in)
 	answers := w.outcomes[in.Reply]
 	if len(answers) != 1 || len(w.refused) != 1 {

@@ -72,7 +72,9 @@ func TestStreams(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	var table []row
-	for _, s := range []string{"KV_calls", "KV_pools", "KV_control", "AUDIT", "DENIED", "CHUNKS", "DEAD", "PAYLOADS"} {
+	for _, s := range []string{
+		"KV_calls", "KV_pools", "KV_control", "KV_policy", "AUDIT", "DENIED", "CHUNKS", "DEAD", "PAYLOADS",
+	} {
 		for _, op := range []string{
 			"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.INFO", "STREAM.MSG.GET",
 			"STREAM.MSG.DELETE", "STREAM.SNAPSHOT", "STREAM.RESTORE", "STREAM.LEADER.STEPDOWN", "CONSUMER.CREATE",

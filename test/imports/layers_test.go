@@ -49,7 +49,7 @@ var layers = []layer{
 		"internal/timer subjects"},
 	{3, "internal/dispatcher", "", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
 		"internal/encoding/format internal/encoding/ijson internal/encoding/jsonschema internal/flow " +
-		"internal/policy/lock internal/timer internal/tool subjects"},
+		"internal/policy internal/policy/lock internal/timer internal/tool subjects"},
 	{3, "internal/executor", "", "envelope internal/call internal/call/outcome internal/encoding/format " +
 		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy/lock internal/timer " +
 		"internal/tool subjects"},
@@ -63,6 +63,8 @@ var layers = []layer{
 		"internal/encoding/format internal/flow internal/timer subjects"},
 	{4, "internal/policy/lockstore", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
 		"internal/policy/lock internal/timer subjects"},
+	{4, "internal/policy/store", "client", "bus envelope internal/call internal/encoding/format internal/policy " +
+		"internal/timer internal/tool subjects"},
 	{4, "internal/deployment/deploymenttest", "client", "bus internal/auth internal/deployment"},
 	{4, "internal/deployment/processtest", "", "internal/auth internal/deployment"},
 	{4, "internal/natsserver/natstest", "server", ""},
@@ -83,7 +85,7 @@ var layers = []layer{
 		"internal/timer kv streaming subjects"},
 	{4, "internal/client", "client", "bus envelope internal/audit/reader internal/auth " +
 		"internal/auth/tokensource internal/call internal/encoding/ijson internal/encoding/jsonschema " +
-		"internal/flow internal/rpc internal/timer streaming subjects"},
+		"internal/flow internal/policy internal/rpc internal/timer streaming subjects"},
 	{5, "internal/tool/process", "", "envelope internal/encoding/ijson internal/tool " +
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+func policyPushCmd(g *global) *cobra.Command {
+	reason, expected := "", int64(-1)
+	cmd := &cobra.Command{
+		Use: "push DIR", Short: "Put the policy of a folder in force", Args: cli.Args(1, 1, "a folder"),
+		Long: `Reads policy/roles.yaml, policy/lanes.yaml and tools/tool_registry.yaml below DIR and puts them in force as
+one set. A dispatcher checks the set against its tools first, and refuses an invalid one as a whole, with all
+problems. Within a second, all dispatchers decide by the new set. Needs an operator's token; the audit record and
+"policy history" name the operator and the reason.`,
+		Example: `  toolbus policy push . --reason "billing may refund"
+  toolbus policy push . --expect 41  # only if revision 41 is in force`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := policy.ReadFolder(os.DirFS(args[0]))
+			if err != nil {
+				return usagef("%v", err)
+			}
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+				return g.pushPolicy(cmd.Context(), c, d, expected, reason)
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&expected, "expect", -1,
+		"push only if this `REVISION` is in force; 0: only the first policy (default: any)")
+	reasonFlag(cmd, &reason)
+	return cmd
+}
+
+func reasonFlag(cmd *cobra.Command, reason *string) {
+	cmd.Flags().StringVar(reason, "reason", "",
+		"why, in at most 1000 bytes; shown by \"policy history\"")
+}
+
+func (g *global) pushPolicy(
+	ctx context.Context, c *client.Client, d policy.Documents, expected int64, reason string,
+) error {
+	if expected < 0 {
+		newest, err := newestPolicy(ctx, c)
+		if err != nil {
+			return err
+		}
+		if newest.Versions == d.Versions() {
+			return g.say(newest, fmt.Sprintf("revision %d has this set already: nothing is pushed", newest.Revision))
+		}
+		expected = int64(newest.Revision)
+	}
+	revision, err := c.PushPolicy(ctx, d, uint64(expected), reason)
+	if err != nil {
+		return err
+	}
+	return g.say(envelope.PolicyVersion{Revision: revision, Reason: reason, Versions: d.Versions()},
+		fmt.Sprintf("revision %d is in force", revision))
+}
+
+// newestPolicy returns the version in force; its revision is 0 before the first push.
+func newestPolicy(ctx context.Context, c *client.Client) (v envelope.PolicyVersion, err error) {
+	all, err := c.PolicyHistory(ctx)
+	if len(all) > 0 {
+		v = all[0]
+	}
+	return v, err
+}
+
+func policyHistoryCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "history", Short: "List the versions of the policy, the one in force first", Args: cli.NoArgs,
+		Long:    `Lists the newest versions of the policy, at most 64. Needs an operator's token.`,
+		Example: "  toolbus policy history\n  toolbus policy history --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+				all, err := c.PolicyHistory(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if all == nil {
+					all = []envelope.PolicyVersion{}
+				}
+				return g.print(all, func(w io.Writer) error { return writePolicyVersions(w, all) })
+			})
+		},
+	}
+}
+
+// shortDigest is the length of a digest in a table.
+const shortDigest = 12
+
+func writePolicyVersions(to io.Writer, all []envelope.PolicyVersion) error {
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "REVISION\tSINCE\tROLES\tLANES\tTOOL REGISTRY\tBY\tREASON")
+	for _, v := range all {
+		fmt.Fprintf(w, "%d\t%s\t%.*s\t%.*s\t%.*s\t%s\t%s\n", v.Revision, v.At.UTC().Format(time.RFC3339),
+			shortDigest, v.Versions.Roles, shortDigest, v.Versions.Lanes, shortDigest, v.Versions.ToolRegistry,
+			cli.EscapeText(v.By), orDash(cli.EscapeText(v.Reason)))
+	}
+	return w.Flush()
+}
+
+func policyShowCmd(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use: "show [REVISION]", Short: "Print the documents of the policy in force, or of a revision",
+		Args: cli.Args(0, 1, "a revision"),
+		Long: `Prints the three documents of the policy in force, or of a revision that "policy history" lists. Needs an
+operator's token.`,
+		Example: "  toolbus policy show\n  toolbus policy show 41 --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			revision, err := revisionArg(args)
+			if err != nil {
+				return err
+			}
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+				return g.showPolicy(cmd.Context(), c, revision)
+			})
+		},
+	}
+}
+
+// revisionArg returns the revision in args, or 0 without an argument.
+func revisionArg(args []string) (uint64, error) {
+	if len(args) == 0 {
+		return 0, nil
+	}
+	revision, err := strconv.ParseUint(args[0], 10, 64)
+	if err != nil || revision == 0 {
+		return 0, usagef("%q is not a revision: `toolbus policy history` lists them", args[0])
+	}
+	return revision, nil
+}
+
+// shownPolicy is a version of the policy with its documents, as JSON.
+type shownPolicy struct {
+	envelope.PolicyVersion
+	Roles        string `json:"roles_yaml"`
+	Lanes        string `json:"lanes_yaml"`
+	ToolRegistry string `json:"tool_registry_yaml"`
+}
+
+func (g *global) showPolicy(ctx context.Context, c *client.Client, revision uint64) error {
+	all, err := c.PolicyHistory(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		if revision != 0 && v.Revision != revision {
+			continue
+		}
+		d, err := c.Policy(ctx, v.Versions)
+		if err != nil {
+			return err
+		}
+		s := shownPolicy{v, string(d.Roles), string(d.Lanes), string(d.ToolRegistry)}
+		return g.print(s, s.write)
+	}
+	if revision == 0 {
+		return errors.New("the bus has no policy: write one, and put it in force with `toolbus policy push DIR`")
+	}
+	return client.NoRevision(revision)
+}
+
+func (s shownPolicy) write(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "# revision %d, since %s, by %s\n", s.Revision, s.At.UTC().Format(time.RFC3339),
+		cli.EscapeText(s.By))
+	for _, d := range []struct{ name, digest, text string }{
+		{policy.RolesFile, s.Versions.Roles, s.Roles}, {policy.LanesFile, s.Versions.Lanes, s.Lanes},
+		{policy.ToolRegistryFile, s.Versions.ToolRegistry, s.ToolRegistry},
+	} {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "\n# %s, sha256 %s\n%s\n", d.name, d.digest, escapedLines(d.text))
+		}
+	}
+	return err
+}
+
+func policyRollbackCmd(g *global) *cobra.Command {
+	reason := ""
+	cmd := &cobra.Command{
+		Use: "rollback REVISION", Short: "Put an earlier policy in force again", Args: cli.Args(1, 1, "a revision"),
+		Long: `Puts the set of an earlier revision in force, as a new revision. A dispatcher checks it against its tools
+as for "policy push". Needs an operator's token.`,
+		Example: `  toolbus policy rollback 41 --reason "refunds failed"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			revision, err := revisionArg(args)
+			if err != nil {
+				return err
+			}
+			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+				now, err := c.RollbackPolicy(cmd.Context(), revision, reason)
+				if err != nil {
+					return err
+				}
+				return g.say(envelope.PolicyPushResponse{Revision: now},
+					fmt.Sprintf("revision %d is in force, with the set of revision %d", now, revision))
+			})
+		},
+	}
+	reasonFlag(cmd, &reason)
+	return cmd
+}
+
+// escapedLines escapes all control characters of a text but its line breaks.
+func escapedLines(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = cli.EscapeText(line)
+	}
+	return strings.Join(lines, "\n")
+}

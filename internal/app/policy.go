@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// policyEndpoints returns the endpoints for the policy. The caller must guard them.
+func policyEndpoints(c *Conn, store *policystore.Store, journal *writer.Journal) []rpc.Endpoint {
+	s := &policystore.Service{
+		Store: store,
+		Record: func(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) error {
+			push := audit.PolicyPush{By: by.Tenant + "/" + by.Actor, Replaced: q.Expected, Reason: q.Reason}
+			return journal.Note(ctx, push.About(by.Tenant, by.Actor, q.Versions, c.Clock.Now()))
+		},
+	}
+	return []rpc.Endpoint{
+		rpc.NewEndpoint(subjects.OpPolicyPart, func(ctx context.Context, _ call.Sender,
+			q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {
+			return s.Part(ctx, q)
+		}),
+		rpc.NewEndpoint(subjects.OpPolicyPush, func(ctx context.Context, from call.Sender,
+			q envelope.PolicyPushRequest) (envelope.PolicyPushResponse, *envelope.Error) {
+			return s.Push(ctx, operator(ctx, from), q)
+		}),
+		rpc.NewEndpoint(subjects.OpPolicyHistory, func(ctx context.Context, _ call.Sender,
+			_ struct{}) (envelope.PolicyHistoryResponse, *envelope.Error) {
+			return s.History(ctx)
+		}),
+		rpc.NewEndpoint(subjects.OpPolicyRead, func(ctx context.Context, _ call.Sender,
+			q envelope.PolicyReadRequest) (envelope.PolicyReadResponse, *envelope.Error) {
+			return s.Read(ctx, q)
+		}),
+	}
+}
+
+// openPolicy returns the store of the policy. It has read the policy in force, so that the first call is decided.
+func openPolicy(ctx context.Context, c *Conn, tools *tool.Set) (*policystore.Store, error) {
+	s, err := policystore.Open(ctx, c.JS, tools.List(), c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Confirm(ctx)
+}

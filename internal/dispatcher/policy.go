@@ -1,0 +1,84 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+// Policy tells which policy is in force. policy/store.Store implements it.
+type Policy interface {
+	// Current returns the policy in force, or an error of package policy. It sends no messages.
+	Current() (*policy.Snapshot, error)
+}
+
+// inForce notes the policy that all later stages decide by. Without one, they pass every request.
+func (d *Dispatcher) inForce(_ context.Context, c *candidate) *envelope.Error {
+	if d.Policy == nil {
+		return nil
+	}
+	s, err := d.Policy.Current()
+	switch {
+	case err == nil:
+		c.policy = s
+	case errors.Is(err, policy.ErrNone):
+	case errors.Is(err, policy.ErrStale):
+		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+	default:
+		return envelope.NewError(envelope.CodePolicyVersion, policy.ErrUnusable.Error()).
+			WithFix("the operator reads why in the log of the dispatcher, and pushes a policy that fits its tools")
+	}
+	return nil
+}
+
+// decides returns the check of a stage that the policy decides.
+func decides(step int) func(*Dispatcher, context.Context, *candidate) *envelope.Error {
+	return func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error {
+		if c.policy == nil {
+			return nil
+		}
+		q := c.question()
+		decision := c.policy.DecideStep(step, q)
+		if decision.Allowed {
+			return nil
+		}
+		c.denial = &decision
+		return c.policy.Refusal(q, decision)
+	}
+}
+
+func (c *candidate) question() policy.Question {
+	of := c.req.Context
+	q := policy.Question{
+		Role: of.RoleID, Lane: of.LaneID, Tool: c.req.ToolID, Tenant: c.in.From.Tenant, Actor: c.in.From.Actor,
+		Scope: of.Scope, Input: c.input,
+	}
+	if c.m != nil {
+		q.Version = c.m.Semver
+	}
+	return q
+}
+
+// noTool returns the answer to a call of a tool that does not exist. It suggests only tools that the caller may know.
+func (c *candidate) noTool() *envelope.Error {
+	return envelope.NoTool(c.req.ToolID, c.policy.Visible(c.req.Context.RoleID, ""))
+}
+
+// recorded returns what the record says of a refusal: of a denial by policy, the true reason.
+func (r request) recorded(stage string, e *envelope.Error) audit.Refusal {
+	of := audit.Refusal{In: r.in, Req: r.req, Error: e, Step: r.step, Rule: stage}
+	if r.policy != nil {
+		of.Policies = r.policy.Versions()
+	}
+	if d := r.denial; d != nil {
+		of.Step, of.Rule = d.True.Step, d.True.Rule.String()
+		if d.True.Code != d.Code { // the caller may not know the tool
+			of.Error = envelope.NewError(d.True.Code, "").WithEffect(e.Details.Effect)
+		}
+	}
+	return of
+}

@@ -1,0 +1,143 @@
+package dispatcher_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	manifests "github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// rules is a policy: role r may use some of the lanes l and m, and role s no lane with a tool. Lane m allows the tool
+// echo, and lane l what the fields say.
+type rules struct {
+	lanes    string // of role r
+	tools    string // of lane l, as are the next three
+	keys     string
+	flags    string
+	reads    bool
+	disabled bool // the tool
+	err      error
+}
+
+// in returns the policy for the tool of w.
+func (r rules) in(w *world) inForce {
+	if r.err != nil {
+		return inForce{nil, r.err}
+	}
+	d := policy.Documents{
+		Roles: fmt.Appendf(nil, "roles: [{role_id: r, allowed_lanes: [%s]}, {role_id: s, allowed_lanes: [none]}]", r.lanes),
+		Lanes: fmt.Appendf(nil, "lanes: [{lane_id: l, allowed_tools: [%s], required_scope_keys: [%s], "+
+			"prohibited_flags: [%s], write: %t}, {lane_id: m, allowed_tools: [echo], write: true}, "+
+			"{lane_id: none, allowed_tools: []}]", r.tools, r.keys, r.flags, !r.reads),
+		ToolRegistry: fmt.Appendf(nil, "tools: [{tool_name: echo, description: says it, enabled: %t, idempotent: true, "+
+			"timeout_default_ms: 1000, allowed_lanes: [l, m], required_scope_keys: [], prohibited_flags: [], "+
+			"write_targets: ['*']}]", !r.disabled),
+	}
+	set, err := policy.Parse(d)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := policy.Compile(set, []*manifests.Manifest{w.manifest})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return inForce{s, nil}
+}
+
+type inForce struct {
+	snapshot *policy.Snapshot
+	err      error
+}
+
+func (p inForce) Current() (*policy.Snapshot, error) { return p.snapshot, p.err }
+
+// ofRole edits a request to be of a role and in a lane.
+func ofRole(role, lane string) []string {
+	return []string{`"env":"dev"`, fmt.Sprintf(`"env":"dev","role_id":%q,"lane_id":%q`, role, lane)}
+}
+
+// A tool that no lane of the caller's role allows does not exist for the caller: the answer is that for an unknown
+// tool, and suggests nothing that the caller may not know. The record has the true reason.
+func TestHiddenTools(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)
+		hidden := w.answer(1, ofRole("s", "none")...)
+		unknown := strings.ReplaceAll(w.answerTo(2, "ecno", ofRole("s", "none")...), "ecno", "echo")
+		if hidden != unknown || !strings.Contains(hidden, string(envelope.CodeToolUnknown)) {
+			t.Errorf("hidden:  %s\nunknown: %s", hidden, unknown)
+		}
+		if known := w.answerTo(3, "ecno", ofRole("r", "l")...); !strings.Contains(known, `did you mean \"echo\"`) {
+			t.Errorf("to who may know it: %s", known)
+		}
+		if r := w.refused[0]; r.Step != 6 || r.Rule != "lanes[none].allowed_tools" ||
+			r.Error.Code != envelope.CodeToolInLane || r.Policies != w.d.Policy.(inForce).snapshot.Versions() {
+			t.Errorf("recorded: %d, %s, %v", r.Step, r.Rule, r.Error)
+		}
+	})
+}
+
+// answer sends request n, and returns the answer as text, but for the ids of the request.
+func (w *world) answer(n int, edit ...string) string { return w.answerTo(n, "echo", edit...) }
+
+// answerTo is answer for a tool.
+func (w *world) answerTo(n int, tool string, edit ...string) string {
+	w.t.Helper()
+	in := w.request(n, append(edit, `"tool_id":"echo"`, `"tool_id":"`+tool+`"`)...)
+	in.Subject, in.Tool = "tb.call.t.agent."+tool, tool
+	w.d.Handle(w.t.Context(), in)
+	text, err := json.Marshal(w.outcome(n), json.Deterministic(true))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), uuid(n), "ID")
+}
+
+// A policy that allows a call no more changes nothing for a call that was admitted: its request has its outcome.
+// Another request with its key is decided by the policy of today.
+func TestPolicyKeepsOutcomes(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)
+		w.ask(1, ofRole("r", "l")...)
+		w.decide("")
+		w.d.Policy = rules{lanes: "m", tools: "echo"}.in(w)
+		w.outcomes = map[string][]*envelope.Response{}
+		w.ask(1, ofRole("r", "l")...)
+		if r := w.outcome(1); r.Status != envelope.Success {
+			t.Errorf("the outcome is %v now", r.Error)
+		}
+		w.ask(2, ofRole("r", "l")...)
+		if r := w.outcome(2); r.Error == nil || r.Error.Code != envelope.CodeLane {
+			t.Errorf("another request with the key: %+v", r)
+		}
+	})
+}
+
+// While a dispatcher does not know the policy, or cannot use it, it refuses calls, and the answer is not final.
+func TestNoPolicyKnown(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		for n, c := range []struct {
+			err  error
+			code envelope.Code
+		}{
+			{policy.ErrStale, envelope.CodeUnavailable},
+			{fmt.Errorf("%w: of another kind", policy.ErrUnusable), envelope.CodePolicyVersion},
+		} {
+			w.d.Policy = inForce{nil, c.err}
+			w.ask(n, ofRole("r", "l")...)
+			r := w.outcome(n)
+			if r.Error == nil || r.Error.Code != c.code || r.Provenance.Final || strings.Contains(r.Error.String(), "kind") {
+				t.Errorf("%v: %v, final %t", c.err, r.Error, r.Provenance.Final)
+			}
+		}
+		w.d.Policy = inForce{nil, policy.ErrNone}
+		if w.ask(3); w.acceptedBy(3) != 1 {
+			t.Error("without a policy, a call is not admitted")
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+// Service handles the requests of operators about the policy. The caller has authenticated each request and checked
+// that its sender is an operator. Its methods are safe for concurrent use.
+type Service struct {
+	Store *Store
+	// Record writes to the audit record that by pushes a set, before it is in force.
+	Record func(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) error
+}
+
+// Part stores a part of a document.
+func (s *Service) Part(ctx context.Context, q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {
+	switch {
+	case !policy.IsDigest(q.SHA256):
+		return struct{}{}, malformed("sha256 is not a SHA-256 in hexadecimal")
+	case q.Part < 0 || q.Part > policy.MaxSet/envelope.PolicyPartBytes:
+		return struct{}{}, malformed(fmt.Sprintf("part %d: a document has at most %d bytes", q.Part, policy.MaxSet))
+	case len(q.Body) > envelope.PolicyPartBytes:
+		return struct{}{}, malformed(fmt.Sprintf("the part has %d bytes, at most %d are allowed", len(q.Body),
+			envelope.PolicyPartBytes))
+	}
+	if err := s.Store.PutPart(ctx, q.SHA256, q.Part, q.Body); err != nil {
+		return struct{}{}, unreached(err)
+	}
+	return struct{}{}, nil
+}
+
+// Push puts the set of stored documents in force. It refuses an invalid set as a whole.
+func (s *Service) Push(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) (
+	a envelope.PolicyPushResponse, _ *envelope.Error) {
+	if len(q.Reason) > envelope.MaxReason {
+		return a, malformed(fmt.Sprintf("the reason has %d bytes, at most %d are allowed", len(q.Reason),
+			envelope.MaxReason))
+	}
+	for _, digest := range q.Versions.All() {
+		if !policy.IsDigest(digest) {
+			return a, malformed("versions names three SHA-256 in hexadecimal")
+		}
+	}
+	if err := s.Store.Check(ctx, q); err != nil {
+		return a, refusal(err)
+	}
+	if err := s.Record(ctx, by, q); err != nil {
+		return a, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+	}
+	revision, err := s.Store.Push(ctx, q, by.Tenant+"/"+by.Actor)
+	if err != nil {
+		return a, refusal(err)
+	}
+	_ = s.Store.RemoveUnused(ctx) // the next push removes what stays
+	return envelope.PolicyPushResponse{Revision: revision}, nil
+}
+
+// History lists the versions of the policy.
+func (s *Service) History(ctx context.Context) (a envelope.PolicyHistoryResponse, _ *envelope.Error) {
+	all, err := s.Store.History(ctx)
+	if err != nil {
+		return a, unreached(err)
+	}
+	return envelope.PolicyHistoryResponse{Versions: all}, nil
+}
+
+// Read returns a part of a stored document.
+func (s *Service) Read(ctx context.Context, q envelope.PolicyReadRequest) (
+	a envelope.PolicyReadResponse, _ *envelope.Error) {
+	if !policy.IsDigest(q.SHA256) {
+		return a, malformed("sha256 is not a SHA-256 in hexadecimal")
+	}
+	part, err := s.Store.Part(ctx, q.SHA256, q.Part)
+	switch {
+	case err != nil:
+		return a, unreached(err)
+	case part == nil:
+		return a, envelope.NewError(envelope.CodeNotFound, "no such part of a document of the policy is stored").
+			WithFix("`toolbus policy history` lists the versions whose documents are stored")
+	}
+	return envelope.PolicyReadResponse{Body: part}, nil
+}
+
+// refusal returns the answer to a push that failed with err.
+func refusal(err error) *envelope.Error {
+	switch {
+	case errors.Is(err, ErrMoved):
+		return envelope.NewError(envelope.CodePolicyVersion, err.Error()).
+			WithFix("look at it with `toolbus policy history`, and push again")
+	case errors.Is(err, ErrIncomplete):
+		return envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("push the documents again")
+	case errors.Is(err, ErrInvalid):
+		return envelope.NewError(envelope.CodeMalformed, err.Error()).
+			WithFix("correct the documents: `toolbus policy lint DIR` lists all problems")
+	}
+	return unreached(err)
+}
+
+func malformed(message string) *envelope.Error {
+	return envelope.NewError(envelope.CodeMalformed, message)
+}
+
+func unreached(err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeUnavailable, "the bucket of the policy could not be reached").
+		WithRetryAfter(time.Second).WithCause(err.Error())
+}

@@ -1,0 +1,91 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/policy/store"
+)
+
+// desk is a service whose record fails with err.
+func desk(s shelf, err error) *store.Service {
+	return &store.Service{
+		Store:  s.Store,
+		Record: func(context.Context, call.Sender, envelope.PolicyPushRequest) error { return err },
+	}
+}
+
+var root = call.Sender{Tenant: "default", Actor: "operator://root"}
+
+// Each request of an operator that cannot be served has a code and a fix.
+func TestServiceRefuses(t *testing.T) {
+	s := open(t, bustest.Start(t))
+	d, good := desk(s, nil), set("good").Versions()
+	s.put(set("good"))
+	bad := set("bad")
+	bad.Lanes = []byte("lanes: []\n")
+	s.put(bad)
+	push := func(q envelope.PolicyPushRequest) *envelope.Error {
+		_, refusal := d.Push(t.Context(), root, q)
+		return refusal
+	}
+	part := func(q envelope.PolicyPartRequest) *envelope.Error {
+		_, refusal := d.Part(t.Context(), q)
+		return refusal
+	}
+	read := func(q envelope.PolicyReadRequest) *envelope.Error {
+		_, refusal := d.Read(t.Context(), q)
+		return refusal
+	}
+	for name, c := range map[string]struct {
+		refusal *envelope.Error
+		code    envelope.Code
+	}{
+		"no digest": {push(envelope.PolicyPushRequest{}), envelope.CodeMalformed},
+		"a long reason": {
+			push(envelope.PolicyPushRequest{Versions: good, Reason: strings.Repeat("x", 1001)}), envelope.CodeMalformed,
+		},
+		"not in force":    {push(envelope.PolicyPushRequest{Versions: good, Expected: 7}), envelope.CodePolicyVersion},
+		"invalid":         {push(envelope.PolicyPushRequest{Versions: bad.Versions()}), envelope.CodeMalformed},
+		"not stored":      {push(envelope.PolicyPushRequest{Versions: set("other").Versions()}), envelope.CodeNotFound},
+		"part: no digest": {part(envelope.PolicyPartRequest{SHA256: "../x"}), envelope.CodeMalformed},
+		"part: negative":  {part(envelope.PolicyPartRequest{SHA256: good.Roles, Part: -1}), envelope.CodeMalformed},
+		"part: too far":   {part(envelope.PolicyPartRequest{SHA256: good.Roles, Part: 65}), envelope.CodeMalformed},
+		"part: too large": {
+			part(envelope.PolicyPartRequest{SHA256: good.Roles, Body: make([]byte, envelope.PolicyPartBytes+1)}),
+			envelope.CodeMalformed,
+		},
+		"read: no digest":  {read(envelope.PolicyReadRequest{SHA256: "*"}), envelope.CodeMalformed},
+		"read: not stored": {read(envelope.PolicyReadRequest{SHA256: good.Roles, Part: 1}), envelope.CodeNotFound},
+	} {
+		if c.refusal == nil || c.refusal.Code != c.code || c.refusal.Fix == "" {
+			t.Errorf("%s: %v, want %s", name, c.refusal, c.code)
+		}
+	}
+	if a, refusal := d.History(t.Context()); refusal != nil || len(a.Versions) != 0 {
+		t.Errorf("the history: %+v, %v", a, refusal)
+	}
+}
+
+// A push that cannot be recorded does not come in force.
+func TestUnrecordedPush(t *testing.T) {
+	s := open(t, bustest.Start(t))
+	s.put(set("one"))
+	q := envelope.PolicyPushRequest{Versions: set("one").Versions()}
+	if _, refusal := desk(s, errors.New("no room")).Push(t.Context(), root, q); refusal == nil ||
+		refusal.Code != envelope.CodeAuditLag {
+		t.Errorf("the answer is %v", refusal)
+	}
+	if _, err := s.inForce(); !errors.Is(err, policy.ErrNone) {
+		t.Errorf("in force: %v", err)
+	}
+	if _, refusal := desk(s, nil).Push(t.Context(), root, q); refusal != nil {
+		t.Error(refusal)
+	}
+}

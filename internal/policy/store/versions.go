@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Errors of a push.
+var (
+	ErrMoved   = errors.New("another policy was pushed meanwhile")
+	ErrInvalid = errors.New("the policy is invalid") // wrapped
+)
+
+// entry is a version of the policy in the bucket. The server adds its revision and time.
+type entry struct {
+	Versions envelope.PolicyVersions `json:"versions"`
+	By       string                  `json:"by"`
+	Reason   string                  `json:"reason,omitzero"`
+}
+
+// Newest asks the leader of the bucket for the version in force. Its revision is 0 before the first push.
+func (s *Store) Newest(ctx context.Context) (v envelope.PolicyVersion, err error) {
+	stored, err := s.bucket.Get(ctx, subjects.PolicyEntry)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	return version(stored)
+}
+
+func version(stored jetstream.KeyValueEntry) (v envelope.PolicyVersion, err error) {
+	var e entry
+	if err := format.Unmarshal(format.Entry, stored.Value(), &e); err != nil {
+		return v, fmt.Errorf("version %d of the policy: %w", stored.Revision(), err)
+	}
+	return envelope.PolicyVersion{
+		Revision: stored.Revision(), At: stored.Created(), By: e.By, Reason: e.Reason, Versions: e.Versions,
+	}, nil
+}
+
+// History returns the newest versions, at most 64, the one in force first.
+func (s *Store) History(ctx context.Context) (all []envelope.PolicyVersion, err error) {
+	stored, err := s.bucket.History(ctx, subjects.PolicyEntry)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	for _, one := range slices.Backward(stored) {
+		v, bad := version(one)
+		if bad != nil {
+			return all, bad
+		}
+		all = append(all, v)
+	}
+	return all, err
+}
+
+// Check returns an error that wraps [ErrInvalid] and lists all problems of the set of q. If documents are missing or
+// damaged, it removes what is stored of them, so that they can be stored again, and returns an error that wraps
+// [ErrIncomplete].
+func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
+	d, err := s.Documents(ctx, q.Versions)
+	if errors.Is(err, ErrIncomplete) {
+		return errors.Join(err, s.removeDamaged(ctx, q.Versions))
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := s.compile(d); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// Push puts a set of documents that [Store.Check] has accepted in force if the version in force has the revision
+// expected, and returns the new revision. It returns [ErrMoved] if another version is in force.
+func (s *Store) Push(ctx context.Context, q envelope.PolicyPushRequest, by string) (revision uint64, err error) {
+	data, err := format.Marshal(format.Entry, entry{q.Versions, by, q.Reason})
+	if err != nil {
+		return 0, err
+	}
+	revision, err = s.bucket.Update(ctx, subjects.PolicyEntry, data, q.Expected)
+	if bus.HasErrorCode(err, bus.CodeWrongLast) {
+		return 0, ErrMoved
+	}
+	return revision, err
+}
