@@ -72,7 +72,8 @@ type Call struct {
 	CallID string
 	// Context holds the trace, session, role, run and lane of the call, and more. The client fills in empty members:
 	// ActorID, Scopes, Env and Timezone from its options, TraceID with a new UUID, and RunID and LaneID from its token if
-	// that is bound to a run or a lane ([Client.Bound]). Dispatchers record RoleID as it is, and check no token for it.
+	// that is bound to a run or a lane ([Client.Bound]). Dispatchers fill in what is
+	// still empty, and refuse a RoleID that the token does not carry.
 	Context RequestContext
 	// OnAccepted, if not nil, is called when the call has become durable. It is not called if the outcome arrives before
 	// the acceptance, as a stored outcome does. Call does not return while OnAccepted or OnChunk runs: a function that

@@ -1,6 +1,7 @@
 package toolbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -95,6 +97,11 @@ type DispatcherOptions struct {
 	// same moment can exceed the limit. OverflowAfter is the number of open calls of an actor, default 8, from which on
 	// further calls go to the overflow queue, so that calls of actors with fewer open calls run first.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
+	// DefaultRole is the role of tokens without roles, and of callers that name none on a bus without tokens; default
+	// "agent". DefaultLane is the lane of calls that name none, and whose token is not bound to one; default "default".
+	// They must be the same for all dispatchers of a bus. A name has at most 128 letters, digits and the characters
+	// . _ : / - and begins with a letter or a digit.
+	DefaultRole, DefaultLane string
 	// StrictAudit makes executors start a call only after its request is in the audit record. All executors must be of a
 	// build that supports it.
 	StrictAudit bool
@@ -122,13 +129,13 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 	if err != nil {
 		return nil, err
 	}
-	if err := c.authenticates(o); err != nil {
+	if err := cmp.Or(c.authenticates(o), o.checkDefaults()); err != nil {
 		return nil, err
 	}
 	options := app.DispatcherOptions{
 		Tools: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
 		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
-		Version: Version,
+		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, Version: Version,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }
@@ -141,6 +148,17 @@ func (c *Conn) authenticates(o DispatcherOptions) error {
 			"set Options.SecretsDir to DIR/keys, or set DispatcherOptions.InsecureNoAuth")
 	case secrets && o.InsecureNoAuth:
 		return errors.New("DispatcherOptions.InsecureNoAuth contradicts Options.SecretsDir: leave one of them out")
+	}
+	return nil
+}
+
+// checkDefaults returns an error if a default cannot be the name of a role or a lane.
+func (o DispatcherOptions) checkDefaults() error {
+	for field, name := range map[string]string{"DefaultRole": o.DefaultRole, "DefaultLane": o.DefaultLane} {
+		if name != "" && !auth.ValidRoleID(name) {
+			return fmt.Errorf("DispatcherOptions.%s is %.40q: use at most 128 letters, digits and . _ : / - and begin "+
+				"with a letter or a digit", field, name)
+		}
 	}
 	return nil
 }

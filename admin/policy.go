@@ -17,8 +17,8 @@ type Policy struct {
 }
 
 // PushPolicy puts a policy set in force and returns its revision. All dispatchers decide by it within 1 s. An invalid
-// set is refused as a whole, with all its problems. So is a set if the revision in force is not expected, 0 for
-// the first policy of a bus. reason is recorded; it has at most 1,000 bytes.
+// set is refused as a whole, with all its problems. So is a set if the revision in force is not expected; expected is
+// 0 for the first policy of a bus. reason is recorded, in at most 1,000 bytes.
 func (c *Client) PushPolicy(
 	ctx context.Context, p Policy, expected uint64, reason string,
 ) (revision uint64, err error) {

@@ -70,7 +70,7 @@ func table() []CodeInfo {
 			401, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {
 			CodeScope, TerminalError, false, 0, EffectUnknown, "The token does not cover the request",
-			"ask for a token with the scope, or for the run or the lane that the message names; do without what needs it",
+			"ask for a token with the scope, the role, the run or the lane that the message names; do without what needs it",
 			"the token was issued, or narrowed, for less",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
 		}, {

@@ -7,9 +7,11 @@ import "time"
 type NarrowRequest struct {
 	Actor  string   `json:"actor,omitzero"` // sub-actor: the name of the actor, a slash, and more
 	Scopes []string `json:"scopes,omitzero"`
-	Run    string   `json:"run,omitzero"`
-	Lane   string   `json:"lane,omitzero"`
-	LifeS  int64    `json:"life_s,omitzero"` // lifetime in seconds; default: that of the token of the request
+	// RoleIDs are some of the roles that the token of the request carries. Builds before this member ignore it.
+	RoleIDs []string `json:"role_ids,omitzero"`
+	Run     string   `json:"run,omitzero"`
+	Lane    string   `json:"lane,omitzero"`
+	LifeS   int64    `json:"life_s,omitzero"` // lifetime in seconds; default: that of the token of the request
 }
 
 // IssueRequest asks for the first token of a new credential. Tenant, Actor and Role are required.
@@ -18,11 +20,14 @@ type IssueRequest struct {
 	Actor  string   `json:"actor"`
 	Role   string   `json:"role"`
 	Scopes []string `json:"scopes,omitzero"`
-	Run    string   `json:"run,omitzero"`
-	Lane   string   `json:"lane,omitzero"`
-	Pool   string   `json:"pool,omitzero"`
-	LifeS  int64    `json:"life_s,omitzero"`  // lifetime of each token in seconds, at most 24 h; default 15 min
-	RenewS int64    `json:"renew_s,omitzero"` // time in seconds for which the token may be renewed; default: not at all
+	// RoleIDs are the roles that calls with the token may have; default: the deployment's default role. Builds before
+	// this member ignore it.
+	RoleIDs []string `json:"role_ids,omitzero"`
+	Run     string   `json:"run,omitzero"`
+	Lane    string   `json:"lane,omitzero"`
+	Pool    string   `json:"pool,omitzero"`
+	LifeS   int64    `json:"life_s,omitzero"`  // lifetime of each token in seconds, at most 24 h; default 15 min
+	RenewS  int64    `json:"renew_s,omitzero"` // time in seconds for which the token may be renewed; default: not at all
 }
 
 // TokenResponse holds a token, its expiry, and the family by which it can be revoked. RenewUntil is zero if the token
@@ -72,6 +77,7 @@ type CredentialInfo struct {
 	Actor   string    `json:"actor"`
 	Role    string    `json:"role"`
 	Scopes  []string  `json:"scopes,omitzero"`
+	RoleIDs []string  `json:"role_ids,omitzero"`
 	Pool    string    `json:"pool,omitzero"`
 	Run     string    `json:"run,omitzero"`
 	Lane    string    `json:"lane,omitzero"`

@@ -101,9 +101,11 @@ The program that uses the file renews its token every 15 minutes, as long as --f
 one, such as an MCP client of "toolbus gateway mcp", needs a token of up to 24 hours: use --life. Every credential
 can be revoked.
 
-A call may claim the scopes of its token; a tool whose manifest requires a scope refuses calls without it. Give the
-complete name of the actor: agent://billing and billing are two actors.`,
+A call may claim the scopes of its token; a tool whose manifest requires a scope refuses calls without it. A call has
+one of the roles of its token; without --role-id that is the default role of the dispatchers. Give the complete name of
+the actor: agent://billing and billing are two actors.`,
 		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
+  toolbus credentials issue --actor agent://desk --role-id reader --role-id writer --out desk.token
   toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
   toolbus credentials issue --actor agent://desktop --life 24h --out desktop.token
   toolbus credentials issue --role operator --actor user://ada --for 24h --out ada.token \
@@ -142,6 +144,9 @@ complete name of the actor: agent://billing and billing are two actors.`,
 		"role: agent, door (an MCP gateway), auditor, executor or operator")
 	f.StringArrayVar(&q.Scopes, "scope", nil,
 		"`SCOPE` that calls may claim; repeat it for more; * is all")
+	f.StringArrayVar(&q.RoleIDs, "role-id", nil,
+		"`ROLE` of the policy that calls may have as context.role_id; repeat it for more (default: the default "+
+			"role of the dispatchers)")
 	f.StringVar(&q.Run, "run", "",
 		"valid only for calls of the run with this `ID`")
 	f.StringVar(&q.Lane, "lane", "",
@@ -186,8 +191,8 @@ func mintOffline(folder string, q envelope.IssueRequest) (a envelope.TokenRespon
 	}
 	now := time.Now().Truncate(time.Second)
 	p := auth.Principal{
-		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
-		Pool: q.Pool, ID: auth.NewID(), Family: auth.NewID(), Issued: now,
+		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, RoleIDs: q.RoleIDs,
+		Run: q.Run, Lane: q.Lane, Pool: q.Pool, ID: auth.NewID(), Family: auth.NewFamily(q.RoleIDs), Issued: now,
 		Expires:    now.Add(cmp.Or(time.Duration(q.LifeS)*time.Second, auth.Life)),
 		RenewUntil: now.Add(time.Duration(q.RenewS) * time.Second),
 	}
@@ -227,6 +232,7 @@ type shownToken struct {
 	Actor      string    `json:"actor"`
 	Role       string    `json:"role"`
 	Scopes     []string  `json:"scopes,omitzero"`
+	RoleIDs    []string  `json:"role_ids,omitzero"`
 	Pool       string    `json:"pool,omitzero"`
 	Run        string    `json:"run,omitzero"`
 	Lane       string    `json:"lane,omitzero"`
@@ -257,8 +263,8 @@ the signature: use "credentials whoami" to learn whether the bus accepts the tok
 }
 
 func shown(p auth.Principal) shownToken {
-	return shownToken{p.Tenant, p.Actor, string(p.Role), p.Scopes, p.Pool, p.Run, p.Lane, p.Family, p.Chain, p.KeyID,
-		p.Issued.UTC(), p.Expires.UTC(), p.RenewUntil.UTC()}
+	return shownToken{p.Tenant, p.Actor, string(p.Role), p.Scopes, p.RoleIDs, p.Pool, p.Run, p.Lane, p.Family, p.Chain,
+		p.KeyID, p.Issued.UTC(), p.Expires.UTC(), p.RenewUntil.UTC()}
 }
 
 func (g *global) inspected(file string) (auth.Principal, error) {
@@ -287,6 +293,7 @@ func (t shownToken) write(to io.Writer) error {
 	line("tenant", t.Tenant)
 	line("actor", t.Actor)
 	line("scopes", strings.Join(t.Scopes, " "))
+	line("roles", strings.Join(t.RoleIDs, " "))
 	line("pool", t.Pool)
 	line("run", t.Run)
 	line("lane", t.Lane)
@@ -340,6 +347,8 @@ you name, ends with yours at the latest, and is revoked with yours.`,
 		"`NAME` of a part of your actor: the token is for ACTOR/NAME")
 	f.StringArrayVar(&q.Scopes, "scope", nil,
 		"`SCOPE` that calls may claim, one of yours; repeat it for more")
+	f.StringArrayVar(&q.RoleIDs, "role-id", nil,
+		"`ROLE` that calls may have, one of yours; repeat it for more (default: all of yours)")
 	f.StringVar(&q.Run, "run", "", "valid only for calls of the run with this `ID`")
 	f.StringVar(&q.Lane, "lane", "", "valid only for calls of the lane with this `ID`")
 	f.DurationVar(&lasts, "for", 0,
@@ -384,7 +393,8 @@ func writeCredentials(to io.Writer, all []envelope.CredentialInfo) error {
 		if c.Revoked {
 			state = "revoked"
 		}
-		only := strings.Join([]string{named("pool", c.Pool), named("run", c.Run), named("lane", c.Lane)}, "")
+		only := strings.Join([]string{named("pool", c.Pool), named("roles", strings.Join(c.RoleIDs, ",")),
+			named("run", c.Run), named("lane", c.Lane)}, "")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, cli.EscapeText(c.Tenant),
 			cli.EscapeText(c.Actor),
 			orDash(cli.EscapeText(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(cli.EscapeText(only))),

@@ -41,6 +41,8 @@ type DispatcherOptions struct {
 	PoolAbsence time.Duration
 	// OpenPerActor, OpenPerTenant and OverflowAfter are the options of the same names in dispatcher.Options.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
+	// DefaultRole and DefaultLane are the options of the same names in dispatcher.Options.
+	DefaultRole, DefaultLane string
 	// OlderBuilds lets the dispatcher work with executors and clients of build f16d274: see toolbus.DispatcherOptions.
 	OlderBuilds bool
 
@@ -223,8 +225,8 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	d = dispatcher.New(dispatcher.Options{
 		OverQuota:    shares.OverQuota,
 		PoolEvidence: evidence, Definitions: findings, Builds: builds{findings, pools}, Control: c.control,
-		PoolAbsence: absence(c, o),
-		Tokens:      o.Tokens, Locks: o.locks.Board, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
+		PoolAbsence: absence(c, o), DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane,
+		Tokens: o.Tokens, Locks: o.locks.Board, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
 		Policy:   o.policy, Capacity: vitals, Records: journal,

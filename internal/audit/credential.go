@@ -13,6 +13,7 @@ type Credential struct {
 	Family string    `json:"family,omitzero"`
 	Chain  []string  `json:"chain,omitzero"` // families that it was narrowed from, oldest first
 	Scopes []string  `json:"scopes,omitzero"`
+	Roles  []string  `json:"role_ids,omitzero"`
 	Pool   string    `json:"pool,omitzero"`
 	Until  time.Time `json:"until,omitzero"` // end of its validity, including renewals
 	KeyID  string    `json:"key_id,omitzero"`

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -14,13 +15,16 @@ func (p Principal) Bound() bool {
 	return p.Role == Agent && (p.Run != "" || p.Lane != "" || scoped || len(p.Chain) > 0)
 }
 
-// Covers reports whether p could have made a call of its actor that has this run and lane and needs these scopes. An
+// Covers reports whether p could have made a call of its actor with this role, run and lane that needs these scopes. An
 // unbound p covers all calls of its actor. If known is false, the scopes of the call are not known, and only a token
-// with [ScopeAll] covers it.
-func (p Principal) Covers(run, lane string, scopes []string, known bool) bool {
+// with [ScopeAll] covers it. The role is "" if a build that does not know roles admitted the call. It then has no
+// effect.
+func (p Principal) Covers(role, run, lane string, scopes []string, known bool) bool {
 	switch {
 	case !p.Bound():
 		return true
+	case role != "" && !slices.Contains(p.Carries(role), role):
+		return false
 	case p.Run != "" && p.Run != run, p.Lane != "" && p.Lane != lane:
 		return false
 	case p.Has(ScopeAll):

@@ -261,6 +261,10 @@ func TestNarrowNeverWidens(t *testing.T) {
 		p := agent()
 		p.Role = Role(pick("agent", "door", "auditor", "operator"))
 		p.Run, p.Lane = pick("", "r1", "r2"), pick("", "l1")
+		if p.Role == Agent && rand.N(2) == 0 {
+			p.RoleIDs = []string{"reader", "writer"}
+			p.Family = NewFamily(p.RoleIDs)
+		}
 		less := Narrowing{
 			Actor: pick("", p.Actor, p.Actor+"/x", "agent://b"), Run: pick("", "r1", "r2"), Lane: pick("", "l1", "l2"),
 			Life: time.Duration(rand.N(int64(48 * time.Hour))),
@@ -268,9 +272,17 @@ func TestNarrowNeverWidens(t *testing.T) {
 		for range rand.N(3) {
 			less.Scopes = append(less.Scopes, pick("pay", "read", "admin", "*"))
 		}
+		if rand.N(2) == 0 {
+			less.RoleIDs = append(less.RoleIDs, pick("reader", "writer", "boss"))
+		}
 		child, err := p.Narrow(less, t0)
 		if err != nil {
 			continue
+		}
+		if slices.ContainsFunc(child.Carries("worker"), func(r string) bool {
+			return !slices.Contains(p.Carries("worker"), r)
+		}) {
+			t.Fatalf("%q of %q", child.Carries("worker"), p.Carries("worker"))
 		}
 		wider := slices.ContainsFunc(child.Scopes, func(s string) bool { return !p.Has(s) }) ||
 			child.Tenant != p.Tenant || child.Expires.After(p.Expires) || child.RenewUntil.After(p.RenewUntil) ||
@@ -343,11 +355,16 @@ func TestBound(t *testing.T) {
 	}
 	p := agent()
 	p.Run, p.Lane = "r0", "l0"
+	carrying := p
+	carrying.RoleIDs, carrying.Family = []string{"reader"}, NewFamily([]string{"reader"})
 	for name, covers := range map[string]bool{
-		"its own": p.Covers("r0", "l0", []string{"pay"}, true), "without scopes": p.Covers("r0", "l0", nil, true),
-		"unknown scopes": !p.Covers("r0", "l0", nil, false), "another run": !p.Covers("r1", "l0", nil, true),
-		"no run": !p.Covers("", "l0", nil, true), "another lane": !p.Covers("r0", "", nil, true),
-		"another scope": !p.Covers("r0", "l0", []string{"pay", "admin"}, true),
+		"its own": p.Covers("", "r0", "l0", []string{"pay"}, true), "without scopes": p.Covers("", "r0", "l0", nil, true),
+		"unknown scopes": !p.Covers("", "r0", "l0", nil, false), "another run": !p.Covers("", "r1", "l0", nil, true),
+		"no run": !p.Covers("", "", "l0", nil, true), "another lane": !p.Covers("", "r0", "", nil, true),
+		"any role": p.Covers("reader", "r0", "l0", nil, true),
+		"its role": carrying.Covers("reader", "r0", "l0", nil, true), "no role": carrying.Covers("", "r0", "l0", nil, true),
+		"another role":  !carrying.Covers("writer", "r0", "l0", nil, true),
+		"another scope": !p.Covers("", "r0", "l0", []string{"pay", "admin"}, true),
 	} {
 		if !covers {
 			t.Errorf("%s", name)

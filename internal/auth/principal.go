@@ -38,6 +38,7 @@ type Principal struct {
 	Tenant, Actor string
 	Role          Role
 	Scopes        []string // the scopes that its calls may use; sorted
+	RoleIDs       []string // the roles of a policy that its calls may have, sorted; see [Principal.Carries]
 	Run, Lane     string   // the only run and lane of its calls; "" is any
 	Pool          string   // set if and only if Role is Executor
 
@@ -107,7 +108,7 @@ func (p Principal) Check() error {
 				maxText)
 		}
 	}
-	return nil
+	return p.checkRoleIDs()
 }
 
 // plain reports whether an id consists of lowercase letters and digits, and is not empty.
@@ -175,6 +176,7 @@ func (p Principal) Renewed(now time.Time) (Principal, error) {
 type Narrowing struct {
 	Actor     string // the actor or a sub-actor, see [IsSub]
 	Scopes    []string
+	RoleIDs   []string
 	Run, Lane string
 	Life      time.Duration // default: until the original token ends
 }
@@ -209,6 +211,9 @@ func (p Principal) Narrow(l Narrowing, now time.Time) (Principal, error) {
 		child.Actor = l.Actor
 	}
 	var err error
+	if child.RoleIDs, err = p.narrowRoleIDs(l.RoleIDs); err != nil {
+		return Principal{}, err
+	}
 	if child.Run, err = one("run", p.Run, l.Run); err != nil {
 		return Principal{}, err
 	}

@@ -38,6 +38,7 @@ type claims struct {
 	Tenant string   `json:"tb_tenant"`
 	Role   Role     `json:"tb_role"`
 	Scope  string   `json:"scope,omitempty"`
+	Roles  []string `json:"tb_role_ids,omitempty"`
 	Run    string   `json:"tb_run,omitempty"`
 	Lane   string   `json:"tb_lane,omitempty"`
 	Pool   string   `json:"tb_pool,omitempty"`
@@ -75,8 +76,8 @@ func (s *Signer) Mint(p Principal) (string, error) {
 		Expiry: jwt.NewNumericDate(p.Expires),
 	}
 	own := claims{
-		Tenant: p.Tenant, Role: p.Role, Scope: strings.Join(sorted(p.Scopes), " "), Run: p.Run, Lane: p.Lane, Pool: p.Pool,
-		Family: p.Family, Chain: p.Chain, Origin: p.Origin,
+		Tenant: p.Tenant, Role: p.Role, Scope: strings.Join(sorted(p.Scopes), " "), Roles: sorted(p.RoleIDs),
+		Run: p.Run, Lane: p.Lane, Pool: p.Pool, Family: p.Family, Chain: p.Chain, Origin: p.Origin,
 	}
 	if !p.RenewUntil.IsZero() {
 		own.Renew = p.RenewUntil.Unix()
@@ -86,8 +87,8 @@ func (s *Signer) Mint(p Principal) (string, error) {
 		return "", fmt.Errorf("token: %w", err)
 	}
 	if len(token) > MaxToken {
-		return "", fmt.Errorf("the token would be %d bytes, at most %d: give it fewer or shorter scopes", len(token),
-			MaxToken)
+		return "", fmt.Errorf("the token would be %d bytes, at most %d: give it fewer or shorter scopes and roles",
+			len(token), MaxToken)
 	}
 	return token, nil
 }
@@ -184,9 +185,10 @@ func (k *Keyring) read(token string) (p Principal, key Key, err error) {
 
 func principal(registered jwt.Claims, own claims, kid string) Principal {
 	p := Principal{
-		Tenant: own.Tenant, Actor: registered.Subject, Role: own.Role, Scopes: strings.Fields(own.Scope), Run: own.Run,
-		Lane: own.Lane, Pool: own.Pool, ID: registered.ID, Family: own.Family, Chain: own.Chain,
-		Origin: own.Origin, Issued: registered.IssuedAt.Time(), Expires: registered.Expiry.Time(), KeyID: kid,
+		Tenant: own.Tenant, Actor: registered.Subject, Role: own.Role, Scopes: strings.Fields(own.Scope),
+		RoleIDs: own.Roles, Run: own.Run, Lane: own.Lane, Pool: own.Pool, ID: registered.ID, Family: own.Family,
+		Chain: own.Chain, Origin: own.Origin, Issued: registered.IssuedAt.Time(),
+		Expires: registered.Expiry.Time(), KeyID: kid,
 	}
 	if own.Renew != 0 {
 		p.RenewUntil = time.Unix(own.Renew, 0)

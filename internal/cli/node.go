@@ -291,6 +291,8 @@ type Admission struct {
 	perActor      int
 	perTenant     int
 	overflowAfter int
+	defaultRole   string
+	defaultLane   string
 	older         bool
 }
 
@@ -316,6 +318,10 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
 			"actors come first. Choose less than 7/8 of the slots of an executor")
 	OldFlag(cmd.Flags(), "ahead-per-actor", cmd.Flags().Lookup("overflow-after"))
+	cmd.Flags().StringVar(&a.defaultRole, "default-role", dispatcher.DefaultRole,
+		"role of tokens without roles; without tokens, of calls that name none")
+	cmd.Flags().StringVar(&a.defaultLane, "default-lane", dispatcher.DefaultLane,
+		"lane of calls that name none and whose token is not bound to one")
 	cmd.Flags().BoolVar(&a.older, "older-builds", false,
 		"serve executors of build f16d274, too, during an upgrade")
 }
@@ -331,6 +337,9 @@ func (a *Admission) Check(n *Node) error {
 		return Usagef("--open-per-actor is %d, --open-per-tenant %d: use 1 or more for both", a.perActor, a.perTenant)
 	case a.overflowAfter < 1:
 		return Usagef("--overflow-after is %d: use 1 or more", a.overflowAfter)
+	case !auth.ValidRoleID(a.defaultRole) || !auth.ValidRoleID(a.defaultLane):
+		return Usagef("--default-role is %.40q, --default-lane %.40q: use at most 128 letters, digits and . _ : / - and "+
+			"begin with a letter or a digit", a.defaultRole, a.defaultLane)
 	case a.audit != auditLags && a.audit != auditStrict:
 		return Usagef("--audit: use %s or %s, not %q", auditLags, auditStrict, a.audit)
 	}
@@ -342,5 +351,6 @@ func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
 		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,
 		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, OverflowAfter: a.overflowAfter,
+		DefaultRole: a.defaultRole, DefaultLane: a.defaultLane,
 	}
 }

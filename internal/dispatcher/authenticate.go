@@ -28,9 +28,9 @@ func (d *Dispatcher) credential(c *candidate) *envelope.Error {
 		return auth.ForbiddenForRole(p.Role, "calls")
 	case d.misdirected(p, c.in.Reply):
 		return elsewhere(p)
-	case p.Run != "" && to.RunID != p.Run:
+	case p.Run != "" && to.RunID != "" && to.RunID != p.Run:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for run %.100q alone", p.Run))
-	case p.Lane != "" && to.LaneID != p.Lane:
+	case p.Lane != "" && to.LaneID != "" && to.LaneID != p.Lane:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for lane %.100q alone", p.Lane))
 	}
 	for _, s := range to.Scopes {

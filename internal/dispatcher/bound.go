@@ -17,7 +17,7 @@ func covers(p *auth.Principal, a call.Attempt) bool {
 		return true
 	}
 	scopes, known := a.Owner.Needs()
-	return p.Covers(a.Owner.Run, a.Owner.Lane, scopes, known)
+	return p.Covers(a.Owner.Role, a.Owner.Run, a.Owner.Lane, scopes, known)
 }
 
 // covered is [covers] for the sender of the service request that ctx belongs to.
@@ -46,6 +46,7 @@ func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Erro
 		return nil
 	}
 	return envelope.NewError(envelope.CodeScope, fmt.Sprintf(
-		"the token does not cover the call that attempt %d of this key is of: its run, lane or scopes are others", a.N)).
+		"the token does not cover the call that attempt %d of this key is of: its role, run, lane or scopes are others",
+		a.N)).
 		WithFix("use a key of your own, or a token that covers that call")
 }

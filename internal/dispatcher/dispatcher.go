@@ -115,6 +115,9 @@ type Options struct {
 	Now         func() time.Time // bus time
 	Instance    string           // unique per start of a process; every nonce begins with it
 	NewNonce    func() string
+	// DefaultRole is the role of tokens without roles, and DefaultLane the lane of calls that name none; defaults
+	// "agent" and "default".
+	DefaultRole, DefaultLane string
 	// Fsync states that the servers sync every write. If it is false, calls of side-effectful tools are refused unless
 	// their manifest accepts a rerun after a power cut.
 	Fsync    bool
@@ -164,6 +167,7 @@ type Dispatcher struct {
 func New(o Options) *Dispatcher {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.AuditLag, o.Backup = cmp.Or(o.AuditLag, 10*time.Second), cmp.Or(o.Backup, 20*time.Millisecond)
+	o.DefaultRole, o.DefaultLane = cmp.Or(o.DefaultRole, DefaultRole), cmp.Or(o.DefaultLane, DefaultLane)
 	o.PoolAbsence = cmp.Or(o.PoolAbsence, DefaultPoolAbsence)
 	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
 	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -55,8 +54,8 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 	}
 	stored := jsontext.Value(in.Body)
-	if in.ContentType == envelope.ContentMsgpack {
-		if stored, err = json.Marshal(req); err != nil {
+	if c.filled || in.ContentType == envelope.ContentMsgpack {
+		if stored, err = envelope.EncodeRequest(envelope.ContentJSON, req); err != nil {
 			return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	manifests "github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// rules is a policy: role r may use some of the lanes l and m, and role s no lane with a tool. Lane m allows the tool
-// echo, and lane l what the fields say.
+// rules is a policy: role agent may use some of the lanes l and m, and role s no lane with a tool. Lane m allows the
+// tool echo, and lane l what the fields say.
 type rules struct {
-	lanes    string // of role r
+	lanes    string // of role agent
 	tools    string // of lane l, as are the next three
 	keys     string
 	flags    string
@@ -31,7 +31,8 @@ func (r rules) in(w *world) inForce {
 		return inForce{nil, r.err}
 	}
 	d := policy.Documents{
-		Roles: fmt.Appendf(nil, "roles: [{role_id: r, allowed_lanes: [%s]}, {role_id: s, allowed_lanes: [none]}]", r.lanes),
+		Roles: fmt.Appendf(nil, "roles: [{role_id: agent, allowed_lanes: [%s]}, "+
+			"{role_id: s, allowed_lanes: [none]}]", r.lanes),
 		Lanes: fmt.Appendf(nil, "lanes: [{lane_id: l, allowed_tools: [%s], required_scope_keys: [%s], "+
 			"prohibited_flags: [%s], write: %t}, {lane_id: m, allowed_tools: [echo], write: true}, "+
 			"{lane_id: none, allowed_tools: []}]", r.tools, r.keys, r.flags, !r.reads),
@@ -72,7 +73,7 @@ func TestHiddenTools(t *testing.T) {
 		if hidden != unknown || !strings.Contains(hidden, string(envelope.CodeToolUnknown)) {
 			t.Errorf("hidden:  %s\nunknown: %s", hidden, unknown)
 		}
-		if known := w.answerTo(3, "ecno", ofRole("r", "l")...); !strings.Contains(known, `did you mean \"echo\"`) {
+		if known := w.answerTo(3, "ecno", ofRole("agent", "l")...); !strings.Contains(known, `did you mean \"echo\"`) {
 			t.Errorf("to who may know it: %s", known)
 		}
 		if r := w.refused[0]; r.Step != 6 || r.Rule != "lanes[none].allowed_tools" ||
@@ -103,15 +104,15 @@ func (w *world) answerTo(n int, tool string, edit ...string) string {
 func TestPolicyKeepsOutcomes(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)
-		w.ask(1, ofRole("r", "l")...)
+		w.ask(1, ofRole("agent", "l")...)
 		w.decide("")
 		w.d.Policy = rules{lanes: "m", tools: "echo"}.in(w)
 		w.outcomes = map[string][]*envelope.Response{}
-		w.ask(1, ofRole("r", "l")...)
+		w.ask(1, ofRole("agent", "l")...)
 		if r := w.outcome(1); r.Status != envelope.Success {
 			t.Errorf("the outcome is %v now", r.Error)
 		}
-		w.ask(2, ofRole("r", "l")...)
+		w.ask(2, ofRole("agent", "l")...)
 		if r := w.outcome(2); r.Error == nil || r.Error.Code != envelope.CodeLane {
 			t.Errorf("another request with the key: %+v", r)
 		}
@@ -129,7 +130,7 @@ func TestNoPolicyKnown(t *testing.T) {
 			{fmt.Errorf("%w: of another kind", policy.ErrUnusable), envelope.CodePolicyVersion},
 		} {
 			w.d.Policy = inForce{nil, c.err}
-			w.ask(n, ofRole("r", "l")...)
+			w.ask(n, ofRole("agent", "l")...)
 			r := w.outcome(n)
 			if r.Error == nil || r.Error.Code != c.code || r.Provenance.Final || strings.Contains(r.Error.String(), "kind") {
 				t.Errorf("%v: %v, final %t", c.err, r.Error, r.Provenance.Final)

@@ -107,6 +107,7 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *
 	defer cancel()
 	d.handle(ctx, &candidate{request: request{in: in, principal: &auth.Principal{
 		Tenant: in.From.Tenant, Actor: in.From.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll},
+		RoleIDs: roleOf(l),
 	}}})
 	select {
 	case a := <-heard:

@@ -39,6 +39,7 @@ func stages() []stage {
 			(*Dispatcher).identity},
 		{2, "token", "what a request says of its sender, and of its rights, a token proves", true,
 			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
+		{2, "role", "a call has one role, and its caller must have it", false, (*Dispatcher).role},
 		{4, "policy", "what holds now must be known", false, (*Dispatcher).inForce},
 		{4, "lane", "a role is for some lanes only", false, decides(policy.StepLane)},
 		{5, "registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
@@ -97,6 +98,7 @@ type candidate struct {
 	input    jsontext.Value
 	large    *large // set if the input is in the payload store
 	accepted bool   // the input is valid
+	filled   bool   // req has members that the body of the message leaves out
 	deadline time.Time
 	caller   *caller // set by the last stage
 }

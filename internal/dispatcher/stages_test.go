@@ -39,8 +39,11 @@ func faults() []fault {
 		{1, "receive", []string{`{"call_id"`, `{call_id`}, nothing},
 		{2, "identity", []string{`"actor_id":"agent"`, `"actor_id":"boss"`}, nothing},
 		{2, "token", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) { in.Token = "nonsense" }},
+		{2, "role", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) {
+			in.Body = bytes.Replace(in.Body, []byte(`"role_id":"agent"`), []byte(`"role_id":"boss"`), 1)
+		}},
 		{4, "policy", nil, denies(func(r *rules) { r.err = policy.ErrStale })},
-		{4, "roles[r].allowed_lanes", nil, denies(func(r *rules) { r.lanes = "m" })},
+		{4, "roles[agent].allowed_lanes", nil, denies(func(r *rules) { r.lanes = "m" })},
 		{5, "registered", nil, manifest(func(m *tool.Manifest) { m.ToolID = "other" })},
 		{5, "tools[echo].enabled", nil, denies(func(r *rules) { r.disabled = true })},
 		{5, "manifests[echo].status", nil, manifest(func(m *tool.Manifest) { m.Status = tool.StatusDisabled })},
@@ -80,7 +83,7 @@ func (w *world) refusal(all ...fault) *envelope.Error {
 	d := w.dispatcher("d2", false)
 	d.Tokens = w.d.Tokens
 	w.rules = rules{lanes: "l, m", tools: "echo"}
-	edit := ofRole("r", "l")
+	edit := ofRole("agent", "l")
 	for _, f := range all {
 		edit = append(edit, f.edit...)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -37,8 +38,8 @@ func (s *Service) note(
 	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
 ) *envelope.Error {
 	c := audit.Credential{
-		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Pool: p.Pool,
-		KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(),
+		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Roles: p.RoleIDs,
+		Pool: p.Pool, KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(),
 	}
 	if p.Expires.IsZero() && p.RenewUntil.IsZero() {
 		c.Until = time.Time{}
@@ -116,7 +117,7 @@ func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Er
 func (s *Service) Narrow(
 	ctx context.Context, by *auth.Principal, q envelope.NarrowRequest,
 ) (a envelope.TokenResponse, _ *envelope.Error) {
-	less := auth.Narrowing{Actor: q.Actor, Scopes: q.Scopes, Run: q.Run, Lane: q.Lane}
+	less := auth.Narrowing{Actor: q.Actor, Scopes: q.Scopes, RoleIDs: q.RoleIDs, Run: q.Run, Lane: q.Lane}
 	var refusal *envelope.Error
 	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
 		return a, refusal
@@ -192,9 +193,10 @@ func (s *Service) asked(q envelope.IssueRequest) (p auth.Principal, refusal *env
 		return p, refusal
 	}
 	now := s.Store.Now().Truncate(time.Second)
+	roles := slices.Compact(slices.Sorted(slices.Values(q.RoleIDs)))
 	p = auth.Principal{
-		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, Run: q.Run, Lane: q.Lane,
-		Pool: q.Pool, ID: auth.NewID(), Family: auth.NewID(), Issued: now,
+		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, RoleIDs: roles,
+		Run: q.Run, Lane: q.Lane, Pool: q.Pool, ID: auth.NewID(), Family: auth.NewFamily(roles), Issued: now,
 		Expires: now.Add(cmp.Or(life, auth.Life)),
 	}
 	if renew > 0 {

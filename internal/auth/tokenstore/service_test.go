@@ -99,6 +99,44 @@ func TestServiceOfTokens(t *testing.T) {
 	}
 }
 
+// Renewed and narrowed tokens keep the roles of a credential, a narrowed one may have fewer, and list and record name
+// them.
+func TestRolesOfTokens(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	issued, refusal := c.Issue(ctx, &c.operator, envelope.IssueRequest{
+		Tenant: "acme", Actor: "agent://a", Role: "agent", RoleIDs: []string{"writer", "reader"}, RenewS: 3600,
+	})
+	c.is("issue", refusal, "")
+	has := func(what string, a envelope.TokenResponse, want ...string) *auth.Principal {
+		t.Helper()
+		p, err := c.Store.Verifier().Verify(a.Token, c.now)
+		if err != nil || !slices.Equal(p.RoleIDs, want) {
+			t.Fatalf("%s: %+v, %v", what, p, err)
+		}
+		return p
+	}
+	p := has("issued", issued, "reader", "writer")
+	renewed, refusal := c.Renew(ctx, p)
+	c.is("renew", refusal, "")
+	has("renewed", renewed, "reader", "writer")
+	kept, refusal := c.Narrow(ctx, p, envelope.NarrowRequest{})
+	c.is("narrow", refusal, "")
+	has("kept", kept, "reader", "writer")
+	fewer, refusal := c.Narrow(ctx, p, envelope.NarrowRequest{RoleIDs: []string{"reader"}})
+	c.is("narrow to one", refusal, "")
+	has("fewer", fewer, "reader")
+	_, refusal = c.Narrow(ctx, p, envelope.NarrowRequest{RoleIDs: []string{"boss"}})
+	c.is("widen", refusal, envelope.CodeForbidden)
+	list, refusal := c.List(ctx, &c.operator, envelope.CredentialsRequest{})
+	c.is("list", refusal, "")
+	if len(list.Credentials) != 1 || !slices.Equal(list.Credentials[0].RoleIDs, []string{"reader", "writer"}) {
+		t.Errorf("listed: %+v", list)
+	}
+	if r := c.records[0].Credential.Roles; !slices.Equal(r, []string{"reader", "writer"}) {
+		t.Errorf("on record: %q", r)
+	}
+}
+
 // Nobody but operators issues, lists, revokes and rotates.
 func TestServiceIsForOperators(t *testing.T) {
 	c, ctx := newCounter(t), t.Context()

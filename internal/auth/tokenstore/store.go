@@ -254,8 +254,8 @@ func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token s
 		return "", err
 	}
 	c := envelope.CredentialInfo{
-		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Scopes: p.Scopes, Pool: p.Pool, Run: p.Run, Lane: p.Lane,
-		Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
+		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Scopes: p.Scopes, RoleIDs: p.RoleIDs, Pool: p.Pool,
+		Run: p.Run, Lane: p.Lane, Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
 	}
 	if err := s.put(ctx, subjects.Issued(p.Family), c, until.Sub(now)+slack); err != nil {
 		return "", fmt.Errorf("credential: %w", err)
