@@ -188,7 +188,7 @@ class Side:
                 self.report(tool, "error", a, b, given)
             return
         result, ours = stripped(b["result"], self.way[1])
-        if ours.get("io.toolbus/code") == "I-REQ-SCHEMA":
+        if ours.get("io.toolbus/code") in ("I-REQ-SCHEMA", "I-REQ-UNSAFE"):
             # The bus has refused the input; the server refuses it, too, or has a schema that is stricter than itself.
             if "error" in a or a["result"].get("isError"):
                 self.report(tool, "refused", a, ours, given)
