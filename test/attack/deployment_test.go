@@ -190,7 +190,10 @@ func (d *devDeployment) part(conn *toolbus.Conn, err error, run func(context.Con
 	d.Helper()
 	d.ok(err)
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	go func() { ended <- run(context.WithoutCancel(d.Context()), func(name string) { ready <- name }) }()
+	go func() {
+		defer close(ended) // for the cleanup, after a part that did not start
+		ended <- run(context.WithoutCancel(d.Context()), func(name string) { ready <- name })
+	}()
 	d.Cleanup(func() {
 		conn.Close()
 		if err := <-ended; err != nil {
