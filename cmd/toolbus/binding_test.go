@@ -6,24 +6,26 @@ import (
 	"testing"
 )
 
-// A call takes run and lane from its token or from flags, and the role from a flag. Dispatchers refuse another run than
-// that of the token. The audit record contains all three.
+// A call takes run, lane and role from its token or from flags. Dispatchers refuse others than those of the token. The
+// audit record contains all three.
 func TestRunLaneAndRole(t *testing.T) {
 	s, operator := deployed(t)
 	dir := t.TempDir()
 	bound, free := filepath.Join(dir, "bound"), filepath.Join(dir, "free")
-	s.must("credentials", "issue", "--actor", "agent://a", "--run", "r1", "--lane", "l1", "--out", bound,
-		"--credentials", operator)
-	s.must("credentials", "issue", "--actor", "agent://a", "--out", free, "--credentials", operator)
+	s.must("credentials", "issue", "--actor", "agent://a", "--run", "r1", "--lane", "l1",
+		"--role-id", "reviewer", "--out", bound, "--credentials", operator)
+	s.must("credentials", "issue", "--actor", "agent://a", "--role-id", "writer", "--role-id", "agent", "--out", free, "--credentials", operator)
 	for _, c := range []struct {
 		credential, flags, stdout, stderr string
 		code                              int
 	}{
 		{bound, "", "hello you", "", 0},
 		{bound, "--run r1 --lane l1 --role-id reviewer", "hello you", "", 0},
+		{bound, "--role-id writer", "", "A-AUTH-SCOPE", exitTerminal},
 		{bound, "--run r2", "", "A-AUTH-SCOPE", exitTerminal},
 		{bound, "--lane l2", "", "A-AUTH-SCOPE", exitTerminal},
 		{free, "--run r7 --lane l7 --role-id writer", "hello you", "", 0},
+		{free, "", "", "context.role_id is missing", exitTerminal},
 		{free, "--run=", "", "--run is empty", exitUsage},
 		{free, "--role-id=", "", "--role-id is empty", exitUsage},
 		{free, "--run " + strings.Repeat("r", 257), "", "/context/run_id", exitInvalid},
@@ -36,8 +38,7 @@ func TestRunLaneAndRole(t *testing.T) {
 	}
 	record := s.must("audit", "replay", "--json", "--tool", "hello", "--credentials", operator)
 	for _, says := range []string{
-		`"run_id":"r1","role_id":"","lane_id":"l1"`, `"run_id":"r1","role_id":"reviewer","lane_id":"l1"`,
-		`"run_id":"r7","role_id":"writer","lane_id":"l7"`,
+		`"run_id":"r1","role_id":"reviewer","lane_id":"l1"`, `"run_id":"r7","role_id":"writer","lane_id":"l7"`,
 	} {
 		if !strings.Contains(record, says) {
 			t.Errorf("the record does not have %s: %s", says, record)

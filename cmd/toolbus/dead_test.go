@@ -56,8 +56,9 @@ func bury(t *testing.T, guest *app.Link, r envelope.Request, inputRef string) {
 		State: call.State{
 			Pinned: call.Pinned{Tenant: "acme", Pool: "default", Tool: r.ToolID,
 				ID: envelope.CallKeyID("acme", &r), ArgsHash: args},
-			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{CallID: r.CallID, Actor: r.Context.ActorID,
-				Trace: r.Context.TraceID}}},
+			Attempts: []call.Attempt{{N: 1, Owner: call.Owner{
+				CallID: r.CallID, Actor: r.Context.ActorID, Role: r.Context.RoleID, Trace: r.Context.TraceID,
+			}}},
 		},
 	})
 	if err != nil {

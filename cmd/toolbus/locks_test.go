@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -50,7 +51,15 @@ func TestLock(t *testing.T) {
 		t.Errorf("%s: %v", said, err)
 	}
 	s.must("unlock", "--tool", "hello", "--reason", "all is well", "--credentials", operator)
-	calls(0, "hello you")
+	for since := time.Now(); ; { // executors learn of it within a second
+		code, _, _ := s.do("call", "hello", "--input", `"you"`, "--credentials", agent)
+		if code == 0 {
+			break
+		}
+		if code != exitRetryable || time.Since(since) > 10*time.Second {
+			t.Fatalf("unlocked, and a call exits with %d", code)
+		}
+	}
 	events := s.must("audit", "replay", "--json", "--credentials", operator)
 	for _, want := range []string{
 		`"event":"lock_set"`, `"event":"lock_cleared"`, `"reason":"all is well"`, `"P-PRECOND-LOCKED"`,
