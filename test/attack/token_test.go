@@ -263,7 +263,7 @@ func (d *devDeployment) bound() (table []asked) {
 		}{{"mine", ""}, {"other", envelope.CodeScope}, {"Mine", envelope.CodeScope}} {
 			table = append(table, asked{name: name, as: bob, token: token, context: map[string]any{name: r.of}, want: r.want})
 		}
-		table = append(table, asked{name: name + " that is not said", as: bob, token: token, want: envelope.CodeScope})
+		table = append(table, asked{name: name + " that is filled in from the token", as: bob, token: token})
 	}
 	return table
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// policyFolder writes a policy in which the role agent may call hello in one lane.
+func policyFolder(t *testing.T, lane string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"policy/roles.yaml": "roles: [{role_id: agent, allowed_lanes: [" + lane + "]}]\n",
+		"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [hello]}, {lane_id: night, allowed_tools: [hello]}]\n",
+		"tools/tool_registry.yaml": "tools: [{tool_name: hello, description: Greets., enabled: true, idempotent: true, " +
+			"timeout_default_ms: 1000, allowed_lanes: [day, night], required_scope_keys: [], prohibited_flags: []}]\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// An operator pushes policies, sees their history and documents, and rolls back.
+func TestPolicyOnABus(t *testing.T) {
+	s, operator := deployed(t)
+	as := func(line ...string) []string {
+		return append(append([]string{"policy"}, line...), "--credentials", operator)
+	}
+	history := func() (all []envelope.PolicyVersion) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(s.must(append(as("history"), "--json")...)), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if all := history(); len(all) != 0 {
+		t.Errorf("before the first push: %+v", all)
+	}
+	if code, _, stderr := s.do(as("show")...); code != 1 || !strings.Contains(stderr, "toolbus policy push") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	day, night := policyFolder(t, "day"), policyFolder(t, "night")
+	if said := s.must(as("push", day, "--reason", "by day")...); !strings.HasSuffix(said, "is in force\n") {
+		t.Error(said)
+	}
+	if said := s.must(as("push", day)...); !strings.Contains(said, "nothing is pushed") {
+		t.Error(said)
+	}
+	s.must(as("push", night)...)
+	all := history()
+	if len(all) != 2 || all[1].Reason != "by day" || all[0].Revision <= all[1].Revision {
+		t.Fatalf("%+v", all)
+	}
+	first := strings.TrimSpace(strings.Fields(s.must(as("history")...))[0])
+	if first != "REVISION" {
+		t.Errorf("the table begins with %s", first)
+	}
+	s.must(as("rollback", fmtRevision(all[1]), "--reason", "too dark")...)
+	for _, args := range [][]string{{"show"}, {"show", fmtRevision(all[1])}} {
+		if said := s.must(as(args...)...); !strings.Contains(said, "allowed_lanes: [day]") ||
+			!strings.Contains(said, "policy/lanes.yaml, sha256 ") {
+			t.Errorf("%v: %s", args, said)
+		}
+	}
+	for _, c := range []struct {
+		line []string
+		code int
+		says string
+	}{
+		{[]string{"push", t.TempDir()}, exitUsage, "policy/roles.yaml"},
+		{[]string{"push", policyFolder(t, "evening")}, exitInvalid, `no lane "evening"`},
+		{[]string{"push", night, "--expect", "1"}, exitTerminal, "another policy was pushed"},
+		{[]string{"rollback", "999999"}, exitTerminal, "no revision 999999"},
+		{[]string{"show", "999999"}, exitTerminal, "no revision 999999"},
+		{[]string{"show", "newest"}, exitUsage, "policy history"},
+		{[]string{"rollback", "0"}, exitUsage, "policy history"},
+	} {
+		if code, _, stderr := s.do(as(c.line...)...); code != c.code || !strings.Contains(stderr, c.says) {
+			t.Errorf("%v: exit %d, want %d: %s", c.line, code, c.code, stderr)
+		}
+	}
+}
+
+func fmtRevision(v envelope.PolicyVersion) string { return strconv.FormatUint(v.Revision, 10) }
