@@ -14,7 +14,8 @@ func TestRunLaneAndRole(t *testing.T) {
 	bound, free := filepath.Join(dir, "bound"), filepath.Join(dir, "free")
 	s.must("credentials", "issue", "--actor", "agent://a", "--run", "r1", "--lane", "l1",
 		"--role-id", "reviewer", "--out", bound, "--credentials", operator)
-	s.must("credentials", "issue", "--actor", "agent://a", "--role-id", "writer", "--role-id", "agent", "--out", free, "--credentials", operator)
+	s.must("credentials", "issue", "--actor", "agent://a", "--role-id", "writer", "--role-id", "agent", "--out", free,
+		"--credentials", operator)
 	for _, c := range []struct {
 		credential, flags, stdout, stderr string
 		code                              int
