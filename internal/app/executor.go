@@ -69,10 +69,10 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
 		Trace: c.Trace, Logger: c.Logger,
 	})
-	anew := &bus.ReconnectWatch{NC: c.NC, Notify: e.ControlReady}
+	reconnects := &bus.ReconnectWatch{NC: c.NC, Notify: e.ControlReady}
 	workers, err := workqueue.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
 		func(ctx context.Context, w *workqueue.Message) {
-			anew.Check()
+			reconnects.Check()
 			e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
 		})
 	if err != nil {
@@ -83,7 +83,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	pools.Definitions = func() heartbeat.Definitions { return definitions(o) }
 	pools.Missing = func() []heartbeat.MissingBuild { return missing(e) }
 	defer c.TokenConn.Before(workers.Pause)()
-	return run(ctx, c, o, e, workers, pools, anew, func(ctx context.Context) { counter.KeepLocks(ctx, board) })
+	keepLocks := func(ctx context.Context) { counter.KeepLocks(ctx, board) }
+	return run(ctx, c, o, e, workers, pools, reconnects, keepLocks)
 }
 
 // openExecutor waits until a dispatcher answers with the settings of the bus, and opens the call log and the clock.
@@ -131,7 +132,7 @@ func (c *Conn) agree(h executorapi.HelloResponse) error {
 
 func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Puller,
 	pools *heartbeat.Store,
-	anew *bus.ReconnectWatch, keepLocks func(context.Context)) error {
+	reconnects *bus.ReconnectWatch, keepLocks func(context.Context)) error {
 	deaf, err := c.control.ServeControl(o.Pool, c.Instance, e)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var tasks sync.WaitGroup
-	tasks.Go(func() { beat(hand, c, o, e, pools, anew, workers.Changed()) })
+	tasks.Go(func() { beat(hand, c, o, e, pools, reconnects, workers.Changed()) })
 	tasks.Go(func() { e.Confirm(hand) })
 	tasks.Go(func() { keepLocks(hand) })
 	tasks.Go(func() { recheck(hand, c.Lease/3, o) })
@@ -175,7 +176,7 @@ func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, 
 // beat stores a heartbeat and extends the leases of the messages in progress: every third of a lease, after each
 // reconnect, and at each value on news. It does so, too, when work has come for a build that is not here.
 func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store,
-	anew *bus.ReconnectWatch,
+	reconnects *bus.ReconnectWatch,
 	news <-chan struct{}) {
 	status := c.NC.StatusChanged(nats.CONNECTED)
 	defer c.NC.RemoveStatusListener(status)
@@ -190,7 +191,7 @@ func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor,
 		case <-e.MissingChanged():
 		case <-tick.C:
 		}
-		anew.Check()
+		reconnects.Check()
 		e.InProgress()
 		once, cancel := context.WithTimeout(ctx, c.Lease/3)
 		sent := c.Clock.Now()

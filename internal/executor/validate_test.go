@@ -41,7 +41,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// On a later delivery an earlier run may have had the effect. Only what never has one is none.
+// On a later delivery, an earlier run may have had the effect. It is none only for pure calls.
 func TestDeniedLater(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.refusing()
