@@ -36,11 +36,9 @@ type Store struct {
 	bucket jetstream.KeyValue
 	tools  []*tool.Manifest
 	log    *slog.Logger
-	begun  time.Time
 	loaded atomic.Pointer[loaded]
-	// confirmed is the time since begun at which a question was sent whose answer named the loaded entry, in ns; 0 before
-	// the first answer.
-	confirmed atomic.Int64
+	// confirmed is when a question was sent whose answer named the loaded entry; nil before the first answer.
+	confirmed atomic.Pointer[time.Time]
 }
 
 // loaded is the result of reading the set of one entry.
@@ -57,9 +55,7 @@ func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, l
 	if err != nil {
 		return nil, fmt.Errorf("bucket of the policy: %w", err)
 	}
-	return &Store{
-		bucket: bucket, tools: tools, log: cmp.Or(log, slog.New(slog.DiscardHandler)), begun: time.Now(),
-	}, nil
+	return &Store{bucket: bucket, tools: tools, log: cmp.Or(log, slog.New(slog.DiscardHandler))}, nil
 }
 
 // Current returns the policy in force. It returns [policy.ErrStale] if that is not known for the last second,
@@ -67,11 +63,18 @@ func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, l
 // it.
 func (s *Store) Current() (*policy.Snapshot, error) {
 	at := s.confirmed.Load() // before loaded, which is stored first
-	if at == 0 || time.Since(s.begun)-time.Duration(at) > lease {
+	if at == nil || age(*at) > lease {
 		return nil, policy.ErrStale
 	}
 	l := s.loaded.Load()
 	return l.snapshot, l.err
+}
+
+// age returns the time since at, by the monotonic clock or by the wall clock. The monotonic clock may stop while a
+// machine sleeps.
+func age(at time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
 }
 
 // Run follows the entry until ctx ends.
@@ -92,7 +95,7 @@ func (s *Store) Confirm(ctx context.Context) error {
 
 // confirm asks for the entry, and loads its set if it is another one.
 func (s *Store) confirm(ctx context.Context) error {
-	at := time.Since(s.begun)
+	at := time.Now()
 	asking, cancel := context.WithTimeout(ctx, confirmTime)
 	v, err := s.Newest(asking)
 	cancel()
@@ -107,7 +110,7 @@ func (s *Store) confirm(ctx context.Context) error {
 		s.loaded.Store(next)
 		return s.confirm(ctx) // loading may have taken longer than the lease
 	}
-	s.confirmed.Store(max(int64(at), 1))
+	s.confirmed.Store(&at)
 	return nil
 }
 
