@@ -62,8 +62,7 @@ func (r *reader) member(m *member, v reflect.Value) {
 	case raw:
 		*v.Addr().Interface().(*jsontext.Value) = r.value()
 	case instant:
-		var room [len(time.RFC3339Nano)]byte
-		r.odd = v.Addr().Interface().(*time.Time).UnmarshalText(append(room[:0], r.text()...)) != nil || r.odd
+		r.instant(v.Addr().Interface().(*time.Time))
 	case emptyMap:
 		r.want("{}")
 		v.Set(reflect.MakeMap(v.Type()))
@@ -75,6 +74,16 @@ func (r *reader) member(m *member, v reflect.Value) {
 	default:
 		r.odd = true
 	}
+}
+
+// instant reads a time in UTC. [time.Time.UnmarshalText] accepts an hour of one digit and a comma before the fraction,
+// which package json refuses: both are odd.
+func (r *reader) instant(to *time.Time) {
+	var room [len(time.RFC3339Nano)]byte
+	const hour, second = len("2006-01-02T15"), len("2006-01-02T15:04:05")
+	at := r.text()
+	strict := len(at) > second && at[hour] == ':' && at[second] != ',' && at[len(at)-1] == 'Z'
+	r.odd = !strict || to.UnmarshalText(append(room[:0], at...)) != nil || r.odd
 }
 
 func (r *reader) text() string {
