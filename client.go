@@ -151,13 +151,14 @@ func (c *Client) Why(ctx context.Context, ref CallRef) (string, error) {
 	return sentence, ofBus(err)
 }
 
-// Tools returns the descriptions of all tools that the dispatchers have loaded, sorted by id.
+// Tools returns the descriptions of the tools of which the policy could allow the caller at least one call, sorted by
+// id. It promises nothing: each call is decided by itself. An operator's token gets all tools.
 func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 	tools, err := c.own.Tools(ctx)
 	return tools, ofBus(err)
 }
 
-// Tool returns the description of the tool with that id.
+// Tool returns the description of the tool with that id, if Tools would list it.
 func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 	info, err := c.own.Tool(ctx, id)
 	return info, ofBus(err)

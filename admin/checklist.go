@@ -110,7 +110,7 @@ const maxExamined = 20
 func examine(ctx context.Context, c *client.Client, tools []envelope.ToolInfo) *examined {
 	e := &examined{ctx: ctx, client: c, tools: tools}
 	for _, t := range tools[:min(len(tools), maxExamined)] {
-		info, err := c.Tool(ctx, t.ToolID)
+		info, err := c.ToolIn(ctx, envelope.DescribeRequest{Tool: t.ToolID, All: true})
 		if err != nil {
 			e.broken = append(e.broken, fmt.Sprintf("%s: %v", t.ToolID, err))
 			continue

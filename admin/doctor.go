@@ -147,7 +147,7 @@ func waiting(why string, ids []string) Check {
 // authentication, tools, approvals and call log. tokenless means that doctor shows no token.
 func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox, tokenless bool) (
 	d envelope.DescribeResponse, _ []Check) {
-	d, err := c.Describe(ctx)
+	d, err := c.Describe(ctx, envelope.DescribeRequest{All: true})
 	switch {
 	case errors.Is(err, rpc.ErrNoDispatcher):
 		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`")}

@@ -8,10 +8,16 @@ import (
 )
 
 // DescribeRequest asks for the list of tools, sorted by id, from the first id after After on. If Tool is set, it asks
-// for that tool alone, with its schemas.
+// for that tool alone, with its schemas. The answer has only tools of which at least one call could be allowed to the
+// caller.
 type DescribeRequest struct {
 	Tool  string `json:"tool,omitzero"`
 	After string `json:"after,omitzero"`
+	// RoleID selects the tools that may be called in this role. Default: each role of the caller's token, or without
+	// tokens the default role of the deployment.
+	RoleID string `json:"role_id,omitzero"`
+	// All asks for every tool, whatever the policy. Only operators get that, and without tokens everybody.
+	All bool `json:"all,omitzero"`
 }
 
 // DescribeResponse is the answer to a DescribeRequest: the tools, and bus time. More means that the list goes on after
@@ -26,6 +32,8 @@ type DescribeResponse struct {
 	// Waiting is the number of open attempts without a claim, by pool. It is empty if the request named a tool. Attempts
 	// of pure and idempotent tools may run without a claim.
 	Waiting map[string]int `json:"waiting,omitzero"`
+	// Policies are the digests of the policy in force; zero without one. Another policy may show other tools.
+	Policies PolicyVersions `json:"policy_versions,omitzero"`
 }
 
 // ToolInfo describes a tool to callers.

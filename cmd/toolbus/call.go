@@ -369,7 +369,7 @@ func reference(ctx context.Context, c *client.Client, call client.Call) (string,
 		Constraints: envelope.Constraints{IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope},
 	}
 	if req.Fn == "" {
-		t, err := c.Tool(ctx, call.Tool)
+		t, err := c.ToolIn(ctx, envelope.DescribeRequest{Tool: call.Tool, RoleID: call.Context.RoleID})
 		if err != nil {
 			return "", err
 		}

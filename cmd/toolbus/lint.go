@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -102,12 +103,13 @@ func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
 		return report, err
 	}
 	defer done()
-	tools, err := c.Tools(ctx)
+	all := onBus{c, envelope.DescribeRequest{All: true}}
+	tools, err := all.Tools(ctx)
 	if err != nil {
 		return report, err
 	}
 	for _, one := range tools {
-		info, err := c.Tool(ctx, one.ToolID)
+		info, err := all.Tool(ctx, one.ToolID)
 		if err != nil {
 			return report, err
 		}

@@ -25,13 +25,15 @@ func toolsCmd(g *global) *cobra.Command {
 }
 
 func toolsList(g *global) *cobra.Command {
-	var folder string
+	var from describing
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the tools of the bus or of a folder", Args: cli.NoArgs,
+		Long: `Lists the tools that you can call: those of which the policy could allow at least one call in a role of your
+token. An operator's token lists all tools of the bus.`,
 		Example: "  toolbus tools list\n  toolbus tools list --json | jq -r '.[].tool_id'\n" +
 			"  toolbus tools list --tools ./tools",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, done, err := g.describer(cmd.Context(), folder)
+			from, done, err := g.describer(cmd.Context(), from)
 			if err != nil {
 				return err
 			}
@@ -43,22 +45,23 @@ func toolsList(g *global) *cobra.Command {
 			return g.print(tools, func(w io.Writer) error { return listTools(w, tools) })
 		},
 	}
-	folderFlag(cmd, &folder)
+	from.flags(cmd)
 	return cmd
 }
 
 func toolsShow(g *global) *cobra.Command {
-	var folder string
+	var from describing
 	cmd := &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: every field of its manifest, functions, schemas, errors",
 		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: every field of its manifest but the
 endpoint, with what Toolbus does with it (enforced, recorded, or declared only), its functions with schemas and
-examples, and its errors.`,
+examples, and its errors. The bus answers for a tool of which the policy can allow you no call as for one that does
+not exist.`,
 		Example:           "  toolbus tools show text.search\n  toolbus tools show text.search --tools ./tools",
 		Args:              cli.Args(1, 1, "one tool id"),
 		ValidArgsFunction: g.completeTools(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, done, err := g.describer(cmd.Context(), folder)
+			from, done, err := g.describer(cmd.Context(), from)
 			if err != nil {
 				return err
 			}
@@ -70,7 +73,7 @@ examples, and its errors.`,
 			return g.print(t, func(w io.Writer) error { return showTool(w, t) })
 		},
 	}
-	folderFlag(cmd, &folder)
+	from.flags(cmd)
 	return cmd
 }
 
@@ -93,8 +96,13 @@ line of a manifest:
 	}
 }
 
-func folderFlag(cmd *cobra.Command, folder *string) {
-	cmd.Flags().StringVar(folder, "tools", "", "`DIR` with one folder for each tool, in the place of the bus")
+// describing says where a command gets the descriptions of tools from.
+type describing struct{ folder, role string }
+
+func (d *describing) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.folder, "tools", "", "`DIR` with one folder for each tool, in the place of the bus")
+	cmd.Flags().StringVar(&d.role, "role-id", "", "`ID` of the role in which the tools are called (default: each role "+
+		"of the token, without tokens the default role of the bus)")
 }
 
 // describer describes tools: a client of the bus, or a folder.
@@ -103,16 +111,33 @@ type describer interface {
 	Tool(ctx context.Context, id string) (envelope.ToolInfo, error)
 }
 
-// describer returns the describer of a folder, or that of the bus if folder is "". The function closes it.
-func (g *global) describer(ctx context.Context, folder string) (from describer, done func(), err error) {
-	if folder == "" {
-		return g.client(ctx)
+// describer returns the describer of a folder, or that of the bus without one. The function closes it.
+func (g *global) describer(ctx context.Context, d describing) (from describer, done func(), err error) {
+	if d.folder == "" {
+		c, done, err := g.client(ctx)
+		return onBus{c, envelope.DescribeRequest{RoleID: d.role}}, done, err
 	}
-	set, err := tool.Load(folder, app.Transports()...)
+	set, err := tool.Load(d.folder, app.Transports()...)
 	if err != nil {
 		return nil, nil, err
 	}
 	return described{set}, func() {}, nil
+}
+
+// onBus describes the tools of the bus that the request selects.
+type onBus struct {
+	client *client.Client
+	as     envelope.DescribeRequest
+}
+
+func (b onBus) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
+	d, err := b.client.Describe(ctx, b.as)
+	return d.Tools, err
+}
+
+func (b onBus) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
+	b.as.Tool = id
+	return b.client.ToolIn(ctx, b.as)
 }
 
 // described describes the tools of a folder as dispatchers do.

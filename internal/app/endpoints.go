@@ -17,7 +17,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -32,17 +31,9 @@ func endpoints(
 		rpc.NewEndpoint(subjects.OpResult, d.Result),
 		rpc.NewEndpoint(subjects.OpCancel, d.Cancel),
 		rpc.NewEndpoint(subjects.OpWhy, d.Why),
-		rpc.NewEndpoint(subjects.OpDescribe, func(_ context.Context, _ call.Sender,
+		rpc.NewEndpoint(subjects.OpDescribe, func(ctx context.Context, _ call.Sender,
 			q envelope.DescribeRequest) (envelope.DescribeResponse, *envelope.Error) {
-			tools, more := o.Tools.Describe(q)
-			withheld(d, o.Tools, tools)
-			answer := envelope.DescribeResponse{
-				NowUnixMS: c.Clock.Now().UnixMilli(), Tools: tools, More: more, SilentMS: c.Log.UnackedFor().Milliseconds(),
-			}
-			if q.Tool == "" {
-				answer.Waiting = d.Waiting()
-			}
-			return answer, nil
+			return describe(ctx, c, d, o.Tools, q)
 		}),
 		rpc.NewEndpoint(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (envelope.Inventory,
 			*envelope.Error) {
@@ -94,15 +85,6 @@ func endpoints(
 		all[i] = guarded(d, e)
 	}
 	return all
-}
-
-// withheld marks the tools whose changed definition waits for approval, for all executors or for some.
-func withheld(d *dispatcher.Dispatcher, r *tool.Set, tools []envelope.ToolInfo) {
-	for i, t := range tools {
-		if m, _ := r.Get(t.ToolID, ""); m != nil {
-			tools[i].Changed, tools[i].Differs = d.Changed(m)
-		}
-	}
 }
 
 // deployed checks a deployment that has keys against its profile.

@@ -99,7 +99,7 @@ func TestStandsByAtAnOldEvent(t *testing.T) {
 	}
 	defer func() { _ = caller.Close() }() // its connection is closed next
 	err = timer.Backoff{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (bool, error) {
-		_, err := caller.Describe(ctx)
+		_, err := caller.Tools(ctx)
 		return err == nil, err
 	})
 	if err != nil || log.has("starting over") {

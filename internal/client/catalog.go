@@ -24,13 +24,27 @@ import (
 
 // catalog caches descriptions, so that a call needs no extra round trip.
 type catalog struct {
-	asking singleflight.Group // by tool
+	asking singleflight.Group // by tool and role
 	mu     sync.Mutex
-	tools  map[string]*described
+	tools  map[toolIn]*described
 	clock  bus.Reading // what the dispatcher said last
 }
 
+// toolIn is a tool as a caller in a role sees it, or, if all is true, as one that sees all tools. Role "" means the
+// roles of the token.
+type toolIn struct {
+	tool, role string
+	all        bool
+}
+
+// as returns the tool of a call as its role sees it.
+func (c Call) as() toolIn { return toolIn{tool: c.Tool, role: c.Context.RoleID} }
+
+// key returns a text that is different for each toolIn.
+func (t toolIn) key() string { return fmt.Sprintf("%t %q %s", t.all, t.role, t.tool) }
+
 type described struct {
+	as      toolIn
 	info    envelope.ToolInfo
 	fns     map[string]*function
 	fetched time.Time
@@ -46,19 +60,19 @@ type function struct {
 // freshDescription is how long a description is used; a newer build then shows up.
 const freshDescription = 30 * time.Second
 
-// Tools lists the tools.
+// Tools lists the tools of which at least one call could be allowed to the caller.
 func (c *Client) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
-	d, err := c.Describe(ctx)
+	d, err := c.Describe(ctx, envelope.DescribeRequest{})
 	return d.Tools, err
 }
 
-// Describe returns one description of all tools, and what the dispatcher that answers says of itself. It gives up
-// after five seconds, or when ctx ends.
-func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error) {
+// Describe returns one description of all tools that q selects, and what the dispatcher that answers says of itself. It
+// gives up after five seconds, or when ctx ends.
+func (c *Client) Describe(ctx context.Context, q envelope.DescribeRequest) (envelope.DescribeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
 	all := []envelope.ToolInfo{} // none is a list, too
-	for q := (envelope.DescribeRequest{}); ; q.After = all[len(all)-1].ToolID {
+	for ; ; q.After = all[len(all)-1].ToolID {
 		d, err := c.describe(ctx, q)
 		if err != nil {
 			return envelope.DescribeResponse{}, err
@@ -70,14 +84,23 @@ func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error
 	}
 }
 
-// Tool describes one tool with its schemas. That there is no such tool is a [Refusal].
+// Tool describes one tool with its schemas. That there is no such tool, or that no call of it can be allowed, is a
+// [Refusal]. Tool always asks, so that it sees another policy at once.
 func (c *Client) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
-	t, err := c.tool(ctx, id, describeTime)
+	return c.ToolIn(ctx, envelope.DescribeRequest{Tool: id})
+}
+
+// ToolIn is Tool for the tool and the role that q names, or for all tools.
+func (c *Client) ToolIn(ctx context.Context, q envelope.DescribeRequest) (info envelope.ToolInfo, err error) {
+	var t *described
+	if utf8.ValidString(q.Tool) { // otherwise it cannot be asked for
+		t, err = c.fetchOnce(ctx, toolIn{q.Tool, q.RoleID, q.All}, describeTime)
+	}
 	switch {
 	case err != nil:
-		return envelope.ToolInfo{}, err
+		return info, err
 	case t == nil:
-		return envelope.ToolInfo{}, &Refusal{c.noTool(ctx, id)}
+		return info, &Refusal{c.noTool(ctx, q)}
 	}
 	return t.info, nil
 }
@@ -134,12 +157,12 @@ func (c *Client) BusTime() time.Time {
 
 // tool returns the description of a tool, from the cache while it is fresh, and waits for it for
 // a while at the most. It is nil if dispatchers have no such tool.
-func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*described, error) {
-	if !utf8.ValidString(id) {
+func (c *Client) tool(ctx context.Context, as toolIn, atMost time.Duration) (*described, error) {
+	if !utf8.ValidString(as.tool) {
 		return nil, nil // and it cannot be asked for
 	}
 	c.catalog.mu.Lock()
-	t := c.catalog.tools[id]
+	t := c.catalog.tools[as]
 	c.catalog.mu.Unlock()
 	if t != nil && time.Since(t.fetched) < freshDescription {
 		return t, nil
@@ -147,7 +170,7 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 	if t != nil {
 		atMost = min(atMost, refreshTime)
 	}
-	fresh, err := c.fetchOnce(ctx, id, atMost)
+	fresh, err := c.fetchOnce(ctx, as, atMost)
 	if err != nil && t != nil {
 		return t, nil // the old description is better than no call
 	}
@@ -155,10 +178,12 @@ func (c *Client) tool(ctx context.Context, id string, atMost time.Duration) (*de
 }
 
 // noTool says that there is no such tool. Which ones there are is asked only to say which one was probably meant.
-func (c *Client) noTool(ctx context.Context, id string) *envelope.Error {
+func (c *Client) noTool(ctx context.Context, q envelope.DescribeRequest) *envelope.Error {
 	ctx, cancel := context.WithTimeout(ctx, describeAgain)
 	defer cancel()
-	d, _ := c.Describe(ctx) // without an answer nothing is suggested
+	id := q.Tool
+	q.Tool = ""
+	d, _ := c.Describe(ctx, q) // without an answer nothing is suggested
 	ids := make([]string, len(d.Tools))
 	for i, t := range d.Tools {
 		ids[i] = t.ToolID
@@ -168,13 +193,13 @@ func (c *Client) noTool(ctx context.Context, id string) *envelope.Error {
 
 // fetchOnce asks for the description of a tool; callers who want the same at the same time share
 // one question. There is no such tool when it returns nothing.
-func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration) (*described, error) {
+func (c *Client) fetchOnce(ctx context.Context, as toolIn, atMost time.Duration) (*described, error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
-	answer := c.catalog.asking.DoChan(id, func() (any, error) {
+	answer := c.catalog.asking.DoChan(as.key(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
 		defer cancel()
-		return c.fetch(ctx, id)
+		return c.fetch(ctx, as)
 	})
 	select {
 	case a := <-answer:
@@ -185,8 +210,8 @@ func (c *Client) fetchOnce(ctx context.Context, id string, atMost time.Duration)
 	}
 }
 
-func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
-	d, err := c.describe(ctx, envelope.DescribeRequest{Tool: id})
+func (c *Client) fetch(ctx context.Context, as toolIn) (*described, error) {
+	d, err := c.describe(ctx, envelope.DescribeRequest{Tool: as.tool, RoleID: as.role, All: as.all})
 	if err != nil || len(d.Tools) != 1 {
 		return nil, err
 	}
@@ -194,12 +219,13 @@ func (c *Client) fetch(ctx context.Context, id string) (*described, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.as = as
 	c.catalog.mu.Lock()
 	defer c.catalog.mu.Unlock()
 	if c.catalog.tools == nil || len(c.catalog.tools) > 10_000 {
-		c.catalog.tools = map[string]*described{}
+		c.catalog.tools = map[toolIn]*described{}
 	}
-	c.catalog.tools[id] = t
+	c.catalog.tools[as] = t
 	return t, nil
 }
 

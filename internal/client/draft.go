@@ -9,7 +9,7 @@ import (
 // Draft returns the request that [Client.Call] would send first for a call, and does not send it. It fills in what the
 // call leaves open, like Call. The call must name a tool and a function.
 func (c *Client) Draft(ctx context.Context, call Call) (*envelope.Request, error) {
-	t, err := c.tool(ctx, call.Tool, describeTime)
+	t, err := c.tool(ctx, call.as(), describeTime)
 	if err != nil {
 		return nil, err
 	}

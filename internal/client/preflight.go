@@ -25,9 +25,9 @@ import (
 
 // known returns the description of a tool, or nil if dispatchers have no such tool. It asks again until that time if it
 // gets no answer, because dispatchers may be starting.
-func (c *Client) known(ctx context.Context, id string, until time.Time) (*described, error) {
+func (c *Client) known(ctx context.Context, as toolIn, until time.Time) (*described, error) {
 	for {
-		t, err := c.tool(ctx, id, time.Until(until))
+		t, err := c.tool(ctx, as, time.Until(until))
 		pause := describePause
 		if refused, ok := errors.AsType[*Refusal](err); ok {
 			pause = max(pause, time.Duration(refused.Reason.Details.RetryAfterMS)*time.Millisecond)
@@ -54,7 +54,7 @@ func (c *Client) fill(e *pendingCall) (refusal *envelope.Error, err error) {
 	asked := time.Now()
 	var t *described
 	if valid(e.call.Timeout) {
-		t, err = c.known(e.ctx, e.call.Tool, e.Deadline)
+		t, err = c.known(e.ctx, e.call.as(), e.Deadline)
 	}
 	e.requests(c, t)
 	refusal = c.calls.May(c.Token, c.subject(e.call.Tool))
@@ -83,7 +83,7 @@ func valid(timeout time.Duration) bool {
 // renewed returns the description of another build of the tool than t, if there is one now. It waits for as long as for
 // a first one: what t refuses, another build may take.
 func (c *Client) renewed(ctx context.Context, t *described, until time.Time) *described {
-	fresh, err := c.fetchOnce(ctx, t.info.ToolID, min(describeTime, time.Until(until)))
+	fresh, err := c.fetchOnce(ctx, t.as, min(describeTime, time.Until(until)))
 	if err != nil || fresh == nil || fresh.info.Digest == t.info.Digest {
 		return nil
 	}

@@ -93,7 +93,7 @@ func (c *Client) recognised(e *pendingCall, r *envelope.Response) bool {
 	if r.Provenance.NotStarted || !otherBuild(e.fn, r) {
 		return true
 	}
-	t, err := c.fetchOnce(e.ctx, e.req.ToolID, min(describeTime, time.Until(e.Deadline)))
+	t, err := c.fetchOnce(e.ctx, e.call.as(), min(describeTime, time.Until(e.Deadline)))
 	if err != nil || t == nil {
 		return false
 	}

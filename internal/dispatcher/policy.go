@@ -17,22 +17,28 @@ type Policy interface {
 }
 
 // inForce notes the policy that all later stages decide by. Without one, they pass every request.
-func (d *Dispatcher) inForce(_ context.Context, c *candidate) *envelope.Error {
+func (d *Dispatcher) inForce(_ context.Context, c *candidate) (refusal *envelope.Error) {
+	c.policy, refusal = d.policyInForce()
+	return refusal
+}
+
+// policyInForce returns the policy in force, or nil if the dispatcher decides without one. It returns the refusal of
+// calls and listings while no policy can be used.
+func (d *Dispatcher) policyInForce() (*policy.Snapshot, *envelope.Error) {
 	if d.Policy == nil {
-		return nil
+		return nil, nil
 	}
 	s, err := d.Policy.Current()
 	switch {
 	case err == nil:
-		c.policy = s
+		return s, nil
 	case errors.Is(err, policy.ErrNone):
+		return nil, nil
 	case errors.Is(err, policy.ErrStale):
-		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
-	default:
-		return envelope.NewError(envelope.CodePolicyVersion, policy.ErrUnusable.Error()).
-			WithFix("the operator reads why in the log of the dispatcher, and pushes a policy that fits its tools")
+		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
 	}
-	return nil
+	return nil, envelope.NewError(envelope.CodePolicyVersion, policy.ErrUnusable.Error()).
+		WithFix("the operator reads why in the log of the dispatcher, and pushes a policy that fits its tools")
 }
 
 // decides returns the check of a stage that the policy decides.

@@ -35,16 +35,22 @@ const maxListed = 256 << 10
 // Describe returns the tools after q.After, sorted by id, and whether there are more than fit into one answer. If q
 // names a tool, it returns only that tool, with its schemas.
 func (r *Set) Describe(q envelope.DescribeRequest) (list []envelope.ToolInfo, more bool) {
+	return r.DescribeSome(q, func(*Manifest) bool { return true })
+}
+
+// DescribeSome is Describe for a caller that knows only the tools for which knows returns true.
+func (r *Set) DescribeSome(q envelope.DescribeRequest, knows func(*Manifest) bool) (
+	list []envelope.ToolInfo, more bool) {
 	list = []envelope.ToolInfo{}
 	if q.Tool != "" {
-		if m, _ := r.Get(q.Tool, ""); m != nil {
+		if m, _ := r.Get(q.Tool, ""); m != nil && knows(m) {
 			list = append(list, m.describe(true))
 		}
 		return list, false
 	}
 	room := maxListed
 	for _, m := range r.List() {
-		if m.ToolID <= q.After {
+		if m.ToolID <= q.After || !knows(m) {
 			continue
 		}
 		info := m.describe(false)

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"context"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// describe describes the tools that the sender may know. A tool that it may not know is answered as one that does not
+// exist.
+func describe(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, all *tool.Set, q envelope.DescribeRequest) (
+	answer envelope.DescribeResponse, _ *envelope.Error) {
+	shown, refusal := d.Listing(ctx, q)
+	if refusal != nil {
+		return answer, refusal
+	}
+	answer.Tools, answer.More = all.DescribeSome(q, shown.Shows)
+	withheld(d, all, answer.Tools)
+	answer.NowUnixMS, answer.SilentMS = c.Clock.Now().UnixMilli(), c.Log.UnackedFor().Milliseconds()
+	answer.Policies = shown.Versions
+	if q.Tool == "" {
+		answer.Waiting = waiting(d, all, shown)
+	}
+	return answer, nil
+}
+
+// waiting returns the number of waiting calls of each pool that has a tool which is shown.
+func waiting(d *dispatcher.Dispatcher, all *tool.Set, shown dispatcher.Listing) map[string]int {
+	waits, some := d.Waiting(), map[string]int{}
+	if shown.All() {
+		return waits
+	}
+	for _, m := range all.List() {
+		if n := waits[m.Pool]; n > 0 && shown.Shows(m) {
+			some[m.Pool] = n
+		}
+	}
+	return some
+}
+
+// withheld marks the tools whose changed definition waits for approval, for all executors or for some.
+func withheld(d *dispatcher.Dispatcher, all *tool.Set, tools []envelope.ToolInfo) {
+	for i, t := range tools {
+		if m, _ := all.Get(t.ToolID, ""); m != nil {
+			tools[i].Changed, tools[i].Differs = d.Changed(m)
+		}
+	}
+}
