@@ -4,9 +4,9 @@ import "time"
 
 // PolicyVersions are the SHA-256 digests, in hexadecimal, of the three documents of a policy set.
 type PolicyVersions struct {
-	Roles        string `json:"roles"`
-	Lanes        string `json:"lanes"`
-	ToolRegistry string `json:"tool_registry"`
+	Roles        string `json:"roles,omitzero"`
+	Lanes        string `json:"lanes,omitzero"`
+	ToolRegistry string `json:"tool_registry,omitzero"`
 }
 
 // All returns the digests in the order of the fields.

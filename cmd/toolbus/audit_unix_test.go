@@ -79,7 +79,7 @@ func storeRecords(b *testing.B, js jetstream.JetStream) {
 				Digest: "sha256:" + hash, Determinism: call.Pure, Ref: "tool_2e7.tvvkpo628dl23u4k9tut9d554b2032h7",
 				CallID: fmt.Sprintf("%08x-ad10-4d7e-b28e-2830c7fa493b", n+i), Attempt: 1,
 				TraceID: "5d415971-e1b7-430a-8b5c-87d7bb21d42b", ArgumentsHash: hash, OutputHash: hash,
-				Contract: audit.ContractVersion, Policies: map[string]string{}, Status: envelope.Success,
+				Contract: audit.ContractVersion, Status: envelope.Success,
 				Effect: envelope.EffectApplied, DecidedBy: call.ByExecutor, Fence: uint64(n + i), LogSeq: uint64(n + i + 1),
 			}
 		}

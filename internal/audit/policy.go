@@ -19,14 +19,6 @@ type PolicyPush struct {
 func (p PolicyPush) About(tenant, actor string, v envelope.PolicyVersions, at time.Time) Record {
 	return Record{
 		Form: format.Record.Current(), Event: PolicyPushed, Name: "PolicyChanged", Timestamp: at.UTC(), Tenant: tenant,
-		Actor: actor, Contract: ContractVersion, Policies: Policies(v), Push: &p,
+		Actor: actor, Contract: ContractVersion, Policies: v, Push: &p,
 	}
-}
-
-// Policies returns the digests of a policy set as the member policy_versions of records.
-func Policies(v envelope.PolicyVersions) map[string]string {
-	if v == (envelope.PolicyVersions{}) {
-		return nil
-	}
-	return map[string]string{"roles": v.Roles, "lanes": v.Lanes, "tool_registry": v.ToolRegistry}
 }

@@ -20,39 +20,40 @@ const ContractVersion = "v1"
 
 // Record is one entry of the audit record. Its JSON names are a contract with auditors.
 type Record struct {
-	Form          int                `json:"form"` // format number, see internal/encoding/format
-	Event         Event              `json:"event"`
-	Name          string             `json:"event_name"` // name of the business event: ToolInvoked, …
-	Timestamp     time.Time          `json:"timestamp_utc"`
-	Tenant        string             `json:"tenant"`
-	Actor         string             `json:"actor_id"`
-	RunID         string             `json:"run_id"`
-	RoleID        string             `json:"role_id"`
-	LaneID        string             `json:"lane_id"`
-	ToolName      string             `json:"tool_name"`
-	Fn            string             `json:"fn,omitzero"`
-	ToolVersion   string             `json:"tool_version,omitzero"`
-	Digest        string             `json:"digest,omitzero"`
-	Determinism   call.EffectClass   `json:"determinism,omitzero"` // in form 4 a canonical name, see [call.Pinned]
-	Ref           string             `json:"ref,omitzero"`         // <tool>.<id>, the argument of `toolbus why`
-	CallID        string             `json:"call_id,omitzero"`
-	Attempt       int                `json:"attempt,omitzero"`
-	TraceID       string             `json:"trace_id,omitzero"`
-	ArgumentsHash string             `json:"arguments_hash_sha256"`
-	OutputHash    string             `json:"output_hash_sha256,omitzero"`
-	Contract      string             `json:"contract_version"`
-	Policies      map[string]string  `json:"policy_versions"`
-	Status        envelope.Status    `json:"status,omitzero"`
-	Code          envelope.Code      `json:"error_code,omitzero"`
-	Effect        envelope.Effect    `json:"effect,omitzero"`
-	DecidedBy     call.Decider       `json:"decided_by,omitzero"`
-	Step          int                `json:"step,omitzero"` // of the gateway contract; of refusals, see [Refusal]
-	Rule          string             `json:"rule,omitzero"` // of refusals, see [Refusal]
-	Fence         uint64             `json:"fence,omitzero"`
-	Owner         string             `json:"owner,omitzero"` // of the tool, in [OwnerReported]
-	DryRun        bool               `json:"dry_run,omitzero"`
-	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
-	LogSeq        uint64             `json:"log_seq,omitzero"`  // sequence in that partition
+	Form          int              `json:"form"` // format number, see internal/encoding/format
+	Event         Event            `json:"event"`
+	Name          string           `json:"event_name"` // name of the business event: ToolInvoked, …
+	Timestamp     time.Time        `json:"timestamp_utc"`
+	Tenant        string           `json:"tenant"`
+	Actor         string           `json:"actor_id"`
+	RunID         string           `json:"run_id"`
+	RoleID        string           `json:"role_id"`
+	LaneID        string           `json:"lane_id"`
+	ToolName      string           `json:"tool_name"`
+	Fn            string           `json:"fn,omitzero"`
+	ToolVersion   string           `json:"tool_version,omitzero"`
+	Digest        string           `json:"digest,omitzero"`
+	Determinism   call.EffectClass `json:"determinism,omitzero"` // in form 4 a canonical name, see [call.Pinned]
+	Ref           string           `json:"ref,omitzero"`         // <tool>.<id>, the argument of `toolbus why`
+	CallID        string           `json:"call_id,omitzero"`
+	Attempt       int              `json:"attempt,omitzero"`
+	TraceID       string           `json:"trace_id,omitzero"`
+	ArgumentsHash string           `json:"arguments_hash_sha256"`
+	OutputHash    string           `json:"output_hash_sha256,omitzero"`
+	Contract      string           `json:"contract_version"`
+	// Policies are the digests of the policy set that decided; zero on a record that no policy decided.
+	Policies  envelope.PolicyVersions `json:"policy_versions"`
+	Status    envelope.Status         `json:"status,omitzero"`
+	Code      envelope.Code           `json:"error_code,omitzero"`
+	Effect    envelope.Effect         `json:"effect,omitzero"`
+	DecidedBy call.Decider            `json:"decided_by,omitzero"`
+	Step      int                     `json:"step,omitzero"` // of the gateway contract; of refusals, see [Refusal]
+	Rule      string                  `json:"rule,omitzero"` // of refusals, see [Refusal]
+	Fence     uint64                  `json:"fence,omitzero"`
+	Owner     string                  `json:"owner,omitzero"` // of the tool, in [OwnerReported]
+	DryRun    bool                    `json:"dry_run,omitzero"`
+	LogPart   subjects.Partition      `json:"log_part,omitzero"` // partition of the call log
+	LogSeq    uint64                  `json:"log_seq,omitzero"`  // sequence in that partition
 	// Count is set if the record stands for more than one refusal.
 	Count *Count `json:"count,omitzero"`
 	// Credential is set if the record describes an operation on a credential. Such a record describes no call.
@@ -159,7 +160,7 @@ func Denied(refusal Refusal, at time.Time) Record {
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
-		Step: refusal.Step, Rule: refusal.Rule, Policies: Policies(refusal.Policies),
+		Step: refusal.Step, Rule: refusal.Rule, Policies: refusal.Policies,
 	}
 	if e.Code == envelope.CodeQueue { // such a request was not even decoded
 		r.ArgumentsHash = ""
@@ -216,7 +217,7 @@ func Late(s call.State, attempt int, said call.Completion, at time.Time) Record 
 func about(s call.State, a call.Attempt) Record {
 	return Record{
 		Form: format.Record.Current(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
-		LaneID:   a.Owner.Lane,
+		LaneID: a.Owner.Lane, Policies: a.Owner.Policy,
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest,
 		Determinism: call.EffectClass(s.CanonicalEffect()), Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,

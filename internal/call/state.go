@@ -87,8 +87,8 @@ type Pinned struct {
 	// External means that the manifest names the effect [EffectExternal]. Builds up to 8119cace never write it, and keep
 	// it in More.
 	External bool `json:"external,omitzero"`
-	// Env, Artifact and Policy are reserved, and always empty: the environment, and the digests of the tool's artifact and
-	// of the policy for the admission.
+	// Env, Artifact and Policy are reserved, and always empty: the environment, and the digest of the tool's artifact. The
+	// digests of the policy are in [Owner], because each attempt is decided by the policy of its time.
 	Env      string `json:"env,omitzero"`
 	Artifact string `json:"artifact,omitzero"`
 	Policy   string `json:"policy,omitzero"`
@@ -179,6 +179,9 @@ type Owner struct {
 	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that they are not known: the bus has no
 	// tokens, or build f16d274 admitted the attempt.
 	Scopes string `json:"scopes,omitzero"`
+	// Policy has the digests of the policy set that allowed the call. Builds up to 8119cace never write them, and keep them
+	// in More of the attempt.
+	Policy envelope.PolicyVersions `json:"policy_versions,omitzero"`
 }
 
 // Claim names the executor that runs the attempt. Fence is the sequence of the claim event.

@@ -66,6 +66,9 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	if c.principal != nil {
 		owner.Scopes = call.NoteScopes(slices.Concat(req.Context.Scopes, m.Security.RequiredScopes)...)
 	}
+	if c.policy != nil {
+		owner.Policy = c.policy.Versions()
+	}
 	facts := call.Pinned{
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,
 		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
