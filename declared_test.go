@@ -41,10 +41,6 @@ circuit_breaker: {error_rate_max: 0, latency_ms_max: 1, cooldown_ms: 86400000}
 budgets: {agent: {time_ms: 1, cost: 0}, role: {time_ms: 1, cost: 0}, environment: {time_ms: 1, cost: 0}}
 slo: {success_rate_min: 1, p95_latency_ms_max: 1}
 health: {readiness: "cmd:false", liveness: "cmd:false"}
-allowed_lanes: [another]
-required_scope_keys: [case_id]
-prohibited_flags: [force]
-write_targets: ["file:///declared"]
 event_names: [NeverEmitted]
 trace_attributes: [never.set]
 metrics: [never_counted]

@@ -246,6 +246,11 @@ func table() []CodeInfo {
 			"the result is larger than the manifest foresees",
 			502, 0, GatewayInternalError, CategoryContract, SeverityError,
 		}, {
+			CodeWriteTarget, TerminalError, false, 0, EffectApplied, "The tool wrote to a target that it may not write to",
+			"find out what was written, see side_effects; the operator stops the tool, or adds the target to its write_targets",
+			"the tool reported a side effect outside its write_targets in the policy",
+			502, 0, GatewayInternalError, CategoryPolicy, SeverityCritical,
+		}, {
 			CodeToolProtocol, TerminalError, false, 0, EffectUnknown, "An answer does not follow the protocol",
 			"report it to the tool's owner", "something other than one well-formed answer came back",
 			502, 0, GatewayInternalError, CategoryContract, SeverityCritical,

@@ -113,7 +113,8 @@ func TestStatuses(t *testing.T) {
 			CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled, CodeToolChanged,
 			CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion, CodeDigest,
 			CodeOutput,
-			CodeOutputLimit, CodeToolProtocol, CodeChecksum, CodePayloadMissing, "A-AUTH-X", "P-PRECOND-X", "C-CONTRACT-X",
+			CodeOutputLimit, CodeWriteTarget,
+			CodeToolProtocol, CodeChecksum, CodePayloadMissing, "A-AUTH-X", "P-PRECOND-X", "C-CONTRACT-X",
 			"D-DATA-X",
 		},
 		InvalidRequest: {

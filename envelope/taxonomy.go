@@ -77,6 +77,7 @@ const (
 	CodeVersion          Code = "C-CONTRACT-VERSION"
 	CodeOutput           Code = "C-CONTRACT-OUTPUT"
 	CodeOutputLimit      Code = "C-CONTRACT-OUTPUT_LIMIT"
+	CodeWriteTarget      Code = "C-CONTRACT-WRITE_TARGET"
 	CodeToolProtocol     Code = "C-CONTRACT-PROTOCOL"
 	CodeChecksum         Code = "D-DATA-CHECKSUM"
 	CodePayloadMissing   Code = "D-DATA-PAYLOAD_MISSING"

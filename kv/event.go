@@ -181,6 +181,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	hash(&c.coder, &a.Owner.Policy.Roles)
 	hash(&c.coder, &a.Owner.Policy.Lanes)
 	hash(&c.coder, &a.Owner.Policy.ToolRegistry)
+	flag(&c.coder, &a.Writes)
 	if !c.reading && a.More == "" && format.Member != "" {
 		a.More = "|" + format.Member
 	}
@@ -317,6 +318,8 @@ func (c *eventCoder) decision(a *call.Attempt) {
 	flag(&c.coder, &d.NotTaken)
 	flag(&c.coder, &d.BuildAbsent)
 	text(&c.coder, &d.Owner)
+	text(&c.coder, &d.Writes)
+	number(&c.coder, &d.WritesLeft)
 	c.end(&d.More)
 	if c.reading {
 		*a.Decision = d

@@ -98,6 +98,7 @@ var ofBus = map[envelope.Code]advice{
 
 	envelope.CodeVersion:        {"There is no such version of the tool", "call it without asking for a version"},
 	envelope.CodeOutput:         {"The answer of the tool is not what it promises", tellUser},
+	envelope.CodeWriteTarget:    {"The tool wrote where it may not write", tellUser},
 	envelope.CodeOutputLimit:    {"The answer of the tool is too large", "ask for less at once"},
 	envelope.CodeToolProtocol:   {"The answer of the tool could not be read", tellUser},
 	envelope.CodeChecksum:       {"The data of this call was damaged", "make a new call if the work was not done"},

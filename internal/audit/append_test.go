@@ -24,7 +24,8 @@ func typicalRecord() Record {
 		Determinism: call.EffectPure, Ref: "bench_2eecho0.tvvkpo628dl23u4k9tut9d554b2032h7",
 		CallID:  "e1a7bd37-ad10-4d7e-b28e-2830c7fa493b",
 		Attempt: 1, TraceID: "5d415971-e1b7-430a-8b5c-87d7bb21d42b", ArgumentsHash: hash, OutputHash: hash,
-		Contract: ContractVersion, Policies: envelope.PolicyVersions{Roles: strings.Repeat("a", 64), Lanes: "l", ToolRegistry: "t"}, Status: envelope.Success,
+		Contract: ContractVersion, Policies: envelope.PolicyVersions{Roles: hash, Lanes: "l", ToolRegistry: "t"},
+		Status:    envelope.Success,
 		Effect:    envelope.EffectApplied,
 		DecidedBy: call.ByExecutor, Fence: 17, LogSeq: 18,
 	}

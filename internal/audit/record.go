@@ -52,8 +52,12 @@ type Record struct {
 	Fence     uint64                  `json:"fence,omitzero"`
 	Owner     string                  `json:"owner,omitzero"` // of the tool, in [OwnerReported]
 	DryRun    bool                    `json:"dry_run,omitzero"`
-	LogPart   subjects.Partition      `json:"log_part,omitzero"` // partition of the call log
-	LogSeq    uint64                  `json:"log_seq,omitzero"`  // sequence in that partition
+	// Writes is a JSON list of what the call wrote, by the side effects that the tool reported: their kind, target and
+	// bytes. WritesLeft is the number of side effects for which it has no room.
+	Writes     jsontext.Value     `json:"writes,omitzero"`
+	WritesLeft int                `json:"writes_left_out,omitzero"`
+	LogPart    subjects.Partition `json:"log_part,omitzero"` // partition of the call log
+	LogSeq     uint64             `json:"log_seq,omitzero"`  // sequence in that partition
 	// Count is set if the record stands for more than one refusal.
 	Count *Count `json:"count,omitzero"`
 	// Credential is set if the record describes an operation on a credential. Such a record describes no call.
@@ -119,16 +123,25 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	r.Event, r.Name = ending(d)
 	r.Status, r.Code, r.Effect, r.DecidedBy = d.Status, d.Code, d.Effect, d.By
 	r.Fence, r.OutputHash = d.Fence, d.OutputHash
-	if d.Owner == "" {
-		return []Record{r}
+	r.Writes, r.WritesLeft = d.Written()
+	all := []Record{r}
+	if reported.Code, reported.Effect = d.Code, d.Effect; d.Owner != "" {
+		fault := reported
+		fault.Event, fault.Name, fault.Owner = OwnerReported, "ToolOwnerReported", d.Owner
+		all = append(all, fault)
 	}
-	reported.Event, reported.Name = OwnerReported, "ToolOwnerReported"
-	reported.Code, reported.Effect, reported.Owner = d.Code, d.Effect, d.Owner
-	return []Record{r, reported}
+	if d.Code == envelope.CodeWriteTarget {
+		reported.Event, reported.Name = WriteViolation, "ToolWriteViolated"
+		reported.Writes, reported.WritesLeft = r.Writes, r.WritesLeft
+		all = append(all, reported)
+	}
+	return all
 }
 
 // FirstOfEvent reports whether a record of an event of the call log is the first that [Project] returns for its event.
-func (r *Record) FirstOfEvent() bool { return r.Event != ToolAllowed && r.Event != OwnerReported }
+func (r *Record) FirstOfEvent() bool {
+	return r.Event != ToolAllowed && r.Event != OwnerReported && r.Event != WriteViolation
+}
 
 // ErrRefused means that the server rejected a record and will not store it, for example because AUDIT is full.
 var ErrRefused = errors.New("the audit record takes nothing")

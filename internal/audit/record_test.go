@@ -98,6 +98,34 @@ func TestOwnerReported(t *testing.T) {
 	}
 }
 
+// A write outside the write targets has a second record, which names the writes, too. The first one is that of the end.
+func TestWriteViolation(t *testing.T) {
+	writes := `[{"kind":"file.write","target":"/x","bytes":7}]`
+	for code, n := range map[envelope.Code]int{envelope.CodeWriteTarget: 2, envelope.CodeToolFault: 1, "": 1} {
+		d := &call.Decision{
+			Status: envelope.Success, Code: code, Effect: envelope.EffectApplied, Writes: writes, WritesLeft: 3,
+		}
+		all := audit.Project(call.Decided, 1, state(d), 9, at)
+		if len(all) != n || !all[0].FirstOfEvent() {
+			t.Fatalf("%s: %+v", code, all)
+		}
+		for i, r := range all {
+			if string(r.Writes) != writes || r.WritesLeft != 3 || r.LogSeq != 9 || r.FirstOfEvent() != (i == 0) {
+				t.Errorf("%s: %+v", code, r)
+			}
+		}
+		if n == 2 && (all[1].Event != audit.WriteViolation || all[1].Code != code || all[1].Status != "") {
+			t.Errorf("%+v", all[1])
+		}
+	}
+	forged := &call.Decision{Status: envelope.Success, Writes: `]`, WritesLeft: 3}
+	if r := audit.Project(call.Decided, 1, state(forged), 9, at)[0]; r.Writes != nil || r.WritesLeft != 0 {
+		t.Errorf("recorded %s", r.Writes)
+	} else if _, err := r.Append(nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestLate(t *testing.T) {
 	r := audit.Late(state(&call.Decision{Status: envelope.RetryableError, Code: envelope.CodeTimeout}), 1,
 		call.Completion{Effect: envelope.EffectApplied, Output: "hash", Fence: 7}, at)

@@ -18,6 +18,7 @@ type AdmitRequest struct {
 	Now         UnixMS
 	Nonce       string
 	Strict      bool // see [Attempt]
+	Writes      bool // see [Attempt]
 }
 
 // AdmitAction is the action that [Admit] selects.
@@ -91,7 +92,7 @@ func open(s State, ask AdmitRequest, facts Pinned) AdmitResult {
 	next.Pinned = facts
 	next.Attempts = append(append([]Attempt(nil), s.Attempts...), Attempt{
 		N: n, Owner: ask.Owner, Nonce: ask.Nonce, At: ask.Now, Deadline: ask.Deadline, Priority: ask.Priority,
-		Overflow: ask.Overflow, Strict: ask.Strict, Ignored: ask.Ignored,
+		Overflow: ask.Overflow, Strict: ask.Strict, Writes: ask.Writes, Ignored: ask.Ignored,
 	})
 	return AdmitResult{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }

@@ -16,10 +16,12 @@ import (
 // RequestBody is the body of a Requested event: the request, and the outcomes of earlier attempts, so that they are
 // kept as long as the newest attempt.
 type RequestBody struct {
-	InputRef string         `json:"input_ref,omitzero"` // reference of an input in the payload store
-	Earlier  []Outcome      `json:"earlier,omitempty"`
-	Request  jsontext.Value `json:"request"` // the last member that this build writes; see Encode
-	Extra    extra          `json:",embed"`
+	InputRef string    `json:"input_ref,omitzero"` // reference of an input in the payload store
+	Earlier  []Outcome `json:"earlier,omitempty"`
+	// WriteTargets are the beginnings of targets to which the tool may write; none means every target.
+	WriteTargets []string       `json:"write_targets,omitempty"`
+	Request      jsontext.Value `json:"request"` // the last member that this build writes; see Encode
+	Extra        extra          `json:",embed"`
 }
 
 // extra holds unknown members. They are kept, and written again.
@@ -55,7 +57,7 @@ func inside(start string, body []byte) (document jsontext.Value, ok bool) {
 
 // Encode returns the body as JSON. The request must be valid JSON; Encode does not check it, because it can be large.
 func (b RequestBody) Encode() ([]byte, error) {
-	if b.InputRef == "" && len(b.Earlier) == 0 && len(b.Extra) == 0 {
+	if b.InputRef == "" && len(b.Earlier) == 0 && len(b.WriteTargets) == 0 && len(b.Extra) == 0 {
 		return bytes.Join([][]byte{[]byte(onlyRequest), b.Request, []byte("}")}, nil), nil
 	}
 	return json.Marshal(b)

@@ -61,7 +61,7 @@ func (s State) same(o State) bool {
 func (a Attempt) same(o Attempt) bool {
 	return a.N == o.N && a.Owner == o.Owner && slices.Equal(a.Joined, o.Joined) && a.Nonce == o.Nonce &&
 		a.Admitted == o.Admitted && a.At == o.At && a.Deadline == o.Deadline && a.Priority == o.Priority &&
-		a.Overflow == o.Overflow && a.Ignored == o.Ignored && a.Strict == o.Strict &&
+		a.Overflow == o.Overflow && a.Ignored == o.Ignored && a.Strict == o.Strict && a.Writes == o.Writes &&
 		sameWithout(a.Claim, o.Claim, func(c *Claim) { c.More = "" }) &&
 		sameWithout(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
 }

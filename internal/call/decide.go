@@ -19,7 +19,8 @@ type Completion struct {
 	// Stored is the time at which the server stored the request event; 0 if unknown. No executor starts an attempt that
 	// was stored at its deadline or later.
 	Stored UnixMS
-	Owner  string // owner of the tool, for Decision.Owner
+	Owner  string          // owner of the tool, for Decision.Owner
+	Writes []ReportedWrite // what the run wrote
 }
 
 // Cause is the reason of a [Completion].
@@ -83,6 +84,9 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	}
 	if toolFault(code) && faultedBefore(s, n) {
 		d.Owner = end.Owner
+	}
+	if a.Writes && effect != envelope.EffectNone {
+		d.Writes, d.WritesLeft = NoteWrites(end.Writes)
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
 	return DecideResult{

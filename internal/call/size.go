@@ -35,6 +35,9 @@ const (
 
 func (a Attempt) size() int {
 	n := openBytes
+	if a.Writes {
+		n += maxWrites
+	}
 	if !a.Open() {
 		n = settledBytes + a.Decision.size()
 	}
@@ -57,7 +60,8 @@ func (a Attempt) size() int {
 
 func (d Decision) size() (n int) {
 	for _, v := range []string{
-		d.Nonce, string(d.Status), string(d.Code), string(d.Effect), string(d.By), d.OutputHash, d.Owner, d.More,
+		d.Nonce, string(d.Status), string(d.Code), string(d.Effect), string(d.By), d.OutputHash, d.Owner, d.Writes,
+		d.More,
 	} {
 		n += quoted(v)
 	}

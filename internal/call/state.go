@@ -142,6 +142,9 @@ type Attempt struct {
 	Overflow bool              `json:"behind,omitzero"` // it waits in the overflow queue
 	Ignored  string            `json:"vain,omitzero"`   // marks of ignored options, see outcome.IgnoredFields
 	Strict   bool              `json:"strict,omitzero"` // executors wait until the audit record holds its request
+	// Writes means that the tool has write targets, so that the decision names what it wrote. Builds up to 8119cace keep
+	// it in More.
+	Writes bool `json:"writes,omitzero"`
 	// Undecoded means that an executor wrote a claim or a decision that cannot be decoded while the attempt was open. The
 	// executor may have run the attempt. Readers of the log set it, and writers keep it.
 	Undecoded bool      `json:"undecoded,omitzero"`
@@ -179,8 +182,8 @@ type Owner struct {
 	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that they are not known: the bus has no
 	// tokens, or build f16d274 admitted the attempt.
 	Scopes string `json:"scopes,omitzero"`
-	// Policy has the digests of the policy set that allowed the call. Builds up to 8119cace never write them, and keep them
-	// in More of the attempt.
+	// Policy has the digests of the policy set that allowed the call. Builds up to 8119cace keep them in More of the
+	// attempt.
 	Policy envelope.PolicyVersions `json:"policy_versions,omitzero"`
 }
 
@@ -214,7 +217,11 @@ type Decision struct {
 	// started, ended with a tool fault. It is in the details of the error and in the audit record. Builds up to 8119cace
 	// keep it in More.
 	Owner string `json:"owner,omitzero"`
-	More  string `json:"more,omitzero"` // as [Pinned.More]
+	// Writes is a JSON list of what the run wrote, see [NoteWrites], and WritesLeft the number of writes that it leaves
+	// out. It is set if the attempt has Writes and the decider knows the writes. Builds up to 8119cace keep both in More.
+	Writes     string `json:"writes,omitzero"`
+	WritesLeft int    `json:"writes_left,omitzero"`
+	More       string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider is the role of the process that decided.

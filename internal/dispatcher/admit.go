@@ -73,7 +73,9 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 func (d *Dispatcher) write(
 	ctx context.Context, l *keyQueue, s call.State, a *caller, v call.AdmitResult, earlier []call.Outcome,
 ) (_ call.State, again, admitted bool) {
-	body, err := call.RequestBody{Request: a.stored, InputRef: a.in.InputRef, Earlier: earlier}.Encode()
+	body, err := call.RequestBody{
+		Request: a.stored, InputRef: a.in.InputRef, Earlier: earlier, WriteTargets: a.terms.bounds(),
+	}.Encode()
 	if err != nil {
 		d.Logger.Error("request body", "err", err)
 		return s, false, false

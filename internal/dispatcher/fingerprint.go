@@ -22,9 +22,10 @@ type caller struct {
 	request
 	ask    call.AdmitRequest
 	stored jsontext.Value // the request as the log gets it; nil if it may only be answered, not admitted
-	known  call.State     // of its log, if that has been read
-	unsure bool           // its admission may be in the log, or come into it
-	held   *flow.Counter  // that counts it while it is opened
+	terms  terms
+	known  call.State    // of its log, if that has been read
+	unsure bool          // its admission may be in the log, or come into it
+	held   *flow.Counter // that counts it while it is opened
 }
 
 // legible makes the names of the subject fit to be put on record, and reports whether they were.
@@ -71,7 +72,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	}
 	facts := call.Pinned{
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,
-		Version: m.Semver, Digest: m.Digest, Class: m.Class, Pool: m.Pool,
+		Version: m.Semver, Digest: m.Digest, Class: c.terms.class, Pool: m.Pool,
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
 		External: m.Effect == tool.EffectExternal,
 	}
@@ -84,10 +85,10 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	ask := call.AdmitRequest{
 		Owner: owner, Pinned: facts, Fingerprint: fingerprint, Deadline: call.At(c.deadline),
 		Priority: cmp.Or(req.Constraints.Priority, envelope.PriorityNormal), Now: call.At(in.Received), Nonce: d.NewNonce(),
-		Strict:  d.Strict,
+		Strict: d.Strict || c.terms.strict, Writes: len(c.terms.writeTargets) > 0,
 		Ignored: outcome.IgnoredFields(req, c.deadline, wished(in, req)),
 	}
-	c.caller = &caller{request: c.request, ask: ask, stored: stored}
+	c.caller = &caller{request: c.request, ask: ask, stored: stored, terms: c.terms}
 	return nil
 }
 

@@ -1,7 +1,9 @@
 package dispatcher_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +23,10 @@ type rules struct {
 	keys     string
 	flags    string
 	reads    bool
-	disabled bool // the tool
+	strict   bool   // the record of lane l
+	disabled bool   // the tool
+	once     bool   // the tool is not idempotent
+	targets  string // to which the tool may write; "" is every one
 	err      error
 }
 
@@ -30,15 +35,19 @@ func (r rules) in(w *world) inForce {
 	if r.err != nil {
 		return inForce{nil, r.err}
 	}
+	audit := ""
+	if r.strict {
+		audit = ", audit: strict"
+	}
 	d := policy.Documents{
 		Roles: fmt.Appendf(nil, "roles: [{role_id: agent, allowed_lanes: [%s]}, "+
 			"{role_id: s, allowed_lanes: [none]}]", r.lanes),
 		Lanes: fmt.Appendf(nil, "lanes: [{lane_id: l, allowed_tools: [%s], required_scope_keys: [%s], "+
-			"prohibited_flags: [%s], write: %t}, {lane_id: m, allowed_tools: [echo], write: true}, "+
-			"{lane_id: none, allowed_tools: []}]", r.tools, r.keys, r.flags, !r.reads),
-		ToolRegistry: fmt.Appendf(nil, "tools: [{tool_name: echo, description: says it, enabled: %t, idempotent: true, "+
+			"prohibited_flags: [%s], write: %t%s}, {lane_id: m, allowed_tools: [echo], write: true}, "+
+			"{lane_id: none, allowed_tools: []}]", r.tools, r.keys, r.flags, !r.reads, audit),
+		ToolRegistry: fmt.Appendf(nil, "tools: [{tool_name: echo, description: says it, enabled: %t, idempotent: %t, "+
 			"timeout_default_ms: 1000, allowed_lanes: [l, m], required_scope_keys: [], prohibited_flags: [], "+
-			"write_targets: ['*']}]", !r.disabled),
+			"write_targets: [%s]}]", !r.disabled, !r.once, cmp.Or(r.targets, "'*'")),
 	}
 	set, err := policy.Parse(d)
 	if err != nil {
@@ -141,4 +150,49 @@ func TestNoPolicyKnown(t *testing.T) {
 			t.Error("without a policy, a call is not admitted")
 		}
 	})
+}
+
+// The entry and the lane restrict how a call runs, and its attempt keeps that, with the versions of the policy. A later
+// attempt is decided by the policy of its time.
+func TestTerms(t *testing.T) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
+		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)
+		w.ask(1, ofRole("agent", "l")...)
+		s := w.state()
+		if a := s.Last(); s.Class != call.Idempotent || a.Strict || !a.Writes || len(w.bounds()) > 0 ||
+			a.Owner.Policy != w.d.Policy.(inForce).snapshot.Versions() {
+			t.Errorf("admitted as %+v", s)
+		}
+		w.decide(envelope.CodeUpstream)
+		first := s.Last().Owner.Policy
+		w.d.Policy = rules{lanes: "l, m", tools: "echo", strict: true, once: true, targets: "'db:', 'file:/x'"}.in(w)
+		w.ask(2, ofRole("agent", "l")...)
+		s = w.state()
+		if a := s.Last(); a.N != 2 || s.Class != call.Idempotent || !a.Strict || !a.Writes ||
+			a.Owner.Policy == first || !slices.Equal(w.bounds(), []string{"db:", "file:/x"}) {
+			t.Errorf("admitted as %+v, bounded by %q", s, w.bounds())
+		}
+	})
+}
+
+// An entry that is not idempotent makes an idempotent tool side-effectful.
+func TestNotIdempotentByPolicy(t *testing.T) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
+		w.d.Policy = rules{lanes: "l, m", tools: "echo", once: true}.in(w)
+		w.ask(1, ofRole("agent", "l")...)
+		if s := w.state(); s.Class != call.SideEffectful || s.Lookup != call.LookupNo {
+			t.Errorf("admitted as %+v", s)
+		}
+	})
+}
+
+// bounds returns the write targets in the newest request.
+func (w *world) bounds() []string {
+	w.t.Helper()
+	entries := w.log.Entries()
+	body, err := call.DecodeRequestBody(entries[len(entries)-1].Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return body.WriteTargets
 }

@@ -46,6 +46,7 @@ func stages() []stage {
 		{5, "entry", "a tool that the policy does not register must not run", false, decides(policy.StepTool)},
 		{5, "enabled", "a tool may be withdrawn, or its program missing or exchanged", false, (*Dispatcher).enabled},
 		{5, "version", "a caller may insist on the tool that it was written for", false, (*Dispatcher).version},
+		{5, "merged", "an entry restricts a manifest, and a lane how its calls are recorded", false, (*Dispatcher).merged},
 		{5, "approved", "what a server has made of a tool since it was approved may do harm", false, (*Dispatcher).approved},
 		{6, "allowlist", "a lane is for some tools only", false, decides(policy.StepPermit)},
 		{6, "scopes", "a tool may be for some callers only", false, (*Dispatcher).scopes},
@@ -94,6 +95,7 @@ type request struct {
 type candidate struct {
 	request
 	missed   *envelope.Error // refusal if no version matches; m is then another version
+	terms    terms
 	fn       *tool.Function
 	input    jsontext.Value
 	large    *large // set if the input is in the payload store
@@ -210,7 +212,7 @@ func (d *Dispatcher) sanitising(_ context.Context, c *candidate) *envelope.Error
 	if c.large != nil && c.large.prints != nil {
 		return nil
 	}
-	if bad := c.fn.Unsafe(c.input, c.m.Capability.FS); len(bad) > 0 {
+	if bad := c.fn.Unsafe(c.input, c.terms.folders(c.m.Capability.FS)); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeUnsafe, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
 	return nil
@@ -236,7 +238,7 @@ func (d *Dispatcher) dryRun(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (d *Dispatcher) durability(_ context.Context, c *candidate) *envelope.Error {
-	if c.m.Class == call.SideEffectful && !c.req.DryRun && !d.Fsync && !c.m.AcceptRerun {
+	if c.terms.class == call.SideEffectful && !c.req.DryRun && !d.Fsync && !c.m.AcceptRerun {
 		return envelope.NewError(envelope.CodeDurability, "")
 	}
 	return nil

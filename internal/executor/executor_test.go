@@ -50,7 +50,9 @@ type world struct {
 	full         bool // the payload store takes nothing
 	silent       bool // and gives nothing
 	broken       error
-	dryRun       bool // of what is admitted
+	dryRun       bool     // of what is admitted
+	writeTargets []string // the same
+	writes       bool     // what is admitted has write targets
 	nonce        int
 	covered      chan struct{} // attempts are strict, and wait for it to be closed; nil: they are not
 	unread       error         // of the record
@@ -258,6 +260,7 @@ func (w *world) admitAs(id, callID string, timeout time.Duration) executor.Messa
 		Pinned: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: w.manifest.Class,
 			Digest: w.manifest.Digest, Pool: "default", Fingerprint: "fp", Tenant: "t", DryRun: w.dryRun, Lookup: w.admitted},
 		Deadline: call.At(now.Add(timeout)), Now: call.At(now), Nonce: "d-" + callID, Strict: w.covered != nil,
+		Writes: w.writes,
 	})
 	if v.Do != call.Write {
 		w.t.Fatalf("admit %s: %v", callID, v.Do)
@@ -275,7 +278,7 @@ func (w *world) admitAs(id, callID string, timeout time.Duration) executor.Messa
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	body, err := json.Marshal(call.RequestBody{Request: raw, Earlier: earlier})
+	body, err := json.Marshal(call.RequestBody{Request: raw, Earlier: earlier, WriteTargets: w.writeTargets})
 	if err != nil {
 		w.t.Fatal(err)
 	}

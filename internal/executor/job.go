@@ -16,26 +16,27 @@ import (
 
 // job is one work message in progress. Handle owns it. Other goroutines use only the fields from abandoned on.
 type job struct {
-	executor   *Executor
-	ctx        context.Context // ends when the executor shuts down, not at the deadline
-	shared     sharedContext   // of ctx
-	message    Message
-	state      call.State
-	attempt    int
-	delivery   call.WorkDelivery
-	claim      string // nonce of our claim; "" without one
-	fence      uint64
-	work       work
-	unreadable error // why work is empty
-	inputRef   *envelope.PayloadRef
-	input      *flow.Reservation // of a large input in memory; nil without one
-	earlier    []call.Outcome    // empty if the body cannot be read
-	enqueued   time.Time         // bus time of admission
-	started    time.Time         // bus time of the start of the tool
-	recorded   bool              // the audit record holds the request
-	build      *tool.Manifest    // the admitted build of the tool; nil if it is not here
-	counted    bool              // among the concurrent runs of the tool
-	locked     *envelope.Lock    // stops the call; nil without one
+	executor     *Executor
+	ctx          context.Context // ends when the executor shuts down, not at the deadline
+	shared       sharedContext   // of ctx
+	message      Message
+	state        call.State
+	attempt      int
+	delivery     call.WorkDelivery
+	claim        string // nonce of our claim; "" without one
+	fence        uint64
+	work         work
+	unreadable   error // why work is empty
+	inputRef     *envelope.PayloadRef
+	input        *flow.Reservation // of a large input in memory; nil without one
+	writeTargets call.WriteTargets // of the call; none means that it may write to every target
+	earlier      []call.Outcome    // empty if the body cannot be read
+	enqueued     time.Time         // bus time of admission
+	started      time.Time         // bus time of the start of the tool
+	recorded     bool              // the audit record holds the request
+	build        *tool.Manifest    // the admitted build of the tool; nil if it is not here
+	counted      bool              // among the concurrent runs of the tool
+	locked       *envelope.Lock    // stops the call; nil without one
 
 	// The fields below belong to the run.
 	adapter  tool.Adapter
@@ -99,7 +100,8 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 	}
 	j = &job{
 		executor: e, ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
-		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
+		writeTargets: body.WriteTargets,
+		earlier:      body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
 		delivery: call.WorkDelivery{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),

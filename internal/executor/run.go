@@ -172,8 +172,9 @@ func unprepared(j *job, err error) verdict {
 	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
 }
 
-// failure maps the error of a run to the taxonomy. It returns nil for nil. A call that has no effect in any case, such
-// as a dry run, is classified as one of a pure tool.
+// failure maps the error of a run to the taxonomy. It returns nil for nil. The effect class is that of the call, which
+// a policy may have made stricter. A call that has no effect in any case, such as a dry run, is classified as one of a
+// pure tool.
 func (j *job) failure(err error) *envelope.Error {
 	if err == nil {
 		return nil
@@ -181,13 +182,11 @@ func (j *job) failure(err error) *envelope.Error {
 	if known, ok := errors.AsType[envelope.Fault](err); ok {
 		return known.Fault()
 	}
-	m := j.manifest
-	if j.state.HasNoEffect() {
-		pure := *m
-		pure.Class = call.Pure
-		m = &pure
+	m := *j.manifest
+	if m.Class = j.state.Class; j.state.HasNoEffect() {
+		m.Class = call.Pure
 	}
-	return tool.ClassifyError(j.adapter, m, err)
+	return tool.ClassifyError(j.adapter, &m, err)
 }
 
 // outcome makes the completion and the draft of the response from the result of a run. A result that does not fit the
@@ -200,7 +199,10 @@ func (e *Executor) outcome(
 	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
 	d.Timed = true
 	end := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
-	if fault == nil {
+	end.Writes = call.Writes(res.SideEffects)
+	if violation := j.outside(end.Writes, fault); violation != nil {
+		fault = violation
+	} else if fault == nil {
 		fault = e.checkOutput(ctx, j, m, res, &d)
 	}
 	if fault != nil {

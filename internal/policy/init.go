@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -67,7 +68,7 @@ func entryOf(m *tool.Manifest) (Entry, error) {
 		e.AllowedLanes = union(lanes, nil)
 	}
 	if r.Writes {
-		e.WriteTargets = []string{anyTarget}
+		e.WriteTargets = []string{call.AnyTarget}
 		if all := declared.WriteTargets; len(all) > 0 && !slices.ContainsFunc(all, notTarget) {
 			e.WriteTargets = union(all, nil)
 		}

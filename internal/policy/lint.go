@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -63,7 +64,7 @@ func (l *linter) warn(in *tool.Document, at jsontext.Pointer, message, hint stri
 }
 
 func (l *linter) entry(at jsontext.Pointer, e Entry) {
-	if i := slices.Index(e.WriteTargets, anyTarget); i >= 0 {
+	if i := slices.Index(e.WriteTargets, call.AnyTarget); i >= 0 {
 		l.warn(l.set.registry, item(at+"/write_targets", i), fmt.Sprintf("%s may write to every target", e.ToolName),
 			"name the beginnings of the targets that it needs")
 	}

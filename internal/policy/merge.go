@@ -81,9 +81,9 @@ func commonTargets(a, b []string) (both []string) {
 	for _, x := range a {
 		for _, y := range b {
 			switch {
-			case y == anyTarget, x != anyTarget && strings.HasPrefix(x, y):
+			case y == call.AnyTarget, x != call.AnyTarget && strings.HasPrefix(x, y):
 				both = append(both, x)
-			case x == anyTarget, strings.HasPrefix(y, x):
+			case x == call.AnyTarget, strings.HasPrefix(y, x):
 				both = append(both, y)
 			}
 		}
@@ -92,12 +92,5 @@ func commonTargets(a, b []string) (both []string) {
 	return slices.Compact(both)
 }
 
-// anyTarget is the write target that allows every target.
-const anyTarget = "*"
-
-// MayWrite reports whether the tool may write to a target, as side_effects[].target names it.
-func (r Rules) MayWrite(target string) bool {
-	return slices.ContainsFunc(r.WriteTargets, func(prefix string) bool {
-		return prefix == anyTarget || strings.HasPrefix(target, prefix)
-	})
-}
+// MayWrite reports whether the tool may write to a target, see [call.WriteTargets].
+func (r Rules) MayWrite(target string) bool { return call.WriteTargets(r.WriteTargets).Allow(target) }

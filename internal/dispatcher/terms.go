@@ -1,0 +1,54 @@
+package dispatcher
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+// terms are what the manifest, the entry and the lane together say of how a call runs. Its attempt keeps them.
+type terms struct {
+	class        call.EffectClass
+	strict       bool     // the call starts only when its request is on record
+	writeTargets []string // see policy.Rules
+}
+
+// merged sets the terms of a call. It refuses none. An entry that is not idempotent makes an idempotent tool
+// side-effectful: no run of it is repeated.
+func (d *Dispatcher) merged(_ context.Context, c *candidate) *envelope.Error {
+	c.terms = terms{class: c.m.Class}
+	if c.policy == nil {
+		return nil
+	}
+	rules, _ := c.policy.Rules(c.m.ToolID, c.m.Semver)
+	lane, _ := c.policy.Lane(c.req.Context.LaneID)
+	c.terms.writeTargets, c.terms.strict = rules.WriteTargets, lane.Audit == policy.AuditStrict
+	if !rules.Idempotent && c.terms.class == call.Idempotent {
+		c.terms.class = call.SideEffectful
+	}
+	return nil
+}
+
+// folders returns the folders in which a path of the input may be absolute: those of the manifest, and those that are
+// write targets. A target that allows everything names no folder.
+func (t terms) folders(declared []string) []string {
+	all := slices.Clip(declared)
+	for _, target := range t.writeTargets {
+		if folder := strings.TrimPrefix(strings.TrimPrefix(target, "file:"), "//"); strings.HasPrefix(folder, "/") {
+			all = append(all, folder)
+		}
+	}
+	return all
+}
+
+// bounds returns the write targets for the executor; nil if every target is allowed.
+func (t terms) bounds() []string {
+	if slices.Contains(t.writeTargets, call.AnyTarget) {
+		return nil
+	}
+	return t.writeTargets
+}
