@@ -158,6 +158,12 @@ func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 	return tools, ofBus(err)
 }
 
+// Describe is Tools with what else dispatchers say of the bus, such as the digests of the policy in force.
+func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error) {
+	d, err := c.own.Describe(ctx, envelope.DescribeRequest{})
+	return d, ofBus(err)
+}
+
 // Tool returns the description of the tool with that id, if Tools would list it.
 func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
 	info, err := c.own.Tool(ctx, id)

@@ -59,10 +59,24 @@ func (d *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequ
 		if later != nil {
 			return later, nil
 		}
-		return a.answer(ctx, resp, err, streamed)
+		return d.answer(ctx, a, req, resp, err, streamed)
 	}
 	resp, err := a.run(ctx)
-	return a.answer(ctx, resp, err, streamed)
+	return d.answer(ctx, a, req, resp, err, streamed)
+}
+
+// answer is a.answer, but for a tool that the caller may not know any more. Then it is the answer for a name that no
+// tool has.
+func (d *Server) answer(ctx context.Context, a *asked, req *sdk.CallToolRequest, resp *envelope.Response, err error,
+	streamed *pieces) (sdk.Result, error) {
+	if err != nil || resp.Error == nil || resp.Error.Code != envelope.CodeToolUnknown {
+		return a.answer(ctx, resp, err, streamed)
+	}
+	v, err := d.catalogue.of(ctx, a.by.tools)
+	if err != nil {
+		return nil, unlisted(err)
+	}
+	return nil, unknown(req.Params.Name, v)
 }
 
 // answer returns the result of a call for the client, or the protocol error.
@@ -140,7 +154,7 @@ func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) 
 	if err != nil {
 		return nil, err
 	}
-	of, err := d.catalogue.find(ctx, by.client, req.Params.Name)
+	of, err := d.catalogue.find(ctx, by.tools, req.Params.Name)
 	if err != nil {
 		return nil, unlisted(err)
 	}

@@ -33,6 +33,7 @@ type tokenSum [sha256.Size]byte
 // caller is an HTTP caller with a token.
 type caller struct {
 	client    *toolbus.Client
+	tools     viewer // of client
 	principal auth.Principal
 	sum       tokenSum
 
@@ -252,7 +253,7 @@ func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*call
 	if err != nil {
 		return nil, &rejection{http.StatusServiceUnavailable, err.Error()}
 	}
-	return &caller{client: client, principal: says, sum: sum, busy: 1, gone: true}, nil
+	return &caller{client: client, tools: viewer{client: client}, principal: says, sum: sum, busy: 1, gone: true}, nil
 }
 
 // keep records that the bus accepts the token of a caller, and adds the caller to g.by. Callers of keep, dispensable

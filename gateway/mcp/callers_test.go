@@ -103,6 +103,12 @@ func (w *walled) read(name string) string {
 // door opens a door over HTTP.
 func (w *walled) door(o mcp.Options) *httptest.Server {
 	w.t.Helper()
+	return open(w.t, w.server(o))
+}
+
+// server returns a door for callers with tokens.
+func (w *walled) server(o mcp.Options) *mcp.Server {
+	w.t.Helper()
 	w.token("door", "door://web", auth.Gateway, "")
 	conn := w.connect(toolbus.Options{CredentialsFile: w.Credentials("door")})
 	client, err := conn.Client(toolbus.ClientOptions{})
@@ -111,7 +117,7 @@ func (w *walled) door(o mcp.Options) *httptest.Server {
 	}
 	w.t.Cleanup(func() { _ = client.Close() })
 	o.NewClient = conn.Client
-	return open(w.t, mcp.New(w.t.Context(), client, o))
+	return mcp.New(w.t.Context(), client, o)
 }
 
 // with says a token with each request.
@@ -126,9 +132,15 @@ func (w with) RoundTrip(r *http.Request) (*http.Response, error) {
 // as connects a client with a token.
 func as(t *testing.T, s *httptest.Server, protocol, token string) *sdk.ClientSession {
 	t.Helper()
+	return asWith(t, s, protocol, token, nil)
+}
+
+// asWith is as with options of the client.
+func asWith(t *testing.T, s *httptest.Server, protocol, token string, o *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
 	session := join(t, &sdk.StreamableClientTransport{
 		Endpoint: s.URL, HTTPClient: &http.Client{Transport: with(token)}, MaxRetries: -1,
-	}, protocol, nil)
+	}, protocol, o)
 	t.Cleanup(func() { _ = session.Close() }) // the server may have gone
 	return session
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,13 +17,21 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
-// catalogue caches the definitions of the tools. It fetches the schemas once for each build of a tool.
+// catalogue caches the definitions of the tools for all callers. It fetches the schemas once for each build of a tool.
 type catalogue struct {
 	mu     sync.Mutex
 	builds map[build][]*Definition
-	last   *view
+	most   int                    // number of tools of the longest list so far
+	seen   map[string]*Definition // by name, whoever listed them
 
-	changed func(was, is *view) // called when the view changes; was is nil the first time
+	changed func(is *view) // called when the view of a caller changes
+}
+
+// viewer is a client with the newest view that it got. Views of callers differ, because the policy decides which tools
+// each of them may know.
+type viewer struct {
+	client *toolbus.Client
+	last   atomic.Pointer[view]
 }
 
 // build identifies a build of a tool by tool id and digest.
@@ -33,17 +43,21 @@ type view struct {
 	named  map[string]*Definition
 	ids    map[string]*Definition // by the names that gateways of f16d274 use
 	sum    [sha256.Size]byte      // hash of the entries and the instructions
+	// policies are the digests of the policy by which the bus has listed the tools.
+	policies envelope.PolicyVersions
 }
 
 // fetches is the number of concurrent requests for descriptions.
 const fetches = 8
 
-// of returns the current view. It asks the bus with client, so that dispatchers check the token of the client.
-func (c *catalogue) of(ctx context.Context, client *toolbus.Client) (*view, error) {
-	tools, err := client.Tools(ctx)
+// of returns the current view of a caller. It asks the bus with the client of the caller, so that dispatchers check its
+// token.
+func (c *catalogue) of(ctx context.Context, by *viewer) (*view, error) {
+	listed, err := by.client.Describe(ctx)
 	if err != nil {
 		return nil, err
 	}
+	tools := listed.Tools
 	found := make([][]*Definition, len(tools))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetches)
@@ -55,14 +69,19 @@ func (c *catalogue) of(ctx context.Context, client *toolbus.Client) (*view, erro
 			continue
 		}
 		group.Go(func() (err error) {
-			found[i], err = c.fetch(ctx, client, t.ToolID)
+			found[i], err = c.fetch(ctx, by.client, t.ToolID)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return c.keep(tools, found), nil
+	v := c.view(tools, found)
+	v.policies = listed.Policies
+	if was := by.last.Swap(v); was == nil || was.sum != v.sum {
+		c.changed(v)
+	}
+	return v, nil
 }
 
 func (c *catalogue) known(b build) []*Definition {
@@ -90,16 +109,14 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 	return all, nil
 }
 
-// keep returns a view of the functions of the tools, and removes builds that no tool has any more.
-func (c *catalogue) keep(tools []envelope.ToolInfo, found [][]*Definition) *view {
+// view returns a view of the functions of the tools, and removes builds that no tool has any more.
+func (c *catalogue) view(tools []envelope.ToolInfo, found [][]*Definition) *view {
 	names := envelope.FunctionNames(tools, SearchTool) // of disabled tools, too: they may be enabled later
 	for i, t := range tools {
 		found[i] = c.named(build{t.ToolID, t.Digest}, found[i], names)
 	}
 	v := newView(slices.Concat(found...))
-	if was := c.replace(v, len(tools)); was == nil || was.sum != v.sum {
-		c.changed(was, v)
-	}
+	c.keep(v, len(tools))
 	return v
 }
 
@@ -143,30 +160,28 @@ func (v *view) called(name string) *Definition {
 	return cmp.Or(v.named[name], v.ids[name])
 }
 
-// replace stores v as the newest view, and returns the one before. tools is the number of tools.
-func (c *catalogue) replace(v *view, tools int) (was *view) {
+// keep remembers the definitions of a view, and forgets all that it has if they are too many. tools is the number of
+// tools.
+func (c *catalogue) keep(v *view, tools int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.builds) > 2*tools+fetches {
-		c.builds = nil // fetched again
+	if c.most = max(c.most, tools); len(c.builds) > 2*c.most+fetches {
+		c.builds, c.seen = nil, nil // fetched again
 	}
-	was, c.last = c.last, v
-	return was
+	if c.seen == nil {
+		c.seen = map[string]*Definition{}
+	}
+	maps.Copy(c.seen, v.named)
+	maps.Copy(c.seen, v.ids)
 }
 
-// latest returns the newest view, or nil before the first one.
-func (c *catalogue) latest() *view {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
-}
-
-// find returns the function with a name. If it is not in the newest view, find asks the bus for a new view.
-func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name string) (*Definition, error) {
-	if d := c.latest().called(name); d != nil {
+// find returns the function with a name. If it is not in the newest view of the caller, find asks the bus for a new
+// view.
+func (c *catalogue) find(ctx context.Context, by *viewer, name string) (*Definition, error) {
+	if d := by.last.Load().called(name); d != nil {
 		return d, nil
 	}
-	v, err := c.of(ctx, client)
+	v, err := c.of(ctx, by)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +189,17 @@ func (c *catalogue) find(ctx context.Context, client *toolbus.Client, name strin
 		return d, nil
 	}
 	return nil, unknown(name, v)
+}
+
+// called returns the function of a call that the caller has made, although the policy may hide the tool by now. It
+// returns nil if no caller has listed it.
+func (c *catalogue) called(by *viewer, name string) *Definition {
+	if d := by.last.Load().called(name); d != nil {
+		return d
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen[name]
 }
 
 // page returns the tools after a cursor, and the cursor of the next page, which is "" after the last one.

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -13,28 +14,37 @@ import (
 // mirrors is the schema keyword of such an argument.
 const mirrors = "x-mcp-header"
 
-// mirror registers the tools whose arguments are repeated in headers with the library, and removes those that are gone.
-func (d *Server) mirror(was, is *view) {
-	if was != nil {
-		for _, of := range was.sorted {
-			if of.mirrored() && is.named[of.Name] == nil {
-				d.server.RemoveTools(of.Name)
-			}
+// repeated holds the tools that are registered with the library, because their arguments are repeated in headers.
+type repeated struct {
+	mu        sync.Mutex
+	arguments map[string]string // schema of the arguments, by name
+}
+
+// mirror registers the tools of a view whose arguments are repeated in headers with the library. A tool that is not in
+// this view stays registered: it may be in the view of another caller.
+func (d *Server) mirror(is *view) {
+	d.repeated.mu.Lock()
+	defer d.repeated.mu.Unlock()
+	for _, of := range is.sorted {
+		had, known := d.repeated.arguments[of.Name]
+		switch {
+		case !of.mirrored() && known:
+			d.server.RemoveTools(of.Name)
+			delete(d.repeated.arguments, of.Name)
+		case of.mirrored() && had != string(of.arguments):
+			d.repeat(of)
 		}
 	}
-	for _, of := range is.sorted {
-		if !of.mirrored() {
-			continue
-		}
-		if err := d.give(&sdk.Tool{Name: of.Name, InputSchema: of.arguments}); err != nil {
-			d.o.Logger.Warn(
-				"headers that repeat arguments of a tool are not looked at",
-				"tool",
-				of.Name,
-				"err",
-				err,
-			)
-		}
+}
+
+// repeat registers one tool. Callers hold d.repeated.mu.
+func (d *Server) repeat(of *Definition) {
+	if d.repeated.arguments == nil {
+		d.repeated.arguments = map[string]string{}
+	}
+	d.repeated.arguments[of.Name] = string(of.arguments)
+	if err := d.give(&sdk.Tool{Name: of.Name, InputSchema: of.arguments}); err != nil {
+		d.o.Logger.Warn("headers that repeat arguments of a tool are not looked at", "tool", of.Name, "err", err)
 	}
 }
 

@@ -86,7 +86,7 @@ func (d *Server) search(ctx context.Context, by *sender, req *sdk.CallToolReques
 	if err := json.Unmarshal(given, &want); err != nil {
 		return nil, invalid("arguments: %v", err)
 	}
-	v, err := d.catalogue.of(ctx, by.client)
+	v, err := d.catalogue.of(ctx, by.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}

@@ -76,7 +76,7 @@ func (o Options) filled() Options {
 // safe for concurrent use.
 type Server struct {
 	o         Options
-	own       *toolbus.Client
+	own       viewer
 	server    *sdk.Server
 	catalogue catalogue
 	searching *jsonschema.Schema // of the arguments of SearchTool
@@ -84,6 +84,7 @@ type Server struct {
 	open      context.Context
 	end       context.CancelFunc
 	callers   callers
+	repeated  repeated
 	sessions  sessions
 	requests  chan struct{} // holds an element for each HTTP request
 	answers   chan struct{} // holds an element for each HTTP request that gets an answer
@@ -96,11 +97,12 @@ type Server struct {
 // client. When ctx ends, waits for calls end as with [Server.Close]. Close the gateway when done.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
-	d := &Server{o: o, own: client, instance: rand.Text()[:13], searching: searchArguments(), callers: callers{
+	d := &Server{o: o, instance: rand.Text()[:13], searching: searchArguments(), callers: callers{
 		tenant: client.Options().Tenant, client: o.NewClient, requests: quota{most: o.MaxRequests},
 		calls:  quota{most: o.MaxRequests},
 		places: quota{most: maxCallers},
 	}}
+	d.own.client = client
 	d.open, d.end = context.WithCancel(ctx)
 	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {
 		*bound = make(chan struct{}, o.MaxRequests)
@@ -133,6 +135,7 @@ func (d *Server) cacheable(c *sdk.Cacheable) {
 // sender describes the client that sent a request.
 type sender struct {
 	client    *toolbus.Client
+	tools     *viewer     // with the same client
 	header    http.Header // of the request, over HTTP
 	asking    asking
 	web       bool // the request came over HTTP
@@ -194,7 +197,7 @@ func served(method string) bool {
 
 // senderOf returns the sender of a request.
 func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
-	by := &sender{client: d.own, protocol: protocol}
+	by := &sender{client: d.own.client, tools: &d.own, protocol: protocol}
 	extra := req.GetExtra()
 	if extra == nil {
 		return by, nil
@@ -215,7 +218,7 @@ func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
 	if by.caller == nil { // admitted lets no request pass without a caller
 		return nil, &jsonrpc.Error{Code: codeDenied, Message: noToken}
 	}
-	by.client = by.caller.client
+	by.client, by.tools = by.caller.client, &by.caller.tools
 	return by, nil
 }
 
@@ -236,7 +239,7 @@ type listing struct {
 
 // list answers tools/list: SearchTool first, then all tools sorted by name.
 func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
-	v, err := d.catalogue.of(ctx, by.client)
+	v, err := d.catalogue.of(ctx, by.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -280,7 +283,7 @@ func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	if v, err := d.catalogue.of(ctx, by.client); err == nil {
+	if v, err := d.catalogue.of(ctx, by.tools); err == nil {
 		*into = v.instructions()
 	}
 }
@@ -322,16 +325,16 @@ func (d *Server) Drain(ctx context.Context) {
 }
 
 // Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
-// they have changed.
+// they have changed, or the policy has, which decides what each client may list.
 func (d *Server) Watch(ctx context.Context) {
 	tick := time.NewTicker(d.o.Every)
 	defer tick.Stop()
-	for last := d.catalogue.latest(); ; {
+	for last := d.own.last.Load(); ; {
 		looking, cancel := context.WithTimeout(ctx, d.o.Every)
-		v, err := d.catalogue.of(looking, d.own)
+		v, err := d.catalogue.of(looking, &d.own)
 		cancel()
 		if err == nil {
-			if last != nil && v.sum != last.sum {
+			if last != nil && (v.sum != last.sum || v.policies != last.policies) {
 				d.changed()
 			}
 			last = v

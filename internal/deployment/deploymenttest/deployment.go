@@ -65,7 +65,7 @@ func (d *Deployment) Credentials(name string) string {
 
 // Issue writes a token with the principal p to the file for name.
 func (d *Deployment) Issue(name, tenant string, p auth.Principal, life time.Duration) error {
-	p.Tenant, p.ID, p.Family = tenant, auth.NewID(), auth.NewID()
+	p.Tenant, p.ID, p.Family = tenant, auth.NewID(), auth.NewFamily(p.RoleIDs)
 	p.Issued = time.Now().Truncate(time.Second)
 	p.Expires, p.RenewUntil = p.Issued.Add(life), p.Issued.Add(renewable)
 	text, err := d.signer.Mint(p)

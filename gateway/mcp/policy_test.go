@@ -1,0 +1,107 @@
+package mcp_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+)
+
+// shifts is a policy in which the role agent may call whoami, and the role other some tools.
+func shifts(other string) admin.Policy {
+	entry := func(id string) string {
+		return "  - {tool_name: " + id + ", description: d, enabled: true, idempotent: true, timeout_default_ms: 1000, " +
+			"allowed_lanes: [default, others], required_scope_keys: [], prohibited_flags: []}\n"
+	}
+	return admin.Policy{
+		Roles: []byte("roles: [{role_id: agent, allowed_lanes: [default]}, {role_id: other, allowed_lanes: [others]}]"),
+		Lanes: []byte("lanes: [{lane_id: default, allowed_tools: [whoami]}, {lane_id: others, allowed_tools: [" + other +
+			"]}]"),
+		ToolRegistry: []byte("tools:\n" + entry("sleep") + entry("whoami")),
+	}
+}
+
+// lists waits until a client lists these tools and no other.
+func lists(t *testing.T, c *sdk.ClientSession, want ...string) {
+	t.Helper()
+	for begun := time.Now(); ; {
+		has, err := c.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, one := range has.Tools {
+			names = append(names, one.Name)
+		}
+		if slices.Equal(names, want) {
+			return
+		}
+		if time.Since(begun) > 10*time.Second {
+			t.Fatalf("it lists %v, want %v", names, want)
+		}
+	}
+}
+
+// refusal returns the error of a call without the name of the tool.
+func refusal(t *testing.T, c *sdk.ClientSession, name string) string {
+	t.Helper()
+	_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: map[string]any{}})
+	if err == nil {
+		t.Fatalf("%s was called", name)
+	}
+	return strings.ReplaceAll(err.Error(), name, "NAME")
+}
+
+// A client lists the tools that its caller could call, and no other exists for it, whoever else has listed it. Another
+// policy notifies the clients whose list it changes.
+func TestPolicyOfCallers(t *testing.T) {
+	tools, _ := echoing(t)
+	w := wall(t, tools)
+	w.token("operator", "operator://o", auth.Operator, "")
+	operator, err := admin.Connect(t.Context(), w.url, admin.Options{CredentialsFile: w.Credentials("operator")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	revision, err := operator.PushPolicy(t.Context(), shifts("sleep"), 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := w.server(mcp.Options{Every: 20 * time.Millisecond})
+	s := open(t, door)
+	bob := auth.Principal{Actor: "agent://bob", Role: auth.Agent, RoleIDs: []string{"other"}, Lane: "others"}
+	if err := w.Issue("bob", "default", bob, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ann := as(t, s, protocols[0], w.token("ann", "agent://ann", auth.Agent, ""))
+	told := make(chan struct{}, 1000)
+	other := asWith(t, s, protocols[0], w.read("bob"), &sdk.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { told <- struct{}{} },
+	})
+	lists(t, ann, "whoami")
+	lists(t, other, "sleep")
+	lists(t, ann, "whoami")
+	if hidden, unknown := refusal(t, ann, "sleep"), refusal(t, ann, "zzzzz"); hidden != unknown {
+		t.Errorf("hidden:  %s\nunknown: %s", hidden, unknown)
+	}
+	watching := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { defer close(watching); door.Watch(ctx) }()
+	defer func() { stop(); <-watching }()
+	lists(t, other, "sleep")
+	if _, err := operator.PushPolicy(t.Context(), shifts("whoami"), revision, ""); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	if hidden, unknown := refusal(t, other, "sleep"), refusal(t, other, "zzzzz"); hidden != unknown {
+		t.Errorf("hidden by now: %s\nunknown:       %s", hidden, unknown)
+	}
+	lists(t, other, "whoami")
+}
