@@ -15,7 +15,8 @@ import (
 func allowing(lanes string) admin.Policy {
 	return admin.Policy{
 		Roles: []byte("roles: [{role_id: agent, allowed_lanes: [" + lanes + "]}]\n"),
-		Lanes: []byte("lanes: [{lane_id: main, allowed_tools: [greet]}, {lane_id: spare, allowed_tools: [greet]}]\n"),
+		Lanes: []byte("lanes: [{lane_id: main, allowed_tools: [greet], runs: implicit}, " +
+			"{lane_id: spare, allowed_tools: [greet], runs: implicit}]\n"),
 		ToolRegistry: []byte("tools: [{tool_name: greet, description: Greets., enabled: true, idempotent: true, " +
 			"timeout_default_ms: 1000, allowed_lanes: [main, spare], required_scope_keys: [], prohibited_flags: []}]\n"),
 	}

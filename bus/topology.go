@@ -89,7 +89,7 @@ func callLog(p subjects.Partition, o TopologyOptions) jetstream.StreamConfig {
 // of the call log come first; if o.Partitions is 0, there are none.
 func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
-	all := make([]jetstream.StreamConfig, 0, o.Partitions+7)
+	all := make([]jetstream.StreamConfig, 0, o.Partitions+9)
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Partition(p), o))
 	}
@@ -163,6 +163,17 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			AllowRollup:       true,  // documents that no version names are purged
 			AllowDirect:       false, // the leader says which set is in force
 			MaxMsgsPerSubject: 64,    // versions of the policy
+			MaxBytes:          256 << 20,
+		},
+		{
+			Name:              subjects.RunsStream,
+			Description:       "Toolbus run records",
+			Subjects:          []string{subjects.RunsAll},
+			Discard:           jetstream.DiscardNew, // a new run must not evict another
+			AllowMsgTTL:       true,
+			AllowDirect:       false, // the leader says in which state a run is
+			DenyPurge:         true,
+			MaxMsgsPerSubject: 1,
 			MaxBytes:          256 << 20,
 		},
 		{

@@ -201,7 +201,7 @@ func TestRetention(t *testing.T) {
 
 // A server that can reserve no more serves with the streams that it has.
 func TestStreamsFillTheStore(t *testing.T) {
-	js := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 13 << 30 }).JetStream(t)
+	js := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 27 << 29 }).JetStream(t)
 	for range 2 {
 		if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
 			t.Fatal(err)

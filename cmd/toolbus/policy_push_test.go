@@ -18,7 +18,8 @@ func policyFolder(t *testing.T, lane string) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"policy/roles.yaml": "roles: [{role_id: agent, allowed_lanes: [" + lane + "]}]\n",
-		"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [hello]}, {lane_id: night, allowed_tools: [hello]}]\n",
+		"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [hello], runs: implicit}, " +
+			"{lane_id: night, allowed_tools: [hello], runs: implicit}]\n",
 		"tools/tool_registry.yaml": "tools: [{tool_name: hello, description: Greets., enabled: true, idempotent: true, " +
 			"timeout_default_ms: 1000, allowed_lanes: [day, night], required_scope_keys: [], prohibited_flags: []}]\n",
 	} {

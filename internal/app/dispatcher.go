@@ -23,6 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
+	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
 	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -51,6 +52,7 @@ type DispatcherOptions struct {
 	locks   *lockstore.Store
 	journal *writer.Journal
 	policy  *policystore.Store
+	runs    *runstore.Store
 	Version string // of the product; shown by NATS service discovery
 	Ready   func() // called once, when the dispatcher serves for the first time; may be nil
 }
@@ -191,6 +193,9 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 	if o.policy, err = openPolicy(ctx, c, o.Tools); err != nil {
 		return err
 	}
+	if o.runs, err = runstore.Open(ctx, c.JS); err != nil {
+		return err
+	}
 	store := c.Log.FillLevel()
 	// the projectors need d for the oldest open attempts, and d needs the projectors' lag
 	var d *dispatcher.Dispatcher
@@ -229,7 +234,7 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		Tokens: o.Tokens, Locks: o.locks.Board, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
 		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
 		Payloads: bulk.payloads,
-		Policy:   o.policy, Capacity: vitals, Records: journal,
+		Policy:   o.policy, Runs: o.runs, Capacity: vitals, Records: journal,
 		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
 		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
 		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,

@@ -88,8 +88,8 @@ type Definitions interface {
 // DefaultPoolAbsence is longer than a rolling restart of the executors of a pool usually takes.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options configures a [Dispatcher]. Policy, Tokens, Locks, Strange, PoolEvidence, Builds, Definitions, OverQuota,
-// Trace, Logger and all limits are optional; the other fields are required.
+// Options configures a [Dispatcher]. Policy, Runs, Tokens, Locks, Strange, PoolEvidence, Builds, Definitions,
+// OverQuota, Trace, Logger and all limits are optional; the other fields are required.
 type Options struct {
 	Catalog  Catalog
 	CallLog  Log
@@ -100,6 +100,7 @@ type Options struct {
 	Control  Control
 	Pools    Pools
 	Policy   Policy         // nil: every request is allowed
+	Runs     Runs           // nil: no run exists, so a policy allows no call
 	Tokens   *auth.Verifier // nil: the actor in the subject is not verified
 	Locks    *lock.Board    // nil: no call is ever locked
 	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below

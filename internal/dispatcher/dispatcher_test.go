@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -46,7 +47,8 @@ type world struct {
 	board     *lock.Board             // the same
 	policy    dispatcher.Policy       // the same
 	rules     rules                   // of the policy in tests of stages
-	finds     *pool                   // runs what executors are asked for; nil: none says so
+	runs      runs
+	finds     *pool // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
 	reading   time.Duration // how long a read takes
 
@@ -76,7 +78,7 @@ func start(t *testing.T, class call.EffectClass) *world {
 	}
 	w := &world{
 		t: t, log: &calltest.Log{}, payloads: map[string][]byte{}, accepted: map[string][]*envelope.Accepted{},
-		outcomes: map[string][]*envelope.Response{},
+		outcomes: map[string][]*envelope.Response{}, runs: runs{stored: map[string]*policy.Run{}},
 		manifest: &tool.Manifest{
 			ToolID: "echo", Semver: "1.2.3", Status: tool.StatusActive, Class: class, Pool: "default", Retention: 24 * time.Hour,
 			Functions: map[string]*tool.Function{"say": {Name: "say", Request: schema, Response: schema}},
@@ -115,6 +117,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
 		Locks:         w.board,
 		Policy:        w.policy,
+		Runs:          &w.runs,
 		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()

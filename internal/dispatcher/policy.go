@@ -61,7 +61,7 @@ func (c *candidate) question() policy.Question {
 	of := c.req.Context
 	q := policy.Question{
 		Role: of.RoleID, Lane: of.LaneID, Tool: c.req.ToolID, Tenant: c.in.From.Tenant, Actor: c.in.From.Actor,
-		Scope: of.Scope, Input: c.input,
+		RunID: of.RunID, Run: c.run, Scope: of.Scope, Input: c.input,
 	}
 	if c.m != nil {
 		q.Version = c.m.Semver

@@ -19,6 +19,7 @@ import (
 // tool echo, and lane l what the fields say.
 type rules struct {
 	lanes    string // of role agent
+	named    bool   // each call in the lanes l and m must name a run
 	tools    string // of lane l, as are the next three
 	keys     string
 	flags    string
@@ -27,6 +28,7 @@ type rules struct {
 	disabled bool   // the tool
 	once     bool   // the tool is not idempotent
 	targets  string // to which the tool may write; "" is every one
+	pinned   bool   // the run of a test of stages is pinned to another policy
 	err      error
 }
 
@@ -35,16 +37,20 @@ func (r rules) in(w *world) inForce {
 	if r.err != nil {
 		return inForce{nil, r.err}
 	}
-	audit := ""
+	audit, implicit := "", "runs: implicit, "
 	if r.strict {
 		audit = ", audit: strict"
+	}
+	if r.named {
+		implicit = ""
 	}
 	d := policy.Documents{
 		Roles: fmt.Appendf(nil, "roles: [{role_id: agent, allowed_lanes: [%s]}, "+
 			"{role_id: s, allowed_lanes: [none]}]", r.lanes),
 		Lanes: fmt.Appendf(nil, "lanes: [{lane_id: l, allowed_tools: [%s], required_scope_keys: [%s], "+
-			"prohibited_flags: [%s], write: %t%s}, {lane_id: m, allowed_tools: [echo], write: true}, "+
-			"{lane_id: none, allowed_tools: []}]", r.tools, r.keys, r.flags, !r.reads, audit),
+			"prohibited_flags: [%s], %swrite: %t%s}, {lane_id: m, %sallowed_tools: [echo], write: true}, "+
+			"{lane_id: none, runs: implicit, allowed_tools: []}]", r.tools, r.keys, r.flags, implicit, !r.reads, audit,
+			implicit),
 		ToolRegistry: fmt.Appendf(nil, "tools: [{tool_name: echo, description: says it, enabled: %t, idempotent: %t, "+
 			"timeout_default_ms: 1000, allowed_lanes: [l, m], required_scope_keys: [], prohibited_flags: [], "+
 			"write_targets: [%s]}]", !r.disabled, !r.once, cmp.Or(r.targets, "'*'")),

@@ -13,9 +13,14 @@ import (
 
 // stands reports whether every dispatcher would refuse every copy of the request with this code. That is so if the
 // refusal follows from the request or from the log of its key. It is not so if the reason may differ in another
-// dispatcher or change with time: a full store, a lagging audit record, a clock, a missing payload, an unusable policy.
+// dispatcher or change with time: a full store, a lagging audit record, a clock, a missing payload, an unusable policy,
+// a run.
 func stands(c envelope.Code) bool {
-	return !c.Retryable() && c.Class() != envelope.ClassData && c != envelope.CodePolicyVersion
+	switch c {
+	case envelope.CodePolicyVersion, envelope.CodeRunUnknown, envelope.CodeRunState:
+		return false
+	}
+	return !c.Retryable() && c.Class() != envelope.ClassData
 }
 
 // refuse records a refusal and sends it. It writes nothing to the call log, so the key is not used up. If the refusal

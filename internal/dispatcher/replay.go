@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -79,6 +80,9 @@ func (d *Dispatcher) replayed(l DeadLetter, again string) (*call.IncomingRequest
 	k.IdempotencyKey, k.IdempotencyScope = "replay-"+hex.EncodeToString(sum[:]), envelope.ScopeActor
 	k.DeadlineUnixMS = 0
 	req.CallID = uuid.NewString()
+	if policy.IsImplicitRunID(req.Context.RunID) { // of a token and a policy that may be gone
+		req.Context.RunID = ""
+	}
 	data, err := envelope.EncodeRequest(envelope.ContentJSON, req)
 	if err != nil {
 		return nil, nil, err

@@ -40,7 +40,8 @@ func stages() []stage {
 		{2, "token", "what a request says of its sender, and of its rights, a token proves", true,
 			func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error { return d.credential(c) }},
 		{2, "role", "a call has one role, and its caller must have it", false, (*Dispatcher).role},
-		{4, "policy", "what holds now must be known", false, (*Dispatcher).inForce},
+		{3, "policy", "what holds now must be known", false, (*Dispatcher).inForce},
+		{3, "run", "a call belongs to work that somebody has started, and can stop", false, (*Dispatcher).inRun},
 		{4, "lane", "a role is for some lanes only", false, decides(policy.StepLane)},
 		{5, "registered", "a tool without a manifest promises nothing", false, (*Dispatcher).registered},
 		{5, "entry", "a tool that the policy does not register must not run", false, decides(policy.StepTool)},
@@ -89,6 +90,7 @@ type request struct {
 	m      *tool.Manifest
 	policy *policy.Snapshot // in force when the request was checked; nil on a bus without a policy
 	denial *policy.Decision // set if the policy denies the call
+	run    *policy.Run      // that the call belongs to; nil without a policy
 }
 
 // candidate is a request in the stages, with their results.

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -28,6 +29,11 @@ func denies(edit func(*rules)) func(*world, *dispatcher.Dispatcher, *call.Incomi
 	return func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { edit(&w.rules) }
 }
 
+// ofRun is the spoil of a fault that a change of the run r1 makes.
+func ofRun(edit func(*world, *policy.Run)) func(*world, *dispatcher.Dispatcher, *call.IncomingRequest) {
+	return func(w *world, _ *dispatcher.Dispatcher, _ *call.IncomingRequest) { edit(w, w.runs.r1) }
+}
+
 // faults returns a fault for each stage but the last, which refuses only what the stages before it let pass by mistake,
 // and one for the admission. The record names the rule of a policy, and not the stage.
 func faults() []fault {
@@ -42,7 +48,16 @@ func faults() []fault {
 		{2, "role", nil, func(_ *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) {
 			in.Body = bytes.Replace(in.Body, []byte(`"role_id":"agent"`), []byte(`"role_id":"boss"`), 1)
 		}},
-		{4, "policy", nil, denies(func(r *rules) { r.err = policy.ErrStale })},
+		{3, "policy", nil, denies(func(r *rules) { r.err = policy.ErrStale })},
+		{3, "lanes[l].runs", nil, func(w *world, _ *dispatcher.Dispatcher, in *call.IncomingRequest) {
+			w.rules.named = true
+			in.Body = bytes.Replace(in.Body, []byte(`"run_id":"r1",`), nil, 1)
+		}},
+		{3, "run", nil, ofRun(func(w *world, _ *policy.Run) { w.runs.err = errors.New("the bucket is silent") })},
+		{3, "run", nil, ofRun(func(w *world, _ *policy.Run) { w.runs.stored = nil })},
+		{3, "run.actors", nil, ofRun(func(_ *world, r *policy.Run) { r.Actors = []string{"boss"} })},
+		{3, "run.state", nil, ofRun(func(_ *world, r *policy.Run) { r.State = policy.RunPaused })},
+		{3, "run.policy_versions", nil, ofRun(func(w *world, _ *policy.Run) { w.rules.pinned = true })},
 		{4, "roles[agent].allowed_lanes", nil, denies(func(r *rules) { r.lanes = "m" })},
 		{5, "registered", nil, manifest(func(m *tool.Manifest) { m.ToolID = "other" })},
 		{5, "tools[echo].enabled", nil, denies(func(r *rules) { r.disabled = true })},
@@ -77,22 +92,27 @@ func faults() []fault {
 // refusal sends a request with these faults, and returns the answer to it. It is refused once.
 func (w *world) refusal(all ...fault) *envelope.Error {
 	w.t.Helper()
-	p := someAgent()
-	token := mint(w, guarded(w), p)
+	caller := someAgent()
+	token := mint(w, guarded(w), caller)
 	w.manifest.AcceptRerun = true
 	d := w.dispatcher("d2", false)
 	d.Tokens = w.d.Tokens
 	w.rules = rules{lanes: "l, m", tools: "echo"}
-	edit := ofRole("agent", "l")
+	w.runs.r1 = &policy.Run{Tenant: "t", Actors: []string{"agent"}, State: policy.RunActive}
+	w.runs.stored["r1"] = w.runs.r1
+	edit := inRun("r1", "agent", "l")
 	for _, f := range all {
 		edit = append(edit, f.edit...)
 	}
 	in := w.request(1, edit...)
-	in.Token, in.Reply = token, p.Answers()+"word"
+	in.Token, in.Reply = token, caller.Answers()+"word"
 	for _, f := range all {
 		f.spoil(w, d, in)
 	}
-	d.Policy = w.rules.in(w)
+	p := w.rules.in(w)
+	if d.Policy = p; p.snapshot != nil && !w.rules.pinned {
+		w.runs.r1.Pinned = p.snapshot.Versions()
+	}
 	d.Handle(w.t.Context(), in)
 	answers := w.outcomes[in.Reply]
 	if len(answers) != 1 || len(w.refused) != 1 {

@@ -28,10 +28,15 @@ const (
 	fieldScopeKeys = "required_scope_keys"
 	fieldFlags     = "prohibited_flags"
 	fieldWrite     = "write"
+	fieldRuns      = "runs"
 )
 
-// inRun checks the run of the call. A run of somebody else is denied as one that does not exist.
+// inRun checks the run of the call. A run of somebody else is denied as one that does not exist. A call without a run
+// passes if its lane is unknown, or has implicit runs, but not for the role: the next step denies it.
 func (v *view) inRun() denial {
+	if v.Run == nil && v.RunID == "" {
+		return v.withoutRun()
+	}
 	states := []RunState{RunActive}
 	if v.lane != nil {
 		states = v.lane.AllowedRunStates
@@ -47,6 +52,14 @@ func (v *view) inRun() denial {
 		return denial{envelope.CodePolicyVersion, Rule{Of: ofRun, Field: "policy_versions"}}
 	}
 	return denial{}
+}
+
+func (v *view) withoutRun() denial {
+	switch {
+	case v.lane == nil, v.lane.Runs == RunsImplicit && v.inLane().code != "":
+		return denial{}
+	}
+	return denial{envelope.CodeRunUnknown, Rule{Of: ofLanes, ID: v.lane.ID, Field: fieldRuns}}
 }
 
 func (v *view) inLane() denial {

@@ -23,7 +23,8 @@ type Question struct {
 	Role, Lane, Tool string
 	Version          string // of the tool; "" is the first one
 	Tenant, Actor    string // of the caller
-	Run              *Run   // nil if there is no run of the id that the call names
+	RunID            string // that the call names; "" if it names none
+	Run              *Run   // nil if there is no run of that id, or the call names none and no implicit one was started
 	Scope            map[string]string
 	Input            jsontext.Value // the arguments, I-JSON
 }

@@ -143,6 +143,8 @@ func TestRules(t *testing.T) {
 		{base("open", "few"), "", ""},
 		{base("shut", "local::keyed"), "", ""},
 		{change(base("open", "few"), func(q *policy.Question) { q.Run = nil }), "P-PRECOND-RUN_UNKNOWN", "run"},
+		{change(base("open", "few"), func(q *policy.Question) { q.Run, q.RunID = nil, "" }), "P-PRECOND-RUN_UNKNOWN",
+			"lanes[open].runs"},
 		{change(base("open", "few"), func(q *policy.Question) { q.Tenant = "b" }), "P-PRECOND-RUN_UNKNOWN", "run.actors"},
 		{change(base("open", "few"), func(q *policy.Question) { q.Actor = "agent://ab" }), "P-PRECOND-RUN_UNKNOWN",
 			"run.actors"},
@@ -196,6 +198,55 @@ func TestRules(t *testing.T) {
 	}
 	if d := s.DecideStep(policy.StepPermit, base("none", "few")); d.Allowed {
 		t.Error("an unknown lane permits a tool")
+	}
+}
+
+// A call that names no run belongs to an implicit run where its lane has such runs and its role may use the lane. Else
+// the step is denied that is at fault: the one of the run, or that of the lane.
+func TestImplicitRuns(t *testing.T) {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"open", "strict"}}, {ID: "none"}}
+	lanes := []policy.Lane{
+		{ID: "open", AllowedTools: []string{"*"}, Runs: policy.RunsImplicit}, {ID: "strict", AllowedTools: []string{"*"}},
+	}
+	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{entry("t", "open", "strict")}),
+		manifest("t", "1.0.0", call.Pure, nil))
+	for _, c := range []struct {
+		role, lane, run string
+		starts          bool
+		step            int
+		code            envelope.Code
+	}{
+		{"agent", "open", "", true, 3, envelope.CodeRunUnknown}, // while it is not started
+		{"agent", "open", "r1", false, 3, envelope.CodeRunUnknown},
+		{"agent", "strict", "", false, 3, envelope.CodeRunUnknown},
+		{"none", "strict", "", false, 3, envelope.CodeRunUnknown},
+		{"none", "open", "", false, 4, envelope.CodeLane},
+		{"agent", "nosuch", "", false, 4, envelope.CodeLane},
+		{"agent", "nosuch", "r1", false, 3, envelope.CodeRunUnknown},
+	} {
+		q := ask(s, c.role, c.lane, "t")
+		q.Run, q.RunID = nil, c.run
+		if d := s.Decide(q); s.StartsRun(q) != c.starts || d.Step != c.step || d.Code != c.code {
+			t.Errorf("%+v: starts a run %t, %+v", c, s.StartsRun(q), d.Reason)
+		}
+	}
+}
+
+// Each caller has an implicit run of its own under each policy set.
+func TestImplicitRunID(t *testing.T) {
+	v := envelope.PolicyVersions{Roles: "r", Lanes: "l", ToolRegistry: "t"}
+	all := map[string]bool{}
+	for _, id := range []string{
+		policy.ImplicitRunID("acme", "family", "", v), policy.ImplicitRunID("acme", "", "family", v),
+		policy.ImplicitRunID("b", "family", "", v), policy.ImplicitRunID("acme", "family", "", envelope.PolicyVersions{}),
+	} {
+		if !policy.IsImplicitRunID(id) || all[id] {
+			t.Errorf("%s is of two callers", id)
+		}
+		all[id] = true
+	}
+	if again := policy.ImplicitRunID("acme", "family", "", v); !all[again] {
+		t.Errorf("%s is another id of the same caller", again)
 	}
 }
 

@@ -123,7 +123,7 @@ func generate(r *rand.Rand, roles, lanes, tools int) (g generated) {
 // ask returns a question of a run whose scope and arguments satisfy each lane and tool of a generated policy.
 func ask(s *policy.Snapshot, role, lane, toolID string) policy.Question {
 	return policy.Question{
-		Role: role, Lane: lane, Tool: toolID, Tenant: "acme", Actor: "agent://a", Run: running(s),
+		Role: role, Lane: lane, Tool: toolID, Tenant: "acme", Actor: "agent://a", RunID: "r1", Run: running(s),
 		Scope: map[string]string{"case_id": "1"}, Input: jsontext.Value(`{"text":"a"}`),
 	}
 }

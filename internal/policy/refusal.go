@@ -59,6 +59,9 @@ func (s *Snapshot) Explain(q Question, r Reason) string {
 func (v *view) explain(r Reason) string {
 	switch r.Code {
 	case envelope.CodeRunUnknown:
+		if r.Rule.Field == fieldRuns {
+			return fmt.Sprintf("the call names no run, and the lane %q starts none", r.Rule.ID)
+		}
 		return "the run does not exist"
 	case envelope.CodeRunState:
 		return fmt.Sprintf("the run is %s", v.Run.State)

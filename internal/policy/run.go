@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
@@ -27,4 +30,25 @@ func (r *Run) of(tenant, actor string) bool {
 // has reports whether calls of a role and in a lane may belong to the run.
 func (r *Run) has(role, lane string) bool {
 	return (r.Role == "" || r.Role == role) && (len(r.Lanes) == 0 || slices.Contains(r.Lanes, lane))
+}
+
+// implicitPrefix begins the ids of implicit runs, and of no other run.
+const implicitPrefix = "implicit-"
+
+// ImplicitRunID returns the id of the implicit run of a caller under a policy. The caller is the family of its token
+// or, without tokens, its actor; the other one is "".
+func ImplicitRunID(tenant, family, actor string, v envelope.PolicyVersions) string {
+	names := strings.Join(append(v.All(), family, actor, tenant), "\x00")
+	sum := sha256.Sum256([]byte(names))
+	return implicitPrefix + hex.EncodeToString(sum[:16])
+}
+
+// IsImplicitRunID reports whether an id is one of [ImplicitRunID].
+func IsImplicitRunID(id string) bool { return strings.HasPrefix(id, implicitPrefix) }
+
+// StartsRun reports whether the call belongs to an implicit run: it names none, its lane has implicit runs, and its
+// role may use the lane.
+func (s *Snapshot) StartsRun(q Question) bool {
+	v := s.view(q)
+	return q.RunID == "" && v.lane != nil && v.lane.Runs == RunsImplicit && v.inLane().code == ""
 }

@@ -125,7 +125,7 @@ func (d *devDeployment) notForRoles() (table []asked) {
 		asked{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow,
 			q: envelope.NarrowRequest{Actor: alice}, want: no},
 	)
-	for _, s := range []string{"KV_calls", "KV_control", "KV_policy", "PAYLOADS", "CHUNKS", "KV_pools"} {
+	for _, s := range []string{"KV_calls", "KV_control", "KV_policy", "KV_runs", "PAYLOADS", "CHUNKS", "KV_pools"} {
 		for _, as := range []string{auditor, auditorOfAll, operator} {
 			table = append(table, asked{name: "messages of " + s, as: as, op: subjects.OpStored,
 				q: envelope.StreamReadRequest{Stream: s}, want: envelope.CodeUnavailable})

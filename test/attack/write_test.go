@@ -73,7 +73,8 @@ func TestStreams(t *testing.T) {
 	d := deploy(t)
 	var table []row
 	for _, s := range []string{
-		"KV_calls", "KV_pools", "KV_control", "KV_policy", "AUDIT", "DENIED", "CHUNKS", "DEAD", "PAYLOADS",
+		"KV_calls", "KV_pools", "KV_control", "KV_policy", "KV_runs", "AUDIT", "DENIED", "CHUNKS", "DEAD",
+		"PAYLOADS",
 	} {
 		for _, op := range []string{
 			"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.PURGE", "STREAM.INFO", "STREAM.MSG.GET",

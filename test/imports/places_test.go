@@ -16,7 +16,8 @@ const (
 // further are product packages beyond maxProducts. docs/architecture.md says why each is one.
 var further = []string{
 	"internal/cli/mcpcmd", "internal/tool/process/protocol", "internal/tool/mcp/clientconfig", "internal/telemetry/otlp",
-	"internal/policy", "internal/policy/lock", "internal/policy/lockstore", "internal/policy/store",
+	"internal/policy", "internal/policy/lock", "internal/policy/lockstore", "internal/policy/runstore",
+	"internal/policy/store",
 }
 
 // exercise is what only runs, measures, attacks or tests the product, and what is made of it.

@@ -1,0 +1,15 @@
+package subjects
+
+// The bucket of run records and its subjects. Only dispatchers have access to it.
+const (
+	RunsStream = "KV_runs"
+	RunsAll    = runsPrefix + ">"
+
+	runsPrefix = "$KV.runs."
+)
+
+// Run returns the subject of the record of a run of a tenant.
+func Run(tenant, id string) string { return tokens(runsPrefix, tenant, id) }
+
+// RunsOf returns the filter of the records of all runs of a tenant.
+func RunsOf(tenant string) string { return tokens(runsPrefix, tenant) + ".*" }
