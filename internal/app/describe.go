@@ -18,6 +18,9 @@ func describe(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, all *tool.
 	}
 	answer.Tools, answer.More = all.DescribeSome(q, shown.Shows)
 	withheld(d, all, answer.Tools)
+	for i := range answer.Tools {
+		shown.Restrict(&answer.Tools[i])
+	}
 	answer.NowUnixMS, answer.SilentMS = c.Clock.Now().UnixMilli(), c.Log.UnackedFor().Milliseconds()
 	answer.Policies = shown.Versions
 	if q.Tool == "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -13,6 +14,7 @@ import (
 // Listing selects the tools that one caller may know. Make one with [Dispatcher.Listing].
 type Listing struct {
 	Versions envelope.PolicyVersions // of the policy in force; zero without one
+	inForce  *policy.Snapshot        // nil without one
 	policy   *policy.Snapshot        // nil: the caller may know every tool
 	caller   *auth.Principal         // nil without tokens
 	roles    []string
@@ -24,7 +26,7 @@ type Listing struct {
 func (d *Dispatcher) Listing(ctx context.Context, q envelope.DescribeRequest) (Listing, *envelope.Error) {
 	p := auth.FromContext(ctx)
 	s, refusal := d.policyInForce()
-	l := Listing{caller: p, roles: d.rolesOf(p, q.RoleID)}
+	l := Listing{inForce: s, caller: p, roles: d.rolesOf(p, q.RoleID)}
 	if s != nil {
 		l.Versions = s.Versions()
 	}
@@ -66,4 +68,20 @@ func (l Listing) Shows(m *tool.Manifest) bool {
 		}
 	}
 	return slices.ContainsFunc(l.roles, func(role string) bool { return l.policy.Shows(role, lane, m.ToolID) })
+}
+
+// Restrict puts into the description of a tool what its entry in the policy restricts of the manifest: the timeout of a
+// call that names none, and whether a call may be repeated.
+func (l Listing) Restrict(t *envelope.ToolInfo) {
+	if l.inForce == nil {
+		return
+	}
+	rules, ok := l.inForce.Rules(t.ToolID, t.Version)
+	if !ok {
+		return
+	}
+	t.TimeoutDefaultMS = min(t.TimeoutDefaultMS, rules.TimeoutDefaultMS)
+	if class := restricted(call.EffectClass(t.Determinism), rules); string(class) != t.Determinism {
+		t.Determinism, t.Effect = string(class), call.EffectNonIdempotentWrite
+	}
 }

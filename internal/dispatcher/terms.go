@@ -17,8 +17,7 @@ type terms struct {
 	writeTargets []string // see policy.Rules
 }
 
-// merged sets the terms of a call. It refuses none. An entry that is not idempotent makes an idempotent tool
-// side-effectful: no run of it is repeated.
+// merged sets the terms of a call. It refuses none.
 func (d *Dispatcher) merged(_ context.Context, c *candidate) *envelope.Error {
 	c.terms = terms{class: c.m.Class}
 	if c.policy == nil {
@@ -27,10 +26,17 @@ func (d *Dispatcher) merged(_ context.Context, c *candidate) *envelope.Error {
 	rules, _ := c.policy.Rules(c.m.ToolID, c.m.Semver)
 	lane, _ := c.policy.Lane(c.req.Context.LaneID)
 	c.terms.writeTargets, c.terms.strict = rules.WriteTargets, lane.Audit == policy.AuditStrict
-	if !rules.Idempotent && c.terms.class == call.Idempotent {
-		c.terms.class = call.SideEffectful
-	}
+	c.terms.class = restricted(c.m.Class, rules)
 	return nil
+}
+
+// restricted returns the effect class of calls of a tool. An entry that is not idempotent makes an idempotent tool
+// side-effectful: no run of it is repeated.
+func restricted(class call.EffectClass, rules policy.Rules) call.EffectClass {
+	if class == call.Idempotent && !rules.Idempotent {
+		return call.SideEffectful
+	}
+	return class
 }
 
 // folders returns the folders in which a path of the input may be absolute: those of the manifest, and those that are
