@@ -24,3 +24,10 @@ func (c *Client) Locks(ctx context.Context) ([]envelope.Lock, error) {
 	all, err := c.own.Locks(ctx)
 	return all, refused(err)
 }
+
+// KillLocked ends the running calls that the safety lock of a target covers, and calls each for each one that it has
+// ended. It takes at least 1 s: until then executors may start further ones. After an error it may have ended some, and
+// can be called again.
+func (c *Client) KillLocked(ctx context.Context, t envelope.LockTarget, each func(envelope.KilledCall)) error {
+	return refused(c.own.KillLocked(ctx, t, each))
+}

@@ -72,3 +72,29 @@ type LocksResponse struct {
 	Changed     bool   `json:"changed,omitzero"`
 	UnknownTool bool   `json:"unknown_tool,omitzero"`
 }
+
+// LockKillRequest ends running calls that the safety lock of a target covers, one page of them.
+type LockKillRequest struct {
+	LockTarget
+	After LockKillPosition `json:"after,omitzero"` // Next of the answer before; zero at first
+}
+
+// LockKillPosition is a place among the open calls of a deployment.
+type LockKillPosition struct {
+	Part int    `json:"part"`
+	Seq  uint64 `json:"seq"`
+}
+
+// LockKillResponse lists the calls that the request has ended. More says that open calls after Next were not looked at.
+type LockKillResponse struct {
+	Killed []KilledCall     `json:"killed"`
+	Next   LockKillPosition `json:"next"`
+	More   bool             `json:"more,omitzero"`
+}
+
+// KilledCall is a call that was running, and that a safety lock has ended. Effect says what it may have done.
+type KilledCall struct {
+	Ref    string `json:"ref"` // for `toolbus why`
+	Tool   string `json:"tool"`
+	Effect Effect `json:"effect"`
+}

@@ -59,6 +59,7 @@ const (
 
 	OpLock          = "lock"           // set a safety lock; for operators
 	OpUnlock        = "unlock"         // clear a safety lock; for operators
+	OpLockKill      = "lock_kill"      // end running calls that a safety lock covers; for operators
 	OpLocks         = "locks"          // list the safety locks in force; for operators
 	OpPolicyPart    = "policy_part"    // store a part of a document of a policy set; for operators
 	OpPolicyPush    = "policy_push"    // put a policy set in force; for operators

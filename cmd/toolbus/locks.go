@@ -16,27 +16,35 @@ import (
 )
 
 func lockCmd(g *global) *cobra.Command {
-	q := envelope.LockRequest{}
+	q, kill := envelope.LockRequest{}, false
 	cmd := &cobra.Command{
-		Use: "lock [--all|--lane LANE|--tool TOOL --reason TEXT]", Short: "Stop calls with a safety lock, or list the locks",
+		Use:     "lock [--all|--lane LANE|--tool TOOL --reason TEXT [--kill]]",
+		Short:   "Stop calls with a safety lock, or list the locks",
 		GroupID: "operate", Args: cli.NoArgs,
 		Long: `Sets a safety lock on all calls, on those of a tool, or on those whose request names a lane. Within a
 second no dispatcher admits such a call and no executor starts one: it ends with P-PRECOND-LOCKED, which names you,
-the time and the reason. Running calls go on. The lock stays until "toolbus unlock" clears it. A lock of the same
-target is replaced.
+the time and the reason. The lock stays until "toolbus unlock" clears it. A lock of the same target is replaced.
+
+Running calls go on. With --kill they are cancelled, also those that start within that second, and each is printed with
+its effect: none, applied or unknown. "toolbus why CALL" says more of one.
 
 Without a target it lists the locks in force. It needs the credentials of an operator. Each change is recorded.`,
 		Example: `  toolbus lock --tool mcp::github::issues.create --reason "wrong repository, see INC-7"
-  toolbus lock --all --reason "leaked credentials"
+  toolbus lock --all --reason "leaked credentials" --kill
   toolbus lock  # the locks in force`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q == (envelope.LockRequest{}) {
+			switch {
+			case q == (envelope.LockRequest{}) && !kill:
 				return g.listLocks(cmd.Context())
+			case kill:
+				return g.lockAndKill(cmd.Context(), q)
 			}
 			return g.changeLock(cmd.Context(), q, "locked", (*client.Client).Lock)
 		},
 	}
 	lockFlags(cmd, &q)
+	cmd.Flags().BoolVar(&kill, "kill", false,
+		"cancel the running calls that the lock covers, and print them")
 	return cmd
 }
 
@@ -72,11 +80,8 @@ func lockFlags(cmd *cobra.Command, q *envelope.LockRequest) {
 // changeLock sets or clears a lock. It fails if there was no lock to clear.
 func (g *global) changeLock(ctx context.Context, q envelope.LockRequest, done string,
 	change func(*client.Client, context.Context, envelope.LockRequest) (envelope.LocksResponse, error)) error {
-	switch {
-	case !q.Single():
-		return usagef("name one target of the lock: --all, --lane LANE or --tool TOOL")
-	case q.Reason == "":
-		return usagef("say why with --reason TEXT")
+	if err := checkLock(q); err != nil {
+		return err
 	}
 	return g.operating(ctx, auth.Operator, func(c *client.Client) error {
 		a, err := change(c, ctx, q)
@@ -87,13 +92,54 @@ func (g *global) changeLock(ctx context.Context, q envelope.LockRequest, done st
 	})
 }
 
+func checkLock(q envelope.LockRequest) error {
+	switch {
+	case !q.Single():
+		return usagef("name one target of the lock: --all, --lane LANE or --tool TOOL")
+	case q.Reason == "":
+		return usagef("say why with --reason TEXT")
+	}
+	return nil
+}
+
+// killed is what `lock --kill --json` prints.
+type killed struct {
+	envelope.LocksResponse
+	Killed []envelope.KilledCall `json:"killed"`
+}
+
+// lockAndKill sets a lock, and cancels the running calls that it covers. Without --json it prints each at once.
+func (g *global) lockAndKill(ctx context.Context, q envelope.LockRequest) error {
+	if err := checkLock(q); err != nil {
+		return err
+	}
+	return g.operating(ctx, auth.Operator, func(c *client.Client) (err error) {
+		all := killed{Killed: []envelope.KilledCall{}}
+		if all.LocksResponse, err = c.Lock(ctx, q); err != nil {
+			return err
+		}
+		if g.json {
+			g.warnOfTool(q, all.LocksResponse)
+		} else if err := g.lockChanged(q, "locked", all.LocksResponse); err != nil {
+			return err
+		}
+		err = c.KillLocked(ctx, q.LockTarget, func(k envelope.KilledCall) {
+			if all.Killed = append(all.Killed, k); !g.json {
+				fmt.Fprintf(g.env.stdout, "killed: %s, tool %s, effect %s\n", cli.EscapeText(k.Ref), cli.EscapeText(k.Tool),
+					k.Effect)
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("the lock is in force, and not all running calls are killed: repeat the command: %w", err)
+		}
+		return g.say(all, plural(len(all.Killed), "running call was killed", "running calls were killed"))
+	})
+}
+
 // lockChanged prints the result of a change.
 func (g *global) lockChanged(q envelope.LockRequest, done string, a envelope.LocksResponse) error {
 	what := cli.EscapeText(q.LockTarget.String())
-	if a.UnknownTool {
-		fmt.Fprintf(g.env.stderr, "warning: the dispatcher that answered has no tool %s: check the spelling with `toolbus "+
-			"tools list`\n", cli.EscapeText(q.Tool))
-	}
+	g.warnOfTool(q, a)
 	if a.Changed || done == "locked" {
 		return g.say(a, fmt.Sprintf("%s: %s; %s in force", done, what, plural(len(a.Locks), "lock is", "locks are")))
 	}
@@ -102,6 +148,14 @@ func (g *global) lockChanged(q envelope.LockRequest, done string, a envelope.Loc
 	}
 	fmt.Fprintf(g.env.stderr, "toolbus: no lock of %s is in force; `toolbus lock` lists the locks\n", what)
 	return exitError(1)
+}
+
+// warnOfTool warns if the lock is of a tool that the dispatcher does not know.
+func (g *global) warnOfTool(q envelope.LockRequest, a envelope.LocksResponse) {
+	if a.UnknownTool {
+		fmt.Fprintf(g.env.stderr, "warning: the dispatcher that answered has no tool %s: check the spelling with `toolbus "+
+			"tools list`\n", cli.EscapeText(q.Tool))
+	}
 }
 
 func (g *global) listLocks(ctx context.Context) error {

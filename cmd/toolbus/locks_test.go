@@ -70,6 +70,41 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// A lock with --kill cancels the call that runs, and says what it may have done.
+func TestLockKill(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	for _, form := range []string{"", "--json"} {
+		ref, end := s.begin(t.Context(), `{"work_ms":30000}`, "--attempts", "1")
+		said := s.must(strings.Fields("lock --tool play --reason INC-7 --kill " + form)...)
+		for _, want := range []string{ref, "none", "killed"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("no %q in %s", want, said)
+			}
+		}
+		if code := end(); code != exitRetryable {
+			t.Errorf("the killed call exits with %d", code)
+		}
+		if _, result, _ := s.do("result", ref, "--json"); !strings.Contains(result, "INC-7") {
+			t.Errorf("its caller is told %s", result)
+		}
+		s.must("unlock", "--tool", "play", "--reason", "all is well")
+		s.awaitUnlocked()
+	}
+}
+
+// awaitUnlocked waits until executors run calls of the tool play again: they learn of it within a second.
+func (s shell) awaitUnlocked() {
+	for since := time.Now(); ; {
+		code, _, stderr := s.do("call", "play", "--input", "{}")
+		if code == 0 {
+			return
+		}
+		if code != exitRetryable || time.Since(since) > 10*time.Second {
+			s.t.Fatalf("unlocked, and a call exits with %d: %s", code, stderr)
+		}
+	}
+}
+
 // Mistakes at the command line say what to do.
 func TestLockMistakes(t *testing.T) {
 	s, operator := deployed(t)
@@ -78,6 +113,8 @@ func TestLockMistakes(t *testing.T) {
 		code int
 		want string
 	}{
+		{"lock --kill", 2, "--tool TOOL"},
+		{"unlock --kill", 2, "--kill"},
 		{"lock --tool hello", 2, "--reason TEXT"},
 		{"lock --reason r", 2, "--tool TOOL"},
 		{"unlock --reason r", 2, "--tool TOOL"},

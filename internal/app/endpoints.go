@@ -74,7 +74,7 @@ func endpoints(
 			return payload(ctx, d, payloads, from, q)
 		}),
 	}
-	all = append(all, lockEndpoints(c, o)...)
+	all = append(all, lockEndpoints(c, d, o)...)
 	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
 	all = append(all, policyEndpoints(c, o.policy, o.journal)...)
 	for i, e := range all {

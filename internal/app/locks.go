@@ -24,7 +24,7 @@ func openLocks(ctx context.Context, c *Conn) (s *lockstore.Store, stop func(), e
 }
 
 // lockEndpoints returns the endpoints for safety locks. The caller must guard them: they are for operators.
-func lockEndpoints(c *Conn, o DispatcherOptions) []rpc.Endpoint {
+func lockEndpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []rpc.Endpoint {
 	s := &lockstore.Service{
 		Store: o.locks, Record: o.journal.Note, Now: c.Clock.Now,
 		Knows: func(id string) bool { m, _ := o.Tools.Get(id, ""); return m != nil },
@@ -39,6 +39,10 @@ func lockEndpoints(c *Conn, o DispatcherOptions) []rpc.Endpoint {
 	return []rpc.Endpoint{
 		change(subjects.OpLock, s.Lock),
 		change(subjects.OpUnlock, s.Unlock),
+		rpc.NewEndpoint(subjects.OpLockKill, func(ctx context.Context, _ call.Sender,
+			q envelope.LockKillRequest) (envelope.LockKillResponse, *envelope.Error) {
+			return d.KillLocked(ctx, q)
+		}),
 		rpc.NewEndpoint(subjects.OpLocks, func(ctx context.Context, _ call.Sender,
 			_ struct{}) (envelope.LocksResponse, *envelope.Error) {
 			return s.List(ctx)

@@ -100,6 +100,7 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 		may = r == Auditor || r == Operator
 	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
 		subjects.OpTokenList, subjects.OpKeyRotate, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks,
+		subjects.OpLockKill,
 		subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead:
 		may = r == Operator
 	}

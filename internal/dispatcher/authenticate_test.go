@@ -166,6 +166,7 @@ func TestWhoMayAsk(t *testing.T) {
 			subjects.OpStored: "auditor operator", subjects.OpHealth: "operator", subjects.OpKeyRotate: "operator",
 			subjects.OpReplay: "operator", subjects.OpLock: "operator", subjects.OpUnlock: "operator",
 			subjects.OpLocks:    "operator",
+			subjects.OpLockKill: "operator",
 			subjects.OpDescribe: "agent door auditor operator", subjects.OpTokenRenew: "agent door auditor executor operator",
 		} {
 			for _, role := range auth.Roles() {

@@ -168,14 +168,26 @@ func (d *Dispatcher) Cancel(
 		}
 		return envelope.CancelResponse{Phase: "detached"}, nil
 	}
-	o, err := outcome.Resolve(ctx, d.CallLog, s, a.N, a.Admitted, call.Completion{
-		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
-	}, outcome.Draft{}.WithIgnoredWarnings(a), nil)
+	o, told, err := d.cancel(ctx, s, a, outcome.Draft{})
 	if err != nil {
 		return none, unsettled(err)
 	}
+	return envelope.CancelResponse{Phase: told, Response: o.For(a.Owner.CallID, false)}, nil
+}
+
+// cancel ends attempt a of s, unless it has an outcome, kills its run, and tells its owner. told is the phase of
+// [envelope.CancelResponse].
+func (d *Dispatcher) cancel(
+	ctx context.Context, s call.State, a call.Attempt, draft outcome.Draft,
+) (o outcome.Stored, told string, err error) {
+	o, err = outcome.Resolve(ctx, d.CallLog, s, a.N, a.Admitted, call.Completion{
+		Cause: call.Cancelled, By: call.ByCanceller, Nonce: d.NewNonce(), Now: call.At(d.Now()),
+	}, draft.WithIgnoredWarnings(a), nil)
+	if err != nil {
+		return o, "", err
+	}
 	d.Trace.Emit(ctx, call.TraceAfterDecide, &o.State, a.N)
-	told := "decided"
+	told = "decided"
 	if o.Won || mayBeUnnotified(o.Attempt, d.Now()) {
 		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())
 		switch {
@@ -186,7 +198,7 @@ func (d *Dispatcher) Cancel(
 		}
 		d.Replies.Outcome(a.Owner.ReplyAddress(), o.For(a.Owner.CallID, false))
 	}
-	return envelope.CancelResponse{Phase: told, Response: o.For(a.Owner.CallID, false)}, nil
+	return o, told, nil
 }
 
 // mayBeUnnotified reports whether an attempt was ended by a cancel whose executor and owner may not have been notified,

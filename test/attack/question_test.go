@@ -93,7 +93,7 @@ func (d *devDeployment) notForRoles() (table []asked) {
 	for _, as := range []string{alice, bob, mallory, auditor, auditorOfAll, door} {
 		for _, op := range []string{
 			subjects.OpHealth, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenList, subjects.OpKeyRotate,
-			subjects.OpInventory, subjects.OpReplay, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks,
+			subjects.OpInventory, subjects.OpReplay, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks, subjects.OpLockKill,
 			subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead,
 		} {
 			table = append(table, asked{name: op, as: as, op: op, q: struct{}{}, want: no})

@@ -1,0 +1,135 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+)
+
+// maxKillPage is the largest number of open attempts that one request looks at.
+const maxKillPage = 64
+
+// KillLocked cancels running calls that the safety lock of a target covers, as their callers could. It looks at one
+// page of the open calls, and leaves those in the queue to executors, which start none of them. It is for operators.
+func (d *Dispatcher) KillLocked(
+	ctx context.Context, q envelope.LockKillRequest,
+) (a envelope.LockKillResponse, _ *envelope.Error) {
+	l, refusal := d.lockOn(q.LockTarget)
+	if refusal != nil {
+		return a, refusal
+	}
+	page, more := d.openAfter(q.After, maxKillPage)
+	a.Killed, a.Next, a.More = []envelope.KilledCall{}, q.After, more
+	if n := len(page); n > 0 {
+		a.Next = page[n-1].place
+	}
+	killed := make([]*envelope.KilledCall, len(page))
+	var g errgroup.Group
+	for i, o := range page {
+		g.Go(func() (err error) {
+			killed[i], err = d.killLocked(ctx, o, l)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil { // what was killed is decided, and the request can be repeated
+		return a, unsettled(err)
+	}
+	for _, k := range killed {
+		if k != nil {
+			a.Killed = append(a.Killed, *k)
+		}
+	}
+	return a, nil
+}
+
+// lockOn returns the lock of a target that is in force.
+func (d *Dispatcher) lockOn(t envelope.LockTarget) (envelope.Lock, *envelope.Error) {
+	locks, _, err := d.Locks.Known()
+	if err != nil {
+		return envelope.Lock{}, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+	}
+	i := slices.IndexFunc(locks, func(l envelope.Lock) bool { return l.LockTarget == t })
+	if i < 0 {
+		return envelope.Lock{}, envelope.NewError(envelope.CodeNotFound, "no such lock is in force").
+			WithFix("set it first: `toolbus lock` with --kill does both")
+	}
+	return locks[i], nil
+}
+
+// openPlace is an open attempt, as it is watched, and its place.
+type openPlace struct {
+	place    envelope.LockKillPosition
+	tool, id string
+	attempt  int
+}
+
+// openAfter returns up to most open attempts after a place, in the order of their places, and whether there are more.
+func (d *Dispatcher) openAfter(after envelope.LockKillPosition, most int) (page []openPlace, more bool) {
+	for part := max(0, after.Part); part < len(d.deadlines); part++ {
+		seq := uint64(0)
+		if part == after.Part {
+			seq = after.Seq
+		}
+		if page, more = d.deadlines[part].openAfter(part, seq, page, most); more {
+			return page, true
+		}
+	}
+	return page, false
+}
+
+func (g *deadlineWatch) openAfter(part int, seq uint64, page []openPlace, most int) (_ []openPlace, more bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, o := range g.order {
+		if o == nil || o.done || o.admitted <= seq {
+			continue
+		}
+		if len(page) == most {
+			return page, true
+		}
+		place := envelope.LockKillPosition{Part: part, Seq: o.admitted}
+		page = append(page, openPlace{place, o.tool, o.id, o.attempt})
+	}
+	return page, false
+}
+
+// killLocked cancels an attempt if the lock covers it and it is running. It returns nil for any other attempt.
+func (d *Dispatcher) killLocked(ctx context.Context, open openPlace, l envelope.Lock) (*envelope.KilledCall, error) {
+	if l.Tool != "" && l.Tool != open.tool {
+		return nil, nil
+	}
+	last, err := d.CallLog.Read(ctx, open.tool, open.id)
+	if err != nil {
+		return nil, err
+	}
+	s := last.State
+	a, ok := s.Attempt(open.attempt)
+	if !ok || !a.Open() || a.Admitted != open.place.Seq || !l.Covers(s.Tool, a.Owner.Lane) || !d.runs(ctx, s, a) {
+		return nil, nil
+	}
+	o, _, err := d.cancel(ctx, s, a, outcome.Draft{Error: lock.Refusal(&l)})
+	switch {
+	case errors.Is(err, outcome.ErrAttemptGone), err == nil && !o.Won:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &envelope.KilledCall{Ref: s.Ref(), Tool: s.Tool, Effect: o.Attempt.Decision.Effect}, nil
+}
+
+// runs reports whether an executor may run an open attempt: one has claimed it, or one answers that it runs it.
+func (d *Dispatcher) runs(ctx context.Context, s call.State, a call.Attempt) bool {
+	if a.Touched() {
+		return true
+	}
+	_, _, runs := d.Control.Locate(ctx, s.Pool, s.ID, a.N)
+	return runs
+}
