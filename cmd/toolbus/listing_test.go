@@ -25,7 +25,8 @@ func shifts(t *testing.T, agents string) string {
 	writeFile(t, filepath.Join(dir, policy.RolesFile), "roles: [{role_id: agent, allowed_lanes: ["+agents+
 		"]}, {role_id: reader, allowed_lanes: [night]}]\n")
 	writeFile(t, filepath.Join(dir, policy.LanesFile),
-		"lanes: [{lane_id: day, allowed_tools: [hello]}, {lane_id: night, allowed_tools: [wait]}]\n")
+		"lanes: [{lane_id: day, allowed_tools: [hello], runs: implicit}, "+
+			"{lane_id: night, allowed_tools: [wait], runs: implicit}]\n")
 	writeFile(t, filepath.Join(dir, policy.ToolRegistryFile), "tools:\n"+entry("hello")+entry("wait"))
 	return dir
 }
@@ -44,17 +45,21 @@ func (s shell) listed(args ...string) (ids []string) {
 	return ids
 }
 
+// token issues a credential for agent://NAME and returns the flags of a command with it.
+func (s shell) token(operator, name string, args ...string) []string {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), name)
+	s.must(append([]string{"credentials", "issue", "--actor", "agent://" + name, "--out", file,
+		"--credentials", operator}, args...)...)
+	return []string{"--credentials", file}
+}
+
 // A caller lists and describes the tools that its roles and its lane could have a call of, and operators all of them.
 // For the others there is the answer for a tool that does not exist. Another policy shows in the next list.
 func TestListings(t *testing.T) {
 	s, operator := deployed(t)
 	s.must("policy", "push", shifts(t, "day"), "--credentials", operator)
-	token := func(name string, args ...string) []string {
-		file := filepath.Join(t.TempDir(), name)
-		s.must(append([]string{"credentials", "issue", "--actor", "agent://" + name, "--out", file,
-			"--credentials", operator}, args...)...)
-		return []string{"--credentials", file}
-	}
+	token := func(name string, args ...string) []string { return s.token(operator, name, args...) }
 	agent := token("agent")
 	s.awaitList([]string{"hello"}, agent...)
 	both := token("both", "--role-id", "agent", "--role-id", "reader")

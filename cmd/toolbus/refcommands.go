@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // about completes a command whose argument is the reference of a call.
@@ -128,9 +131,14 @@ another one, that caller stops waiting and the call continues.`,
 }
 
 func whyCmd(g *global) *cobra.Command {
-	return about(g, &cobra.Command{
-		Use: "why REF", Short: "Explain in one sentence what a call waits for, or why it ended as it did",
-		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed",
+	cmd := about(g, &cobra.Command{
+		Use: "why REF|ID", Short: "Explain what a call waits for, why it ended as it did, or why it was denied",
+		Long: `Explains a call. REF is the reference that "call" printed to standard error. For a denied call give the ID of
+its record instead, the audit_event_id of the answer: then the output has the step of the gateway contract and the rule
+that denied the call, and the digests of the policy that decided. The record has the true reason also if the caller may
+not know the tool, so only operators and auditors can read it.`,
+		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed\n" +
+			"  toolbus why gate.0a18bd2a-ba2f.4 --credentials operator.token  # a denial",
 	},
 		"`ID` of the call to explain (default: that of the newest attempt)",
 		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
@@ -140,4 +148,18 @@ func whyCmd(g *global) *cobra.Command {
 			}
 			return g.say(envelope.WhyResponse{Sentence: sentence}, cli.EscapeText(sentence))
 		})
+	ofCall := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if strings.HasPrefix(args[0], audit.GatePrefix) && !isRef(args[0]) {
+			return g.whyDenied(cmd.Context(), args[0])
+		}
+		return ofCall(cmd, args)
+	}
+	return cmd
+}
+
+// isRef reports whether a text has the form of a call reference. The id of a tool may begin like that of a denial.
+func isRef(text string) bool {
+	_, err := subjects.ParseRef(text)
+	return err == nil
 }

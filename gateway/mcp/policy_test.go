@@ -22,7 +22,8 @@ func shifts(other string) admin.Policy {
 	}
 	return admin.Policy{
 		Roles: []byte("roles: [{role_id: agent, allowed_lanes: [default]}, {role_id: other, allowed_lanes: [others]}]"),
-		Lanes: []byte("lanes: [{lane_id: default, allowed_tools: [whoami]}, {lane_id: others, allowed_tools: [" + other +
+		Lanes: []byte("lanes: [{lane_id: default, allowed_tools: [whoami], runs: implicit}, " +
+			"{lane_id: others, runs: implicit, allowed_tools: [" + other +
 			"]}]"),
 		ToolRegistry: []byte("tools:\n" + entry("sleep") + entry("whoami")),
 	}

@@ -138,6 +138,12 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	return all
 }
 
+// GatePrefix is the beginning of the EventID of each denial, and of other records of dispatchers.
+const GatePrefix = "gate."
+
+// Position returns the position of the event of the call log that r is about, if LogSeq is not 0.
+func (r *Record) Position() call.Position { return call.Position{Partition: r.LogPart, Seq: r.LogSeq} }
+
 // FirstOfEvent reports whether a record of an event of the call log is the first that [Project] returns for its event.
 func (r *Record) FirstOfEvent() bool {
 	return r.Event != ToolAllowed && r.Event != OwnerReported && r.Event != WriteViolation

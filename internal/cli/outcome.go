@@ -26,6 +26,9 @@ func Summary(r *envelope.Response, ref string) string {
 	if !p.Final {
 		parts = append(parts, "NOT FINAL: ask again with the same key")
 	}
+	if p.Attempt == 0 && p.AuditEventID != "" {
+		parts = append(parts, "record "+p.AuditEventID)
+	}
 	if ref != "" {
 		parts = append(parts, "ref "+ref)
 	}

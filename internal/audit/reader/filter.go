@@ -20,6 +20,7 @@ type Filter struct {
 	Tool, Actor     string
 	Run, Role, Lane string
 	Call            string      // reference, call id, or the first 8 characters or more of a call id
+	EventID         string      // audit_event_id of an answer
 	Event           audit.Event // event as stored, or [audit.Record.Meaning]
 	Status          envelope.Status
 	Code            envelope.Code
@@ -60,6 +61,7 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.Run == "" || r.RunID == f.Run) &&
 		(f.Role == "" || r.RoleID == f.Role) &&
 		(f.Lane == "" || r.LaneID == f.Lane) &&
+		(f.EventID == "" || r.EventID == f.EventID || r.LogSeq > 0 && r.Position().EventID() == f.EventID) &&
 		(f.Event == "" || r.Event == f.Event || r.Meaning() == f.Event) &&
 		(f.Status == "" || r.Status == f.Status) &&
 		(f.Code == "" || r.Code == f.Code) &&
@@ -81,6 +83,9 @@ func (f *Filter) needles() (all [][]byte) {
 		}
 	}
 	add(f.Call, "")
+	if strings.HasPrefix(f.EventID, audit.GatePrefix) { // other records name the position in the call log
+		add(f.EventID, `"`)
+	}
 	event := f.Event
 	if event == audit.ToolJoined || event == audit.ToolReplayed { // form 3 has another name for them
 		event = ""

@@ -79,7 +79,7 @@ func (j *Journal) Denied(ctx context.Context, refusal audit.Refusal) (id string,
 		return id, counted, err
 	}
 	r := audit.Denied(refusal, j.now())
-	r.EventID = "gate." + j.newNonce()
+	r.EventID = audit.GatePrefix + j.newNonce()
 	if c == nil {
 		return r.EventID, 0, j.denials.append(ctx, r)
 	}
@@ -91,7 +91,7 @@ func (j *Journal) Denied(ctx context.Context, refusal audit.Refusal) (id string,
 
 // Note records r, an operation on a credential or the replay of a dead letter, with a new id.
 func (j *Journal) Note(ctx context.Context, r audit.Record) error {
-	r.EventID = "gate." + j.newNonce()
+	r.EventID = audit.GatePrefix + j.newNonce()
 	return j.calls.append(ctx, r)
 }
 

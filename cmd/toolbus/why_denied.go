@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/client"
+)
+
+// denied is the record of a denied call as `toolbus why` prints it. The names of its members are those of the record.
+type denied struct {
+	Sentence string                  `json:"sentence"`
+	EventID  string                  `json:"audit_event_id"`
+	Time     time.Time               `json:"timestamp_utc"`
+	Tenant   string                  `json:"tenant"`
+	Actor    string                  `json:"actor_id"`
+	RunID    string                  `json:"run_id"`
+	RoleID   string                  `json:"role_id"`
+	LaneID   string                  `json:"lane_id"`
+	Tool     string                  `json:"tool_name"`
+	CallID   string                  `json:"call_id,omitzero"`
+	Step     int                     `json:"step"`
+	Rule     string                  `json:"rule"`
+	Code     envelope.Code           `json:"error_code"`
+	Effect   envelope.Effect         `json:"effect"`
+	Policies envelope.PolicyVersions `json:"policy_versions"`
+	Count    *audit.Count            `json:"count,omitzero"`
+}
+
+// whyDenied prints why the call was denied whose denial has this id.
+func (g *global) whyDenied(ctx context.Context, id string) error {
+	from, done, err := g.archive(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	r, err := newestRecord(ctx, from, reader.Filter{EventID: id, Event: audit.ToolDenied})
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return noRecord("the record has no denial " + id)
+	}
+	d := denied{
+		Sentence: deniedSentence(r), EventID: r.EventID, Time: r.Timestamp, Tenant: r.Tenant, Actor: r.Actor,
+		RunID: r.RunID, RoleID: r.RoleID, LaneID: r.LaneID, Tool: r.ToolName, CallID: r.CallID, Step: r.Step, Rule: r.Rule,
+		Code: r.Code, Effect: r.Effect, Policies: r.Policies, Count: r.Count,
+	}
+	return g.print(d, d.write)
+}
+
+// newestRecord returns the newest record that a filter selects, or nil.
+func newestRecord(ctx context.Context, from reader.Source, f reader.Filter) (newest *audit.Record, err error) {
+	f.Last = 1
+	for r, err := range reader.Replay(ctx, from, f) {
+		if err != nil {
+			return nil, err
+		}
+		newest = &r
+	}
+	return newest, nil
+}
+
+func noRecord(says string) error {
+	return &client.Refusal{Reason: envelope.NewError(envelope.CodeNotFound, says).
+		WithFix("give the provenance.audit_event_id of an answer; records are kept for a limited time, see docs/limits.md")}
+}
+
+func deniedSentence(r *audit.Record) string {
+	return fmt.Sprintf("%s may not call %s: step %d of the gateway contract denies it by %s (%s: %s)", r.Actor, r.ToolName,
+		r.Step, r.Rule, r.Code, envelope.Lookup(r.Code).Message)
+}
+
+func (d denied) write(to io.Writer) error {
+	fmt.Fprintln(to, cli.EscapeText(d.Sentence))
+	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"time", d.Time.UTC().Format(time.RFC3339Nano)}, {"actor", d.Tenant + "/" + d.Actor}, {"tool", d.Tool},
+		{"call", d.CallID}, {"role", d.RoleID}, {"lane", d.LaneID}, {"run", d.RunID}, {"effect", string(d.Effect)},
+		{"step", fmt.Sprint(d.Step)}, {"rule", d.Rule}, {"code", string(d.Code)}, {"roles", d.Policies.Roles},
+		{"lanes", d.Policies.Lanes}, {"tool registry", d.Policies.ToolRegistry},
+	} {
+		fmt.Fprintf(w, "  %s\t%s\n", line[0], orDash(cli.EscapeText(line[1])))
+	}
+	if d.Count != nil {
+		fmt.Fprintf(w, "  counted\t%s\n", cli.EscapeText(d.Count.String()))
+	}
+	return w.Flush()
+}
