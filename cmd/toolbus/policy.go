@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +23,8 @@ func policyCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use: "policy", Short: "Write, check, query and push policy sets", GroupID: "operate",
 		Long: `A policy set is three documents in a folder: policy/roles.yaml, policy/lanes.yaml and
-tools/tool_registry.yaml. push, rollback, history and show need a bus and an operator's token; the other commands
-read folders and need no bus.`,
+tools/tool_registry.yaml. push, rollback, history and show need a bus and an operator's token; so does init
+if it is not given a folder. The other commands read folders and need no bus.`,
 		Example: "  toolbus policy init .\n  toolbus policy lint .\n  toolbus policy who-can text.search\n" +
 			"  toolbus policy push . --reason \"billing may refund\"",
 	})
@@ -79,15 +80,17 @@ func (f policyFolders) compile() (*policy.Snapshot, error) {
 func policyInit(g *global) *cobra.Command {
 	var f policyFolders
 	cmd := &cobra.Command{
-		Use: "init [DIR]", Short: "Write a policy set that allows all tools of a folder",
-		Long: `Writes into DIR (default: the current folder) a set with the role agent, the lane default with implicit runs,
-and an entry for each tool. An entry restricts nothing that its manifest allows. A tool that writes, but whose manifest
-names no write targets, gets the target *. It replaces no file.`,
-		Example: "  toolbus policy init\n  toolbus policy init ./deployment --tools ./tools",
-		Args:    cli.Args(0, 1, "at most one folder"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Use: "init [DIR]", Short: "Write a policy set that allows all tools of the bus or of a folder",
+		Long: `Writes into DIR a set with the role agent, the lane default with implicit runs, and an entry for each tool.
+Without DIR and --tools, the tools are those that a dispatcher of the bus has loaded, and the set is written into the
+current folder; that needs an operator's token. An entry restricts nothing that its manifest allows. A tool that writes,
+but whose manifest names no write targets, gets the target *. It replaces no file.`,
+		Example: "  toolbus policy init --credentials operator.token\n" +
+			"  toolbus policy init ./deployment --tools ./tools",
+		Args: cli.Args(0, 1, "at most one folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			f.set = argument(args)
-			return g.initPolicy(f)
+			return g.initPolicy(cmd.Context(), f, len(args) == 0 && f.tools == "")
 		},
 	}
 	f.toolsFlag(cmd)
@@ -97,8 +100,13 @@ names no write targets, gets the target *. It replaces no file.`,
 // argument returns the folder that the command line names, or the current one.
 func argument(args []string) string { return cmp.Or(strings.Join(args, ""), ".") }
 
-func (g *global) initPolicy(f policyFolders) error {
-	tools, err := f.manifests()
+// initPolicy writes a set for the tools of the bus, or else of the folder.
+func (g *global) initPolicy(ctx context.Context, f policyFolders, ofBus bool) error {
+	from := f.manifests
+	if ofBus {
+		from = func() ([]*tool.Manifest, error) { return g.busManifests(ctx) }
+	}
+	tools, err := from()
 	if err != nil {
 		return err
 	}

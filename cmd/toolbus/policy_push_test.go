@@ -96,3 +96,29 @@ func TestPolicyOnABus(t *testing.T) {
 }
 
 func fmtRevision(v envelope.PolicyVersion) string { return strconv.FormatUint(v.Revision, 10) }
+
+// Without a folder, init writes a set for the tools of the bus, which can be pushed as it is.
+func TestPolicyInitOfBus(t *testing.T) {
+	s, operator := deployed(t)
+	t.Chdir(t.TempDir())
+	s.must("policy", "init", "--credentials", operator)
+	s.must("policy", "push", ".", "--credentials", operator)
+	agent := s.token(operator, "agent")
+	if said := s.must(append([]string{"call", "hello", "--input", `"you"`}, agent...)...); !strings.Contains(said, "you") {
+		t.Error(said)
+	}
+	var shown shownPolicy
+	if err := json.Unmarshal([]byte(s.must("policy", "show", "--json", "--credentials", operator)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range []string{"tool_name: \"hello\"", "tool_name: \"wait\"", "timeout_default_ms: 60000"} {
+		if !strings.Contains(shown.ToolRegistry, entry) {
+			t.Errorf("no %s in\n%s", entry, shown.ToolRegistry)
+		}
+	}
+	t.Chdir(t.TempDir())
+	if code, _, stderr := s.do(append([]string{"policy", "init"}, agent...)...); code != exitTerminal ||
+		!strings.Contains(stderr, string(envelope.CodeForbidden)) {
+		t.Errorf("an agent's token: %s", stderr)
+	}
+}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // Inventory returns the version and digest of each loaded tool, sorted by id. It sets More if not all fit into one
@@ -93,4 +95,19 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 		})
 	}
 	return info
+}
+
+// FromDescription returns the manifest of a tool as far as a dispatcher describes it: without its endpoint, and without
+// the functions and errors.
+func FromDescription(info envelope.ToolInfo) (*Manifest, error) {
+	m := &Manifest{}
+	if info.Manifest != nil {
+		if err := json.Unmarshal(info.Manifest, m); err != nil {
+			return nil, fmt.Errorf("manifest of %s: %w", info.ToolID, err)
+		}
+	}
+	m.ToolID, m.Semver, m.Digest, m.Whole = info.ToolID, info.Version, info.Digest, info.Manifest
+	m.Description, m.Status, m.ReadOnly, m.Limits = info.Description, Status(info.Status), info.ReadOnly, info.Limits
+	m.Class, m.Effect = call.EffectClass(info.Determinism), info.Effect
+	return m, nil
 }
