@@ -84,6 +84,8 @@ func TestToolsGetWhatTheyList(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := toolbustest.Start(t, tools)
+	allowAs(t, b, "secret-role", "secret-lane")
+	begin(t, b, "secret-run")
 	for _, adapter := range []string{"native", "process", "mcp"} {
 		for name, value := range map[string]string{"none": "", "some": listedValue} {
 			id := adapter + "." + name

@@ -66,8 +66,7 @@ func TestDeclaredOnlyFieldsHaveNoEffect(t *testing.T) {
 	}
 	bus := serving(t, dir)
 	for range 2 { // the rate, the budgets and the breaker are for one call
-		r, err := bus.Call(t.Context(), toolbus.Call{Tool: "breakable", Input: []byte(`{"force":true}`),
-			Context: toolbus.RequestContext{LaneID: "lane"}})
+		r, err := bus.Call(t.Context(), toolbus.Call{Tool: "breakable", Input: []byte(`{"force":true}`)})
 		if err != nil || string(r.Output) != `{"secret":"40000000 bytes"}` || r.Metrics.MemoryPeakMB <= 16 {
 			t.Fatalf("%v, %+v", err, r)
 		}

@@ -51,7 +51,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func ExampleServe() {
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, Greet); err != nil {
 		log.Fatal(err)
 	}
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		log.Fatal(err)
 	}

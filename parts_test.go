@@ -158,7 +158,7 @@ func TestRunThatNeverServes(t *testing.T) {
 	if err := e.Run(ctx); err != nil {
 		t.Errorf("executor: %v", err)
 	}
-	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
+	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestServeUntold(t *testing.T) {
 	must(t, tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure}, hello)
 	b := toolbustest.Start(t, tools)
 	d, err := b.Conn.Dispatcher(tools, toolbus.DispatcherOptions{
-		InsecureNoAuth: true, Ready: func(name string) { ready <- name },
+		InsecureNoAuth: true, AllowAll: true, Ready: func(name string) { ready <- name },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +318,7 @@ func TestDispatcherNeedsSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{InsecureNoAuth: true})
+	_, err = conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err == nil || !strings.Contains(err.Error(), "contradicts") {
 		t.Errorf("with secrets: %v", err)
 	}

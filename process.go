@@ -102,6 +102,10 @@ type DispatcherOptions struct {
 	// They must be the same for all dispatchers of a bus. A name has at most 128 letters, digits and the characters
 	// . _ : / - and begins with a letter or a digit.
 	DefaultRole, DefaultLane string
+	// AllowAll puts in force a policy that allows every call of the tools in the default lane, before the dispatcher
+	// serves, unless an operator has pushed a policy. It is for development and tests: on a bus without a policy, a
+	// dispatcher refuses every call. See docs/policy.md.
+	AllowAll bool
 	// StrictAudit makes executors start a call only after its request is in the audit record. All executors must be of a
 	// build that supports it.
 	StrictAudit bool
@@ -135,7 +139,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 	options := app.DispatcherOptions{
 		Tools: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
 		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
-		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, Version: Version,
+		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, AllowAll: o.AllowAll, Version: Version,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil
 }

@@ -45,7 +45,7 @@ func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 		}
 	}
 	d, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{
-		InsecureNoAuth: true, Ready: func(s string) { ready <- s },
+		InsecureNoAuth: true, AllowAll: true, Ready: func(s string) { ready <- s },
 	})
 	if err != nil {
 		t.Fatal(err)

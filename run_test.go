@@ -145,6 +145,7 @@ func TestRun(t *testing.T) {
 	about.Function, about.FunctionDescription = "down", "counts the other way"
 	must(t, tools, about, func(context.Context, *toolbus.Run, struct{}) (any, error) { return nil, nil })
 	b := toolbustest.Start(t, tools)
+	allowAs(t, b, "tester", "default")
 	var chunks []string
 	resp, err := toolbus.Outcome(b.Call(t.Context(), toolbus.Call{
 		Tool: "count.up", Function: "to", Input: []byte(`{"n":2.0}`), Context: envelope.RequestContext{RoleID: "tester"},

@@ -28,7 +28,7 @@ func traced(t *testing.T, tools *toolbus.Toolset, spans sdktrace.SpanExporter) (
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +67,8 @@ func TestSpansOfEachAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, stop := traced(t, tools, spans)
+	allowAs(t, b, "secret-role", "secret-lane")
+	begin(t, b, "secret-run")
 	ids := []string{"native.none", "process.external", "process.once", "mcp.again", "mcp.named"}
 	for _, id := range ids {
 		if r := sendRaw(t, b, everything(id)); r.Status != envelope.Success {

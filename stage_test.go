@@ -29,7 +29,7 @@ func exampleDispatcher(tools *toolbus.Toolset) (url string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func exampleBus(tools *toolbus.Toolset) (conn *toolbus.Conn, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true})
+	dispatcher, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (w *walled) dispatch() {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
+			AllowAll: true, Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
 		})
 	}()
 	w.t.Cleanup(func() { stop(); <-done })
@@ -285,7 +285,7 @@ func TestDispatcherWithoutSecrets(t *testing.T) {
 	}
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{
-		InsecureNoAuth: true, Ready: func(instance string) { ready <- instance },
+		InsecureNoAuth: true, AllowAll: true, Ready: func(instance string) { ready <- instance },
 	})
 	if err != nil {
 		t.Fatal(err)

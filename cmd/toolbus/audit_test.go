@@ -62,11 +62,11 @@ func TestAuditInTimeOrder(t *testing.T) {
 // Without a matching record, the text output says so, and the JSON output is empty.
 func TestAuditWithoutRecords(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	code, stdout, stderr := s.do("audit", "replay")
+	code, stdout, stderr := s.do("audit", "replay", "--tool", "none")
 	if code != 0 || stdout != "" || !strings.Contains(stderr, "no record matches") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := s.do("audit", "replay", "--json"); code != 0 || stdout+stderr != "" {
+	if code, stdout, stderr := s.do("audit", "replay", "--tool", "none", "--json"); code != 0 || stdout+stderr != "" {
 		t.Errorf("as JSON: exit %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -89,7 +89,9 @@ func requested(t *testing.T, s shell, tenant string) (last audit.Record) {
 // the outcome of the first one, unless --again makes another call.
 func TestDeadReplay(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
+	s.allowAs("role1", "lane1")
 	guest := s.insider()
+	begin(t, guest.NC, "acme", deadRequest("").Context.ActorID, "run1")
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 	replay := func(says string, args ...string) string {
 		t.Helper()
@@ -133,7 +135,9 @@ func TestDeadReplay(t *testing.T) {
 // The input of a dead letter may be a separate payload.
 func TestDeadReplayLargeInput(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
+	s.allowAs("role1", "lane1")
 	guest := s.insider()
+	begin(t, guest.NC, "acme", deadRequest("").Context.ActorID, "run1")
 	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
 	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(),
 		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}.On("default"), []byte(input))
@@ -188,7 +192,9 @@ func TestDeadOfTenants(t *testing.T) {
 // A dead letter that was replayed is shown with its replays and their outcomes; others are not.
 func TestDeadShowsReplays(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
+	s.allowAs("role1", "lane1")
 	guest := s.insider()
+	begin(t, guest.NC, "acme", deadRequest("").Context.ActorID, "run1")
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 	other := deadRequest(`{"say":"never"}`)
 	other.Context.SessionID = "s2" // whose key it is

@@ -113,7 +113,7 @@ func (d *development) run(ctx context.Context) (err error) {
 			serve = d.bus.Serve
 		}
 		return serve(ctx, srv.URL(), devParts{
-			Options: o, Tools: tools, Dispatcher: d.admission.Options(), Executor: d.pool.Options(d.env.environ),
+			Options: o, Tools: tools, Dispatcher: d.allowAll(), Executor: d.pool.Options(d.env.environ),
 			Ready: func() {
 				if ready() {
 					d.greet(srv.URL(), tools)
@@ -121,6 +121,13 @@ func (d *development) run(ctx context.Context) (err error) {
 			},
 		})
 	})
+}
+
+// allowAll returns the options of the dispatcher. Its bus has a policy from the start.
+func (d *development) allowAll() toolbus.DispatcherOptions {
+	o := d.admission.Options()
+	o.AllowAll = true
+	return o
 }
 
 // startServer starts the server, with accounts unless d.insecure is set.

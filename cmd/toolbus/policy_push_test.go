@@ -15,14 +15,33 @@ import (
 // policyFolder writes a policy in which the role agent may call hello in one lane.
 func policyFolder(t *testing.T, lane string) string {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
+	return policyFiles(t, map[string]string{
 		"policy/roles.yaml": "roles: [{role_id: agent, allowed_lanes: [" + lane + "]}]\n",
 		"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [hello], runs: implicit}, " +
 			"{lane_id: night, allowed_tools: [hello], runs: implicit}]\n",
 		"tools/tool_registry.yaml": "tools: [{tool_name: hello, description: Greets., enabled: true, idempotent: true, " +
 			"timeout_default_ms: 1000, allowed_lanes: [day, night], required_scope_keys: [], prohibited_flags: []}]\n",
-	} {
+	})
+}
+
+// allowAs pushes a policy in which a role may call play in a lane.
+func (s shell) allowAs(role, lane string) {
+	s.t.Helper()
+	dir := policyFiles(s.t, map[string]string{
+		"policy/roles.yaml": "roles: [{role_id: " + role + ", allowed_lanes: [" + lane + "]}]\n",
+		"policy/lanes.yaml": "lanes: [{lane_id: " + lane + ", allowed_tools: [play], write: true, runs: implicit}]\n",
+		"tools/tool_registry.yaml": "tools: [{tool_name: play, description: Plays., enabled: true, idempotent: true, " +
+			"timeout_default_ms: 20000, allowed_lanes: [" + lane + "], required_scope_keys: [], prohibited_flags: [], " +
+			"write_targets: ['*']}]\n",
+	})
+	s.must("policy", "push", dir)
+}
+
+// policyFiles writes the documents of a policy.
+func policyFiles(t *testing.T, documents map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range documents {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)

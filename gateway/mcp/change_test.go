@@ -22,7 +22,7 @@ func dispatch(t *testing.T, conn *toolbus.Conn, names ...string) (end func()) {
 	}
 	serving := make(chan string, 1)
 	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{
-		InsecureNoAuth: true, Ready: func(i string) { serving <- i },
+		InsecureNoAuth: true, AllowAll: true, Ready: func(i string) { serving <- i },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -113,6 +113,7 @@ func wantCode(t *testing.T, err error, code int64) {
 
 func TestCall(t *testing.T) {
 	f := start(t)
+	startRun(t, f.Conn.NATS(), toolbus.DefaultTenant, toolbus.DefaultActor, "r1")
 	each(t, mcp.New(t.Context(), f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
 		res := callNamed(t, s, "echo", `{"text":"hello"}`, nil)
 		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {
@@ -123,9 +124,11 @@ func TestCall(t *testing.T) {
 			t.Errorf("_meta %v", res.Meta)
 		}
 		for name, says := range map[string]string{
-			envelope.MetaRef: "echo.", envelope.MetaAuditEventID: "calls", envelope.MetaRunID: "r1", envelope.MetaLaneID: "l1",
+			envelope.MetaRef: "echo.", envelope.MetaAuditEventID: "calls", envelope.MetaRunID: "r1",
+			envelope.MetaLaneID: "default",
 		} {
-			res := callNamed(t, s, "echo", `{"text":"hello"}`, sdk.Meta{envelope.MetaRunID: "r1", envelope.MetaLaneID: "l1"})
+			res := callNamed(t, s, "echo", `{"text":"hello"}`,
+				sdk.Meta{envelope.MetaRunID: "r1", envelope.MetaLaneID: "default"})
 			if said, _ := res.Meta[name].(string); !strings.HasPrefix(said, says) {
 				t.Errorf("%s is %q", name, said)
 			}

@@ -44,6 +44,9 @@ type DispatcherOptions struct {
 	OpenPerActor, OpenPerTenant, OverflowAfter int
 	// DefaultRole and DefaultLane are the options of the same names in dispatcher.Options.
 	DefaultRole, DefaultLane string
+	// AllowAll puts in force a policy that allows every call of Tools, before the dispatcher serves, unless an operator
+	// has pushed one. The policy is that of `toolbus policy init`, with the default role and lane.
+	AllowAll bool
 	// OlderBuilds lets the dispatcher work with executors and clients of build f16d274: see toolbus.DispatcherOptions.
 	OlderBuilds bool
 
@@ -339,6 +342,9 @@ const answerTime = 5 * time.Second
 // stop, which ends the background, if they take longer than answerTime.
 func serve(ctx, background context.Context, stop context.CancelFunc, c *Conn, d *dispatcher.Dispatcher,
 	executors *executorapi.Server, bulk *bulk, shares *payloadQuota, o DispatcherOptions) error {
+	if err := allowAll(ctx, c, o); err != nil {
+		return err
+	}
 	defer executors.Stop()
 	if err := executors.Serve(background); err != nil {
 		return err

@@ -1,27 +1,48 @@
 package app
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// policyEndpoints returns the endpoints for the policy. The caller must guard them.
-func policyEndpoints(c *Conn, store *policystore.Store, journal *writer.Journal) []rpc.Endpoint {
-	s := &policystore.Service{
+// allowingActor is the actor whom the record names for the pushes of DispatcherOptions.AllowAll.
+const allowingActor = "dispatcher://allow-all"
+
+// newPolicyService returns the service for the policy, which records each push.
+func newPolicyService(c *Conn, store *policystore.Store, journal *writer.Journal) *policystore.Service {
+	return &policystore.Service{
 		Store: store,
 		Record: func(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) error {
 			push := audit.PolicyPush{By: by.Tenant + "/" + by.Actor, Replaced: q.Expected, Reason: q.Reason}
 			return journal.Note(ctx, push.About(by.Tenant, by.Actor, q.Versions, c.Clock.Now()))
 		},
 	}
+}
+
+// allowAll does what DispatcherOptions.AllowAll says.
+func allowAll(ctx context.Context, c *Conn, o DispatcherOptions) error {
+	if !o.AllowAll {
+		return nil
+	}
+	by := call.Sender{Tenant: client.DefaultTenant, Actor: allowingActor}
+	return newPolicyService(c, o.policy, o.journal).AllowAll(ctx, by, cmp.Or(o.DefaultRole, dispatcher.DefaultRole),
+		cmp.Or(o.DefaultLane, dispatcher.DefaultLane))
+}
+
+// policyEndpoints returns the endpoints for the policy. The caller must guard them.
+func policyEndpoints(c *Conn, store *policystore.Store, journal *writer.Journal) []rpc.Endpoint {
+	s := newPolicyService(c, store, journal)
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(subjects.OpPolicyPart, func(ctx context.Context, _ call.Sender,
 			q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {

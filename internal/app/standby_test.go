@@ -63,7 +63,7 @@ func TestStandsByAtAnOldEvent(t *testing.T) {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- RunDispatcher(ctx, c, DispatcherOptions{
-			Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
+			AllowAll: true, Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })

@@ -55,6 +55,7 @@ func Node(ctx context.Context, o NodeOptions) error {
 	case Dispatcher:
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
 			Tools: r, Version: toolbus.Version, Ready: o.Ready, OpenPerActor: math.MaxInt, OpenPerTenant: math.MaxInt,
+			AllowAll: true,
 		})
 	case Executor:
 		return app.RunExecutor(ctx, c, app.ExecutorOptions{

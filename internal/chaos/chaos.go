@@ -27,8 +27,8 @@ type Options struct {
 	Steady   float64       // further calls per second, of a tool that runs in its executor; default 0
 	Calls    int           // largest number of keys; 0 is no limit
 	// OldBinary is the path of another build of the program. Dispatchers and executors start as OldBinary, and are
-	// replaced by Binary and back, one by one. Binary must be the newer build: it checks what both builds have written,
-	// and all processes end as Binary.
+	// replaced by Binary and back, one by one; one dispatcher is always of Binary. Binary must be the newer build: it
+	// checks what both builds have written, and all processes end as Binary.
 	OldBinary string
 	Dir       string // folder of the run; default a new temporary folder
 	Keep      bool   // keep the folder, with logs and the recorded history

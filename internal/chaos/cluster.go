@@ -180,10 +180,13 @@ func newCluster(o Options, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// begin sets the build as which dispatchers and executors start.
+// begin sets the build as which dispatchers and executors start. One dispatcher is always of the newer build: executors
+// of that build start nothing without it, and a policy needs it.
 func (c *cluster) begin(build string) {
 	for _, name := range c.names[len(c.servers):] {
-		c.nodes[name].build = build
+		if name != dispatchers[0] {
+			c.nodes[name].build = build
+		}
 	}
 }
 
@@ -241,16 +244,27 @@ func (c *cluster) start(ctx context.Context) error {
 		}
 	})
 	first := len(c.servers) // the others would fail until the servers are ready
-	for _, some := range [][]string{c.names[:first], c.names[first:]} {
-		for _, name := range some {
-			n := c.nodes[name]
-			c.keepers.Go(func() { n.keep(ctx) })
-		}
-		if err := c.allReady(ctx, some); err != nil {
-			return err
-		}
+	if err := c.startSome(ctx, c.names[:first]); err != nil {
+		return err
 	}
-	return nil
+	if err := c.startSome(ctx, dispatchers[:1]); err != nil {
+		return err
+	}
+	if err := c.pushPolicy(ctx); err != nil { // first, so that every other dispatcher has it from its start
+		return err
+	}
+	return c.startSome(ctx, slices.DeleteFunc(slices.Clone(c.names[first:]), func(name string) bool {
+		return name == dispatchers[0]
+	}))
+}
+
+// startSome starts some processes and waits until they are ready.
+func (c *cluster) startSome(ctx context.Context, names []string) error {
+	for _, name := range names {
+		n := c.nodes[name]
+		c.keepers.Go(func() { n.keep(ctx) })
+	}
+	return c.allReady(ctx, names)
 }
 
 func (c *cluster) allReady(ctx context.Context, names []string) error {

@@ -10,10 +10,10 @@ import (
 )
 
 // exchange replaces dispatchers and executors one by one, in random order: by the newer build, then by the older and by
-// the newer again, until half of the run is over.
+// the newer again, until half of the run is over. One dispatcher stays of the newer build.
 func (h *havoc) exchange(ctx context.Context, o Options) {
 	random := rand.New(rand.NewPCG(o.Seed, 6))
-	all := slices.Concat(dispatchers, executors)
+	all := slices.Concat(dispatchers[1:], executors)
 	h.replaceAll(ctx, random, all, o.Binary, "newer")
 	for again := true; again && ctx.Err() == nil; again = time.Since(h.begun) < o.Duration/2 {
 		h.replaceAll(ctx, random, all, o.OldBinary, "older")

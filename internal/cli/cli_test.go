@@ -136,7 +136,7 @@ func dispatch(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{InsecureNoAuth: true})
+	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}

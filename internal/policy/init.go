@@ -31,14 +31,19 @@ const defaultTimeoutMS = 15_000
 // Generate returns a set that allows each call of the tools: one role, one lane with implicit runs, and an entry for
 // each tool. A manifest that names lanes keeps its tool in these, and each of them is made, too.
 func Generate(tools []*tool.Manifest) (Documents, error) {
-	lanes, entries := map[string]bool{DefaultLane: true}, []Entry{}
+	return GenerateFor(DefaultRole, DefaultLane, tools)
+}
+
+// GenerateFor is [Generate] with other names of the role and the lane.
+func GenerateFor(roleID, laneID string, tools []*tool.Manifest) (Documents, error) {
+	lanes, entries := map[string]bool{laneID: true}, []Entry{}
 	for _, m := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Manifest) int {
 		return cmp.Compare(a.ToolID, b.ToolID)
 	}) {
 		if last := len(entries) - 1; last >= 0 && entries[last].ToolName == m.ToolID { // another version
 			continue
 		}
-		e, err := entryOf(m)
+		e, err := entryOf(m, laneID)
 		if err != nil {
 			return Documents{}, fmt.Errorf("manifest of %s: %w", m.ToolID, err)
 		}
@@ -47,7 +52,7 @@ func Generate(tools []*tool.Manifest) (Documents, error) {
 		}
 		entries = append(entries, e)
 	}
-	role := Role{DefaultRole, slices.Sorted(maps.Keys(lanes))}
+	role := Role{roleID, slices.Sorted(maps.Keys(lanes))}
 	all := make([]Lane, len(lanes))
 	for i, id := range role.AllowedLanes {
 		all[i] = Lane{ID: id, AllowedTools: []string{"*"}, Write: true, Runs: RunsImplicit}
@@ -55,12 +60,12 @@ func Generate(tools []*tool.Manifest) (Documents, error) {
 	return Write([]Role{role}, all, entries), nil
 }
 
-// entryOf returns an entry that restricts nothing of a manifest.
-func entryOf(m *tool.Manifest) (Entry, error) {
+// entryOf returns an entry that restricts nothing of a manifest. If the manifest names no lanes, it is for laneID.
+func entryOf(m *tool.Manifest, laneID string) (Entry, error) {
 	declared, err := fieldsOf(m)
 	e := Entry{
 		ToolName: m.ToolID, Description: cmp.Or(strings.TrimSpace(m.Description), m.ToolID), Enabled: true, Idempotent: true,
-		TimeoutDefaultMS: cmp.Or(m.Limits.TimeoutDefaultMS, defaultTimeoutMS), AllowedLanes: []string{DefaultLane},
+		TimeoutDefaultMS: cmp.Or(m.Limits.TimeoutDefaultMS, defaultTimeoutMS), AllowedLanes: []string{laneID},
 	}
 	r := merge(e, m, gatewayFields{})
 	e.Enabled, e.Idempotent = r.Enabled, r.Idempotent

@@ -101,7 +101,7 @@ func TestToolReadsItsExecutor(t *testing.T) {
 // spying returns a dispatcher that admits calls of tools.
 func spying(conn *toolbus.Conn, tools *toolbus.Toolset) func(context.Context, func(string)) error {
 	return func(ctx context.Context, ready func(string)) error {
-		d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, Ready: ready})
+		d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true, Ready: ready})
 		if err != nil {
 			return err
 		}

@@ -130,8 +130,9 @@ func TestAuditOutage(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
-			AuditLag: 300 * time.Millisecond, Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", AuditLag: 300 * time.Millisecond, Ready: ready,
+		})
 	})
 	d.executor(8)
 	c := d.client()
@@ -265,8 +266,9 @@ func TestFullRecord(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, AuditLag: 100 * time.Millisecond,
-			Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, AuditLag: 100 * time.Millisecond, Version: "0.0.1", Ready: ready,
+		})
 	})
 	d.executor(6)
 	c := d.client()

@@ -140,7 +140,7 @@ func (d *busDeployment) run(name string, f func(ctx context.Context, c *app.Conn
 func (d *busDeployment) dispatcher() *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
-			Tools: d.registry, Version: "0.0.1", Ready: ready, Strict: d.strict,
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", Ready: ready, Strict: d.strict,
 		})
 	})
 }

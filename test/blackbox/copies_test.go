@@ -93,8 +93,9 @@ func TestCopiesMeetALaggingDispatcher(t *testing.T) {
 	d.dispatcher()
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.JS = deaf{c.JS}
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
-			AuditLag: time.Millisecond, Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", AuditLag: time.Millisecond, Ready: ready,
+		})
 	})
 	d.executor(16)
 	nc := d.srv.Connect(t)

@@ -72,8 +72,9 @@ func TestFloodOfRefusals(t *testing.T) {
 	dying := d.open("dying")
 	serving := make(chan struct{})
 	bustest.Run(t, func(ctx context.Context) {
-		_ = app.RunDispatcher(ctx, dying, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
-			Ready: func() { close(serving) }}) // it is cut off
+		_ = app.RunDispatcher(ctx, dying, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", Ready: func() { close(serving) },
+		}) // it is cut off
 	})
 	<-serving
 	d.executor(1)

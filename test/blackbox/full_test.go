@@ -42,8 +42,9 @@ func TestRecordAtItsLimit(t *testing.T) {
 			d.topology = bus.TopologyOptions{Partitions: 1,
 				Retention: bus.Retention{AuditBytes: 1 << 20, AuditFull: full}}
 			d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-				return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1",
-					AuditLag: time.Second, Ready: ready})
+				return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+					AllowAll: true, Tools: d.registry, Version: "0.0.1", AuditLag: time.Second, Ready: ready,
+				})
 			})
 			d.executor(1)
 			c, js := d.client(), d.srv.JetStream(t)

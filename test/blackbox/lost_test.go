@@ -133,7 +133,9 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.Logger = slog.New(slog.NewTextHandler(onWrite(sync.OnceFunc(func() { close(over); <-goOn })),
 			&slog.HandlerOptions{Level: slog.LevelError}))
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", Ready: ready,
+		})
 	})
 	d.executor(6)
 	c := d.client()
@@ -164,7 +166,9 @@ func TestLostTailAndStopped(t *testing.T) {
 		defer close(stopped)
 		ctx, stop := context.WithCancel(ctx)
 		c.Logger = slog.New(slog.NewTextHandler(onWrite(stop), &slog.HandlerOptions{Level: slog.LevelError}))
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", Ready: ready,
+		})
 	})
 	d.executor(6)
 	c := d.client()
@@ -194,7 +198,9 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 		c.JS = hesitant{c.JS, follow}
 		c.Logger = slog.New(slog.NewTextHandler(onWrite(sync.OnceFunc(func() { close(over) })),
 			&slog.HandlerOptions{Level: slog.LevelError}))
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", Ready: ready,
+		})
 	})
 	d.executor(6)
 	d.srv.Stop()

@@ -27,7 +27,7 @@ import (
 // impatient is a dispatcher that ends calls whose pool is empty for so long.
 func (d *busDeployment) impatient(absence time.Duration) *process {
 	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		o := app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence}
+		o := app.DispatcherOptions{AllowAll: true, Tools: d.registry, Version: "0.0.1", Ready: ready, PoolAbsence: absence}
 		return app.RunDispatcher(ctx, c, o)
 	})
 }

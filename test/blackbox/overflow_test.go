@@ -68,8 +68,9 @@ func TestServesAtOnceAfterAnAbsence(t *testing.T) {
 	d.unattended(e.conn)
 	<-time.After(lag + lag/2)
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
-		return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: d.registry, Version: "0.0.1", AuditLag: lag,
-			Ready: ready})
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+			AllowAll: true, Tools: d.registry, Version: "0.0.1", AuditLag: lag, Ready: ready,
+		})
 	})
 	c := d.client()
 	for ready := time.Now(); time.Since(ready) < lag; {

@@ -52,6 +52,7 @@ func survive(t *testing.T, d *testDeployment, profile string) {
 		dispatcher = append(dispatcher, "--sync", "always")
 	}
 	part("is serving", dispatcher...)
+	d.AllowAll()
 	worker, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
 	operator, _ := d.Credential(auth.Principal{Actor: "operator://o", Role: auth.Operator})

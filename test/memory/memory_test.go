@@ -63,7 +63,7 @@ func dispatch(url string) error {
 		return err
 	}
 	d, err := conn.Dispatcher(t, toolbus.DispatcherOptions{
-		InsecureNoAuth: true, Ready: func(string) { fmt.Println("ready") },
+		InsecureNoAuth: true, AllowAll: true, Ready: func(string) { fmt.Println("ready") },
 	})
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done, ready := make(chan error, 1), make(chan struct{})
 	go func() { // ends with ctx
-		o := app.DispatcherOptions{Tools: registry, Version: "0.0.1", Ready: func() { close(ready) }}
+		o := app.DispatcherOptions{AllowAll: true, Tools: registry, Version: "0.0.1", Ready: func() { close(ready) }}
 		done <- app.RunDispatcher(ctx, c, o)
 	}()
 	t.Cleanup(func() {

@@ -72,8 +72,9 @@ func serve(t *testing.T, connect func(executes bool) (*app.Conn, error)) {
 	for range 2 {
 		c, err := connect(false)
 		run(t, c, err, func(ctx context.Context, c *app.Conn, ready func()) error {
-			return app.RunDispatcher(ctx, c, app.DispatcherOptions{Tools: registry, Version: "0.0.1", PoolAbsence: 2 * lease,
-				Ready: ready})
+			return app.RunDispatcher(ctx, c, app.DispatcherOptions{
+				AllowAll: true, Tools: registry, Version: "0.0.1", PoolAbsence: 2 * lease, Ready: ready,
+			})
 		})
 	}
 	c, err := connect(true)

@@ -31,7 +31,7 @@ func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 		name string
 		args []string
 	}{
-		{"dispatcher", []string{"dispatcher", "--insecure-no-auth", "--tools", o.Dir}},
+		{"dispatcher", []string{"bench", "node", "dispatcher", "--tools", o.Dir}},
 		{"executor", []string{"executor", "--tools", o.Dir, "--slots", strconv.Itoa(slots(o.AtOnce))}},
 		{"door", []string{"gateway", "mcp", "--listen", "127.0.0.1:0", "--task-after", "-1s"}},
 	} {

@@ -36,7 +36,8 @@ func (s *Service) Part(ctx context.Context, q envelope.PolicyPartRequest) (struc
 	return struct{}{}, nil
 }
 
-// Push puts the set of stored documents in force. It refuses an invalid set as a whole.
+// Push puts the set of stored documents in force, in this process before it returns. It refuses an invalid set as a
+// whole.
 func (s *Service) Push(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) (
 	a envelope.PolicyPushResponse, _ *envelope.Error) {
 	if len(q.Reason) > envelope.MaxReason {
@@ -54,12 +55,20 @@ func (s *Service) Push(ctx context.Context, by call.Sender, q envelope.PolicyPus
 	if err := s.Record(ctx, by, q); err != nil {
 		return a, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
 	}
-	revision, err := s.Store.Push(ctx, q, by.Tenant+"/"+by.Actor)
+	revision, err := s.Store.Push(ctx, q, pusher(by))
 	if err != nil {
 		return a, refusal(err)
 	}
+	s.decideBy(ctx)
 	_ = s.Store.RemoveUnused(ctx) // the next push removes what stays
 	return envelope.PolicyPushResponse{Revision: revision}, nil
+}
+
+// decideBy lets this process decide by the newest set from now on. If the bucket does not answer, Run does so later.
+func (s *Service) decideBy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, loadTime)
+	defer cancel()
+	_ = s.Store.Confirm(ctx)
 }
 
 // History lists the versions of the policy.

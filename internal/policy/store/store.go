@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,7 @@ type Store struct {
 	bucket jetstream.KeyValue
 	tools  []*tool.Manifest
 	log    *slog.Logger
+	asking sync.Mutex // held by confirm, so that an older answer does not replace a newer one
 	loaded atomic.Pointer[loaded]
 	// confirmed is when a question was sent whose answer named the loaded entry; nil before the first answer.
 	confirmed atomic.Pointer[time.Time]
@@ -88,6 +90,8 @@ func (s *Store) Run(ctx context.Context) {
 func (s *Store) Confirm(ctx context.Context) error {
 	tries := timer.Backoff{Pause: confirmPause, MaxPause: confirmEvery}
 	return tries.Until(ctx, func(ctx context.Context) (bool, error) {
+		s.asking.Lock()
+		defer s.asking.Unlock()
 		err := s.confirm(ctx)
 		return err == nil, err
 	})

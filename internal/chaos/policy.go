@@ -1,0 +1,42 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// pushPolicy puts in force a policy that allows every call of all tools, unless the bus has it from an earlier run.
+func (c *cluster) pushPolicy(ctx context.Context) (err error) {
+	tools, err := tool.Load(c.tools(), app.Transports()...)
+	if err != nil {
+		return err
+	}
+	set, err := policy.Generate(tools.List())
+	if err != nil {
+		return err
+	}
+	link, err := app.Establish(ctx, app.Options{URL: c.urls()},
+		app.LinkOptions{Credentials: c.deployment.Credentials(operator)})
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	boss, err := link.Client(client.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, boss.Close()) }()
+	all, err := boss.PolicyHistory(ctx)
+	newest := append(all, envelope.PolicyVersion{})[0]
+	if err != nil || newest.Versions == set.Versions() {
+		return err
+	}
+	_, err = boss.PushPolicy(ctx, set, newest.Revision, "all tools of the run")
+	return err
+}
