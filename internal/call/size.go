@@ -6,7 +6,7 @@ import "strings"
 // with a larger state could not be decided. So callers join only while the state has room for further attempts, and
 // attempts are opened only while it has room for their claim, their decision and the other headers.
 const (
-	maxJoinBytes = 44 << 10
+	maxJoinBytes = 46 << 10
 	maxOpenBytes = 60 << 10
 )
 

@@ -35,6 +35,9 @@ func (d *busDeployment) records(calls int) map[string][]audit.Event {
 		if err != nil {
 			d.t.Fatalf("%v; %d of %d calls have ended on record", err, ended, calls)
 		}
+		if r.CallID == "" { // of no call
+			continue
+		}
 		seen[r.CallID] = append(seen[r.CallID], r.Event)
 		if r.Event != audit.ToolRequested && r.Event != audit.ToolAllowed {
 			ended++
