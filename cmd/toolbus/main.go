@@ -110,6 +110,8 @@ const (
 	exitInvalid     = 12
 	exitOpen        = 13 // the call has no outcome yet
 	exitTooLate     = 14 // the call had its outcome before it could be cancelled
+	exitDiffers     = 15 // the decision differs from the recorded one
+	exitNotRepeated = 16 // the recorded decision could not be repeated
 	exitInterrupted = 130
 )
 
@@ -191,6 +193,8 @@ Exit codes:
   12   invalid_request
   13   result: the call has no outcome yet
   14   cancel: too late, the call has its outcome
+  15   policy explain: the decision differs from the recorded one
+  16   policy explain: the recorded decision could not be repeated
   130  interrupted; dev, dispatcher, executor, nats and a followed audit log exit with 0 instead`,
 		Example: `  toolbus dev                                     # a whole bus in one process
   toolbus tools list

@@ -22,7 +22,7 @@ type catalogue struct {
 	mu     sync.Mutex
 	builds map[build][]*Definition
 	most   int                    // number of tools of the longest list so far
-	seen   map[string]*Definition // by name, whoever listed them
+	seen   map[string]*Definition // by name, from the lists of all callers
 
 	changed func(is *view) // called when the view of a caller changes
 }
