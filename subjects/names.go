@@ -66,6 +66,12 @@ const (
 	OpPolicyHistory = "policy_history" // list the versions of the policy; for operators
 	OpPolicyRead    = "policy_read"    // return a part of a document of a policy set; for operators
 
+	OpRunStart  = "run_start"  // start a run
+	OpRunChange = "run_change" // pause, resume or close a run
+	OpRunRepin  = "run_repin"  // pin a run to the policy in force; for operators
+	OpRunShow   = "run_show"   // return the record of a run; for operators
+	OpRunList   = "run_list"   // list runs; for operators
+
 	OpInventory = "inventory" // list the loaded tools
 )
 

@@ -256,7 +256,7 @@ func commands(g *global) []*cobra.Command {
 		natsCmd(g), contextCmd(g), mcpcmd.Gateway(env, g.seat), gen.Command(env),
 		callCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcmd.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g), unlockCmd(g), policyCmd(g),
-		benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
+		runsCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
 }
 

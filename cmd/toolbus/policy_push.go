@@ -21,14 +21,19 @@ import (
 )
 
 func policyPushCmd(g *global) *cobra.Command {
-	reason, expected := "", int64(-1)
+	o := pushOptions{}
 	cmd := &cobra.Command{
 		Use: "push DIR", Short: "Put the policy of a folder in force", Args: cli.Args(1, 1, "a folder"),
 		Long: `Reads policy/roles.yaml, policy/lanes.yaml and tools/tool_registry.yaml below DIR and puts them in force as
 one set. A dispatcher checks the set against its tools first, and refuses an invalid one as a whole, with all
 problems. Within a second, all dispatchers decide by the new set. Needs an operator's token; the audit record and
-"policy history" name the operator and the reason.`,
+"policy history" name the operator and the reason.
+
+A run is pinned to the policy that it was started with, so a push stops it. The command first prints how many active
+runs that are. With --repin, it moves them to the new set after the push, each with an event of the audit record.
+Implicit runs are not counted: the next call of their token starts one of the new set.`,
 		Example: `  toolbus policy push . --reason "billing may refund"
+  toolbus policy push . --repin      # runs go on, under the new set
   toolbus policy push . --expect 41  # only if revision 41 is in force`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := policy.ReadFolder(os.DirFS(args[0]))
@@ -36,14 +41,23 @@ problems. Within a second, all dispatchers decide by the new set. Needs an opera
 				return usagef("%v", err)
 			}
 			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
-				return g.pushPolicy(cmd.Context(), c, d, expected, reason)
+				return g.pushPolicy(cmd.Context(), c, d, o)
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&expected, "expect", -1,
+	cmd.Flags().Int64Var(&o.expected, "expect", -1,
 		"push only if this `REVISION` is in force; 0: only the first policy (default: any)")
-	reasonFlag(cmd, &reason)
+	cmd.Flags().BoolVar(&o.repin, "repin", false,
+		"move the active runs that the push would stop to the new set")
+	reasonFlag(cmd, &o.reason)
 	return cmd
+}
+
+// pushOptions are the flags of a push. A negative expected revision is any.
+type pushOptions struct {
+	expected int64
+	repin    bool
+	reason   string
 }
 
 func reasonFlag(cmd *cobra.Command, reason *string) {
@@ -51,25 +65,67 @@ func reasonFlag(cmd *cobra.Command, reason *string) {
 		"why, in at most 1000 bytes; shown by \"policy history\"")
 }
 
-func (g *global) pushPolicy(
-	ctx context.Context, c *client.Client, d policy.Documents, expected int64, reason string,
-) error {
-	if expected < 0 {
-		newest, err := newestPolicy(ctx, c)
-		if err != nil {
-			return err
-		}
-		if newest.Versions == d.Versions() {
-			return g.say(newest, fmt.Sprintf("revision %d has this set already: nothing is pushed", newest.Revision))
-		}
-		expected = int64(newest.Revision)
-	}
-	revision, err := c.PushPolicy(ctx, d, uint64(expected), reason)
+// pushed is the result of a push, as JSON.
+type pushed struct {
+	envelope.PolicyVersion
+	Stopped  int `json:"runs_stopped"`           // active runs that were pinned to the set before the push
+	Repinned int `json:"runs_repinned,omitzero"` // those that were moved to the new set after it
+}
+
+func (g *global) pushPolicy(ctx context.Context, c *client.Client, d policy.Documents, o pushOptions) error {
+	newest, err := newestPolicy(ctx, c)
 	if err != nil {
 		return err
 	}
-	return g.say(envelope.PolicyVersion{Revision: revision, Reason: reason, Versions: d.Versions()},
-		fmt.Sprintf("revision %d is in force", revision))
+	if o.expected < 0 {
+		if newest.Versions == d.Versions() {
+			return g.say(newest, fmt.Sprintf("revision %d has this set already: nothing is pushed", newest.Revision))
+		}
+		o.expected = int64(newest.Revision)
+	}
+	p := pushed{PolicyVersion: envelope.PolicyVersion{Reason: o.reason, Versions: d.Versions()}}
+	if newest.Revision > 0 && newest.Versions != d.Versions() {
+		if p.Stopped, err = g.announceStops(ctx, c, newest); err != nil {
+			return err
+		}
+	}
+	if p.Revision, err = c.PushPolicy(ctx, d, uint64(o.expected), o.reason); err != nil {
+		return err
+	}
+	if o.repin && newest.Revision > 0 {
+		if p.Repinned, err = repinRuns(ctx, c, newest.Versions, p.Revision); err != nil {
+			return fmt.Errorf("revision %d is in force, and %s; move the others with `toolbus runs repin`: %w",
+				p.Revision, plural(p.Repinned, "run was moved", "runs were moved"), err)
+		}
+	}
+	return g.say(p, fmt.Sprintf("revision %d is in force", p.Revision))
+}
+
+// announceStops says on standard error how many active runs a push would stop, and returns their number.
+func (g *global) announceStops(ctx context.Context, c *client.Client, newest envelope.PolicyVersion) (int, error) {
+	runs, err := c.RunsPinnedTo(ctx, newest.Versions)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: a push stops them, and --repin moves them to the new set\n",
+		plural(len(runs), "active run is", "active runs are"), newest.Revision)
+	return len(runs), nil
+}
+
+// repinRuns moves the active runs that are pinned to a replaced set to the one in force, and returns their number.
+func repinRuns(
+	ctx context.Context, c *client.Client, from envelope.PolicyVersions, revision uint64,
+) (n int, err error) {
+	runs, err := c.RunsPinnedTo(ctx, from) // again: some were started meanwhile
+	for _, r := range runs {
+		if _, err := c.RepinRun(ctx, envelope.RunRequest{
+			ID: r.ID, Tenant: r.Tenant, Reason: fmt.Sprintf("policy push, revision %d", revision),
+		}); err != nil {
+			return n, fmt.Errorf("run %s: %w", r.ID, err)
+		}
+		n++
+	}
+	return n, err
 }
 
 // newestPolicy returns the version in force; its revision is 0 before the first push.

@@ -77,6 +77,7 @@ func endpoints(
 	all = append(all, lockEndpoints(c, d, o)...)
 	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
 	all = append(all, policyEndpoints(c, o.policy, o.journal)...)
+	all = append(all, runEndpoints(c, o)...)
 	for i, e := range all {
 		if e.Op == subjects.OpTokenRenew { // an expired token may be renewed
 			all[i] = recorded(d, e)
@@ -120,12 +121,13 @@ func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 }
 
 // recorded returns an endpoint that writes a refusal to the audit record if its class is A-AUTH, or if nothing was
-// found: a call of another actor counts as not found.
+// found: a call or a run of another actor counts as not found.
 func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := e.Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		said, refusal := answer(ctx, from, body)
-		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound) {
+		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound ||
+			refusal.Code == envelope.CodeRunUnknown) {
 			return nil, d.RecordDenied(ctx, from, refusal)
 		}
 		return said, refusal

@@ -68,6 +68,8 @@ type Record struct {
 	Lock *SafetyLock `json:"lock,omitzero"`
 	// Push is set if the record describes the push of a policy set.
 	Push *PolicyPush `json:"policy_push,omitzero"`
+	// Run is set if the record describes a change of a run.
+	Run *RunChange `json:"run,omitzero"`
 	// EventID is the id of a record that has no event in the call log. Answers name the same id.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record reveals nothing about its content.

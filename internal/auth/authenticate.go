@@ -101,7 +101,8 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
 		subjects.OpTokenList, subjects.OpKeyRotate, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks,
 		subjects.OpLockKill,
-		subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead:
+		subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead,
+		subjects.OpRunRepin, subjects.OpRunShow, subjects.OpRunList:
 		may = r == Operator
 	}
 	if may {

@@ -30,6 +30,7 @@ func Roles() []Role { return []Role{Agent, Gateway, Auditor, Executor, Operator}
 const (
 	ScopeAll   = "*"         // includes every other scope
 	ScopeAudit = "audit:all" // of an auditor: the audit record of all tenants
+	ScopeRun   = "run:start" // of an agent: starts and closes runs of its own
 )
 
 // Principal is the content of a token: its holder, rights and times. The zero value is not valid, see

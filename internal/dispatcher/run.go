@@ -10,8 +10,8 @@ import (
 
 // Runs finds and starts runs. policy/runstore.Store implements it.
 type Runs interface {
-	// Find returns a run, or nil if there is none, as it was within the last second or, if current is true, after the call
-	// of Find. It usually sends no messages if current is false.
+	// Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the
+	// call of Find. It usually sends no messages if current is false.
 	Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error)
 	// Start returns the implicit run r, which it creates if it does not exist.
 	Start(ctx context.Context, r envelope.Run) (*policy.Run, error)
@@ -29,7 +29,7 @@ func (d *Dispatcher) inRun(ctx context.Context, c *candidate) *envelope.Error {
 	if refusal == nil || c.run == nil {
 		return refusal
 	}
-	// What denies the call may be a second old, and changed since, as when the run was resumed.
+	// The run may have changed within the last second: it may have been resumed.
 	if refusal := d.findRun(ctx, c, true); refusal != nil {
 		return refusal
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -46,9 +47,27 @@ func ImplicitRunID(tenant, family, actor string, v envelope.PolicyVersions) stri
 // IsImplicitRunID reports whether an id is one of [ImplicitRunID].
 func IsImplicitRunID(id string) bool { return strings.HasPrefix(id, implicitPrefix) }
 
-// StartsRun reports whether the call belongs to an implicit run: it names none, its lane has implicit runs, and its
+// StartsRun reports whether the call belongs to an implicit run: it names no run, its lane has implicit runs, and its
 // role may use the lane.
 func (s *Snapshot) StartsRun(q Question) bool {
 	v := s.view(q)
 	return q.RunID == "" && v.lane != nil && v.lane.Runs == RunsImplicit && v.inLane().code == ""
+}
+
+// CheckRun returns an error if the policy does not allow a run for a role and lanes. "" is any role, and no lanes are
+// all.
+func (s *Snapshot) CheckRun(role string, lanes []string) error {
+	of, known := s.roles[role]
+	if role != "" && !known {
+		return fmt.Errorf("the policy has no role %q", clip(role))
+	}
+	for _, id := range lanes {
+		switch l := s.lanes[id]; {
+		case l == nil:
+			return fmt.Errorf("the policy has no lane %q", clip(id))
+		case known && !of.has(l.index):
+			return fmt.Errorf("the role %q may not use the lane %q", role, id)
+		}
+	}
+	return nil
 }

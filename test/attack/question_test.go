@@ -95,6 +95,7 @@ func (d *devDeployment) notForRoles() (table []asked) {
 			subjects.OpHealth, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenList, subjects.OpKeyRotate,
 			subjects.OpInventory, subjects.OpReplay, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks, subjects.OpLockKill,
 			subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead,
+			subjects.OpRunRepin, subjects.OpRunShow, subjects.OpRunList,
 		} {
 			table = append(table, asked{name: op, as: as, op: op, q: struct{}{}, want: no})
 		}
@@ -125,6 +126,19 @@ func (d *devDeployment) notForRoles() (table []asked) {
 		asked{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow,
 			q: envelope.NarrowRequest{Actor: alice}, want: no},
 	)
+	for _, as := range []string{auditor, auditorOfAll, door} {
+		for _, op := range []string{subjects.OpRunStart, subjects.OpRunChange} {
+			table = append(table, asked{name: op, as: as, op: op, q: struct{}{}, want: no})
+		}
+	}
+	for name, q := range map[string]envelope.RunStartRequest{
+		"a run of the victim":       {ID: "r1", Actors: []string{alice}},
+		"a run of everybody":        {ID: "r1", Actors: []string{"agent:"}},
+		"a run of another tenant":   {ID: "r1", Tenant: "evil"},
+		"a run of a role of others": {ID: "r1", Role: "boss"},
+	} {
+		table = append(table, asked{name: name, as: bob, op: subjects.OpRunStart, q: q, want: envelope.CodeScope})
+	}
 	for _, s := range []string{"KV_calls", "KV_control", "KV_policy", "KV_runs", "PAYLOADS", "CHUNKS", "KV_pools"} {
 		for _, as := range []string{auditor, auditorOfAll, operator} {
 			table = append(table, asked{name: "messages of " + s, as: as, op: subjects.OpStored,

@@ -213,7 +213,7 @@ func (d *devDeployment) subscriptions() []subscription {
 var privileged = []string{
 	subjects.OpKeyRotate, subjects.OpTokenIssue, subjects.OpTokenRevoke, subjects.OpTokenNarrow, subjects.OpTokenRenew,
 	subjects.OpLock, subjects.OpUnlock,
-	subjects.OpPolicyPart, subjects.OpPolicyPush,
+	subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpRunStart, subjects.OpRunChange, subjects.OpRunRepin,
 }
 
 // reflect publishes on a subject with each target as its reply subject, and returns how many messages it sent.

@@ -39,7 +39,7 @@ func (v version) fresh() bool {
 	return max(now.Sub(v.at), now.Round(0).Sub(v.at.Round(0))) <= lease
 }
 
-// get returns the version of a run that may be used; ok is false if there is none.
+// get returns the version of a run that may be used; ok is false without one.
 func (c *cache) get(n name) (v version, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *cache) get(n name) (v version, ok bool) {
 	return v, ok && v.fresh()
 }
 
-// put notes a version, unless a newer one is known. It does not note that there is no run: one may be started at any
+// put notes a version, unless a newer one is known. It does not note that a run is missing: it may be started at any
 // time. If the cache is full, it first removes an arbitrary run.
 func (c *cache) put(n name, v version) {
 	c.mu.Lock()
@@ -77,7 +77,7 @@ func (c *cache) drop(n name) {
 	delete(c.known, n)
 }
 
-// Find returns a run, or nil if there is none, as it was within the last second or, if current is true, after the call
+// Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the call
 // of Find. It asks the leader of the bucket if it has to. A run that does not exist is always asked for.
 func (s *Store) Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error) {
 	n, since := name{tenant, id}, time.Now()

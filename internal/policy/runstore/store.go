@@ -40,7 +40,7 @@ const (
 // Errors of changes.
 var (
 	ErrExists = errors.New("the run exists already")
-	ErrNone   = errors.New("there is no such run")
+	ErrNone   = errors.New("the run does not exist")
 )
 
 // Store reads and writes the records of runs. Make one with [Open]. Its methods are safe for concurrent use, and
@@ -67,7 +67,7 @@ func (n name) subject() string { return subjects.Run(n.tenant, n.id) }
 
 // version is a record as it was at a time.
 type version struct {
-	run   *envelope.Run // nil if there is none
+	run   *envelope.Run // nil if the run is missing
 	facts *policy.Run   // of run
 	seq   uint64        // of the last message of the subject
 	at    time.Time     // when the question was sent whose answer it is
@@ -106,7 +106,7 @@ func facts(r *envelope.Run) *policy.Run {
 	}
 }
 
-// Get returns the record of a run from the leader of the bucket. The error is [ErrNone] if there is none.
+// Get returns the record of a run from the leader of the bucket. The error can be [ErrNone].
 func (s *Store) Get(ctx context.Context, tenant, id string) (r envelope.Run, err error) {
 	v, err := s.read(ctx, name{tenant, id})
 	switch {

@@ -1,0 +1,66 @@
+package runstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Limits of one page of runs: of its records, of their size in bytes, and of the records that are read for it.
+const (
+	maxPage      = 500
+	maxPageBytes = 256 << 10
+	maxPageRead  = 20_000
+)
+
+// listQuiet is how long a page waits for the next record.
+const listQuiet = 5 * time.Second
+
+// List returns a page of runs.
+func (s *Service) List(ctx context.Context, q envelope.RunListRequest) (
+	a envelope.RunListResponse, _ *envelope.Error) {
+	a, err := s.Store.list(ctx, q)
+	if err != nil {
+		return a, refusalOf(err)
+	}
+	return a, nil
+}
+
+func (s *Store) list(ctx context.Context, q envelope.RunListRequest) (a envelope.RunListResponse, err error) {
+	from := bus.StartAfter(q.After)
+	if from.FilterSubjects = []string{subjects.RunsAll}; q.Tenant != "" {
+		from.FilterSubjects[0] = subjects.RunsOf(q.Tenant)
+	}
+	a.Runs = []envelope.Run{}
+	bytes, read := 0, 0
+	for m, err := range bus.Messages(ctx, s.js, subjects.RunsStream, from, listQuiet, jetstream.PullMaxMessages(maxPage)) {
+		if err != nil {
+			return a, err
+		}
+		if read++; len(a.Runs) == maxPage || bytes > maxPageBytes || read > maxPageRead {
+			return a, nil // m is on the next page
+		}
+		a.Next = m.Seq
+		if len(m.Data()) == 0 { // deleted by hand
+			continue
+		}
+		run, err := decode(m.Data())
+		if err != nil {
+			return a, err
+		}
+		if selects(q, run) {
+			a.Runs, bytes = append(a.Runs, *run), bytes+len(m.Data())
+		}
+	}
+	a.Next = 0
+	return a, nil
+}
+
+func selects(q envelope.RunListRequest, r *envelope.Run) bool {
+	return (q.State == "" || q.State == r.State) && (q.Implicit || !r.Implicit)
+}

@@ -1,0 +1,238 @@
+package runstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+// maxName is the largest length, in bytes, of the id of a run, and of an actor, a role or a lane of one.
+const maxName = 256
+
+// Service handles the requests of operators and agents about runs. The caller has authenticated each request. Each
+// change is written to the audit record before it is stored. The methods are safe for concurrent use.
+type Service struct {
+	Store       *Store
+	Record      func(context.Context, audit.Record) error
+	Now         func() time.Time // bus time
+	DefaultRole string           // role of tokens without roles
+	// Policy returns the policy in force, as it was after the call of Policy.
+	Policy func(context.Context) (*policy.Snapshot, error)
+}
+
+// Start starts a run.
+func (s *Service) Start(ctx context.Context, by Sender, q envelope.RunStartRequest) (
+	a envelope.RunResponse, refusal *envelope.Error) {
+	if q, refusal = s.mayStart(by, q); refusal != nil {
+		return a, refusal
+	}
+	if refusal := checkStart(q); refusal != nil {
+		return a, refusal
+	}
+	in, refusal := s.inForce(ctx)
+	if refusal != nil {
+		return a, refusal
+	}
+	if err := in.CheckRun(q.Role, q.Lanes); err != nil {
+		return a, malformed(err.Error()).WithFix("name a role and lanes of the policy: `toolbus policy show`")
+	}
+	run := envelope.Run{
+		ID: q.ID, Tenant: q.Tenant, Actors: q.Actors, Role: q.Role, Lanes: q.Lanes, State: string(policy.RunActive),
+		Policies: in.Versions(), Start: s.Now().UTC(), By: by.name(),
+	}
+	return s.edit(ctx, by, audit.RunStarted, name{q.Tenant, q.ID}, q.Reason,
+		func(before *envelope.Run) (envelope.Run, error) {
+			switch {
+			case before == nil:
+				return run, nil
+			case sameStart(*before, run):
+				return *before, errUnchanged
+			}
+			return run, &refused{envelope.NewError(envelope.CodeRunState, "a run with this id exists already").
+				WithFix("start one with another id")}
+		})
+}
+
+// sameStart reports whether a run is what a repeated request would start.
+func sameStart(have, run envelope.Run) bool {
+	have.Start = run.Start
+	return have.By == run.By && have.State == run.State && have.Role == run.Role && !have.Implicit &&
+		have.Policies == run.Policies && slices.Equal(have.Actors, run.Actors) && slices.Equal(have.Lanes, run.Lanes)
+}
+
+// Change pauses, resumes or closes a run.
+func (s *Service) Change(
+	ctx context.Context, by Sender, q envelope.RunChangeRequest,
+) (a envelope.RunResponse, _ *envelope.Error) {
+	event, known := map[string]audit.Event{
+		string(policy.RunActive): audit.RunResumed, string(policy.RunPaused): audit.RunPaused,
+		string(policy.RunClosed): audit.RunClosed,
+	}[q.State]
+	if !known {
+		return a, malformed("the state is active, paused or closed")
+	}
+	if refusal := by.mayChange(q); refusal != nil {
+		return a, refusal
+	}
+	n := name{orOwn(q.Tenant, by), q.ID}
+	return s.edit(ctx, by, event, n, q.Reason, func(before *envelope.Run) (envelope.Run, error) {
+		switch {
+		case before == nil || !by.owns(before):
+			return envelope.Run{}, ErrNone
+		case before.State == q.State:
+			return *before, errUnchanged
+		case before.State == string(policy.RunClosed):
+			return *before, &refused{envelope.NewError(envelope.CodeRunState, "the run is closed").
+				WithFix("start another run")}
+		}
+		after := *before
+		if after.State = q.State; q.State == string(policy.RunClosed) {
+			after.End = s.Now().UTC()
+		}
+		return after, nil
+	})
+}
+
+// Repin pins a run to the policy in force.
+func (s *Service) Repin(
+	ctx context.Context, by Sender, q envelope.RunRequest,
+) (a envelope.RunResponse, _ *envelope.Error) {
+	in, refusal := s.inForce(ctx)
+	if refusal != nil {
+		return a, refusal
+	}
+	n := name{orOwn(q.Tenant, by), q.ID}
+	return s.edit(ctx, by, audit.RunRepinned, n, q.Reason, func(before *envelope.Run) (envelope.Run, error) {
+		switch {
+		case before == nil:
+			return envelope.Run{}, ErrNone
+		case before.Policies == in.Versions():
+			return *before, errUnchanged
+		case before.Implicit:
+			return *before, &refused{envelope.NewError(envelope.CodeRunState, "implicit runs are not moved").
+				WithFix("the next call of its token starts an implicit run of the policy in force")}
+		case before.State == string(policy.RunClosed):
+			return *before, &refused{envelope.NewError(envelope.CodeRunState, "the run is closed")}
+		}
+		after := *before
+		after.Policies = in.Versions()
+		return after, nil
+	})
+}
+
+// Show returns the record of a run.
+func (s *Service) Show(
+	ctx context.Context, by Sender, q envelope.RunRequest,
+) (a envelope.RunResponse, _ *envelope.Error) {
+	run, err := s.Store.Get(ctx, orOwn(q.Tenant, by), q.ID)
+	if err != nil {
+		return a, refusalOf(err)
+	}
+	return envelope.RunResponse{Run: run}, nil
+}
+
+// edit records the event e and stores what change returns for the stored run, or for nil. If change returns an error,
+// it does neither. The error errUnchanged is no refusal.
+func (s *Service) edit(
+	ctx context.Context, by Sender, e audit.Event, n name, reason string,
+	change func(*envelope.Run) (envelope.Run, error),
+) (a envelope.RunResponse, _ *envelope.Error) {
+	if len(reason) > envelope.MaxReason {
+		return a, malformed(fmt.Sprintf("the reason has at most %d bytes", envelope.MaxReason))
+	}
+	recorded := false
+	after, err := s.Store.edit(ctx, n, func(before *envelope.Run) (envelope.Run, error) {
+		after, err := change(before)
+		if err != nil || recorded {
+			return after, err
+		}
+		recorded = true
+		var pinned envelope.PolicyVersions
+		if before != nil {
+			pinned = before.Policies
+		}
+		r := audit.RunChanged(e, by.name(), by.Actor, after, pinned, reason, s.Now())
+		if err := s.Record(ctx, r); err != nil {
+			return after, &refused{
+				envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error()),
+			}
+		}
+		return after, nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return a, refusalOf(err)
+	}
+	return envelope.RunResponse{Run: after, Changed: err == nil}, nil
+}
+
+// inForce returns the policy in force.
+func (s *Service) inForce(ctx context.Context) (*policy.Snapshot, *envelope.Error) {
+	in, err := s.Policy(ctx)
+	switch {
+	case err == nil:
+		return in, nil
+	case errors.Is(err, policy.ErrNone), errors.Is(err, policy.ErrUnusable):
+		return nil, envelope.NewError(envelope.CodePolicyVersion, "the bus has no policy to pin the run to").
+			WithFix("push one: `toolbus policy push DIR`").WithCause(err.Error())
+	}
+	return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+}
+
+// checkStart refuses names that are too long or unreadable.
+func checkStart(q envelope.RunStartRequest) *envelope.Error {
+	switch {
+	case policy.IsImplicitRunID(q.ID):
+		return malformed("ids that begin with implicit- are those of implicit runs").WithFix("choose another run_id")
+	case len(q.Actors) == 0 || len(q.Actors) > envelope.MaxRunActors:
+		return malformed(fmt.Sprintf("a run has 1 to %d actors", envelope.MaxRunActors)).
+			WithFix("name the actors whose calls may belong to the run")
+	case len(q.Lanes) > envelope.MaxRunLanes:
+		return malformed(fmt.Sprintf("a run has at most %d lanes", envelope.MaxRunLanes)).
+			WithFix("name no lane to allow all that the role may use")
+	}
+	for _, text := range slices.Concat([]string{q.ID, q.Tenant}, q.Actors, q.Lanes) {
+		if text == "" || len(text) > maxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			return malformed(fmt.Sprintf("the run, its tenant, its actors and its lanes are named in 1 to %d bytes without "+
+				"control characters", maxName))
+		}
+	}
+	return nil
+}
+
+// errUnchanged means that a run is already as it should become.
+var errUnchanged = errors.New("the run is so already")
+
+// refused is the error of a change that is refused.
+type refused struct{ says *envelope.Error }
+
+func (r *refused) Error() string { return r.says.String() }
+
+// refusalOf returns the answer for an error of the store.
+func refusalOf(err error) *envelope.Error {
+	if r, ok := errors.AsType[*refused](err); ok {
+		return r.says
+	}
+	switch {
+	case errors.Is(err, ErrNone):
+		return envelope.NewError(envelope.CodeRunUnknown, "").WithFix("list the runs with `toolbus runs list`")
+	case bus.IsStorageFull(err):
+		return envelope.NewError(envelope.CodeStoreFull, "the bucket of the runs is full").WithRetryAfter(time.Minute).
+			WithFix("close runs that have ended: `toolbus runs list`")
+	}
+	return envelope.NewError(envelope.CodeUnavailable, "the bucket of the runs could not be reached").
+		WithRetryAfter(time.Second).WithCause(err.Error())
+}
+
+func malformed(message string) *envelope.Error {
+	return envelope.NewError(envelope.CodeMalformed, message)
+}
