@@ -63,8 +63,8 @@ var layers = []layer{
 		"internal/encoding/format internal/flow internal/timer subjects"},
 	{4, "internal/policy/lockstore", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
 		"internal/policy/lock internal/timer subjects"},
-	{4, "internal/policy/runstore", "client", "bus envelope internal/encoding/format internal/policy internal/timer " +
-		"subjects"},
+	{4, "internal/policy/runstore", "client", "bus envelope internal/audit internal/auth internal/encoding/format " +
+		"internal/policy internal/timer subjects"},
 	{4, "internal/policy/store", "client", "bus envelope internal/call internal/encoding/format internal/policy " +
 		"internal/timer internal/tool subjects"},
 	{4, "internal/deployment/deploymenttest", "client", "bus internal/auth internal/deployment"},
