@@ -22,7 +22,8 @@ type History struct {
 	Dead    []Grave // all of DEAD
 	Led     []Span  // when all streams had leaders
 	Revoked []Revocation
-	Held    []Span // when dispatchers, servers or messages to them may have been delayed
+	Governed
+	Held []Span // when dispatchers, servers or messages to them may have been delayed
 	// SlackMS is the tolerance, in milliseconds, for the timestamp of a request in the log to be later than its admission:
 	// for the skew of the servers' clocks and the normal time of delivery.
 	SlackMS int64
@@ -42,6 +43,7 @@ type Ask struct {
 	Caller      string
 	Actor       string
 	Scene       string // which part of the plan it belongs to
+	Run         string // id of the run that it names; "" if it names none
 	Tool, Key   string
 	CallID      string
 	Ref         string // of the call log to which the request belongs
