@@ -15,6 +15,8 @@ const (
 	MetaDeadlineMS     = MetaPrefix + "deadline_ms" // a number: time in ms, from sending the request, until its deadline
 	MetaRunID          = MetaPrefix + "run_id"      // a string; answers say it, too
 	MetaLaneID         = MetaPrefix + "lane_id"     // a string; answers say it, too
+	MetaRoleID         = MetaPrefix + "role_id"     // a string
+	MetaScope          = MetaPrefix + "scope"       // an object of strings: context.scope
 )
 
 // MetaToolVersion is a string: in a request the wanted version or range of versions, in an answer the version that ran.

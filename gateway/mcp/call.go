@@ -165,7 +165,10 @@ func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) 
 	a := &asked{by: by, of: of, lasting: says.key != "" || by.stateless && by.asking.recognizable()}
 	a.call = toolbus.Call{
 		Tool: of.Tool, Function: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
-		Context: envelope.RequestContext{RunID: says.run, LaneID: says.lane, TraceID: says.trace, ParentSpanID: says.span},
+		Context: envelope.RequestContext{
+			RunID: says.run, RoleID: says.role, LaneID: says.lane, Scope: says.scope,
+			TraceID: says.trace, ParentSpanID: says.span,
+		},
 	}
 	run, lane := by.client.Bound()
 	to := &a.call.Context

@@ -14,9 +14,10 @@ import (
 
 // said holds what a client sends with a call besides its arguments.
 type said struct {
-	key, version, run, lane string
-	within                  time.Duration // timeout of the call; 0 means that of the tool
-	trace, span             string
+	key, version, run, lane, role string
+	scope                         map[string]string
+	within                        time.Duration // timeout of the call; 0 means that of the tool
+	trace, span                   string
 }
 
 // HeaderKey is the HTTP header with the idempotency key of a call, an alternative to the _meta member.
@@ -27,7 +28,7 @@ const HeaderKey = "Idempotency-Key"
 func read(meta map[string]any, header http.Header) (s said, err error) {
 	for name, to := range map[string]*string{
 		envelope.MetaIdempotencyKey: &s.key, envelope.MetaToolVersion: &s.version, envelope.MetaRunID: &s.run,
-		envelope.MetaLaneID: &s.lane,
+		envelope.MetaLaneID: &s.lane, envelope.MetaRoleID: &s.role,
 	} {
 		value, given := meta[name]
 		text, ok := value.(string)
@@ -35,6 +36,9 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 			return s, invalid("_meta %s is a string, and not empty", name)
 		}
 		*to = text
+	}
+	if s.scope, err = scopeOf(meta); err != nil {
+		return s, err
 	}
 	if value, given := meta[envelope.MetaDeadlineMS]; given {
 		ms, ok := value.(float64)
@@ -56,6 +60,24 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 	}
 	s.trace, s.span = traceOf(meta)
 	return s, nil
+}
+
+// scopeOf returns the scope in _meta, or nil if it has none.
+func scopeOf(meta map[string]any) (map[string]string, error) {
+	value, given := meta[envelope.MetaScope]
+	if !given {
+		return nil, nil
+	}
+	members, ok := value.(map[string]any)
+	scope := make(map[string]string, len(members))
+	for name, value := range members {
+		text, isText := value.(string)
+		scope[name], ok = text, ok && isText
+	}
+	if !ok || len(scope) > envelope.MaxScopeKeys {
+		return nil, invalid("_meta %s is an object of at most %d strings", envelope.MetaScope, envelope.MaxScopeKeys)
+	}
+	return scope, nil
 }
 
 // traceOf returns the trace id, as a UUID, and the span id of the traceparent in _meta. Both are "" if it is missing or

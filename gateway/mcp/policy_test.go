@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
@@ -105,4 +106,54 @@ func TestPolicyOfCallers(t *testing.T) {
 		t.Errorf("hidden by now: %s\nunknown:       %s", hidden, unknown)
 	}
 	lists(t, other, "whoami")
+}
+
+// A client names the role and the scope of its call in _meta.
+func TestRoleAndScope(t *testing.T) {
+	tools, _ := echoing(t)
+	w := wall(t, tools)
+	w.token("operator", "operator://o", auth.Operator, "")
+	operator, err := admin.Connect(t.Context(), w.url, admin.Options{CredentialsFile: w.Credentials("operator")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	history, err := operator.PolicyHistory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, revision := shifts("sleep"), uint64(0)
+	if len(history) > 0 {
+		revision = history[0].Revision
+	}
+	set.Lanes = []byte("lanes: [{lane_id: default, allowed_tools: [whoami], required_scope_keys: [case_id], " +
+		"runs: implicit}, {lane_id: others, allowed_tools: [sleep]}]")
+	if _, err := operator.PushPolicy(t.Context(), set, revision, ""); err != nil {
+		t.Fatal(err)
+	}
+	both := auth.Principal{Actor: "agent://bob", Role: auth.Agent, RoleIDs: []string{"agent", "other"}}
+	if err := w.Issue("bob", "default", both, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, w.server(mcp.Options{}))
+	for _, protocol := range protocols {
+		bob := as(t, s, protocol, w.read("bob"))
+		for want, meta := range map[string]sdk.Meta{
+			"A-AUTH-SCOPE":           {envelope.MetaScope: map[string]any{"case_id": "7"}},
+			"P-PRECOND-SCOPE_KEY":    {envelope.MetaRoleID: "agent", envelope.MetaIdempotencyKey: protocol + "-another"},
+			`{"text":"agent://bob"}`: {envelope.MetaRoleID: "agent", envelope.MetaScope: map[string]any{"case_id": "7"}},
+		} {
+			res := callNamed(t, bob, "whoami", `{}`, meta)
+			if code, _ := res.Meta[envelope.MetaCode].(string); code != want && words(res) != want {
+				t.Errorf("%v: %q %s, want %s", meta, code, words(res), want)
+			}
+		}
+		for _, odd := range []sdk.Meta{
+			{envelope.MetaRoleID: 7}, {envelope.MetaRoleID: ""}, {envelope.MetaScope: "x"},
+			{envelope.MetaScope: map[string]any{"case_id": 7}},
+		} {
+			_, err := bob.CallTool(t.Context(), &sdk.CallToolParams{Name: "whoami", Arguments: struct{}{}, Meta: odd})
+			wantCode(t, err, -32602)
+		}
+	}
 }

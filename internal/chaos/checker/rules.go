@@ -29,8 +29,8 @@ func rules() []rule {
 		{"P4 strict", "nothing that is to wait for the record starts before its request is there", covered},
 		{"P4 lag", "nothing is refused for lag of the record once the streams have had leaders for a while", lags},
 		{"P4 revoked", "nothing is admitted of an actor from one second after it was revoked, and that was tried", revoked},
-		{"P4 governed", "nothing is decided by a policy a second after another was pushed, nor admitted against a lock or the " +
-			"end of its run", governed},
+		{"P4 governed", "nothing is decided by a policy a second after another was pushed, nor admitted against a lock or " +
+			"the end of its run", governed},
 		{"P4 denied", "nothing is refused unrecorded", denials},
 		{"P5 kept", "what was accepted is in the log, and ends", kept},
 		{"P5 dead", "what is given up is among the dead letters", graves},
