@@ -168,6 +168,8 @@ type run struct {
 	watch   *watch
 	kept    evidence.Keepsake
 
+	governed checker.Governed
+
 	mu      sync.Mutex
 	revoked []checker.Revocation
 }
@@ -186,6 +188,9 @@ func (r *run) play(ctx context.Context) error {
 	if !r.NoFaults {
 		trouble.Go(func() { r.havoc.run(ctx, r.Options) })
 		trouble.Go(func() { r.revocations(ctx) })
+		if r.OldBinary == "" {
+			trouble.Go(func() { r.govern(ctx) })
+		}
 	}
 	calls := planCalls(r.Options)
 	r.driver.run(ctx, calls, r.Steady, r.Duration)
@@ -215,7 +220,7 @@ func (r *run) judge(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	history := checker.History{Asks: asks, Cancels: r.driver.cancels, Led: r.watch.spans(),
-		Revoked: r.revoked, Held: r.havoc.held, SlackMS: r.watch.apart().Milliseconds()}
+		Revoked: r.revoked, Governed: r.governed, Held: r.havoc.held, SlackMS: r.watch.apart().Milliseconds()}
 	if err := evidence.Gather(ctx, r.cluster.direct(), &history, r.kept); err != nil {
 		return Report{}, err
 	}

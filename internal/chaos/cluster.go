@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpserver"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
 // ToolCommand is the hidden command of the binary that runs one of the tools of a run. Its argument is the path of the
@@ -66,6 +67,7 @@ type cluster struct {
 	servers     []listener
 	doors       []string                   // URLs of the MCP gateways, in the order of their names
 	deployment  *deploymenttest.Deployment // nil without authentication
+	policy      policy.Documents           // that is in force at first
 	spawn       chan func()
 	nodes       map[string]*node
 	proxies     map[string][]*proxy.Proxy // by name of a node or line, one for each server

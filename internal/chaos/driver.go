@@ -40,8 +40,8 @@ type driver struct {
 	begun   time.Time
 	pulse   *stall.Pulse
 	journal *history.Journal
-	// operator manages credentials, and door is the connection of a gateway that calls for other actors. Both are nil
-	// without tokens.
+	// operator manages credentials, policies, locks and runs. door is the connection of a gateway that calls for other
+	// actors; nil without tokens.
 	operator *client.Client
 	door     *app.Link
 	wg       sync.WaitGroup
@@ -69,18 +69,15 @@ func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
 	return d, nil
 }
 
-// look connects operator and door if the deployment has tokens.
+// look connects operator and, if the deployment has tokens, door.
 func (d *driver) look(ctx context.Context, c *cluster) (err error) {
-	if c.deployment == nil {
-		return nil
-	}
 	boss, err := app.Establish(ctx, app.Options{URL: c.urls()},
 		app.LinkOptions{Credentials: c.deployment.Credentials(operator)})
 	if err != nil {
 		return err
 	}
 	d.others = append(d.others, boss)
-	if d.operator, err = boss.Client(client.Options{}); err != nil {
+	if d.operator, err = boss.Client(client.Options{}); err != nil || c.deployment == nil {
 		return err
 	}
 	d.door, err = app.Establish(ctx, app.Options{URL: c.url(lines[0])},
@@ -239,7 +236,8 @@ func (d *driver) record(p *play, a ask, scene string, other bool) (checker.Ask, 
 		panic("unreachable: " + err.Error()) // the input is valid
 	}
 	return checker.Ask{
-		Caller: callerName(a.caller), Actor: actorOf(a.caller), Scene: scene, Tool: p.spec.ID, Key: p.key, CallID: a.callID,
+		Caller: callerName(a.caller), Actor: actorOf(a.caller), Scene: scene, Run: p.run, Tool: p.spec.ID, Key: p.key,
+		CallID:      a.callID,
 		Ref:         subjects.Key{Tool: p.spec.ID, ID: envelope.CallKeyID(tenant, req)}.Ref(),
 		Fingerprint: fingerprint, N: p.n(other), Streamed: a.stream, Copies: a.raw > 0,
 		Door: behindDoor(a.caller),
@@ -290,6 +288,7 @@ func (d *driver) call(ctx context.Context, seen *checker.Ask, req *envelope.Requ
 	c := client.Call{
 		Tool: req.ToolID, Function: req.Fn, Input: req.Input, Timeout: a.timeout, Key: req.Constraints.IdempotencyKey,
 		KeyScope: req.Constraints.IdempotencyScope, Priority: req.Constraints.Priority, CallID: a.callID,
+		Context:    envelope.RequestContext{RunID: req.Context.RunID},
 		Retry:      &envelope.RetryPolicy{MaxAttempts: 1},
 		OnAccepted: func(accepted envelope.Accepted) { seen.Accepted = append(seen.Accepted, accepted) },
 	}
@@ -381,7 +380,7 @@ func (d *driver) open() ([]*checker.Ask, error) {
 		for _, r := range a.Answers {
 			settled[id] = settled[id] || r.Provenance.Final
 		}
-		if a.Scene == condemnedScene || settled[id] {
+		if a.Scene == condemnedScene || a.Scene == namedScene || settled[id] {
 			delete(first, id)
 		} else if first[id] == nil {
 			first[id] = a

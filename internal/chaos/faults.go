@@ -26,6 +26,10 @@ const (
 	Replace Action = "replace" // Restart as another build
 	Cut     Action = "cut"     // close the connections to the servers
 	Storm   Action = "storm"   // lose, delay and double messages
+	// Not with an older build.
+	Push     Action = "push a policy"
+	CloseRun Action = "close a run"
+	Lock     Action = "lock a tool"
 	// Only with Options.Identity.
 	Rotate Action = "rotate keys"
 	Revoke Action = "revoke"
@@ -98,12 +102,11 @@ func drawFault(random *rand.Rand, at time.Duration, nodes, all []string) fault {
 
 // havoc injects the faults.
 type havoc struct {
-	cluster *cluster
-	tell    func(string)
-	begun   time.Time
-	watch   *watch
-	weather proxy.Trouble // background trouble of all proxies
-	// operator is nil without tokens.
+	cluster  *cluster
+	tell     func(string)
+	begun    time.Time
+	watch    *watch
+	weather  proxy.Trouble // background trouble of all proxies
 	operator *client.Client
 
 	mu       sync.Mutex

@@ -31,7 +31,8 @@ type play struct {
 	retries  int           // largest number of further requests
 	patience time.Duration // timeout of these except the last; 0 is 5 s
 	again    []again
-	other    bool // then ask with another input
+	other    bool   // then ask with another input
+	run      string // that it names
 	// doomed means that an ask of another actor than the first kills its executor.
 	doomed bool
 }
@@ -274,7 +275,7 @@ func (d *drawer) asks(n int, p *play) []ask {
 func (p *play) request(caller int, input jsontext.Value) *envelope.Request {
 	return &envelope.Request{
 		ToolID: p.spec.ID, ToolVersion: "*", Fn: effects.Fn, Input: input,
-		Context:     envelope.RequestContext{ActorID: actorOf(caller), Env: "dev", Timezone: "UTC"},
+		Context:     envelope.RequestContext{ActorID: actorOf(caller), RunID: p.run, Env: "dev", Timezone: "UTC"},
 		Constraints: envelope.Constraints{IdempotencyKey: p.key, IdempotencyScope: p.scope, Priority: p.prio},
 	}
 }

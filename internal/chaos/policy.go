@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
@@ -17,8 +16,7 @@ func (c *cluster) pushPolicy(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	set, err := policy.Generate(tools.List())
-	if err != nil {
+	if c.policy, err = policy.Generate(tools.List()); err != nil {
 		return err
 	}
 	link, err := app.Establish(ctx, app.Options{URL: c.urls()},
@@ -32,11 +30,5 @@ func (c *cluster) pushPolicy(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, boss.Close()) }()
-	all, err := boss.PolicyHistory(ctx)
-	newest := append(all, envelope.PolicyVersion{})[0]
-	if err != nil || newest.Versions == set.Versions() {
-		return err
-	}
-	_, err = boss.PushPolicy(ctx, set, newest.Revision, "all tools of the run")
-	return err
+	return pushed(ctx, boss, c.policy)
 }

@@ -29,6 +29,10 @@ func (r Report) Write(out io.Writer) error {
 		fmt.Fprintf(w, "tokens\t%d renewed; revoked actors made %d calls a second later and %d through a door, of which "+
 			"dispatchers refused %d (slack of clocks %d ms)\n", r.Renewals, r.Late.Own, r.Late.Door, r.Late.Refused, r.SlackMS)
 	}
+	if r.Stopped+r.Locked > 0 {
+		fmt.Fprintf(w, "policy\t%d requests refused because their run was stopped, %d because their tool was locked\n",
+			r.Stopped, r.Locked)
+	}
 	for _, kind := range proxy.Kinds() {
 		if c := r.Messages[kind]; c.Dropped+c.Delayed+c.Doubled > 0 {
 			fmt.Fprintf(w, "%s\t%d passed, %d dropped, %d delayed, %d doubled\n", kind, c.Passed, c.Dropped, c.Delayed,

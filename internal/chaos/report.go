@@ -41,6 +41,8 @@ type Report struct {
 	Renewals   int                        `json:"renewals,omitzero"`
 	Late       checker.Late               `json:"late,omitzero"`     // requests of revoked actors
 	SlackMS    int64                      `json:"slack_ms,omitzero"` // tolerance for clocks and delivery in those checks
+	Stopped    int                        `json:"stopped,omitzero"`  // requests refused because their run was stopped
+	Locked     int                        `json:"locked,omitzero"`   // requests refused or ended by a safety lock
 	Violations []checker.Violation        `json:"violations"`
 	// Stories contain everything that was recorded of the calls with violations, by reference.
 	Stories map[string]string `json:"stories,omitzero"`
@@ -65,6 +67,8 @@ func newReport(o *run, history checker.History, violations []checker.Violation) 
 	}
 	r.callers(history)
 	r.credentials(history)
+	r.Stopped = history.Barred(envelope.CodePolicyVersion) + history.Barred(envelope.CodeRunState)
+	r.Locked = history.Barred(envelope.CodeLocked)
 	r.log(history)
 	for _, a := range history.Asks {
 		if a.Sent.Sub(o.driver.begun) < o.Duration {

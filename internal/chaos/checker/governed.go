@@ -72,8 +72,10 @@ func governed(x *index) (found []Violation) {
 	}
 	found = x.outdated(asked)
 	for _, a := range x.Asks {
-		if why := x.barred(&a); why != "" && x.admittedAt(&a).After(a.Sent) {
-			found = append(found, a.broken("%s, and it was admitted", why))
+		if at := x.admittedAt(&a); at.After(a.Sent) {
+			if why := x.barred(&a, at); why != "" {
+				found = append(found, a.broken("%s, and it was admitted", why))
+			}
 		}
 	}
 	return append(found, x.exercisedPolicies()...)
@@ -106,10 +108,10 @@ func (x *index) outdated(asked map[string]*Ask) (found []Violation) {
 	return found
 }
 
-// barred returns why a request must not be admitted since it was sent, or "".
-func (x *index) barred(a *Ask) string {
+// barred returns why a request must not have been admitted at a time, or "".
+func (x *index) barred(a *Ask, at time.Time) string {
 	for _, l := range x.Locked {
-		if l.Tool == a.Tool && a.Sent.After(l.From.Add(heardWithin)) && a.Due.Before(l.To) {
+		if l.Tool == a.Tool && a.Sent.After(l.From.Add(heardWithin)) && at.Before(l.To) {
 			return "its tool was locked " + a.Sent.Sub(l.From).String() + " before it was sent"
 		}
 	}

@@ -66,7 +66,7 @@ func TestBarred(t *testing.T) {
 	}{
 		{"locked", 1.1, Governed{Locked: []Locked{{"chaos.pay", Span{epoch, second(9)}}}}, "", 1},
 		{"within a second", 0.9, Governed{Locked: []Locked{{"chaos.pay", Span{epoch, second(9)}}}}, "", 0},
-		{"unlocked before it was due", 1.1, Governed{Locked: []Locked{{"chaos.pay", Span{epoch, second(1.5)}}}}, "", 0},
+		{"unlocked before it was admitted", 1.1, Governed{Locked: []Locked{{"chaos.pay", Span{epoch, second(1.15)}}}}, "", 0},
 		{"another tool", 1.1, Governed{Locked: []Locked{{"chaos.put", Span{epoch, second(9)}}}}, "", 0},
 		{"a stopped run", 1.1, Governed{Stopped: []Stopped{{"r", epoch}}}, "r", 1},
 		{"another run", 1.1, Governed{Stopped: []Stopped{{"r", epoch}}}, "s", 0},
@@ -77,7 +77,7 @@ func TestBarred(t *testing.T) {
 		w.h.Log[0].Time = second(c.sent + 0.1)
 		w.h.Governed = c.g
 		w.h.Asks = []Ask{{Ref: w.h.Log[0].State.Ref(), Tool: "chaos.pay", CallID: "call-1", Sent: second(c.sent),
-			Due: second(c.sent + 1), Run: c.run}}
+			Run: c.run}}
 		if found := governed(newIndex(w.h)); len(found) != c.broken {
 			t.Errorf("%s: %v", c.name, found)
 		}
