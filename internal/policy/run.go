@@ -39,9 +39,14 @@ const implicitPrefix = "implicit-"
 // ImplicitRunID returns the id of the implicit run of a caller under a policy. The caller is the family of its token
 // or, without tokens, its actor; the other one is "".
 func ImplicitRunID(tenant, family, actor string, v envelope.PolicyVersions) string {
-	names := strings.Join(append(v.All(), family, actor, tenant), "\x00")
-	sum := sha256.Sum256([]byte(names))
-	return implicitPrefix + hex.EncodeToString(sum[:16])
+	const typicalSize = 384 // so that calls that name no run cost little
+	names := make([]byte, 0, typicalSize)
+	for _, name := range [...]string{v.Roles, v.Lanes, v.ToolRegistry, family, actor, tenant} {
+		names = append(append(names, name...), 0)
+	}
+	sum := sha256.Sum256(names)
+	id := append(make([]byte, 0, len(implicitPrefix)+len(sum)), implicitPrefix...)
+	return string(hex.AppendEncode(id, sum[:len(sum)/2]))
 }
 
 // IsImplicitRunID reports whether an id is one of [ImplicitRunID].
