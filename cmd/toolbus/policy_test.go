@@ -55,6 +55,16 @@ func TestPolicy(t *testing.T) {
 		!strings.Contains(out, "\n0 problems, 3 warnings") {
 		t.Errorf("lint: exit %d: %s", code, out)
 	}
+	code, out, _ = s.do(append([]string{"policy", "lint", dir, "--json"}, tools...)...)
+	var report policyReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 || len(report.Problems) != 3 {
+		t.Fatalf("lint --json: exit %d, %v: %s", code, err, out)
+	}
+	for i, file := range []string{policy.ToolRegistryFile, "tools/fs.write/tool.yaml", "tools/text.search/tool.yaml"} {
+		if p := report.Problems[i]; p.File != file || p.Severity != tool.Warning || p.Hint == "" {
+			t.Errorf("lint --json: %+v, want a warning about %s", p, file)
+		}
+	}
 	set := append([]string{"--policy", dir}, tools...)
 	code, out, _ = s.do(append([]string{"policy", "who-can", "text.search"}, set...)...)
 	if code != 0 || !strings.Contains(out, "agent  default  text.search") {
