@@ -178,9 +178,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	flag(&c.coder, &a.Strict)
 	text(&c.coder, &a.Owner.Scopes)
 	flag(&c.coder, &a.Undecoded)
-	hash(&c.coder, &a.Owner.Policy.Roles)
-	hash(&c.coder, &a.Owner.Policy.Lanes)
-	hash(&c.coder, &a.Owner.Policy.ToolRegistry)
+	text(&c.coder, &a.Owner.Policy)
 	flag(&c.coder, &a.Writes)
 	if !c.reading && a.More == "" && format.Member != "" {
 		a.More = "|" + format.Member

@@ -238,7 +238,7 @@ func Late(s call.State, attempt int, said call.Completion, at time.Time) Record 
 func about(s call.State, a call.Attempt) Record {
 	return Record{
 		Form: format.Record.Current(), Tenant: s.Tenant, Actor: a.Owner.Actor, RunID: a.Owner.Run, RoleID: a.Owner.Role,
-		LaneID: a.Owner.Lane, Policies: a.Owner.Policy,
+		LaneID: a.Owner.Lane, Policies: a.Owner.Policy.Versions(),
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest,
 		Determinism: call.EffectClass(s.CanonicalEffect()), Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,

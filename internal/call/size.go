@@ -44,7 +44,7 @@ func (a Attempt) size() int {
 	o := a.Owner
 	for _, v := range []string{
 		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, o.Scopes,
-		o.Policy.Roles, o.Policy.Lanes, o.Policy.ToolRegistry,
+		string(o.Policy),
 		a.Nonce, string(a.Priority), a.More,
 	} {
 		n += quoted(v)

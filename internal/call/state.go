@@ -182,9 +182,8 @@ type Owner struct {
 	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that they are not known: the bus has no
 	// tokens, or build f16d274 admitted the attempt.
 	Scopes string `json:"scopes,omitzero"`
-	// Policy has the digests of the policy set that allowed the call. Builds up to 8119cace keep them in More of the
-	// attempt.
-	Policy envelope.PolicyVersions `json:"policy_versions,omitzero"`
+	// Policy names the policy set that allowed the call. Builds up to 8119cace keep it in More of the attempt.
+	Policy PolicyNote `json:"policy,omitzero"`
 }
 
 // Claim names the executor that runs the attempt. Fence is the sequence of the claim event.

@@ -20,8 +20,10 @@ import (
 // caller is a checked request on its way into the log.
 type caller struct {
 	request
-	ask    call.AdmitRequest
-	stored jsontext.Value // the request as the log gets it; nil if it may only be answered, not admitted
+	ask call.AdmitRequest
+	// stored is the request as the log gets it; nil if it may only be answered, not admitted. It leaves out the run, the
+	// role and the lane that the caller left out: those are in ask.Owner.
+	stored jsontext.Value
 	terms  terms
 	known  call.State    // of its log, if that has been read
 	unsure bool          // its admission may be in the log, or come into it
@@ -55,7 +57,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 	}
 	stored := jsontext.Value(in.Body)
-	if c.filled || in.ContentType == envelope.ContentMsgpack {
+	if in.ContentType == envelope.ContentMsgpack {
 		if stored, err = envelope.EncodeRequest(envelope.ContentJSON, req); err != nil {
 			return envelope.NewError(envelope.CodeMalformed, "").WithCause(err.Error())
 		}
@@ -68,7 +70,7 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 		owner.Scopes = call.NoteScopes(slices.Concat(req.Context.Scopes, m.Security.RequiredScopes)...)
 	}
 	if c.policy != nil {
-		owner.Policy = c.policy.Versions()
+		owner.Policy = call.NotePolicy(c.policy.Versions())
 	}
 	facts := call.Pinned{
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,

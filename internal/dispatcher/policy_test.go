@@ -166,7 +166,7 @@ func TestTerms(t *testing.T) {
 		w.ask(1, ofRole("agent", "l")...)
 		s := w.state()
 		if a := s.Last(); s.Class != call.Idempotent || a.Strict || !a.Writes || len(w.bounds()) > 0 ||
-			a.Owner.Policy != w.d.Policy.(inForce).snapshot.Versions() {
+			a.Owner.Policy.Versions() != w.d.Policy.(inForce).snapshot.Versions() {
 			t.Errorf("admitted as %+v", s)
 		}
 		w.decide(envelope.CodeUpstream)

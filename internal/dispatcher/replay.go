@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -80,6 +81,10 @@ func (d *Dispatcher) replayed(l DeadLetter, again string) (*call.IncomingRequest
 	k.IdempotencyKey, k.IdempotencyScope = "replay-"+hex.EncodeToString(sum[:]), envelope.ScopeActor
 	k.DeadlineUnixMS = 0
 	req.CallID = uuid.NewString()
+	if a, ok := l.State.Attempt(l.Attempt); ok { // it may leave out what a token or a default said
+		to := &req.Context
+		to.RunID, to.LaneID = cmp.Or(to.RunID, a.Owner.Run), cmp.Or(to.LaneID, a.Owner.Lane)
+	}
 	if policy.IsImplicitRunID(req.Context.RunID) { // of a token and a policy that may be gone
 		req.Context.RunID = ""
 	}

@@ -21,12 +21,11 @@ const (
 // the role. Without tokens, a caller has each role that it names.
 func (d *Dispatcher) role(_ context.Context, c *candidate) *envelope.Error {
 	to, p := &c.req.Context, cmp.Or(c.principal, &auth.Principal{})
-	roles, said := p.Carries(d.DefaultRole), [3]string{to.RoleID, to.RunID, to.LaneID}
+	roles := p.Carries(d.DefaultRole)
 	if len(roles) == 1 {
 		to.RoleID = cmp.Or(to.RoleID, roles[0])
 	}
 	to.RunID, to.LaneID = cmp.Or(to.RunID, p.Run), cmp.Or(to.LaneID, p.Lane, d.DefaultLane)
-	c.filled = said != [3]string{to.RoleID, to.RunID, to.LaneID}
 	if c.principal == nil || slices.Contains(roles, to.RoleID) {
 		return nil
 	}

@@ -68,9 +68,6 @@ func TestRole(t *testing.T) {
 				if got := [3]string{o.Role, o.Run, o.Lane}; got != test.want {
 					t.Errorf("the log has %q, want %q", got, test.want)
 				}
-				if c := w.storedRequest(t).Context; [3]string{c.RoleID, c.RunID, c.LaneID} != test.want {
-					t.Errorf("the stored request has %+v, want %q", c, test.want)
-				}
 			})
 		})
 	}
@@ -88,20 +85,6 @@ func (w *world) wantRefusal(t *testing.T, want [3]string, says string) {
 		[3]string{c.RoleID, c.RunID, c.LaneID} != want {
 		t.Errorf("%s by %s, fix %q, of %+v; want %q, %q", r.Error.Code, r.Rule, r.Error.Fix, c, says, want)
 	}
-}
-
-// storedRequest returns the request that executors read from the log.
-func (w *world) storedRequest(t *testing.T) *envelope.Request {
-	t.Helper()
-	body, err := call.DecodeRequestBody(w.log.Entries()[0].Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, refusal := envelope.DecodeRequest(envelope.ContentJSON, body.Request)
-	if refusal != nil {
-		t.Fatal(refusal)
-	}
-	return req
 }
 
 // Two requests of one key that differ only in what one leaves out are one call.

@@ -57,7 +57,7 @@ func (d *Dispatcher) findRun(ctx context.Context, c *candidate, current bool) *e
 			WithRetryAfter(time.Second).WithCause(err.Error())
 	}
 	if c.run = run; implicit && run != nil {
-		to.RunID, c.filled = id, true
+		to.RunID = id
 	}
 	return nil
 }

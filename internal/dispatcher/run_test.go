@@ -53,7 +53,7 @@ func inRun(id, role, lane string) []string {
 }
 
 // A call that names no run belongs to an implicit one: of the family of its token, or of its actor, and of the policy.
-// The log, the stored request and the record have its id.
+// The log and the record have its id.
 func TestImplicitRun(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		first := rules{lanes: "l, m", tools: "echo"}.in(w)
@@ -69,8 +69,8 @@ func TestImplicitRun(t *testing.T) {
 			r.State != "active" || r.Policies != v || r.By != "t/agent" || r.Start.IsZero() {
 			t.Errorf("started: %+v", r)
 		}
-		if log, stored := w.state().Last().Owner.Run, w.storedRequest(t).Context.RunID; log != want || stored != want {
-			t.Errorf("the log has run %q, the stored request %q, want %q", log, stored, want)
+		if log := w.state().Last().Owner.Run; log != want {
+			t.Errorf("the log has run %q, want %q", log, want)
 		}
 		w.decide("")
 		w.ask(2, ofRole("agent", "m")...)

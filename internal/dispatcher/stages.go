@@ -102,7 +102,6 @@ type candidate struct {
 	input    jsontext.Value
 	large    *large // set if the input is in the payload store
 	accepted bool   // the input is valid
-	filled   bool   // req has members that the body of the message leaves out
 	deadline time.Time
 	caller   *caller // set by the last stage
 }

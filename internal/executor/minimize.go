@@ -13,15 +13,19 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// listed returns an object with the members of the request's context that names lists, in the order of the request. It
-// returns nil if the request has no such member. Most tools list no members, and get no context.
-func listed(names []string, context jsontext.Value) jsontext.Value {
+// listed returns an object with the members of the request's context that names lists, in the order of the request. The
+// run, the role and the lane are those of owner: the request may leave them out. It returns nil if there is no such
+// member. Most tools list no members, and get no context.
+func listed(names []string, context jsontext.Value, owner call.Owner) jsontext.Value {
 	if len(names) == 0 {
 		return nil
 	}
 	var kept []ijson.Member
-	for _, m := range ijson.Members(context) {
-		if slices.ContainsFunc(names, m.Is) {
+	for _, m := range append(ijson.Members(context), ownerMembers(owner)...) {
+		same := func(k ijson.Member) bool { return m.Is(string(k.Plain())) }
+		if i := slices.IndexFunc(kept, same); i >= 0 {
+			kept[i].Value = m.Value
+		} else if slices.ContainsFunc(names, m.Is) {
 			kept = append(kept, m)
 		}
 	}
@@ -29,6 +33,18 @@ func listed(names []string, context jsontext.Value) jsontext.Value {
 		return nil
 	}
 	return ijson.Object(kept...)
+}
+
+// ownerMembers returns the members of a context that owner holds.
+func ownerMembers(owner call.Owner) (all []ijson.Member) {
+	for _, m := range [...]struct{ name, value string }{
+		{`"run_id"`, owner.Run}, {`"role_id"`, owner.Role}, {`"lane_id"`, owner.Lane},
+	} {
+		if m.value != "" {
+			all = append(all, ijson.Member{Name: jsontext.Value(m.name), Value: ijson.Quote(m.value)})
+		}
+	}
+	return all
 }
 
 // traceparentOf returns the W3C traceparent of the run: that of its span or, without an exporter, a new one.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
 // A tool gets the members that its manifest lists, as they stand in the request, however that was written.
@@ -17,17 +19,17 @@ func TestListed(t *testing.T) {
 		`{"scope":{"actor_id":1}}`:        {"scope"},
 		`{"e\u006ev":"dev"}`:              {"env"},
 	} {
-		if got := listed(names, jsontext.Value(context)); string(got) != want {
+		if got := listed(names, jsontext.Value(context), call.Owner{}); string(got) != want {
 			t.Errorf("%q: %s, want %s", names, got, want)
 		}
 	}
 	for _, context := range []string{"", "{}", `{"locale":"de"}`, "null", `["env"]`} {
-		if got := listed([]string{"env"}, jsontext.Value(context)); got != nil {
+		if got := listed([]string{"env"}, jsontext.Value(context), call.Owner{}); got != nil {
 			t.Errorf("%s: %s", context, got)
 		}
 	}
 	raw := jsontext.Value(context)
-	if allocs := testing.AllocsPerRun(10, func() { listed(nil, raw) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(10, func() { listed(nil, raw, call.Owner{Run: "r"}) }); allocs > 0 {
 		t.Errorf("a tool that lists nothing costs %v allocations", allocs)
 	}
 }
@@ -47,5 +49,23 @@ func TestNewTraceparent(t *testing.T) {
 			continue
 		}
 		spans[is[1]] = true
+	}
+}
+
+// The run, the role and the lane of a call are in its log, and its request may leave them out or have them empty.
+func TestListedOwner(t *testing.T) {
+	owner := call.Owner{Run: "r", Lane: `l"`}
+	for context, want := range map[string]string{
+		`{"env":"dev"}`:                          `{"run_id":"r","lane_id":"l\""}`,
+		`{"lane_id":"","env":"dev"}`:             `{"lane_id":"l\"","run_id":"r"}`,
+		`{"run_id":"r","role_id":"own","x":[1]}`: `{"run_id":"r","role_id":"own","lane_id":"l\""}`,
+	} {
+		got := listed([]string{"run_id", "role_id", "lane_id"}, jsontext.Value(context), owner)
+		if string(got) != want {
+			t.Errorf("of %s: %s, want %s", context, got, want)
+		}
+	}
+	if got := listed([]string{"timezone"}, jsontext.Value(`{}`), owner); got != nil {
+		t.Errorf("not listed: %s", got)
 	}
 }

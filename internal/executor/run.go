@@ -291,7 +291,7 @@ func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (to
 		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest,
 		Fn: envelope.NameToCall(j.state.Fn), // clients of builds before AnyFunction send that name
 		// The caller's key is unique only in its scope, the id among all calls.
-		Input: input, Done: done, Context: listed(m.Context, j.work.context), IdempotencyKey: j.state.ID,
+		Input: input, Done: done, Context: listed(m.Context, j.work.context, a.Owner), IdempotencyKey: j.state.ID,
 		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
 		Traceparent: j.traceparentOf(a.Owner),
 		Deadline:    time.Now().Add(a.Due().Sub(e.Now())), // by the clock of this host, which tools use

@@ -46,8 +46,8 @@ type decision struct {
 func (x *index) decisions() (all []decision) {
 	for _, e := range x.Log {
 		a, _ := e.State.Attempt(e.Attempt)
-		if e.Kind == call.Requested && a.Owner.Policy != (envelope.PolicyVersions{}) {
-			all = append(all, decision{"admitted", a.Owner.CallID, e.Time, a.Owner.Policy})
+		if e.Kind == call.Requested && a.Owner.Policy != "" {
+			all = append(all, decision{"admitted", a.Owner.CallID, e.Time, a.Owner.Policy.Versions()})
 		}
 	}
 	for _, r := range x.gate {

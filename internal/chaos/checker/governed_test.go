@@ -37,7 +37,7 @@ func TestOutdated(t *testing.T) {
 			h := w.h
 			if what == audit.ToolAllowed {
 				h.Log[0].Time = second(c.at)
-				h.Log[0].State.Attempts[0].Owner.Policy = c.by
+				h.Log[0].State.Attempts[0].Owner.Policy = call.NotePolicy(c.by)
 			} else {
 				h.Audit = append(h.Audit, Record{Seq: 99, Record: audit.Record{
 					Event: what, CallID: "call-1", Timestamp: second(c.at), Policies: c.by, EventID: "gate.1"}})
@@ -90,7 +90,7 @@ func TestPoliciesExercised(t *testing.T) {
 	for by, broken := range map[envelope.PolicyVersions]int{one: 0, {}: 1} {
 		w := newWorld(t, call.Pure)
 		w.admit("call-1")
-		w.h.Log[0].State.Attempts[0].Owner.Policy = by
+		w.h.Log[0].State.Attempts[0].Owner.Policy = call.NotePolicy(by)
 		w.h.Pushed = []Push{{one, epoch}, {two, epoch.Add(time.Hour)}}
 		if found := newIndex(w.h).exercisedPolicies(); len(found) != broken {
 			t.Errorf("%v: %v", by, found)
