@@ -90,9 +90,11 @@ func SplitSegments(records []Record, most int) ([]*SegmentBody, error) {
 	for i := range records {
 		r = records[i]
 		r.Salt = base64.RawURLEncoding.EncodeToString(salts[i*saltSize : (i+1)*saltSize])
-		var err error
-		if line, err = r.Append(line[:0]); err != nil {
-			return nil, err
+		if i == 0 || !allows(&records[i-1], &r) || !appendAllowed(&line, r.Salt) {
+			var err error
+			if line, err = r.Append(line[:0]); err != nil {
+				return nil, err
+			}
 		}
 		l := open[r.Tenant]
 		if l == nil || roomForHead+len(l.text)+len(line) >= most {
@@ -102,6 +104,35 @@ func SplitSegments(records []Record, most int) ([]*SegmentBody, error) {
 		l.add(line)
 	}
 	return all, nil
+}
+
+// allows reports whether r is the second record of a request of which before is the first, see [Project].
+func allows(before, r *Record) bool {
+	return r.Event == ToolAllowed && before.Event == ToolRequested && r.LogSeq != 0 && r.LogSeq == before.LogSeq &&
+		r.LogPart == before.LogPart && r.CallID == before.CallID
+}
+
+// The beginnings of the lines of the two records of a request, and the length of the end of each: the salt and what
+// closes it.
+const (
+	requestedHead = `{"form":4,"event":"tool_requested","event_name":"ToolInvoked",`
+	allowedHead   = `{"form":4,"event":"tool_allowed","event_name":"PolicyApplied",`
+	saltEnd       = len(`"}`)
+)
+
+// appendAllowed makes the line of the second record of a request from that of the first one: they differ in the event,
+// its name and the salt, and encoding is the largest part of recording. It returns false, and leaves the line, if that
+// does not look as expected.
+func appendAllowed(line *[]byte, salt string) bool {
+	end := len(*line) - len(salt) - saltEnd
+	if end < len(requestedHead) || string((*line)[:len(requestedHead)]) != requestedHead ||
+		!bytes.HasSuffix((*line)[:end], []byte(`"salt":"`)) {
+		return false
+	}
+	var room [1 << 10]byte
+	middle := append(room[:0], (*line)[len(requestedHead):end]...)
+	*line = append(append(append(append((*line)[:0], allowedHead...), middle...), salt...), `"}`...)
+	return true
 }
 
 // saltSize is the size of a salt in bytes. It is too large to try all salts.

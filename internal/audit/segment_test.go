@@ -196,3 +196,38 @@ func BenchmarkSegment(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(records)), "ns/record")
 }
+
+// The second record of a request is encoded from the line of the first one, and is the same as if it was encoded by
+// itself. Another record of the same place is not taken for it.
+func TestAllowedLine(t *testing.T) {
+	request := typicalRecord()
+	request.Event, request.Name, request.LogSeq, request.EventID = ToolRequested, "ToolInvoked", 7, ""
+	allowed := request
+	allowed.Event, allowed.Name = ToolAllowed, "PolicyApplied"
+	other, elsewhere := allowed, allowed
+	other.CallID, elsewhere.LogSeq = "another", 8
+	for _, second := range []Record{allowed, other, elsewhere} {
+		bodies, err := SplitSegments([]Record{request, second}, MaxSegment)
+		if err != nil || len(bodies) != 1 {
+			t.Fatalf("%d bodies, %v", len(bodies), err)
+		}
+		lines := strings.Split(strings.TrimSuffix(string(bodies[0].text), "\n"), "\n")
+		for i, want := range []Record{request, second} {
+			got, ok, err := Decode([]byte(lines[i]))
+			if !ok || err != nil || got.Salt == "" {
+				t.Fatalf("%t, %v: %s", ok, err, lines[i])
+			}
+			want.Salt = got.Salt
+			if line, err := want.Append(nil); err != nil || string(line) != lines[i] {
+				t.Errorf("%s\nwant %s, %v", lines[i], line, err)
+			}
+		}
+	}
+	line, err := allowed.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before := string(line); appendAllowed(&line, "salt") || string(line) != before {
+		t.Errorf("made of another line: %s", line)
+	}
+}

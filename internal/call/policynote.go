@@ -17,17 +17,17 @@ func NotePolicy(v envelope.PolicyVersions) PolicyNote {
 	if v == (envelope.PolicyVersions{}) {
 		return ""
 	}
-	note := make([]byte, 0, 3*noteDigits+2)
-	for i, digest := range [...]string{v.Roles, v.Lanes, v.ToolRegistry} {
-		if i > 0 {
+	var room [3*noteDigits + 2]byte
+	note := room[:0]
+	for _, digest := range [...]string{v.Roles, v.Lanes, v.ToolRegistry} {
+		var sum [hashBytes]byte
+		if n, err := hex.Decode(sum[:], []byte(digest[:min(len(digest), 2*hashBytes)])); err != nil || n != hashBytes {
+			return PolicyNote(v.Roles + "." + v.Lanes + "." + v.ToolRegistry) // no dispatcher writes this
+		}
+		if len(note) > 0 {
 			note = append(note, '.')
 		}
-		var sum [hashBytes]byte
-		if n, err := hex.Decode(sum[:], []byte(digest[:min(len(digest), 2*hashBytes)])); err == nil && n == hashBytes {
-			note = base64.RawURLEncoding.AppendEncode(note, sum[:])
-		} else {
-			note = append(note, digest...) // no dispatcher writes this
-		}
+		note = base64.RawURLEncoding.AppendEncode(note, sum[:])
 	}
 	return PolicyNote(note)
 }
@@ -42,23 +42,29 @@ func (n PolicyNote) Versions() (v envelope.PolicyVersions) {
 	if n == "" {
 		return v
 	}
-	var digests [3]string
-	rest := string(n)
-	for i := range digests {
-		digests[i], rest, _ = strings.Cut(rest, ".")
-		digests[i] = longHash(digests[i])
+	roles, rest, _ := strings.Cut(string(n), ".")
+	lanes, registry, _ := strings.Cut(rest, ".")
+	if len(n) == 3*noteDigits+2 {
+		var text [3 * 2 * hashBytes]byte
+		if longHash(text[:], roles) && longHash(text[2*hashBytes:], lanes) && longHash(text[4*hashBytes:], registry) {
+			all := string(text[:])
+			return envelope.PolicyVersions{
+				Roles: all[:2*hashBytes], Lanes: all[2*hashBytes : 4*hashBytes], ToolRegistry: all[4*hashBytes:],
+			}
+		}
 	}
-	return envelope.PolicyVersions{Roles: digests[0], Lanes: digests[1], ToolRegistry: digests[2]}
+	return envelope.PolicyVersions{Roles: roles, Lanes: lanes, ToolRegistry: registry} // no dispatcher writes this
 }
 
-// longHash returns a hash in base64 in hexadecimal, and any other text as it is.
-func longHash(digest string) string {
+// longHash writes a hash in base64 to text, in hexadecimal.
+func longHash(text []byte, digest string) (ok bool) {
 	var sum [hashBytes]byte
 	if len(digest) != noteDigits {
-		return digest
+		return false
 	}
 	if _, err := base64.RawURLEncoding.Strict().Decode(sum[:], []byte(digest)); err != nil {
-		return digest
+		return false
 	}
-	return hex.EncodeToString(sum[:])
+	hex.Encode(text, sum[:])
+	return true
 }

@@ -16,7 +16,7 @@ func TestPolicyNote(t *testing.T) {
 	for n, v := range map[int]envelope.PolicyVersions{
 		0:   {},
 		131: {Roles: digest("r"), Lanes: digest("l"), ToolRegistry: digest("t")},
-		4:   {Roles: "a", Lanes: "b"}, 67: {Lanes: digest("x")[:63] + "g"},
+		4:   {Roles: "a", Lanes: "b"}, 130: {Roles: digest("r"), Lanes: digest("x")[:63] + "g"},
 	} {
 		note := call.NotePolicy(v)
 		if note.Versions() != v || n == 131 && len(note) != n {

@@ -48,12 +48,13 @@ func decides(step int) func(*Dispatcher, context.Context, *candidate) *envelope.
 			return nil
 		}
 		q := c.question()
-		decision := c.policy.DecideStep(step, q)
-		if decision.Allowed {
+		if c.rules == nil {
+			c.rules = c.policy.Case()
+		}
+		if c.denial = c.rules.Step(step, &q); c.denial == nil {
 			return nil
 		}
-		c.denial = &decision
-		return c.policy.Refusal(q, decision)
+		return c.policy.Refusal(q, *c.denial)
 	}
 }
 

@@ -97,6 +97,7 @@ type request struct {
 type candidate struct {
 	request
 	missed   *envelope.Error // refusal if no version matches; m is then another version
+	rules    *policy.Case    // decides the call by policy; nil before the first step
 	terms    terms
 	fn       *tool.Function
 	input    jsontext.Value

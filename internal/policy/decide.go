@@ -76,11 +76,26 @@ func (s *Snapshot) Decide(q Question) (d Decision) {
 	return d
 }
 
-// DecideStep decides one step, for a dispatcher that checks other things in between. It does not repeat the steps
-// before, which must have allowed the call.
-func (s *Snapshot) DecideStep(step int, q Question) Decision {
-	v := s.view(q)
-	return v.decide(step)
+// Case is a call that is decided step by step, for a dispatcher that checks other things in between. It keeps what the
+// snapshot has about the call from step to step. Make one with [Snapshot.Case].
+type Case struct{ v view }
+
+// Case returns the case of a call, of which nothing is known yet.
+func (s *Snapshot) Case() *Case { return &Case{view{s: s}} }
+
+// Step decides one step of the question q, as it is by now. It does not repeat the steps before, which must have
+// allowed the call. It returns nil if the step allows it.
+func (c *Case) Step(step int, q *Question) *Decision {
+	if v := &c.v; v.Role != q.Role || v.Lane != q.Lane || v.Tool != q.Tool || v.Version != q.Version {
+		*v = v.s.view(*q)
+	} else {
+		v.Question = *q
+	}
+	if c.v.check(step).code == "" {
+		return nil
+	}
+	d := c.v.decide(step)
+	return &d
 }
 
 func steps() []int {

@@ -68,6 +68,7 @@ func TestOrderOfSteps(t *testing.T) {
 		7: envelope.CodeScopeKey, 8: envelope.CodeProhibited,
 	}
 	s := stepPolicy(t)
+	kept := s.Case() // follows the questions, whatever changes between them
 	for set := range 1 << 6 {
 		fails, earliest := map[int]bool{}, 0
 		for step := 8; step >= 3; step-- {
@@ -83,8 +84,12 @@ func TestOrderOfSteps(t *testing.T) {
 			t.Errorf("steps %v fail: step %d by rule %s", fails, d.Step, d.Rule)
 		}
 		for step := 3; step <= 8 && (step <= earliest || set == 0); step++ {
-			if d := s.DecideStep(step, failing(s, fails)); d.Allowed != (step != earliest) || d.Step != step {
+			if d := decideStep(s, step, failing(s, fails)); d.Allowed != (step != earliest) || d.Step != step {
 				t.Errorf("steps %v fail, decided alone: %+v", fails, d)
+			}
+			q := failing(s, fails)
+			if d := kept.Step(step, &q); (d == nil) != (step != earliest) {
+				t.Errorf("steps %v fail, decided by a case: %+v", fails, d)
 			}
 		}
 	}
@@ -193,10 +198,10 @@ func TestRules(t *testing.T) {
 		}
 	}
 	golden(t, "testdata/denials.golden", all.String())
-	if d := s.DecideStep(9, base("open", "few")); d.Allowed {
+	if d := decideStep(s, 9, base("open", "few")); d.Allowed {
 		t.Error("a step that no policy decides is allowed")
 	}
-	if d := s.DecideStep(policy.StepPermit, base("none", "few")); d.Allowed {
+	if d := decideStep(s, policy.StepPermit, base("none", "few")); d.Allowed {
 		t.Error("an unknown lane permits a tool")
 	}
 }
@@ -326,4 +331,12 @@ func TestHiddenTools(t *testing.T) {
 	if got := s.Visible("agent", "top"); got != nil {
 		t.Errorf("visible in a lane of another role: %q", got)
 	}
+}
+
+// decideStep decides one step.
+func decideStep(s *policy.Snapshot, step int, q policy.Question) policy.Decision {
+	if d := s.Case().Step(step, &q); d != nil {
+		return *d
+	}
+	return policy.Decision{Allowed: true, Reason: policy.Reason{Step: step}}
 }
