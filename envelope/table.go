@@ -247,7 +247,7 @@ func table() []CodeInfo {
 			502, 0, GatewayInternalError, CategoryContract, SeverityError,
 		}, {
 			CodeWriteTarget, TerminalError, false, 0, EffectApplied, "The tool wrote to a target that it may not write to",
-			"find out what was written, see side_effects; the operator stops the tool, or adds the target to its write_targets",
+			"look at side_effects; the operator adds the target to write_targets, or locks the tool",
 			"the tool reported a side effect outside its write_targets in the policy",
 			502, 0, GatewayInternalError, CategoryPolicy, SeverityCritical,
 		}, {

@@ -102,7 +102,7 @@ func checkLock(q envelope.LockRequest) error {
 	return nil
 }
 
-// killed is what `lock --kill --json` prints.
+// killed is the output of `lock --kill --json`.
 type killed struct {
 	envelope.LocksResponse
 	Killed []envelope.KilledCall `json:"killed"`

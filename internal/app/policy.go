@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// allowingActor is the actor whom the record names for the pushes of DispatcherOptions.AllowAll.
+// allowingActor is the actor that the record names for the pushes of DispatcherOptions.AllowAll.
 const allowingActor = "dispatcher://allow-all"
 
 // newPolicyService returns the service for the policy, which records each push.

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// ReportedWrite is what a decision says of one side effect that a tool reported (003 §Side effect rule). Members that
+// ReportedWrite holds the facts of one side effect that a tool reported (003 §Side effect rule). Members that
 // the tool leaves out, or that have another type, are zero.
 type ReportedWrite struct {
 	Kind   string `json:"kind,omitzero"`

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
-// terms are what the manifest, the entry and the lane together say of how a call runs. Its attempt keeps them.
+// terms hold how a call runs, by the manifest, the entry and the lane together. Its attempt keeps them.
 type terms struct {
 	class        call.EffectClass
 	strict       bool     // the call starts only when its request is on record

@@ -330,7 +330,7 @@ func audits(x *index) (found []Violation) {
 }
 
 // reflects returns what is wrong with the records of an event. older means that dispatchers of build 8119cace wrote
-// records, too: they write the first record of an event, in form 3 and without policy versions, and no other.
+// records, too. Those write the first record of an event, in form 3 and without policy versions.
 func reflects(e call.Entry, have []Record, older bool) string {
 	want := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)
 	if older {
