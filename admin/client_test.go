@@ -16,7 +16,13 @@ import (
 // onStage runs a stage until the test ends.
 func onStage(t *testing.T) *stage {
 	t.Helper()
-	s, err := newStage(t.TempDir())
+	return onStageWith(t, toolbus.DispatcherOptions{AllowAll: true})
+}
+
+// onStageWith is onStage with options of the dispatcher.
+func onStageWith(t *testing.T, o toolbus.DispatcherOptions) *stage {
+	t.Helper()
+	s, err := newStage(t.TempDir(), o)
 	t.Cleanup(s.stop)
 	if err != nil {
 		t.Fatal(err)

@@ -143,12 +143,24 @@ func waiting(why string, ids []string) Check {
 		"see the changes with `toolbus tools approve`, and take them over with `toolbus tools approve "+named+"`")
 }
 
+// diagnosePolicy returns the check that the bus has a policy, whose digests a dispatcher has named.
+func diagnosePolicy(v envelope.PolicyVersions) Check {
+	if v == (envelope.PolicyVersions{}) {
+		return envelope.Failed("policy", "none can be used: every call is refused",
+			"write one with `toolbus policy init`, and put it in force with `toolbus policy push`; if `toolbus policy "+
+				"history` lists one, the log of the dispatcher says what is wrong with it")
+	}
+	return envelope.Well("policy", "in force")
+}
+
 // diagnoseDispatchers asks a dispatcher for its description, and returns it with the checks of dispatchers, clock,
-// authentication, tools, approvals and call log. tokenless means that doctor shows no token.
+// authentication, policy, tools, approvals and call log. tokenless means that doctor shows no token.
 func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox, tokenless bool) (
 	d envelope.DescribeResponse, _ []Check) {
 	d, err := c.Describe(ctx, envelope.DescribeRequest{All: true})
-	switch {
+	switch refused, ok := errors.AsType[*client.Refusal](err); {
+	case ok && refused.Reason.Code == envelope.CodePolicyVersion:
+		return d, []Check{envelope.Failed("policy", refused.Error()+": every call is refused", refused.Reason.Fix)}
 	case errors.Is(err, rpc.ErrNoDispatcher):
 		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`")}
 	case errors.Is(err, nats.ErrPermissionViolation):
@@ -166,6 +178,7 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 	}
 	checks := append([]Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock},
 		diagnoseEach(ctx, inbox, tokenless)...)
+	checks = append(checks, diagnosePolicy(d.Policies))
 	if ids := envelope.Changed(tools); len(ids) > 0 {
 		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))
 	}

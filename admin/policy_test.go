@@ -1,6 +1,8 @@
 package admin_test
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 )
+
+// doctor returns the checks of the holder of a token file, by name.
+func (s *stage) doctor(t *testing.T, file string) map[string]admin.Check {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(string(text))
+	p, err := auth.Inspect(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return byName(t, admin.Diagnose(t.Context(), s.url,
+		toolbus.ClientOptions{Actor: p.Actor, Token: func() string { return token }}))
+}
 
 // allowing returns a policy in which the role agent may call greet in these lanes, of which there are main and spare.
 func allowing(lanes string) admin.Policy {
@@ -30,9 +48,10 @@ func greetsIn(t *testing.T, c *toolbus.Client, lane string) error {
 	return err
 }
 
-// A pushed policy decides calls within a second after the push was acknowledged, and so does a rollback.
+// On a bus without a policy calls are refused, and doctor says so. A pushed policy decides calls within a second after
+// the push was acknowledged, and so does a rollback.
 func TestPolicyIsPushedAndRolledBack(t *testing.T) {
-	s := onStage(t)
+	s := onStageWith(t, toolbus.DispatcherOptions{})
 	operator := s.admin(t, s.operator)
 	file, err := s.credentials("bob", auth.Principal{Actor: "agent://bob", Role: auth.Agent})
 	if err != nil {
@@ -43,8 +62,15 @@ func TestPolicyIsPushedAndRolledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bob.Close() })
-	if err := greetsIn(t, bob, "main"); err != nil {
-		t.Fatalf("without a policy: %v", err)
+	refused, ok := errors.AsType[*toolbus.Error](greetsIn(t, bob, "main"))
+	if !ok || refused.Code() != envelope.CodePolicyVersion || refused.Final() ||
+		!strings.Contains(refused.Reason().Fix, "toolbus policy push") {
+		t.Fatalf("without a policy: %v", refused)
+	}
+	for who, file := range map[string]string{"an operator": s.operator, "an agent": file} {
+		if c := s.doctor(t, file)["policy"]; c.Status != admin.CheckFailed || !strings.Contains(c.Fix, "policy push") {
+			t.Errorf("doctor tells %s: %+v", who, c)
+		}
 	}
 	decides := func(what string, revision uint64, err error, allowed, denied string) {
 		t.Helper()
@@ -71,6 +97,9 @@ func TestPolicyIsPushedAndRolledBack(t *testing.T) {
 	}
 	first, err := operator.PushPolicy(t.Context(), allowing("main"), 0, "first")
 	decides("first", first, err, "main", "spare")
+	if c := s.doctor(t, s.operator)["policy"]; c.Status != admin.CheckOK {
+		t.Errorf("doctor says of the first policy: %+v", c)
+	}
 	second, err := operator.PushPolicy(t.Context(), allowing("spare"), first, "second")
 	decides("second", second, err, "spare", "main")
 	third, err := operator.RollbackPolicy(t.Context(), first, "third")
@@ -98,7 +127,7 @@ func TestPolicyIsPushedAndRolledBack(t *testing.T) {
 
 // What cannot be pushed is refused as a whole, and only operators push.
 func TestPolicyIsRefused(t *testing.T) {
-	s := onStage(t)
+	s := onStageWith(t, toolbus.DispatcherOptions{})
 	operator := s.admin(t, s.operator)
 	first, err := operator.PushPolicy(t.Context(), allowing("main"), 0, "")
 	if err != nil {

@@ -50,7 +50,7 @@ func (g guest) greets(t *testing.T, name, run string) envelope.Code {
 // A call belongs to a run of its actor, which is active and pinned to the policy in force. An agent starts and closes
 // runs of its own, and an operator every run. Each change is on record, and so are the segments of the run.
 func TestRuns(t *testing.T) {
-	s := onStage(t)
+	s := onStageWith(t, toolbus.DispatcherOptions{})
 	operator, bob, eve := s.admin(t, s.operator), s.guest(t, "bob", auth.ScopeRun), s.guest(t, "eve", auth.ScopeRun)
 	if _, err := bob.admin.StartRun(t.Context(), envelope.RunStartRequest{}); toolbus.CodeOf(err) !=
 		envelope.CodePolicyVersion {
@@ -157,7 +157,7 @@ func (s *stage) wantOnRecord(t *testing.T, operator *admin.Client, id string) {
 
 // A call that names no run gets one in a lane with implicit runs: one for each token and policy.
 func TestImplicitRuns(t *testing.T) {
-	s := onStage(t)
+	s := onStageWith(t, toolbus.DispatcherOptions{})
 	operator, bob := s.admin(t, s.operator), s.guest(t, "bob")
 	if _, err := operator.PushPolicy(t.Context(), allowing("main"), 0, ""); err != nil {
 		t.Fatal(err)

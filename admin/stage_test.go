@@ -38,7 +38,7 @@ func exampleDeployment() (s *stage, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err = newStage(dir)
+	s, err = newStage(dir, toolbus.DispatcherOptions{AllowAll: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,12 +46,12 @@ func exampleDeployment() (s *stage, stop func()) {
 }
 
 // newStage runs a stage in an empty folder. Stop it also after an error.
-func newStage(dir string) (*stage, error) {
+func newStage(dir string, o toolbus.DispatcherOptions) (*stage, error) {
 	s := &stage{dir: dir, secrets: filepath.Join(dir, "keys")}
 	if err := s.start(); err != nil {
 		return s, err
 	}
-	return s, s.serve()
+	return s, s.serve(o)
 }
 
 func (s *stage) stop() {
@@ -123,7 +123,7 @@ func (s *stage) connect(o toolbus.Options) (*toolbus.Conn, error) {
 }
 
 // serve runs a dispatcher and an executor.
-func (s *stage) serve() (err error) {
+func (s *stage) serve(o toolbus.DispatcherOptions) (err error) {
 	tools := toolbus.NewToolset()
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, greet); err != nil {
 		return err
@@ -132,7 +132,8 @@ func (s *stage) serve() (err error) {
 		return err
 	}
 	ready := make(chan struct{})
-	d, err := s.conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(ready) }})
+	o.Ready = func(string) { close(ready) }
+	d, err := s.conn.Dispatcher(tools, o)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,15 @@ import (
 // audit record contains all three.
 func TestRunLaneAndRole(t *testing.T) {
 	s, operator := deployed(t)
+	s.must("policy", "push", policyFiles(t, map[string]string{
+		"policy/roles.yaml": "roles: [{role_id: reviewer, allowed_lanes: [l1]}, {role_id: writer, allowed_lanes: [l7]}]\n",
+		"policy/lanes.yaml": "lanes: [{lane_id: l1, allowed_tools: [hello]}, {lane_id: l7, allowed_tools: [hello]}]\n",
+		"tools/tool_registry.yaml": "tools: [{tool_name: hello, description: Greets., enabled: true, idempotent: true, " +
+			"timeout_default_ms: 1000, allowed_lanes: [l1, l7], required_scope_keys: [], prohibited_flags: []}]\n",
+	}), "--credentials", operator)
+	for _, id := range []string{"r1", "r7"} {
+		begin(t, s.insider().NC, "default", "agent://a", id)
+	}
 	dir := t.TempDir()
 	bound, free := filepath.Join(dir, "bound"), filepath.Join(dir, "free")
 	s.must("credentials", "issue", "--actor", "agent://a", "--run", "r1", "--lane", "l1",

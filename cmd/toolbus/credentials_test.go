@@ -52,6 +52,12 @@ func unserved(t *testing.T) (srv *natstest.Server, dir string) {
 // deployed returns a bus of a new deployment, with a dispatcher, and the file with the first operator's credential.
 func deployed(t *testing.T) (s shell, operator string) {
 	t.Helper()
+	return deployedWith(t, toolbus.DispatcherOptions{AllowAll: true})
+}
+
+// deployedWith is deployed with options of the dispatcher.
+func deployedWith(t *testing.T, o toolbus.DispatcherOptions) (s shell, operator string) {
+	t.Helper()
 	srv, dir := unserved(t)
 	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{SecretsDir: filepath.Join(dir, "keys")})
 	if err != nil {
@@ -72,7 +78,8 @@ func deployed(t *testing.T) (s shell, operator string) {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
-	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{Ready: func(string) { close(ready) }})
+	o.Ready = func(string) { close(ready) }
+	d, err := conn.Dispatcher(tools, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +87,7 @@ func deployed(t *testing.T) (s shell, operator string) {
 	go func() { ended <- d.Run(context.WithoutCancel(t.Context())) }()
 	t.Cleanup(func() { conn.Close(); <-ended })
 	<-ready
-	s, operator = shell{t: t, url: srv.URL}, filepath.Join(dir, "operator.token")
+	s, operator = shell{t: t, url: srv.URL, keys: filepath.Join(dir, "keys")}, filepath.Join(dir, "operator.token")
 	executor := filepath.Join(dir, "executor.token")
 	s.must("credentials", "issue", "--role", "executor", "--pool", "default", "--actor", "executor://x", "--out", executor,
 		"--credentials", operator)

@@ -97,3 +97,25 @@ func TestDevOpensWhenReady(t *testing.T) {
 		t.Errorf("dev said %s", said)
 	}
 }
+
+// The bus of `toolbus dev` has a policy that allows all tools of the folder. What an operator pushes instead is still
+// in force after a restart.
+func TestDevPolicy(t *testing.T) {
+	state := t.TempDir()
+	s, stop := startDev(t, state)
+	if said := s.must("policy", "show"); !strings.Contains(said, "tool_name: \"play\"") {
+		t.Errorf("at the first start: %s", said)
+	}
+	call := []string{"call", "play", "--input", `{"say":"hi"}`}
+	s.must(call...)
+	s.allowAs("agent", "night")
+	if code, _, stderr := s.do(call...); code != exitTerminal || !strings.Contains(stderr, "A-AUTH-LANE") {
+		t.Errorf("after the push: exit %d: %s", code, stderr)
+	}
+	stop()
+	s, _ = startDev(t, state)
+	s.must(append(call, "--lane", "night")...)
+	if said := s.must("policy", "show"); !strings.Contains(said, "night") {
+		t.Errorf("after a restart: %s", said)
+	}
+}

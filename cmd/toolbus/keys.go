@@ -24,7 +24,7 @@ func keysCmd(g *global) *cobra.Command {
 }
 
 func keysInitCmd(g *global) *cobra.Command {
-	plan := deployment.Plan{}
+	plan, tools := deployment.Plan{}, ""
 	cmd := &cobra.Command{
 		Use: "init DIR", Short: "Create the secrets and server configurations of a new deployment",
 		Args: cli.Args(1, 1, "a folder"),
@@ -35,18 +35,24 @@ func keysInitCmd(g *global) *cobra.Command {
   NAME.conf       a configuration for each NATS server, without secrets
   tls/            a certificate authority, and certificates for each server and for clients, if a --host is not on
                   loopback or --tls is given
+  policy/, tools/tool_registry.yaml
+                  a policy that allows all tools, if --tools is given
+
+Dispatchers refuse calls until the bus has a policy: "toolbus policy push DIR" puts this one in force.
 
 It replaces no file. Profiles: single is one server; standard is three servers, each write is on two of them;
 durable is standard, and each write is on disk before it is acknowledged.`,
-		Example: `  toolbus keys init ./deployment --profile single
+		Example: `  toolbus keys init ./deployment --profile single --tools ./tools
   toolbus keys init ./deployment --profile durable --host nats-1.example:4222 --host nats-2.example:4222 \
     --host nats-3.example:4222 --etc /etc/toolbus --store-dir /var/lib/toolbus`,
-		RunE: func(_ *cobra.Command, args []string) error { return g.initKeys(plan, args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return g.initKeys(plan, tools, args[0]) },
 	}
 	cmd.Flags().StringVar(&plan.Profile, "profile", "single",
 		"single, standard or durable")
 	cmd.Flags().StringVar(&plan.Deployment, "name", "toolbus",
 		"name of the deployment; its tokens are valid only there")
+	cmd.Flags().StringVar(&tools, "tools", "",
+		"`DIR` with one folder for each tool: also write a policy that allows all of them")
 	placeFlags(cmd, &plan)
 	return cmd
 }
@@ -117,8 +123,12 @@ func placed(plan *deployment.Plan, dir string) (in string, makeStore func() erro
 	return in, func() error { return os.MkdirAll(plan.Store, 0o700) }, nil
 }
 
-func (g *global) initKeys(plan deployment.Plan, dir string) error {
+func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 	dir, makeStore, err := placed(&plan, dir)
+	if err != nil {
+		return err
+	}
+	allow, err := policyOf(tools)
 	if err != nil {
 		return err
 	}
@@ -140,6 +150,10 @@ func (g *global) initKeys(plan deployment.Plan, dir string) error {
 	if err != nil {
 		return err
 	}
+	set, next, err := allow(dir)
+	if err != nil {
+		return err
+	}
 	said := "secrets: " + filepath.Join(dir, "keys") + "\noperator: " + operator + " (its credential: --credentials)"
 	names := []string{}
 	for _, f := range files {
@@ -148,5 +162,23 @@ func (g *global) initKeys(plan deployment.Plan, dir string) error {
 			said += "\nserver:  nats-server -c " + filepath.Join(dir, f.Name)
 		}
 	}
-	return g.say(map[string]any{"dir": dir, "url": url, "files": names, "operator": operator}, said+"\nbus:     "+url)
+	names = append(names, set...)
+	return g.say(map[string]any{"dir": dir, "url": url, "files": names, "operator": operator},
+		said+"\nbus:     "+url+"\npolicy:  "+next)
+}
+
+// policyOf loads the tools of a folder. The returned function writes a policy for them into the folder of a deployment,
+// unless tools is "", and returns the names of its files and what to do next.
+func policyOf(tools string) (allow func(dir string) (written []string, next string, err error), err error) {
+	if tools == "" {
+		return func(string) ([]string, string, error) { return nil, "write one with toolbus policy init", nil }, nil
+	}
+	all, err := policyFolders{tools: tools}.manifests()
+	if err != nil {
+		return nil, err
+	}
+	return func(dir string) ([]string, string, error) {
+		written, err := writePolicy(dir, all)
+		return written, "toolbus policy push " + dir, err
+	}, nil
 }

@@ -39,6 +39,26 @@ func TestKeysInit(t *testing.T) {
 	}
 }
 
+// keys init writes a policy for the tools of a folder, too, which policy lint accepts, and says what comes next.
+func TestKeysInitPolicy(t *testing.T) {
+	dir, tools := filepath.Join(t.TempDir(), "deployment"), playTools(t)
+	s := shell{t: t}
+	if out := s.must("keys", "init", dir, "--tools", tools); !strings.Contains(out, "toolbus policy push "+dir) {
+		t.Errorf("with tools: %s", out)
+	}
+	s.must("policy", "lint", dir, "--tools", tools)
+	if out := s.must("keys", "init", filepath.Join(t.TempDir(), "other")); !strings.Contains(out, "toolbus policy init") {
+		t.Errorf("without tools: %s", out)
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	if code, _, _ := s.do("keys", "init", none, "--tools", none); code == 0 {
+		t.Error("a folder of tools that does not exist is accepted")
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("secrets are written without the policy")
+	}
+}
+
 // keys servers writes the server configurations again, and changes no other file.
 func TestKeysServers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deployment")

@@ -130,22 +130,7 @@ func startDev(t *testing.T, state string) (s shell, stop func()) {
 // startDevAt is startDev with the home of a user and a port. The returned output may be read after stop.
 func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shell, stop func(), said *bytes.Buffer) {
 	t.Helper()
-	tools := filepath.Join(t.TempDir(), "tools")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string]string{
-		"tool.yaml": fmt.Sprintf(playManifest, self), "request.json": playRequest, "response.json": playResponse,
-	} {
-		path := filepath.Join(tools, "play", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	tools := playTools(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r, w := io.Pipe()
 	done := make(chan int, 1)
@@ -174,6 +159,28 @@ func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shel
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }() // ends with the pipe
 	return shell{t, url, home, filepath.Join(state, "keys")}, stop, &log
+}
+
+// playTools writes a folder of tools with play, which is this test program.
+func playTools(t *testing.T) string {
+	t.Helper()
+	tools := filepath.Join(t.TempDir(), "tools")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"tool.yaml": fmt.Sprintf(playManifest, self), "request.json": playRequest, "response.json": playResponse,
+	} {
+		path := filepath.Join(tools, "play", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tools
 }
 
 // Every status has its exit code. Standard output is for programs, and standard error for people.

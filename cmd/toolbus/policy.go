@@ -110,26 +110,34 @@ func (g *global) initPolicy(ctx context.Context, f policyFolders, ofBus bool) er
 	if err != nil {
 		return err
 	}
-	d, err := policy.Generate(tools)
+	written, err := writePolicy(f.set, tools)
 	if err != nil {
 		return err
+	}
+	return g.say(written, strings.Join(written, "\n"))
+}
+
+// writePolicy writes a set that allows all tools into a folder, and returns the names of its files.
+func writePolicy(dir string, tools []*tool.Manifest) (written []string, err error) {
+	d, err := policy.Generate(tools)
+	if err != nil {
+		return nil, err
 	}
 	files := map[string][]byte{
 		policy.RolesFile: d.Roles, policy.LanesFile: d.Lanes, policy.ToolRegistryFile: d.ToolRegistry,
 	}
-	var written []string
 	for _, document := range policy.AllDocuments() { // first all, so that nothing is written if one is there
-		if _, err := os.Lstat(filepath.Join(f.set, document.File)); !errors.Is(err, fs.ErrNotExist) {
-			return cmp.Or(err, fmt.Errorf("%s exists: remove it first", filepath.Join(f.set, document.File)))
+		if _, err := os.Lstat(filepath.Join(dir, document.File)); !errors.Is(err, fs.ErrNotExist) {
+			return nil, cmp.Or(err, fmt.Errorf("%s exists: remove it first", filepath.Join(dir, document.File)))
 		}
 		written = append(written, document.File)
 	}
 	for _, name := range written {
-		if err := writeNew(filepath.Join(f.set, name), files[name]); err != nil {
-			return err
+		if err := writeNew(filepath.Join(dir, name), files[name]); err != nil {
+			return nil, err
 		}
 	}
-	return g.say(written, strings.Join(written, "\n"))
+	return written, nil
 }
 
 // writeNew writes a file that does not exist, and makes its folder.

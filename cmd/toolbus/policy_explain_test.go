@@ -7,13 +7,14 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // The set that a record names decides a call again as it did, also when another one is in force. A set that does not is
 // noticed, and what the record lacks is named.
 func TestPolicyExplain(t *testing.T) {
-	s, operator := deployed(t)
+	s, operator := deployedWith(t, toolbus.DispatcherOptions{})
 	agent := s.token(operator, "agent")
 	call := func(tool, lane, input string) []string {
 		return append([]string{tool, "--lane", lane, "--input", input, "--attempts", "1"}, agent...)

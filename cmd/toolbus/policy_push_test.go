@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
@@ -55,7 +56,7 @@ func policyFiles(t *testing.T, documents map[string]string) string {
 
 // An operator pushes policies, sees their history and documents, and rolls back.
 func TestPolicyOnABus(t *testing.T) {
-	s, operator := deployed(t)
+	s, operator := deployedWith(t, toolbus.DispatcherOptions{})
 	as := func(line ...string) []string {
 		return append(append([]string{"policy"}, line...), "--credentials", operator)
 	}

@@ -53,7 +53,7 @@ func wall(t *testing.T, tools *toolbus.Toolset) *walled {
 		Logger: log})
 	serving := make(chan string, 1)
 	ready := func(instance string) { serving <- instance }
-	dispatcher, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{Ready: ready})
+	dispatcher, err := dispatching.Dispatcher(tools, toolbus.DispatcherOptions{AllowAll: true, Ready: ready})
 	if err != nil {
 		t.Fatal(err)
 	}

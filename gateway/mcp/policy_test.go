@@ -72,7 +72,11 @@ func TestPolicyOfCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer operator.Close()
-	revision, err := operator.PushPolicy(t.Context(), shifts("sleep"), 0, "")
+	before, err := operator.PolicyHistory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision, err := operator.PushPolicy(t.Context(), shifts("sleep"), before[0].Revision, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,7 @@ func TestCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				s := guarded(w)
+				w.begin("r")
 				w.d.Tokens.Revoked.Replace(map[string]bool{"bad": true}, nil)
 				w.manifest.Security.RequiredScopes = []string{"say"}
 				p := someAgent()

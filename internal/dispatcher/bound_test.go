@@ -70,6 +70,7 @@ func TestBoundTokens(t *testing.T) {
 				s, owner, p := guarded(w), someAgent(), someAgent()
 				w.manifest.Security.RequiredScopes = []string{"write"}
 				test.change(&p)
+				w.begin("r0")
 				w.askWith(s, owner, 1, ofRun0...)
 				ctx := auth.NewContext(t.Context(), &p)
 				for _, q := range []envelope.CallRef{w.query(1), {Ref: w.query(1).Ref}} {
@@ -107,6 +108,7 @@ func TestBoundTokensShareNoKey(t *testing.T) {
 		owner.Run, p.Run = "r0", "r1"
 		ofRun1 := []string{`"timezone"`, `"run_id":"r1","timezone"`}
 		ofRun0 := []string{`"timezone"`, `"run_id":"r0","timezone"`}
+		w.begin("r0", "r1")
 		w.askWith(s, owner, 1, ofRun0...)
 		w.askWith(s, p, 2, ofRun1...)
 		w.askWith(s, p, 1, ofRun1...) // under the owner's call id
@@ -147,6 +149,7 @@ func TestBoundTokensShareNoKey(t *testing.T) {
 // Of an attempt that an earlier build admitted nobody knows the scopes: only a token with all scopes covers it.
 func TestAttemptsOfUnknownScopes(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.begin("r0")
 		w.ask(1, `"timezone"`, `"run_id":"r0","timezone"`) // without tokens, so without scopes
 		for _, test := range []struct {
 			run, scopes string

@@ -99,7 +99,7 @@ type Options struct {
 	Records  Recorder
 	Control  Control
 	Pools    Pools
-	Policy   Policy         // nil: every request is allowed
+	Policy   Policy         // nil: every request is refused
 	Runs     Runs           // nil: no run exists, so a policy allows no call
 	Tokens   *auth.Verifier // nil: the actor in the subject is not verified
 	Locks    *lock.Board    // nil: no call is ever locked

@@ -85,6 +85,7 @@ func start(t *testing.T, class call.EffectClass) *world {
 			Limits:    envelope.ToolLimits{TimeoutDefaultMS: 1000, TimeoutMaxMS: 60_000, Concurrency: 8},
 		},
 	}
+	w.policy = &everything{w: w}
 	w.run("d1")
 	return w
 }
@@ -230,6 +231,8 @@ func (w *world) Alive(context.Context, string) (int, error) { return w.executors
 func (w *world) JoinerLeft(l envelope.JoinerLeft) { w.d.RemoveJoiner(l) }
 
 func (w *world) Kill(context.Context, string, string, int, time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.kills++
 	return w.running
 }

@@ -65,12 +65,10 @@ func (d *Dispatcher) fingerprint(_ context.Context, c *candidate) *envelope.Erro
 	owner := call.Owner{
 		CallID: req.CallID, Actor: in.From.Actor, Reply: in.Reply, ContentType: in.ContentType, Trace: req.Context.TraceID,
 		Run: req.Context.RunID, Role: req.Context.RoleID, Lane: req.Context.LaneID,
+		Policy: call.NotePolicy(c.policy.Versions()),
 	}
 	if c.principal != nil {
 		owner.Scopes = call.NoteScopes(slices.Concat(req.Context.Scopes, m.Security.RequiredScopes)...)
-	}
-	if c.policy != nil {
-		owner.Policy = call.NotePolicy(c.policy.Versions())
 	}
 	facts := call.Pinned{
 		Tenant: in.From.Tenant, Tool: m.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req), Fn: req.Fn,

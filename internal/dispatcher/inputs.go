@@ -74,9 +74,8 @@ func keyOf(c *candidate, ref envelope.PayloadRef) string {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
 	fmt.Fprintf(&b, "%q", c.req.Context.Scope) // fmt sorts the keys
-	if c.policy != nil {                       // it may prohibit arguments in this lane
-		fmt.Fprintf(&b, "%q%q", c.policy.Versions(), c.req.Context.LaneID)
-	}
+	// The policy may prohibit arguments in this lane.
+	fmt.Fprintf(&b, "%q%q", c.policy.Versions(), c.req.Context.LaneID)
 	return b.String()
 }
 

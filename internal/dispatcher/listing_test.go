@@ -50,6 +50,7 @@ func TestListingWithoutPolicy(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		for err, code := range map[error]envelope.Code{
 			policy.ErrStale: envelope.CodeUnavailable, policy.ErrUnusable: envelope.CodePolicyVersion,
+			policy.ErrNone: envelope.CodePolicyVersion,
 		} {
 			w.d.Policy = rules{err: err}.in(w)
 			l, refusal := w.d.Listing(t.Context(), envelope.DescribeRequest{})

@@ -16,24 +16,24 @@ type Policy interface {
 	Current() (*policy.Snapshot, error)
 }
 
-// inForce notes the policy that all later stages decide by. Without one, they pass every request.
+// inForce notes the policy that all later stages decide by. It refuses the request if there is none.
 func (d *Dispatcher) inForce(_ context.Context, c *candidate) (refusal *envelope.Error) {
 	c.policy, refusal = d.policyInForce()
 	return refusal
 }
 
-// policyInForce returns the policy in force, or nil if the dispatcher decides without one. It returns the refusal of
-// calls and listings while no policy can be used.
+// policyInForce returns the policy in force, or the refusal of calls and listings while no policy can be used.
 func (d *Dispatcher) policyInForce() (*policy.Snapshot, *envelope.Error) {
-	if d.Policy == nil {
-		return nil, nil
+	s, err := (*policy.Snapshot)(nil), policy.ErrNone
+	if d.Policy != nil {
+		s, err = d.Policy.Current()
 	}
-	s, err := d.Policy.Current()
 	switch {
 	case err == nil:
 		return s, nil
 	case errors.Is(err, policy.ErrNone):
-		return nil, nil
+		return nil, envelope.NewError(envelope.CodePolicyVersion, policy.ErrNone.Error()).
+			WithFix("an operator writes a policy with `toolbus policy init`, and puts it in force with `toolbus policy push`")
 	case errors.Is(err, policy.ErrStale):
 		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
 	}
@@ -44,9 +44,6 @@ func (d *Dispatcher) policyInForce() (*policy.Snapshot, *envelope.Error) {
 // decides returns the check of a stage that the policy decides.
 func decides(step int) func(*Dispatcher, context.Context, *candidate) *envelope.Error {
 	return func(d *Dispatcher, _ context.Context, c *candidate) *envelope.Error {
-		if c.policy == nil {
-			return nil
-		}
 		q := c.question()
 		if c.rules == nil {
 			c.rules = c.policy.Case()

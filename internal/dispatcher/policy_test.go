@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	manifests "github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -151,9 +152,33 @@ func TestNoPolicyKnown(t *testing.T) {
 				t.Errorf("%v: %v, final %t", c.err, r.Error, r.Provenance.Final)
 			}
 		}
-		w.d.Policy = inForce{nil, policy.ErrNone}
-		if w.ask(3); w.acceptedBy(3) != 1 {
-			t.Error("without a policy, a call is not admitted")
+	})
+}
+
+// On a bus without a policy, a dispatcher refuses each call: on record, without a trace in the log of its key, and not
+// for good. After a push the same request passes. A dispatcher without a source of policies refuses as well.
+func TestNoPolicy(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		pushed := w.d.Policy
+		for n, without := range []dispatcher.Policy{inForce{nil, policy.ErrNone}, nil} {
+			w.d.Policy = without
+			w.ask(n)
+			r, e := w.outcome(n).Provenance, w.outcome(n).Error
+			if e == nil || e.Code != envelope.CodePolicyVersion || r.Final || !r.NotStarted || e.Details.Effect !=
+				envelope.EffectNone || !strings.Contains(e.Fix, "policy init") || !strings.Contains(e.Fix, "policy push") {
+				t.Errorf("told %+v, final %t", e, r.Final)
+			}
+			if len(w.refused) != n+1 || w.refused[n].Rule != "policy" || w.refused[n].Step != 3 {
+				t.Errorf("on record is %+v", w.refused)
+			}
+		}
+		if len(w.log.Entries()) > 0 {
+			t.Error("refused calls are in the log")
+		}
+		w.d.Policy = pushed
+		delete(w.outcomes, "inbox0")
+		if w.ask(0); w.acceptedBy(0) != 1 {
+			t.Errorf("after the push: %+v", w.outcomes["inbox0"])
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
 // carrying returns a change of a token that lets it carry roles.
@@ -23,7 +24,7 @@ func withContext(members string) []string { return []string{`"timezone"`, member
 // A request gets what it leaves out from its token, then from the deployment, and the token must carry its role. The
 // log, the stored request and the record of a refusal have what was filled in.
 func TestRole(t *testing.T) {
-	named := withContext(`"role_id":"reader","run_id":"r1","lane_id":"l1",`)
+	reads := withContext(`"role_id":"reader","run_id":"r1","lane_id":"l1",`)
 	lost := func(p *auth.Principal) { p.Family = auth.NewFamily([]string{"reader"}) }
 	for name, test := range map[string]struct {
 		open  bool // without tokens
@@ -33,23 +34,24 @@ func TestRole(t *testing.T) {
 		says  string    // of a refusal
 	}{
 		"no tokens":        {open: true, want: [3]string{"worker", "", "day"}},
-		"no tokens, named": {open: true, edit: named, want: [3]string{"reader", "r1", "l1"}},
+		"no tokens, named": {open: true, edit: reads, want: [3]string{"reader", "r1", "l1"}},
 		"no roles":         {want: [3]string{"worker", "", "day"}},
 		"default named":    {edit: withContext(`"role_id":"worker",`), want: [3]string{"worker", "", "day"}},
 		"bound": {token: func(p *auth.Principal) { p.Run, p.Lane = "r1", "l1" },
 			want: [3]string{"worker", "r1", "l1"}},
-		"another than the default": {edit: named, want: [3]string{"reader", "r1", "l1"}, says: "worker"},
+		"another than the default": {edit: reads, want: [3]string{"reader", "r1", "l1"}, says: "worker"},
 		"one role":                 {token: carrying("reader"), want: [3]string{"reader", "", "day"}},
-		"one of two":               {token: carrying("reader", "writer"), edit: named, want: [3]string{"reader", "r1", "l1"}},
+		"one of two":               {token: carrying("reader", "writer"), edit: reads, want: [3]string{"reader", "r1", "l1"}},
 		"neither of two": {token: carrying("reader", "writer"), want: [3]string{"", "", "day"},
 			says: "reader, writer"},
 		"not the default": {token: carrying("reader"), edit: withContext(`"role_id":"worker",`),
 			want: [3]string{"worker", "", "day"}, says: "reader"},
-		"lost": {token: lost, edit: named, want: [3]string{"reader", "r1", "l1"}, says: "replace all dispatchers"},
+		"lost": {token: lost, edit: reads, want: [3]string{"reader", "r1", "l1"}, says: "replace all dispatchers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, call.Pure, func(t *testing.T, w *world) {
 				w.d.DefaultRole, w.d.DefaultLane = "worker", "day"
+				w.begin("r1")
 				in := w.request(1, test.edit...)
 				if !test.open {
 					p, s := someAgent(), guarded(w)
@@ -65,12 +67,20 @@ func TestRole(t *testing.T) {
 					return
 				}
 				o := w.state().Last().Owner
-				if got := [3]string{o.Role, o.Run, o.Lane}; got != test.want {
+				if got := named(o.Role, o.Run, o.Lane); got != test.want {
 					t.Errorf("the log has %q, want %q", got, test.want)
 				}
 			})
 		})
 	}
+}
+
+// named returns a role, a run and a lane, but no implicit run.
+func named(role, run, lane string) [3]string {
+	if policy.IsImplicitRunID(run) {
+		run = ""
+	}
+	return [3]string{role, run, lane}
 }
 
 // wantRefusal checks the one refusal: its code, its fix, and the context on record.

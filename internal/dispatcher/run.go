@@ -19,9 +19,6 @@ type Runs interface {
 
 // inRun checks the run of the call. A call that names no run gets an implicit one where its lane has such runs.
 func (d *Dispatcher) inRun(ctx context.Context, c *candidate) *envelope.Error {
-	if c.policy == nil {
-		return nil
-	}
 	if refusal := d.findRun(ctx, c, false); refusal != nil {
 		return refusal
 	}

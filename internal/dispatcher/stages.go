@@ -88,7 +88,7 @@ type request struct {
 	step      int // step of the gateway contract that is under way, or that refused the request
 	// m is the tool; nil until a stage has found it.
 	m      *tool.Manifest
-	policy *policy.Snapshot // in force when the request was checked; nil on a bus without a policy
+	policy *policy.Snapshot // in force when the request was checked; nil before the stage that finds it
 	denial *policy.Decision // set if the policy denies the call
 	run    *policy.Run      // that the call belongs to; nil without a policy
 }
@@ -152,13 +152,10 @@ func (d *Dispatcher) identity(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (d *Dispatcher) registered(_ context.Context, c *candidate) *envelope.Error {
-	switch c.m, c.missed = d.Catalog.Get(c.req.ToolID, c.req.ToolVersion); {
-	case c.m != nil:
-		return nil
-	case c.policy != nil:
+	if c.m, c.missed = d.Catalog.Get(c.req.ToolID, c.req.ToolVersion); c.m == nil {
 		return c.noTool()
 	}
-	return c.missed
+	return nil
 }
 
 func (d *Dispatcher) enabled(_ context.Context, c *candidate) *envelope.Error {

@@ -20,9 +20,6 @@ type terms struct {
 // merged sets the terms of a call. It refuses none.
 func (d *Dispatcher) merged(_ context.Context, c *candidate) *envelope.Error {
 	c.terms = terms{class: c.m.Class}
-	if c.policy == nil {
-		return nil
-	}
 	rules, _ := c.policy.Rules(c.m.ToolID, c.m.Semver)
 	lane, _ := c.policy.Lane(c.req.Context.LaneID)
 	c.terms.writeTargets, c.terms.strict = rules.WriteTargets, lane.Audit == policy.AuditStrict

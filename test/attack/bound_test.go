@@ -39,6 +39,7 @@ func (d *devDeployment) bindings() map[string]holder {
 func TestBoundTokensReachNoOtherCalls(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
+	d.bind(auth.Principal{Tenant: "acme", Actor: carol}, "l1", "r0", "r1")
 	whole, _ := d.token(auth.Principal{Tenant: "acme", Actor: carol, Role: auth.Agent, Scopes: []string{"*"}})
 	wide := answersOf("acme", carol)
 	owner := d.as(whole, wide, "tb.chunk.acme."+inSubject(carol)+".")
@@ -120,6 +121,7 @@ func (d *devDeployment) misdirect(name string, h holder, hears *raw) {
 func TestBoundClients(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
+	d.bind(auth.Principal{Tenant: "acme", Actor: carol}, "l1", "r0", "r1")
 	close(d.gate("own"))
 	large := `"` + strings.Repeat("x", envelope.MaxInline) + `"`
 	for name, h := range d.bindings() {

@@ -251,6 +251,7 @@ func TestTokensOfMessages(t *testing.T) {
 func (d *devDeployment) bound() (table []asked) {
 	d.Helper()
 	p := d.crowd[bob].Principal
+	d.bind(p, "mine", "mine")
 	for name, less := range map[string]auth.Narrowing{
 		"run_id": {Scopes: p.Scopes, Run: "mine"}, "lane_id": {Scopes: p.Scopes, Lane: "mine"},
 	} {

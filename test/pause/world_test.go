@@ -48,6 +48,7 @@ type base struct {
 	js       jetstream.JetStream
 	url      string
 	registry *tool.Set
+	allowing allowing
 }
 
 func newBase(t *testing.T) *base {
@@ -65,6 +66,7 @@ func newBase(t *testing.T) *base {
 	if b.registry, err = tool.Load(dir, app.Transports()...); err != nil {
 		t.Fatal(err)
 	}
+	b.allowing = allow(b.registry)
 	return b
 }
 
@@ -189,7 +191,7 @@ func (w *world) dispatcherAt(name string, s *stop, log outcome.Log, now func() t
 	}
 	return dispatcher.New(dispatcher.Options{
 		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Capacity: well{}, Records: gate{w},
-		Control: killer{w: w}, Pools: alone{},
+		Control: killer{w: w}, Pools: alone{}, Policy: w.allowing, Runs: implicit{},
 		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict,
 		Trace: call.Trace{Event: s.step},
 	})
