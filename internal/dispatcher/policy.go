@@ -16,7 +16,7 @@ type Policy interface {
 	Current() (*policy.Snapshot, error)
 }
 
-// inForce notes the policy that all later stages decide by. It refuses the request if there is none.
+// inForce notes the policy that all later stages decide by. It refuses the request while no policy can be used.
 func (d *Dispatcher) inForce(_ context.Context, c *candidate) (refusal *envelope.Error) {
 	c.policy, refusal = d.policyInForce()
 	return refusal
