@@ -18,7 +18,7 @@ var (
 )
 
 // foreign are programs that are not ours; what the pages say about them is not checked.
-var foreign = []string{"cd", "cat", "echo", "jq", "export", "go", "git", "kill", "nats"}
+var foreign = []string{"grep", "cd", "cat", "echo", "jq", "export", "go", "git", "kill", "nats"}
 
 // TestCommands sees to it that every command line in the documentation exists: the target of
 // make, the subcommand of toolbus, and each of its flags.
