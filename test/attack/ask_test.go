@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"maps"
+	"runtime"
 	"strings"
 	"time"
 
@@ -110,7 +111,7 @@ func (d *devDeployment) request(a asked, tenant, actor string) (subject string, 
 		tool = "echo"
 	}
 	var r map[string]any
-	d.ok(json.Unmarshal([]byte(d.tap.on(subjects.Call("acme", alice, tool))), &r))
+	d.ok(json.Unmarshal([]byte(d.tap.await(d, subjects.Call("acme", alice, tool))), &r))
 	of, limits := r["context"].(map[string]any), r["constraints"].(map[string]any)
 	of["actor_id"], r["call_id"], limits["idempotency_key"] = actor, uuid.NewString(), auth.NewID()
 	if a.input != "" {
@@ -121,6 +122,19 @@ func (d *devDeployment) request(a asked, tenant, actor string) (subject string, 
 	body, err := json.Marshal(r)
 	d.ok(err)
 	return subjects.Call(tenant, actor, tool), body
+}
+
+// await returns a body that was heard on a subject. The tap may hear it after its answer has come.
+func (e *ears) await(d *devDeployment, subject string) string {
+	d.Helper()
+	for end := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
+		if body := e.on(subject); body != "" {
+			return body
+		}
+		if time.Now().After(end) {
+			d.Fatalf("nothing was heard on %s", subject)
+		}
+	}
 }
 
 // on returns a body that was heard on a subject.

@@ -3,10 +3,12 @@ package attack
 import (
 	"bytes"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
 )
 
@@ -32,4 +34,76 @@ func (d *devDeployment) bind(p auth.Principal, lane string, runs ...string) {
 			ID: id, Tenant: p.Tenant, Actors: []string{p.Actor}, State: "active", Policies: set.Versions(), Start: time.Now(),
 		}))
 	}
+}
+
+// A policy holds against raw requests: in a role, a lane or a run of others, and for a tool of which no call is allowed.
+// That tool is not described, either, and its calls are answered as those of a tool that does not exist.
+func TestPolicyHolds(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.restrict(d.crowd[alice].Principal, "alices")
+	runs, as := d.runs.Load(), func(name string, context map[string]any, tool string, want envelope.Code) asked {
+		return asked{name: name, as: bob, context: context, tool: tool, want: want}
+	}
+	d.put(d.vouch([]asked{
+		as("what is allowed", nil, "", ""),
+		as("a role of others", map[string]any{"role_id": "boss", "lane_id": "vip"}, "", envelope.CodeScope),
+		as("a role that there is not", map[string]any{"role_id": "root"}, "", envelope.CodeScope),
+		as("a lane of others", map[string]any{"lane_id": "vip"}, "", envelope.CodeLane),
+		as("a lane that there is not", map[string]any{"lane_id": "default\u0000"}, "", envelope.CodeLane),
+		as("a run of others", map[string]any{"run_id": "alices"}, "", envelope.CodeRunUnknown),
+		as("a run that there is not", map[string]any{"run_id": "made-up"}, "", envelope.CodeRunUnknown),
+		as("an implicit run of others", map[string]any{"run_id": d.implicit(alice)}, "", envelope.CodeRunUnknown),
+		as("a hidden tool", nil, "hold", envelope.CodeToolUnknown),
+		as("a hidden tool, in the lane of others", map[string]any{"lane_id": "vip"}, "hold", envelope.CodeLane),
+	}))
+	if n := d.runs.Load(); n != runs {
+		t.Errorf("the hidden tool ran %d times", n-runs)
+	}
+	c := d.client(d.crowd[bob])
+	for _, id := range []string{"hold", "there-is-none"} {
+		if a, err := c.Describe(t.Context(), envelope.DescribeRequest{Tool: id}); err != nil || len(a.Tools) > 0 {
+			t.Errorf("%s is described as %+v, %v", id, a.Tools, err)
+		}
+	}
+	d.finish()
+}
+
+// restrict pushes a policy in which the role agent may call echo and vault, and the role boss all tools, in another
+// lane. It starts a run of an actor.
+func (d *devDeployment) restrict(p auth.Principal, run string) {
+	d.Helper()
+	c := d.client(d.crowd[operator])
+	all, err := c.PolicyHistory(d.Context())
+	d.ok(err)
+	set, err := c.Policy(d.Context(), all[0].Versions)
+	d.ok(err)
+	set.Roles = []byte("roles: [{role_id: agent, allowed_lanes: [default]}, {role_id: boss, allowed_lanes: [vip]}]\n")
+	set.Lanes = []byte("lanes: [{lane_id: default, allowed_tools: [echo, vault], write: true, runs: implicit}, " +
+		"{lane_id: vip, allowed_tools: ['*'], write: true, runs: implicit}]\n")
+	set.ToolRegistry = bytes.ReplaceAll(set.ToolRegistry, []byte("allowed_lanes: [default"),
+		[]byte("allowed_lanes: [default, vip"))
+	_, err = c.PushPolicy(d.Context(), set, all[0].Revision, "echo and vault")
+	d.ok(err)
+	_, err = c.StartRun(d.Context(), envelope.RunStartRequest{ID: run, Tenant: p.Tenant, Actors: []string{p.Actor}})
+	d.ok(err)
+}
+
+// implicit makes a call of an actor, and returns the id of the implicit run that it belongs to.
+func (d *devDeployment) implicit(actor string) string {
+	d.Helper()
+	c := d.client(d.crowd[actor])
+	_, err := c.Call(d.Context(), clientlib.Call{Tool: "echo", Input: []byte(`"implicit"`)})
+	d.ok(err)
+	id := ""
+	for r, err := range d.client(d.crowd[operator]).Runs(d.Context(), envelope.RunListRequest{Implicit: true}) {
+		d.ok(err)
+		if r.Implicit && r.Actors[0] == actor { // the last one is that of the policy in force
+			id = r.ID
+		}
+	}
+	if id == "" {
+		d.Fatalf("%s has no implicit run", actor)
+	}
+	return id
 }
