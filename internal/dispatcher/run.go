@@ -10,6 +10,8 @@ import (
 
 // Runs finds and starts runs. policy/runstore.Store implements it.
 type Runs interface {
+	// Known returns a run as it was within the last second, if that is known. It sends no messages.
+	Known(tenant, id string) (r *policy.Run, ok bool)
 	// Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the
 	// call of Find. It usually sends no messages if current is false.
 	Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error)
@@ -45,13 +47,17 @@ func (d *Dispatcher) findRun(ctx context.Context, c *candidate, current bool) *e
 	if implicit {
 		id = c.implicitRunID()
 	}
-	run, err := d.Runs.Find(ctx, c.in.From.Tenant, id, current)
-	if err == nil && run == nil && implicit {
-		run, err = d.Runs.Start(ctx, c.implicitRun(id, d.Now()))
-	}
-	if err != nil {
-		return envelope.NewError(envelope.CodeUnavailable, "the run of the call could not be looked up").
-			WithRetryAfter(time.Second).WithCause(err.Error())
+	run, known := d.Runs.Known(c.in.From.Tenant, id)
+	if current || !known {
+		c.in.OnlyWaits() // later requests of the sender need not wait for the bucket
+		var err error
+		if run, err = d.Runs.Find(ctx, c.in.From.Tenant, id, current); err == nil && run == nil && implicit {
+			run, err = d.Runs.Start(ctx, c.implicitRun(id, d.Now()))
+		}
+		if err != nil {
+			return envelope.NewError(envelope.CodeUnavailable, "the run of the call could not be looked up").
+				WithRetryAfter(time.Second).WithCause(err.Error())
+		}
 	}
 	if c.run = run; implicit && run != nil {
 		to.RunID = id

@@ -36,7 +36,7 @@ func (d *devDeployment) bind(p auth.Principal, lane string, runs ...string) {
 	}
 }
 
-// A policy holds against raw requests: in a role, a lane or a run of others, and for a tool of which no call is allowed.
+// A policy holds against raw requests: in a role, a lane or a run of others, and for a tool that is not allowed at all.
 // That tool is not described, either, and its calls are answered as those of a tool that does not exist.
 func TestPolicyHolds(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,8 @@ func allow(tools *tool.Set) (a allowing) {
 // implicit has no runs but those that are started.
 type implicit struct{}
 
+func (implicit) Known(string, string) (*policy.Run, bool) { return nil, false }
+
 func (implicit) Find(context.Context, string, string, bool) (*policy.Run, error) { return nil, nil }
 
 func (implicit) Start(_ context.Context, r envelope.Run) (*policy.Run, error) {

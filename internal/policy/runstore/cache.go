@@ -77,6 +77,12 @@ func (c *cache) drop(n name) {
 	delete(c.known, n)
 }
 
+// Known returns a run as it was within the last second, if that is known. It sends no messages.
+func (s *Store) Known(tenant, id string) (r *policy.Run, ok bool) {
+	v, ok := s.cache.get(name{tenant, id})
+	return v.facts, ok
+}
+
 // Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the call
 // of Find. It asks the leader of the bucket if it has to. A run that does not exist is always asked for.
 func (s *Store) Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error) {
