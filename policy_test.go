@@ -4,15 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
-	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
@@ -46,26 +41,13 @@ func allowAs(t *testing.T, b *toolbustest.Bus, role, lane string) {
 // begin starts a run of the default actor, for the policy in force.
 func begin(t *testing.T, b *toolbustest.Bus, id string) {
 	t.Helper()
-	js, err := jetstream.New(b.Conn.NATS())
+	operator, err := admin.Connect(t.Context(), b.URL, admin.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies, err := policystore.Open(t.Context(), js, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now, err := policies.Newest(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, err := runstore.Open(t.Context(), js)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runs.Create(t.Context(), envelope.Run{
-		ID: id, Tenant: toolbus.DefaultTenant, Actors: []string{toolbus.DefaultActor}, State: "active",
-		Policies: now.Versions, Start: time.Now(),
-	}); err != nil {
+	defer operator.Close()
+	q := envelope.RunStartRequest{ID: id, Actors: []string{toolbus.DefaultActor}}
+	if _, err := operator.StartRun(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ func TestRunLaneAndRole(t *testing.T) {
 			"timeout_default_ms: 1000, allowed_lanes: [l1, l7], required_scope_keys: [], prohibited_flags: []}]\n",
 	}), "--credentials", operator)
 	for _, id := range []string{"r1", "r7"} {
-		begin(t, s.insider().NC, "default", "agent://a", id)
+		s.must("runs", "start", id, "--calls-of", "agent://a", "--credentials", operator)
 	}
 	dir := t.TempDir()
 	bound, free := filepath.Join(dir, "bound"), filepath.Join(dir, "free")

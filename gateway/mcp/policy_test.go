@@ -61,17 +61,24 @@ func refusal(t *testing.T, c *sdk.ClientSession, name string) string {
 	return strings.ReplaceAll(err.Error(), name, "NAME")
 }
 
-// A client lists the tools that its caller could call, and no other exists for it, whoever else has listed it. Another
-// policy notifies the clients whose list it changes.
+// operator returns an operator of the deployment.
+func (w *walled) operator() *admin.Client {
+	w.t.Helper()
+	w.token("operator", "operator://o", auth.Operator, "")
+	c, err := admin.Connect(w.t.Context(), w.url, admin.Options{CredentialsFile: w.Credentials("operator")})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// A client lists only the tools that its caller could call. Other tools do not exist for it, although other callers
+// have listed them. A push notifies the clients whose list it changes.
 func TestPolicyOfCallers(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
-	w.token("operator", "operator://o", auth.Operator, "")
-	operator, err := admin.Connect(t.Context(), w.url, admin.Options{CredentialsFile: w.Credentials("operator")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer operator.Close()
+	operator := w.operator()
 	before, err := operator.PolicyHistory(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -116,12 +123,7 @@ func TestPolicyOfCallers(t *testing.T) {
 func TestRoleAndScope(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
-	w.token("operator", "operator://o", auth.Operator, "")
-	operator, err := admin.Connect(t.Context(), w.url, admin.Options{CredentialsFile: w.Credentials("operator")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer operator.Close()
+	operator := w.operator()
 	history, err := operator.PolicyHistory(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 )
@@ -113,7 +114,16 @@ func wantCode(t *testing.T, err error, code int64) {
 
 func TestCall(t *testing.T) {
 	f := start(t)
-	startRun(t, f.Conn.NATS(), toolbus.DefaultTenant, toolbus.DefaultActor, "r1")
+	operator, err := admin.Connect(t.Context(), f.URL, admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	if _, err := operator.StartRun(t.Context(), envelope.RunStartRequest{
+		ID: "r1", Actors: []string{toolbus.DefaultActor},
+	}); err != nil {
+		t.Fatal(err)
+	}
 	each(t, mcp.New(t.Context(), f.Client, mcp.Options{}), f, nil, func(t *testing.T, s *sdk.ClientSession) {
 		res := callNamed(t, s, "echo", `{"text":"hello"}`, nil)
 		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {

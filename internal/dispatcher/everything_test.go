@@ -17,7 +17,7 @@ type everything struct {
 	made inForce
 }
 
-// facts are what the policy depends on.
+// facts hold the members of the manifest that the policy depends on.
 type facts struct {
 	tool, version string
 	status        manifests.Status

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
-// recorded is what the audit record has of a decision.
+// recorded returns the facts of a decision that the audit record holds.
 func recorded(d policy.Decision) policy.Recorded {
 	if d.Allowed {
 		return policy.Recorded{Allowed: true}

@@ -67,7 +67,7 @@ func (p process) becomes(state policy.RunState) {
 	}
 }
 
-// state returns the state of run r1, or "" if there is none.
+// state returns the state of run r1, or "" if the run does not exist.
 func (p process) state(current bool) policy.RunState {
 	p.T.Helper()
 	r, err := p.Find(p.T.Context(), "acme", "r1", current)
@@ -266,7 +266,7 @@ func TestSilentBucket(t *testing.T) {
 	t.Error("the run is not found again")
 }
 
-// A record of a newer form is not guessed at, and a deleted one is none.
+// Find returns an error for a record of a newer form, and no run for a deleted record.
 func TestForeignRecords(t *testing.T) {
 	b := bustest.Start(t)
 	p := open(t, b)
