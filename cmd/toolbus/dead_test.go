@@ -91,7 +91,7 @@ func TestDeadReplay(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	s.allowAs("role1", "lane1")
 	guest := s.insider()
-	begin(t, guest.NC, "acme", deadRequest("").Context.ActorID, "run1")
+	s.must("runs", "start", "run1", "--calls-of", deadRequest("").Context.ActorID, "--tenant", "acme")
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 	replay := func(says string, args ...string) string {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestDeadReplayLargeInput(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	s.allowAs("role1", "lane1")
 	guest := s.insider()
-	begin(t, guest.NC, "acme", deadRequest("").Context.ActorID, "run1")
+	s.must("runs", "start", "run1", "--calls-of", deadRequest("").Context.ActorID, "--tenant", "acme")
 	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
 	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(),
 		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}.On("default"), []byte(input))
@@ -194,7 +194,7 @@ func TestDeadShowsReplays(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
 	s.allowAs("role1", "lane1")
 	guest := s.insider()
-	begin(t, guest.NC, "acme", deadRequest("").Context.ActorID, "run1")
+	s.must("runs", "start", "run1", "--calls-of", deadRequest("").Context.ActorID, "--tenant", "acme")
 	bury(t, guest, deadRequest(`{"say":"again"}`), "")
 	other := deadRequest(`{"say":"never"}`)
 	other.Context.SessionID = "s2" // whose key it is
