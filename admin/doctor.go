@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -115,8 +116,7 @@ func poolsOf(d envelope.DescribeResponse) map[string][]string {
 func asked(ctx context.Context, inbox *rpc.Inbox, cause error) ([]Check, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	var seen envelope.Health
-	refusal, err := inbox.Ask(ctx, subjects.OpHealth, struct{}{}, &seen)
+	seen, refusal, err := operation.Health.Ask(ctx, inbox, struct{}{})
 	switch {
 	case refusal != nil:
 		return nil, errors.New(refusal.Message)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // inventories waits firstInventory for the first answer, and nextInventory for another one after each answer.
@@ -25,7 +25,7 @@ const (
 func inventories(ctx context.Context, inbox *rpc.Inbox) (all []envelope.Inventory, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	err = inbox.AskAll(ctx, subjects.OpInventory, firstInventory, nextInventory, func(body []byte) {
+	err = inbox.AskAll(ctx, operation.Inventory.Name, firstInventory, nextInventory, func(body []byte) {
 		var one envelope.Inventory
 		if format.Unmarshal(format.Message, body, &one) == nil {
 			all = append(all, one)

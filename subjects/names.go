@@ -37,8 +37,7 @@ const (
 	HeaderToken       = "Tb-Token" // token of the sender; see internal/auth
 )
 
-// Operations of the service, the op of [Service]. All dispatchers answer OpInventory; any one of them answers another
-// request.
+// Operations of the service, the op of [Service]. docs/security.md lists who may request them.
 const (
 	OpResult   = "result"   // return the outcome of a call
 	OpCancel   = "cancel"   // cancel a call
@@ -47,30 +46,30 @@ const (
 	OpChunks   = "chunks"   // return stored chunks of a call
 	OpPayload  = "payload"  // return a part of a payload
 	OpStored   = "stored"   // return messages of the audit record
-	OpHealth   = "health"   // make the checks of `toolbus doctor` that need access to streams; for operators
-	OpReplay   = "replay"   // repeat the call of a dead letter; for operators
+	OpHealth   = "health"   // make the checks of `toolbus doctor` that need access to streams
+	OpReplay   = "replay"   // repeat the call of a dead letter
 
 	OpTokenRenew  = "token_renew"  // renew the token of the request
 	OpTokenNarrow = "token_narrow" // issue a token with fewer rights than that of the request
-	OpTokenIssue  = "token_issue"  // issue a token; for operators
-	OpTokenRevoke = "token_revoke" // revoke credentials; for operators
-	OpTokenList   = "token_list"   // list credentials; for operators
-	OpKeyRotate   = "key_rotate"   // create a signing key; for operators
+	OpTokenIssue  = "token_issue"  // issue a token
+	OpTokenRevoke = "token_revoke" // revoke credentials
+	OpTokenList   = "token_list"   // list credentials
+	OpKeyRotate   = "key_rotate"   // create a signing key
 
-	OpLock          = "lock"           // set a safety lock; for operators
-	OpUnlock        = "unlock"         // clear a safety lock; for operators
-	OpLockKill      = "lock_kill"      // end running calls that a safety lock covers; for operators
-	OpLocks         = "locks"          // list the safety locks in force; for operators
-	OpPolicyPart    = "policy_part"    // store a part of a document of a policy set; for operators
-	OpPolicyPush    = "policy_push"    // put a policy set in force; for operators
-	OpPolicyHistory = "policy_history" // list the versions of the policy; for operators
-	OpPolicyRead    = "policy_read"    // return a part of a document of a policy set; for operators
+	OpLock          = "lock"           // set a safety lock
+	OpUnlock        = "unlock"         // clear a safety lock
+	OpLockKill      = "lock_kill"      // end running calls that a safety lock covers
+	OpLocks         = "locks"          // list the safety locks in force
+	OpPolicyPart    = "policy_part"    // store a part of a document of a policy set
+	OpPolicyPush    = "policy_push"    // put a policy set in force
+	OpPolicyHistory = "policy_history" // list the versions of the policy
+	OpPolicyRead    = "policy_read"    // return a part of a document of a policy set
 
 	OpRunStart  = "run_start"  // start a run
 	OpRunChange = "run_change" // pause, resume or close a run
-	OpRunRepin  = "run_repin"  // pin a run to the policy in force; for operators
-	OpRunShow   = "run_show"   // return the record of a run; for operators
-	OpRunList   = "run_list"   // list runs; for operators
+	OpRunRepin  = "run_repin"  // pin a run to the policy in force
+	OpRunShow   = "run_show"   // return the record of a run
+	OpRunList   = "run_list"   // list runs
 
 	OpInventory = "inventory" // list the loaded tools
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // openAuthority returns the store of keys and revocations, which follows the bucket until stop is called. It returns a
@@ -55,29 +55,21 @@ func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) [
 	}
 	s := &tokenstore.Service{Store: store, Record: journal.Note}
 	return []rpc.Endpoint{
-		rpc.NewEndpoint(subjects.OpTokenRenew, func(ctx context.Context, from call.Sender,
-			_ struct{}) (envelope.TokenResponse, *envelope.Error) {
+		rpc.NewEndpoint(operation.TokenRenew, func(ctx context.Context, from call.Sender, _ struct{}) (
+			envelope.TokenResponse, *envelope.Error) {
 			return renew(ctx, c, s, from)
 		}),
-		rpc.NewEndpoint(subjects.OpTokenNarrow, func(ctx context.Context, _ call.Sender,
-			q envelope.NarrowRequest) (envelope.TokenResponse, *envelope.Error) {
-			return s.Narrow(ctx, auth.FromContext(ctx), q)
-		}),
-		rpc.NewEndpoint(subjects.OpTokenIssue, func(ctx context.Context, _ call.Sender,
-			q envelope.IssueRequest) (envelope.TokenResponse, *envelope.Error) {
-			return s.Issue(ctx, auth.FromContext(ctx), q)
-		}),
-		rpc.NewEndpoint(subjects.OpTokenRevoke, func(ctx context.Context, _ call.Sender,
-			q envelope.RevokeRequest) (envelope.RevokeResponse, *envelope.Error) {
-			return s.Revoke(ctx, auth.FromContext(ctx), q)
-		}),
-		rpc.NewEndpoint(subjects.OpTokenList, func(ctx context.Context, _ call.Sender,
-			q envelope.CredentialsRequest) (envelope.CredentialsResponse, *envelope.Error) {
-			return s.List(ctx, auth.FromContext(ctx), q)
-		}),
-		rpc.NewEndpoint(subjects.OpKeyRotate, func(ctx context.Context, _ call.Sender,
-			q envelope.RotateRequest) (envelope.RotateResponse, *envelope.Error) {
-			return s.Rotate(ctx, auth.FromContext(ctx), q)
-		}),
+		rpc.NewEndpoint(operation.TokenNarrow, byToken(s.Narrow)),
+		rpc.NewEndpoint(operation.TokenIssue, byToken(s.Issue)),
+		rpc.NewEndpoint(operation.TokenRevoke, byToken(s.Revoke)),
+		rpc.NewEndpoint(operation.TokenList, byToken(s.List)),
+		rpc.NewEndpoint(operation.KeyRotate, byToken(s.Rotate)),
+	}
+}
+
+// byToken returns a handler whose function gets the principal of the request.
+func byToken[Q, A any](do func(context.Context, *auth.Principal, Q) (A, *envelope.Error)) handler[Q, A] {
+	return func(ctx context.Context, _ call.Sender, q Q) (A, *envelope.Error) {
+		return do(ctx, auth.FromContext(ctx), q)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,7 +17,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -27,34 +30,28 @@ func endpoints(
 ) []rpc.Endpoint {
 	store := streaming.NewStore(c.JS, subjects.ChunksStream)
 	looking := make(chan struct{}, 1)
-	all := []rpc.Endpoint{
-		rpc.NewEndpoint(subjects.OpResult, d.Result),
-		rpc.NewEndpoint(subjects.OpCancel, d.Cancel),
-		rpc.NewEndpoint(subjects.OpWhy, d.Why),
-		rpc.NewEndpoint(subjects.OpDescribe, func(ctx context.Context, _ call.Sender,
-			q envelope.DescribeRequest) (envelope.DescribeResponse, *envelope.Error) {
+	all := slices.Concat([]rpc.Endpoint{
+		rpc.NewEndpoint(operation.Result, d.Result),
+		rpc.NewEndpoint(operation.Cancel, d.Cancel),
+		rpc.NewEndpoint(operation.Why, d.Why),
+		rpc.NewEndpoint(operation.Describe, fromAny(func(ctx context.Context, q envelope.DescribeRequest) (
+			envelope.DescribeResponse, *envelope.Error) {
 			return describe(ctx, c, d, o.Tools, q)
-		}),
-		rpc.NewEndpoint(subjects.OpInventory, func(context.Context, call.Sender, struct{}) (envelope.Inventory,
-			*envelope.Error) {
+		})),
+		rpc.NewEndpoint(operation.Inventory, fromAny(func(context.Context, struct{}) (envelope.Inventory, *envelope.Error) {
 			loaded := o.Tools.Inventory(c.Instance)
 			loaded.NoAuth = o.Tokens == nil
 			return loaded, nil
-		}).ToAll(),
-		rpc.NewEndpoint(subjects.OpChunks, func(ctx context.Context, from call.Sender,
-			q envelope.ChunksRequest) (envelope.ChunksResponse, *envelope.Error) {
+		})),
+		rpc.NewEndpoint(operation.Chunks, func(ctx context.Context, from call.Sender, q envelope.ChunksRequest) (
+			envelope.ChunksResponse, *envelope.Error) {
 			return chunks(ctx, c, d, store, from, q)
 		}),
-		rpc.NewEndpoint(subjects.OpStored, func(ctx context.Context, _ call.Sender,
-			q envelope.StreamReadRequest) (envelope.StreamReadResponse, *envelope.Error) {
+		rpc.NewEndpoint(operation.Stored, fromAny(func(ctx context.Context, q envelope.StreamReadRequest) (
+			envelope.StreamReadResponse, *envelope.Error) {
 			return stored(ctx, c, q)
-		}),
-		rpc.NewEndpoint(subjects.OpHealth, func(ctx context.Context, from call.Sender,
-			_ struct{}) (envelope.Health, *envelope.Error) {
-			pools := map[string][]string{}
-			for _, m := range o.Tools.List() {
-				pools[m.Pool] = append(pools[m.Pool], m.ToolID)
-			}
+		})),
+		rpc.NewEndpoint(operation.Health, fromAny(func(ctx context.Context, _ struct{}) (envelope.Health, *envelope.Error) {
 			// The answers of the servers are megabytes, and more in a flood of requests: serve one health request at a time.
 			select {
 			case looking <- struct{}{}:
@@ -62,30 +59,51 @@ func endpoints(
 			case <-ctx.Done():
 				return envelope.Health{}, envelope.NewError(envelope.CodeQueue, "other questions about health are answered first")
 			}
-			checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
-			return envelope.Health{Checks: append(checks, deployed(ctx, c)...)}, nil
-		}),
-		rpc.NewEndpoint(subjects.OpReplay, func(ctx context.Context, from call.Sender,
-			q envelope.ReplayRequest) (envelope.ResultResponse, *envelope.Error) {
+			return look(ctx, c, d, o.Tools), nil
+		})),
+		rpc.NewEndpoint(operation.Replay, func(ctx context.Context, from call.Sender, q envelope.ReplayRequest) (
+			envelope.ResultResponse, *envelope.Error) {
 			return replay(ctx, c, d, from, q)
 		}),
-		rpc.NewEndpoint(subjects.OpPayload, func(ctx context.Context, from call.Sender,
-			q envelope.PayloadRequest) (any, *envelope.Error) {
+		rpc.NewForwarder(operation.Payload, func(ctx context.Context, from call.Sender, q envelope.PayloadRequest) (
+			any, *envelope.Error) {
 			return payload(ctx, d, payloads, from, q)
 		}),
-	}
-	all = append(all, lockEndpoints(c, d, o)...)
-	all = append(all, tokenEndpoints(c, o.store, o.journal)...)
-	all = append(all, policyEndpoints(c, o.policy, o.journal)...)
-	all = append(all, runEndpoints(c, o)...)
+	}, lockEndpoints(c, d, o), tokenEndpoints(c, o.store, o.journal), policyEndpoints(c, o.policy, o.journal),
+		runEndpoints(c, o))
 	for i, e := range all {
-		if e.Op == subjects.OpTokenRenew { // an expired token may be renewed
+		if operation.Named(e.Op).Expired {
 			all[i] = recorded(d, e)
 			continue
 		}
 		all[i] = guarded(d, e)
 	}
 	return all
+}
+
+// handler handles the requests of an operation.
+type handler[Q, A any] func(ctx context.Context, from call.Sender, q Q) (A, *envelope.Error)
+
+// fromAny returns a handler whose function does not depend on the sender.
+func fromAny[Q, A any](do func(context.Context, Q) (A, *envelope.Error)) handler[Q, A] {
+	return func(ctx context.Context, _ call.Sender, q Q) (A, *envelope.Error) { return do(ctx, q) }
+}
+
+// fromNamed returns a handler whose function gets the names of the sender.
+func fromNamed[Q, A any](do handler[Q, A]) handler[Q, A] {
+	return func(ctx context.Context, from call.Sender, q Q) (A, *envelope.Error) {
+		return do(ctx, operator(ctx, from), q)
+	}
+}
+
+// look makes the checks of `toolbus doctor` that a dispatcher can make.
+func look(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, tools *tool.Set) envelope.Health {
+	pools := map[string][]string{}
+	for _, m := range tools.List() {
+		pools[m.Pool] = append(pools[m.Pool], m.ToolID)
+	}
+	checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
+	return envelope.Health{Checks: append(checks, deployed(ctx, c)...)}
 }
 
 // deployed checks a deployment that has keys against its profile.

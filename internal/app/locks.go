@@ -7,9 +7,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // openLocks returns the store of the safety locks, whose board is kept up to date until stop is called.
@@ -29,24 +29,14 @@ func lockEndpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []rpc
 		Store: o.locks, Record: o.journal.Note, Now: c.Clock.Now,
 		Knows: func(id string) bool { m, _ := o.Tools.Get(id, ""); return m != nil },
 	}
-	change := func(op string, do func(context.Context, call.Sender, envelope.LockRequest) (envelope.LocksResponse,
-		*envelope.Error)) rpc.Endpoint {
-		return rpc.NewEndpoint(op, func(ctx context.Context, from call.Sender,
-			q envelope.LockRequest) (envelope.LocksResponse, *envelope.Error) {
-			return do(ctx, operator(ctx, from), q)
-		})
-	}
 	return []rpc.Endpoint{
-		change(subjects.OpLock, s.Lock),
-		change(subjects.OpUnlock, s.Unlock),
-		rpc.NewEndpoint(subjects.OpLockKill, func(ctx context.Context, _ call.Sender,
-			q envelope.LockKillRequest) (envelope.LockKillResponse, *envelope.Error) {
-			return d.KillLocked(ctx, q)
-		}),
-		rpc.NewEndpoint(subjects.OpLocks, func(ctx context.Context, _ call.Sender,
-			_ struct{}) (envelope.LocksResponse, *envelope.Error) {
+		rpc.NewEndpoint(operation.Lock, fromNamed(s.Lock)),
+		rpc.NewEndpoint(operation.Unlock, fromNamed(s.Unlock)),
+		rpc.NewEndpoint(operation.LockKill, fromAny(d.KillLocked)),
+		rpc.NewEndpoint(operation.Locks, fromAny(func(ctx context.Context, _ struct{}) (
+			envelope.LocksResponse, *envelope.Error) {
 			return s.List(ctx)
-		}),
+		})),
 	}
 }
 

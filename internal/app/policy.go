@@ -10,10 +10,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // allowingActor is the actor that the record names for the pushes of DispatcherOptions.AllowAll.
@@ -44,22 +44,13 @@ func allowAll(ctx context.Context, c *Conn, o DispatcherOptions) error {
 func policyEndpoints(c *Conn, store *policystore.Store, journal *writer.Journal) []rpc.Endpoint {
 	s := newPolicyService(c, store, journal)
 	return []rpc.Endpoint{
-		rpc.NewEndpoint(subjects.OpPolicyPart, func(ctx context.Context, _ call.Sender,
-			q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {
-			return s.Part(ctx, q)
-		}),
-		rpc.NewEndpoint(subjects.OpPolicyPush, func(ctx context.Context, from call.Sender,
-			q envelope.PolicyPushRequest) (envelope.PolicyPushResponse, *envelope.Error) {
-			return s.Push(ctx, operator(ctx, from), q)
-		}),
-		rpc.NewEndpoint(subjects.OpPolicyHistory, func(ctx context.Context, _ call.Sender,
-			_ struct{}) (envelope.PolicyHistoryResponse, *envelope.Error) {
+		rpc.NewEndpoint(operation.PolicyPart, fromAny(s.Part)),
+		rpc.NewEndpoint(operation.PolicyPush, fromNamed(s.Push)),
+		rpc.NewEndpoint(operation.PolicyHistory, fromAny(func(ctx context.Context, _ struct{}) (
+			envelope.PolicyHistoryResponse, *envelope.Error) {
 			return s.History(ctx)
-		}),
-		rpc.NewEndpoint(subjects.OpPolicyRead, func(ctx context.Context, _ call.Sender,
-			q envelope.PolicyReadRequest) (envelope.PolicyReadResponse, *envelope.Error) {
-			return s.Read(ctx, q)
-		}),
+		})),
+		rpc.NewEndpoint(operation.PolicyRead, fromAny(s.Read)),
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // runEndpoints returns the endpoints for runs. The caller must guard them.
@@ -27,24 +27,20 @@ func runEndpoints(c *Conn, o DispatcherOptions) []rpc.Endpoint {
 		},
 	}
 	return []rpc.Endpoint{
-		aboutRuns(subjects.OpRunStart, s.Start),
-		aboutRuns(subjects.OpRunChange, s.Change),
-		aboutRuns(subjects.OpRunRepin, s.Repin),
-		aboutRuns(subjects.OpRunShow, s.Show),
-		rpc.NewEndpoint(subjects.OpRunList, func(ctx context.Context, _ call.Sender,
-			q envelope.RunListRequest) (envelope.RunListResponse, *envelope.Error) {
-			return s.List(ctx, q)
-		}),
+		rpc.NewEndpoint(operation.RunStart, aboutRuns(s.Start)),
+		rpc.NewEndpoint(operation.RunChange, aboutRuns(s.Change)),
+		rpc.NewEndpoint(operation.RunRepin, aboutRuns(s.Repin)),
+		rpc.NewEndpoint(operation.RunShow, aboutRuns(s.Show)),
+		rpc.NewEndpoint(operation.RunList, fromAny(s.List)),
 	}
 }
 
-// aboutRuns returns an endpoint whose function gets the sender of the request.
+// aboutRuns returns a handler whose function gets the sender of the request.
 func aboutRuns[Q any](
-	op string, do func(context.Context, runstore.Sender, Q) (envelope.RunResponse, *envelope.Error),
-) rpc.Endpoint {
-	return rpc.NewEndpoint(op, func(ctx context.Context, from call.Sender,
-		q Q) (envelope.RunResponse, *envelope.Error) {
+	do func(context.Context, runstore.Sender, Q) (envelope.RunResponse, *envelope.Error),
+) handler[Q, envelope.RunResponse] {
+	return func(ctx context.Context, from call.Sender, q Q) (envelope.RunResponse, *envelope.Error) {
 		by := operator(ctx, from)
 		return do(ctx, runstore.Sender{Tenant: by.Tenant, Actor: by.Actor, Token: auth.FromContext(ctx)}, q)
-	})
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -27,7 +28,7 @@ func AuthenticateRequest(tokens *Verifier, now time.Time, op string, from call.S
 // AuthenticateRenewal is [AuthenticateRequest] for the renewal of a token, which may have expired.
 func AuthenticateRenewal(tokens *Verifier, now time.Time, from call.Sender, c call.Credential) (
 	*Principal, *envelope.Error) {
-	p, refusal := AuthenticateRequest(tokens, now, subjects.OpTokenRenew, from, c)
+	p, refusal := AuthenticateRequest(tokens, now, operation.TokenRenew.Name, from, c)
 	if refusal == nil || refusal.Code != envelope.CodeExpired {
 		return p, refusal
 	}
@@ -35,14 +36,14 @@ func AuthenticateRenewal(tokens *Verifier, now time.Time, from call.Sender, c ca
 	if !errors.Is(err, ErrExpired) || !isOf(expired, from.Tenant, from.Actor) {
 		return nil, refusal
 	}
-	return expired, overConnection(subjects.OpTokenRenew, expired, c.User)
+	return expired, overConnection(operation.TokenRenew.Name, expired, c.User)
 }
 
 // overConnection refuses a request that came over a connection of another user. A gateway may send the requests of all
 // actors of its tenant, except requests to renew or to narrow a token: with those it could keep the rights of a token
 // that it forwarded once.
 func overConnection(op string, p *Principal, user string) *envelope.Error {
-	own := op == subjects.OpTokenRenew || op == subjects.OpTokenNarrow
+	own := operation.Named(op).Own
 	switch {
 	case user == p.User() || !own && p.MayUseConnectionOf(user):
 		return nil
@@ -88,24 +89,9 @@ func AuthenticateCall(tokens *Verifier, now time.Time, tenant, actor, token stri
 	return p, nil
 }
 
-// AuthorizeOperation refuses the service operation op if the role r may not request it.
+// AuthorizeOperation refuses the service operation op if its row of the table does not name the role r.
 func AuthorizeOperation(op string, r Role) *envelope.Error {
-	may := r == Agent || r == Operator
-	switch op {
-	case subjects.OpTokenRenew:
-		may = true
-	case subjects.OpTokenNarrow, subjects.OpDescribe:
-		may = r != Executor
-	case subjects.OpStored:
-		may = r == Auditor || r == Operator
-	case subjects.OpHealth, subjects.OpReplay, subjects.OpInventory, subjects.OpTokenIssue, subjects.OpTokenRevoke,
-		subjects.OpTokenList, subjects.OpKeyRotate, subjects.OpLock, subjects.OpUnlock, subjects.OpLocks,
-		subjects.OpLockKill,
-		subjects.OpPolicyPart, subjects.OpPolicyPush, subjects.OpPolicyHistory, subjects.OpPolicyRead,
-		subjects.OpRunRepin, subjects.OpRunShow, subjects.OpRunList:
-		may = r == Operator
-	}
-	if may {
+	if operation.Named(op).Permits(r) {
 		return nil
 	}
 	return ForbiddenForRole(r, "the question "+op)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -54,9 +55,12 @@ func ServiceExports() (all []ServiceExport) {
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		ServiceExport{Subject: "tb.exe.*.*.*", To: Exec, Threshold: untilAnswered, Share: true},
 		ServiceExport{Subject: subjects.ExecutorReplyWildcard, To: Exec, Threshold: untilAnswered, Share: true},
-		ServiceExport{Subject: subjects.ServiceWildcard(subjects.OpTokenRenew), To: Exec, Threshold: untilAnswered,
-			Share: true},
 	)
+	for _, i := range operation.Table() {
+		if i.Permits(Executor) {
+			all = append(all, ServiceExport{Subject: i.Wildcard(), To: Exec, Threshold: untilAnswered, Share: true})
+		}
+	}
 	for p := range subjects.Partition(subjects.MaxPartitions) {
 		pulls := many(Exec, "$JS.API.CONSUMER.MSG.NEXT."+p.Stream()+".*")
 		pulls.Threshold = untilPulled

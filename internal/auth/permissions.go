@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -40,7 +41,7 @@ func Account(p Principal, f PermissionInputs) string {
 // grants permissions to a role. An unknown role gets none.
 func Permissions(p Principal, f PermissionInputs) jwt.Permissions {
 	if f.Expired {
-		return allow([]string{subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor)}, hears(p, f))
+		return allow(requests(p, func(i operation.Info) bool { return i.Expired }), hears(p, f))
 	}
 	switch p.Role {
 	case Agent:
@@ -79,6 +80,16 @@ func caller(p Principal) string {
 // asks returns the subjects of the calls and of the service requests of an actor, in this order.
 func asks(p Principal) []string {
 	return []string{"tb.call." + caller(p) + "*", "tb.svc.*." + strings.TrimSuffix(caller(p), ".")}
+}
+
+// requests returns the subjects of the requests of an actor for some operations of the service.
+func requests(p Principal, some func(operation.Info) bool) (all []string) {
+	for _, i := range operation.Table() {
+		if some(i) {
+			all = append(all, i.Subject(p.Tenant, p.Actor))
+		}
+	}
+	return all
 }
 
 // hears returns the subjects on which dispatchers, executors and the server answer an actor.
@@ -125,8 +136,7 @@ func executor(p Principal, f PermissionInputs) jwt.Permissions {
 		subjects.PoolSubject(p.Pool, f.Instance),
 		"tb.exe.*." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance),
 		"tb.exe.heard." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance) + ".*",
-		subjects.Service(subjects.OpTokenRenew, p.Tenant, p.Actor),
-	})
+	}, requests(p, func(i operation.Info) bool { return i.Permits(Executor) }))
 	for part := range subjects.Partition(max(1, f.Partitions)) {
 		for _, queue := range subjects.Queues() {
 			publish = append(publish, part.NextWork(p.Pool, queue), part.Acks(p.Pool, queue))

@@ -8,19 +8,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Role determines what the holder of a token may do, see [Permissions].
-type Role string
+// Role determines what the holder of a token may do: the operations of the service, and [Permissions].
+type Role = operation.Role
 
-// The roles of tokens. Dispatchers connect with keys and need no token.
+// The roles of tokens.
 const (
-	Agent    Role = "agent"    // calls tools, as one actor
-	Gateway  Role = "door"     // a gateway: sends the requests of many actors of its tenant, each with its own token
-	Auditor  Role = "auditor"  // reads the audit record of its tenant; with the scope [ScopeAudit], of all
-	Executor Role = "executor" // runs the calls of one pool
-	Operator Role = "operator" // administers the deployment and issues tokens
+	Agent    = operation.Agent
+	Gateway  = operation.Gateway
+	Auditor  = operation.Auditor
+	Executor = operation.Executor
+	Operator = operation.Operator
 )
 
 // Roles returns all roles.

@@ -12,13 +12,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // answers returns an endpoint of a dispatcher that answers with f.
-func answers[Q, A any](op string, f func(Q) (A, *envelope.Error)) rpc.Endpoint {
+func answers[Q, A any](op operation.Operation[Q, A], f func(Q) (A, *envelope.Error)) rpc.Endpoint {
 	return rpc.NewEndpoint(op, func(_ context.Context, _ call.Sender, q Q) (A, *envelope.Error) { return f(q) })
 }
 
@@ -28,7 +29,7 @@ func TestKillLocked(t *testing.T) {
 	var mu sync.Mutex
 	var after []envelope.LockKillPosition
 	target := envelope.LockTarget{Tool: "fs.write"}
-	c := setup(t).serve(answers(subjects.OpLockKill,
+	c := setup(t).serve(answers(operation.LockKill,
 		func(q envelope.LockKillRequest) (a envelope.LockKillResponse, _ *envelope.Error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -68,13 +69,13 @@ func TestPushPolicy(t *testing.T) {
 		Roles: bytes.Repeat([]byte("r"), envelope.PolicyPartBytes+3), Lanes: []byte("l"), ToolRegistry: []byte("t"),
 	}
 	c := setup(t).serve(
-		answers(subjects.OpPolicyPart, func(q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {
+		answers(operation.PolicyPart, func(q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {
 			mu.Lock()
 			defer mu.Unlock()
 			stored[subjects.PolicyPart(q.SHA256, q.Part)] = q.Body
 			return struct{}{}, nil
 		}),
-		answers(subjects.OpPolicyPush,
+		answers(operation.PolicyPush,
 			func(q envelope.PolicyPushRequest) (a envelope.PolicyPushResponse, _ *envelope.Error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -87,7 +88,7 @@ func TestPushPolicy(t *testing.T) {
 				}
 				return envelope.PolicyPushResponse{Revision: 4}, nil
 			}),
-		answers(subjects.OpPolicyRead,
+		answers(operation.PolicyRead,
 			func(q envelope.PolicyReadRequest) (a envelope.PolicyReadResponse, _ *envelope.Error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -110,7 +111,7 @@ func TestPushPolicy(t *testing.T) {
 // The runs of all pages are listed, and those that a push stops are the active ones of a policy.
 func TestRunPages(t *testing.T) {
 	v := envelope.PolicyVersions{Roles: "r"}
-	c := setup(t).serve(answers(subjects.OpRunList,
+	c := setup(t).serve(answers(operation.RunList,
 		func(q envelope.RunListRequest) (a envelope.RunListResponse, _ *envelope.Error) {
 			switch q.After {
 			case 0:

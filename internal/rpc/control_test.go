@@ -10,14 +10,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 )
 
 // A newer client may ask for more than this dispatcher knows; only another form is refused, and by name.
 func TestQuestionsOfOtherBuilds(t *testing.T) {
 	var asked envelope.CallRef
-	e := NewEndpoint("result", func(_ context.Context, _ call.Sender, q envelope.CallRef) (any, *envelope.Error) {
+	e := NewEndpoint(operation.Why, func(_ context.Context, _ call.Sender, q envelope.CallRef) (
+		a envelope.WhyResponse, _ *envelope.Error) {
 		asked = q
-		return nil, nil
+		return a, nil
 	})
 	for body, says := range map[string]string{
 		`{"form":2,"ref":"echo.id","what_comes_next":{"a":1}}`: "",

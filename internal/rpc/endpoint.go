@@ -8,12 +8,25 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 )
 
-// NewEndpoint returns an endpoint for an operation. It decodes the body of a request as a Q and calls handle. It
+// NewEndpoint returns the endpoint of an operation. It decodes the body of a request as a Q and calls handle. It
 // refuses a body that it cannot decode. It ignores members that this build does not know, which newer clients may send.
-func NewEndpoint[Q, A any](op string, handle func(context.Context, call.Sender, Q) (A, *envelope.Error)) Endpoint {
-	return Endpoint{Op: op, Handle: func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
+func NewEndpoint[Q, A any](
+	op operation.Operation[Q, A], handle func(context.Context, call.Sender, Q) (A, *envelope.Error),
+) Endpoint {
+	return NewForwarder(op, func(ctx context.Context, from call.Sender, q Q) (any, *envelope.Error) {
+		return handle(ctx, from, q)
+	})
+}
+
+// NewForwarder is [NewEndpoint] for a handler that returns an answer of the operation or a [Forward].
+func NewForwarder[Q, A any](
+	op operation.Operation[Q, A], handle func(context.Context, call.Sender, Q) (any, *envelope.Error),
+) Endpoint {
+	e := Endpoint{Op: op.Name, All: op.All}
+	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		var q Q
 		if err := format.Unmarshal(format.Message, body, &q); err != nil {
 			says := ""
@@ -23,12 +36,7 @@ func NewEndpoint[Q, A any](op string, handle func(context.Context, call.Sender, 
 			return nil, envelope.NewError(envelope.CodeMalformed, says).WithCause(err.Error())
 		}
 		return handle(ctx, from, q)
-	}}
-}
-
-// ToAll returns e with All set: every dispatcher answers each request.
-func (e Endpoint) ToAll() Endpoint {
-	e.All = true
+	}
 	return e
 }
 

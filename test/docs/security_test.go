@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -58,6 +59,22 @@ func TestMessagesAndTheirSenders(t *testing.T) {
 	for _, row := range rows {
 		if !slices.ContainsFunc(heard, func(subject string) bool { return overlap(row, subject) }) {
 			t.Errorf("docs/security.md has a row for %s, on which nothing listens", row)
+		}
+	}
+}
+
+// The table of operations that each role may request is that of the code.
+func TestOperationsOfRoles(t *testing.T) {
+	page := read(t, "docs/security.md")
+	for _, role := range auth.Roles() {
+		var names []string
+		for _, i := range operation.Table() {
+			if i.Permits(role) {
+				names = append(names, "`"+i.Name+"`")
+			}
+		}
+		if row := "\n| " + string(role) + " | " + strings.Join(names, ", ") + " |\n"; !strings.Contains(page, row) {
+			t.Errorf("docs/security.md has no row%s", row)
 		}
 	}
 }

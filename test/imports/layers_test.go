@@ -38,7 +38,8 @@ var layers = []layer{
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
 		"subjects"},
 	{1, "internal/policy/lock", "", "envelope"},
-	{1, "internal/auth", "", "envelope internal/call subjects"},
+	{1, "internal/operation", "", "envelope subjects"},
+	{1, "internal/auth", "", "envelope internal/call internal/operation subjects"},
 	{1, "internal/policy", "", "envelope internal/auth internal/call internal/encoding/ijson internal/tool"},
 	{1, "internal/audit", "", "envelope internal/call internal/encoding/format internal/encoding/ijson subjects"},
 	{1, "internal/telemetry", "", "envelope internal/call"},
@@ -46,7 +47,7 @@ var layers = []layer{
 	{2, "kv", "client", "bus envelope internal/call internal/encoding/format internal/timer subjects"},
 	{2, "streaming", "client", "bus envelope internal/encoding/format internal/timer subjects"},
 	{2, "internal/rpc", "client", "bus envelope internal/call internal/encoding/format internal/flow " +
-		"internal/timer subjects"},
+		"internal/operation internal/timer subjects"},
 	{3, "internal/dispatcher", "", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
 		"internal/encoding/format internal/encoding/ijson internal/encoding/jsonschema internal/flow " +
 		"internal/policy internal/policy/lock internal/timer internal/tool subjects"},
@@ -56,8 +57,8 @@ var layers = []layer{
 	{4, "internal/audit/writer", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
 		"internal/flow internal/timer kv subjects"},
 	{4, "internal/audit/reader", "client", "bus envelope internal/audit internal/audit/writer internal/auth " +
-		"internal/flow internal/rpc internal/timer subjects"},
-	{4, "internal/auth/tokensource", "", "bus envelope internal/auth internal/timer subjects"},
+		"internal/flow internal/operation internal/rpc internal/timer subjects"},
+	{4, "internal/auth/tokensource", "", "bus envelope internal/auth internal/operation internal/timer"},
 	{4, "internal/deployment", "", "internal/auth"},
 	{4, "internal/auth/tokenstore", "client", "bus envelope internal/audit internal/auth internal/deployment " +
 		"internal/encoding/format internal/flow internal/timer subjects"},

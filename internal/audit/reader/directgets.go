@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -18,7 +19,7 @@ import (
 // DirectGets returns a Source that reads the records of all tenants by direct gets, which any server with a replica
 // answers. An auditor needs no other permission for it than direct gets on the two streams. It sends Now and
 // WaitRecorded to dispatchers, like [ViaDispatcher].
-func DirectGets(js jetstream.JetStream, asker Asker) Source {
+func DirectGets(js jetstream.JetStream, asker operation.Asker) Source {
 	return directGets{viaDispatcher{asker}, js}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // fixture is a bus with helpers for these tests.
@@ -30,7 +30,7 @@ func setup(t *testing.T) *fixture {
 // dispatcher.
 func (f *fixture) archives() map[string]reader.Source {
 	f.T.Helper()
-	f.Serve(rpc.NewEndpoint(subjects.OpStored, func(ctx context.Context, _ call.Sender,
+	f.Serve(rpc.NewEndpoint(operation.Stored, func(ctx context.Context, _ call.Sender,
 		q envelope.StreamReadRequest) (envelope.StreamReadResponse, *envelope.Error) {
 		page, err := reader.ServePage(ctx, f.JS, q)
 		if err != nil {

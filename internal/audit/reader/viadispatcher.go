@@ -12,18 +12,14 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Asker sends a request to a dispatcher and decodes the answer. rpc.Inbox implements it.
-type Asker interface {
-	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
-}
-
 // ownRights reports whether the token of a permits reading the streams directly, or is not known.
-func ownRights(a Asker) bool {
+func ownRights(a operation.Asker) bool {
 	in, ok := a.(*rpc.Inbox)
 	if !ok || in.Token == nil {
 		return true
@@ -33,7 +29,7 @@ func ownRights(a Asker) bool {
 }
 
 // Open returns the first of [Streams], [DirectGets] and [ViaDispatcher] that the permissions of the connection allow.
-func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Source {
+func Open(ctx context.Context, js jetstream.JetStream, asker operation.Asker) Source {
 	switch {
 	case !ownRights(asker): // the server would log each denied attempt
 	case !bus.IsPermissionDenied(bus.CheckLevel(ctx, js)):
@@ -49,14 +45,14 @@ func Open(ctx context.Context, js jetstream.JetStream, asker Asker) Source {
 
 // ViaDispatcher returns a Source that reads the streams through dispatchers. If the deployment has tokens, dispatchers
 // answer operators and auditors. An auditor without the scope for all tenants gets only records of its own tenant.
-func ViaDispatcher(asker Asker) Source { return viaDispatcher{asker} }
+func ViaDispatcher(asker operation.Asker) Source { return viaDispatcher{asker} }
 
-type viaDispatcher struct{ asker Asker }
+type viaDispatcher struct{ asker operation.Asker }
 
 func (t viaDispatcher) ask(ctx context.Context, q envelope.StreamReadRequest) (
 	page envelope.StreamReadResponse, err error,
 ) {
-	refusal, err := t.asker.Ask(ctx, subjects.OpStored, q, &page)
+	page, refusal, err := operation.Stored.Ask(ctx, t.asker, q)
 	if refusal != nil {
 		return page, denied{refusal}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Source holds the token of a process, which it read from a file, and renews it. Its methods are safe for concurrent
@@ -95,11 +95,6 @@ func (b *Source) Spent() bool {
 	return time.Now().After(ends) && !time.Now().Before(b.Principal().RenewUntil)
 }
 
-// Asker sends a request for a service operation to dispatchers and decodes the answer. rpc.Inbox implements it.
-type Asker interface {
-	Ask(ctx context.Context, op string, q, answer any) (*envelope.Error, error)
-}
-
 // RenewalError means that the bus no longer accepts the token of a file. Cause is the reason: the token was revoked, or
 // it has expired and can no longer be renewed.
 type RenewalError struct {
@@ -132,12 +127,11 @@ func (b *Source) Denied() *RenewalError {
 
 // Renew requests a new token and writes it to the file, unless another process has already written a newer one, which
 // Renew then uses. It returns a *[RenewalError] if dispatchers refuse the renewal and will not accept it later.
-func (b *Source) Renew(ctx context.Context, asker Asker) error {
+func (b *Source) Renew(ctx context.Context, asker operation.Asker) error {
 	if b.adopted() {
 		return nil
 	}
-	var answer envelope.TokenResponse
-	refusal, err := asker.Ask(ctx, subjects.OpTokenRenew, struct{}{}, &answer)
+	answer, refusal, err := operation.TokenRenew.Ask(ctx, asker, struct{}{})
 	switch {
 	case err != nil:
 		return err
@@ -211,7 +205,7 @@ func (b *Source) firstAsk() time.Duration {
 
 // Run renews the token whenever that is due, until ctx ends. If the old token had expired, it calls again after the
 // renewal. The function again must reconnect, because a connection with an expired token can only renew it.
-func (b *Source) Run(ctx context.Context, asker Asker, again func()) {
+func (b *Source) Run(ctx context.Context, asker operation.Asker, again func()) {
 	for {
 		b.mu.Lock()
 		at := b.renewAt
@@ -231,7 +225,7 @@ func (b *Source) Run(ctx context.Context, asker Asker, again func()) {
 
 // insist repeats the request until the token is renewed. ok is false if ctx ended before. expired reports whether the
 // old token had expired before the last request.
-func (b *Source) insist(ctx context.Context, asker Asker) (expired, ok bool) {
+func (b *Source) insist(ctx context.Context, asker operation.Asker) (expired, ok bool) {
 	r := timer.Backoff{Pause: pause, MaxPause: maxPause, Try: b.firstAsk(), MaxTry: askTime}
 	for told := false; ; {
 		expired = b.Expired()
