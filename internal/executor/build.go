@@ -110,15 +110,3 @@ func (j *job) needsBuild(step call.NextStep) bool {
 	}
 	return false
 }
-
-// Delays after which work for a missing build is delivered again. They grow with the deliveries, so that the executors
-// without the build do not pass it on in a busy loop.
-const (
-	buildDelay = 50 * time.Millisecond // times the number of deliveries
-	buildMost  = 2 * time.Second
-)
-
-// passOn returns the message for an executor with the admitted build.
-func (e *Executor) passOn(j *job) {
-	e.nak(j, min(time.Duration(max(1, j.message.Deliveries))*buildDelay, buildMost))
-}

@@ -2,7 +2,7 @@ package executor
 
 // Running returns how many messages are in hand.
 func (e *Executor) Running() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.running)
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	return len(e.jobs.all)
 }

@@ -2,19 +2,25 @@ package executor
 
 import (
 	"context"
-	"runtime/debug"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// job is one work message in progress. Handle owns it. Other goroutines use only the fields from abandoned on.
+// job is one work message, from its receipt until it is acknowledged or returned. The goroutine of Handle owns it, or
+// the one that replaces it when the tool is abandoned. Other goroutines use only control.
 type job struct {
 	executor     *Executor
 	ctx          context.Context // ends when the executor shuts down, not at the deadline
@@ -24,84 +30,28 @@ type job struct {
 	attempt      int
 	delivery     call.WorkDelivery
 	claim        string // nonce of our claim; "" without one
-	fence        uint64
 	work         work
 	unreadable   error // why work is empty
 	inputRef     *envelope.PayloadRef
-	input        *flow.Reservation // of a large input in memory; nil without one
 	writeTargets call.WriteTargets // of the call; none means that it may write to every target
 	earlier      []call.Outcome    // empty if the body cannot be read
-	enqueued     time.Time         // bus time of admission
-	started      time.Time         // bus time of the start of the tool
 	recorded     bool              // the audit record holds the request
 	build        *tool.Manifest    // the admitted build of the tool; nil if it is not here
 	counted      bool              // among the concurrent runs of the tool
 	locked       *envelope.Lock    // stops the call; nil without one
-
-	// The fields below belong to the run.
-	adapter  tool.Adapter
-	manifest *tool.Manifest
-	looks    bool // the run is a lookup
-	// validates means that the adapter is asked whether it refuses the call, and the tool has not started
-	validates bool
-	chunks    chunkSink
-	observer  func(call.TraceEvent) // called when the job ends; may be nil
-	// traceparent is that of the run's span; "" if no exporter is configured
-	traceparent string
-
-	abandoned atomic.Bool // the tool did not return: another goroutine owns the job
-	killed    atomic.Bool // the attempt is decided in the log, so the run must end
-	mu        sync.Mutex
-	run       *timer.Run // of the tool, or of the wait for the audit record; nil before
-	stream    *timer.Run // stores the chunks of the tool; nil before the first
-	running   bool
-	since     time.Time // when the tool started; returned by Locate
+	run          run               // by value: a run needs no allocation of its own
+	control      control
 }
 
-// kill ends the run. If it has not begun, it ends at once when it begins.
-func (j *job) kill() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.killed.Store(true)
-	j.stop()
-}
-
-// stop ends the contexts of the job. Callers hold j.mu.
-func (j *job) stop() {
-	for _, run := range []*timer.Run{j.run, j.stream} {
-		if run != nil {
-			run.Stop()
-		}
-	}
-}
-
-func (j *job) setRunning() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.running, j.since = true, j.started
-}
-
-// key returns the key of the job in Executor.running. It uses the message, because the state of a log that is gone has
-// no id.
-func (j *job) key() call.AttemptKey {
-	return call.AttemptKey{ID: j.message.Entry.State.ID, N: j.attempt}
-}
-
-// tool returns the id of the tool, the key of its load.
-func (j *job) tool() string { return j.message.Entry.State.Tool }
-
-// begin registers the message. It returns no job if this executor already handles the attempt or has reached the
-// concurrency of the tool; notYet then returns the message to the server. After its deadline an attempt needs no tool,
-// so begin does not look for it.
-func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func()) {
+// newJob returns the job of a message. After its deadline an attempt needs no tool, so newJob does not look for it.
+func (e *Executor) newJob(ctx context.Context, m Message) *job {
 	body, w, err := parse(m.Entry)
 	if err != nil { // a newer build admitted it
 		e.Logger.Error("unreadable work message", "call", m.Entry.State.ID, "err", err)
 	}
-	j = &job{
+	j := &job{
 		executor: e, ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
-		writeTargets: body.WriteTargets,
-		earlier:      body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef), enqueued: m.Entry.Time,
+		writeTargets: body.WriteTargets, earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef),
 		delivery: call.WorkDelivery{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),
@@ -109,103 +59,158 @@ func (e *Executor) begin(ctx context.Context, m Message) (j *job, notYet func())
 			Gone: func(instance string) bool { return instance == e.Instance || e.Liveness.Expired(ctx, instance) },
 		},
 	}
-	j.started = j.enqueued
-	a, _ := j.state.Attempt(j.attempt)
-	if a.Due().After(e.Now()) {
+	j.run = run{Options: &e.Options, memory: e.memory, job: j, started: j.enqueued()}
+	if j.current().Due().After(e.Now()) {
 		j.build = e.admitted(j.state)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j.shared = e.under(ctx)
-	k := j.key()
-	if e.running[k] != nil {
-		return nil, func() { m.Lease.NakWithDelay(e.Lease) }
+	return j
+}
+
+// key returns the key of the job in jobs. It uses the message, because the state of a log that is gone has no id.
+func (j *job) key() call.AttemptKey {
+	return call.AttemptKey{ID: j.message.Entry.State.ID, N: j.attempt}
+}
+
+// tool returns the id of the tool, the key of its load.
+func (j *job) tool() string { return j.message.Entry.State.Tool }
+
+// enqueued returns the bus time of the admission.
+func (j *job) enqueued() time.Time { return j.message.Entry.Time }
+
+// current returns the attempt of the job as the state holds it; the zero value if it does not.
+func (j *job) current() call.Attempt {
+	a, _ := j.state.Attempt(j.attempt)
+	return a
+}
+
+// owner returns the owner of the large input and output of the job.
+func (j *job) owner() subjects.Owner {
+	return subjects.Owner{Tenant: j.state.Tenant, Actor: j.current().Owner.Actor}
+}
+
+// step emits a trace point.
+func (j *job) step(at call.TracePoint) { j.executor.Trace.Emit(j.ctx, at, &j.state, j.attempt) }
+
+// nak returns the message to the server, which delivers it again after that time.
+func (j *job) nak(after time.Duration) {
+	j.step(call.TraceNak)
+	j.message.Lease.NakWithDelay(after)
+}
+
+// untilDue starts a timer.Run, which ends at the attempt's deadline or by a kill, and stores it in *as, a field of
+// control. Its Deadline is that of the attempt: adapters pass it to supervisors, which enforce it even if this process
+// is frozen.
+func (j *job) untilDue(as **timer.Run) *timer.Run {
+	run := j.shared.dog.Start(time.Now().Add(j.current().Due().Sub(j.executor.Now())), j)
+	j.control.mu.Lock()
+	defer j.control.mu.Unlock()
+	if *as = run; j.control.killed.Load() {
+		run.Stop()
 	}
-	if j.build != nil && !e.stopped(j) { // a call that a lock stops needs no run of the tool
-		l := e.load(j.tool())
-		if l.runs >= j.build.Limits.Concurrency {
-			again := l.later(e.Now())
-			return nil, func() { m.Lease.NakUnstarted(again) }
+	return run
+}
+
+// Abandoned implements [timer.Owner]: the tool does not return, and its message is handled without it.
+func (j *job) Abandoned(end func() error) {
+	j.control.abandoned.Store(true)
+	j.message.Lease.TakeOver(func() {
+		e := j.executor
+		defer e.recoverPanic(j.message)
+		e.conclude(j, true, func() error { return e.settle(j, j.run.abandoned(end())) })
+	})
+}
+
+// control is the part of a job that other goroutines use: they end its run, and see whether its tool runs. It is safe
+// for concurrent use.
+type control struct {
+	abandoned atomic.Bool // the tool did not return: another goroutine owns the job
+	killed    atomic.Bool // the attempt is decided in the log, so the run must end
+
+	mu      sync.Mutex
+	tool    *timer.Run // of the tool, or of the wait for the audit record; nil before
+	stream  *timer.Run // stores the chunks of the tool; nil before the first
+	running bool
+	since   time.Time // when the tool started
+}
+
+// kill ends the run. If it has not begun, it ends at once when it begins.
+func (c *control) kill() {
+	c.killed.Store(true)
+	c.stop()
+}
+
+// stop ends the contexts of the job.
+func (c *control) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, run := range []*timer.Run{c.tool, c.stream} {
+		if run != nil {
+			run.Stop()
 		}
-		l.runs++
-		j.counted = true
-	}
-	e.running[k] = j
-	return j, nil
-}
-
-// load holds the running calls of one tool in this executor.
-type load struct {
-	runs int
-	next time.Time // time at which the next message that finds the tool busy is delivered again
-}
-
-// load returns the load of a tool. Callers hold e.mu.
-func (e *Executor) load(tool string) *load {
-	l := e.loads[tool]
-	if l == nil {
-		l = &load{}
-		e.loads[tool] = l
-	}
-	return l
-}
-
-// later returns the delay for a message that finds the tool busy. Successive messages get successive times, so that a
-// long queue causes no more deliveries than a short one.
-func (l *load) later(now time.Time) time.Duration {
-	soonest, latest := now.Add(busyDelay), now.Add(busyMost)
-	if l.next.Before(soonest) {
-		l.next = soonest
-	}
-	if l.next.After(latest) {
-		l.next = latest
-	}
-	again := l.next.Sub(now)
-	l.next = l.next.Add(busySpace)
-	return again
-}
-
-// end removes a message that was acknowledged or returned.
-func (e *Executor) end(j *job) {
-	j.observed(verdict{})
-	j.freeInput()
-	j.mu.Lock()
-	j.stop()
-	j.mu.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.running, j.key())
-	if !j.counted {
-		return
-	}
-	l := e.load(j.tool())
-	if l.runs--; l.runs == 0 && l.next.Before(e.Now()) { // no message waits for it
-		delete(e.loads, j.tool())
 	}
 }
 
-// InProgress extends the leases of all messages that are being handled. Call it every third of a lease.
-func (e *Executor) InProgress() {
-	e.mu.Lock()
-	leases := make([]Lease, 0, len(e.running))
-	for _, j := range e.running {
-		leases = append(leases, j.message.Lease)
-	}
-	e.mu.Unlock()
-	for _, l := range leases {
-		l.InProgress()
-	}
+// start records that the tool was started at a bus time.
+func (c *control) start(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running, c.since = true, now
 }
 
-// unharmed must be deferred. If handling the message panicked, it logs the stack and returns the message to the server.
-// The call continues as if this executor had died: it runs again if its class allows that, becomes a poison call after
-// five claims, and has an unknown effect if it is side-effectful and was claimed.
-func (e *Executor) unharmed(m Message) {
-	p := recover()
-	if p == nil {
-		return
+// started returns the bus time at which the tool was started. ok is false if it was not.
+func (c *control) started() (since time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.since, c.running
+}
+
+// work is the request of a work message. A dispatcher has checked it, so it is not decoded again: the tool gets two of
+// its members unchanged, and all other facts are in the log.
+type work struct {
+	all, input, context jsontext.Value
+}
+
+// request decodes the request for the trace hooks, without unknown members.
+func (w work) request() *envelope.Request {
+	req := new(envelope.Request)
+	if err := json.Unmarshal(w.all, req); err != nil {
+		return new(envelope.Request)
 	}
-	e.Logger.Error("panic", "call", m.Entry.State.ID, "attempt", m.Entry.Attempt, "panic", p,
-		"stack", string(debug.Stack()))
-	m.Lease.NakWithDelay(retryDelay)
+	return req
+}
+
+// parse reads a work message.
+func parse(entry call.Entry) (body call.RequestBody, w work, err error) {
+	request, ok := call.OnlyRequest(entry.Body)
+	if body.Request = request; !ok || !ijson.Valid(request) {
+		if body, err = call.DecodeRequestBody(entry.Body); err != nil {
+			return body, w, fmt.Errorf("work message: %w", err)
+		}
+	}
+	if w.all = body.Request; w.all.Kind() != '{' {
+		return body, w, errors.New("work message: the request is no object")
+	}
+	w.split()
+	return body, w, nil
+}
+
+// split sets input and context, the members that the tool gets.
+func (w *work) split() {
+	v := w.all
+	for i := ijson.SkipSpace(v, 0) + 1; i < len(v); i++ {
+		if v[i] != '"' {
+			continue // between two members, or after the last one
+		}
+		name := v[i : i+ijson.StringLen(v[i:])]
+		i = ijson.SkipSpace(v, i+len(name)) + 1 // the colon
+		i = ijson.SkipSpace(v, i)
+		value := v[i : i+ijson.ValueLen(v[i:])]
+		switch string(name) {
+		case `"input"`:
+			w.input = value
+		case `"context"`:
+			w.context = value
+		}
+		i += len(value) - 1
+	}
 }

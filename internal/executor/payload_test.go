@@ -26,12 +26,13 @@ func (stored) Get(_ context.Context, _ subjects.PayloadOwner, ref envelope.Paylo
 	return make([]byte, ref.Bytes), nil
 }
 
-// withInput is a job of a minute with an input of so many bytes.
-func withInput(bytes int64) *job {
+// withInput is a run of a minute with an input of so many bytes.
+func withInput(e *Executor, bytes int64) *run {
 	state := call.State{Attempts: []call.Attempt{{
 		N: 1, At: call.At(time.Now()), Deadline: call.At(time.Now().Add(time.Minute)),
 	}}}
-	return &job{state: state, attempt: 1, inputRef: &envelope.PayloadRef{Bytes: bytes}}
+	j := &job{state: state, attempt: 1, inputRef: &envelope.PayloadRef{Bytes: bytes}}
+	return &run{Options: &e.Options, memory: e.memory, job: j}
 }
 
 // An input takes room twice while it is read, and once until its tool has it. Whoever finds none until shortly before
@@ -39,14 +40,14 @@ func withInput(bytes int64) *job {
 func TestRoomForInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(Options{Payloads: stored{}, Now: time.Now, PayloadMemory: 100})
-		first, second, third := withInput(40), withInput(30), withInput(21)
-		for _, j := range []*job{first, second} { // 80, then 40 and 60
-			if _, err := e.fetch(t.Context(), j); err != nil {
+		first, second, third := withInput(e, 40), withInput(e, 30), withInput(e, 21)
+		for _, r := range []*run{first, second} { // 80, then 40 and 60
+			if _, err := r.fetch(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		began := time.Now()
-		_, err := e.fetch(t.Context(), third)
+		_, err := third.fetch(t.Context())
 		fault, ok := errors.AsType[envelope.Fault](err)
 		if !ok || fault.Fault().Code != envelope.CodeCapacity || fault.Fault().Details.RetryAfterMS == 0 {
 			t.Errorf("got %v", err)
@@ -54,10 +55,10 @@ func TestRoomForInput(t *testing.T) {
 		if waited := time.Since(began); waited < 59*time.Second || waited >= time.Minute {
 			t.Errorf("told after %s", waited)
 		}
-		third = withInput(21)
+		third = withInput(e, 21)
 		done := make(chan error)
 		go func() {
-			_, err := e.fetch(t.Context(), third)
+			_, err := third.fetch(t.Context())
 			done <- err
 		}()
 		synctest.Wait()
@@ -97,7 +98,7 @@ func TestResultOfFailure(t *testing.T) {
 			fault := envelope.NewError(envelope.CodeToolFault, "").WithToolResult(c.result)
 			var d outcome.Draft
 			began := time.Now()
-			hash := e.keepResult(t.Context(), withInput(0), fault, &d)
+			hash := withInput(e, 0).keepResult(t.Context(), fault, &d)
 			if (hash != "") != c.hash || len(d.Warnings) != c.warnings || (fault.Details.ToolResultRef != nil) != c.apart ||
 				(len(fault.Details.ToolResult) > 0) != c.inline {
 				t.Errorf("%.20s: hash %q, %q, %+.200v", c.result, hash, d.Warnings, fault.Details)

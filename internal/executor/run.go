@@ -3,164 +3,156 @@ package executor
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Causes of the end of a run's context.
-var (
-	errDeadline = fmt.Errorf("the call: %w", context.DeadlineExceeded)
-	errKilled   = errors.New("killed by a cancel")
-	errDrained  = errors.New("the executor shuts down")
-)
+// run is one run of a tool for a job, or one lookup, from the search for its adapter to its verdict. The owner of the
+// job owns it.
+type run struct {
+	*Options
+	memory *flow.MemoryBudget // for large inputs
+	job    *job
 
-// verdict is the result of a run: how its attempt must end.
-type verdict struct {
-	end   call.Completion
-	draft outcome.Draft
-	// err is errDrained when the executor shut down during the run: then it decides nothing, and the next executor that
-	// gets the message decides by the log.
-	err error
+	manifest    *tool.Manifest // nil if the tool cannot run here
+	adapter     tool.Adapter
+	context     *timer.Run // nil before the start
+	phase       phase
+	fence       uint64
+	started     time.Time         // bus time of the start of the tool; before it, of the admission
+	input       *flow.Reservation // of a large input in memory; nil without one
+	chunks      chunkSink
+	traceparent string                // of the run's span; "" if no exporter is configured
+	observer    func(call.TraceEvent) // called when the run ends; may be nil
 }
 
-// run runs the tool until it ends, its deadline passes or it is killed, and ends the attempt. Then the tool and all its
-// processes are gone, except if its adapter has abandoned it.
-func (e *Executor) run(j *job) error {
-	m, adapter, fault := e.find(j)
-	ctx := e.begun(e.untilDue(j, &j.run), j, m)
+// phase is the question that an adapter is asked. After the adapter has abandoned a run, it selects the verdict.
+type phase int
+
+const (
+	executes  phase = iota // the tool runs
+	validates              // whether the adapter refuses the call: the tool has not started
+	looksUp                // the lookup of the tool
+)
+
+// execute runs the tool until it ends, its deadline passes or it is killed. Then the tool and all its processes are
+// gone, except if its adapter has abandoned it: then the error of the verdict is tool.ErrAbandoned.
+func (r *run) execute() verdict {
+	fault := r.find()
+	ctx := r.observe(r.start())
 	if fault != nil {
-		return e.over(j, unrunnable(fault))
+		return unrunnable(fault)
 	}
-	inv, err := e.invocation(ctx, j, m)
+	inv, err := r.invocation(ctx)
 	if err == nil {
-		err = cmp.Or(ctx.Err(), e.permitted(ctx, j))
+		err = cmp.Or(ctx.Err(), r.checkLock(ctx))
 	}
 	if err != nil {
-		return e.over(j, unprepared(j, err))
+		return r.unprepared(err)
 	}
-	j.adapter, j.manifest = adapter, m
-	if err := j.validate(ctx, inv); errors.Is(err, tool.ErrAbandoned) {
-		return err
+	if err := r.validate(ctx, inv); errors.Is(err, tool.ErrAbandoned) {
+		return verdict{err: err}
 	} else if err != nil {
-		return e.over(j, j.denied(ctx, err))
+		return r.denied(ctx, err)
 	}
-	j.chunks = chunkSink{e: e, j: j, m: m}
-	j.started = e.Now()
-	j.setRunning()
-	e.step(call.TraceBeforeEffect, j)
-	res, err := adapter.Execute(ctx, m, inv, &j.chunks)
+	r.chunks = chunkSink{run: r}
+	r.started = r.Now()
+	r.job.control.start(r.started)
+	r.job.step(call.TraceBeforeEffect)
+	res, err := r.adapter.Execute(ctx, r.manifest, inv, &r.chunks)
 	if errors.Is(err, tool.ErrAbandoned) {
-		return err
+		return verdict{err: err}
 	}
-	return e.over(j, e.returned(j, res, err))
+	return r.returned(res, err)
+}
+
+// lookup asks the lookup of the tool about a side-effectful attempt whose executor is gone. The lookup may confirm the
+// effect; that it finds nothing proves nothing.
+func (r *run) lookup() verdict {
+	v := verdict{end: call.Completion{Cause: call.ClaimLost}}
+	if r.job.state.Lookup == call.LookupNo {
+		return v
+	}
+	if fault := r.find(); fault != nil || !r.manifest.Capability.Lookup {
+		v.draft.Error = fault
+		return v
+	}
+	r.phase = looksUp
+	ctx := r.start()
+	inv, err := r.invocation(ctx)
+	var res tool.Result
+	found := false
+	if err == nil {
+		res, found, err = r.adapter.Lookup(ctx, r.manifest, inv)
+	}
+	if errors.Is(err, tool.ErrAbandoned) {
+		return verdict{err: err}
+	}
+	return r.confirmed(res, found, err)
+}
+
+// find sets the admitted build of the tool, which take has made sure of, and its adapter.
+func (r *run) find() *envelope.Error {
+	j := r.job
+	if j.unreadable != nil {
+		return envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
+			WithCause(j.unreadable.Error())
+	}
+	if fault := j.build.NeverRuns(); fault != nil {
+		return fault
+	}
+	a, ok := r.Adapters[j.build.Transport]
+	if !ok {
+		return envelope.NewError(envelope.CodeUnavailable, "this executor has no adapter for transport "+j.build.Transport)
+	}
+	r.manifest, r.adapter = j.build, a
+	return nil
+}
+
+// start starts the context of the run.
+func (r *run) start() *timer.Run {
+	r.context = r.job.untilDue(&r.job.control.tool)
+	return r.context
 }
 
 // validate asks the adapter whether it refuses the call.
-func (j *job) validate(ctx context.Context, inv tool.Invocation) error {
-	j.validates = true
-	err := tool.ValidateCall(ctx, j.adapter, j.manifest, inv)
-	j.validates = errors.Is(err, tool.ErrAbandoned) // the goroutine that continues reads it
+func (r *run) validate(ctx context.Context, inv tool.Invocation) error {
+	r.phase = validates
+	err := tool.ValidateCall(ctx, r.adapter, r.manifest, inv)
+	if !errors.Is(err, tool.ErrAbandoned) { // otherwise another goroutine owns the run
+		r.phase = executes
+	}
 	return err
 }
 
-// denied returns the verdict of an attempt that its adapter refused with err, or did not answer for before ctx ended.
-// This run had no effect. [call.Decide] knows whether another one may have had one.
-func (j *job) denied(ctx context.Context, err error) verdict {
-	if ctx.Err() != nil {
-		return unprepared(j, err)
+// abandoned returns the verdict of a run that its adapter has abandoned with err.
+func (r *run) abandoned(err error) verdict {
+	switch r.phase {
+	case looksUp:
+		return r.confirmed(tool.Result{}, false, err)
+	case validates:
+		return r.denied(r.context, err)
+	default:
+		return r.returned(tool.Result{}, err)
 	}
-	harmless := *j.manifest
-	harmless.Class = call.Pure
-	return unrunnable(tool.ClassifyError(j.adapter, &harmless, err).WithEffect(envelope.EffectNone))
-}
-
-// returned makes the verdict from what a run has returned, or, for an abandoned run, from what its adapter returned in
-// its place.
-func (e *Executor) returned(j *job, res tool.Result, err error) verdict {
-	e.step(call.TraceAfterEffect, j)
-	stored, streamErr := j.chunks.stored()
-	if err == nil && streamErr != nil {
-		err = streamErr
-	}
-	end, draft := e.outcome(j.run, j, j.manifest, res, j.failure(err))
-	if cause := j.cause(); err != nil && cause != nil {
-		end.Cause = interrupted(cause, end.Cause)
-	}
-	draft.Chunks = stored
-	draft.Warnings = j.chunks.warn(draft.Warnings)
-	if err != nil && j.ctx.Err() != nil {
-		return verdict{end, draft, errDrained}
-	}
-	return verdict{end, draft, nil}
-}
-
-// over ends the attempt of a run with the verdict v.
-func (e *Executor) over(j *job, v verdict) error {
-	j.observed(v)
-	j.freeInput()
-	if v.err != nil {
-		return v.err
-	}
-	return e.finish(j, v.end, v.draft)
-}
-
-// Abandoned implements [timer.Owner]: the tool does not return, and its message is handled without it.
-func (j *job) Abandoned(end func() error) {
-	j.abandoned.Store(true)
-	j.message.Lease.TakeOver(func() {
-		e := j.executor
-		defer e.unharmed(j.message)
-		e.conclude(j, true, func() error {
-			switch err := end(); {
-			case j.looks:
-				return e.confirmed(j, j.manifest, tool.Result{}, false, err)
-			case j.validates:
-				return e.over(j, j.denied(j.run, err))
-			default:
-				return e.over(j, e.returned(j, tool.Result{}, err))
-			}
-		})
-	})
-}
-
-// interrupted returns the cause of the end of a run whose context ended before it.
-func interrupted(cause error, otherwise call.Cause) call.Cause {
-	switch {
-	case errors.Is(cause, errDeadline):
-		return call.TimedOut
-	case errors.Is(cause, errKilled):
-		return call.Cancelled
-	}
-	return otherwise
-}
-
-func unrunnable(fault *envelope.Error) verdict {
-	end := call.Completion{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone}
-	return verdict{end: end, draft: outcome.Draft{Error: fault}}
 }
 
 // unprepared returns the verdict of an attempt whose tool was not started, usually because its input could not be read.
 // The effect is none, so an attempt that timed out or was cancelled may run again.
-func unprepared(j *job, err error) verdict {
+func (r *run) unprepared(err error) verdict {
 	fault := envelope.NewError(envelope.CodeInputMissing, "")
 	known, isKnown := errors.AsType[envelope.Fault](err)
-	cause := j.cause()
-	switch {
-	case j.ctx.Err() != nil && j.claim == "":
+	cause := r.cause()
+	switch shutDown := r.job.ctx.Err() != nil; {
+	case shutDown && r.job.claim == "":
 		return verdict{err: errDrained}
-	case j.ctx.Err() != nil: // from the claim alone, no other process can know that the tool did not start
+	case shutDown: // from the claim alone, no other process can know that the tool did not start
 		fault = envelope.NewError(envelope.CodeUnavailable, "the executor shut down before the tool was started")
 	case errors.Is(cause, errDeadline):
 		fault = envelope.NewError(envelope.CodeTimeout, "the tool was not started by the deadline")
@@ -172,191 +164,100 @@ func unprepared(j *job, err error) verdict {
 	return unrunnable(fault.WithCause(err.Error()).WithEffect(envelope.EffectNone))
 }
 
-// failure maps the error of a run to the taxonomy. It returns nil for nil. The effect class is that of the call, which
-// a policy may have made stricter. A call that has no effect in any case, such as a dry run, is classified as one of a
-// pure tool.
-func (j *job) failure(err error) *envelope.Error {
-	if err == nil {
-		return nil
+// denied returns the verdict of an attempt that its adapter refused with err, or did not answer for before ctx ended.
+// This run had no effect. [call.Decide] knows whether another one may have had one.
+func (r *run) denied(ctx context.Context, err error) verdict {
+	if ctx.Err() != nil {
+		return r.unprepared(err)
 	}
-	if known, ok := errors.AsType[envelope.Fault](err); ok {
-		return known.Fault()
-	}
-	m := *j.manifest
-	if m.Class = j.state.Class; j.state.HasNoEffect() {
-		m.Class = call.Pure
-	}
-	return tool.ClassifyError(j.adapter, &m, err)
+	harmless := *r.manifest
+	harmless.Class = call.Pure
+	return unrunnable(tool.ClassifyError(r.adapter, &harmless, err).WithEffect(envelope.EffectNone))
 }
 
-// outcome makes the completion and the draft of the response from the result of a run. A result that does not fit the
-// response schema of the tool becomes an error.
-func (e *Executor) outcome(
-	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, fault *envelope.Error,
-) (call.Completion, outcome.Draft) {
-	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
-	d.Metrics.DurationMS = e.Now().Sub(j.started).Milliseconds()
-	d.Metrics.QueueMS = max(0, j.started.Sub(j.enqueued).Milliseconds())
-	d.Timed = true
-	end := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: j.fence}
-	end.Writes = call.Writes(res.SideEffects)
-	if violation := j.outside(end.Writes, fault); violation != nil {
-		fault = violation
-	} else if fault == nil {
-		fault = e.checkOutput(ctx, j, m, res, &d)
+// returned makes the verdict from what a run has returned, or, for an abandoned run, from what its adapter returned in
+// its place.
+func (r *run) returned(res tool.Result, err error) verdict {
+	r.job.step(call.TraceAfterEffect)
+	stored, streamErr := r.chunks.stored()
+	if err == nil && streamErr != nil {
+		err = streamErr
 	}
-	if fault != nil {
-		d.Error, end.Error, end.Effect = fault, fault.Code, fault.Details.Effect
-		if end.Effect == "" {
-			end.Effect = envelope.EffectUnknown
-		}
-		end.Output = e.keepResult(ctx, j, fault, &d)
-		return end, d
+	v := r.result(res, r.failure(err))
+	if cause := r.cause(); err != nil && cause != nil {
+		v.end.Cause = interrupted(cause, v.end.Cause)
 	}
-	sum := sha256.Sum256(res.Output)
-	var digits [2 * sha256.Size]byte
-	end.Output = string(hex.AppendEncode(digits[:0], sum[:]))
-	return end, d
+	v.draft.Chunks = stored
+	v.draft.Warnings = r.chunks.warn(v.draft.Warnings)
+	if err != nil && r.job.ctx.Err() != nil {
+		v.err = errDrained
+	}
+	return v
 }
 
-func (e *Executor) checkOutput(
-	ctx context.Context, j *job, m *tool.Manifest, res tool.Result, d *outcome.Draft,
-) *envelope.Error {
-	fn, _ := m.Function(j.state.Fn)
-	response := fn.Response
-	switch bad := response.Validate(res.Output); {
-	case len(bad) > 0 && envelope.IsMCPResult(response.Raw()):
-		d.Warnings = append(slices.Clone(d.Warnings), broken(bad))
-	case len(bad) > 0:
-		return envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...).WithEffect(envelope.EffectApplied)
+// confirmed makes the verdict from the result of a lookup.
+func (r *run) confirmed(res tool.Result, found bool, err error) verdict {
+	switch {
+	case err != nil && r.job.ctx.Err() != nil:
+		return verdict{err: errDrained} // another executor can do the lookup
+	case err != nil || !found:
+		return verdict{end: call.Completion{Cause: call.ClaimLost}}
 	}
-	if len(res.Output) <= envelope.MaxInline {
-		d.Output = res.Output
-		return nil
+	v := r.result(res, nil)
+	v.draft.Timed = false // the times of the run are not known here
+	if v.end.Error == "" {
+		v.end.Cause = call.Confirmed
 	}
-	ctx, stop := e.storing(ctx, j)
-	defer stop()
-	ref, err := e.Payloads.Put(ctx, j.owner().On(j.state.Pool), res.Output)
-	if err != nil { // Put retries until shortly before the deadline
-		return envelope.NewError(envelope.CodeStoreFull, "the output is too large to travel inline and could not be stored").
-			WithFix("call again later; the operator must enlarge the stream PAYLOADS").
-			WithCause(err.Error()).WithEffect(envelope.EffectApplied)
-	}
-	d.OutputRef = &ref
-	return nil
-}
-
-// broken returns the warning for an output that is returned although it does not fit its schema.
-func broken(bad []jsonschema.Violation) string {
-	text := "the output breaks the schema of the tool"
-	for _, v := range bad[:min(len(bad), maxBroken)] {
-		text += fmt.Sprintf("; %s %s", cmp.Or(v.Pointer, "it"), v.Message)
-	}
-	return ijson.Clip(text, envelope.MaxMessage)
-}
-
-// maxBroken is the number of violations that a warning names.
-const maxBroken = 5
-
-// find returns the admitted build of the tool, which take has made sure of, and its adapter.
-func (e *Executor) find(j *job) (*tool.Manifest, tool.Adapter, *envelope.Error) {
-	if j.unreadable != nil {
-		return nil, nil, envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
-			WithCause(j.unreadable.Error())
-	}
-	if fault := j.build.NeverRuns(); fault != nil {
-		return nil, nil, fault
-	}
-	a, ok := e.Adapters[j.build.Transport]
-	if !ok {
-		return nil, nil, envelope.NewError(envelope.CodeUnavailable,
-			"this executor has no adapter for transport "+j.build.Transport)
-	}
-	return j.build, a, nil
-}
-
-// invocation returns the invocation for the adapter. It reads a large input first.
-func (e *Executor) invocation(ctx context.Context, j *job, m *tool.Manifest) (tool.Invocation, error) {
-	input, done := j.work.input, (func())(nil)
-	if j.inputRef != nil {
-		data, err := e.fetch(ctx, j)
-		if err != nil {
-			return tool.Invocation{}, err
-		}
-		input, done = data, j.freeInput
-	}
-	a, _ := j.state.Attempt(j.attempt)
-	j.fence = call.Fence(j.state, j.delivery)
-	return tool.Invocation{
-		CallID: a.Owner.CallID, ToolID: m.ToolID, ToolVersion: m.Semver, Digest: m.Digest,
-		Fn: envelope.NameToCall(j.state.Fn), // clients of builds before AnyFunction send that name
-		// The caller's key is unique only in its scope, the id among all calls.
-		Input: input, Done: done, Context: listed(m.Context, j.work.context, a.Owner), IdempotencyKey: j.state.ID,
-		Attempt: j.attempt, Fence: j.fence, DryRun: j.state.DryRun,
-		Traceparent: j.traceparentOf(a.Owner),
-		Deadline:    time.Now().Add(a.Due().Sub(e.Now())), // by the clock of this host, which tools use
-	}, nil
-}
-
-// untilDue starts a timer.Run for the job, which ends at the attempt's deadline or by a kill, and stores it in *as. Its
-// Deadline is that of the attempt: adapters pass it to supervisors, which enforce it even if this process is frozen.
-func (e *Executor) untilDue(j *job, as **timer.Run) *timer.Run {
-	a, _ := j.state.Attempt(j.attempt)
-	run := j.shared.dog.Start(time.Now().Add(a.Due().Sub(e.Now())), j)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if *as = run; j.killed.Load() {
-		run.Stop()
-	}
-	return run
+	return v
 }
 
 // cause returns the reason why the context of the run has ended, or nil if it has not.
-func (j *job) cause() error {
-	err := j.run.Err()
+func (r *run) cause() error {
+	err := r.context.Err()
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) && j.ctx.Err() == nil:
+	case errors.Is(err, context.DeadlineExceeded) && r.job.ctx.Err() == nil:
 		return errDeadline
-	case errors.Is(err, context.Canceled) && j.killed.Load():
+	case errors.Is(err, context.Canceled) && r.job.control.killed.Load():
 		return errKilled
 	}
 	return err
 }
 
-// storing returns a context for waits before and after a run, such as storing its output. It ends some time before the
-// deadline, so that this executor can still decide the attempt with the right error. A dispatcher that decides at the
-// deadline knows only that it timed out.
-func (e *Executor) storing(ctx context.Context, j *job) (context.Context, context.CancelFunc) {
-	a, _ := j.state.Attempt(j.attempt)
-	left := a.Due().Sub(e.Now())
+// beforeDue returns a context for waits before and after a run, such as storing its output. It ends some time before
+// the deadline, so that this executor can still decide the attempt with the right error. A dispatcher that decides at
+// the deadline knows only that it timed out.
+func (r *run) beforeDue(ctx context.Context) (context.Context, context.CancelFunc) {
+	left := r.job.current().Due().Sub(r.Now())
 	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
-// begun calls the hook Trace.Begin for the run of m, keeps its traceparent, and returns the context for it. If this
-// executor cannot run the tool, m is nil.
-func (e *Executor) begun(run *timer.Run, j *job, m *tool.Manifest) context.Context {
-	if e.Trace.Begin == nil {
-		return run
+// observe calls the hook Trace.Begin, keeps its traceparent, and returns the context for the run.
+func (r *run) observe(ctx context.Context) context.Context {
+	if r.Trace.Begin == nil {
+		return ctx
 	}
-	begin := call.TraceEvent{At: call.TraceRun, State: j.state, Attempt: j.attempt, Request: j.work.request()}
-	if m != nil {
-		begin.Effect, begin.Origin = m.CanonicalEffect(), m.Origin()
+	begin := call.TraceEvent{
+		At: call.TraceRun, State: r.job.state, Attempt: r.job.attempt, Request: r.job.work.request(),
 	}
-	ctx, traceparent, done := e.Trace.Begin(run, begin)
-	j.traceparent, j.observer = traceparent, done
+	if r.manifest != nil {
+		begin.Effect, begin.Origin = r.manifest.CanonicalEffect(), r.manifest.Origin()
+	}
+	ctx, r.traceparent, r.observer = r.Trace.Begin(ctx, begin)
 	return ctx
 }
 
-// observed calls the end function of that hook, once. A verdict without a cause means that the run was left to another
-// executor.
-func (j *job) observed(v verdict) {
-	if j.observer == nil {
+// close frees the memory of a large input, and calls the end function of the trace hook, once. A verdict without a
+// cause means that the run was left to another executor.
+func (r *run) close(v verdict) {
+	r.freeInput()
+	if r.observer == nil {
 		return
 	}
 	if v.end.Cause == 0 {
 		v.draft.Error = envelope.NewError(envelope.CodeUnavailable, "the run was left to another executor")
 	}
-	j.observer(call.TraceEvent{At: call.TraceAfterEffect, State: j.state, Attempt: j.attempt, Error: v.draft.Error,
-		Metrics: v.draft.Metrics})
-	j.observer = nil
+	r.observer(call.TraceEvent{
+		At: call.TraceAfterEffect, State: r.job.state, Attempt: r.job.attempt, Error: v.draft.Error, Metrics: v.draft.Metrics,
+	})
+	r.observer = nil
 }
