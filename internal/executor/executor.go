@@ -241,8 +241,8 @@ func (e *Executor) follow(j *job, step call.NextStep) error {
 	return outcome.ErrAttemptGone // Drop
 }
 
-// settle ends the attempt with the verdict. If the verdict has an error, it decides nothing and returns the error. After
-// tool.ErrAbandoned another goroutine owns the job.
+// settle ends the attempt with the verdict. If the verdict has an error, it decides nothing and returns the error.
+// After tool.ErrAbandoned another goroutine owns the job.
 func (e *Executor) settle(j *job, v verdict) error {
 	if errors.Is(v.err, tool.ErrAbandoned) {
 		return v.err
@@ -272,8 +272,8 @@ func (e *Executor) InProgress() {
 }
 
 // recoverPanic must be deferred. If handling the message panicked, it logs the stack and returns the message to the
-// server. The call continues as if this executor had died: it runs again if its class allows that, becomes a poison call
-// after five claims, and has an unknown effect if it is side-effectful and was claimed.
+// server. The call continues as if this executor had died: it runs again if its class allows that, becomes a poison
+// call after five claims, and has an unknown effect if it is side-effectful and was claimed.
 func (e *Executor) recoverPanic(m Message) {
 	p := recover()
 	if p == nil {

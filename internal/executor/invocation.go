@@ -48,9 +48,9 @@ func (r *run) invocation(ctx context.Context) (tool.Invocation, error) {
 	}, nil
 }
 
-// fetch reads the large input of the job, and reserves memory for it until the tool has read it. Reading takes twice the
-// size of the input, because the messages with its parts become garbage only at the end. fetch waits for memory until
-// shortly before the deadline, which leaves time to report the error. Without memory the error is a faultError.
+// fetch reads the large input of the job, and reserves memory for it until the tool has read it. Reading takes twice
+// the size of the input, because the messages with its parts become garbage only at the end. fetch waits for memory
+// until shortly before the deadline, which leaves time to report the error. Without memory the error is a faultError.
 func (r *run) fetch(ctx context.Context) (jsontext.Value, error) {
 	j := r.job
 	waiting, stop := r.beforeDue(ctx)

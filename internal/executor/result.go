@@ -104,8 +104,8 @@ func (r *run) failure(err error) *envelope.Error {
 	return tool.ClassifyError(r.adapter, &m, err)
 }
 
-// foreignWrite returns the error of a run that reported a write outside the write targets of its call, or nil. It replaces
-// the error that the tool itself reported, which may permit a further run.
+// foreignWrite returns the error of a run that reported a write outside the write targets of its call, or nil. It
+// replaces the error that the tool itself reported, which may permit a further run.
 func (r *run) foreignWrite(writes []call.ReportedWrite, reported *envelope.Error) *envelope.Error {
 	targets := r.job.writeTargets
 	for _, w := range writes {
