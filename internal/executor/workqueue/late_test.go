@@ -101,13 +101,12 @@ func TestWorkersOfADeletedConsumer(t *testing.T) {
 	next(t, got)
 }
 
-func next(t *testing.T, got <-chan int) int {
+func next[T any](t *testing.T, got <-chan T) (v T) {
 	t.Helper()
 	select {
-	case n := <-got:
-		return n
+	case v = <-got:
 	case <-time.After(50 * time.Second):
 		t.Fatal("no work")
-		return 0
 	}
+	return v
 }

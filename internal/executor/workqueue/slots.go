@@ -13,11 +13,12 @@ import (
 type pull struct {
 	inbox  string
 	sub    *nats.Subscription
-	source *source // of the pending request; nil if none is pending
-	left   int     // messages of the request that have not arrived
-	spare  bool    // no slot is reserved for its message
-	wrong  bool    // the server answered with an error
-	turn   int     // number of the request
+	closed <-chan nats.SubStatus // receives when the subscription has ended
+	source *source               // of the pending request; nil if none is pending
+	left   int                   // messages of the request that have not arrived
+	spare  bool                  // no slot is reserved for its message
+	wrong  bool                  // the server answered with an error
+	turn   int                   // number of the request
 	end    *time.Timer
 }
 
@@ -59,7 +60,7 @@ func (w *Puller) slotsFor(s *source, t taken) int {
 
 // pull gives free slots to waiting messages, and sends pull requests for the rest. The caller holds w.mu.
 func (w *Puller) pull() {
-	if w.ended() || w.paused {
+	if w.ended() || w.resumes > 0 {
 		return
 	}
 	w.listen()
@@ -208,7 +209,7 @@ func (w *Puller) unused() *pull {
 	if err != nil || sub.SetPendingLimits(-1, -1) != nil { // the slots limit the messages
 		return nil
 	}
-	p.sub = sub
+	p.sub, p.closed = sub, sub.StatusChanged(nats.SubscriptionClosed)
 	w.pulls = append(w.pulls, p)
 	return p
 }

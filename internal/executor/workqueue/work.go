@@ -82,7 +82,7 @@ type Puller struct {
 	ended     func() bool   // intake has ended: no more work is pulled
 
 	mu      sync.Mutex
-	paused  bool // until the next reconnect
+	resumes uint64 // paused until the connection has reconnected this often; 0: not paused
 	running taken
 	of      map[sender]taken // running by sender, without zero entries
 	last    *source          // that had work most recently
@@ -219,22 +219,31 @@ func (w *Puller) stop() {
 
 // Pause ends all pull requests before a planned reconnect: a message that the server sends to a closed connection is
 // delivered again only after a lease, which may be too late for its call. When Pause returns, all sent messages have
-// arrived, unless the server did not answer within 1 s. The next reconnect ends the pause.
+// arrived, and no inbox is subscribed again after the reconnect, unless the server did not answer within 1 s. The next
+// reconnect ends the pause. On a lost connection, Pause does nothing.
 func (w *Puller) Pause() {
 	w.mu.Lock()
-	nc := w.nc
-	if nc == nil {
+	if w.nc == nil || !w.nc.IsConnected() {
 		w.mu.Unlock()
 		return
 	}
-	w.paused = true
-	for _, p := range w.pulls {
+	w.resumes = w.nc.Stats().Reconnects + 1
+	ended := w.pulls
+	w.pulls = nil
+	for _, p := range ended {
 		_ = p.sub.Drain() // it is gone with the connection otherwise
 		w.over(p)
 	}
-	w.pulls = nil
 	w.mu.Unlock()
-	_ = nc.FlushTimeout(pauseTime) // without an answer, the connection is lost already
+	ctx, cancel := context.WithTimeout(context.Background(), pauseTime)
+	defer cancel()
+	for _, p := range ended {
+		select {
+		case <-p.closed:
+		case <-ctx.Done():
+			_ = p.sub.Unsubscribe() // without an answer, the connection is lost already
+		}
+	}
 }
 
 // pauseTime is how long Pause waits for the server.
@@ -244,7 +253,10 @@ const pauseTime = time.Second
 func (w *Puller) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.paused = false
+	if w.nc.Stats().Reconnects < w.resumes {
+		return // this reconnect was before the pause
+	}
+	w.resumes = 0
 	w.lookSoon()
 	w.repeats.forget()
 	for _, p := range w.pulls {

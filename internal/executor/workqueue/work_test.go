@@ -123,3 +123,57 @@ func TestPause(t *testing.T) {
 		}
 	}
 }
+
+// 1,000 planned reconnects lose no call of those that are admitted at the same time. A lost one would come again after
+// the lease only.
+func TestReconnectsLoseNothing(t *testing.T) {
+	const reconnects, lease = 1000, time.Hour
+	f := setup(t)
+	got := make(chan struct{}, 1)
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	w, err := workqueue.New(t.Context(), workqueue.Keep(f.JS, "default", 1, lease), "default", 1, 8, lease,
+		func(_ context.Context, w *workqueue.Message) {
+			w.Ack()
+			mu.Lock()
+			seen[w.Entry.State.ID] = true
+			mu.Unlock()
+			select {
+			case got <- struct{}{}:
+			default:
+			}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc := f.Srv.Connect(t, nats.MaxReconnects(-1))
+	bustest.Run(t, func(ctx context.Context) { w.Run(ctx, ctx, nc) })
+	calls := 0
+	stop := bustest.Run(t, func(ctx context.Context) {
+		for ; ctx.Err() == nil; calls++ {
+			f.Admit(calls, envelope.PriorityNormal)
+		}
+	})
+	for range reconnects {
+		w.Pause()
+		if err := nc.ForceReconnect(); err != nil {
+			t.Fatal(err)
+		}
+		next(t, got)
+	}
+	stop()
+	t.Logf("%d calls", calls)
+	for late := time.After(time.Minute); ; {
+		mu.Lock()
+		n := len(seen)
+		mu.Unlock()
+		if n == calls {
+			return
+		}
+		select {
+		case <-got:
+		case <-late:
+			t.Fatalf("%d of %d calls came", n, calls)
+		}
+	}
+}
