@@ -74,7 +74,7 @@ func TestAlone(t *testing.T) {
 			}
 			readAll(t, peer, "lone")
 			<-written
-			time.Sleep(soon)
+			<-time.After(soon)
 		}
 		if len(below.writes) != 3 {
 			t.Errorf("%d writes", len(below.writes))
@@ -92,12 +92,12 @@ func TestBurstEnds(t *testing.T) {
 		readAll(t, peer, "ab")
 		for range quiet {
 			synctest.Wait()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			writeAll(t, c, "behind") // it does not wait for the peer
 			readAll(t, peer, "behind")
 		}
 		synctest.Wait()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		written := make(chan struct{})
 		go func() { writeAll(t, c, "lone"); close(written) }()
 		synctest.Wait()
@@ -275,13 +275,13 @@ func TestTimeoutOfEach(t *testing.T) {
 					crowded(c)
 				}
 				go writeAll(t, c, "text")
-				time.Sleep(longTime - 1)
+				<-time.After(longTime - 1)
 				readAll(t, peer, "text")
 				synctest.Wait()
-				time.Sleep(longTime)
+				<-time.After(longTime)
 			}
 			go writeAll(t, patient, "text")
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			readAll(t, other, "text")
 			synctest.Wait()
 		}

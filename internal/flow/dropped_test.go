@@ -26,12 +26,12 @@ func TestMessages(t *testing.T) {
 		if n := strings.Count(said(), "\n"); n != 1 {
 			t.Errorf("logged at once: %s", said())
 		}
-		time.Sleep(DropLogInterval + time.Second)
+		<-time.After(DropLogInterval + time.Second)
 		synctest.Wait()
 		if !strings.Contains(said(), "messages=999") || strings.Count(said(), "\n") != 2 {
 			t.Errorf("logged after an interval: %s", said())
 		}
-		time.Sleep(DropLogInterval)
+		<-time.After(DropLogInterval)
 		synctest.Wait()
 		m.Note(log, "forged", "tb.ctl.kill.y")
 		if n := strings.Count(said(), "\n"); n != 3 || !strings.Contains(said(), "kill.y") {

@@ -54,7 +54,7 @@ func TestStopDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var handled atomic.Int64
 		l := NewLane(one, func(string, func()) {
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			handled.Add(1)
 		})
 		for range 2 {

@@ -269,18 +269,18 @@ func TestWait(t *testing.T) {
 			t.Errorf("%s when nothing is known", got)
 		}
 		for range 50 {
-			time.Sleep(20 * time.Millisecond) // in a bubble
+			<-time.After(20 * time.Millisecond) // in a bubble
 			q.End(q.Begin())
 			mustPut(t, q, from, 0, 1)
 		}
 		if got := wait(); got != 2*time.Second {
 			t.Errorf("%s for 100 at 50 a second", got)
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		if got := wait(); got != 10*time.Second {
 			t.Errorf("%s when nothing has gone for 10 s", got)
 		}
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		if got := wait(); got != MaxWait {
 			t.Errorf("%s when nothing has gone for an hour", got)
 		}

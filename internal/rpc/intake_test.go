@@ -84,7 +84,7 @@ func TestFloodAtADesk(t *testing.T) {
 		}
 		close(c.hold)
 		close(c.silent)
-		time.Sleep(time.Second) // in a bubble
+		<-time.After(time.Second) // in a bubble
 		synctest.Wait()
 		d.stop(time.Second)
 		if c.flood != flooders*maxActorRequests || c.told != flooders*maxActorTurned {
@@ -126,7 +126,7 @@ func TestFate(t *testing.T) {
 		close(c.hold)
 		close(c.silent)
 		d.stop(time.Second)
-		time.Sleep(time.Second) // in a bubble: what is counted is logged
+		<-time.After(time.Second) // in a bubble: what is counted is logged
 		synctest.Wait()
 		if want := fmt.Sprintf("messages=%d untold=1", maxActorTurned+1); !strings.Contains(log.String(), want) {
 			t.Errorf("logged %s, want %s", &log, want)
@@ -153,7 +153,7 @@ func TestHandlersThatWait(t *testing.T) {
 		go d.stop(time.Second)
 		synctest.Wait()
 		d.put(bystander, "late", 100, func() {})
-		time.Sleep(2 * time.Second) // what does not begin by then is dropped
+		<-time.After(2 * time.Second) // what does not begin by then is dropped
 		close(c.hold)
 		synctest.Wait()
 		if c.flood != maxActorHandlers || c.mine != 1 || c.atOnce != 0 {

@@ -362,13 +362,14 @@ func TestExecutorDies(t *testing.T) {
 	for class, want := range map[call.EffectClass]envelope.Code{call.Idempotent: "",
 		call.SideEffectful: envelope.CodeToolUnknownState} {
 		t.Run(string(class), func(t *testing.T) {
-			started := make(chan string, 8)
+			started := make(chan struct{})
+			var runs atomic.Int64
 			d := deploy(t, map[string]spec{"work": {class: class,
 				run: func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
-					started <- ""
-					if len(started) > 1 || inv.Attempt > 1 {
+					if runs.Add(1) > 1 || inv.Attempt > 1 {
 						return tool.Result{Output: inv.Input}, nil
 					}
+					close(started)
 					<-ctx.Done()
 					return tool.Result{}, ctx.Err()
 				}}})
@@ -384,9 +385,7 @@ func TestExecutorDies(t *testing.T) {
 				}
 				outcome <- r
 			}()
-			for len(started) == 0 {
-				<-time.After(time.Millisecond)
-			}
+			<-started
 			victim.conn.NC.Close()
 			d.executor(6)
 			r := <-outcome

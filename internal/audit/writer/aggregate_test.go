@@ -48,7 +48,7 @@ func TestFloodOfOne(t *testing.T) {
 		for range 50 { // 5 s
 			flood.deny(&f, 100, func(int) kind { return by("a") })
 			others.deny(&f, 1, func(int) kind { return by("b") })
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 		}
 		if want := maxDeniedAtOnce + 49*maxDenied/10; flood.full != want || flood.counted != 5000-want ||
 			len(flood.counts) != 1 || others.counted != 0 {
@@ -57,11 +57,11 @@ func TestFloodOfOne(t *testing.T) {
 		if over, busy := f.over(time.Now()); len(over) != 0 || !busy {
 			t.Errorf("over while it goes on: %d, %t", len(over), busy)
 		}
-		time.Sleep(countQuiet)
+		<-time.After(countQuiet)
 		if over, _ := f.over(time.Now()); len(over) != 1 || int(over[0].n) != flood.counted {
 			t.Errorf("%+v are over", over)
 		}
-		time.Sleep(maxDeniedAtOnce / maxDenied * time.Second)
+		<-time.After(maxDeniedAtOnce / maxDenied * time.Second)
 		if over, busy := f.over(time.Now()); len(over) != 0 || busy || len(f.kinds) != 0 {
 			t.Errorf("%d, %t: %d kinds are left", len(over), busy, len(f.kinds))
 		}
@@ -76,7 +76,7 @@ func TestFloodGoesOn(t *testing.T) {
 		begun := time.Now()
 		for time.Since(begun) < 2*countTime+countTime/2 {
 			s.deny(&f, 50, func(int) kind { return by("a") })
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 		}
 		over := f.end()
 		n := 0
@@ -97,7 +97,7 @@ func TestFloodOfMany(t *testing.T) {
 		most := 0
 		for round := range 80 { // 8 s
 			s.deny(&f, 1000, func(i int) kind { return by(fmt.Sprint(round, " ", i)) })
-			time.Sleep(100 * time.Millisecond)
+			<-time.After(100 * time.Millisecond)
 			f.over(time.Now())
 			most = max(most, len(f.kinds))
 		}

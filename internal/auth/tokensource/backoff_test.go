@@ -18,10 +18,10 @@ func (o *office) at(life time.Duration, next func(n int) try) (pauses []time.Dur
 	for n := 0; n < 100 && err == nil; n++ {
 		var pause time.Duration
 		of := next(n)
-		time.Sleep(of.took)
+		<-time.After(of.took)
 		pause, err = door.Pause(of.refused, false)
 		pauses = append(pauses, pause)
-		time.Sleep(pause)
+		<-time.After(pause)
 	}
 	return pauses, err
 }
@@ -87,7 +87,7 @@ func TestCrowdedAtTheDoor(t *testing.T) {
 			if err != nil || door.Refused() != nil || door.Crowded() != (tries > 0) {
 				t.Fatalf("after %d tries: %v, %v, crowded %t", tries, err, door.Refused(), door.Crowded())
 			}
-			time.Sleep(pause)
+			<-time.After(pause)
 		}
 		if tries > 50 {
 			t.Errorf("%d tries", tries)

@@ -136,7 +136,7 @@ func TestSharedFile(t *testing.T) {
 		o := newOffice(t)
 		file := o.file(o.token(time.Minute))
 		one, other := o.bearer(file), o.bearer(file)
-		time.Sleep(45 * time.Second)
+		<-time.After(45 * time.Second)
 		if err := one.Renew(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
