@@ -3,9 +3,7 @@ package app
 import (
 	"context"
 	"slices"
-	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -13,7 +11,8 @@ import (
 
 // definitions returns, for the tools in the executor's pool that MCP servers define, which servers were compared and
 // which tools have changed since their approval.
-func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
+func (p *executorProcess) definitions() (d heartbeat.Definitions) {
+	o := p.options
 	for _, m := range o.Tools.List() {
 		server, definition := m.Approved()
 		comparer, ok := o.Adapters[m.Transport].(tool.Comparer)
@@ -32,20 +31,20 @@ func definitions(o ExecutorOptions) (d heartbeat.Definitions) {
 }
 
 // missing returns the builds that the executor was handed work for and does not have.
-func missing(e *executor.Executor) (all []heartbeat.MissingBuild) {
-	for _, b := range e.Missing() {
+func (p *executorProcess) missing() (all []heartbeat.MissingBuild) {
+	for _, b := range p.executor.Missing() {
 		all = append(all, heartbeat.MissingBuild(b))
 	}
 	return all
 }
 
-// recheck lets adapters compare the definitions of tools again at an interval, until ctx ends. A changed tool is not
-// called, so no call would find out that its server has undone the change.
-func recheck(ctx context.Context, every time.Duration, o ExecutorOptions) {
-	for timer.Sleep(ctx, every) {
-		for _, a := range o.Adapters {
+// recheck lets adapters compare the definitions of tools again, every third of a lease, until ctx ends. A changed tool
+// is not called, so no call would find out that its server has undone the change.
+func (p *executorProcess) recheck(ctx context.Context) {
+	for timer.Sleep(ctx, p.Lease/3) {
+		for _, a := range p.options.Adapters {
 			if c, ok := a.(tool.Comparer); ok {
-				c.Recheck(ctx, o.Tools.List())
+				c.Recheck(ctx, p.options.Tools.List())
 			}
 		}
 	}

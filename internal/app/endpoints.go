@@ -228,7 +228,7 @@ func chunks(
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
 	source := streaming.NewStoreSource(store, func(r streaming.Run) string {
 		a, _ := s.Attempt(r.Attempt)
-		return c.chunkSubject(s, a, r.Fence)
+		return chunkSubject(c.tokens, s, a, r.Fence)
 	})
 	frame, err := source.Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {

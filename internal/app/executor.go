@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +19,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
-	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -41,10 +39,9 @@ const (
 	DefaultDrain = 10 * time.Second
 )
 
-// RunExecutor works until ctx ends. At shutdown it first stops pulling work. Running calls may finish within Drain;
-// then they are killed and their messages handed back. Then the heartbeats stop. The owner of the connection flushes
-// it.
-func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
+// RunExecutor works until ctx ends. Then it stops in the order that the package comment gives. The owner of the
+// connection flushes it.
+func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	o.Pool, o.Slots = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots)
 	o.Drain = cmp.Or(o.Drain, DefaultDrain)
 	if err := executor.Runnable(o.Tools.List(), o.Adapters, o.Pool); err != nil {
@@ -53,178 +50,148 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) error {
 	if err := supervisor.Undumpable(); err != nil {
 		return err
 	}
-	defer rest(o.Adapters)
-	counter, err := openExecutor(ctx, c, o.Pool)
+	stops := stops{log: c.Logger}
+	defer func() { err = stops.stop(err) }()
+	stops.push("adapters", func() { rest(o.Adapters) })
+	p, err := openExecutor(ctx, c, o)
 	if err != nil {
 		return err
 	}
-	pools := heartbeat.NewRemoteStore(c.JS, c.Lease, counter.Beat)
-	board := lock.NewBoard()
-	e := executor.New(executor.Options{
-		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: c.Log,
-		Replies:  rpc.NewReplies(c.NC, c.Logger),
-		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(counter.Newest)),
-		Streams:  streams{c, streaming.NewStore(c.JS, subjects.ChunksStream).Through(counter.Newest)},
-		Liveness: pools, Records: counter, Watermark: counter, Locks: board, Now: c.Clock.Now,
-		NewNonce: c.NewNonce, Lease: c.Lease, PayloadMemory: c.PayloadMemory,
-		Trace: c.Trace, Logger: c.Logger,
-	})
-	reconnects := &bus.ReconnectWatch{NC: c.NC, Notify: e.ControlReady}
-	workers, err := workqueue.New(ctx, counter, o.Pool, c.Log.Partitions(), o.Slots, c.Lease,
-		func(ctx context.Context, w *workqueue.Message) {
-			reconnects.Check()
-			e.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
-		})
+	stops.push("pause before reconnects", c.TokenConn.Before(p.workers.Pause))
+	background := newBackground(ctx) // running calls outlive the intake by at most Drain
+	stops.pushErr("background", background.stop)
+	stop, err := p.startControl(ctx)
 	if err != nil {
 		return err
 	}
-	workers.Log = c.Logger
-	pools.PullsOverflow = workers.PullsOverflow
-	pools.Definitions = func() heartbeat.Definitions { return definitions(o) }
-	pools.Missing = func() []heartbeat.MissingBuild { return missing(e) }
-	defer c.TokenConn.Before(workers.Pause)()
-	keepLocks := func(ctx context.Context) { counter.KeepLocks(ctx, board) }
-	return run(ctx, c, o, e, workers, pools, reconnects, keepLocks)
-}
-
-// openExecutor waits until a dispatcher answers with the settings of the bus, and opens the call log and the clock.
-func openExecutor(ctx context.Context, c *Conn, pool string) (*executorapi.Client, error) {
-	inbox, err := c.control.Inbox(pool, c.Instance) // closed with the connection
-	if err != nil {
-		return nil, err
-	}
-	counter := &executorapi.Client{Inbox: inbox, Pool: pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
-	h, err := counter.Hello(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.agree(h); err != nil {
-		return nil, err
-	}
-	c.Log = kv.NewRemoteLog(c.JS, h.Partitions, h.Replicas, counter, c.KV)
-	if c.Clock, err = bus.NewClockOf(ctx, counter.Time, c.local); err != nil {
-		return nil, err
-	}
-	counter.Now = c.Clock.Now
-	return counter, nil
-}
-
-// agree adopts the settings that a dispatcher sent. It returns an error if the configured number of partitions or
-// replicas contradicts them: the executor is then probably connected to the wrong bus. A different lease is only
-// logged.
-func (c *Conn) agree(h executorapi.HelloResponse) error {
-	switch o := c.Topology; {
-	case o.Partitions != 0 && o.Partitions != h.Partitions:
-		return fmt.Errorf("the call log has %d partitions, not %d: leave that out, or name another bus", h.Partitions,
-			o.Partitions)
-	case o.Replicas > h.Replicas:
-		return fmt.Errorf("%d servers hold the call log, and not %d: say so, or name another bus", h.Replicas, o.Replicas)
-	}
-	if c.Lease > 0 && c.Lease != h.Lease() {
-		c.Logger.Warn("using the lease of the dispatchers", "configured", c.Lease, "lease", h.Lease())
-	}
-	c.Lease, c.Fsync, c.tokens = h.Lease(), h.Fsync, h.Identity
-	if c.Fsync && c.KV.Group == 0 {
-		c.KV.Group = kv.DefaultBatch
-	}
-	return nil
-}
-
-func run(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, workers *workqueue.Puller,
-	pools *heartbeat.Store,
-	reconnects *bus.ReconnectWatch, keepLocks func(context.Context)) error {
-	deaf, err := c.control.ServeControl(o.Pool, c.Instance, e)
-	if err != nil {
-		return err
-	}
-	if err := c.NC.FlushTimeout(5 * time.Second); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
-	}
-	e.ControlReady()
-	sent := c.Clock.Now()
-	if err := pools.Beat(ctx, o.Pool, c.Instance); err != nil {
-		return err
-	}
-	e.HeartbeatStored(sent)
-	// Running calls outlive the intake by at most Drain.
-	hand, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var tasks sync.WaitGroup
-	tasks.Go(func() { beat(hand, c, o, e, pools, reconnects, workers.Changed()) })
-	tasks.Go(func() { e.Confirm(hand) })
-	tasks.Go(func() { keepLocks(hand) })
-	tasks.Go(func() { recheck(hand, c.Lease/3, o) })
-	tasks.Go(func() { c.Clock.Run(hand, clockInterval) })
-	tasks.Go(func() {
+	stops.push("control", stop)
+	background.run(p.beat, p.executor.Confirm, p.keepLocks, p.recheck, p.runClock, func(hand context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-hand.Done():
 		}
 		timer.Sleep(hand, o.Drain)
-		stop()
+		background.cancel()
 	})
 	if o.Ready != nil {
 		o.Ready()
 	}
-	workers.Run(hand, ctx, c.NC)
-	stop()
-	deaf()
-	tasks.Wait()
+	p.workers.Run(background.ctx, ctx, c.NC)
 	return nil
 }
 
+// executorProcess holds the parts of an executor.
+type executorProcess struct {
+	*node
+	executor   *executor.Executor
+	options    ExecutorOptions
+	api        *executorapi.Client
+	board      *lock.Board
+	pools      *heartbeat.Store
+	workers    *workqueue.Puller
+	reconnects *bus.ReconnectWatch
+}
+
+// openExecutor waits until a dispatcher answers with the settings of the bus, and makes the parts of an executor.
+func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorProcess, error) {
+	inbox, err := c.control.Inbox(o.Pool, c.Instance) // closed with the connection
+	if err != nil {
+		return nil, err
+	}
+	api := &executorapi.Client{Inbox: inbox, Pool: o.Pool, Instance: c.Instance, NewNonce: c.NewNonce, Log: c.Logger}
+	n, err := openRemote(ctx, c, api)
+	if err != nil {
+		return nil, err
+	}
+	p := &executorProcess{node: n, options: o, api: api, board: lock.NewBoard()}
+	p.pools = heartbeat.NewRemoteStore(c.JS, n.Lease, api.Beat)
+	p.executor = executor.New(executor.Options{
+		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: n.Log,
+		Replies:  rpc.NewReplies(c.NC, c.Logger),
+		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(api.Newest)),
+		Streams:  streams{n, streaming.NewStore(c.JS, subjects.ChunksStream).Through(api.Newest)},
+		Liveness: p.pools, Records: api, Watermark: api, Locks: p.board, Now: n.Clock.Now,
+		NewNonce: c.NewNonce, Lease: n.Lease, PayloadMemory: c.PayloadMemory,
+		Trace: c.Trace, Logger: c.Logger,
+	})
+	p.reconnects = &bus.ReconnectWatch{NC: c.NC, Notify: p.executor.ControlReady}
+	p.workers, err = workqueue.New(ctx, api, o.Pool, n.Log.Partitions(), o.Slots, n.Lease,
+		func(ctx context.Context, w *workqueue.Message) {
+			p.reconnects.Check()
+			p.executor.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
+		})
+	if err != nil {
+		return nil, err
+	}
+	p.workers.Log = c.Logger
+	p.pools.PullsOverflow, p.pools.Definitions, p.pools.Missing = p.workers.PullsOverflow, p.definitions, p.missing
+	return p, nil
+}
+
+// startControl listens for kills, and stores the first heartbeat.
+func (p *executorProcess) startControl(ctx context.Context) (stop func(), err error) {
+	stop, err = p.control.ServeControl(p.options.Pool, p.Instance, p.executor)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.NC.FlushTimeout(5 * time.Second); err != nil {
+		stop()
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	p.executor.ControlReady()
+	if err := p.storeHeartbeat(ctx); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+func (p *executorProcess) storeHeartbeat(ctx context.Context) error {
+	sent := p.Clock.Now()
+	err := p.pools.Beat(ctx, p.options.Pool, p.Instance)
+	if err == nil {
+		p.executor.HeartbeatStored(sent)
+	}
+	return err
+}
+
 // beat stores a heartbeat and extends the leases of the messages in progress: every third of a lease, after each
-// reconnect, and at each value on news. It does so, too, when work has come for a build that is not here.
-func beat(ctx context.Context, c *Conn, o ExecutorOptions, e *executor.Executor, pools *heartbeat.Store,
-	reconnects *bus.ReconnectWatch,
-	news <-chan struct{}) {
-	status := c.NC.StatusChanged(nats.CONNECTED)
-	defer c.NC.RemoveStatusListener(status)
-	tick := time.NewTicker(c.Lease / 3)
+// reconnect, and when the state changes that heartbeats report.
+func (p *executorProcess) beat(ctx context.Context) {
+	status := p.NC.StatusChanged(nats.CONNECTED)
+	defer p.NC.RemoveStatusListener(status)
+	tick := time.NewTicker(p.Lease / 3)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-status:
-		case <-news:
-		case <-e.MissingChanged():
+		case <-p.workers.Changed():
+		case <-p.executor.MissingChanged():
 		case <-tick.C:
 		}
-		reconnects.Check()
-		e.InProgress()
-		once, cancel := context.WithTimeout(ctx, c.Lease/3)
-		sent := c.Clock.Now()
-		err := pools.Beat(once, o.Pool, c.Instance)
-		switch {
-		case err == nil:
-			e.HeartbeatStored(sent)
-		case ctx.Err() == nil:
-			c.Logger.Warn("heartbeat", "err", err)
+		p.reconnects.Check()
+		p.executor.InProgress()
+		once, cancel := context.WithTimeout(ctx, p.Lease/3)
+		if err := p.storeHeartbeat(once); err != nil && ctx.Err() == nil {
+			p.Logger.Warn("heartbeat", "err", err)
 		}
 		cancel()
 	}
 }
 
+func (p *executorProcess) keepLocks(ctx context.Context) { p.api.KeepLocks(ctx, p.board) }
+
 // streams opens the chunk stream of a run.
 type streams struct {
-	conn  *Conn
+	node  *node
 	store *streaming.Store
 }
 
 func (s streams) Open(ctx context.Context, st call.State, attempt int, fence uint64, limit int64) executor.Stream {
 	a, _ := st.Attempt(attempt)
-	return streaming.NewRun(ctx, s.store, s.conn.chunkSubject(st, a, fence), streaming.WriterOptions{
+	return streaming.NewRun(ctx, s.store, chunkSubject(s.node.Identity, st, a, fence), streaming.WriterOptions{
 		MaxBytes: limit, Proof: subjects.ChunkProof(a.Owner.Reply, st.ID),
 	})
-}
-
-// chunkSubject returns the subject of the chunks of one run. It contains the pool if the deployment has tokens, because
-// permissions then depend on it. Without tokens it is the subject that build f16d274 uses.
-func (c *Conn) chunkSubject(s call.State, a call.Attempt, fence uint64) string {
-	of := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: a.N, Fence: fence}
-	if c.tokens {
-		of.Pool = s.Pool
-	}
-	return of.Subject()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/kv"
 )
 
 // story returns what is on record of a call now.
@@ -43,6 +44,10 @@ func TestStopsWithAllOnRecord(t *testing.T) {
 // unattended admits a call while there is no dispatcher, as one that has just died may have.
 func (d *busDeployment) unattended(c *app.Conn) {
 	d.t.Helper()
+	log, err := kv.OpenLog(d.t.Context(), c.JS, kv.LogOptions{})
+	if err != nil {
+		d.t.Fatal(err)
+	}
 	now := time.Now()
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: "c", Actor: "agent"}, Fingerprint: "fp", Priority: envelope.PriorityNormal,
@@ -51,7 +56,7 @@ func (d *busDeployment) unattended(c *app.Conn) {
 			Pool: "elsewhere", Fingerprint: "fp"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
-	if _, err := c.Log.Write(d.t.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
+	if _, err := log.Write(d.t.Context(), v.Event, []byte(`{"request":{}}`)); err != nil {
 		d.t.Fatal(err)
 	}
 }
