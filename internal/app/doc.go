@@ -3,8 +3,8 @@
 //
 // It is the only package that connects the packages that do not use NATS (call, dispatcher, executor, tool and audit)
 // with those that do (bus, kv, streaming, rpc, workqueue, heartbeat, executorapi and writer). [Open] opens the
-// connection to the bus. [RunDispatcher] and [RunExecutor] are the two processes. Start reading at app.go, dispatcher.go
-// and executor.go; stops.go holds the stack of stops.
+// connection to the bus. [RunDispatcher] and [RunExecutor] are the two processes. Start reading at app.go,
+// dispatcher.go and executor.go; stops.go holds the stack of stops.
 //
 // An executor whose context ends stops pulling work. Running calls may finish within Drain; then it kills them and
 // returns their messages. After that it stops these parts, in this order:

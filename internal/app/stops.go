@@ -33,8 +33,8 @@ func (s *stops) push(part string, stop func()) {
 func (s *stops) pushErr(part string, stop func() error) { s.all = append(s.all, namedStop{part, stop}) }
 
 // stop stops all parts, the newest first, and logs each at level DEBUG. It returns err if no stop failed, and otherwise
-// err joined with the errors of the stops, each with the name of its part. A part that does not stop within stopLimit is
-// such an error: the next parts are stopped, and its goroutine is left. A second call stops nothing.
+// err joined with the errors of the stops, each with the name of its part. A part that does not stop within stopLimit
+// is such an error: the next parts are stopped, and its goroutine is left. A second call stops nothing.
 func (s *stops) stop(err error) error {
 	for len(s.all) > 0 {
 		last := s.all[len(s.all)-1]
