@@ -8,10 +8,11 @@ import (
 // The bucket of policies and its keys. It holds the documents of policy sets in parts, and the entry that names the
 // documents in force. Only dispatchers have access to it.
 const (
-	PolicyBucket = "policy"
-	PolicyStream = "KV_policy"
-	PolicyAll    = "$KV.policy.>"
-	PolicyEntry  = "set" // key of the entry; its history is the history of the policy
+	PolicyBucket  = "policy"
+	PolicyStream  = "KV_policy"
+	PolicyAll     = "$KV.policy.>"
+	PolicyEntry   = "set" // key of the entry; its history is the history of the policy
+	PolicySubject = "$KV.policy." + PolicyEntry
 
 	policyPart = "doc."
 )

@@ -37,7 +37,7 @@ var layers = []layer{
 	{1, "internal/call/outcome", "", "envelope internal/call subjects"},
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
 		"subjects"},
-	{1, "internal/policy/lock", "", "envelope"},
+	{1, "internal/policy/lock", "", "envelope internal/timer"},
 	{1, "internal/operation", "", "envelope subjects"},
 	{1, "internal/auth", "", "envelope internal/call internal/operation subjects"},
 	{1, "internal/policy", "", "envelope internal/auth internal/call internal/encoding/ijson internal/tool"},
@@ -48,6 +48,7 @@ var layers = []layer{
 	{2, "streaming", "client", "bus envelope internal/encoding/format internal/timer subjects"},
 	{2, "internal/rpc", "client", "bus envelope internal/call internal/encoding/format internal/flow " +
 		"internal/operation internal/timer subjects"},
+	{2, "internal/policy/replica", "client", "bus envelope internal/encoding/format internal/timer"},
 	{3, "internal/dispatcher", "", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
 		"internal/encoding/format internal/encoding/ijson internal/encoding/jsonschema internal/flow " +
 		"internal/policy internal/policy/lock internal/timer internal/tool subjects"},
@@ -61,13 +62,13 @@ var layers = []layer{
 	{4, "internal/auth/tokensource", "", "bus envelope internal/auth internal/operation internal/timer"},
 	{4, "internal/deployment", "", "internal/auth"},
 	{4, "internal/auth/tokenstore", "client", "bus envelope internal/audit internal/auth internal/deployment " +
-		"internal/encoding/format internal/flow internal/timer subjects"},
-	{4, "internal/policy/lockstore", "client", "bus envelope internal/audit internal/call internal/encoding/format " +
-		"internal/policy/lock internal/timer subjects"},
+		"internal/encoding/format internal/flow internal/policy/replica internal/timer subjects"},
+	{4, "internal/policy/lockstore", "client", "envelope internal/audit internal/call internal/policy/lock " +
+		"internal/policy/replica subjects"},
 	{4, "internal/policy/runstore", "client", "bus envelope internal/audit internal/auth internal/encoding/format " +
-		"internal/policy internal/timer subjects"},
+		"internal/policy internal/policy/replica internal/timer subjects"},
 	{4, "internal/policy/store", "client", "bus envelope internal/call internal/encoding/format internal/policy " +
-		"internal/timer internal/tool subjects"},
+		"internal/policy/replica internal/timer internal/tool subjects"},
 	{4, "internal/deployment/deploymenttest", "client", "bus internal/auth internal/deployment"},
 	{4, "internal/deployment/processtest", "", "internal/auth internal/deployment"},
 	{4, "internal/natsserver/natstest", "server", ""},

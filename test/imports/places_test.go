@@ -17,7 +17,7 @@ const (
 var further = []string{
 	"internal/cli/mcpcmd", "internal/tool/process/protocol", "internal/tool/mcp/clientconfig", "internal/telemetry/otlp",
 	"internal/operation", "internal/policy", "internal/policy/lock", "internal/policy/lockstore",
-	"internal/policy/runstore", "internal/policy/store",
+	"internal/policy/replica", "internal/policy/runstore", "internal/policy/store",
 }
 
 // exercise is what only runs, measures, attacks or tests the product, and what is made of it.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -46,7 +47,7 @@ func (s *Service) note(
 	}
 	err := s.Record(ctx, c.About(e, cmp.Or(p.Tenant, by.Tenant), cmp.Or(p.Actor, by.Actor), p.Run, p.Lane, s.Store.Now()))
 	if err != nil {
-		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+		return replica.Unrecorded(err)
 	}
 	return nil
 }
@@ -77,8 +78,7 @@ func unmade(err error) *envelope.Error {
 }
 
 func unreached(err error) *envelope.Error {
-	return envelope.NewError(envelope.CodeUnavailable, "the control bucket could not be reached").
-		WithRetryAfter(time.Second).WithCause(err.Error())
+	return replica.Answer(err, "the control bucket")
 }
 
 // Renew returns a new token of the same family, with the same rights and lifetime. The old token may have expired.

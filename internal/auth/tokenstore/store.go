@@ -36,9 +36,6 @@ const (
 	settle = 5 * time.Second
 	// slack is how much longer than necessary keys and revocations are kept, because clocks differ.
 	slack = time.Minute
-	// lease is how long after its last proof that it knows all revocations a dispatcher accepts tokens. So a revoked token
-	// is refused by all dispatchers within 1 s, also by one that was suspended and resumed.
-	lease = 900 * time.Millisecond
 )
 
 // Options configure a [Store].
@@ -86,7 +83,7 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 		Options: o, js: js, keys: keys, public: public, synced: make(chan struct{}), known: map[string]signingKey{},
 		changed: make(chan struct{}, 1),
 		checker: &auth.Verifier{
-			Keys: auth.NewKeyring(keys.Deployment, nil), Revoked: &auth.Revocations{Lease: lease},
+			Keys: auth.NewKeyring(keys.Deployment, nil), Revoked: &auth.Revocations{Lease: timer.LeaseTime},
 		},
 	}
 	err = timer.Backoff{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
@@ -312,23 +309,25 @@ func (s *Store) afterBar(p auth.Principal) time.Time {
 // listed returns the entry of an issued family that has not expired. ok is false for families that are not listed:
 // those of narrowed tokens, and those that were issued offline.
 func (s *Store) listed(ctx context.Context, family string) (c envelope.CredentialInfo, ok bool, err error) {
-	err = s.read(ctx, []string{subjects.Issued(family)}, func(msg jetstream.Msg) {
-		ok = format.Unmarshal(format.Entry, msg.Data(), &c) == nil // an entry that a newer build wrote may not be readable
-	})
+	stored, err := s.read(ctx, subjects.Issued(family))
+	for _, m := range stored {
+		ok = format.Unmarshal(format.Entry, m.Data(), &c) == nil // an entry that a newer build wrote may not be readable
+	}
 	return c, ok, err
 }
 
 // Issued returns the issued credentials that have not expired, including revoked ones, the newest first.
 func (s *Store) Issued(ctx context.Context) (all []envelope.CredentialInfo, err error) {
-	err = s.read(ctx, []string{subjects.IssuedAll}, func(msg jetstream.Msg) {
+	stored, err := s.read(ctx, subjects.IssuedAll)
+	for _, m := range stored {
 		var c envelope.CredentialInfo
-		if err := format.Unmarshal(format.Entry, msg.Data(), &c); err != nil {
-			s.Logger.Warn("entry left out", "subject", msg.Subject(), "err", err)
-			return
+		if err := format.Unmarshal(format.Entry, m.Data(), &c); err != nil {
+			s.Logger.Warn("entry left out", "subject", m.Subject(), "err", err)
+			continue
 		}
 		c.Revoked = s.checker.Revoked.Family(c.Family)
 		all = append(all, c)
-	})
+	}
 	slices.SortFunc(all, func(a, b envelope.CredentialInfo) int { return b.Issued.Compare(a.Issued) })
 	return all, err
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -37,7 +39,7 @@ type view struct {
 func (s *Store) Run(ctx context.Context) {
 	var proofs sync.WaitGroup
 	defer proofs.Wait()
-	proofs.Go(func() { s.proveAll(ctx) })
+	proofs.Go(func() { replica.Follow(ctx, s.Prove) })
 	for ctx.Err() == nil {
 		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Warn("keys and revocations not received", "err", err)
@@ -61,74 +63,51 @@ func (s *Store) follow(ctx context.Context) error {
 		}
 	}()
 	v := view{map[string]signingKey{}, map[string]bool{}, map[[2]string]time.Time{}, 0}
-	err := s.watch(ctx, []string{subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll},
-		func(msg jetstream.Msg, meta *jetstream.MsgMetadata, last bool) bool {
-			s.apply(&v, msg, meta)
-			if last {
-				s.show(v)
-			}
-			return true
-		})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// read calls take with the newest entry of each subject that matches a filter, and returns.
-func (s *Store) read(ctx context.Context, filters []string, take func(jetstream.Msg)) error {
-	stream, err := s.js.Stream(ctx, subjects.ControlStream)
-	if err != nil {
-		return err
-	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filters[0]))
-	if err != nil || len(info.State.Subjects) == 0 {
-		return err
-	}
-	return s.watch(ctx, filters, func(msg jetstream.Msg, _ *jetstream.MsgMetadata, last bool) bool {
-		take(msg)
-		return !last
-	})
-}
-
-// watch calls take with the newest entry of each subject that matches a filter, and then with each new entry, until
-// take returns false or ctx ends. last is true from the last of the existing entries on.
-func (s *Store) watch(
-	ctx context.Context, filters []string, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata, last bool) bool,
-) error {
-	c, err := s.js.OrderedConsumer(ctx, subjects.ControlStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	})
-	if err != nil {
-		return err
-	}
-	messages, err := c.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for all := false; ; {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return err
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		all = all || meta.NumPending == 0
-		if !take(msg, meta, all) {
+	all := false // of the entries that were stored before have been read
+	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream,
+		newestOf(subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll), 0) {
+		if ctx.Err() != nil {
 			return nil
 		}
+		if err != nil {
+			return err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		s.apply(&v, m)
+		if all = all || meta.NumPending == 0; all {
+			s.show(v)
+		}
 	}
+	return nil
+}
+
+// newestOf returns the configuration of an ordered consumer of the newest entry of each subject that matches a filter.
+func newestOf(filters ...string) jetstream.OrderedConsumerConfig {
+	return jetstream.OrderedConsumerConfig{
+		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+	}
+}
+
+// read returns the newest entry of each subject that matches a filter.
+func (s *Store) read(ctx context.Context, filter string) (all []bus.Message, err error) {
+	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream, newestOf(filter), bus.ReadTimeout) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
 }
 
 // apply adds an entry to a view. It does not read the body of the revocation of a family, so that one written by a
 // newer build also counts. The time of the revocation of an actor is the later of the time in the entry and the time
 // when the server stored it: by the clock of the writer alone, a token that another dispatcher renewed meanwhile could
 // count as issued later.
-func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
-	v.seq = meta.Sequence.Stream
+func (s *Store) apply(v *view, msg bus.Message) {
+	v.seq = msg.Seq
 	gone := len(msg.Data()) == 0 // a deletion
 	if family, ok := subjects.ParseRevoked(msg.Subject()); ok {
 		v.families[family] = !gone
@@ -149,7 +128,7 @@ func (s *Store) apply(v *view, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 		}
 	case !gone && subjects.IsRevokedActor(msg.Subject()):
 		if err = format.Unmarshal(format.Entry, msg.Data(), &bar); err == nil {
-			v.revokedActors[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, meta.Timestamp)
+			v.revokedActors[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, msg.Time)
 		}
 	}
 	if err != nil {

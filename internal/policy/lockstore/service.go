@@ -2,7 +2,6 @@ package lockstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // maxLocks is the largest number of locks in force. Executors ask for all of them several times a second.
@@ -17,6 +18,9 @@ const maxLocks = 64
 
 // maxName is the longest lane or tool of a lock in bytes.
 const maxName = 200
+
+// bucket names the bucket in refusals.
+const bucket = "the control bucket"
 
 // Service handles the requests of operators about locks. The caller has authenticated each request and passes its
 // sender, by. Each change is written to the audit record before it is stored. Its methods are safe for concurrent use.
@@ -29,11 +33,11 @@ type Service struct {
 
 // List returns the locks in force.
 func (s *Service) List(ctx context.Context) (a envelope.LocksResponse, _ *envelope.Error) {
-	locks, _, err := s.Store.read(ctx)
+	e, err := s.Store.locks.Read(ctx, subjects.Locks)
 	if err != nil {
-		return a, unreached(err)
+		return a, replica.Answer(err, bucket)
 	}
-	return envelope.LocksResponse{Locks: locks}, nil
+	return envelope.LocksResponse{Locks: e.Value.locks()}, nil
 }
 
 // Lock sets a lock. A lock of the same target is replaced. If it has the same reason and operator, nothing changes, so
@@ -42,15 +46,14 @@ func (s *Service) Lock(
 	ctx context.Context, by call.Sender, q envelope.LockRequest,
 ) (a envelope.LocksResponse, _ *envelope.Error) {
 	l := envelope.Lock{LockTarget: q.LockTarget, Reason: q.Reason, By: by.Tenant + "/" + by.Actor, At: s.Now().UTC()}
-	return s.change(ctx, audit.LockSet, by, q, func(locks []envelope.Lock) ([]envelope.Lock, bool) {
-		i := of(locks, q.LockTarget)
-		if i < 0 {
-			return append(slices.Clone(locks), l), true
+	return s.change(ctx, audit.LockSet, by, q, func(locks []envelope.Lock, i int) ([]envelope.Lock, error) {
+		switch {
+		case i < 0:
+			return append(locks, l), nil
+		case locks[i].Reason == l.Reason && locks[i].By == l.By:
+			return locks, replica.ErrUnchanged
 		}
-		if locks[i].Reason == l.Reason && locks[i].By == l.By {
-			return locks, false
-		}
-		return append(slices.Delete(slices.Clone(locks), i, i+1), l), true
+		return append(slices.Delete(locks, i, i+1), l), nil
 	})
 }
 
@@ -58,67 +61,52 @@ func (s *Service) Lock(
 func (s *Service) Unlock(
 	ctx context.Context, by call.Sender, q envelope.LockRequest,
 ) (envelope.LocksResponse, *envelope.Error) {
-	return s.change(ctx, audit.LockCleared, by, q, func(locks []envelope.Lock) ([]envelope.Lock, bool) {
-		i := of(locks, q.LockTarget)
+	return s.change(ctx, audit.LockCleared, by, q, func(locks []envelope.Lock, i int) ([]envelope.Lock, error) {
 		if i < 0 {
-			return locks, false
+			return locks, replica.ErrUnchanged
 		}
-		return slices.Delete(slices.Clone(locks), i, i+1), true
+		return slices.Delete(locks, i, i+1), nil
 	})
 }
 
-// of returns the index of the lock of a target, or -1.
-func of(locks []envelope.Lock, t envelope.LockTarget) int {
-	return slices.IndexFunc(locks, func(l envelope.Lock) bool { return l.LockTarget == t })
-}
-
-// change records the event e and stores the locks that edit returns, unless edit returns false.
+// change records the event e and stores the locks that edit returns. edit gets the locks in force, which it may change,
+// and the index of that of the target, or -1.
 func (s *Service) change(
 	ctx context.Context, e audit.Event, by call.Sender, q envelope.LockRequest,
-	edit func([]envelope.Lock) ([]envelope.Lock, bool),
+	edit func(locks []envelope.Lock, i int) ([]envelope.Lock, error),
 ) (a envelope.LocksResponse, _ *envelope.Error) {
 	if refusal := check(q); refusal != nil {
 		return a, refusal
 	}
-	recorded := false
-	locks, changed, err := s.Store.edit(ctx, func(before []envelope.Lock) ([]envelope.Lock, bool, error) {
-		after, changes := edit(before)
-		if !changes || recorded {
-			return after, changes, nil
+	after, changed, err := s.Store.locks.Change(ctx, subjects.Locks, func(before *entry) (entry, error) {
+		locks := slices.Clone(before.locks())
+		i := slices.IndexFunc(locks, func(l envelope.Lock) bool { return l.LockTarget == q.LockTarget })
+		locks, err := edit(locks, i)
+		return entry{locks}, err
+	}, func(_ *entry, after entry) error {
+		if len(after.Locks) > maxLocks {
+			return replica.Refuse(tooMany())
 		}
-		if len(after) > maxLocks {
-			return nil, false, tooMany()
+		if err := s.Record(ctx, audit.LockChanged(e, by.Tenant, by.Actor, q, s.Now())); err != nil {
+			return replica.Refuse(replica.Unrecorded(err))
 		}
-		recorded = true
-		return after, true, s.record(ctx, audit.LockChanged(e, by.Tenant, by.Actor, q, s.Now()))
+		return nil
 	})
 	if err == nil && changed {
 		err = s.Store.Refresh(ctx) // the next request here finds the change
 	}
 	if err != nil {
-		return a, unreached(err)
+		return a, replica.Answer(err, bucket)
 	}
-	return envelope.LocksResponse{Locks: locks, Changed: changed, UnknownTool: q.Tool != "" && !s.Knows(q.Tool)}, nil
+	return envelope.LocksResponse{
+		Locks: after.Value.locks(), Changed: changed, UnknownTool: q.Tool != "" && !s.Knows(q.Tool),
+	}, nil
 }
 
-// record writes a record. The error is a refusal.
-func (s *Service) record(ctx context.Context, r audit.Record) error {
-	err := s.Record(ctx, r)
-	if err == nil {
-		return nil
-	}
-	return &refused{envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())}
+func tooMany() *envelope.Error {
+	return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("%d locks are in force", maxLocks)).
+		WithFix("clear a lock, or lock a lane or all calls instead of single tools")
 }
-
-func tooMany() error {
-	return &refused{envelope.NewError(envelope.CodeLimit, fmt.Sprintf("%d locks are in force", maxLocks)).
-		WithFix("clear a lock, or lock a lane or all calls instead of single tools")}
-}
-
-// refused is the error of a change that is refused.
-type refused struct{ says *envelope.Error }
-
-func (r *refused) Error() string { return r.says.String() }
 
 // check refuses a request without exactly one target, with a name or a reason of a wrong length.
 func check(q envelope.LockRequest) *envelope.Error {
@@ -135,13 +123,4 @@ func check(q envelope.LockRequest) *envelope.Error {
 	}
 	return envelope.NewError(envelope.CodeMalformed, problem).
 		WithFix("name one target and a reason: `toolbus lock --tool ID --reason TEXT`")
-}
-
-// unreached returns the refusal for an error of the store.
-func unreached(err error) *envelope.Error {
-	if r, ok := errors.AsType[*refused](err); ok {
-		return r.says
-	}
-	return envelope.NewError(envelope.CodeUnavailable, "the control bucket could not be reached").
-		WithRetryAfter(time.Second).WithCause(err.Error())
 }

@@ -6,13 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
-
-// lease is how long after the question a run may be used. With the time that a decision takes, it is below 1 s.
-const lease = 900 * time.Millisecond
 
 // maxCached is the largest number of runs in a cache. Further calls may need a round trip.
 const maxCached = 10_000
@@ -21,22 +20,7 @@ const maxCached = 10_000
 type cache struct {
 	mu     sync.Mutex
 	known  map[name]version
-	asking map[name]*question
-}
-
-// question is a read under way, for all who wait for the same run.
-type question struct {
-	done chan struct{} // closed when the rest is set
-	got  version
-	err  error
-}
-
-func newCache() cache { return cache{known: map[name]version{}, asking: map[name]*question{}} }
-
-// fresh reports whether v may still be used. The monotonic clock may stop while a machine sleeps.
-func (v version) fresh() bool {
-	now := time.Now()
-	return max(now.Sub(v.at), now.Round(0).Sub(v.at.Round(0))) <= lease
+	asking singleflight.Group // by subject
 }
 
 // get returns the version of a run that may be used; ok is false without one.
@@ -44,7 +28,7 @@ func (c *cache) get(n name) (v version, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, ok = c.known[n]
-	return v, ok && v.fresh()
+	return v, ok && v.Fresh()
 }
 
 // put notes a version, unless a newer one is known. It does not note that a run is missing: it may be started at any
@@ -53,9 +37,9 @@ func (c *cache) put(n name, v version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch have, ok := c.known[n]; {
-	case ok && have.seq > v.seq && have.fresh():
+	case ok && have.Revision > v.Revision && have.Fresh():
 		return
-	case v.run == nil:
+	case v.Value == nil:
 		delete(c.known, n)
 		return
 	case !ok && len(c.known) >= maxCached:
@@ -91,50 +75,37 @@ func (s *Store) Find(ctx context.Context, tenant, id string, current bool) (*pol
 		return v.facts, nil
 	}
 	for {
-		q := s.ask(ctx, n)
+		asked := s.cache.asking.DoChan(n.subject(), func() (any, error) {
+			return s.ask(context.WithoutCancel(ctx), n) // others may wait for it, too
+		})
 		select {
-		case <-q.done:
+		case answer := <-asked:
+			if answer.Err != nil {
+				return nil, answer.Err
+			}
+			v, _ := answer.Val.(version)
+			if v.Fresh() && (!v.At.Before(since) || !current && v.Value != nil) {
+				return v.facts, nil
+			} // the question was sent before the call, or this process was suspended: ask again
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		switch {
-		case q.err != nil:
-			return nil, q.err
-		case q.got.fresh() && (!q.got.at.Before(since) || !current && q.got.run != nil):
-			return q.got.facts, nil
-		} // the question was sent before the call, or this process was suspended: ask again
 	}
 }
 
-// ask returns the question for a run, which it sends if none is under way.
-func (s *Store) ask(ctx context.Context, n name) *question {
-	c := &s.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if q := c.asking[n]; q != nil {
-		return q
-	}
-	q := &question{done: make(chan struct{})}
-	c.asking[n] = q
-	go s.answer(context.WithoutCancel(ctx), n, q) // others may wait for it, too
-	return q
-}
-
-func (s *Store) answer(ctx context.Context, n name, q *question) {
+// ask asks for a run until there is an answer, for at most readTime.
+func (s *Store) ask(ctx context.Context, n name) (v version, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	q.err = timer.Backoff{Pause: tryPause, Try: tryTime}.Until(ctx, func(ctx context.Context) (bool, error) {
-		var err error
-		q.got, err = s.read(ctx, n)
+	err = timer.Backoff{Pause: tryPause}.Until(ctx, func(ctx context.Context) (bool, error) {
+		e, err := s.runs.Ask(ctx, n.subject())
+		v = versionOf(e)
 		return err == nil, err
 	})
-	if q.err == nil {
-		s.cache.put(n, q.got)
+	if err == nil {
+		s.cache.put(n, v)
 	}
-	s.cache.mu.Lock()
-	delete(s.cache.asking, n)
-	s.cache.mu.Unlock()
-	close(q.done)
+	return v, err
 }
 
 // Start returns the implicit run r, which it creates if it does not exist.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -49,12 +50,12 @@ func (s *Store) list(ctx context.Context, q envelope.RunListRequest) (a envelope
 		if len(m.Data()) == 0 { // deleted by hand
 			continue
 		}
-		run, err := decode(m.Data())
-		if err != nil {
+		var run envelope.Run
+		if err := format.Unmarshal(format.Entry, m.Data(), &run); err != nil {
 			return a, err
 		}
-		if selects(q, run) {
-			a.Runs, bytes = append(a.Runs, *run), bytes+len(m.Data())
+		if selects(q, &run) {
+			a.Runs, bytes = append(a.Runs, run), bytes+len(m.Data())
 		}
 	}
 	a.Next = 0

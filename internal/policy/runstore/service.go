@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 )
 
 // maxName is the largest length, in bytes, of the id of a run, and of an actor, a role or a lane of one.
@@ -56,10 +57,10 @@ func (s *Service) Start(ctx context.Context, by Sender, q envelope.RunStartReque
 			case before == nil:
 				return run, nil
 			case sameStart(*before, run):
-				return *before, errUnchanged
+				return *before, replica.ErrUnchanged
 			}
-			return run, &refused{envelope.NewError(envelope.CodeRunState, "a run with this id exists already").
-				WithFix("start one with another id")}
+			return run, replica.Refuse(envelope.NewError(envelope.CodeRunState, "a run with this id exists already").
+				WithFix("start one with another id"))
 		})
 }
 
@@ -90,10 +91,10 @@ func (s *Service) Change(
 		case before == nil || !by.owns(before):
 			return envelope.Run{}, ErrNone
 		case before.State == q.State:
-			return *before, errUnchanged
+			return *before, replica.ErrUnchanged
 		case before.State == string(policy.RunClosed):
-			return *before, &refused{envelope.NewError(envelope.CodeRunState, "the run is closed").
-				WithFix("start another run")}
+			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "the run is closed").
+				WithFix("start another run"))
 		}
 		after := *before
 		if after.State = q.State; q.State == string(policy.RunClosed) {
@@ -117,12 +118,12 @@ func (s *Service) Repin(
 		case before == nil:
 			return envelope.Run{}, ErrNone
 		case before.Policies == in.Versions():
-			return *before, errUnchanged
+			return *before, replica.ErrUnchanged
 		case before.Implicit:
-			return *before, &refused{envelope.NewError(envelope.CodeRunState, "implicit runs are not moved").
-				WithFix("the next call of its token starts an implicit run of the policy in force")}
+			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "implicit runs are not moved").
+				WithFix("the next call of its token starts an implicit run of the policy in force"))
 		case before.State == string(policy.RunClosed):
-			return *before, &refused{envelope.NewError(envelope.CodeRunState, "the run is closed")}
+			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "the run is closed"))
 		}
 		after := *before
 		after.Policies = in.Versions()
@@ -142,7 +143,7 @@ func (s *Service) Show(
 }
 
 // edit records the event e and stores what change returns for the stored run, or for nil. If change returns an error,
-// it does neither. The error errUnchanged is no refusal.
+// it does neither. [replica.ErrUnchanged] is not a refusal.
 func (s *Service) edit(
 	ctx context.Context, by Sender, e audit.Event, n name, reason string,
 	change func(*envelope.Run) (envelope.Run, error),
@@ -150,29 +151,21 @@ func (s *Service) edit(
 	if len(reason) > envelope.MaxReason {
 		return a, malformed(fmt.Sprintf("the reason has at most %d bytes", envelope.MaxReason))
 	}
-	recorded := false
-	after, err := s.Store.edit(ctx, n, func(before *envelope.Run) (envelope.Run, error) {
-		after, err := change(before)
-		if err != nil || recorded {
-			return after, err
-		}
-		recorded = true
+	after, changed, err := s.Store.edit(ctx, n, change, func(before *envelope.Run, after envelope.Run) error {
 		var pinned envelope.PolicyVersions
 		if before != nil {
 			pinned = before.Policies
 		}
-		r := audit.RunChanged(e, by.name(), by.Actor, after, pinned, reason, s.Now())
-		if err := s.Record(ctx, r); err != nil {
-			return after, &refused{
-				envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error()),
-			}
+		err := s.Record(ctx, audit.RunChanged(e, by.name(), by.Actor, after, pinned, reason, s.Now()))
+		if err != nil {
+			return replica.Refuse(replica.Unrecorded(err))
 		}
-		return after, nil
+		return nil
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
+	if err != nil {
 		return a, refusalOf(err)
 	}
-	return envelope.RunResponse{Run: after, Changed: err == nil}, nil
+	return envelope.RunResponse{Run: after, Changed: changed}, nil
 }
 
 // inForce returns the policy in force.
@@ -209,19 +202,8 @@ func checkStart(q envelope.RunStartRequest) *envelope.Error {
 	return nil
 }
 
-// errUnchanged means that a run is already as it should become.
-var errUnchanged = errors.New("the run is so already")
-
-// refused is the error of a change that is refused.
-type refused struct{ says *envelope.Error }
-
-func (r *refused) Error() string { return r.says.String() }
-
 // refusalOf returns the answer for an error of the store.
 func refusalOf(err error) *envelope.Error {
-	if r, ok := errors.AsType[*refused](err); ok {
-		return r.says
-	}
 	switch {
 	case errors.Is(err, ErrNone):
 		return envelope.NewError(envelope.CodeRunUnknown, "").WithFix("list the runs with `toolbus runs list`")
@@ -229,8 +211,7 @@ func refusalOf(err error) *envelope.Error {
 		return envelope.NewError(envelope.CodeStoreFull, "the bucket of the runs is full").WithRetryAfter(time.Minute).
 			WithFix("close runs that have ended: `toolbus runs list`")
 	}
-	return envelope.NewError(envelope.CodeUnavailable, "the bucket of the runs could not be reached").
-		WithRetryAfter(time.Second).WithCause(err.Error())
+	return replica.Answer(err, "the bucket of the runs")
 }
 
 func malformed(message string) *envelope.Error {

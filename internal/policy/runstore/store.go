@@ -3,18 +3,13 @@ package runstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -29,11 +24,9 @@ const (
 	closedLife = 72 * time.Hour
 )
 
-// readTime is the time limit for finding a run, tryTime that of one try, and tryPause the first pause after a failed
-// one.
+// readTime is the time limit for finding a run, and tryPause the pause after a failed question.
 const (
 	readTime = time.Second
-	tryTime  = 400 * time.Millisecond
 	tryPause = 10 * time.Millisecond
 )
 
@@ -46,18 +39,18 @@ var (
 // Store reads and writes the records of runs. Make one with [Open]. Its methods are safe for concurrent use, and
 // several processes may use the same bucket.
 type Store struct {
-	js     jetstream.JetStream
-	bucket jetstream.Stream
-	cache  cache
+	js    jetstream.JetStream
+	runs  *replica.Replica[envelope.Run]
+	cache cache
 }
 
 // Open returns a Store.
 func Open(ctx context.Context, js jetstream.JetStream) (*Store, error) {
-	bucket, err := js.Stream(ctx, subjects.RunsStream)
+	runs, err := replica.Open(ctx, js, subjects.RunsStream, "record of a run", life)
 	if err != nil {
-		return nil, fmt.Errorf("bucket of the runs: %w", err)
+		return nil, err
 	}
-	return &Store{js: js, bucket: bucket, cache: newCache()}, nil
+	return &Store{js: js, runs: runs, cache: cache{known: map[name]version{}}}, nil
 }
 
 // name names a run.
@@ -67,122 +60,74 @@ func (n name) subject() string { return subjects.Run(n.tenant, n.id) }
 
 // version is a record as it was at a time.
 type version struct {
-	run   *envelope.Run // nil if the run is missing
-	facts *policy.Run   // of run
-	seq   uint64        // of the last message of the subject
-	at    time.Time     // when the question was sent whose answer it is
+	replica.Entry[envelope.Run]
+	facts *policy.Run // of the run; nil if it is missing
 }
 
-// read asks the leader of the bucket for a run.
-func (s *Store) read(ctx context.Context, n name) (v version, err error) {
-	v.at = time.Now()
-	msg, err := s.bucket.GetLastMsgForSubject(ctx, n.subject())
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return v, nil
-	case err != nil:
-		return v, err
+// versionOf returns the version with what a decision needs of the run.
+func versionOf(e replica.Entry[envelope.Run]) version {
+	r := e.Value
+	if r == nil {
+		return version{e, nil}
 	}
-	if v.seq = msg.Sequence; len(msg.Data) == 0 { // somebody has deleted it by hand
-		return v, nil
-	}
-	run, err := decode(msg.Data)
-	if err != nil {
-		return v, fmt.Errorf("record of the run %.100q: %w", n.id, err)
-	}
-	v.run, v.facts = run, facts(run)
-	return v, nil
-}
-
-func decode(data []byte) (*envelope.Run, error) {
-	r := &envelope.Run{}
-	return r, format.Unmarshal(format.Entry, data, r)
-}
-
-// facts returns what a decision needs of a run.
-func facts(r *envelope.Run) *policy.Run {
-	return &policy.Run{
+	return version{e, &policy.Run{
 		Tenant: r.Tenant, Actors: r.Actors, Role: r.Role, Lanes: r.Lanes, State: policy.RunState(r.State), Pinned: r.Policies,
-	}
+	}}
 }
 
 // Get returns the record of a run from the leader of the bucket. The error can be [ErrNone].
 func (s *Store) Get(ctx context.Context, tenant, id string) (r envelope.Run, err error) {
-	v, err := s.read(ctx, name{tenant, id})
+	e, err := s.runs.Read(ctx, subjects.Run(tenant, id))
 	switch {
 	case err != nil:
 		return r, err
-	case v.run == nil:
+	case e.Value == nil:
 		return r, ErrNone
 	}
-	return *v.run, nil
+	return *e.Value, nil
 }
 
 // Create stores a new run. The error is [ErrExists] if there is a run with its id.
 func (s *Store) Create(ctx context.Context, r envelope.Run) error {
-	_, err := s.edit(ctx, name{r.Tenant, r.ID}, func(before *envelope.Run) (envelope.Run, error) {
+	_, _, err := s.edit(ctx, name{r.Tenant, r.ID}, func(before *envelope.Run) (envelope.Run, error) {
 		if before != nil {
 			return r, ErrExists
 		}
 		return r, nil
-	})
+	}, nil)
 	return err
 }
 
-// Change replaces a run by what edit returns, and returns that. It calls edit again if another process has changed the
-// run meanwhile. An error of edit ends it. The error is [ErrNone] if there is no such run.
+// Change replaces a run by what change returns, and returns that. It calls change again if another process has changed
+// the run meanwhile. An error of change ends it. The error is [ErrNone] if there is no such run.
 func (s *Store) Change(
-	ctx context.Context, tenant, id string, edit func(envelope.Run) (envelope.Run, error),
+	ctx context.Context, tenant, id string, change func(envelope.Run) (envelope.Run, error),
 ) (envelope.Run, error) {
-	return s.edit(ctx, name{tenant, id}, func(before *envelope.Run) (envelope.Run, error) {
+	after, _, err := s.edit(ctx, name{tenant, id}, func(before *envelope.Run) (envelope.Run, error) {
 		if before == nil {
 			return envelope.Run{}, ErrNone
 		}
-		return edit(*before)
-	})
-}
-
-// edit stores what change returns for the stored run, or for nil.
-func (s *Store) edit(
-	ctx context.Context, n name, change func(*envelope.Run) (envelope.Run, error),
-) (after envelope.Run, err error) {
-	err = timer.Backoff{Pause: tryPause, MaxPause: tryTime}.Until(ctx, func(ctx context.Context) (bool, error) {
-		before, err := s.read(ctx, n)
-		if err != nil {
-			return true, err
-		}
-		if after, err = change(before.run); err != nil {
-			return true, err
-		}
-		err = s.write(ctx, n, after, before.seq)
-		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err
-	})
+		return change(*before)
+	}, nil)
 	return after, err
 }
 
-// write stores a run if the last message of its subject is seq. It keeps the run in the cache, so that this process
-// decides by it at once.
-func (s *Store) write(ctx context.Context, n name, r envelope.Run, seq uint64) error {
-	data, err := format.Marshal(format.Entry, r)
+// edit is [replica.Replica.Change] for a run. It keeps the run in the cache, so that this process decides by it at
+// once.
+func (s *Store) edit(
+	ctx context.Context, n name, change func(*envelope.Run) (envelope.Run, error),
+	record func(before *envelope.Run, after envelope.Run) error,
+) (envelope.Run, bool, error) {
+	e, changed, err := s.runs.Change(ctx, n.subject(), change, record)
 	if err != nil {
-		return err
+		s.cache.drop(n) // the change may be stored
+		return envelope.Run{}, false, err
 	}
-	msg := &nats.Msg{Subject: n.subject(), Data: data, Header: nats.Header{}}
-	if life := life(r); life > 0 {
-		msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int(life/time.Second)))
-	}
-	v := version{run: &r, facts: facts(&r), at: time.Now()}
-	ack, err := s.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(seq))
-	if err != nil {
-		s.cache.drop(n) // it may be stored
-		return err
-	}
-	v.seq = ack.Sequence
-	s.cache.put(n, v)
-	return nil
+	s.cache.put(n, versionOf(e))
+	return *e.Value, changed, nil
 }
 
-// life returns how long the server keeps a run; 0 is for good.
+// life returns how long the server keeps a run; 0 is until it is replaced.
 func life(r envelope.Run) time.Duration {
 	active := r.State == string(policy.RunActive)
 	switch {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 )
 
 // Service handles the requests of operators about the policy. The caller has authenticated each request and checked
@@ -53,7 +53,7 @@ func (s *Service) Push(ctx context.Context, by call.Sender, q envelope.PolicyPus
 		return a, refusal(err)
 	}
 	if err := s.Record(ctx, by, q); err != nil {
-		return a, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+		return a, replica.Unrecorded(err)
 	}
 	revision, err := s.Store.Push(ctx, q, pusher(by))
 	if err != nil {
@@ -117,6 +117,5 @@ func malformed(message string) *envelope.Error {
 }
 
 func unreached(err error) *envelope.Error {
-	return envelope.NewError(envelope.CodeUnavailable, "the bucket of the policy could not be reached").
-		WithRetryAfter(time.Second).WithCause(err.Error())
+	return replica.Answer(err, "the bucket of the policy")
 }

@@ -7,40 +7,30 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-const (
-	// confirmEvery is the pause between questions for the entry, confirmTime the time limit of one, and confirmPause the
-	// first pause after a failed one.
-	confirmEvery = 200 * time.Millisecond
-	confirmTime  = 400 * time.Millisecond
-	confirmPause = 10 * time.Millisecond
-	// lease is how long after a confirmation the policy may be used. With the time that a decision takes, it is below 1 s.
-	lease = 900 * time.Millisecond
-	// loadTime is the time limit for reading and compiling a set of the largest size.
-	loadTime = 30 * time.Second
-)
+// loadTime is the time limit for reading and compiling a set of the largest size.
+const loadTime = 30 * time.Second
 
 // Store reads and writes the bucket "policy". Make one with [Open]. Its methods are safe for concurrent use, and
 // several processes may use the same bucket.
 type Store struct {
-	bucket jetstream.KeyValue
-	tools  []*tool.Manifest
-	log    *slog.Logger
-	asking sync.Mutex // held by confirm, so that an older answer does not replace a newer one
-	loaded atomic.Pointer[loaded]
-	// confirmed is when a question was sent whose answer named the loaded entry; nil before the first answer.
-	confirmed atomic.Pointer[time.Time]
+	bucket   jetstream.KeyValue // of the documents, and of the history of the entry
+	versions *replica.Replica[entry]
+	tools    []*tool.Manifest
+	log      *slog.Logger
+	loading  sync.Mutex // held by confirm, so that a set is loaded once
+	known    timer.Lease[loaded]
 }
 
 // loaded is the result of reading the set of one entry.
@@ -57,80 +47,69 @@ func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, l
 	if err != nil {
 		return nil, fmt.Errorf("bucket of the policy: %w", err)
 	}
-	return &Store{bucket: bucket, tools: tools, log: cmp.Or(log, slog.New(slog.DiscardHandler))}, nil
+	versions, err := replica.Open[entry](ctx, js, subjects.PolicyStream, "version of the policy", nil)
+	if err != nil {
+		return nil, err
+	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
+	return &Store{bucket: bucket, versions: versions, tools: tools, log: log}, nil
 }
 
 // Current returns the policy in force. It returns [policy.ErrStale] if that is not known for the last second,
 // [policy.ErrNone] if no policy was pushed yet, and an error that wraps [policy.ErrUnusable] if this process cannot use
 // it.
 func (s *Store) Current() (*policy.Snapshot, error) {
-	at := s.confirmed.Load() // before loaded, which is stored first
-	if at == nil || age(*at) > lease {
+	l, _, ok := s.known.Known()
+	if !ok {
 		return nil, policy.ErrStale
 	}
-	l := s.loaded.Load()
 	return l.snapshot, l.err
 }
 
-// age returns the time since at, by the monotonic clock or by the wall clock. The monotonic clock may stop while a
-// machine sleeps.
-func age(at time.Time) time.Duration {
-	now := time.Now()
-	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
-}
-
 // Run follows the entry until ctx ends.
-func (s *Store) Run(ctx context.Context) {
-	for s.Confirm(ctx) == nil && timer.Sleep(ctx, confirmEvery) {
-	}
-}
+func (s *Store) Run(ctx context.Context) { replica.Follow(ctx, s.Confirm) }
 
 // Confirm returns nil as soon as [Store.Current] returns a policy that was in force after the call of Confirm. It
 // returns an error when ctx ends.
-func (s *Store) Confirm(ctx context.Context) error {
-	tries := timer.Backoff{Pause: confirmPause, MaxPause: confirmEvery}
-	return tries.Until(ctx, func(ctx context.Context) (bool, error) {
-		s.asking.Lock()
-		defer s.asking.Unlock()
-		err := s.confirm(ctx)
-		return err == nil, err
-	})
-}
+func (s *Store) Confirm(ctx context.Context) error { return replica.Confirm(ctx, s.confirm) }
 
-// confirm asks for the entry, and loads its set if it is another one.
+// confirm asks for the entry, and loads its set if it is another one. It asks again after that, because loading may
+// have taken longer than the lease.
 func (s *Store) confirm(ctx context.Context) error {
-	at := time.Now()
-	asking, cancel := context.WithTimeout(ctx, confirmTime)
-	v, err := s.Newest(asking)
-	cancel()
-	if err != nil {
-		return err
-	}
-	if have := s.loaded.Load(); have == nil || have.revision != v.Revision {
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	for {
+		e, err := s.versions.Ask(ctx, subjects.PolicySubject)
+		if err != nil {
+			return err
+		}
+		v := version(e)
+		have, at := s.known.Last()
+		if !at.IsZero() && have.revision == v.Revision {
+			s.known.Learn(have, e.At)
+			return nil
+		}
 		next, err := s.load(ctx, v)
 		if err != nil {
 			return err
 		}
-		s.loaded.Store(next)
-		return s.confirm(ctx) // loading may have taken longer than the lease
+		s.known.Learn(next, e.At)
 	}
-	s.confirmed.Store(&at)
-	return nil
 }
 
 // load reads and compiles the set of a version. If the set cannot be used, the error is in the result: it stays so
 // until the next push.
-func (s *Store) load(ctx context.Context, v envelope.PolicyVersion) (*loaded, error) {
+func (s *Store) load(ctx context.Context, v envelope.PolicyVersion) (l loaded, err error) {
 	if v.Revision == 0 {
-		return &loaded{err: policy.ErrNone}, nil
+		return loaded{err: policy.ErrNone}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
 	d, err := s.Documents(ctx, v.Versions)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
-		return nil, err // the bucket did not answer: ask again
+		return l, err // the bucket did not answer: ask again
 	}
-	l := &loaded{revision: v.Revision}
+	l.revision = v.Revision
 	if err == nil {
 		l.snapshot, err = s.compile(d)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -28,25 +29,18 @@ type entry struct {
 }
 
 // Newest asks the leader of the bucket for the version in force. Its revision is 0 before the first push.
-func (s *Store) Newest(ctx context.Context) (v envelope.PolicyVersion, err error) {
-	stored, err := s.bucket.Get(ctx, subjects.PolicyEntry)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return v, nil
-	}
-	if err != nil {
-		return v, err
-	}
-	return version(stored)
+func (s *Store) Newest(ctx context.Context) (envelope.PolicyVersion, error) {
+	e, err := s.versions.Read(ctx, subjects.PolicySubject)
+	return version(e), err
 }
 
-func version(stored jetstream.KeyValueEntry) (v envelope.PolicyVersion, err error) {
-	var e entry
-	if err := format.Unmarshal(format.Entry, stored.Value(), &e); err != nil {
-		return v, fmt.Errorf("version %d of the policy: %w", stored.Revision(), err)
+func version(e replica.Entry[entry]) (v envelope.PolicyVersion) {
+	if e.Value == nil {
+		return v
 	}
 	return envelope.PolicyVersion{
-		Revision: stored.Revision(), At: stored.Created(), By: e.By, Reason: e.Reason, Versions: e.Versions,
-	}, nil
+		Revision: e.Revision, At: e.Created, By: e.Value.By, Reason: e.Value.Reason, Versions: e.Value.Versions,
+	}
 }
 
 // History returns the newest versions, at most 64, the one in force first.
@@ -56,11 +50,11 @@ func (s *Store) History(ctx context.Context) (all []envelope.PolicyVersion, err 
 		return nil, nil
 	}
 	for _, one := range slices.Backward(stored) {
-		v, bad := version(one)
-		if bad != nil {
-			return all, bad
+		e := replica.Entry[entry]{Value: &entry{}, Revision: one.Revision(), Created: one.Created()}
+		if err := format.Unmarshal(format.Entry, one.Value(), e.Value); err != nil {
+			return all, fmt.Errorf("version %d of the policy: %w", e.Revision, err)
 		}
-		all = append(all, v)
+		all = append(all, version(e))
 	}
 	return all, err
 }
@@ -85,13 +79,9 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 // Push puts a set of documents that [Store.Check] has accepted in force if the version in force has the revision
 // expected, and returns the new revision. It returns [ErrMoved] if another version is in force.
 func (s *Store) Push(ctx context.Context, q envelope.PolicyPushRequest, by string) (revision uint64, err error) {
-	data, err := format.Marshal(format.Entry, entry{q.Versions, by, q.Reason})
-	if err != nil {
-		return 0, err
-	}
-	revision, err = s.bucket.Update(ctx, subjects.PolicyEntry, data, q.Expected)
+	e, err := s.versions.Replace(ctx, subjects.PolicySubject, entry{q.Versions, by, q.Reason}, q.Expected)
 	if bus.HasErrorCode(err, bus.CodeWrongLast) {
 		return 0, ErrMoved
 	}
-	return revision, err
+	return e.Revision, err
 }

@@ -1,0 +1,31 @@
+package replica
+
+import (
+	"errors"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// refused is the error of an edit that is refused.
+type refused struct{ answer *envelope.Error }
+
+func (r *refused) Error() string { return r.answer.String() }
+
+// Refuse returns an error for which [Answer] returns e.
+func Refuse(e *envelope.Error) error { return &refused{e} }
+
+// Unrecorded returns the answer to a request that could not be recorded.
+func Unrecorded(err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
+}
+
+// Answer returns the answer for an error: that of [Refuse] or, for any other error, that the bucket could not be
+// reached. bucket names it, as in "the control bucket".
+func Answer(err error, bucket string) *envelope.Error {
+	if r, ok := errors.AsType[*refused](err); ok {
+		return r.answer
+	}
+	return envelope.NewError(envelope.CodeUnavailable, bucket+" could not be reached").
+		WithRetryAfter(time.Second).WithCause(err.Error())
+}
