@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -12,7 +13,7 @@ import (
 // exist.
 func describe(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, all *tool.Set, q envelope.DescribeRequest) (
 	answer envelope.DescribeResponse, _ *envelope.Error) {
-	shown, refusal := d.Listing(ctx, q)
+	shown, refusal := d.Checks.Listing(ctx, q)
 	if refusal != nil {
 		return answer, refusal
 	}
@@ -30,7 +31,7 @@ func describe(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, all *tool.
 }
 
 // waiting returns the number of waiting calls of each pool that has a tool which is shown.
-func waiting(d *dispatcher.Dispatcher, all *tool.Set, shown dispatcher.Listing) map[string]int {
+func waiting(d *dispatcher.Dispatcher, all *tool.Set, shown check.Listing) map[string]int {
 	waits, some := d.Waiting(), map[string]int{}
 	if shown.All() {
 		return waits
@@ -47,7 +48,7 @@ func waiting(d *dispatcher.Dispatcher, all *tool.Set, shown dispatcher.Listing) 
 func withheld(d *dispatcher.Dispatcher, all *tool.Set, tools []envelope.ToolInfo) {
 	for i, t := range tools {
 		if m, _ := all.Get(t.ToolID, ""); m != nil {
-			tools[i].Changed, tools[i].Differs = d.Changed(m)
+			tools[i].Changed, tools[i].Differs = d.Checks.Changed(m)
 		}
 	}
 }

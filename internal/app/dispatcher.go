@@ -231,17 +231,17 @@ func runDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, again bool
 		OlderBuilds: o.OlderBuilds,
 	}
 	d = dispatcher.New(dispatcher.Options{
-		OverQuota:    shares.OverQuota,
-		PoolEvidence: evidence, Definitions: findings, Builds: builds{findings, pools}, Control: c.control,
-		PoolAbsence: absence(c, o), DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane,
-		Tokens: o.Tokens, Locks: o.locks.Board, OlderBuilds: o.OlderBuilds, Strange: c.KV.Passes,
-		Catalog: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
-		Payloads: bulk.payloads,
-		Policy:   o.policy, Runs: o.runs, Capacity: vitals, Records: journal,
-		Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
-		Fsync: c.Fsync, AuditLag: o.AuditLag, Strict: o.Strict, Partitions: c.Log.Partitions(),
+		CheckOptions: dispatcher.CheckOptions{
+			Catalog: o.Tools, Payloads: bulk.payloads, Policy: o.policy, Runs: o.runs, Tokens: o.Tokens, Locks: o.locks.Board,
+			Definitions: findings, OlderBuilds: o.OlderBuilds, DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane,
+			Fsync: c.Fsync, Strict: o.Strict, PayloadMemory: c.PayloadMemory, OverQuota: shares.OverQuota,
+		},
+		PoolEvidence: evidence, Builds: builds{findings, pools}, Control: c.control, PoolAbsence: absence(c, o),
+		Strange: c.KV.Passes, Names: o.Tools, CallLog: c.Log, Replies: rpc.NewReplies(c.NC, c.Logger),
+		Capacity: vitals, Records: journal, Pools: pools, Now: c.Clock.Now, Instance: c.Instance, NewNonce: c.NewNonce,
+		AuditLag: o.AuditLag, Partitions: c.Log.Partitions(),
 		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,
-		PayloadMemory: c.PayloadMemory, Trace: c.Trace, Logger: c.Logger,
+		Trace: c.Trace, Logger: c.Logger,
 	})
 
 	// The background outlives the intake, because requests in progress need it.

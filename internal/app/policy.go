@@ -9,7 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
@@ -36,8 +36,8 @@ func allowAll(ctx context.Context, c *Conn, o DispatcherOptions) error {
 		return nil
 	}
 	by := call.Sender{Tenant: client.DefaultTenant, Actor: allowingActor}
-	return newPolicyService(c, o.policy, o.journal).AllowAll(ctx, by, cmp.Or(o.DefaultRole, dispatcher.DefaultRole),
-		cmp.Or(o.DefaultLane, dispatcher.DefaultLane))
+	return newPolicyService(c, o.policy, o.journal).AllowAll(ctx, by, cmp.Or(o.DefaultRole, check.DefaultRole),
+		cmp.Or(o.DefaultLane, check.DefaultLane))
 }
 
 // policyEndpoints returns the endpoints for the policy. The caller must guard them.

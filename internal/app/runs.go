@@ -7,7 +7,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
@@ -18,7 +18,7 @@ import (
 func runEndpoints(c *Conn, o DispatcherOptions) []rpc.Endpoint {
 	s := &runstore.Service{
 		Store: o.runs, Record: o.journal.Note, Now: c.Clock.Now,
-		DefaultRole: cmp.Or(o.DefaultRole, dispatcher.DefaultRole),
+		DefaultRole: cmp.Or(o.DefaultRole, check.DefaultRole),
 		Policy: func(ctx context.Context) (*policy.Snapshot, error) {
 			if err := o.policy.Confirm(ctx); err != nil {
 				return nil, err

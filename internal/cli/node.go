@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
@@ -318,9 +319,9 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
 			"actors come first. Choose less than 7/8 of the slots of an executor")
 	OldFlag(cmd.Flags(), "ahead-per-actor", cmd.Flags().Lookup("overflow-after"))
-	cmd.Flags().StringVar(&a.defaultRole, "default-role", dispatcher.DefaultRole,
+	cmd.Flags().StringVar(&a.defaultRole, "default-role", check.DefaultRole,
 		"role of tokens without roles; without tokens, of calls that name none")
-	cmd.Flags().StringVar(&a.defaultLane, "default-lane", dispatcher.DefaultLane,
+	cmd.Flags().StringVar(&a.defaultLane, "default-lane", check.DefaultLane,
 		"lane of calls that name none and whose token is not bound to one")
 	cmd.Flags().BoolVar(&a.older, "older-builds", false,
 		"serve executors of build f16d274, too, during an upgrade")

@@ -11,15 +11,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // open writes the request event of a new attempt, which is in v. It returns true if the log has changed, so that the
 // request must be placed again.
-func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *caller,
+func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *arrival,
 	v call.AdmitResult) (call.State, bool) {
-	if a.stored == nil {
+	if a.Stored == nil {
 		return s, false // a recalled request, whose log has expired since
 	}
 	refusal := d.capacity()
@@ -30,8 +31,8 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 	if refusal != nil {
 		return d.turnDown(ctx, l, s, a, refusal)
 	}
-	if v.Event.State.Last().Overflow != a.ask.Overflow {
-		v = call.Admit(s, a.ask) // hold has decided between primary and overflow queue
+	if v.Event.State.Last().Overflow != a.Ask.Overflow {
+		v = call.Admit(s, a.Ask) // hold has decided between primary and overflow queue
 	}
 	earlier, current, err := d.earlier(ctx, s)
 	switch {
@@ -52,13 +53,13 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 		after, again, _ := d.write(ctx, l, s, a, v, earlier)
 		return after, again
 	}
-	ctx, parent, end := d.Trace.Begin(ctx, a.describe(call.TraceEvent{
-		At: call.TraceAdmit, State: call.State{Pinned: a.ask.Pinned}, Attempt: v.Event.Attempt, Request: a.req,
+	ctx, parent, end := d.Trace.Begin(ctx, a.Describe(call.TraceEvent{
+		At: call.TraceAdmit, State: call.State{Pinned: a.Ask.Pinned}, Attempt: v.Event.Attempt, Request: a.Req,
 	}))
 	var last call.TraceEvent
 	defer func() { end(last) }()
-	a.ask.Owner.Parent = parent
-	if v = call.Admit(s, a.ask); v.Do != call.Write { // the span makes the event larger
+	a.Ask.Owner.Parent = parent
+	if v = call.Admit(s, a.Ask); v.Do != call.Write { // the span makes the event larger
 		return s, true
 	}
 	after, again, admitted := d.write(ctx, l, s, a, v, earlier)
@@ -71,23 +72,23 @@ func (d *Dispatcher) open(ctx context.Context, l *keyQueue, s call.State, a *cal
 // write writes the request event of a with the outcomes of earlier attempts. again means that the request must be
 // placed again; admitted means that the event is, or may be, in the log.
 func (d *Dispatcher) write(
-	ctx context.Context, l *keyQueue, s call.State, a *caller, v call.AdmitResult, earlier []call.Outcome,
+	ctx context.Context, l *keyQueue, s call.State, a *arrival, v call.AdmitResult, earlier []call.Outcome,
 ) (_ call.State, again, admitted bool) {
 	body, err := call.RequestBody{
-		Request: a.stored, InputRef: a.in.InputRef, Earlier: earlier, WriteTargets: a.terms.bounds(),
+		Request: a.Stored, InputRef: a.In.InputRef, Earlier: earlier, WriteTargets: a.WriteTargets,
 	}.Encode()
 	if err != nil {
 		d.Logger.Error("request body", "err", err)
 		return s, false, false
 	}
 	d.Trace.Emit(ctx, call.TraceBeforeAdmit, &s, v.Event.Attempt)
-	if d.late(a) {
-		s, again = d.turnDown(ctx, l, s, a, tooLate())
+	if a.Late(d.Now()) {
+		s, again = d.turnDown(ctx, l, s, a, check.TooLate())
 		return s, again, false
 	}
 	// A write after the deadline of a is useless, because no executor would start the attempt. Other requests for the key
 	// wait meanwhile, so batchTime limits the write, too.
-	v.Event.Until = time.Now().Add(min(batchTime, a.ask.Deadline.Time().Sub(d.Now())))
+	v.Event.Until = time.Now().Add(min(batchTime, a.Ask.Deadline.Time().Sub(d.Now())))
 	after, err := d.CallLog.Write(ctx, v.Event, body)
 	if err != nil {
 		s, again = d.notWritten(ctx, l, s, a, err)
@@ -96,7 +97,7 @@ func (d *Dispatcher) write(
 	opened := after.Last()
 	d.Trace.Emit(ctx, call.TraceAfterAdmit, &after, opened.N)
 	l.learn(after)
-	if opened.Owner.CallID != a.ask.Owner.CallID {
+	if opened.Owner.CallID != a.Ask.Owner.CallID {
 		return after, true, false
 	}
 	d.logAdmission(ctx, after, opened)
@@ -108,15 +109,15 @@ func (d *Dispatcher) write(
 
 // notWritten handles a failed write of a request event, which may be in the log all the same.
 func (d *Dispatcher) notWritten(
-	ctx context.Context, l *keyQueue, s call.State, a *caller, err error,
+	ctx context.Context, l *keyQueue, s call.State, a *arrival, err error,
 ) (_ call.State, again bool) {
 	var moved *call.ConflictError
 	switch {
 	case errors.As(err, &moved):
 		return l.found(s.Seq, moved.State), true
-	case d.late(a):
+	case a.Late(d.Now()):
 		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)
-		return d.turnDown(ctx, l, s, a, tooLate())
+		return d.turnDown(ctx, l, s, a, check.TooLate())
 	case errors.Is(err, call.ErrFull):
 		return d.turnDown(ctx, l, s, a, storeFull())
 	case errors.Is(err, call.ErrTooLarge): // the event must contain the outcomes of earlier attempts
@@ -185,20 +186,20 @@ type acceptance struct {
 
 // accept sends a caller the acceptance of its call: at once, or, if the request has HeaderPatient, after patience
 // unless the attempt has been decided by then. due is the time by which the caller will have an answer.
-func (d *Dispatcher) accept(ctx context.Context, a *caller, s call.State, attempt call.Attempt, due call.UnixMS) {
+func (d *Dispatcher) accept(ctx context.Context, a *arrival, s call.State, attempt call.Attempt, due call.UnixMS) {
 	d.Trace.Emit(ctx, call.TraceAccepted, &s, attempt.N)
 	h := acceptance{
-		due: time.Now().Add(patience), to: a.in.ReplyAddress(), admitted: s.At(attempt.Admitted),
+		due: time.Now().Add(patience), to: a.In.ReplyAddress(), admitted: s.At(attempt.Admitted),
 		key: s.Key(),
 		message: envelope.Accepted{
-			CallID: a.ask.Owner.CallID, Attempt: attempt.N, Joined: a.ask.Owner.CallID != attempt.Owner.CallID,
+			CallID: a.Ask.Owner.CallID, Attempt: attempt.N, Joined: a.Ask.Owner.CallID != attempt.Owner.CallID,
 			DeadlineUnixMS: int64(due), ToolVersion: s.Version,
 		},
 	}
-	if h.message.Joined && a.ask.Owner.Actor == attempt.Owner.Actor { // only the owner's actor receives live chunks
+	if h.message.Joined && a.Ask.Owner.Actor == attempt.Owner.Actor { // only the owner's actor receives live chunks
 		h.message.ChunkProof = subjects.ChunkProof(attempt.Owner.Reply, s.ID)
 	}
-	if a.in.Patient {
+	if a.In.Patient {
 		d.acceptances.hold(h)
 	} else {
 		d.tellAccepted(h)

@@ -10,25 +10,19 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
-	"github.com/seed-018f16cc/toolbus/internal/tool"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Log is the call log. kv.Log implements it.
 type Log = outcome.Log
 
-// Catalog finds tools.
-type Catalog interface {
-	// Get returns the version of a tool for the version range want. If no version matches, it returns a refusal, and the
-	// version to check the request against all the same. If the tool does not exist, the Manifest is nil.
-	Get(id, want string) (*tool.Manifest, *envelope.Error)
+// Names finds tools by subject tokens.
+type Names interface {
 	Named(token string) (id string, ok bool) // returns the id of the tool with this subject token
 }
 
@@ -36,11 +30,6 @@ type Catalog interface {
 type Replier interface {
 	Accepted(to call.ReplyAddress, a *envelope.Accepted)
 	Outcome(to call.ReplyAddress, r *envelope.Response)
-}
-
-// Payloads fetches inputs that are too large to travel inline.
-type Payloads interface {
-	Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error)
 }
 
 // Capacity reports whether the deployment can admit more calls.
@@ -77,62 +66,36 @@ type Pools interface {
 	Alive(ctx context.Context, pool string) (int, error)
 }
 
-// Definitions reports imported tools whose definition at their MCP server differs from the approved one.
-type Definitions interface {
-	// Changed reports whether all executors of the pool that have compared the definition of a tool with the approved
-	// digest found a difference, or only some of them. Both are false if no executor has compared it. It sends no
-	// messages.
-	Changed(pool, server, tool, definition string) (all, some bool)
-}
-
 // DefaultPoolAbsence is longer than a rolling restart of the executors of a pool usually takes.
 const DefaultPoolAbsence = 10 * time.Second
 
-// Options configures a [Dispatcher]. Policy, Runs, Tokens, Locks, Strange, PoolEvidence, Builds, Definitions,
-// OverQuota, Trace, Logger and all limits are optional; the other fields are required.
+// CheckOptions are the options of the stages.
+type CheckOptions = check.Options
+
+// Options configures a [Dispatcher]. Strange, PoolEvidence, Builds, Trace, Logger and all limits are optional; the
+// other fields are required.
 type Options struct {
-	Catalog  Catalog
+	CheckOptions
+	Names    Names
 	CallLog  Log
 	Replies  Replier
-	Payloads Payloads
 	Capacity Capacity
 	Records  Recorder
 	Control  Control
 	Pools    Pools
-	Policy   Policy         // nil: every request is refused
-	Runs     Runs           // nil: no run exists, so a policy allows no call
-	Tokens   *auth.Verifier // nil: the actor in the subject is not verified
-	Locks    *lock.Board    // nil: no call is ever locked
-	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below
-	// the prefix of their actor, and calls are admitted without the rule of [call.State.Allows].
-	OlderBuilds bool
 	// Strange reports whether an instance is an executor, if server permissions let each executor write only under its own
 	// instance. An unreadable event of such an instance does not block other calls. nil means that no instance is.
 	Strange      func(instance string) bool
-	PoolEvidence PoolEvidence // nil: attempts of absent pools end at their deadlines
-	Builds       Builds       // nil: attempts whose build no live executor has end at their deadlines
-	// Definitions reports tools whose calls are refused until they are approved; nil refuses none.
-	Definitions Definitions
-	Now         func() time.Time // bus time
-	Instance    string           // unique per start of a process; every nonce begins with it
-	NewNonce    func() string
-	// DefaultRole is the role of tokens without roles, and DefaultLane the lane of calls that name none; defaults
-	// "agent" and "default".
-	DefaultRole, DefaultLane string
-	// Fsync states that the servers sync every write. If it is false, calls of side-effectful tools are refused unless
-	// their manifest accepts a rerun after a power cut.
-	Fsync    bool
-	AuditLag time.Duration // largest lag of the audit record at which calls are admitted; default 10 s
-	Strict   bool          // executors start a call only after the audit record holds its request
-	Backup   time.Duration // delay before deadlines of other dispatchers' attempts are enforced; default 20 ms
+	PoolEvidence PoolEvidence     // nil: attempts of absent pools end at their deadlines
+	Builds       Builds           // nil: attempts whose build no live executor has end at their deadlines
+	Now          func() time.Time // bus time
+	Instance     string           // unique per start of a process; every nonce begins with it
+	NewNonce     func() string
+	AuditLag     time.Duration // largest lag of the audit record at which calls are admitted; default 10 s
+	Backup       time.Duration // delay before deadlines of other dispatchers' attempts are enforced; default 20 ms
 	// PoolAbsence is the time without a live executor after which waiting calls of a pool are ended; default 10 s. It
 	// should be longer than a restart of the executors takes, and not shorter than the lease.
 	PoolAbsence time.Duration
-	// PayloadMemory is the memory, in bytes, for large inputs that are being checked; others wait. Default 128 MiB.
-	PayloadMemory int64
-	// OverQuota returns the time for which large inputs of an actor are refused because it has filled the payload store,
-	// or 0. nil refuses none.
-	OverQuota func(subjects.Owner) time.Duration
 	// OpenPerActor and OpenPerTenant are the largest numbers of open attempts of one actor and one tenant; further calls
 	// are refused. Default 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int
@@ -148,6 +111,7 @@ type Options struct {
 // Dispatcher admits calls. Make one with [New]. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Options
+	Checks    *check.Stages
 	notices   format.Notices
 	mu        sync.Mutex
 	keyQueues map[logKey]*keyQueue
@@ -159,16 +123,13 @@ type Dispatcher struct {
 	sharers         atomic.Int64 // number of callers in sharings
 	acceptances     acceptances
 	joinerDeadlines *timer.Queue[envelope.JoinerLeft] // joiners that wait here with an earlier deadline than their attempt
-	inputs          *inputs
-	answers         *answers // the same as Replies
-	stages          []stage
+	answers         *answers                          // the same as Replies
 }
 
 // New returns a Dispatcher. It enforces deadlines only while its Run runs.
 func New(o Options) *Dispatcher {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.AuditLag, o.Backup = cmp.Or(o.AuditLag, 10*time.Second), cmp.Or(o.Backup, 20*time.Millisecond)
-	o.DefaultRole, o.DefaultLane = cmp.Or(o.DefaultRole, DefaultRole), cmp.Or(o.DefaultLane, DefaultLane)
 	o.PoolAbsence = cmp.Or(o.PoolAbsence, DefaultPoolAbsence)
 	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
 	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)
@@ -179,8 +140,8 @@ func New(o Options) *Dispatcher {
 		Options: o, answers: replies, keyQueues: map[logKey]*keyQueue{},
 		notifications: make(chan notification, 256), sharings: make(chan sharing, maxSharings),
 		acceptances: acceptances{first: make(chan struct{}, 1)}, joinerDeadlines: timer.NewQueue[envelope.JoinerLeft](),
-		inputs: newInputs(o.PayloadMemory), stages: stages(),
 	}
+	d.Checks = check.New(&d.CheckOptions, o.Now, o.NewNonce)
 	for range max(1, o.Partitions) {
 		d.deadlines = append(d.deadlines, newDeadlineWatch(o.Now))
 	}
@@ -191,29 +152,27 @@ func New(o Options) *Dispatcher {
 // process that decides the attempt sends the outcome later. If handling the request panics, Handle answers with an
 // error.
 func (d *Dispatcher) Handle(ctx context.Context, in *call.IncomingRequest) {
-	d.handle(ctx, &candidate{request: request{in: in}})
+	d.handle(ctx, &check.Request{In: in})
 }
 
-// handle is Handle for a candidate. A candidate that already has a principal comes from this process, and needs no
-// token.
-func (d *Dispatcher) handle(ctx context.Context, c *candidate) {
-	in := c.in
+// handle is Handle for a request that may have a principal already.
+func (d *Dispatcher) handle(ctx context.Context, r *check.Request) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.failed(ctx, p, c.request)
+			d.failed(ctx, p, r)
 		}
 	}()
 	if d.Trace.Event != nil {
-		d.Trace.Event(ctx, call.TraceEvent{At: call.TraceReceived, Tool: in.Tool})
+		d.Trace.Event(ctx, call.TraceEvent{At: call.TraceReceived, Tool: r.In.Tool})
 	}
-	at, refusal := d.check(ctx, c)
-	in.OnlyWaits()
+	c, refusal := d.Checks.Check(ctx, r)
+	r.In.OnlyWaits()
 	switch {
 	case refusal == nil:
-		d.admit(ctx, c.caller)
-	case at.unproven: // not authenticated: do not read the log for it; another copy may be admitted
-		d.refuse(ctx, c.request, at.name, refusal, !stands(refusal.Code))
+		d.admit(ctx, c, call.State{})
+	case refusal.Unproven: // do not read the log for it; another copy may be admitted
+		d.refuse(ctx, r, refusal.Stage, refusal.Error, !stands(refusal.Error.Code))
 	default:
-		d.deny(ctx, c.request, at.name, refusal)
+		d.deny(ctx, r, refusal.Stage, refusal.Error)
 	}
 }

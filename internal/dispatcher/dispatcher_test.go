@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
@@ -45,7 +46,7 @@ type world struct {
 	evidence  dispatcher.PoolEvidence // of dispatchers that start now
 	builds    dispatcher.Builds       // the same
 	board     *lock.Board             // the same
-	policy    dispatcher.Policy       // the same
+	policy    check.Policy            // the same
 	rules     rules                   // of the policy in tests of stages
 	runs      runs
 	finds     *pool // runs what executors are asked for; nil: none says so
@@ -113,13 +114,13 @@ func (w *world) serve(instance string) context.Context {
 
 func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 	return dispatcher.New(dispatcher.Options{
-		Catalog: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Payloads: payloads{w}, Capacity: w, Records: w,
-		Control: w, Pools: w, Definitions: w, Now: time.Now,
-		Instance: instance, Fsync: fsync, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
-		Locks:         w.board,
-		Policy:        w.policy,
-		Runs:          &w.runs,
-		PayloadMemory: w.memory, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
+		CheckOptions: dispatcher.CheckOptions{
+			Catalog: catalog{w}, Payloads: payloads{w}, Definitions: w, Fsync: fsync, Locks: w.board, Policy: w.policy,
+			Runs: &w.runs, PayloadMemory: w.memory,
+		},
+		Names: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Capacity: w, Records: w, Control: w, Pools: w,
+		Now: time.Now, Instance: instance, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
+		OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		NewNonce: func() string {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package dispatcher admits calls, joins duplicates, watches deadlines, and answers waiting callers.
+// Package dispatcher admits calls, joins duplicates, watches deadlines, and answers waiting callers. Package check has
+// the stages.
 //
 // [Dispatcher.Handle] handles one request: the stages check it, it waits in the queue of its idempotency key, and then
 // its request event is written to the call log. The dispatcher handles the requests for one key in batches, one batch
@@ -7,5 +8,5 @@
 // can end the calls of one that died.
 //
 // The package does not use NATS: the log, the replies and the clock are small interfaces, so that it runs under
-// testing/synctest. Start reading at dispatcher.go, then stages.go, keyqueue.go, admit.go, waiters.go and deadlines.go.
+// testing/synctest. Start reading at dispatcher.go, then check, keyqueue.go, admit.go, waiters.go and deadlines.go.
 package dispatcher

@@ -8,11 +8,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 )
 
 // failed logs the panic p, and answers the requests that caused it. Without an answer, clients would send them again,
 // and make other dispatchers panic.
-func (d *Dispatcher) failed(ctx context.Context, p any, all ...request) {
+func (d *Dispatcher) failed(ctx context.Context, p any, all ...*check.Request) {
 	d.panicked("a request", p)
 	for _, r := range all {
 		d.safely("a refusal", func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -37,7 +37,7 @@ func (w *world) wantFault(n int, log *bytes.Buffer) {
 }
 
 // panics is a catalog that panics.
-type panics struct{ dispatcher.Catalog }
+type panics struct{ check.Catalog }
 
 func (panics) Get(string, string) (*tool.Manifest, *envelope.Error) { panic("boom") }
 

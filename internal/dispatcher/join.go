@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // join adds all waiting callers to the open attempt with one event, after it has waited for more to arrive. If the log
 // has changed, they are placed again.
-func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joining []*caller) {
+func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joining []arrival) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.failed(ctx, p, requests(joining)...)
@@ -32,8 +33,8 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 	if !timer.Sleep(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
 		return
 	}
-	s = l.learn(s)
-	if s, joining = d.placeAll(ctx, l, s, append(joining, l.late()...)); len(joining) == 0 {
+	joining = append(joining, l.late()...)
+	if s, joining = d.placeAll(ctx, l, l.learn(s), joining); len(joining) == 0 {
 		return
 	}
 	n := s.Last().N
@@ -68,28 +69,28 @@ func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joinin
 	}
 	l.learn(after)
 	d.Trace.Emit(ctx, call.TraceAfterJoin, &after, n)
-	for _, a := range joining {
-		if !slices.Contains(left, a) {
+	for i := range joining {
+		if a := &joining[i]; !slices.Contains(left, *a) {
 			d.await(ctx, l, after, n, a)
 		}
 	}
 	l.again(left)
 }
 
-func requests(as []*caller) []request {
-	all := make([]request, len(as))
+func requests(as []arrival) []*check.Request {
+	all := make([]*check.Request, len(as))
 	for i, a := range as {
-		all[i] = a.request
+		all[i] = a.Request
 	}
 	return all
 }
 
 // owners returns the owners of the requests in joining that are not in left.
-func owners(joining, left []*caller) []call.Owner {
+func owners(joining, left []arrival) []call.Owner {
 	var all []call.Owner
 	for _, a := range joining {
 		if !slices.Contains(left, a) {
-			all = append(all, a.ask.Owner)
+			all = append(all, a.Ask.Owner)
 		}
 	}
 	return all
@@ -97,19 +98,20 @@ func owners(joining, left []*caller) []call.Owner {
 
 // turnAllDown refuses all joining requests. A request is placed again if the log has changed.
 func (d *Dispatcher) turnAllDown(
-	ctx context.Context, l *keyQueue, s call.State, joining []*caller, refusal *envelope.Error,
+	ctx context.Context, l *keyQueue, s call.State, joining []arrival, refusal *envelope.Error,
 ) {
-	for _, a := range joining {
+	for i := range joining {
+		a := &joining[i]
 		if _, again := d.turnDown(ctx, l, s, a, refusal); again {
-			l.again([]*caller{a})
+			l.again([]arrival{*a})
 		}
 	}
 }
 
 // mayJoin reports whether all requests may join the open attempt n of s.
-func mayJoin(s call.State, n int, joining []*caller) bool {
+func mayJoin(s call.State, n int, joining []arrival) bool {
 	for _, a := range joining {
-		if v := call.Admit(s, a.ask); v.Do != call.Join || v.Attempt != n {
+		if v := call.Admit(s, a.Ask); v.Do != call.Join || v.Attempt != n {
 			return false
 		}
 	}
@@ -118,28 +120,28 @@ func mayJoin(s call.State, n int, joining []*caller) bool {
 
 // joinEvent returns one event that joins all requests to attempt n of s. left are those for which the event has no
 // room.
-func joinEvent(s call.State, n int, joining []*caller, nonce string) (e call.Event, left []*caller) {
+func joinEvent(s call.State, n int, joining []arrival, nonce string) (e call.Event, left []arrival) {
 	ids := make([]string, len(joining))
 	for i, a := range joining {
-		ids[i] = a.ask.Owner.CallID
+		ids[i] = a.Ask.Owner.CallID
 	}
 	e, full := call.JoinAll(s, n, ids, nonce)
 	for _, a := range joining {
-		if slices.Contains(full, a.ask.Owner.CallID) {
+		if slices.Contains(full, a.Ask.Owner.CallID) {
 			left = append(left, a)
 		}
 	}
 	return e, left
 }
 
-func (l *keyQueue) again(as []*caller) {
+func (l *keyQueue) again(as []arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.arrive(append(as, l.leaveAll()...)...)
 }
 
 // late returns the requests that have arrived meanwhile.
-func (l *keyQueue) late() []*caller {
+func (l *keyQueue) late() []arrival {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leaveAll()

@@ -2,11 +2,15 @@ package dispatcher
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // logKey identifies a log.
@@ -24,9 +28,16 @@ type keyQueue struct {
 	busy     bool
 	gone     bool // removed from Dispatcher.keyQueues
 	state    call.State
-	arrivals []*caller
+	arrivals []arrival
 	arriving int              // size of arrivals in bytes
 	waiting  map[int][]waiter // by attempt
+}
+
+// arrival is a call that waits in a queue.
+type arrival struct {
+	*check.Call
+	unsure bool          // its admission may be in the log, or come into it
+	held   *flow.Counter // that counts it while it is opened
 }
 
 // maxArriving is the largest size, in bytes, of the requests that wait in one queue. Their handlers do not block, so
@@ -34,10 +45,10 @@ type keyQueue struct {
 const maxArriving = 32 << 20
 
 // size returns the approximate memory of the request in bytes.
-func (a *caller) size() int { return len(a.in.Body) + 1<<10 }
+func (a arrival) size() int { return len(a.In.Body) + 1<<10 }
 
 // arrive adds requests to the queue. Callers hold l.mu.
-func (l *keyQueue) arrive(as ...*caller) {
+func (l *keyQueue) arrive(as ...arrival) {
 	l.arrivals = append(l.arrivals, as...)
 	for _, a := range as {
 		l.arriving += a.size()
@@ -45,17 +56,18 @@ func (l *keyQueue) arrive(as ...*caller) {
 }
 
 // leaveAll removes and returns all requests of the queue. Callers hold l.mu.
-func (l *keyQueue) leaveAll() []*caller {
+func (l *keyQueue) leaveAll() []arrival {
 	all := l.arrivals
 	l.arrivals, l.arriving = nil, 0
 	return all
 }
 
-// admit adds a to the queue of its key, and serves the queue unless another goroutine does. If the queue is full, the
-// request is dropped: its client sends it again.
-func (d *Dispatcher) admit(ctx context.Context, a *caller) {
+// admit adds a call to the queue of its key, and serves the queue unless another goroutine does. If the queue is full,
+// the call is dropped: its client sends it again. known is the state of the log, if that has been read.
+func (d *Dispatcher) admit(ctx context.Context, c *check.Call, known call.State) {
+	a := arrival{Call: c}
 	for {
-		l := d.queueOf(a.ask.Pinned.Tool, a.ask.Pinned.ID)
+		l := d.queueOf(a.Ask.Pinned.Tool, a.Ask.Pinned.ID)
 		l.mu.Lock()
 		if l.gone {
 			l.mu.Unlock()
@@ -64,6 +76,9 @@ func (d *Dispatcher) admit(ctx context.Context, a *caller) {
 		if l.arriving+a.size() > maxArriving {
 			l.mu.Unlock()
 			return
+		}
+		if known.Seq > l.state.Seq {
+			l.state = known
 		}
 		l.arrive(a)
 		serve := !l.busy
@@ -111,7 +126,7 @@ func (d *Dispatcher) serve(ctx context.Context, l *keyQueue) {
 // their requests again.
 const batchTime = 10 * time.Second
 
-func (d *Dispatcher) serveBatch(ctx context.Context, l *keyQueue, s call.State, batch []*caller) {
+func (d *Dispatcher) serveBatch(ctx context.Context, l *keyQueue, s call.State, batch []arrival) {
 	if len(batch) > 1 { // each step of a single request has its own timeout
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, batchTime)
@@ -124,13 +139,13 @@ func (d *Dispatcher) serveBatch(ctx context.Context, l *keyQueue, s call.State, 
 }
 
 // placeAll places every request and returns those that are still to be joined to the open attempt.
-func (d *Dispatcher) placeAll(ctx context.Context, l *keyQueue, s call.State, batch []*caller) (call.State, []*caller) {
-	var joining []*caller
+func (d *Dispatcher) placeAll(ctx context.Context, l *keyQueue, s call.State, batch []arrival) (call.State, []arrival) {
+	var joining []arrival
 	fresh := false // the log has been read since the whole batch arrived
-	for _, a := range batch {
+	for i := range batch {
 		var join bool
-		if s, join = d.placeOne(ctx, l, s, a, &fresh); join {
-			joining = append(joining, a)
+		if s, join = d.placeOne(ctx, l, s, &batch[i], &fresh); join {
+			joining = append(joining, batch[i])
 		}
 	}
 	return s, joining
@@ -138,7 +153,7 @@ func (d *Dispatcher) placeAll(ctx context.Context, l *keyQueue, s call.State, ba
 
 // take returns the requests that have arrived, and the newest known state of the log. If no request has arrived, it
 // marks the queue as idle.
-func (l *keyQueue) take() ([]*caller, call.State) {
+func (l *keyQueue) take() ([]arrival, call.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch := l.leaveAll()
@@ -187,12 +202,12 @@ func (l *keyQueue) found(known uint64, s call.State) call.State {
 
 // placeOne is place, but answers a request that makes place panic, so that the requests after it are still handled.
 func (d *Dispatcher) placeOne(
-	ctx context.Context, l *keyQueue, s call.State, a *caller, fresh *bool,
+	ctx context.Context, l *keyQueue, s call.State, a *arrival, fresh *bool,
 ) (after call.State, join bool) {
 	after = s
 	defer func() {
 		if p := recover(); p != nil {
-			d.failed(ctx, p, a.request)
+			d.failed(ctx, p, a.Request)
 		}
 	}()
 	return d.place(ctx, l, s, a, fresh)
@@ -200,14 +215,11 @@ func (d *Dispatcher) placeOne(
 
 // place carries out the result of call.Admit for one request, and returns the state of the log after it. It returns
 // true if the request must still join the open attempt.
-func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *caller, fresh *bool) (call.State, bool) {
-	if a.known.Seq > s.Seq {
-		s = l.learn(a.known)
-	}
+func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *arrival, fresh *bool) (call.State, bool) {
 	for {
-		v := call.Admit(s, a.ask)
+		v := call.Admit(s, a.Ask)
 		var again bool
-		if refusal := outside(a.principal, s, v); refusal != nil {
+		if refusal := outside(a.Principal, s, v); refusal != nil {
 			if s, again = d.turnDown(ctx, l, s, a, refusal); again {
 				*fresh = true
 				continue
@@ -218,7 +230,7 @@ func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *ca
 		case call.Join:
 			refusal := d.noJoin(a)
 			if refusal == nil {
-				return s, a.stored != nil
+				return s, a.Stored != nil
 			}
 			s, again = d.turnDown(ctx, l, s, a, refusal)
 		case call.Await:
@@ -241,11 +253,27 @@ func (d *Dispatcher) place(ctx context.Context, l *keyQueue, s call.State, a *ca
 	}
 }
 
+// outside refuses a request whose answer would be about an attempt that its bound token does not cover. That can happen
+// because all calls of an actor, also in other runs, share the scope of a key.
+func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Error {
+	if v.Do != call.Join && v.Do != call.Await && v.Do != call.Replay {
+		return nil
+	}
+	a, ok := s.Attempt(v.Attempt)
+	if !ok || check.Covers(p, a) {
+		return nil
+	}
+	return envelope.NewError(envelope.CodeScope, fmt.Sprintf(
+		"the token does not cover the call that attempt %d of this key is of: its role, run, lane or scopes are others",
+		a.N)).
+		WithFix("use a key of your own, or a token that covers that call")
+}
+
 // noJoin returns a refusal if the request may not join now, or nil.
-func (d *Dispatcher) noJoin(a *caller) *envelope.Error {
+func (d *Dispatcher) noJoin(a *arrival) *envelope.Error {
 	switch {
-	case d.late(a):
-		return tooLate()
+	case a.Late(d.Now()):
+		return check.TooLate()
 	case d.Capacity.LogFull(): // a join event takes space, too
 		return storeFull()
 	}

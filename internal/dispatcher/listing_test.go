@@ -37,7 +37,7 @@ func TestListing(t *testing.T) {
 			"no token, a role": {nil, asked{RoleID: "s"}, false},
 			"no token, all":    {nil, asked{RoleID: "s", All: true}, true},
 		} {
-			l, refusal := w.d.Listing(auth.NewContext(t.Context(), c.who), c.q)
+			l, refusal := w.d.Checks.Listing(auth.NewContext(t.Context(), c.who), c.q)
 			if refusal != nil || l.Shows(w.manifest) != c.shows || l.Versions.Roles == "" {
 				t.Errorf("%s: %t, %v, %v", name, l.Shows(w.manifest), refusal, l.Versions)
 			}
@@ -53,12 +53,12 @@ func TestListingWithoutPolicy(t *testing.T) {
 			policy.ErrNone: envelope.CodePolicyVersion,
 		} {
 			w.d.Policy = rules{err: err}.in(w)
-			l, refusal := w.d.Listing(t.Context(), envelope.DescribeRequest{})
+			l, refusal := w.d.Checks.Listing(t.Context(), envelope.DescribeRequest{})
 			if refusal == nil || refusal.Code != code {
 				t.Errorf("%v: %+v, %v", err, l, refusal)
 			}
 			operator := auth.NewContext(t.Context(), &auth.Principal{Role: auth.Operator})
-			if l, refusal := w.d.Listing(operator, envelope.DescribeRequest{}); refusal != nil || !l.Shows(w.manifest) {
+			if l, refusal := w.d.Checks.Listing(operator, envelope.DescribeRequest{}); refusal != nil || !l.Shows(w.manifest) {
 				t.Errorf("operator: %v: %v", err, refusal)
 			}
 		}
@@ -70,7 +70,7 @@ func TestListingRestricts(t *testing.T) {
 	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 		for once, want := range map[bool]call.EffectClass{false: call.Idempotent, true: call.SideEffectful} {
 			w.d.Policy = rules{lanes: "l, m", tools: "echo", once: once}.in(w)
-			l, _ := w.d.Listing(t.Context(), envelope.DescribeRequest{All: true})
+			l, _ := w.d.Checks.Listing(t.Context(), envelope.DescribeRequest{All: true})
 			info := envelope.ToolInfo{ToolID: "echo", Version: "1.2.3", TimeoutDefaultMS: 5000,
 				Determinism: string(call.Idempotent), Effect: call.EffectIdempotentWrite}
 			if l.Restrict(&info); info.TimeoutDefaultMS != 1000 || info.Determinism != string(want) ||

@@ -21,12 +21,12 @@ const (
 // was written. hold returns a refusal if the actor or the tenant has too many open attempts, and selects the overflow
 // queue if the actor has more than OverflowAfter. Dispatchers that admit calls at the same moment do not see each
 // other's attempts, and may exceed the limits.
-func (d *Dispatcher) hold(a *caller, pool string) *envelope.Error {
-	tenant, actor := a.ask.Pinned.Tenant, a.ask.Owner.Actor
+func (d *Dispatcher) hold(a *arrival, pool string) *envelope.Error {
+	tenant, actor := a.Ask.Pinned.Tenant, a.Ask.Owner.Actor
 	held, nth, full := d.opened.Hold(tenant, actor, d.OpenPerActor, d.OpenPerTenant, time.Now())
 	if full == nil {
 		a.held = held
-		a.ask.Overflow = nth > d.OverflowAfter && d.PoolEvidence != nil && d.PoolEvidence.PullsOverflow(pool)
+		a.Ask.Overflow = nth > d.OverflowAfter && d.PoolEvidence != nil && d.PoolEvidence.PullsOverflow(pool)
 		return nil
 	}
 	message := fmt.Sprintf("%d calls of the %s are open, of %d that may be", full.Open, full.Of, full.Most)
@@ -34,7 +34,7 @@ func (d *Dispatcher) hold(a *caller, pool string) *envelope.Error {
 }
 
 // letGo ends the count of hold, if there is one.
-func (d *Dispatcher) letGo(a *caller) {
+func (d *Dispatcher) letGo(a *arrival) {
 	d.opened.Drop(a.held)
 	a.held = nil
 }

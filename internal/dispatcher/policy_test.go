@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	manifests "github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -160,7 +160,7 @@ func TestNoPolicyKnown(t *testing.T) {
 func TestNoPolicy(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		pushed := w.d.Policy
-		for n, without := range []dispatcher.Policy{inForce{nil, policy.ErrNone}, nil} {
+		for n, without := range []check.Policy{inForce{nil, policy.ErrNone}, nil} {
 			w.d.Policy = without
 			w.ask(n)
 			r, e := w.outcome(n).Provenance, w.outcome(n).Error

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -114,10 +115,10 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *
 	defer d.answers.drop(in.Reply)
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
-	d.handle(ctx, &candidate{request: request{in: in, principal: &auth.Principal{
+	d.handle(ctx, &check.Request{In: in, Principal: &auth.Principal{
 		Tenant: in.From.Tenant, Actor: in.From.Actor, Role: auth.Agent, Scopes: []string{auth.ScopeAll},
 		RoleIDs: roleOf(l),
-	}}})
+	}})
 	select {
 	case a := <-heard:
 		return a, nil
@@ -163,4 +164,14 @@ func (r *answers) take(to call.ReplyAddress, a envelope.ResultResponse) bool {
 		c.(chan envelope.ResultResponse) <- a // never blocks: the channel holds one, and gets one
 	}
 	return waits
+}
+
+// roleOf returns the role of the call of a dead letter, or nil if a build that does not know roles admitted it and the
+// request named none.
+func roleOf(l DeadLetter) []string {
+	a, ok := l.State.Attempt(l.Attempt)
+	if !ok || a.Owner.Role == "" {
+		return nil
+	}
+	return []string{a.Owner.Role}
 }

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -63,7 +65,7 @@ func (d *Dispatcher) entry(
 	}
 	if key.Tool == "" { // the reference contains only a digest of the tool id
 		token, _, _ := strings.Cut(ref, ".")
-		key.Tool, _ = d.Catalog.Named(token)
+		key.Tool, _ = d.Names.Named(token)
 	}
 	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
 	if err != nil {
@@ -75,6 +77,9 @@ func (d *Dispatcher) entry(
 	}
 	return last, nil
 }
+
+// covered is [check.Covers] for the sender of the service request that ctx belongs to.
+func covered(ctx context.Context, a call.Attempt) bool { return check.Covers(auth.FromContext(ctx), a) }
 
 func unknownCall(ref string) *envelope.Error {
 	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))

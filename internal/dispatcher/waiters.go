@@ -26,7 +26,7 @@ const maxWaiting = 4096
 
 // await makes the caller wait for the outcome of attempt n, or sends it if the attempt is decided. A joiner waits at
 // most until its own deadline.
-func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int, a *caller) {
+func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int, a *arrival) {
 	s, attempt, w, fresh := l.enlist(s, n, a)
 	switch {
 	case attempt.N == 0: // no longer in the log
@@ -36,7 +36,7 @@ func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int
 		return
 	}
 	d.watch(s, attempt, false)
-	if w.due != 0 && d.late(a) {
+	if w.due != 0 && a.Late(d.Now()) {
 		d.releaseJoiner(envelope.JoinerLeft{Tool: s.Tool, ID: s.ID, Attempt: n, CallID: w.callID})
 		return
 	}
@@ -48,7 +48,7 @@ func (d *Dispatcher) await(ctx context.Context, l *keyQueue, s call.State, n int
 
 // enlist adds the caller to those that wait for attempt n, if that is open. It returns the newest known state and the
 // attempt, which is zero if the log does not have it. fresh reports whether w.due is a new deadline.
-func (l *keyQueue) enlist(s call.State, n int, a *caller) (_ call.State, attempt call.Attempt, w waiter, fresh bool) {
+func (l *keyQueue) enlist(s call.State, n int, a *arrival) (_ call.State, attempt call.Attempt, w waiter, fresh bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state.Seq > s.Seq {
@@ -58,9 +58,9 @@ func (l *keyQueue) enlist(s call.State, n int, a *caller) (_ call.State, attempt
 	if attempt.N == 0 || !attempt.Open() {
 		return s, attempt, w, false
 	}
-	w = waiter{callID: a.ask.Owner.CallID, inbox: a.in.ReplyAddress()}
-	if attempt.Owner.CallID != w.callID && a.ask.Deadline < attempt.Deadline {
-		w.due = a.ask.Deadline
+	w = waiter{callID: a.Ask.Owner.CallID, inbox: a.In.ReplyAddress()}
+	if attempt.Owner.CallID != w.callID && a.Ask.Deadline < attempt.Deadline {
+		w.due = a.Ask.Deadline
 	}
 	w, fresh = l.wait(n, w)
 	return s, attempt, w, fresh
@@ -127,22 +127,22 @@ func (d *Dispatcher) leave(l envelope.JoinerLeft, may func(waiter) bool) (w wait
 
 // replay answers with the stored outcome of attempt n, or with an error if that cannot be read. The answer does not
 // wait for its audit record.
-func (d *Dispatcher) replay(ctx context.Context, l *keyQueue, s call.State, n int, a *caller) {
+func (d *Dispatcher) replay(ctx context.Context, l *keyQueue, s call.State, n int, a *arrival) {
 	o, err := d.load(ctx, s, n)
 	if err != nil {
 		d.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
 		if errors.Is(err, outcome.ErrUnreadable) { // sending the request again would not help
-			d.tellUnreadable(a.in.ReplyAddress(), a.ask.Owner.CallID, s, n)
+			d.tellUnreadable(a.In.ReplyAddress(), a.Ask.Owner.CallID, s, n)
 		}
 		return
 	}
-	d.Replies.Outcome(a.in.ReplyAddress(), o.For(a.ask.Owner.CallID, true))
+	d.Replies.Outcome(a.In.ReplyAddress(), o.For(a.Ask.Owner.CallID, true))
 	d.Trace.Emit(ctx, call.TraceReplayed, &s, n)
-	if !o.Attempt.Has(a.ask.Owner.CallID) {
+	if !o.Attempt.Has(a.Ask.Owner.CallID) {
 		if l.replayed == nil {
 			l.replayed = map[int]sharing{}
 		}
-		l.replayed[n] = sharing{s, n, append(l.replayed[n].with, a.ask.Owner)}
+		l.replayed[n] = sharing{s, n, append(l.replayed[n].with, a.Ask.Owner)}
 	}
 }
 

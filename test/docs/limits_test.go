@@ -19,6 +19,7 @@ import (
 var folders = map[string]string{
 	"ijson": "internal/encoding/ijson", "jsonschema": "internal/encoding/jsonschema",
 	"envelope": "envelope", "call": "internal/call", "dispatcher": "internal/dispatcher",
+	"check":    "internal/dispatcher/check",
 	"executor": "internal/executor", "bus": "bus", "writer": "internal/audit/writer", "kv": "kv",
 	"workqueue": "internal/executor/workqueue", "toolbus": ".", "subjects": "subjects",
 	"executorapi": "internal/executor/executorapi",

@@ -49,9 +49,12 @@ var layers = []layer{
 	{2, "internal/rpc", "client", "bus envelope internal/call internal/encoding/format internal/flow " +
 		"internal/operation internal/timer subjects"},
 	{2, "internal/policy/replica", "client", "bus envelope internal/encoding/format internal/timer"},
+	{3, "internal/dispatcher/check", "", "envelope internal/auth internal/call internal/call/outcome " +
+		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy internal/policy/lock " +
+		"internal/tool subjects"},
 	{3, "internal/dispatcher", "", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
-		"internal/encoding/format internal/encoding/ijson internal/encoding/jsonschema internal/flow " +
-		"internal/policy internal/policy/lock internal/timer internal/tool subjects"},
+		"internal/dispatcher/check internal/encoding/format internal/flow internal/policy internal/policy/lock " +
+		"internal/timer subjects"},
 	{3, "internal/executor", "", "envelope internal/call internal/call/outcome internal/encoding/format " +
 		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy/lock internal/timer " +
 		"internal/tool subjects"},
@@ -123,7 +126,7 @@ var layers = []layer{
 
 // pure packages do not know NATS even in their tests.
 const pure = "internal/encoding/... envelope subjects internal/call/... internal/tool/... internal/audit " +
-	"internal/dispatcher internal/executor internal/policy internal/policy/lock program/... tools/..."
+	"internal/dispatcher/... internal/executor internal/policy internal/policy/lock program/... tools/..."
 
 // only has the floors that the packages of a floor may import: the cores and the adapters know no NATS.
 var only = map[int][]int{3: {0, 1, 3}, 5: {0, 1, 5}}

@@ -190,9 +190,11 @@ func (w *world) dispatcherAt(name string, s *stop, log outcome.Log, now func() t
 		log = w.log
 	}
 	return dispatcher.New(dispatcher.Options{
-		Catalog: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Capacity: well{}, Records: gate{w},
-		Control: killer{w: w}, Pools: alone{}, Policy: w.allowing, Runs: implicit{},
-		Now: now, Instance: name, NewNonce: w.nonce(name), Fsync: true, Strict: w.strict,
+		CheckOptions: dispatcher.CheckOptions{
+			Catalog: w.registry, Policy: w.allowing, Runs: implicit{}, Fsync: true, Strict: w.strict,
+		},
+		Names: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Capacity: well{}, Records: gate{w},
+		Control: killer{w: w}, Pools: alone{}, Now: now, Instance: name, NewNonce: w.nonce(name),
 		Trace: call.Trace{Event: s.step},
 	})
 }

@@ -1,4 +1,4 @@
-package dispatcher
+package check
 
 import (
 	"context"
@@ -41,6 +41,9 @@ type inputs struct {
 	known  *flow.TTLMap[*prints]
 }
 
+// readTime is the longest time to read an input.
+const readTime = 10 * time.Second
+
 // prints holds the hashes of an input that was checked.
 type prints struct {
 	fingerprint, arguments string
@@ -63,54 +66,54 @@ type large struct {
 }
 
 // owner returns the owner of the candidate's large input.
-func (c *candidate) owner() subjects.Owner { return subjects.Owner(c.in.From) }
+func (c *candidate) owner() subjects.Owner { return subjects.Owner(c.In.From) }
 
 // keyOf returns the cache key of a large input. It contains the owner, so that a caller cannot find out whether another
 // owner has stored the same payload.
 func keyOf(c *candidate, ref envelope.PayloadRef) string {
 	var b strings.Builder
 	of := c.owner()
-	for _, part := range [...]string{of.Tenant, of.Actor, ref.String(), c.m.Digest, c.req.Fn, c.req.Context.Env} {
+	for _, part := range [...]string{of.Tenant, of.Actor, ref.String(), c.Tool.Digest, c.Req.Fn, c.Req.Context.Env} {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
-	fmt.Fprintf(&b, "%q", c.req.Context.Scope) // fmt sorts the keys
+	fmt.Fprintf(&b, "%q", c.Req.Context.Scope) // fmt sorts the keys
 	// The policy may prohibit arguments in this lane.
-	fmt.Fprintf(&b, "%q%q", c.policy.Versions(), c.req.Context.LaneID)
+	fmt.Fprintf(&b, "%q%q", c.Policy.Versions(), c.Req.Context.LaneID)
 	return b.String()
 }
 
 // fetched sets the input of a candidate. If it is in the payload store, fetched reads it, unless its hashes are cached.
-func (d *Dispatcher) fetched(ctx context.Context, c *candidate) *envelope.Error {
-	if c.in.InputRef == "" {
-		c.input = c.req.Input
+func (s *Stages) fetched(ctx context.Context, c *candidate) *envelope.Error {
+	if c.In.InputRef == "" {
+		c.input = c.Req.Input
 		return fitsInline(c.input)
 	}
-	ref := envelope.ParsePayloadRef(c.in.InputRef)
+	ref := envelope.ParsePayloadRef(c.In.InputRef)
 	switch {
 	case ref == nil:
 		return envelope.NewError(envelope.CodeInputRef, fmt.Sprintf("the reference to the input, %.100q, is malformed",
-			c.in.InputRef))
-	case string(c.req.Input) != "null":
+			c.In.InputRef))
+	case string(c.Req.Input) != "null":
 		return envelope.NewError(envelope.CodeInputRef, "the request has both an input and a reference to one")
 	case ref.Bytes > envelope.MaxPayload:
 		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the reference is to an input of %d bytes, at most %d "+
 			"are allowed", ref.Bytes, envelope.MaxPayload))
 	}
 	c.large = &large{ref: *ref, key: keyOf(c, *ref)}
-	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {
+	if c.large.prints = s.inputs.known.Get(c.large.key, s.now()); c.large.prints != nil {
 		return nil
 	}
-	if pause := d.overQuota(c.owner()); pause > 0 {
+	if pause := s.overQuota(c.owner()); pause > 0 {
 		return storeTaken(pause)
 	}
-	return d.fetch(ctx, c, 2*ref.Bytes)
+	return s.fetch(ctx, c, 2*ref.Bytes)
 }
 
-func (d *Dispatcher) overQuota(of subjects.Owner) time.Duration {
-	if d.OverQuota == nil {
+func (s *Stages) overQuota(of subjects.Owner) time.Duration {
+	if s.OverQuota == nil {
 		return 0
 	}
-	return d.OverQuota(of)
+	return s.OverQuota(of)
 }
 
 // storeTaken returns the refusal of a large input of an actor that has filled the payload store. Inputs whose hashes
@@ -142,11 +145,11 @@ func noMemoryForInput() *envelope.Error {
 // of the input, because the messages with its parts become garbage only at the end. If the schema check needs more
 // memory than that, fetch releases the memory and starts again with a larger reservation: a request that waits for
 // memory must not hold any.
-func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refusal *envelope.Error) {
-	if refusal := d.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
+func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal *envelope.Error) {
+	if refusal := s.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
 		return refusal
 	}
-	if c.input, refusal = d.read(ctx, c.owner().On(c.m.Pool), c.large.ref); refusal != nil {
+	if c.input, refusal = s.read(ctx, c.owner().On(c.Tool.Pool), c.large.ref); refusal != nil {
 		return refusal
 	}
 	c.large.share.Spent(c.large.ref.Bytes)
@@ -163,39 +166,39 @@ func (d *Dispatcher) fetch(ctx context.Context, c *candidate, needs int64) (refu
 		decoded *= 2 // it is decoded again for them
 	}
 	if all := c.large.ref.Bytes + decoded; all > c.large.share.Bytes()+littleMore {
-		d.release(c)
-		return d.fetch(ctx, c, all)
+		c.release()
+		return s.fetch(ctx, c, all)
 	}
 	return nil
 }
 
 // reserve waits for memory until shortly before the caller's deadline, which leaves time for a refusal. If a copy of
 // the request has stored the hashes in the cache meanwhile, it takes them and reserves nothing.
-func (d *Dispatcher) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
-	left := wished(c.in, c.req).Sub(d.Now())
+func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
+	left := wished(c.In, c.Req).Sub(s.now())
 	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 	defer cancel()
-	c.in.OnlyWaits()
-	share, err := d.inputs.memory.Acquire(ctx, flow.Sender(c.in.From), needs)
+	c.In.OnlyWaits()
+	share, err := s.inputs.memory.Acquire(ctx, flow.Sender(c.In.From), needs)
 	switch {
 	case errors.Is(err, flow.ErrTooLarge):
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("to check the input takes %d MiB of memory, more than this dispatcher has for inputs: %d MiB",
-				(needs+1<<20-1)>>20, d.inputs.memory.Total()>>20)).
+				(needs+1<<20-1)>>20, s.inputs.memory.Total()>>20)).
 			WithFix("send less at once, or fewer and longer values; the operator may give dispatchers more by " +
 				"--payload-memory")
 	case err != nil:
 		return noMemoryForInput()
 	}
 	c.large.share = share
-	if c.large.prints = d.inputs.known.Get(c.large.key, d.Now()); c.large.prints != nil {
-		d.release(c)
+	if c.large.prints = s.inputs.known.Get(c.large.key, s.now()); c.large.prints != nil {
+		c.release()
 	}
 	return nil
 }
 
 // release frees the memory of a large input. The input must not be used afterwards.
-func (d *Dispatcher) release(c *candidate) {
+func (c *candidate) release() {
 	if c.large != nil && c.large.share != nil {
 		c.input = nil
 		c.large.share.Release()
@@ -204,12 +207,12 @@ func (d *Dispatcher) release(c *candidate) {
 }
 
 // read reads an input from the payload store.
-func (d *Dispatcher) read(
+func (s *Stages) read(
 	ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef,
 ) (jsontext.Value, *envelope.Error) {
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	data, err := d.Payloads.Get(ctx, of, ref)
+	data, err := s.Payloads.Get(ctx, of, ref)
 	switch {
 	case err != nil && ctx.Err() != nil: // it may be stored; the client sends the request again
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the input could not be read from the payload store").
@@ -229,19 +232,19 @@ func payloadFault(err error) *envelope.Error {
 }
 
 // hashes returns the hashes of a candidate's input.
-func (d *Dispatcher) hashes(c *candidate) (fingerprint, arguments string, err error) {
+func (s *Stages) hashes(c *candidate) (fingerprint, arguments string, err error) {
 	l := c.large
 	if l == nil {
-		return envelope.Hashes(c.req, c.input)
+		return envelope.Hashes(c.Req, c.input)
 	}
 	if l.prints == nil {
 		p := new(prints)
-		p.fingerprint, p.arguments, err = envelope.HashesOfPayload(c.req, l.ref, c.input, l.canonical)
+		p.fingerprint, p.arguments, err = envelope.HashesOfPayload(c.Req, l.ref, c.input, l.canonical)
 		if err != nil {
 			return "", "", err
 		}
 		l.prints = p
-		d.inputs.known.Put(l.key, p, d.Now())
+		s.inputs.known.Put(l.key, p, s.now())
 	}
 	return l.prints.fingerprint, l.prints.arguments, nil
 }

@@ -1,4 +1,4 @@
-package dispatcher
+package check
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Listing selects the tools that one caller may know. Make one with [Dispatcher.Listing].
+// Listing selects the tools that one caller may know. Make one with [Stages.Listing].
 type Listing struct {
 	Versions envelope.PolicyVersions // of the policy in force; zero without one
 	inForce  *policy.Snapshot        // nil without one
@@ -23,29 +23,29 @@ type Listing struct {
 // Listing returns the selection for the sender of a describe request: the tools of which at least one call could be
 // allowed to it. An operator may know every tool, and so may, without tokens, a caller that asks for all. While no
 // policy can be used, Listing refuses other callers as calls are refused.
-func (d *Dispatcher) Listing(ctx context.Context, q envelope.DescribeRequest) (Listing, *envelope.Error) {
+func (s *Stages) Listing(ctx context.Context, q envelope.DescribeRequest) (Listing, *envelope.Error) {
 	p := auth.FromContext(ctx)
-	s, refusal := d.policyInForce()
-	l := Listing{inForce: s, caller: p, roles: d.rolesOf(p, q.RoleID)}
-	if s != nil {
-		l.Versions = s.Versions()
+	now, refusal := s.policyInForce()
+	l := Listing{inForce: now, caller: p, roles: s.rolesOf(p, q.RoleID)}
+	if now != nil {
+		l.Versions = now.Versions()
 	}
 	if p == nil && q.All || p != nil && p.Role == auth.Operator {
 		return l, nil
 	}
-	l.policy = s
+	l.policy = now
 	return l, refusal
 }
 
 // rolesOf returns the roles of a caller that names one, or none. Without tokens, it has each role that it names.
-func (d *Dispatcher) rolesOf(p *auth.Principal, named string) []string {
+func (s *Stages) rolesOf(p *auth.Principal, named string) []string {
 	switch {
 	case p == nil && named == "":
-		return []string{d.DefaultRole}
+		return []string{s.DefaultRole}
 	case p == nil:
 		return []string{named}
 	}
-	roles := p.Carries(d.DefaultRole)
+	roles := p.Carries(s.DefaultRole)
 	if named == "" {
 		return roles
 	}

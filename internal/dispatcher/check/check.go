@@ -1,0 +1,165 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// Catalog finds tools.
+type Catalog interface {
+	// Get returns the version of a tool for the version range want. If no version matches, it returns a refusal, and the
+	// version to check the request against all the same. If the tool does not exist, the Manifest is nil.
+	Get(id, want string) (*tool.Manifest, *envelope.Error)
+}
+
+// Payloads fetches inputs that are too large to travel inline.
+type Payloads interface {
+	Get(ctx context.Context, of subjects.PayloadOwner, ref envelope.PayloadRef) ([]byte, error)
+}
+
+// Definitions reports imported tools whose definition at their MCP server differs from the approved one.
+type Definitions interface {
+	// Changed reports whether all executors of the pool that have compared the definition of a tool with the approved
+	// digest found a difference, or only some of them. Both are false if no executor has compared it. It sends no
+	// messages.
+	Changed(pool, server, tool, definition string) (all, some bool)
+}
+
+// Options configures [Stages]. Catalog and Payloads are required.
+type Options struct {
+	Catalog     Catalog
+	Payloads    Payloads
+	Policy      Policy         // nil: every request is refused
+	Runs        Runs           // nil: no run exists, so a policy allows no call
+	Tokens      *auth.Verifier // nil: the actor in the subject is not verified
+	Locks       *lock.Board    // nil: no call is ever locked
+	Definitions Definitions    // reports tools whose calls are refused until they are approved; nil: none
+	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below
+	// the prefix of their actor, and calls are admitted without the rule of [call.State.Allows].
+	OlderBuilds bool
+	// DefaultRole is the role of tokens without roles, and DefaultLane the lane of calls that name none; defaults
+	// "agent" and "default".
+	DefaultRole, DefaultLane string
+	// Fsync states that the servers sync every write. If it is false, calls of side-effectful tools are refused unless
+	// their manifest accepts a rerun after a power cut.
+	Fsync  bool
+	Strict bool // executors start a call only after the audit record holds its request
+	// PayloadMemory is the memory, in bytes, for large inputs that are being checked; others wait. Default 128 MiB.
+	PayloadMemory int64
+	// OverQuota returns the time for which large inputs of an actor are refused because it has filled the payload store,
+	// or 0. nil refuses none.
+	OverQuota func(subjects.Owner) time.Duration
+}
+
+// Stages checks the requests of one dispatcher. Make one with [New]. Its methods are safe for concurrent use.
+type Stages struct {
+	*Options
+	now      func() time.Time
+	newNonce func() string
+	stages   []stage
+	inputs   *inputs
+}
+
+// New returns Stages that read o, in which it sets the defaults. now is the bus time, and newNonce returns a new nonce
+// for each event.
+func New(o *Options, now func() time.Time, newNonce func() string) *Stages {
+	o.DefaultRole, o.DefaultLane = cmp.Or(o.DefaultRole, DefaultRole), cmp.Or(o.DefaultLane, DefaultLane)
+	return &Stages{o, now, newNonce, table(), newInputs(o.PayloadMemory)}
+}
+
+// Request is a received message, and what the stages have found out about it. Req is incomplete or nil if the message
+// is invalid.
+type Request struct {
+	In  *call.IncomingRequest
+	Req *envelope.Request
+	// Principal is the verified sender; nil without tokens. A request that has one before the check comes from this
+	// process, and needs no token.
+	Principal *auth.Principal
+	Step      int              // step of the gateway contract that is under way, or that refused the request
+	Tool      *tool.Manifest   // nil until a stage has found it
+	Policy    *policy.Snapshot // in force when the request was checked; nil before the stage that finds it
+	Denial    *policy.Decision // set if the policy denies the call
+	Run       *policy.Run      // that the call belongs to; nil without a policy
+}
+
+// Call is a checked request on its way into the log.
+type Call struct {
+	*Request
+	Ask call.AdmitRequest
+	// Stored is the request as the log gets it; nil if it may only be answered, not admitted. It leaves out the run, the
+	// role and the lane that the caller left out: those are in Ask.Owner.
+	Stored       jsontext.Value
+	WriteTargets []string // for the executor; nil if every target is allowed
+}
+
+// Refusal is the reason for which a stage refuses a request.
+type Refusal struct {
+	Stage string
+	// Unproven means that the sender is not authenticated: the answer must contain nothing about the call that the
+	// request names.
+	Unproven bool
+	Error    *envelope.Error
+}
+
+// candidate is a request in the stages, with their results.
+type candidate struct {
+	*Request
+	missed   *envelope.Error // refusal if no version matches; Tool is then another version
+	rules    *policy.Case    // decides the call by policy; nil before the first step
+	terms    terms
+	fn       *tool.Function
+	input    jsontext.Value
+	large    *large // set if the input is in the payload store
+	accepted bool   // the input is valid
+	deadline time.Time
+	call     Call // set by the last stage
+}
+
+// Check runs the stages, until one refuses the request. It sets the fields of r.
+func (s *Stages) Check(ctx context.Context, r *Request) (*Call, *Refusal) {
+	c := &candidate{Request: r}
+	defer c.release()
+	for _, stage := range s.stages {
+		r.Step = stage.step
+		if refusal := stage.pass(s, ctx, c); refusal != nil {
+			return nil, &Refusal{stage.name, stage.unproven, refusal}
+		}
+	}
+	return &c.call, nil
+}
+
+// Late reports whether the deadline of the call has passed at now, in bus time.
+func (c *Call) Late(now time.Time) bool { return !c.Ask.Deadline.Time().After(now) }
+
+// TooLate returns the refusal of a request whose deadline passed while it waited in a dispatcher.
+func TooLate() *envelope.Error {
+	return envelope.NewError(envelope.CodeTimeout, "the deadline had passed before the call was admitted")
+}
+
+// Recall returns a Call for a refused request that may only be answered about its existing attempt in s, and not be
+// admitted.
+func (r *Request) Recall(s call.State) *Call {
+	return &Call{Request: r, Ask: call.AdmitRequest{
+		Owner: call.Owner{CallID: r.Req.CallID, Actor: r.In.From.Actor}, Pinned: s.Pinned, Fingerprint: s.Fingerprint,
+		Deadline: call.At(wished(r.In, r.Req)),
+	}}
+}
+
+// Describe returns e with the effect and the origin of the tool, if that is known.
+func (r *Request) Describe(e call.TraceEvent) call.TraceEvent {
+	if r.Tool != nil {
+		e.Effect, e.Origin = r.Tool.CanonicalEffect(), r.Tool.Origin()
+	}
+	return e
+}

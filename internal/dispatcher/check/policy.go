@@ -1,0 +1,196 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+// Policy tells which policy is in force. policy/store.Store implements it.
+type Policy interface {
+	// Current returns the policy in force, or an error of package policy. It sends no messages.
+	Current() (*policy.Snapshot, error)
+}
+
+// inForce notes the policy that all later stages decide by. It refuses the request while no policy can be used.
+func (s *Stages) inForce(_ context.Context, c *candidate) (refusal *envelope.Error) {
+	c.Policy, refusal = s.policyInForce()
+	return refusal
+}
+
+// policyInForce returns the policy in force, or the refusal of calls and listings while no policy can be used.
+func (s *Stages) policyInForce() (*policy.Snapshot, *envelope.Error) {
+	now, err := (*policy.Snapshot)(nil), policy.ErrNone
+	if s.Policy != nil {
+		now, err = s.Policy.Current()
+	}
+	switch {
+	case err == nil:
+		return now, nil
+	case errors.Is(err, policy.ErrNone):
+		return nil, envelope.NewError(envelope.CodePolicyVersion, policy.ErrNone.Error()).
+			WithFix("an operator writes a policy with `toolbus policy init`, and puts it in force with `toolbus policy push`")
+	case errors.Is(err, policy.ErrStale):
+		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+	}
+	return nil, envelope.NewError(envelope.CodePolicyVersion, policy.ErrUnusable.Error()).
+		WithFix("the operator reads why in the log of the dispatcher, and pushes a policy that fits its tools")
+}
+
+// decides returns the check of a stage that the policy decides.
+func decides(step int) func(*Stages, context.Context, *candidate) *envelope.Error {
+	return func(_ *Stages, _ context.Context, c *candidate) *envelope.Error {
+		q := c.question()
+		if c.rules == nil {
+			c.rules = c.Policy.Case()
+		}
+		if c.Denial = c.rules.Step(step, &q); c.Denial == nil {
+			return nil
+		}
+		return c.Policy.Refusal(q, *c.Denial)
+	}
+}
+
+func (c *candidate) question() policy.Question {
+	of := c.Req.Context
+	q := policy.Question{
+		Role: of.RoleID, Lane: of.LaneID, Tool: c.Req.ToolID, Tenant: c.In.From.Tenant, Actor: c.In.From.Actor,
+		RunID: of.RunID, Run: c.Run, Scope: of.Scope, Input: c.input,
+	}
+	if c.Tool != nil {
+		q.Version = c.Tool.Semver
+	}
+	return q
+}
+
+// noTool returns the answer to a call of a tool that does not exist. It suggests only tools that the caller may know.
+func (c *candidate) noTool() *envelope.Error {
+	return envelope.NoTool(c.Req.ToolID, c.Policy.Visible(c.Req.Context.RoleID, ""))
+}
+
+// Runs finds and starts runs. policy/runstore.Store implements it.
+type Runs interface {
+	// Known returns a run as it was within the last second, if that is known. It sends no messages.
+	Known(tenant, id string) (r *policy.Run, ok bool)
+	// Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the
+	// call of Find. It usually sends no messages if current is false.
+	Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error)
+	// Start returns the implicit run r, which it creates if it does not exist.
+	Start(ctx context.Context, r envelope.Run) (*policy.Run, error)
+}
+
+// inRun checks the run of the call. A call that names no run gets an implicit one where its lane has such runs.
+func (s *Stages) inRun(ctx context.Context, c *candidate) *envelope.Error {
+	if refusal := s.findRun(ctx, c, false); refusal != nil {
+		return refusal
+	}
+	refusal := decides(policy.StepRun)(s, ctx, c)
+	if refusal == nil || c.Run == nil {
+		return refusal
+	}
+	// The run may have changed within the last second: it may have been resumed.
+	if refusal := s.findRun(ctx, c, true); refusal != nil {
+		return refusal
+	}
+	c.Denial = nil
+	return decides(policy.StepRun)(s, ctx, c)
+}
+
+// findRun sets the run of the candidate. It starts an implicit run that does not exist.
+func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envelope.Error {
+	to := &c.Req.Context
+	implicit := c.Policy.StartsRun(c.question())
+	if s.Runs == nil || to.RunID == "" && !implicit {
+		return nil
+	}
+	id := to.RunID
+	if implicit {
+		id = c.implicitRunID()
+	}
+	run, known := s.Runs.Known(c.In.From.Tenant, id)
+	if current || !known {
+		c.In.OnlyWaits() // later requests of the sender need not wait for the bucket
+		var err error
+		if run, err = s.Runs.Find(ctx, c.In.From.Tenant, id, current); err == nil && run == nil && implicit {
+			run, err = s.Runs.Start(ctx, c.implicitRun(id, s.now()))
+		}
+		if err != nil {
+			return envelope.NewError(envelope.CodeUnavailable, "the run of the call could not be looked up").
+				WithRetryAfter(time.Second).WithCause(err.Error())
+		}
+	}
+	if c.Run = run; implicit && run != nil {
+		to.RunID = id
+	}
+	return nil
+}
+
+// implicitRunID returns the id of the implicit run of the caller: of its token or, without one, of its actor.
+func (c *candidate) implicitRunID() string {
+	family, actor := "", c.In.From.Actor
+	if c.Principal != nil && c.Principal.Family != "" { // the principal of a replay has none
+		family, actor = c.Principal.Family, ""
+	}
+	return policy.ImplicitRunID(c.In.From.Tenant, family, actor, c.Policy.Versions())
+}
+
+// implicitRun returns a new implicit run of the caller.
+func (c *candidate) implicitRun(id string, now time.Time) envelope.Run {
+	from := c.In.From
+	return envelope.Run{
+		ID: id, Tenant: from.Tenant, Actors: []string{from.Actor}, State: string(policy.RunActive),
+		Policies: c.Policy.Versions(), Start: now.UTC(), By: from.Tenant + "/" + from.Actor, Implicit: true,
+	}
+}
+
+// terms hold how a call runs, by the manifest, the entry and the lane together. Its attempt keeps them.
+type terms struct {
+	class        call.EffectClass
+	strict       bool     // the call starts only when its request is on record
+	writeTargets []string // see policy.Rules
+}
+
+// merged sets the terms of a call. It refuses none.
+func (s *Stages) merged(_ context.Context, c *candidate) *envelope.Error {
+	c.terms = terms{class: c.Tool.Class}
+	rules, _ := c.Policy.Rules(c.Tool.ToolID, c.Tool.Semver)
+	lane, _ := c.Policy.Lane(c.Req.Context.LaneID)
+	c.terms.writeTargets, c.terms.strict = rules.WriteTargets, lane.Audit == policy.AuditStrict
+	c.terms.class = restricted(c.Tool.Class, rules)
+	return nil
+}
+
+// restricted returns the effect class of calls of a tool. An entry that is not idempotent makes an idempotent tool
+// side-effectful: no run of it is repeated.
+func restricted(class call.EffectClass, rules policy.Rules) call.EffectClass {
+	if class == call.Idempotent && !rules.Idempotent {
+		return call.SideEffectful
+	}
+	return class
+}
+
+// folders returns the folders in which a path of the input may be absolute: those of the manifest, and those that are
+// write targets. A target that allows everything names no folder.
+func (t terms) folders(declared []string) []string {
+	all := slices.Clip(declared)
+	for _, target := range t.writeTargets {
+		if folder := strings.TrimPrefix(strings.TrimPrefix(target, "file:"), "//"); strings.HasPrefix(folder, "/") {
+			all = append(all, folder)
+		}
+	}
+	return all
+}
+
+// bounds returns the write targets for the executor; nil if every target is allowed.
+func (t terms) bounds() []string {
+	if slices.Contains(t.writeTargets, call.AnyTarget) {
+		return nil
+	}
+	return t.writeTargets
+}
