@@ -7,8 +7,8 @@ MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test attack check check-long bench chaos mcp-agents mcp-conformance mcp-servers fuzz build \
-	subjects format vet lint tidy model race chaos-short fuzz-short
+.PHONY: help run test nightly attack bench chaos mcp-agents mcp-conformance mcp-servers fuzz build \
+	subjects format vet lint tidy model chaos-short
 
 help: ## say what each command does
 	@echo "Toolbus: make COMMAND"
@@ -16,7 +16,7 @@ help: ## say what each command does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
 		printf '  %-11s %s\n' "$$name" "$$text"; done
 	@echo
-	@echo "Needed: Go 1.26, a C compiler (for the race detector), Python 3 (for a test), and once the Go module proxy."
+	@echo "Needed: Go 1.26, a C compiler (for the race detector), and once the Go module proxy."
 
 build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the tools into tools/*/ and tools/mcp/internal/*/
 	$(GO) build -o bin/ ./cmd/...
@@ -29,21 +29,21 @@ build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the
 run: build ## build everything and show it at work: bin/toolbus demo (about seven seconds)
 	bin/toolbus demo
 
-test: check ## run what CI runs, but for attack, mcp-agents, mcp-conformance and mcp-servers
+test: ## static checks, the small model, and the tests of all packages with the race detector and coverage floors; 15 minutes on two cores
+	.ci/test
 
-attack: ## attack and flood three servers with TLS, whose executors have a user of their own if this is root; four minutes, 11,000 open files
-	$(GO) test -count=1 -timeout 10m -v -run TestSiege ./test/attack -args -full
-	$(GO) test -count=1 -timeout 10m -skip TestSiege ./test/attack -args -full
-
-check: subjects format vet lint tidy build fuzz-short chaos-short model race ## the same: static checks, fuzzers 3 s each and those of envelopes 60 s, chaos 2 x 30 s and 20 s with identity, model, tests with coverage floors
-
-check-long: build ## eighty minutes of chaos, some of it with three servers, with identity and with an older build, and the large model; before a release
+nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, builds of two ages, the large model; four hours
+	.ci/fuzz 60s
 	bin/toolbus chaos --seed 1 --duration 30m
 	bin/toolbus chaos --seed 2 --duration 20m --servers 3
 	bin/toolbus chaos --seed 3 --duration 10m --identity
 	bin/toolbus chaos --seed 4 --duration 10m --identity --servers 3
 	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
+
+attack: ## attack and flood three servers with TLS, whose executors have a user of their own if this is root; four minutes, 11,000 open files
+	$(GO) test -count=1 -timeout 10m -v -run TestSiege ./test/attack -args -full
+	$(GO) test -count=1 -timeout 10m -skip TestSiege ./test/attack -args -full
 
 bench: build ## measure beside the leanest pipeline and the floor of the protocol on the same server
 	bin/toolbus bench
@@ -60,11 +60,10 @@ mcp-conformance: ## the official conformance suite of MCP against the door; need
 mcp-servers: ## servers of MCP that others have written, called through a bus; needs npm, which installs them
 	GO="$(GO)" test/mcpservers/run.sh
 
-fuzz: ## run every fuzz target for a minute
+fuzz: ## run every fuzz target for a minute, with random inputs
 	.ci/fuzz 60s
 
-# The parts of check, in the order of their cost. The tests are last, so that what CI prints ends
-# with the lines of the test runner.
+# The stages of .ci/test and .ci/run.
 
 subjects:
 	.ci/subjects
@@ -82,17 +81,9 @@ tidy:
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-fuzz-short:
-	.ci/fuzz 3s
-	.ci/fuzz 60s '^FuzzCodec'
-
 chaos-short: build
 	bin/toolbus chaos --seed 1 --duration 30s
-	bin/toolbus chaos --seed 2 --duration 30s
 	bin/toolbus chaos --seed 3 --duration 20s --identity
 
 model:
 	$(GO) test $(MODEL)
-
-race:
-	.ci/race

@@ -33,7 +33,7 @@
 // three deliveries of a message; one or two tries to time out or cancel, one of them a cancel;
 // one or two crashes, lost answers and late writes; one new consumer or one expired log. The small
 // configurations of model_test.go have 4.6 million states and take about 13 seconds of one core;
-// the huge ones (-args -large, for make check-long) have 100 million, of which 24 million in one
+// the huge ones (-args -large, for make nightly) have 100 million, of which 24 million in one
 // configuration, and take ten minutes and 3 GB. States are remembered by a 64-bit hash.
 //
 // One or two events are written by an executor that does not keep to the protocol (forge.go): it changes whatever it

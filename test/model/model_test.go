@@ -79,7 +79,7 @@ var small = []bounded{
 		Watches: 1, Ticks: 1, Silences: 2, Absent: true}},
 }
 
-// huge configurations are explored by make check-long, instead.
+// huge configurations are explored by make nightly, instead.
 var huge = []bounded{
 	{"side-effectful, a stranger, no lookup", Config{Class: call.SideEffectful, Asks: "AB", Endings: both, Deliveries: 2,
 		Watches: 1, Cancels: 1, Ticks: 1, Crashes: 1, Lookup: call.LookupNo, Strangers: 1}},
