@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -74,14 +75,11 @@ func TestDevOpensWhenReady(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		for {
-			conn, err := net.Dial("tcp", at)
-			if err == nil {
-				_ = conn.Close()
-				break
-			}
-			if t.Context().Err() != nil {
+		for !greeted(at) {
+			select {
+			case <-t.Context().Done():
 				return
+			case <-time.After(time.Millisecond):
 			}
 		}
 		s := shell{t: t, url: "nats://" + at, home: home}
@@ -96,6 +94,18 @@ func TestDevOpensWhenReady(t *testing.T) {
 	if strings.Contains(said.String(), "auth") || strings.Contains(said.String(), "level=ERROR") {
 		t.Errorf("dev said %s", said)
 	}
+}
+
+// greeted reports whether a NATS server listens at the address. Another process may have listened there for a moment.
+func greeted(at string) bool {
+	conn, err := net.Dial("tcp", at)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	info := make([]byte, 4)
+	_, err = io.ReadFull(conn, info)
+	return err == nil && string(info) == "INFO"
 }
 
 // The bus of `toolbus dev` has a policy that allows all tools of the folder. What an operator pushes instead is still

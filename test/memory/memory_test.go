@@ -27,8 +27,9 @@ const (
 	// patience is long, for the race detector makes a busy machine ten times slower; nothing is measured in time.
 	patience = 10 * time.Minute
 	// bound is what six inputs may take at their peak: the room that there is, what lies about until it is collected, and
-	// what a dispatcher needs by itself. Held all at once they would be 300 MB, without what they come in.
-	bound = 180 << 20
+	// what a dispatcher needs by itself: 153 MB, and half as much again. Held all at once they would be 300 MB, without
+	// what they come in.
+	bound = 230_000_000
 )
 
 // TestMain turns this binary into the dispatcher that is measured.
