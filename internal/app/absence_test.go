@@ -14,7 +14,8 @@ func TestAbsenceIsNoShorterThanALease(t *testing.T) {
 		{time.Minute, time.Second, time.Minute},
 		{time.Second, 3 * time.Second, 3 * time.Second},
 	} {
-		if got := absence(&Conn{Options: Options{Lease: c.lease}}, DispatcherOptions{PoolAbsence: c.asked}); got != c.want {
+		d := dispatcherProcess{node: &node{Lease: c.lease}, options: DispatcherOptions{PoolAbsence: c.asked}}
+		if got := d.absence(); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -52,18 +52,14 @@ type Options struct {
 	Keys *deployment.Keys
 }
 
-// Conn is a connection to a bus with the state that a process has for it. [RunDispatcher] and [RunExecutor] set Log and
-// Clock.
+// Conn is a connection of a process to a bus. Its methods are safe for concurrent use.
 type Conn struct {
 	Options
 	NC       *nats.Conn
 	JS       jetstream.JetStream // for [bus.Publish]
-	Log      *kv.Log
-	Clock    *bus.Clock
 	nonces   atomic.Uint64
 	notices  format.Notices
 	control  *rpc.Control
-	tokens   bool                        // the deployment has tokens, on which permissions depend
 	acked    *bus.AckingJetStream        // the same as JS
 	requests atomic.Pointer[requestConn] // for requests; nil in an executor
 	bulk     atomic.Pointer[requestConn] // for parts of payloads; nil in an executor

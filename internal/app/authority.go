@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -15,7 +14,7 @@ import (
 // openAuthority returns the store of keys and revocations, which follows the bucket until stop is called. It returns a
 // nil store if c has no keys. Before it returns, the store has read the whole bucket, so that no revoked token is
 // accepted.
-func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func(), err error) {
+func openAuthority(ctx context.Context, c *node) (s *tokenstore.Store, stop func(), err error) {
 	if c.Keys == nil {
 		return nil, func() {}, nil
 	}
@@ -38,7 +37,7 @@ func openAuthority(ctx context.Context, c *Conn) (s *tokenstore.Store, stop func
 
 // renew exchanges a token for a new one. The token may have expired: AuthenticateRenewal accepts it for this operation
 // only.
-func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender) (
+func renew(ctx context.Context, c *node, s *tokenstore.Service, from call.Sender) (
 	a envelope.TokenResponse, _ *envelope.Error) {
 	p, refusal := auth.AuthenticateRenewal(s.Store.Verifier(), c.Clock.Now(), from, call.CredentialFromContext(ctx))
 	if refusal != nil {
@@ -49,15 +48,15 @@ func renew(ctx context.Context, c *Conn, s *tokenstore.Service, from call.Sender
 
 // tokenEndpoints returns the endpoints for tokens, or nil without a store. The first one authenticates its requests
 // itself. The caller must guard the others.
-func tokenEndpoints(c *Conn, store *tokenstore.Store, journal *writer.Journal) []rpc.Endpoint {
-	if store == nil {
+func (d *dispatcherParts) tokenEndpoints() []rpc.Endpoint {
+	if d.tokens == nil {
 		return nil
 	}
-	s := &tokenstore.Service{Store: store, Record: journal.Note}
+	s := &tokenstore.Service{Store: d.tokens, Record: d.journal.Note}
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.TokenRenew, func(ctx context.Context, from call.Sender, _ struct{}) (
 			envelope.TokenResponse, *envelope.Error) {
-			return renew(ctx, c, s, from)
+			return renew(ctx, d.node, s, from)
 		}),
 		rpc.NewEndpoint(operation.TokenNarrow, byToken(s.Narrow)),
 		rpc.NewEndpoint(operation.TokenIssue, byToken(s.Issue)),

@@ -44,8 +44,8 @@ func (b *bulk) close() {
 
 // take stores the parts that clients send, until stop is called. In a deployment without tokens it does nothing,
 // because clients write to the stream themselves.
-func (b *bulk) take(ctx context.Context, c *Conn, s *payloadQuota) (stop func(), err error) {
-	if !c.tokens {
+func (b *bulk) take(ctx context.Context, c *node, s *payloadQuota) (stop func(), err error) {
+	if !c.Identity {
 		return func() {}, nil
 	}
 	parts, err := rpc.TakeParts(ctx, rpc.PartsOptions{

@@ -17,7 +17,7 @@ import (
 
 // openCallout answers the auth callout of the NATS server and closes connections with revoked tokens, until stop is
 // called. If c has no keys it does nothing. older is [auth.PermissionInputs.OlderBuilds].
-func openCallout(c *Conn, r *tool.Set, s *tokenstore.Store, older bool) (stop func(), err error) {
+func openCallout(c *node, r *tool.Set, s *tokenstore.Store, older bool) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
 	}

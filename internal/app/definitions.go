@@ -11,8 +11,8 @@ import (
 
 // definitions returns, for the tools in the executor's pool that MCP servers define, which servers were compared and
 // which tools have changed since their approval.
-func (p *executorProcess) definitions() (d heartbeat.Definitions) {
-	o := p.options
+func (e *executorProcess) definitions() (d heartbeat.Definitions) {
+	o := e.options
 	for _, m := range o.Tools.List() {
 		server, definition := m.Approved()
 		comparer, ok := o.Adapters[m.Transport].(tool.Comparer)
@@ -31,8 +31,8 @@ func (p *executorProcess) definitions() (d heartbeat.Definitions) {
 }
 
 // missing returns the builds that the executor was handed work for and does not have.
-func (p *executorProcess) missing() (all []heartbeat.MissingBuild) {
-	for _, b := range p.executor.Missing() {
+func (e *executorProcess) missing() (all []heartbeat.MissingBuild) {
+	for _, b := range e.executor.Missing() {
 		all = append(all, heartbeat.MissingBuild(b))
 	}
 	return all
@@ -40,11 +40,11 @@ func (p *executorProcess) missing() (all []heartbeat.MissingBuild) {
 
 // recheck lets adapters compare the definitions of tools again, every third of a lease, until ctx ends. A changed tool
 // is not called, so no call would find out that its server has undone the change.
-func (p *executorProcess) recheck(ctx context.Context) {
-	for timer.Sleep(ctx, p.Lease/3) {
-		for _, a := range p.options.Adapters {
+func (e *executorProcess) recheck(ctx context.Context) {
+	for timer.Sleep(ctx, e.Lease/3) {
+		for _, a := range e.options.Adapters {
 			if c, ok := a.(tool.Comparer); ok {
-				c.Recheck(ctx, p.options.Tools.List())
+				c.Recheck(ctx, e.options.Tools.List())
 			}
 		}
 	}

@@ -11,21 +11,22 @@ import (
 
 // describe describes the tools that the sender may know. A tool that it may not know is answered as one that does not
 // exist.
-func describe(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, all *tool.Set, q envelope.DescribeRequest) (
+func (d *dispatcherParts) describe(ctx context.Context, q envelope.DescribeRequest) (
 	answer envelope.DescribeResponse, _ *envelope.Error) {
-	shown, refusal := d.Checks.Listing(ctx, q)
+	all := d.options.Tools
+	shown, refusal := d.dispatcher.Checks.Listing(ctx, q)
 	if refusal != nil {
 		return answer, refusal
 	}
 	answer.Tools, answer.More = all.DescribeSome(q, shown.Shows)
-	withheld(d, all, answer.Tools)
+	withheld(d.dispatcher, all, answer.Tools)
 	for i := range answer.Tools {
 		shown.Restrict(&answer.Tools[i])
 	}
-	answer.NowUnixMS, answer.SilentMS = c.Clock.Now().UnixMilli(), c.Log.UnackedFor().Milliseconds()
+	answer.NowUnixMS, answer.SilentMS = d.Clock.Now().UnixMilli(), d.Log.UnackedFor().Milliseconds()
 	answer.Policies = shown.Versions
 	if q.Tool == "" {
-		answer.Waiting = waiting(d, all, shown)
+		answer.Waiting = waiting(d.dispatcher, all, shown)
 	}
 	return answer, nil
 }

@@ -6,14 +6,29 @@
 // connection to the bus. [RunDispatcher] and [RunExecutor] are the two processes. Start reading at app.go,
 // dispatcher.go and executor.go; stops.go holds the stack of stops.
 //
+// Each process keeps the stops of its parts on a stack: a part that fails to start stops those before it. A dispatcher
+// whose context ends stops these parts, in this order:
+//
+//   - requests: no more are taken; those in progress get 5 s, then the background ends
+//   - joiners: other dispatchers' notices of joiners that left
+//   - payload parts
+//   - request connection
+//   - requests of executors
+//   - audit record: gets the rest of the log within 2 s
+//   - background: deadlines, followers of the log, stores, the clock
+//   - payload connection
+//   - heartbeats
+//   - auth callout
+//   - locks
+//   - keys and revocations
+//
 // An executor whose context ends stops pulling work. Running calls may finish within Drain; then it kills them and
 // returns their messages. After that it stops these parts, in this order:
 //
-//   - control: kills and requests for the place of a run
+//   - control: kills, and questions where a call runs
 //   - background: heartbeats, confirmation of kills, locks, the clock
 //   - pause before reconnects
 //   - adapters: programs that they keep between calls
 //
-// A part that fails to start stops those that have started, in the same order. Each stop has a time limit; one that
-// exceeds it is named in the error.
+// The owner of the connection closes it last. Each stop has a time limit; a part that exceeds it is named in the error.
 package app

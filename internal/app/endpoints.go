@@ -19,37 +19,34 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/health"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // endpoints returns the endpoints of the dispatcher's service.
-func endpoints(
-	c *Conn, d *dispatcher.Dispatcher, payloads *streaming.Payloads, o DispatcherOptions,
-) []rpc.Endpoint {
-	store := streaming.NewStore(c.JS, subjects.ChunksStream)
+func (d *dispatcherParts) endpoints() []rpc.Endpoint {
+	store := streaming.NewStore(d.JS, subjects.ChunksStream)
 	looking := make(chan struct{}, 1)
 	all := slices.Concat([]rpc.Endpoint{
-		rpc.NewEndpoint(operation.Result, d.Result),
-		rpc.NewEndpoint(operation.Cancel, d.Cancel),
-		rpc.NewEndpoint(operation.Why, d.Why),
+		rpc.NewEndpoint(operation.Result, d.dispatcher.Result),
+		rpc.NewEndpoint(operation.Cancel, d.dispatcher.Cancel),
+		rpc.NewEndpoint(operation.Why, d.dispatcher.Why),
 		rpc.NewEndpoint(operation.Describe, fromAny(func(ctx context.Context, q envelope.DescribeRequest) (
 			envelope.DescribeResponse, *envelope.Error) {
-			return describe(ctx, c, d, o.Tools, q)
+			return d.describe(ctx, q)
 		})),
 		rpc.NewEndpoint(operation.Inventory, fromAny(func(context.Context, struct{}) (envelope.Inventory, *envelope.Error) {
-			loaded := o.Tools.Inventory(c.Instance)
-			loaded.NoAuth = o.Tokens == nil
+			loaded := d.options.Tools.Inventory(d.Instance)
+			loaded.NoAuth = !d.Identity
 			return loaded, nil
 		})),
 		rpc.NewEndpoint(operation.Chunks, func(ctx context.Context, from call.Sender, q envelope.ChunksRequest) (
 			envelope.ChunksResponse, *envelope.Error) {
-			return chunks(ctx, c, d, store, from, q)
+			return d.chunks(ctx, store, from, q)
 		}),
 		rpc.NewEndpoint(operation.Stored, fromAny(func(ctx context.Context, q envelope.StreamReadRequest) (
 			envelope.StreamReadResponse, *envelope.Error) {
-			return stored(ctx, c, q)
+			return stored(ctx, d.node, q)
 		})),
 		rpc.NewEndpoint(operation.Health, fromAny(func(ctx context.Context, _ struct{}) (envelope.Health, *envelope.Error) {
 			// The answers of the servers are megabytes, and more in a flood of requests: serve one health request at a time.
@@ -59,24 +56,23 @@ func endpoints(
 			case <-ctx.Done():
 				return envelope.Health{}, envelope.NewError(envelope.CodeQueue, "other questions about health are answered first")
 			}
-			return look(ctx, c, d, o.Tools), nil
+			return d.look(ctx), nil
 		})),
 		rpc.NewEndpoint(operation.Replay, func(ctx context.Context, from call.Sender, q envelope.ReplayRequest) (
 			envelope.ResultResponse, *envelope.Error) {
-			return replay(ctx, c, d, from, q)
+			return replay(ctx, d.Conn, d.dispatcher, from, q)
 		}),
 		rpc.NewForwarder(operation.Payload, func(ctx context.Context, from call.Sender, q envelope.PayloadRequest) (
 			any, *envelope.Error) {
-			return payload(ctx, d, payloads, from, q)
+			return payload(ctx, d.dispatcher, d.bulk.payloads, from, q)
 		}),
-	}, lockEndpoints(c, d, o), tokenEndpoints(c, o.store, o.journal), policyEndpoints(c, o.policy, o.journal),
-		runEndpoints(c, o))
+	}, d.lockEndpoints(), d.tokenEndpoints(), d.policyEndpoints(), d.runEndpoints())
 	for i, e := range all {
 		if operation.Named(e.Op).Expired {
-			all[i] = recorded(d, e)
+			all[i] = recorded(d.dispatcher, e)
 			continue
 		}
-		all[i] = guarded(d, e)
+		all[i] = guarded(d.dispatcher, e)
 	}
 	return all
 }
@@ -97,17 +93,17 @@ func fromNamed[Q, A any](do handler[Q, A]) handler[Q, A] {
 }
 
 // look makes the checks of `toolbus doctor` that a dispatcher can make.
-func look(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, tools *tool.Set) envelope.Health {
+func (d *dispatcherParts) look(ctx context.Context) envelope.Health {
 	pools := map[string][]string{}
-	for _, m := range tools.List() {
+	for _, m := range d.options.Tools.List() {
 		pools[m.Pool] = append(pools[m.Pool], m.ToolID)
 	}
-	checks := health.Look(ctx, c.JS, c.Clock.Now(), pools, d.Waiting())
-	return envelope.Health{Checks: append(checks, deployed(ctx, c)...)}
+	checks := health.Look(ctx, d.JS, d.Clock.Now(), pools, d.dispatcher.Waiting())
+	return envelope.Health{Checks: append(checks, deployed(ctx, d.node)...)}
 }
 
 // deployed checks a deployment that has keys against its profile.
-func deployed(ctx context.Context, c *Conn) []envelope.Check {
+func deployed(ctx context.Context, c *node) []envelope.Check {
 	if c.Keys == nil {
 		return nil
 	}
@@ -155,7 +151,7 @@ func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 
 // stored answers with a page of a stream of the audit record or the dead letters. An auditor without the scope for all
 // tenants gets only the records of its own tenant, and no dead letters.
-func stored(ctx context.Context, c *Conn, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
+func stored(ctx context.Context, c *node, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
 	_ *envelope.Error) {
 	if p := auth.FromContext(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
 		if q.Tenant == "" {
@@ -214,11 +210,10 @@ func payload(
 	return envelope.PayloadResponse{Body: m.Data}, nil
 }
 
-func chunks(
-	ctx context.Context, c *Conn, d *dispatcher.Dispatcher, store *streaming.Store, from call.Sender,
-	q envelope.ChunksRequest,
+func (d *dispatcherParts) chunks(
+	ctx context.Context, store *streaming.Store, from call.Sender, q envelope.ChunksRequest,
 ) (a envelope.ChunksResponse, _ *envelope.Error) {
-	s, refusal := d.StateOf(ctx, from, envelope.CallRef{Ref: q.Ref, CallID: q.CallID}, q.Attempt)
+	s, refusal := d.dispatcher.StateOf(ctx, from, envelope.CallRef{Ref: q.Ref, CallID: q.CallID}, q.Attempt)
 	if refusal != nil {
 		return a, refusal
 	}
@@ -228,7 +223,7 @@ func chunks(
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
 	source := streaming.NewStoreSource(store, func(r streaming.Run) string {
 		a, _ := s.Attempt(r.Attempt)
-		return chunkSubject(c.tokens, s, a, r.Fence)
+		return chunkSubject(d.Identity, s, a, r.Fence)
 	})
 	frame, err := source.Fetch(ctx, at, min(max(q.MaxBytes, 1), bus.MaxChunkBytes))
 	switch {

@@ -15,9 +15,12 @@ import (
 // A dispatcher with tokens answers each operation of the table, and nothing else.
 func TestEndpoints(t *testing.T) {
 	var names, want []string
-	o := DispatcherOptions{store: &tokenstore.Store{}, journal: &writer.Journal{}}
-	c := &Conn{JS: natstest.Start(t).JetStream(t), Clock: &bus.Clock{}}
-	for _, e := range endpoints(c, &dispatcher.Dispatcher{}, nil, o) {
+	n := &node{Conn: &Conn{JS: natstest.Start(t).JetStream(t)}, Clock: &bus.Clock{}}
+	d := dispatcherParts{
+		dispatcherProcess: &dispatcherProcess{node: n, tokens: &tokenstore.Store{}}, journal: &writer.Journal{},
+		dispatcher: &dispatcher.Dispatcher{},
+	}
+	for _, e := range d.endpoints() {
 		names = append(names, e.Op)
 		if e.All != operation.Named(e.Op).All {
 			t.Errorf("%s: answered by all: %t", e.Op, e.All)

@@ -53,19 +53,19 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	stops := stops{log: c.Logger}
 	defer func() { err = stops.stop(err) }()
 	stops.push("adapters", func() { rest(o.Adapters) })
-	p, err := openExecutor(ctx, c, o)
+	e, err := openExecutor(ctx, c, o)
 	if err != nil {
 		return err
 	}
-	stops.push("pause before reconnects", c.TokenConn.Before(p.workers.Pause))
+	stops.push("pause before reconnects", c.TokenConn.Before(e.workers.Pause))
 	background := newBackground(ctx) // running calls outlive the intake by at most Drain
 	stops.pushErr("background", background.stop)
-	stop, err := p.startControl(ctx)
+	stop, err := e.startControl(ctx)
 	if err != nil {
 		return err
 	}
 	stops.push("control", stop)
-	background.run(p.beat, p.executor.Confirm, p.keepLocks, p.recheck, p.runClock, func(hand context.Context) {
+	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.runClock, func(hand context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-hand.Done():
@@ -76,7 +76,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	if o.Ready != nil {
 		o.Ready()
 	}
-	p.workers.Run(background.ctx, ctx, c.NC)
+	e.workers.Run(background.ctx, ctx, c.NC)
 	return nil
 }
 
@@ -103,85 +103,85 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	if err != nil {
 		return nil, err
 	}
-	p := &executorProcess{node: n, options: o, api: api, board: lock.NewBoard()}
-	p.pools = heartbeat.NewRemoteStore(c.JS, n.Lease, api.Beat)
-	p.executor = executor.New(executor.Options{
+	e := &executorProcess{node: n, options: o, api: api, board: lock.NewBoard()}
+	e.pools = heartbeat.NewRemoteStore(c.JS, n.Lease, api.Beat)
+	e.executor = executor.New(executor.Options{
 		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: n.Log,
 		Replies:  rpc.NewReplies(c.NC, c.Logger),
 		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(api.Newest)),
 		Streams:  streams{n, streaming.NewStore(c.JS, subjects.ChunksStream).Through(api.Newest)},
-		Liveness: p.pools, Records: api, Watermark: api, Locks: p.board, Now: n.Clock.Now,
+		Liveness: e.pools, Records: api, Watermark: api, Locks: e.board, Now: n.Clock.Now,
 		NewNonce: c.NewNonce, Lease: n.Lease, PayloadMemory: c.PayloadMemory,
 		Trace: c.Trace, Logger: c.Logger,
 	})
-	p.reconnects = &bus.ReconnectWatch{NC: c.NC, Notify: p.executor.ControlReady}
-	p.workers, err = workqueue.New(ctx, api, o.Pool, n.Log.Partitions(), o.Slots, n.Lease,
+	e.reconnects = &bus.ReconnectWatch{NC: c.NC, Notify: e.executor.ControlReady}
+	e.workers, err = workqueue.New(ctx, api, o.Pool, n.Log.Partitions(), o.Slots, n.Lease,
 		func(ctx context.Context, w *workqueue.Message) {
-			p.reconnects.Check()
-			p.executor.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
+			e.reconnects.Check()
+			e.executor.Handle(ctx, executor.Message{Entry: w.Entry, Deliveries: w.Deliveries, Lease: w})
 		})
 	if err != nil {
 		return nil, err
 	}
-	p.workers.Log = c.Logger
-	p.pools.PullsOverflow, p.pools.Definitions, p.pools.Missing = p.workers.PullsOverflow, p.definitions, p.missing
-	return p, nil
+	e.workers.Log = c.Logger
+	e.pools.PullsOverflow, e.pools.Definitions, e.pools.Missing = e.workers.PullsOverflow, e.definitions, e.missing
+	return e, nil
 }
 
 // startControl listens for kills, and stores the first heartbeat.
-func (p *executorProcess) startControl(ctx context.Context) (stop func(), err error) {
-	stop, err = p.control.ServeControl(p.options.Pool, p.Instance, p.executor)
+func (e *executorProcess) startControl(ctx context.Context) (stop func(), err error) {
+	stop, err = e.control.ServeControl(e.options.Pool, e.Instance, e.executor)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.NC.FlushTimeout(5 * time.Second); err != nil {
+	if err := e.NC.FlushTimeout(5 * time.Second); err != nil {
 		stop()
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	p.executor.ControlReady()
-	if err := p.storeHeartbeat(ctx); err != nil {
+	e.executor.ControlReady()
+	if err := e.storeHeartbeat(ctx); err != nil {
 		stop()
 		return nil, err
 	}
 	return stop, nil
 }
 
-func (p *executorProcess) storeHeartbeat(ctx context.Context) error {
-	sent := p.Clock.Now()
-	err := p.pools.Beat(ctx, p.options.Pool, p.Instance)
+func (e *executorProcess) storeHeartbeat(ctx context.Context) error {
+	sent := e.Clock.Now()
+	err := e.pools.Beat(ctx, e.options.Pool, e.Instance)
 	if err == nil {
-		p.executor.HeartbeatStored(sent)
+		e.executor.HeartbeatStored(sent)
 	}
 	return err
 }
 
 // beat stores a heartbeat and extends the leases of the messages in progress: every third of a lease, after each
 // reconnect, and when the state changes that heartbeats report.
-func (p *executorProcess) beat(ctx context.Context) {
-	status := p.NC.StatusChanged(nats.CONNECTED)
-	defer p.NC.RemoveStatusListener(status)
-	tick := time.NewTicker(p.Lease / 3)
+func (e *executorProcess) beat(ctx context.Context) {
+	status := e.NC.StatusChanged(nats.CONNECTED)
+	defer e.NC.RemoveStatusListener(status)
+	tick := time.NewTicker(e.Lease / 3)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-status:
-		case <-p.workers.Changed():
-		case <-p.executor.MissingChanged():
+		case <-e.workers.Changed():
+		case <-e.executor.MissingChanged():
 		case <-tick.C:
 		}
-		p.reconnects.Check()
-		p.executor.InProgress()
-		once, cancel := context.WithTimeout(ctx, p.Lease/3)
-		if err := p.storeHeartbeat(once); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("heartbeat", "err", err)
+		e.reconnects.Check()
+		e.executor.InProgress()
+		once, cancel := context.WithTimeout(ctx, e.Lease/3)
+		if err := e.storeHeartbeat(once); err != nil && ctx.Err() == nil {
+			e.Logger.Warn("heartbeat", "err", err)
 		}
 		cancel()
 	}
 }
 
-func (p *executorProcess) keepLocks(ctx context.Context) { p.api.KeepLocks(ctx, p.board) }
+func (e *executorProcess) keepLocks(ctx context.Context) { e.api.KeepLocks(ctx, e.board) }
 
 // streams opens the chunk stream of a run.
 type streams struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // openLocks returns the store of the safety locks, whose board is kept up to date until stop is called.
-func openLocks(ctx context.Context, c *Conn) (s *lockstore.Store, stop func(), err error) {
+func openLocks(ctx context.Context, c *node) (s *lockstore.Store, stop func(), err error) {
 	if s, err = lockstore.Open(ctx, c.JS, c.Logger); err != nil {
 		return nil, nil, err
 	}
@@ -24,15 +24,15 @@ func openLocks(ctx context.Context, c *Conn) (s *lockstore.Store, stop func(), e
 }
 
 // lockEndpoints returns the endpoints for safety locks. The caller must guard them: they are for operators.
-func lockEndpoints(c *Conn, d *dispatcher.Dispatcher, o DispatcherOptions) []rpc.Endpoint {
+func (d *dispatcherParts) lockEndpoints() []rpc.Endpoint {
 	s := &lockstore.Service{
-		Store: o.locks, Record: o.journal.Note, Now: c.Clock.Now,
-		Knows: func(id string) bool { m, _ := o.Tools.Get(id, ""); return m != nil },
+		Store: d.locks, Record: d.journal.Note, Now: d.Clock.Now,
+		Knows: func(id string) bool { m, _ := d.options.Tools.Get(id, ""); return m != nil },
 	}
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.Lock, fromNamed(s.Lock)),
 		rpc.NewEndpoint(operation.Unlock, fromNamed(s.Unlock)),
-		rpc.NewEndpoint(operation.LockKill, fromAny(d.KillLocked)),
+		rpc.NewEndpoint(operation.LockKill, fromAny(d.dispatcher.KillLocked)),
 		rpc.NewEndpoint(operation.Locks, fromAny(func(ctx context.Context, _ struct{}) (
 			envelope.LocksResponse, *envelope.Error) {
 			return s.List(ctx)

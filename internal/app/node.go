@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -21,6 +22,29 @@ type node struct {
 	Identity bool // the deployment has tokens, on which permissions depend
 	Log      *kv.Log
 	Clock    *bus.Clock
+}
+
+// openLocal returns the node of a dispatcher. It creates or verifies the topology, opens the call log, and measures the
+// bus clock.
+func openLocal(ctx context.Context, c *Conn) (n *node, err error) {
+	n = &node{Conn: c, Lease: cmp.Or(max(c.Lease, 0), bus.DefaultLease), Fsync: c.Fsync, Identity: c.Keys != nil}
+	topology := c.Topology
+	topology.Logger = c.Logger
+	if err := bus.Ensure(ctx, c.JS, topology); err != nil {
+		return nil, err
+	}
+	if n.Log, err = kv.OpenLog(ctx, c.JS, n.logOptions()); err != nil {
+		return nil, err
+	}
+	n.Clock, err = bus.NewClock(ctx, c.JS, c.local)
+	return n, err
+}
+
+// topology returns the topology with which a dispatcher creates a lost stream again.
+func (n *node) topology() bus.TopologyOptions {
+	o := n.Topology
+	o.Logger, o.Partitions, o.DirectRecord = n.Logger, n.Log.Partitions(), n.Identity
+	return o
 }
 
 // openRemote returns the node of an executor, with the settings that a dispatcher sends. It waits until one answers. It
@@ -54,6 +78,9 @@ func openRemote(ctx context.Context, c *Conn, api *executorapi.Client) (*node, e
 // logOptions returns the options of the call log. If the server syncs every write, events are written in groups.
 func (n *node) logOptions() kv.LogOptions {
 	o := n.KV
+	if n.Keys != nil {
+		o.Passes = passable
+	}
 	if n.Fsync && o.Group == 0 {
 		o.Group = kv.DefaultBatch
 	}

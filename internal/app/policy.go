@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/audit/writer"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
@@ -20,29 +19,30 @@ import (
 const allowingActor = "dispatcher://allow-all"
 
 // newPolicyService returns the service for the policy, which records each push.
-func newPolicyService(c *Conn, store *policystore.Store, journal *writer.Journal) *policystore.Service {
+func (d *dispatcherParts) newPolicyService() *policystore.Service {
 	return &policystore.Service{
-		Store: store,
+		Store: d.policy,
 		Record: func(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) error {
 			push := audit.PolicyPush{By: by.Tenant + "/" + by.Actor, Replaced: q.Expected, Reason: q.Reason}
-			return journal.Note(ctx, push.About(by.Tenant, by.Actor, q.Versions, c.Clock.Now()))
+			return d.journal.Note(ctx, push.About(by.Tenant, by.Actor, q.Versions, d.Clock.Now()))
 		},
 	}
 }
 
 // allowAll does what DispatcherOptions.AllowAll says.
-func allowAll(ctx context.Context, c *Conn, o DispatcherOptions) error {
+func (d *dispatcherParts) allowAll(ctx context.Context) error {
+	o := d.options
 	if !o.AllowAll {
 		return nil
 	}
 	by := call.Sender{Tenant: client.DefaultTenant, Actor: allowingActor}
-	return newPolicyService(c, o.policy, o.journal).AllowAll(ctx, by, cmp.Or(o.DefaultRole, check.DefaultRole),
+	return d.newPolicyService().AllowAll(ctx, by, cmp.Or(o.DefaultRole, check.DefaultRole),
 		cmp.Or(o.DefaultLane, check.DefaultLane))
 }
 
 // policyEndpoints returns the endpoints for the policy. The caller must guard them.
-func policyEndpoints(c *Conn, store *policystore.Store, journal *writer.Journal) []rpc.Endpoint {
-	s := newPolicyService(c, store, journal)
+func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
+	s := d.newPolicyService()
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.PolicyPart, fromAny(s.Part)),
 		rpc.NewEndpoint(operation.PolicyPush, fromNamed(s.Push)),

@@ -15,15 +15,15 @@ import (
 )
 
 // runEndpoints returns the endpoints for runs. The caller must guard them.
-func runEndpoints(c *Conn, o DispatcherOptions) []rpc.Endpoint {
+func (d *dispatcherParts) runEndpoints() []rpc.Endpoint {
 	s := &runstore.Service{
-		Store: o.runs, Record: o.journal.Note, Now: c.Clock.Now,
-		DefaultRole: cmp.Or(o.DefaultRole, check.DefaultRole),
+		Store: d.runs, Record: d.journal.Note, Now: d.Clock.Now,
+		DefaultRole: cmp.Or(d.options.DefaultRole, check.DefaultRole),
 		Policy: func(ctx context.Context) (*policy.Snapshot, error) {
-			if err := o.policy.Confirm(ctx); err != nil {
+			if err := d.policy.Confirm(ctx); err != nil {
 				return nil, err
 			}
-			return o.policy.Current()
+			return d.policy.Current()
 		},
 	}
 	return []rpc.Endpoint{

@@ -82,12 +82,20 @@ func (b *background) run(all ...func(context.Context)) {
 	}
 }
 
-// stop ends the context and waits for the goroutines. It returns the first error of a goroutine, except of the end of
-// the context.
+// stop ends the context and waits for the goroutines. It returns the error of a goroutine that failed to stop.
 func (b *background) stop() error {
+	failed := b.failure()
 	b.cancel()
-	if err := b.group.Wait(); !errors.Is(err, context.Canceled) {
+	if err := b.group.Wait(); failed == nil && !errors.Is(err, context.Canceled) {
 		return err
+	}
+	return nil
+}
+
+// failure returns the first error of a goroutine that failed before stop.
+func (b *background) failure() error {
+	if cause := context.Cause(b.ctx); !errors.Is(cause, context.Canceled) {
+		return cause
 	}
 	return nil
 }
