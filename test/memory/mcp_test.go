@@ -17,8 +17,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
 
-// What `toolbus mcp` may take for one agent: 30 tools, after 100 calls. It takes 38 MB and 9 MB; the bounds leave half as
-// much again, since the page cache and the collector decide with it.
+// What `toolbus mcp` may take for one agent: 30 tools, after 100 calls. It takes 38 MB and 9 MB. The bounds leave half
+// as much again, since the page cache and the collector have a part in it.
 const (
 	agentTools    = 30
 	agentCalls    = 100
