@@ -328,7 +328,7 @@ func parsed(text []byte) (ids []jsontext.Value, ok bool) {
 
 // A line of any length costs no more than a message may.
 func TestLongLine(t *testing.T) {
-	const size = 256 << 20
+	const size = 96 << 20
 	in := io.MultiReader(
 		strings.NewReader(`{"params":"`), io.LimitReader(endless{}, size), strings.NewReader(`","id":77,"method":"m"}`),
 	)
@@ -336,7 +336,7 @@ func TestLongLine(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, said := echoed(t, in, DefaultBody, false)
 	runtime.ReadMemStats(&after)
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 32<<20 {
 		t.Errorf("%d MiB were allocated", allocated>>20)
 	}
 	if id, code := answered(t, said[0]); id != "77" || code != "-32600" {
