@@ -109,11 +109,6 @@ type DispatcherOptions struct {
 	// StrictAudit makes executors start a call only after its request is in the audit record. All executors must be of a
 	// build that supports it.
 	StrictAudit bool
-	// OlderBuilds lets the dispatcher work with executors and clients of build f16d274. It answers such an executor at the
-	// reply subject of its request, which may be any subject of the executors' account. It also lets connections read
-	// payloads and chunks directly from the streams. Set it as long as such executors or clients, or connections that
-	// dispatchers of that build accepted, exist.
-	OlderBuilds bool
 	// Ready, if not nil, is called when the dispatcher serves, with its name in logs and records.
 	Ready func(instance string)
 }
@@ -138,7 +133,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 	}
 	options := app.DispatcherOptions{
 		Tools: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
-		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit, OlderBuilds: o.OlderBuilds,
+		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit,
 		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, AllowAll: o.AllowAll, Version: Version,
 	}
 	return &Dispatcher{c, options, o.Ready}, nil

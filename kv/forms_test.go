@@ -35,7 +35,7 @@ func TestFollowerStopsAtANewerEvent(t *testing.T) {
 	u.Gone(t.Context(), f.JS) // it has expired, say
 }
 
-// A follower stops at an event of a build before f16d274, too, and says what to do.
+// A follower stops at an event of an older build, too, and says what to do.
 func TestFollowerStopsAtAnOlderEvent(t *testing.T) {
 	f := setupFollower(t)
 	s := f.Admit(1, envelope.PriorityNormal)
@@ -43,7 +43,7 @@ func TestFollowerStopsAtAnOlderEvent(t *testing.T) {
 	e.State.ID = "id99999"
 	f.Raw(kv.EventSubject(e), "2"+kv.EncodeEvent(e)[1:])
 	err := kv.NewFollower(f.JS, 0).Run(t.Context(), 1, func(kv.FollowedEvent) {})
-	if !format.IsUnsupported(err) || format.Newer(err) || !strings.Contains(err.Error(), "run build f16d274") {
+	if !format.IsUnsupported(err) || format.Newer(err) || !strings.Contains(err.Error(), "an older build wrote it") {
 		t.Errorf("%v", err)
 	}
 }

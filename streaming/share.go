@@ -69,7 +69,7 @@ func greediest(parts map[string]uint64) *Cut {
 	for subject, n := range parts {
 		t := strings.Split(subject, ".")
 		if len(t) < 5 {
-			continue // stored by a build before f16d274, without an owner in its subject
+			continue // nobody of Toolbus stored it
 		}
 		tenants[t[2]] += n
 		actors[[2]string{t[2], t[3]}] += n

@@ -192,8 +192,7 @@ func Denied(process, tenant string) string { return deniedOf(process) + Token(te
 // DeniedOf returns the subject filter of [Denied] for all tenants.
 func DeniedOf(process string) string { return deniedOf(process) + "*" }
 
-// AuditOfTenant returns the subject filters of all messages of a tenant in the stream AUDIT, including those of builds
-// before f16d274, which readers refuse.
+// AuditOfTenant returns the subject filters of all messages of a tenant in the stream AUDIT.
 func AuditOfTenant(tenant string) []string {
 	of := auditOf("*", tenant)
 	return []string{of, auditOf("gate.*", tenant), of + ".*.*"}

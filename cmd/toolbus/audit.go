@@ -69,7 +69,6 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 		"end at this `TIME`: RFC 3339, or a duration before now, such as 30m")
 	fl.StringVar(&f.Tool, "tool", "",
 		"only this `TOOL`")
-	cli.OldFlag(fl, "for-actor", g.flags.Lookup("actor"))
 	fl.StringVar(&f.Call, "call", "",
 		"only this `CALL`: its reference, its call id, or the first 8 characters or more of that")
 	fl.StringVar(&f.Run, "run", "",

@@ -52,7 +52,6 @@ schedules processes: a violation may need several runs of its seed. Keep the evi
 		"`DIR` to keep logs and recorded history in")
 	o.SyncAlways = true
 	cli.SyncFlag(cmd, &o.SyncAlways, "when the server writes to disk: before it acknowledges, or every two minutes")
-	cli.OldSyncFlag(f, "sync-always")
 	f.IntVar(&o.Partitions, "partitions", 0, "partitions of the call log, 1 or 2 (default: by the seed)")
 	f.BoolVar(&o.Strict, "strict", false,
 		"run dispatchers with --audit strict")
@@ -66,9 +65,6 @@ schedules processes: a violation may need several runs of its seed. Keep the evi
 	f.StringVar(&o.OldBinary, "old-binary", "",
 		"`FILE` with an older build of toolbus: dispatchers and executors switch between the two builds, one "+
 			"by one")
-	cli.OldFlag(f, "calm", f.Lookup("no-faults"))
-	cli.OldFlag(f, "only", f.Lookup("fault"))
-	cli.OldFlag(f, "beside", f.Lookup("old-binary"))
 	return cmd
 }
 

@@ -57,12 +57,10 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 	f := cmd.Flags()
 	f.StringVar(&d.state, "data-dir", home,
 		"`DIR` for streams, keys and credentials; created if it is missing")
-	cli.OldFlag(f, "state", f.Lookup("data-dir"))
 	f.IntVar(&d.port, "port", 4280,
 		"TCP port on 127.0.0.1; 0 picks a free one")
 	f.BoolVar(&d.insecure, "insecure-no-auth", false,
 		"check no tokens: any process that reaches the port may call any tool as any actor")
-	cli.OldFlag(f, "open", f.Lookup("insecure-no-auth"))
 	d.node.Env = "dev"
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)

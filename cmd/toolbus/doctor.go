@@ -63,7 +63,6 @@ server does not report.`,
 	}
 	cmd.Flags().StringVar(&keys, "secrets-dir", "",
 		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"")
-	cli.OldFlag(cmd.Flags(), "keys", cmd.Flags().Lookup("secrets-dir"))
 	cmd.Flags().StringSliceVar(&files, "config", nil,
 		"configuration `FILE` of a server to check, instead of a running one; repeat it for more")
 	cmd.Flags().StringVar(&profile, "profile", "",

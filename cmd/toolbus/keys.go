@@ -69,7 +69,6 @@ func placeFlags(cmd *cobra.Command, plan *deployment.Plan) {
 		"`DIR` that these files will have on the servers' machines (default: the argument DIR)")
 	f.StringVar(&plan.Store, "store-dir", "",
 		"`DIR` for streams and logs on the servers' machines (default: store below the argument DIR)")
-	cli.OldFlag(f, "store", f.Lookup("store-dir"))
 }
 
 func keysServersCmd(g *global) *cobra.Command {

@@ -205,8 +205,8 @@ Exit codes:
 	}
 	cli.Group(root)
 	cli.WrapHelp(root)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		return cmp.Or(cli.CheckOldFlags(cmd.Flags()), g.check())
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		return g.check()
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()

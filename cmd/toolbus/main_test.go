@@ -457,7 +457,6 @@ func TestRefusedFlags(t *testing.T) {
 		{[]string{"tools", "list", "--server", ""}, "--server is empty"},
 		{[]string{"dispatcher", "--server", ""}, "--server is empty"},
 		{strings.Fields("audit replay --since 5m --until 10m"), "before"},
-		{strings.Fields("audit replay --actor agent://a --for-actor agent://b"), "old name of --actor"},
 		{strings.Fields("completion nosuch"), "unknown command"},
 		{strings.Fields("completion bash extra"), "no arguments"},
 		{strings.Fields("help nosuch"), "unknown command"},

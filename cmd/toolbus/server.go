@@ -51,11 +51,9 @@ executors as processes of their own; in production run nats-server with a config
 	f := cmd.Flags()
 	f.StringVar(&o.StoreDir, "data-dir", "nats",
 		"`DIR` for the streams; created if it is missing")
-	cli.OldFlag(f, "state", f.Lookup("data-dir"))
 	f.IntVar(&o.Port, "port", 4280,
 		"TCP port on 127.0.0.1; 0 picks a free one")
 	cli.SyncFlag(cmd, &o.SyncAlways, "when the server writes to disk: before it acknowledges, or every two minutes")
-	cli.OldSyncFlag(f, "sync-always")
 	f.StringVar(&readyFile, "ready-file", "",
 		"`FILE` that the process writes its URL to when it serves")
 	f.StringVar(&o.Cluster.Name, "cluster-as", "", "name of this server in a cluster with those of --route")

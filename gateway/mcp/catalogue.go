@@ -41,7 +41,7 @@ type build struct{ tool, digest string }
 type view struct {
 	sorted []*Definition // by name
 	named  map[string]*Definition
-	ids    map[string]*Definition // by the names that gateways of f16d274 use
+	ids    map[string]*Definition // by tool id, and by tool id and function
 	sum    [sha256.Size]byte      // hash of the entries and the instructions
 	// policies are the digests of the policy by which the bus has listed the tools.
 	policies envelope.PolicyVersions
@@ -152,7 +152,7 @@ func newView(all []*Definition) *view {
 	return v
 }
 
-// called returns the function with an MCP name, or a name of an older gateway, or nil.
+// called returns the function with an MCP name, or a tool id, or nil.
 func (v *view) called(name string) *Definition {
 	if v == nil {
 		return nil

@@ -179,7 +179,7 @@ func (d *Server) named(
 	if err != nil || ms < 0 {
 		return nil, "", began, noTask()
 	}
-	called := strings.Join(parts[1:len(parts)-1], ".") // gateways of f16d274 use ids here
+	called := strings.Join(parts[1:len(parts)-1], ".")
 	of, err = d.ofTask(ctx, by, called)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
 		return nil, "", began, noTask()

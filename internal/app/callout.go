@@ -16,8 +16,8 @@ import (
 )
 
 // openCallout answers the auth callout of the NATS server and closes connections with revoked tokens, until stop is
-// called. If c has no keys it does nothing. older is [auth.PermissionInputs.OlderBuilds].
-func openCallout(c *node, r *tool.Set, s *tokenstore.Store, older bool) (stop func(), err error) {
+// called. If c has no keys it does nothing.
+func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (stop func(), err error) {
 	if c.Keys == nil {
 		return func() {}, nil
 	}
@@ -36,7 +36,7 @@ func openCallout(c *node, r *tool.Set, s *tokenstore.Store, older bool) (stop fu
 		Keys: c.Keys, Check: s.Verifier().Verify, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
 		Logger: c.Logger,
 		Inputs: func(p auth.Principal) auth.PermissionInputs {
-			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool), OlderBuilds: older}
+			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool)}
 		},
 	})
 	if err != nil {

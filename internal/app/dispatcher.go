@@ -33,8 +33,6 @@ type DispatcherOptions struct {
 	// AllowAll puts in force a policy that allows every call of Tools, before the dispatcher serves, unless an operator
 	// has pushed one. The policy is that of `toolbus policy init`, with the default role and lane.
 	AllowAll bool
-	// OlderBuilds lets the dispatcher work with executors and clients of build f16d274: see toolbus.DispatcherOptions.
-	OlderBuilds bool
 
 	Version string // of the product; shown by NATS service discovery
 	Ready   func() // called once, when the dispatcher serves for the first time; may be nil
@@ -100,7 +98,7 @@ func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops)
 		return nil, err
 	}
 	s.push("locks", stop)
-	if stop, err = openCallout(n, o.Tools, d.tokens, o.OlderBuilds); err != nil {
+	if stop, err = openCallout(n, o.Tools, d.tokens); err != nil {
 		return nil, err
 	}
 	s.push("auth callout", stop)

@@ -120,7 +120,6 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 		NC: d.NC, JS: d.JS, CallLog: d.Log, Clock: d.Clock, Pools: pools, Journal: p.journal, Watermark: p.watermark,
 		Locks: d.locks.Board,
 		Made:  poolsOf(d.options.Tools), Lease: d.Lease, Fsync: d.Fsync, Identity: d.Identity, Log: d.Logger,
-		OlderBuilds: d.options.OlderBuilds,
 	}
 	p.dispatcher = p.newDispatcher(pools, findings)
 	return p, nil
@@ -131,7 +130,7 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 	return dispatcher.New(dispatcher.Options{
 		CheckOptions: dispatcher.CheckOptions{
 			Catalog: o.Tools, Payloads: d.bulk.payloads, Policy: d.policy, Runs: d.runs, Tokens: d.verifier(),
-			Locks: d.locks.Board, Definitions: findings, OlderBuilds: o.OlderBuilds, DefaultRole: o.DefaultRole,
+			Locks: d.locks.Board, Definitions: findings, DefaultRole: o.DefaultRole,
 			DefaultLane: o.DefaultLane, Fsync: d.Fsync, Strict: o.Strict, PayloadMemory: d.PayloadMemory,
 			OverQuota: d.quota.OverQuota,
 		},

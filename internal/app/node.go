@@ -91,7 +91,7 @@ func (n *node) logOptions() kv.LogOptions {
 func (n *node) runClock(ctx context.Context) { n.Clock.Run(ctx, clockInterval) }
 
 // chunkSubject returns the subject of the chunks of one run. It contains the pool if the deployment has tokens, because
-// permissions then depend on it. Without tokens it is the subject that build f16d274 uses.
+// permissions then depend on it.
 func chunkSubject(identity bool, s call.State, a call.Attempt, fence uint64) string {
 	source := subjects.ChunkSource{Tenant: s.Tenant, Actor: a.Owner.Actor, ID: s.ID, Attempt: a.N, Fence: fence}
 	if identity {

@@ -50,7 +50,7 @@ func (l *logText) await(ctx context.Context, t *testing.T, text string) {
 	}
 }
 
-// A dispatcher that serves stands by when the log gets an event of a build before f16d274, and serves again when that
+// A dispatcher that serves stands by when the log gets an event of an older build, and serves again when that
 // has expired. It does not start over again and again, taking requests in between.
 func TestStandsByAtAnOldEvent(t *testing.T) {
 	srv, log := natstest.Start(t), &logText{wrote: make(chan struct{}, 1)}
@@ -80,7 +80,7 @@ func TestStandsByAtAnOldEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.await(ctx, t, "run build f16d274")
+	log.await(ctx, t, "an older build wrote it")
 	stream, err := js.Stream(ctx, ack.Stream)
 	if err != nil {
 		t.Fatal(err)

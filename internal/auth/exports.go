@@ -47,11 +47,8 @@ func ServiceExports() (all []ServiceExport) {
 	}
 	parts := once(Agents, subjects.PartsReceived)
 	parts.As = subjects.PartsSent
-	for _, to := range []string{Agents, Exec} { // see PermissionInputs.OlderBuilds
-		all = append(all, many(to, directGet(subjects.PayloadsStream, subjects.PayloadsAll)))
-	}
 	all = append(all, parts, once(Exec, subjects.PayloadsAll),
-		once(Exec, subjects.ChunksAll), many(Exec, directGet(subjects.ChunksStream, subjects.ChunksAll)),
+		once(Exec, subjects.ChunksAll),
 		once(Exec, "$KV.pools.*.*"), once(Exec, "$JS.ACK.>"),
 		ServiceExport{Subject: "tb.exe.*.*.*", To: Exec, Threshold: untilAnswered, Share: true},
 		ServiceExport{Subject: subjects.ExecutorReplyWildcard, To: Exec, Threshold: untilAnswered, Share: true},
@@ -82,8 +79,6 @@ func once(to, subject string) ServiceExport {
 func many(to, subject string) ServiceExport {
 	return ServiceExport{Subject: subject, To: to, Threshold: untilAnswered, Many: true}
 }
-
-func directGet(stream, subject string) string { return "$JS.API.DIRECT.GET." + stream + "." + subject }
 
 // streams returns all stream exports: calls go to dispatchers, answers and chunks to agents, and messages of
 // dispatchers to executors. Answers and chunks of executors are exported from EXEC to AGENTS directly, because an

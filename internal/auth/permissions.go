@@ -18,10 +18,6 @@ type PermissionInputs struct {
 	Tools      []string // ids of the tools of an executor's pool
 	Instance   string   // of an executor, see [Instance]
 	Expired    bool     // the token may only be exchanged for a new one
-	// OlderBuilds adds the permissions that clients and executors of build f16d274 need: a bound token may subscribe to
-	// all answers and chunks of its actor, and connections may read payloads, and executors chunks of their pool, directly
-	// from the streams.
-	OlderBuilds bool
 }
 
 // Account returns the NATS account for a connection of p.
@@ -41,25 +37,25 @@ func Account(p Principal, f PermissionInputs) string {
 // grants permissions to a role. An unknown role gets none.
 func Permissions(p Principal, f PermissionInputs) jwt.Permissions {
 	if f.Expired {
-		return allow(requests(p, func(i operation.Info) bool { return i.Expired }), hears(p, f))
+		return allow(requests(p, func(i operation.Info) bool { return i.Expired }), hears(p))
 	}
-	switch p.Role {
+	switch p.Role { // nobody reads payloads from the stream: see ServiceExports
 	case Agent:
 		own := subjects.PartsOf(subjects.Token(p.Tenant), subjects.Token(p.Actor))
-		return allow(append(asks(p), payloads(own, f)...), agentHears(p, f))
+		return allow(append(asks(p), own), agentHears(p))
 	case Gateway:
 		tenant, all := subjects.Token(p.Tenant)+".", subjects.PartsOf(subjects.Token(p.Tenant), "")
 		return allow(
-			append([]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*"}, payloads(all, f)...),
-			append(hears(p, f), "tb.ans."+tenant+">", chunks(tenant)))
+			[]string{"tb.call." + tenant + "*.*", "tb.svc.*." + tenant + "*", all},
+			append(hears(p), "tb.ans."+tenant+">", chunks(tenant)))
 	case Operator:
-		return allow(asks(p)[1:], hears(p, f))
+		return allow(asks(p)[1:], hears(p))
 	case Auditor:
 		publish := asks(p)[1:]
 		if p.Has(ScopeAudit) {
 			publish = append(publish, "$JS.API.DIRECT.GET."+subjects.AuditStream, "$JS.API.DIRECT.GET."+subjects.DeniedStream)
 		}
-		return allow(publish, hears(p, f))
+		return allow(publish, hears(p))
 	case Executor:
 		return executor(p, f)
 	}
@@ -93,46 +89,27 @@ func requests(p Principal, some func(operation.Info) bool) (all []string) {
 }
 
 // hears returns the subjects on which dispatchers, executors and the server answer an actor.
-func hears(p Principal, f PermissionInputs) []string {
-	if f.OlderBuilds {
-		inbox := subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}.Inbox()
-		return []string{subjects.Answers(p.Tenant, p.Actor) + ">", inbox + ".>"}
-	}
+func hears(p Principal) []string {
 	return []string{p.Answers() + ">", p.Inbox() + ".>"}
 }
 
 // agentHears returns the subjects to which an agent may subscribe. They include the chunks of the calls of its actor,
 // unless its token is bound: subjects of chunks name neither run nor scopes, so a client with a bound token requests
 // its chunks from dispatchers.
-func agentHears(p Principal, f PermissionInputs) []string {
-	if p.Bound() && !f.OlderBuilds {
-		return hears(p, f)
+func agentHears(p Principal) []string {
+	if p.Bound() {
+		return hears(p)
 	}
-	return append(hears(p, f), chunks(caller(p)))
+	return append(hears(p), chunks(caller(p)))
 }
 
 func chunks(of string) string { return "tb.chunk." + of + ">" }
 
-// payloads permits to write the parts of large payloads. It does not permit to read them from the stream: with that
-// permission, a connection could make the server publish bytes of its choice on any subject of its account.
-func payloads(these string, f PermissionInputs) []string {
-	return append([]string{these}, f.read(subjects.PayloadsStream, these)...)
-}
-
-// read permits older builds to read a stream by subject.
-func (f PermissionInputs) read(stream, subject string) []string {
-	if !f.OlderBuilds {
-		return nil
-	}
-	return []string{directGet(stream, subject)}
-}
-
 // executor returns the permissions of an instance of an executor: for the work of its pool, and for subjects that name
 // the instance.
 func executor(p Principal, f PermissionInputs) jwt.Permissions {
-	emitted := subjects.ChunksOn(p.Pool)
-	publish := slices.Concat(payloads(subjects.PayloadsOn(p.Pool), f), f.read(subjects.ChunksStream, emitted), []string{
-		emitted, "tb.ans.>",
+	publish := slices.Concat([]string{
+		subjects.PayloadsOn(p.Pool), subjects.ChunksOn(p.Pool), "tb.ans.>",
 		subjects.PoolSubject(p.Pool, f.Instance),
 		"tb.exe.*." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance),
 		"tb.exe.heard." + subjects.Token(p.Pool) + "." + subjects.Token(f.Instance) + ".*",
@@ -146,7 +123,7 @@ func executor(p Principal, f PermissionInputs) jwt.Permissions {
 		}
 	}
 	return allow(publish,
-		append(hears(p, f), subjects.InboxOf(f.Instance)+".>", subjects.ExecutorAnswers(p.Pool, f.Instance)+"*",
+		append(hears(p), subjects.InboxOf(f.Instance)+".>", subjects.ExecutorAnswers(p.Pool, f.Instance)+"*",
 			subjects.KillWildcard, subjects.LocateWildcard))
 }
 

@@ -47,8 +47,7 @@ type Principal struct {
 	ID     string   // of this token
 	Family string   // names the credential: renewal keeps it, and revocation revokes it
 	Chain  []string // the families of the tokens that this one was narrowed from, the oldest first
-	// Origin is the role of the first token of Chain, "" if Chain is empty. Build f16d274 narrows tokens of other
-	// roles into agents, and leaves it empty in all tokens that it narrows or renews.
+	// Origin is the role of the first token of Chain, "" if Chain is empty.
 	Origin Role
 
 	Issued, Expires time.Time // whole seconds

@@ -179,8 +179,7 @@ type Owner struct {
 	Run         string `json:"run,omitzero"`
 	Role        string `json:"role,omitzero"`
 	Lane        string `json:"lane,omitzero"`
-	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that they are not known: the bus has no
-	// tokens, or build f16d274 admitted the attempt.
+	// Scopes holds the scopes that the call needs, see [NoteScopes]. "" means that the bus has no tokens.
 	Scopes string `json:"scopes,omitzero"`
 	// Policy names the policy set that allowed the call. Builds up to 8119cace keep it in More of the attempt.
 	Policy PolicyNote `json:"policy,omitzero"`

@@ -140,28 +140,17 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		}
 		c.add(s.name, command, nil)
 	}
-	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher"}
-	if o.OldBinary == "" { // older builds do not know the flag
-		dispatch = append(dispatch, "--overflow-after", ahead)
-	}
+	skews, dispatch := rand.New(rand.NewPCG(o.Seed, 2)), []string{"dispatcher", "--overflow-after", ahead}
 	if o.Strict {
 		dispatch = append(dispatch, "--audit", "strict")
 	}
-	var newer []string
-	if o.OldBinary != "" {
-		newer = append(newer, "--older-builds")
-	}
-	switch {
-	case o.Identity:
+	if o.Identity {
 		dispatch = append(dispatch, "--secrets-dir", c.deployment.Secrets())
-	case o.OldBinary != "" && !knowsInsecure(o.OldBinary):
-		newer = append(newer, insecure)
-	default:
-		dispatch = append(dispatch, insecure)
+	} else {
+		dispatch = append(dispatch, "--insecure-no-auth")
 	}
 	for _, name := range dispatchers {
 		c.add(name, slices.Concat(dispatch, c.common(o, name)), skews)
-		c.nodes[name].newer = newer
 	}
 	for _, name := range o.workers() {
 		args := slices.Concat([]string{"executor", "--slots", "8"}, c.common(o, name))

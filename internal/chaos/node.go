@@ -21,7 +21,6 @@ type node struct {
 	name   string
 	build  string // path of the program
 	args   []string
-	newer  []string   // further flags of a process of Binary
 	skews  *rand.Rand // nil if its clock is not skewed
 	orders chan order
 	over   chan struct{}
@@ -109,11 +108,6 @@ func (n *node) launch() (*process, error) {
 		return nil, err
 	}
 	args := n.args
-	if n.build == n.binary {
-		args = slices.Concat(args, n.newer)
-	} else {
-		args = oldBinaryArgs(args)
-	}
 	if n.skews != nil {
 		args = append(append([]string(nil), args...), "--clock-skew", skew(n.skews).String())
 	}

@@ -267,17 +267,3 @@ func TestWriteReady(t *testing.T) {
 		t.Errorf("the file, which everybody may read, holds %q: %v", said, err)
 	}
 }
-
-// A dispatcher serves older builds only with --older-builds.
-func TestOlderBuilds(t *testing.T) {
-	for _, args := range [][]string{{}, {"--older-builds"}} {
-		a, cmd := &cli.Admission{}, &cobra.Command{}
-		a.Flags(cmd)
-		if err := cmd.ParseFlags(args); err != nil {
-			t.Fatal(err)
-		}
-		if got := a.Options().OlderBuilds; got != (len(args) > 0) {
-			t.Errorf("%q: older builds %v", args, got)
-		}
-	}
-}

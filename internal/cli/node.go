@@ -88,7 +88,6 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f.StringVar(&n.otlp, "otlp-endpoint", "",
 		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces "+
 			"(default: send no traces)")
-	OldFlag(f, "otlp", f.Lookup("otlp-endpoint"))
 	f.BoolVarP(&n.Verbose, "verbose", "v", false,
 		"log every call, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
@@ -100,14 +99,12 @@ func (n *Node) ServerFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	SyncFlag(cmd, &n.Fsync, "when the NATS servers write to disk. always: before they acknowledge, because their "+
 		"configuration has sync_interval: always. Then calls of side-effectful tools are admitted")
-	OldSyncFlag(f, "fsync")
 	f.IntVar(&n.replicas, "replicas", 1,
 		"NATS servers that store each stream; 3 in a cluster of three")
 	f.IntVar(&n.partitions, "partitions", 0,
 		"streams of the call log, 1 to 8. The first dispatcher fixes the number (default: keep it, or 1)")
 	f.IntVar(&n.batch, "batch", 0, "with --sync always: how many events must wait to be written together")
 	_ = f.MarkHidden("batch") // the flag exists
-	OldFlag(f, "group", f.Lookup("batch"))
 }
 
 // KeysFlags adds the flags for the secrets of the deployment. One of the two is required: see [Node.CheckKeys].
@@ -116,7 +113,6 @@ func (n *Node) KeysFlags(cmd *cobra.Command) {
 	f.StringVar(&n.keys, "secrets-dir", "",
 		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"; required, unless "+
 			"--insecure-no-auth is given")
-	OldFlag(f, "keys", f.Lookup("secrets-dir"))
 	f.BoolVar(&n.insecure, "insecure-no-auth", false,
 		"serve without secrets and authenticate nobody: any client of the server may call any tool as any "+
 			"actor")
@@ -294,7 +290,6 @@ type Admission struct {
 	overflowAfter int
 	defaultRole   string
 	defaultLane   string
-	older         bool
 }
 
 // Values of --audit.
@@ -318,13 +313,10 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&a.overflowAfter, "overflow-after", dispatcher.DefaultOverflowAfter,
 		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
 			"actors come first. Choose less than 7/8 of the slots of an executor")
-	OldFlag(cmd.Flags(), "ahead-per-actor", cmd.Flags().Lookup("overflow-after"))
 	cmd.Flags().StringVar(&a.defaultRole, "default-role", check.DefaultRole,
 		"role of tokens without roles; without tokens, of calls that name none")
 	cmd.Flags().StringVar(&a.defaultLane, "default-lane", check.DefaultLane,
 		"lane of calls that name none and whose token is not bound to one")
-	cmd.Flags().BoolVar(&a.older, "older-builds", false,
-		"serve executors of build f16d274, too, during an upgrade")
 }
 
 // Check returns an [ErrUsage] if the flags are invalid. An executor may be silent for the lease, so the pool absence
@@ -350,7 +342,7 @@ func (a *Admission) Check(n *Node) error {
 // Options returns the options of a dispatcher.
 func (a *Admission) Options() toolbus.DispatcherOptions {
 	return toolbus.DispatcherOptions{
-		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict, OlderBuilds: a.older,
+		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict,
 		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, OverflowAfter: a.overflowAfter,
 		DefaultRole: a.defaultRole, DefaultLane: a.defaultLane,
 	}

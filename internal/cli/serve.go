@@ -219,7 +219,7 @@ func Run(
 	WrapHelp(cmd)
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		return cmp.Or(CheckOldFlags(cmd.Flags()), reach.Check(cmd.Flags().Changed))
+		return reach.Check(cmd.Flags().Changed)
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
 	cmd.SetArgs(args)

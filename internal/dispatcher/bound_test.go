@@ -165,32 +165,30 @@ func TestAttemptsOfUnknownScopes(t *testing.T) {
 	})
 }
 
-// A bound token is answered only where it may hear, unless the dispatcher serves earlier builds.
+// A bound token is answered only where it may hear.
 func TestWhereBoundTokensAreAnswered(t *testing.T) {
-	for _, older := range []bool{false, true} {
-		bubble(t, call.Pure, func(t *testing.T, w *world) {
-			s, p, free := guarded(w), someAgent(), someAgent()
-			free.Scopes, w.d.OlderBuilds = []string{"*"}, older
-			for reply, may := range map[string]bool{
-				p.Answers() + "word": true, free.Answers() + "word": older, free.Answers() + p.Family: older,
-				free.Answers() + p.Family + "x.word": older,
-			} {
-				before := len(w.refusals())
-				in := w.request(1)
-				in.Token, in.Reply = mint(w, s, p), reply
-				w.d.Handle(t.Context(), in)
-				synctest.Wait()
-				_, refusal := w.d.Authenticate(t.Context(), "result", from("agent"),
-					call.Credential{Token: in.Token, User: p.User(), Reply: reply})
-				want := 0
-				if !may {
-					want = 2
-				}
-				if got := w.refusals()[before:]; len(got) != want || (refusal == nil) != may ||
-					refusal != nil && (refusal.Code != envelope.CodeIdentity || got[0] != envelope.CodeIdentity) {
-					t.Errorf("older builds: %t, %s: %v, %v", older, reply, got, refusal)
-				}
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		s, p, free := guarded(w), someAgent(), someAgent()
+		free.Scopes = []string{"*"}
+		for reply, may := range map[string]bool{
+			p.Answers() + "word": true, free.Answers() + "word": false, free.Answers() + p.Family: false,
+			free.Answers() + p.Family + "x.word": false,
+		} {
+			before := len(w.refusals())
+			in := w.request(1)
+			in.Token, in.Reply = mint(w, s, p), reply
+			w.d.Handle(t.Context(), in)
+			synctest.Wait()
+			_, refusal := w.d.Authenticate(t.Context(), "result", from("agent"),
+				call.Credential{Token: in.Token, User: p.User(), Reply: reply})
+			want := 0
+			if !may {
+				want = 2
 			}
-		})
-	}
+			if got := w.refusals()[before:]; len(got) != want || (refusal == nil) != may ||
+				refusal != nil && (refusal.Code != envelope.CodeIdentity || got[0] != envelope.CodeIdentity) {
+				t.Errorf("%s: %v, %v", reply, got, refusal)
+			}
+		}
+	})
 }

@@ -12,19 +12,17 @@ import (
 // does any while builds share the bus that do not know the rule.
 func TestRequestSaysLookup(t *testing.T) {
 	for _, c := range []struct {
-		class         call.EffectClass
-		lookup, older bool
-		want          call.Lookup
+		class  call.EffectClass
+		lookup bool
+		want   call.Lookup
 	}{
-		{call.SideEffectful, true, false, call.LookupYes},
-		{call.SideEffectful, false, false, call.LookupNo},
-		{call.SideEffectful, false, true, ""},
-		{call.SideEffectful, true, true, ""},
-		{call.Idempotent, true, false, ""},
-		{call.Pure, false, false, ""},
+		{call.SideEffectful, true, call.LookupYes},
+		{call.SideEffectful, false, call.LookupNo},
+		{call.Idempotent, true, ""},
+		{call.Pure, false, ""},
 	} {
 		bubble(t, c.class, func(t *testing.T, w *world) {
-			w.manifest.Capability.Lookup, w.manifest.AcceptRerun, w.d.OlderBuilds = c.lookup, true, c.older
+			w.manifest.Capability.Lookup, w.manifest.AcceptRerun = c.lookup, true
 			w.ask(1)
 			pass(10 * time.Millisecond)
 			if got := w.state().Lookup; got != c.want {

@@ -46,9 +46,8 @@ func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, e
 	return in, in.listen(in.prefix)
 }
 
-// Inbox returns an inbox for the requests of an executor to dispatchers. The caller must close it. Dispatchers of build
-// f16d274, and those that run with --older-builds, answer on the reply subject, others below
-// [subjects.ExecutorAnswers]. The inbox subscribes to both.
+// Inbox returns an inbox for the requests of an executor to dispatchers. The caller must close it. They answer below
+// [subjects.ExecutorAnswers]. On the reply subject the server says that no dispatcher listens.
 func (c *Control) Inbox(pool, instance string) (*Inbox, error) {
 	in := &Inbox{NC: c.NC, prefix: c.NC.NewInbox() + "."}
 	in.skip = len(in.prefix)

@@ -64,7 +64,6 @@ type devDeployment struct {
 	dir    string // of keys and configurations
 	url    string // of all servers
 	tls    *tls.Config
-	older  bool // the dispatcher serves older builds, too
 	keys   *deployment.Keys
 	signer *auth.Signer
 	store  *tokenstore.Store
@@ -124,7 +123,6 @@ func deployWith(t *testing.T, o toolbus.DispatcherOptions) *devDeployment {
 		died: make(chan struct{}, 1),
 	}
 	d.serve()
-	d.older = o.OlderBuilds
 	var err error
 	d.signer, err = d.keys.Signer()
 	d.ok(err)

@@ -23,17 +23,7 @@ import (
 // show that receivers act on these messages of their rightful sender, and that acted counts it.
 func TestReflections(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]toolbus.DispatcherOptions{
-		"this build": {}, "older builds": {OlderBuilds: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			reflected(t, deployWith(t, o))
-		})
-	}
-}
-
-func reflected(t *testing.T, d *devDeployment) {
+	d := deployWith(t, toolbus.DispatcherOptions{})
 	targets := d.capture()
 	d.takesForged(targets)
 	targets = slices.DeleteFunc(targets, func(g target) bool { return noReply(g.subject) })
@@ -134,7 +124,7 @@ func (d *devDeployment) reflector(as string) *reflector {
 	r := &reflector{devDeployment: d, party: p, raw: d.raw(as)}
 	tools := map[string][]string{"default": {"hold", "echo"}, "other": {"vault"}}
 	r.allowed = auth.Permissions(p.Principal, auth.PermissionInputs{
-		Partitions: 1, Instance: p.instance, Tools: tools[p.Pool], OlderBuilds: d.older,
+		Partitions: 1, Instance: p.instance, Tools: tools[p.Pool],
 	}).Pub.Allow
 	if len(r.allowed) == 0 {
 		d.Fatal("there is a role that may publish to everything: ", as)

@@ -8,9 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -121,36 +119,4 @@ func (d *devDeployment) settled(p *party, subject, body string) {
 		d.ok(err)
 	}
 	d.ok(p.nc.Flush())
-}
-
-// A chunk that an agent has stored as a payload of its own, and has the server send to the victim's subject, is not
-// taken for one: neither as the server marks it, nor where the agent has stored an empty mark before the server's.
-func TestForgedChunks(t *testing.T) {
-	t.Parallel()
-	d := deployWith(t, toolbus.DispatcherOptions{OlderBuilds: true}) // others may not read what they have stored
-	chunks, err := d.js.Stream(t.Context(), subjects.ChunksStream)
-	d.ok(err)
-	frame, err := chunks.GetMsg(t.Context(), 1)
-	d.ok(err)
-	for n, as := range []string{bob, mallory, door, bob, mallory} {
-		p := d.crowd[as]
-		own := subjects.Owner{Tenant: p.Tenant, Actor: as}.On("default").Payload(strings.Repeat("a", 64), int64(n))
-		header := nats.Header{
-			streaming.HeaderChunks: {"1-1"}, streaming.HeaderForm: frame.Header[streaming.HeaderForm], "Tb-Nonce": {"x"},
-		}
-		if n > 2 {
-			header["Nats-Stream"] = []string{""}
-		}
-		body := strings.ReplaceAll(string(frame.Data), "first", "forged")
-		_, err = p.nc.RequestMsg(&nats.Msg{Subject: own, Header: header, Data: []byte(body)}, 5*time.Second)
-		d.ok(err)
-		get := "$JS.API.DIRECT.GET.PAYLOADS." + own
-		d.ok(p.nc.PublishMsg(&nats.Msg{Subject: get, Reply: frame.Subject}))
-		answer, err := p.nc.Request(get, nil, 5*time.Second)
-		d.ok(err)
-		if string(answer.Data) != body {
-			t.Errorf("%s has stored nothing: %v", as, answer.Header)
-		}
-	}
-	d.finish()
 }

@@ -25,9 +25,8 @@ func TestBuildsOfTwoAges(t *testing.T) {
 	}
 }
 
-// before is 8119cace, the last build before this one that writes audit records in form 3, and the oldest that may share
-// a bus with this one.
-const before = "8119cacec822ced9e7df9afbd51544b96da6c138"
+// before is de639544, the oldest build that may share a bus with this one.
+const before = "de639544f91829ba58f6cd8f3e5808c8720e9280"
 
 // With accounts and tokens, too, dispatchers of this build serve executors of that build, and the other way round.
 func TestTokensOfTwoAges(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -52,6 +53,14 @@ func (l decideBlindly) Write(ctx context.Context, e call.Event, body []byte) (ca
 	return l.Log.Write(ctx, call.Event{Kind: e.Kind, Attempt: e.Attempt, Nonce: e.Nonce, State: next}, body)
 }
 
+// unbound is a log whose dispatchers do not tell readers to hold claims and decisions against the log before them.
+type unbound struct{ dispatcher.Log }
+
+func (l unbound) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	e.State.Lookup = ""
+	return l.Log.Write(ctx, e, body)
+}
+
 // C1: the guardian has read "no claim" when the executor claims and runs. The claim is a step of
 // the same log, so the guardian's decision is of yesterday, and it has to look again.
 func TestC1ClaimAndOutcomeAreOneLog(t *testing.T) {
@@ -59,7 +68,7 @@ func TestC1ClaimAndOutcomeAreOneLog(t *testing.T) {
 		var log outcome.Log
 		d := w.dispatcher("d", nil, nil)
 		if !rule {
-			log, d.OlderBuilds = decideBlindly{w.log}, true // of another log readers believe no such decision
+			log, d.CallLog = decideBlindly{w.log}, unbound{d.CallLog} // of another log readers believe no such decision
 		}
 		w.end(w.ask(d, callA, 1, time.Minute).done, "the dispatcher")
 		claiming, deciding := stopAt("before-claim"), stopAt("before-timeout")
@@ -90,7 +99,7 @@ func TestC1NoSecondEffectAfterAFalseNone(t *testing.T) {
 		var log outcome.Log
 		d := w.dispatcher("d", nil, nil)
 		if !rule {
-			log, d.OlderBuilds = decideBlindly{w.log}, true // of another log readers believe no such decision
+			log, d.CallLog = decideBlindly{w.log}, unbound{d.CallLog} // of another log readers believe no such decision
 		}
 		w.end(w.ask(d, callA, 1, time.Minute).done, "the dispatcher")
 		claiming, running, deciding := stopAt("before-claim"), stopAt("in-tool"), stopAt("before-timeout")

@@ -77,7 +77,7 @@ func (r *readers) decode(m Message, stream string) (fit []*Line, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit segment %d of %s: %w", m.Seq, stream, err)
 	}
-	if !segment { // a foreign message, or a record of a build before f16d274, for which Decode returns an error
+	if !segment { // a foreign message, or a single record, for which Decode returns an error
 		if _, _, err := audit.Decode(m.Data); err != nil {
 			return nil, fmt.Errorf("audit record %d of %s: %w", m.Seq, stream, err)
 		}

@@ -87,29 +87,11 @@ func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.Tok
 	if err != nil {
 		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("have a credential issued anew")
 	}
-	if refusal := s.originate(ctx, &p); refusal != nil {
-		return a, refusal
-	}
-	return s.mint(ctx, audit.CredentialRenewed, by, p)
-}
-
-// originate sets the origin of a narrowed agent's token that has none: build f16d274 does not write it. It refuses
-// the renewal unless the list of issued credentials shows that the root is an agent, because that build also narrows
-// tokens of other roles into agents.
-func (s *Service) originate(ctx context.Context, p *auth.Principal) *envelope.Error {
-	if p.Role != auth.Agent || len(p.Chain) == 0 || p.Origin == auth.Agent {
-		return nil
-	}
-	root, ok, err := s.Store.listed(ctx, p.Root())
-	switch {
-	case err != nil:
-		return unreached(err)
-	case !ok || auth.Role(root.Role) != auth.Agent:
-		return envelope.NewError(envelope.CodeForbidden, "the token does not prove that it was narrowed from an agent's").
+	if p.Role == auth.Agent && len(p.Chain) > 0 && p.Origin != auth.Agent {
+		return a, envelope.NewError(envelope.CodeForbidden, "the token does not prove that it was narrowed from an agent's").
 			WithFix("narrow the token of an agent again")
 	}
-	p.Origin = auth.Agent
-	return nil
+	return s.mint(ctx, audit.CredentialRenewed, by, p)
 }
 
 // Narrow returns a token with fewer rights than that of by. It has its own family, and is revoked with the family of

@@ -69,7 +69,7 @@ func (s *Stages) token(_ context.Context, c *candidate) *envelope.Error {
 	case p.Lane != "" && to.LaneID != "" && to.LaneID != p.Lane:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for lane %.100q alone", p.Lane))
 	}
-	if refusal := s.misdirected(p, c.In.Reply); refusal != nil {
+	if refusal := misdirected(p, c.In.Reply); refusal != nil {
 		return refusal
 	}
 	for _, s := range to.Scopes {
@@ -100,20 +100,20 @@ func (s *Stages) scopes(_ context.Context, c *candidate) *envelope.Error {
 func (s *Stages) Authenticate(op string, from call.Sender, c call.Credential) (*auth.Principal, *envelope.Error) {
 	p, refusal := auth.AuthenticateRequest(s.Tokens, s.now(), op, from, c)
 	if refusal == nil && p != nil {
-		refusal = s.misdirected(p, c.Reply)
+		refusal = misdirected(p, c.Reply)
 	}
 	return p, refusal
 }
 
 // misdirected refuses a message that names a reply subject that the permissions of its bound token do not let it
 // subscribe to.
-func (s *Stages) misdirected(p *auth.Principal, reply string) *envelope.Error {
-	if !p.Bound() || s.OlderBuilds || strings.HasPrefix(reply, p.Answers()) {
+func misdirected(p *auth.Principal, reply string) *envelope.Error {
+	if !p.Bound() || strings.HasPrefix(reply, p.Answers()) {
 		return nil
 	}
 	return envelope.NewError(envelope.CodeIdentity,
 		"a token that is bound to a run, a lane or scopes is answered below "+p.Answers()).
-		WithFix("name a reply subject that begins so; clients of earlier builds need dispatchers with --older-builds")
+		WithFix("name a reply subject that begins so")
 }
 
 // Covers reports whether the holder of a token may learn of an attempt, see [auth.Principal.Covers]. It returns true if

@@ -45,9 +45,6 @@ type Options struct {
 	Tokens      *auth.Verifier // nil: the actor in the subject is not verified
 	Locks       *lock.Board    // nil: no call is ever locked
 	Definitions Definitions    // reports tools whose calls are refused until they are approved; nil: none
-	// OlderBuilds states that builds up to f16d274 share the bus: callers with bound tokens may be answered anywhere below
-	// the prefix of their actor, and calls are admitted without the rule of [call.State.Allows].
-	OlderBuilds bool
 	// DefaultRole is the role of tokens without roles, and DefaultLane the lane of calls that name none; defaults
 	// "agent" and "default".
 	DefaultRole, DefaultLane string

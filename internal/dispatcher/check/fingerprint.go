@@ -41,7 +41,7 @@ func (s *Stages) fingerprint(_ context.Context, c *candidate) *envelope.Error {
 		Fingerprint: fingerprint, ArgsHash: args, KeepSeconds: int64(m.Retention / time.Second), DryRun: req.DryRun,
 		External: m.Effect == tool.EffectExternal,
 	}
-	if !facts.MayRunAgain() && !s.OlderBuilds {
+	if !facts.MayRunAgain() {
 		facts.Lookup = call.LookupNo
 		if m.Capability.Lookup {
 			facts.Lookup = call.LookupYes

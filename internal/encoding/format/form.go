@@ -22,7 +22,7 @@ const first = 2
 const EventNow = first + 1 + ahead
 
 // The kinds of data. Builds must read a format one release before they write it: raise the second number in one
-// release, and the third in the next. The first number is the format of build f16d274 (see [Error]).
+// release, and the third in the next.
 var (
 	Event   = Kind{"event of the call log", first + 1, EventNow, EventNow} // package kv
 	Frame   = Kind{"frame of chunks", first, first, first}                 // package streaming
@@ -64,8 +64,8 @@ func (e *Error) Error() string {
 			"this build streams of its own "+
 			"(another account, or delete the old ones)", e.Kind.Name)
 	case e.Version < e.Kind.oldest:
-		return fmt.Sprintf("%s of form %d, and this build reads from %d on: a build before f16d274 wrote it; run build "+
-			"f16d274 until it has expired, or read from a later time on (docs/compatibility.md)", e.Kind.Name, e.Version,
+		return fmt.Sprintf("%s of form %d, and this build reads from %d on: an older build wrote it; run that build "+
+			"until it has expired, or read from a later time on (docs/compatibility.md)", e.Kind.Name, e.Version,
 			e.Kind.oldest)
 	}
 	return fmt.Sprintf("%s of form %d, and this build reads up to %d: a newer build wrote it; update this process",

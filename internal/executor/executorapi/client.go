@@ -43,7 +43,7 @@ var ErrNoDispatcher = errors.New("no dispatcher answers executors on this bus (s
 
 // ErrNoAnswers means that dispatchers receive the requests of an executor, but that it does not receive their answers.
 var ErrNoAnswers = errors.New("a dispatcher gets the questions of this executor, and no answer arrives (write the " +
-	"configurations of the servers again with `toolbus keys servers`, or start dispatchers with --older-builds)")
+	"configurations of the servers again with `toolbus keys servers`)")
 
 // answerTime is how long the client waits for an answer before it sends the request again, which another dispatcher may
 // receive. An executor does not start if it receives no answers to its first maxUnanswered requests.

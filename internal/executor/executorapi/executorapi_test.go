@@ -47,12 +47,6 @@ func setup(t *testing.T) *fixture {
 // serve is a desk of a dispatcher of its own, until stop is called.
 func (f *fixture) serve(name string) (stop func()) {
 	f.T.Helper()
-	return f.serveTo(name, false)
-}
-
-// serveTo is serve, for executors of older builds, too, or not.
-func (f *fixture) serveTo(name string, older bool) (stop func()) {
-	f.T.Helper()
 	nc := f.Srv.Connect(f.T)
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -75,7 +69,7 @@ func (f *fixture) serveTo(name string, older bool) (stop func()) {
 		NC: nc, JS: js, CallLog: f.Log, Clock: clock, Pools: pools, Journal: journal, Watermark: coverage,
 		Locks: f.locks,
 		Made:  []string{"default"}, Lease: time.Second, Fsync: true, Log: silent,
-		OlderBuilds: older, Chunks: streaming.NewStore(js, subjects.ChunksStream),
+		Chunks:   streaming.NewStore(js, subjects.ChunksStream),
 		Payloads: streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload),
 	}
 	if err := errors.Join(d.Serve(context.WithoutCancel(f.T.Context())), nc.Flush()); err != nil {
@@ -345,57 +339,41 @@ func (f *fixture) ask(word, reply, body string) {
 }
 
 // An answer goes below the subject of the executor's own answers, and nowhere else: not to its reply subject, which may
-// be any subject of the account. Only for older builds it does, unless the server or a process of Toolbus would take it
-// for a request.
+// be any subject of the account.
 func TestAnswersGoToWhoeverAsked(t *testing.T) {
-	for _, older := range []bool{false, true} {
-		f := setup(t)
-		stop := f.serveTo("d", older)
-		heard, err := f.NC.SubscribeSync(">")
+	f := setup(t)
+	stop := f.serve("d")
+	heard, err := f.NC.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replies := []string{"$JS.API.STREAM.DELETE.CHUNKS", "tb.call.t.a.echo", "tb.ctl.kill.id", "elsewhere", ""}
+	for _, reply := range replies {
+		for _, word := range []string{"", "a.b", "*", "word"} {
+			f.ask(word, reply, `{"form":2}`)
+		}
+	}
+	if _, err := f.client("default").Hello(t.Context()); err != nil { // it has all questions before this one
+		t.Fatal(err)
+	}
+	stop()
+	want := map[string]int{"tb.exe.ans.default.e.word": len(replies)}
+	got := map[string]int{}
+	for n, _, _ := heard.Pending(); n > 0; n-- {
+		msg, err := heard.NextMsg(time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		replies := []string{"$JS.API.STREAM.DELETE.CHUNKS", "tb.call.t.a.echo", "tb.ctl.kill.id", "elsewhere", ""}
-		for _, reply := range replies {
-			for _, word := range []string{"", "a.b", "*", "word"} {
-				f.ask(word, reply, `{"form":2}`)
-			}
-		}
-		if _, err := f.client("default").Hello(t.Context()); err != nil { // it has all questions before this one
-			t.Fatal(err)
-		}
-		stop()
-		want := map[string]int{"tb.exe.ans.default.e.word": len(replies)}
-		if older {
-			want = map[string]int{"elsewhere": 4}
-		}
-		got := map[string]int{}
-		for n, _, _ := heard.Pending(); n > 0; n-- {
-			msg, err := heard.NextMsg(time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(msg.Data), `"partitions"`) && !strings.HasPrefix(msg.Subject, "_INBOX.") &&
-				(msg.Subject == "tb.exe.ans.default.e.word" || !strings.HasPrefix(msg.Subject, "tb.exe.ans.default.e.")) {
-				got[msg.Subject]++
-			}
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("older builds %v: answers came at %v, want %v", older, got, want)
-		}
-		if _, err := f.JS.Stream(t.Context(), subjects.ChunksStream); err != nil {
-			t.Errorf("an answer deleted a stream: %v", err)
+		if strings.Contains(string(msg.Data), `"partitions"`) && !strings.HasPrefix(msg.Subject, "_INBOX.") &&
+			(msg.Subject == "tb.exe.ans.default.e.word" || !strings.HasPrefix(msg.Subject, "tb.exe.ans.default.e.")) {
+			got[msg.Subject]++
 		}
 	}
-}
-
-// An executor hears a dispatcher of f16d274, too, which answers at the reply subject.
-func TestDispatcherOfAnOlderBuild(t *testing.T) {
-	f := setup(t)
-	defer f.serveTo("d", true)()
-	h, err := f.client("default").Hello(t.Context())
-	if err != nil || h.Partitions != 1 {
-		t.Errorf("%+v, %v", h, err)
+	if !maps.Equal(got, want) {
+		t.Errorf("answers came at %v, want %v", got, want)
+	}
+	if _, err := f.JS.Stream(t.Context(), subjects.ChunksStream); err != nil {
+		t.Errorf("an answer deleted a stream: %v", err)
 	}
 }
 
@@ -470,40 +448,38 @@ func TestExecutorsTakeTurns(t *testing.T) {
 	}
 }
 
-// An executor reads the parts and the last frame of its own pool through a dispatcher, also where that answers at the
-// reply subject, and nothing of another pool; what is not stored is nil.
+// An executor reads the parts and the last frame of its own pool through a dispatcher, and nothing of
+// another pool; what is not stored is nil.
 func TestNewestOfAPool(t *testing.T) {
-	for _, older := range []bool{false, true} {
-		f := setup(t)
-		stop := f.serveTo("d", older)
-		part := subjects.Owner{Tenant: "t", Actor: "a"}.On("default").Payload(strings.Repeat("0", 64), 0)
-		frame := subjects.ChunkSource{Tenant: "t", Actor: "a", ID: "x", Attempt: 1, Fence: 7, Pool: "default"}.Subject()
-		header := nats.Header{"Tb-Nonce": {"n"}, "Tb-Kind": {"refusal"}}
-		for _, subject := range []string{part, frame} {
-			msg := &nats.Msg{Subject: subject, Data: []byte(subject)}
-			if subject == frame {
-				msg.Header = header
-			}
-			if _, err := f.JS.PublishMsg(t.Context(), msg); err != nil {
-				t.Fatal(err)
-			}
+	f := setup(t)
+	stop := f.serve("d")
+	part := subjects.Owner{Tenant: "t", Actor: "a"}.On("default").Payload(strings.Repeat("0", 64), 0)
+	frame := subjects.ChunkSource{Tenant: "t", Actor: "a", ID: "x", Attempt: 1, Fence: 7, Pool: "default"}.Subject()
+	header := nats.Header{"Tb-Nonce": {"n"}, "Tb-Kind": {"refusal"}}
+	for _, subject := range []string{part, frame} {
+		msg := &nats.Msg{Subject: subject, Data: []byte(subject)}
+		if subject == frame {
+			msg.Header = header
 		}
-		own, other := f.client("default"), f.client("other")
-		if m, err := own.Newest(t.Context(), frame); err != nil || m == nil || string(m.Data) != frame || m.Sequence != 1 ||
-			m.Header.Get("Tb-Nonce") != "n" || m.Header.Get("Tb-Kind") != "" {
-			t.Errorf("older %t: the frame is %+v, %v", older, m, err)
+		if _, err := f.JS.PublishMsg(t.Context(), msg); err != nil {
+			t.Fatal(err)
 		}
-		if m, err := own.Newest(t.Context(), part); err != nil || m == nil || string(m.Data) != part {
-			t.Errorf("older %t: the part is %+v, %v", older, m, err)
-		}
-		if m, err := own.Newest(t.Context(), strings.Replace(part, ".0.", ".1.", 1)); err != nil || m != nil {
-			t.Errorf("older %t: what is not stored is %+v, %v", older, m, err)
-		}
-		for _, subject := range []string{part, frame, "$KV.calls.x"} {
-			if m, err := other.Newest(t.Context(), subject); err == nil {
-				t.Errorf("older %t: another pool reads %+v", older, m)
-			}
-		}
-		stop()
 	}
+	own, other := f.client("default"), f.client("other")
+	if m, err := own.Newest(t.Context(), frame); err != nil || m == nil || string(m.Data) != frame || m.Sequence != 1 ||
+		m.Header.Get("Tb-Nonce") != "n" || m.Header.Get("Tb-Kind") != "" {
+		t.Errorf("the frame is %+v, %v", m, err)
+	}
+	if m, err := own.Newest(t.Context(), part); err != nil || m == nil || string(m.Data) != part {
+		t.Errorf("the part is %+v, %v", m, err)
+	}
+	if m, err := own.Newest(t.Context(), strings.Replace(part, ".0.", ".1.", 1)); err != nil || m != nil {
+		t.Errorf("what is not stored is %+v, %v", m, err)
+	}
+	for _, subject := range []string{part, frame, "$KV.calls.x"} {
+		if m, err := other.Newest(t.Context(), subject); err == nil {
+			t.Errorf("another pool reads %+v", m)
+		}
+	}
+	stop()
 }

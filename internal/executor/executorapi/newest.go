@@ -71,9 +71,7 @@ func (d *Server) newest(ctx context.Context, from executorName, q newest) (*nats
 	}
 	_, err := subjects.ParsePayload(q.Subject)
 	part := err == nil
-	// With OlderBuilds the answer goes to a reply subject that the server mapped. On such a subject it does not answer
-	// itself.
-	if q.Direct && part && !d.OlderBuilds {
+	if q.Direct && part {
 		to, body := streaming.GetNewest(subjects.PayloadsStream, q.Subject)
 		return &nats.Msg{Subject: to, Data: body}, nil
 	}

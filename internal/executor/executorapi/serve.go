@@ -25,8 +25,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Server handles the requests of executors in a dispatcher. All fields except Locks, Fsync, Identity and OlderBuilds
-// are required.
+// Server handles the requests of executors in a dispatcher. All fields except Locks, Fsync and Identity are required.
 type Server struct {
 	NC        *nats.Conn
 	JS        jetstream.JetStream
@@ -42,9 +41,7 @@ type Server struct {
 	Lease     time.Duration
 	Fsync     bool
 	Identity  bool // dispatchers verify tokens
-	// OlderBuilds makes the server answer each request on its reply subject, as executors of build f16d274 expect.
-	OlderBuilds bool
-	Log         *slog.Logger
+	Log       *slog.Logger
 
 	drops    flow.Dropped
 	subs     []*nats.Subscription
@@ -139,14 +136,15 @@ func (d *Server) listen(op string, handle handler, in *flow.Lane[job]) error {
 	return nil
 }
 
-const noWord = "a question of an executor names no word for its answer; executors of f16d274 ask like that, and " +
-	"dispatchers answer them with --older-builds"
+const noWord = "a question of an executor names no word for its answer"
 
 // take puts a request into the queue of its executor. If there is no room, it drops and counts the request. The
-// executor repeats it, and any dispatcher may receive it.
+// executor repeats it, and any dispatcher may receive it. The answer goes below the subject of the executor's own
+// answers, with the reply token in the header, and not to the reply subject: permissions do not restrict that, so an
+// executor could direct an answer to any subject of its account.
 func (d *Server) take(in *flow.Lane[job], j job) {
 	var ok bool
-	if j.to, ok = d.answerTo(j.msg); !ok {
+	if j.to, ok = subjects.ExecutorAnswer(j.msg.Subject, j.msg.Header.Get(subjects.HeaderAnswer)); !ok {
 		d.drops.Note(d.Log, noWord, j.msg.Subject)
 		return
 	}
@@ -179,16 +177,6 @@ func (d *Server) Stop() {
 	d.stop()
 	d.waiting.Stop(drainAtStop)
 	d.quick.Stop(drainAtStop)
-}
-
-// answerTo returns the subject for the answer to a request: below the subject of the executor's own answers, with the
-// reply token in the header. It does not use the reply subject, because permissions do not restrict it: an executor
-// could direct an answer to any subject of its account.
-func (d *Server) answerTo(msg *nats.Msg) (to string, ok bool) {
-	if d.OlderBuilds {
-		return msg.Reply, !subjects.Elsewhere(msg.Reply)
-	}
-	return subjects.ExecutorAnswer(msg.Subject, msg.Header.Get(subjects.HeaderAnswer))
 }
 
 // answer handles one request and sends the answer.

@@ -97,7 +97,7 @@ type Undone struct {
 // Uninstall undoes [Install]. If the file was not changed after the installation, or with force, it restores the former
 // file byte for byte. Otherwise it only removes the entry and puts the replaced servers back.
 func Uninstall(l Location, force bool) (Undone, error) {
-	former, mode, err := load(l.Copy())
+	former, _, err := load(l.Copy())
 	if errors.Is(err, fs.ErrNotExist) {
 		return Undone{}, fmt.Errorf("there is no %s: nothing was installed there", l.Copy())
 	}
@@ -108,7 +108,7 @@ func Uninstall(l Location, force bool) (Undone, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Undone{}, err
 	}
-	kept, err := l.recorded(former, mode)
+	kept, err := l.recorded()
 	if err != nil {
 		return Undone{}, fmt.Errorf("%s: %w", l.record(), err)
 	}
@@ -135,25 +135,11 @@ func Uninstall(l Location, force bool) (Undone, error) {
 	return u, removeAll(l.Copy(), l.record())
 }
 
-// recorded returns the record of an installation. Build f16d274 wrote no record, replaced all servers, and gave the
-// copy the mode of the file.
-func (l Location) recorded(former []byte, mode fs.FileMode) (r record, err error) {
+// recorded returns the record of the installation.
+func (l Location) recorded() (r record, err error) {
 	raw, err := os.ReadFile(l.record())
 	if err == nil {
-		return r, json.Unmarshal(raw, &r)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return r, err
-	}
-	r = record{Mode: mode, Missing: len(former) == 0}
-	if r.Member, err = l.member(former); err != nil {
-		return r, err
-	}
-	o, _, found, err := walk(blanked(orEmpty(former)), r.Member)
-	if found {
-		for _, m := range o.members {
-			r.Taken = append(r.Taken, m.name)
-		}
+		err = json.Unmarshal(raw, &r)
 	}
 	return r, err
 }

@@ -130,21 +130,6 @@ func TestUninstallForce(t *testing.T) {
 	}
 }
 
-// TestUninstallOlder undoes installations of builds that kept the former file alone, and replaced all servers.
-func TestUninstallOlder(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "mcp.json")
-	const former = `{"n": 1, "mcpServers": {"a": {}, "b": {}}}`
-	write(t, file, `{"n": 1, "mcpServers": {"toolbus": {"command": "toolbus"}}}`)
-	write(t, file+".before-toolbus", former)
-	l, err := clientconfig.At(file, clientconfig.Places{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := clientconfig.Uninstall(l, false); err != nil || read(t, file) != former {
-		t.Errorf("%v: %s", err, read(t, file))
-	}
-}
-
 // TestUninstallScopes undoes installations into two objects of one file, in either order.
 func TestUninstallScopes(t *testing.T) {
 	for _, first := range []clientconfig.Scope{clientconfig.User, clientconfig.Local} {

@@ -190,7 +190,7 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 		}
 	}
 	edited := strings.TrimRight(file.String(), "\n") + "\n"
-	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a manifest of build f16d274
+	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a manifest that a user wrote
 		edited += "listed: " + listedFile + "\n"
 	}
 	return []byte(edited), nil
