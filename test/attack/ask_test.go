@@ -3,7 +3,6 @@ package attack
 import (
 	"context"
 	"maps"
-	"runtime"
 	"strings"
 	"time"
 
@@ -127,26 +126,32 @@ func (d *devDeployment) request(a asked, tenant, actor string) (subject string, 
 // await returns a body that was heard on a subject. The tap may hear it after its answer has come.
 func (e *ears) await(d *devDeployment, subject string) string {
 	d.Helper()
-	for end := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
-		if body := e.on(subject); body != "" {
+	for late := time.After(time.Minute); ; {
+		body, next := e.on(subject)
+		if body != "" {
 			return body
 		}
-		if time.Now().After(end) {
+		select {
+		case <-next:
+		case <-late:
 			d.Fatalf("nothing was heard on %s", subject)
 		}
 	}
 }
 
-// on returns a body that was heard on a subject.
-func (e *ears) on(subject string) string {
+// on returns a body that was heard on a subject, and a channel that is closed at the next message.
+func (e *ears) on(subject string) (body string, next <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for body, on := range e.all {
 		if on[0] == subject {
-			return body
+			return body, nil
 		}
 	}
-	return ""
+	if e.next == nil {
+		e.next = make(chan struct{})
+	}
+	return "", e.next
 }
 
 // refusal reads what a dispatcher says; "" is no refusal.

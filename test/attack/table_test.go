@@ -44,6 +44,7 @@ type ears struct {
 	mu   sync.Mutex
 	all  map[string][]string
 	said map[string]nats.Header // by subject, of the newest message
+	next chan struct{}          // closed at the next message; nil if nobody waits for one
 }
 
 // header returns what a header of the newest message on a subject says.
@@ -64,6 +65,10 @@ func (e *ears) hear(msg *nats.Msg) {
 	}
 	e.said[msg.Subject] = msg.Header
 	e.all[string(msg.Data)] = append(e.all[string(msg.Data)], msg.Subject)
+	if e.next != nil {
+		close(e.next)
+		e.next = nil
+	}
 }
 
 // of returns on which subjects a body was heard.
