@@ -177,7 +177,7 @@ func (c *chunkSink) Emit(ctx context.Context, kind envelope.ChunkKind, data json
 	return c.stream.Emit(ctx, kind, data)
 }
 
-// stored waits until all chunks are stored, and returns their count and digest. It returns nil if there are none, or if
+// stored waits until all chunks are stored, and returns their count and digest. It returns nil without chunks, or if
 // their number is not known.
 func (c *chunkSink) stored() (*envelope.Chunks, error) {
 	if c.stream == nil {

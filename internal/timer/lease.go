@@ -30,7 +30,7 @@ type Lease[T any] struct {
 // knowledge is a value as it was at one time. It never changes.
 type knowledge[T any] struct {
 	value T
-	at    time.Time     // when the value was certainly the current one; zero if there is none
+	at    time.Time     // when the value was certainly the current one; zero without a value
 	newer chan struct{} // closed when there is newer knowledge
 }
 

@@ -33,9 +33,9 @@ type Replica[T any] struct {
 	life   func(T) time.Duration
 }
 
-// Entry is what the leader of a bucket knew of a subject.
+// Entry is the state of a subject, as the leader of the bucket knew it.
 type Entry[T any] struct {
-	Value    *T        // nil if there is none, or it was deleted
+	Value    *T        // nil before the first, and after it was deleted
 	Revision uint64    // stream sequence of the last message of the subject; 0 before the first
 	Created  time.Time // when the server stored the value
 	At       time.Time // when the question was sent whose answer this is, by the clock of this process
@@ -57,7 +57,7 @@ func Open[T any](
 }
 
 // Last asks the leader of a stream for the last message whose subject matches a filter. It does not ask other servers,
-// which may be behind. The message is nil if there is none.
+// which may be behind. The message is nil if no message matches.
 func Last(ctx context.Context, s jetstream.Stream, filter string) (*jetstream.RawStreamMsg, error) {
 	msg, err := s.GetLastMsgForSubject(ctx, filter)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
