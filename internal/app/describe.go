@@ -33,7 +33,7 @@ func (d *dispatcherParts) describe(ctx context.Context, q envelope.DescribeReque
 
 // waiting returns the number of waiting calls of each pool that has a tool which is shown.
 func waiting(d *dispatcher.Dispatcher, all *tool.Set, shown check.Listing) map[string]int {
-	waits, some := d.Waiting(), map[string]int{}
+	waits, some := d.Deadlines.Waiting(), map[string]int{}
 	if shown.All() {
 		return waits
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -115,7 +115,7 @@ func (d *dispatcherProcess) verifier() *auth.Verifier {
 
 // absence returns PoolAbsence, or the lease if that is longer, because a live executor may be silent for a lease.
 func (d *dispatcherProcess) absence() time.Duration {
-	return max(cmp.Or(d.options.PoolAbsence, dispatcher.DefaultPoolAbsence), d.Lease)
+	return max(cmp.Or(d.options.PoolAbsence, deadline.DefaultPoolAbsence), d.Lease)
 }
 
 // waitAsStandby waits until the event that this build cannot read has expired, or for kv.StandBy if err names no event.

@@ -97,7 +97,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 		return nil, err
 	}
 	// the projectors need the dispatcher for the oldest open attempts, and it needs the projectors' lag
-	oldest := func(partition subjects.Partition) uint64 { return p.dispatcher.ReplayFrom(partition) }
+	oldest := func(partition subjects.Partition) uint64 { return p.dispatcher.Deadlines.ReplayFrom(partition) }
 	if p.readers, err = readParts(ctx, d.node, oldest); err != nil {
 		return nil, err
 	}
@@ -134,12 +134,19 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 			DefaultLane: o.DefaultLane, Fsync: d.Fsync, Strict: o.Strict, PayloadMemory: d.PayloadMemory,
 			OverQuota: d.quota.OverQuota,
 		},
-		PoolEvidence: d.evidence, Builds: builds{findings, pools}, Control: d.control, PoolAbsence: d.absence(),
-		Strange: d.logOptions().Passes, Names: o.Tools, CallLog: d.Log, Replies: rpc.NewReplies(d.NC, d.Logger),
-		Capacity: &condition{d.fill, d.readers}, Records: d.journal, Pools: pools, Now: d.Clock.Now,
-		Instance: d.Instance, NewNonce: d.NewNonce, AuditLag: o.AuditLag, Partitions: d.Log.Partitions(),
-		OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,
-		Trace: d.Trace, Logger: d.Logger,
+		DeadlineOptions: dispatcher.DeadlineOptions{
+			PoolEvidence: d.evidence, Builds: builds{findings, pools}, PoolAbsence: d.absence(),
+		},
+		AdmissionOptions: dispatcher.AdmissionOptions{
+			Capacity: &condition{d.fill, d.readers}, AuditLag: o.AuditLag,
+			OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,
+		},
+		Process: dispatcher.Process{
+			CallLog: d.Log, Now: d.Clock.Now, Instance: d.Instance, NewNonce: d.NewNonce,
+			Strange: d.logOptions().Passes, Trace: d.Trace, Logger: d.Logger,
+		},
+		Names: o.Tools, Replies: rpc.NewReplies(d.NC, d.Logger), Records: d.journal, Control: d.control, Pools: pools,
+		Overflow: d.evidence, Partitions: d.Log.Partitions(),
 	})
 }
 
@@ -225,7 +232,7 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 		return err
 	}
 	s.push("payload parts", stop)
-	if stop, err = d.control.OnJoinerLeft(d.dispatcher.RemoveJoiner); err != nil {
+	if stop, err = d.control.OnJoinerLeft(d.dispatcher.Answers.RemoveJoiner); err != nil {
 		return err
 	}
 	s.push("joiners", stop)
@@ -256,7 +263,7 @@ func (d *dispatcherParts) startRequests(b *background, f *requestConn) (stop fun
 	intake, err := rpc.Listen(b.ctx, f.nc, d.Logger, func(ctx context.Context, in *call.IncomingRequest) {
 		in.Received = d.Clock.Now()
 		d.dispatcher.Handle(ctx, in)
-	}, d.dispatcher.RejectOverload)
+	}, d.dispatcher.Answers.RejectOverload)
 	if err != nil {
 		return nil, errors.Join(err, svc.Stop())
 	}

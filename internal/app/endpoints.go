@@ -98,7 +98,7 @@ func (d *dispatcherParts) look(ctx context.Context) envelope.Health {
 	for _, m := range d.options.Tools.List() {
 		pools[m.Pool] = append(pools[m.Pool], m.ToolID)
 	}
-	checks := health.Look(ctx, d.JS, d.Clock.Now(), pools, d.dispatcher.Waiting())
+	checks := health.Look(ctx, d.JS, d.Clock.Now(), pools, d.dispatcher.Deadlines.Waiting())
 	return envelope.Health{Checks: append(checks, deployed(ctx, d.node)...)}
 }
 

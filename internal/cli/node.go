@@ -13,13 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
@@ -303,14 +304,14 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.audit, "audit", auditLags,
 		"lag: audit records are written up to some seconds after the call; strict: a call starts only when "+
 			"its request is recorded, some milliseconds later")
-	cmd.Flags().DurationVar(&a.absence, "pool-absence", dispatcher.DefaultPoolAbsence,
+	cmd.Flags().DurationVar(&a.absence, "pool-absence", deadline.DefaultPoolAbsence,
 		"time without a live executor in a pool after which its waiting calls end with S-TOOL-UNAVAILABLE. "+
 			"Choose it longer than a restart of the executors")
-	cmd.Flags().IntVar(&a.perActor, "open-per-actor", dispatcher.DefaultOpenPerActor,
+	cmd.Flags().IntVar(&a.perActor, "open-per-actor", admission.DefaultOpenPerActor,
 		"open calls of one actor; further calls are refused with R-CAP-OPEN")
-	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", dispatcher.DefaultOpenPerTenant,
+	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", admission.DefaultOpenPerTenant,
 		"open calls of one tenant; further calls are refused with R-CAP-OPEN")
-	cmd.Flags().IntVar(&a.overflowAfter, "overflow-after", dispatcher.DefaultOverflowAfter,
+	cmd.Flags().IntVar(&a.overflowAfter, "overflow-after", admission.DefaultOverflowAfter,
 		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
 			"actors come first. Choose less than 7/8 of the slots of an executor")
 	cmd.Flags().StringVar(&a.defaultRole, "default-role", check.DefaultRole,

@@ -17,7 +17,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
@@ -43,11 +45,11 @@ type world struct {
 	gateErr   error
 	running   bool // what executors answer to a kill
 	executors int
-	evidence  dispatcher.PoolEvidence // of dispatchers that start now
-	builds    dispatcher.Builds       // the same
-	board     *lock.Board             // the same
-	policy    check.Policy            // the same
-	rules     rules                   // of the policy in tests of stages
+	evidence  poolEvidence    // of dispatchers that start now
+	builds    deadline.Builds // the same
+	board     *lock.Board     // the same
+	policy    check.Policy    // the same
+	rules     rules           // of the policy in tests of stages
 	runs      runs
 	finds     *pool // runs what executors are asked for; nil: none says so
 	reads     atomic.Int64
@@ -68,6 +70,12 @@ type world struct {
 	kills     int
 	nonce     int
 	stop      context.CancelFunc
+}
+
+// poolEvidence is what a dispatcher asks about the executors of a pool.
+type poolEvidence interface {
+	deadline.PoolEvidence
+	admission.Pools
 }
 
 // start runs a dispatcher in the present synctest bubble, following the log.
@@ -118,15 +126,20 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 			Catalog: catalog{w}, Payloads: payloads{w}, Definitions: w, Fsync: fsync, Locks: w.board, Policy: w.policy,
 			Runs: &w.runs, PayloadMemory: w.memory,
 		},
-		Names: catalog{w}, CallLog: counting{w.log, w}, Replies: w, Capacity: w, Records: w, Control: w, Pools: w,
-		Now: time.Now, Instance: instance, Trace: call.Trace{Event: w.step}, PoolEvidence: w.evidence, Builds: w.builds,
-		OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
-		NewNonce: func() string {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.nonce++
-			return fmt.Sprint(instance, ".", w.nonce)
+		DeadlineOptions: dispatcher.DeadlineOptions{PoolEvidence: w.evidence, Builds: w.builds},
+		AdmissionOptions: dispatcher.AdmissionOptions{
+			Capacity: w, OpenPerActor: w.perActor, OpenPerTenant: w.perTenant,
 		},
+		Process: dispatcher.Process{
+			CallLog: counting{w.log, w}, Now: time.Now, Instance: instance, Trace: call.Trace{Event: w.step},
+			NewNonce: func() string {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.nonce++
+				return fmt.Sprint(instance, ".", w.nonce)
+			},
+		},
+		Names: catalog{w}, Replies: w, Records: w, Control: w, Pools: w, Overflow: w.evidence,
 	})
 }
 
@@ -229,7 +242,7 @@ func (w *world) refusals() []envelope.Code {
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
 
-func (w *world) JoinerLeft(l envelope.JoinerLeft) { w.d.RemoveJoiner(l) }
+func (w *world) JoinerLeft(l envelope.JoinerLeft) { w.d.Answers.RemoveJoiner(l) }
 
 func (w *world) Kill(context.Context, string, string, int, time.Time) bool {
 	w.mu.Lock()

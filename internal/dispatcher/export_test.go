@@ -1,22 +1,14 @@
 package dispatcher
 
+import (
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
 // Lines returns how many keys the dispatcher keeps something of.
-func (d *Dispatcher) Lines() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.keyQueues)
-}
+func (d *Dispatcher) Lines() int { return d.admission.Queues.Len() }
 
 // Watching returns how many open attempts the dispatcher guards.
-func (d *Dispatcher) Watching() (open int) {
-	for _, g := range d.deadlines {
-		open += g.size()
-	}
-	return open
-}
-
-func (g *deadlineWatch) size() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.byKey)
+func (d *Dispatcher) Watching() int {
+	open, _ := d.Deadlines.OpenAfter(envelope.LockKillPosition{}, 1<<30)
+	return len(open)
 }

@@ -36,11 +36,11 @@ func TestAdmit(t *testing.T) {
 		if a.CallID != uuid(1) || a.Ref != w.state().Ref() || a.Attempt != 1 || a.ToolVersion != "1.2.3" {
 			t.Errorf("accepted %+v", a)
 		}
-		if open, from := w.d.Watching(), w.d.ReplayFrom(0); open != 1 || from != 1 {
+		if open, from := w.d.Watching(), w.d.Deadlines.ReplayFrom(0); open != 1 || from != 1 {
 			t.Errorf("watching %d from %d", open, from)
 		}
 		w.decide("")
-		if open, from := w.d.Watching(), w.d.ReplayFrom(0); open != 0 || from != 0 {
+		if open, from := w.d.Watching(), w.d.Deadlines.ReplayFrom(0); open != 0 || from != 0 {
 			t.Errorf("watching %d from %d", open, from)
 		}
 	})
@@ -395,7 +395,7 @@ func TestAskedBeforeFollowed(t *testing.T) {
 		late := w.dispatcher("late", true)
 		late.Handle(t.Context(), w.request(2, "key-0123456789abcdef", "key-other-0123456789"))
 		late.Observe(t.Context(), call.Requested, 1, first)
-		if open, from := late.Watching(), late.ReplayFrom(0); open != 2 || from != first.Seq {
+		if open, from := late.Watching(), late.Deadlines.ReplayFrom(0); open != 2 || from != first.Seq {
 			t.Errorf("%d attempts are watched, a guardian would read from %d, want %d", open, from, first.Seq)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 )
 
@@ -26,10 +27,10 @@ func (d *Dispatcher) KillLocked(
 	if refusal != nil {
 		return a, refusal
 	}
-	page, more := d.openAfter(q.After, maxKillPage)
+	page, more := d.Deadlines.OpenAfter(q.After, maxKillPage)
 	a.Killed, a.Next, a.More = []envelope.KilledCall{}, q.After, more
 	if n := len(page); n > 0 {
-		a.Next = page[n-1].place
+		a.Next = page[n-1].At
 	}
 	killed := make([]*envelope.KilledCall, len(page))
 	var g errgroup.Group
@@ -64,55 +65,20 @@ func (d *Dispatcher) lockOn(t envelope.LockTarget) (envelope.Lock, *envelope.Err
 	return locks[i], nil
 }
 
-// openPlace is an open attempt, as it is watched, and its place.
-type openPlace struct {
-	place    envelope.LockKillPosition
-	tool, id string
-	attempt  int
-}
-
-// openAfter returns up to most open attempts after a place, in the order of their places, and whether there are more.
-func (d *Dispatcher) openAfter(after envelope.LockKillPosition, most int) (page []openPlace, more bool) {
-	for part := max(0, after.Part); part < len(d.deadlines); part++ {
-		seq := uint64(0)
-		if part == after.Part {
-			seq = after.Seq
-		}
-		if page, more = d.deadlines[part].openAfter(part, seq, page, most); more {
-			return page, true
-		}
-	}
-	return page, false
-}
-
-func (g *deadlineWatch) openAfter(part int, seq uint64, page []openPlace, most int) (_ []openPlace, more bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, o := range g.order {
-		if o == nil || o.done || o.admitted <= seq {
-			continue
-		}
-		if len(page) == most {
-			return page, true
-		}
-		place := envelope.LockKillPosition{Part: part, Seq: o.admitted}
-		page = append(page, openPlace{place, o.tool, o.id, o.attempt})
-	}
-	return page, false
-}
-
 // killLocked cancels an attempt if the lock covers it and it is running. It returns nil for any other attempt.
-func (d *Dispatcher) killLocked(ctx context.Context, open openPlace, l envelope.Lock) (*envelope.KilledCall, error) {
-	if l.Tool != "" && l.Tool != open.tool {
+func (d *Dispatcher) killLocked(
+	ctx context.Context, open deadline.Place, l envelope.Lock,
+) (*envelope.KilledCall, error) {
+	if l.Tool != "" && l.Tool != open.Tool {
 		return nil, nil
 	}
-	last, err := d.CallLog.Read(ctx, open.tool, open.id)
+	last, err := d.CallLog.Read(ctx, open.Tool, open.ID)
 	if err != nil {
 		return nil, err
 	}
 	s := last.State
-	a, ok := s.Attempt(open.attempt)
-	if !ok || !a.Open() || a.Admitted != open.place.Seq || !l.Covers(s.Tool, a.Owner.Lane) || !d.runs(ctx, s, a) {
+	a, ok := s.Attempt(open.Attempt)
+	if !ok || !a.Open() || a.Admitted != open.At.Seq || !l.Covers(s.Tool, a.Owner.Lane) || !d.runs(ctx, s, a) {
 		return nil, nil
 	}
 	o, _, err := d.cancel(ctx, s, a, outcome.Draft{Error: lock.Refusal(&l)})

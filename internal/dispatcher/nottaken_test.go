@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 )
 
 // pool is what is known of the executors of a pool, and what they say.
@@ -206,8 +205,8 @@ func TestAbsenceIsRiddenOut(t *testing.T) {
 		pass(9 * time.Second)
 		p.set(func(p *pool) { p.absent = time.Time{} })
 		pass(9 * time.Second)
-		if w.answers() != 0 || w.d.Waiting()["default"] != 1 {
-			t.Fatalf("%d answers, waiting: %v", w.answers(), w.d.Waiting())
+		if w.answers() != 0 || w.d.Deadlines.Waiting()["default"] != 1 {
+			t.Fatalf("%d answers, waiting: %v", w.answers(), w.d.Deadlines.Waiting())
 		}
 		p.set(func(p *pool) { p.absent = time.Now().Add(-time.Minute) })
 		pass(time.Second)
@@ -218,8 +217,8 @@ func TestAbsenceIsRiddenOut(t *testing.T) {
 		}
 		pass(time.Second)
 		r := w.outcome(2)
-		if r.Error.Code != envelope.CodeUnavailable || r.Provenance.Attempt != 2 || len(w.d.Waiting()) != 0 {
-			t.Errorf("%+v, waiting: %v", r.Error, w.d.Waiting())
+		if r.Error.Code != envelope.CodeUnavailable || r.Provenance.Attempt != 2 || len(w.d.Deadlines.Waiting()) != 0 {
+			t.Errorf("%+v, waiting: %v", r.Error, w.d.Deadlines.Waiting())
 		}
 	})
 }
@@ -271,4 +270,4 @@ func (w *world) askFor(n int, timeout time.Duration) {
 		due(10*time.Second), due(timeout))
 }
 
-var _ dispatcher.PoolEvidence = (*pool)(nil)
+var _ poolEvidence = (*pool)(nil)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
@@ -72,7 +72,7 @@ func TestCrowded(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
 		in := w.request(1)
 		in.Body = nil
-		w.d.RejectOverload(t.Context(), in, &flow.QueueFullError{Of: "actor", Wait: 1500 * time.Millisecond})
+		w.d.Answers.RejectOverload(t.Context(), in, &flow.QueueFullError{Of: "actor", Wait: 1500 * time.Millisecond})
 		r := w.outcome(1)
 		if r.Error.Code != envelope.CodeQueue || r.Provenance.Final || r.Error.Details.RetryAfterMS != 1500 ||
 			r.Error.Details.Effect != envelope.EffectUnknown || r.CallID != envelope.NoCallID || r.Check() != nil {
@@ -121,14 +121,14 @@ func TestManyOpenCallsGoBehind(t *testing.T) {
 			w.askAs(n, actor)
 			return w.goneBehind(n)
 		}
-		for n := range dispatcher.DefaultOverflowAfter + 1 {
+		for n := range admission.DefaultOverflowAfter + 1 {
 			if goes(n, "old") {
 				t.Errorf("call %d goes behind, where no executor pulls that", n)
 			}
 		}
 		p.set(func(p *pool) { p.behind = true })
-		for n := range 2 * dispatcher.DefaultOverflowAfter {
-			if want := n >= dispatcher.DefaultOverflowAfter; goes(100+n, "a") != want {
+		for n := range 2 * admission.DefaultOverflowAfter {
+			if want := n >= admission.DefaultOverflowAfter; goes(100+n, "a") != want {
 				t.Errorf("call %d of an actor goes behind: %t", n, !want)
 			}
 		}
@@ -147,8 +147,8 @@ func TestManyOpenCallsGoBehind(t *testing.T) {
 				ahead++
 			}
 		}
-		if ahead != dispatcher.DefaultOverflowAfter {
-			t.Errorf("%d of 20 at once go ahead, want %d", ahead, dispatcher.DefaultOverflowAfter)
+		if ahead != admission.DefaultOverflowAfter {
+			t.Errorf("%d of 20 at once go ahead, want %d", ahead, admission.DefaultOverflowAfter)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -55,15 +56,15 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again 
 		return none, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
 			WithRetryAfter(time.Second)
 	}
-	var answer envelope.ResultResponse
+	var standing envelope.ResultResponse
 	var refusal *envelope.Error
 	if s := last.State; s.Empty() {
-		answer, refusal = d.carryOut(ctx, by, l, in, req, key.Ref())
+		standing, refusal = d.carryOut(ctx, by, l, in, req, key.Ref())
 	} else {
-		answer, refusal = d.standing(ctx, s, s.Last(), s.Last().Owner.CallID)
+		standing, refusal = d.standing(ctx, s, s.Last(), s.Last().Owner.CallID)
 	}
-	answer.Tenant, answer.Actor, answer.Ref = in.From.Tenant, in.From.Actor, key.Ref()
-	return answer, refusal
+	standing.Tenant, standing.Actor, standing.Ref = in.From.Tenant, in.From.Actor, key.Ref()
+	return standing, refusal
 }
 
 // replayed returns a new request from a letter: with its own call id, key and deadline, and with a reply subject on
@@ -111,8 +112,8 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *
 	if err := d.Records.Note(ctx, note); err != nil {
 		return none, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second).WithCause(err.Error())
 	}
-	heard := d.answers.await(in.Reply)
-	defer d.answers.drop(in.Reply)
+	heard := d.replies.await(in.Reply)
+	defer d.replies.drop(in.Reply)
 	ctx, cancel := context.WithTimeout(ctx, replayTime)
 	defer cancel()
 	d.handle(ctx, &check.Request{In: in, Principal: &auth.Principal{
@@ -128,37 +129,37 @@ func (d *Dispatcher) carryOut(ctx context.Context, by string, l DeadLetter, in *
 	}
 }
 
-// answers is a Replier that passes the first answer to each replay to the goroutine that waits for it, and all other
+// replies is a Replier that passes the first answer to each replay to the goroutine that waits for it, and all other
 // answers to the callers.
-type answers struct {
-	Replier
+type replies struct {
+	answer.Replier
 	replays sync.Map // chan envelope.ResultResponse, by reply subject
 }
 
 // await returns a channel that receives the first answer to the subject reply; drop ends the wait.
-func (r *answers) await(reply string) <-chan envelope.ResultResponse {
+func (r *replies) await(reply string) <-chan envelope.ResultResponse {
 	c := make(chan envelope.ResultResponse, 1)
 	r.replays.Store(reply, c)
 	return c
 }
 
-func (r *answers) drop(reply string) { r.replays.Delete(reply) }
+func (r *replies) drop(reply string) { r.replays.Delete(reply) }
 
-// Accepted implements [Replier].
-func (r *answers) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
+// Accepted implements [answer.Replier].
+func (r *replies) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
 	if !r.take(to, envelope.ResultResponse{Accepted: a}) {
 		r.Replier.Accepted(to, a)
 	}
 }
 
-// Outcome implements [Replier].
-func (r *answers) Outcome(to call.ReplyAddress, o *envelope.Response) {
+// Outcome implements [answer.Replier].
+func (r *replies) Outcome(to call.ReplyAddress, o *envelope.Response) {
 	if !r.take(to, envelope.ResultResponse{Response: o}) {
 		r.Replier.Outcome(to, o)
 	}
 }
 
-func (r *answers) take(to call.ReplyAddress, a envelope.ResultResponse) bool {
+func (r *replies) take(to call.ReplyAddress, a envelope.ResultResponse) bool {
 	c, waits := r.replays.LoadAndDelete(to.Reply)
 	if waits {
 		c.(chan envelope.ResultResponse) <- a // never blocks: the channel holds one, and gets one

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -150,7 +151,7 @@ func (d *Dispatcher) standing(
 			DeadlineUnixMS: int64(a.Deadline), ToolVersion: s.Version,
 		}}, nil
 	}
-	o, err := d.load(ctx, s, a.N)
+	o, err := d.Answers.Load(ctx, s, a.N)
 	if err != nil {
 		return none, envelope.NewError(envelope.CodeUnavailable, "the outcome could not be read").WithRetryAfter(time.Second)
 	}
@@ -201,7 +202,7 @@ func (d *Dispatcher) cancel(
 		case o.Won:
 			told = "queued"
 		}
-		d.Replies.Outcome(a.Owner.ReplyAddress(), o.For(a.Owner.CallID, false))
+		d.Answers.TellOwner(o)
 	}
 	return o, told, nil
 }
@@ -217,7 +218,7 @@ func unsettled(err error) *envelope.Error {
 	case errors.Is(err, outcome.ErrAttemptGone):
 		return envelope.NewError(envelope.CodeNotFound, "the call is not retained any more")
 	case errors.Is(err, call.ErrFull):
-		return storeFull()
+		return admission.StoreFull()
 	}
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }

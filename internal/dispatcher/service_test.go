@@ -256,8 +256,8 @@ func TestJoinerCancels(t *testing.T) {
 		w.ask(1)
 		w.ask(2)
 		pass(10 * time.Millisecond)
-		w.d.RemoveJoiner(envelope.JoinerLeft{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
-		w.d.RemoveJoiner(envelope.JoinerLeft{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
+		w.d.Answers.RemoveJoiner(envelope.JoinerLeft{Tool: "echo", ID: "elsewhere", Attempt: 1, CallID: "nobody"})
+		w.d.Answers.RemoveJoiner(envelope.JoinerLeft{Tool: w.state().Tool, ID: w.state().ID, Attempt: 7, CallID: "nobody"})
 		c, refusal := w.d.Cancel(t.Context(), from("agent"), w.query(2))
 		if refusal != nil || c.Phase != "detached" || !w.state().Last().Open() {
 			t.Fatalf("%+v, %v", c, refusal)

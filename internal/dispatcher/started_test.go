@@ -29,7 +29,7 @@ func TestNotStarted(t *testing.T) {
 			w.ask(1)
 		}, true},
 		"too many of its sender": {effectful, func(w *world) {
-			w.d.RejectOverload(w.t.Context(), w.request(1), &flow.QueueFullError{Of: "actor", Wait: time.Second})
+			w.d.Answers.RejectOverload(w.t.Context(), w.request(1), &flow.QueueFullError{Of: "actor", Wait: time.Second})
 		}, true},
 		"too late": {effectful, func(w *world) {
 			in := w.request(1)

@@ -28,3 +28,18 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// Repeat calls do at once, after each pause that do returns, and when woken, until ctx ends.
+func Repeat(ctx context.Context, wake <-chan struct{}, do func() (pause time.Duration)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(do())
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-wake:
+		}
+	}
+}

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -304,7 +304,7 @@ func TestPermissionsBeforeQueuesBehind(t *testing.T) {
 	})
 	c := g.agent("agent://a")
 	var calls sync.WaitGroup
-	for range 10 * dispatcher.DefaultOverflowAfter {
+	for range 10 * admission.DefaultOverflowAfter {
 		calls.Go(func() {
 			r, err := c.Call(t.Context(), clientlib.Call{
 				Tool: "echo", Input: []byte(`{}`), Key: uuid.NewString(), Timeout: 20 * time.Second,

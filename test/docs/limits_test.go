@@ -18,8 +18,9 @@ import (
 // folders says where the packages lie whose constants docs/limits.md names.
 var folders = map[string]string{
 	"ijson": "internal/encoding/ijson", "jsonschema": "internal/encoding/jsonschema",
-	"envelope": "envelope", "call": "internal/call", "dispatcher": "internal/dispatcher",
-	"check":    "internal/dispatcher/check",
+	"envelope": "envelope", "call": "internal/call",
+	"check": "internal/dispatcher/check", "answer": "internal/dispatcher/answer",
+	"deadline": "internal/dispatcher/deadline", "admission": "internal/dispatcher/admission",
 	"executor": "internal/executor", "bus": "bus", "writer": "internal/audit/writer", "kv": "kv",
 	"workqueue": "internal/executor/workqueue", "toolbus": ".", "subjects": "subjects",
 	"executorapi": "internal/executor/executorapi",

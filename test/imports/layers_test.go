@@ -52,9 +52,16 @@ var layers = []layer{
 	{3, "internal/dispatcher/check", "", "envelope internal/auth internal/call internal/call/outcome " +
 		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy internal/policy/lock " +
 		"internal/tool subjects"},
+	{3, "internal/dispatcher/answer", "", "envelope internal/audit internal/call internal/call/outcome " +
+		"internal/dispatcher/check internal/flow internal/timer subjects"},
+	{3, "internal/dispatcher/deadline", "", "envelope internal/call internal/call/outcome internal/dispatcher/answer " +
+		"internal/encoding/format internal/flow internal/timer subjects"},
+	{3, "internal/dispatcher/admission", "", "envelope internal/audit internal/auth internal/call " +
+		"internal/call/outcome internal/dispatcher/answer internal/dispatcher/check internal/dispatcher/deadline " +
+		"internal/flow internal/timer subjects"},
 	{3, "internal/dispatcher", "", "envelope internal/audit internal/auth internal/call internal/call/outcome " +
-		"internal/dispatcher/check internal/encoding/format internal/flow internal/policy internal/policy/lock " +
-		"internal/timer subjects"},
+		"internal/dispatcher/admission internal/dispatcher/answer internal/dispatcher/check " +
+		"internal/dispatcher/deadline internal/flow internal/policy internal/policy/lock subjects"},
 	{3, "internal/executor", "", "envelope internal/call internal/call/outcome internal/encoding/format " +
 		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy/lock internal/timer " +
 		"internal/tool subjects"},

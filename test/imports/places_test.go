@@ -16,7 +16,8 @@ const (
 // further are product packages beyond maxProducts. docs/architecture.md says why each is one.
 var further = []string{
 	"internal/cli/mcpcmd", "internal/tool/process/protocol", "internal/tool/mcp/clientconfig", "internal/telemetry/otlp",
-	"internal/dispatcher/check",
+	"internal/dispatcher/admission", "internal/dispatcher/answer", "internal/dispatcher/check",
+	"internal/dispatcher/deadline",
 	"internal/operation", "internal/policy", "internal/policy/lock", "internal/policy/lockstore",
 	"internal/policy/replica", "internal/policy/runstore", "internal/policy/store",
 }

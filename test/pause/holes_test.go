@@ -14,7 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
-	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -54,7 +53,7 @@ func (l decideBlindly) Write(ctx context.Context, e call.Event, body []byte) (ca
 }
 
 // unbound is a log whose dispatchers do not tell readers to hold claims and decisions against the log before them.
-type unbound struct{ dispatcher.Log }
+type unbound struct{ outcome.Log }
 
 func (l unbound) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	e.State.Lookup = ""

@@ -193,9 +193,11 @@ func (w *world) dispatcherAt(name string, s *stop, log outcome.Log, now func() t
 		CheckOptions: dispatcher.CheckOptions{
 			Catalog: w.registry, Policy: w.allowing, Runs: implicit{}, Fsync: true, Strict: w.strict,
 		},
-		Names: w.registry, CallLog: stopping{log, s}, Replies: callers{w}, Capacity: well{}, Records: gate{w},
-		Control: killer{w: w}, Pools: alone{}, Now: now, Instance: name, NewNonce: w.nonce(name),
-		Trace: call.Trace{Event: s.step},
+		AdmissionOptions: dispatcher.AdmissionOptions{Capacity: well{}},
+		Process: dispatcher.Process{
+			CallLog: stopping{log, s}, Now: now, Instance: name, NewNonce: w.nonce(name), Trace: call.Trace{Event: s.step},
+		},
+		Names: w.registry, Replies: callers{w}, Records: gate{w}, Control: killer{w: w}, Pools: alone{},
 	})
 }
 
@@ -383,7 +385,7 @@ func (w *world) guard(s *stop, log outcome.Log) (done <-chan struct{}) {
 		defer end()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for d.ReplayFrom(0) > 0 {
+		for d.Deadlines.ReplayFrom(0) > 0 {
 			select {
 			case <-tick.C:
 			case <-died:

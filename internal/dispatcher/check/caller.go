@@ -22,16 +22,16 @@ const (
 // role completes the request with the role, the run and the lane that it leaves out, and checks that its token carries
 // the role. Without tokens, a caller has each role that it names.
 func (s *Stages) role(_ context.Context, c *candidate) *envelope.Error {
-	to, p := &c.Req.Context, cmp.Or(c.Principal, &auth.Principal{})
+	claims, p := &c.Req.Context, cmp.Or(c.Principal, &auth.Principal{})
 	roles := p.Carries(s.DefaultRole)
 	if len(roles) == 1 {
-		to.RoleID = cmp.Or(to.RoleID, roles[0])
+		claims.RoleID = cmp.Or(claims.RoleID, roles[0])
 	}
-	to.RunID, to.LaneID = cmp.Or(to.RunID, p.Run), cmp.Or(to.LaneID, p.Lane, s.DefaultLane)
-	if c.Principal == nil || slices.Contains(roles, to.RoleID) {
+	claims.RunID, claims.LaneID = cmp.Or(claims.RunID, p.Run), cmp.Or(claims.LaneID, p.Lane, s.DefaultLane)
+	if c.Principal == nil || slices.Contains(roles, claims.RoleID) {
 		return nil
 	}
-	return notCarried(roles, to.RoleID)
+	return notCarried(roles, claims.RoleID)
 }
 
 // notCarried refuses a request whose role is not one of roles, which its token carries.
@@ -56,7 +56,7 @@ func (s *Stages) token(_ context.Context, c *candidate) *envelope.Error {
 	if s.Tokens == nil || c.Principal != nil {
 		return nil
 	}
-	from, to := c.In.From, c.Req.Context
+	from, claims := c.In.From, c.Req.Context
 	p, refusal := auth.AuthenticateCall(s.Tokens, s.now(), subjects.Token(from.Tenant), subjects.Token(from.Actor),
 		c.In.Token)
 	switch {
@@ -64,15 +64,15 @@ func (s *Stages) token(_ context.Context, c *candidate) *envelope.Error {
 		return refusal
 	case p.Role != auth.Agent:
 		return auth.ForbiddenForRole(p.Role, "calls")
-	case p.Run != "" && to.RunID != "" && to.RunID != p.Run:
+	case p.Run != "" && claims.RunID != "" && claims.RunID != p.Run:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for run %.100q alone", p.Run))
-	case p.Lane != "" && to.LaneID != "" && to.LaneID != p.Lane:
+	case p.Lane != "" && claims.LaneID != "" && claims.LaneID != p.Lane:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for lane %.100q alone", p.Lane))
 	}
 	if refusal := misdirected(p, c.In.Reply); refusal != nil {
 		return refusal
 	}
-	for _, s := range to.Scopes {
+	for _, s := range claims.Scopes {
 		if !p.Has(s) {
 			return envelope.NewError(envelope.CodeScope, fmt.Sprintf("context.scopes claims %.100q, and the token does not", s))
 		}

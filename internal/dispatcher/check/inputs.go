@@ -72,8 +72,8 @@ func (c *candidate) owner() subjects.Owner { return subjects.Owner(c.In.From) }
 // owner has stored the same payload.
 func keyOf(c *candidate, ref envelope.PayloadRef) string {
 	var b strings.Builder
-	of := c.owner()
-	for _, part := range [...]string{of.Tenant, of.Actor, ref.String(), c.Tool.Digest, c.Req.Fn, c.Req.Context.Env} {
+	owner := c.owner()
+	for _, part := range [...]string{owner.Tenant, owner.Actor, ref.String(), c.Tool.Digest, c.Req.Fn, c.Req.Context.Env} {
 		b.WriteString(strconv.Itoa(len(part)) + ":" + part)
 	}
 	fmt.Fprintf(&b, "%q", c.Req.Context.Scope) // fmt sorts the keys

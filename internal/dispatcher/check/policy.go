@@ -58,10 +58,10 @@ func decides(step int) func(*Stages, context.Context, *candidate) *envelope.Erro
 }
 
 func (c *candidate) question() policy.Question {
-	of := c.Req.Context
+	claims := c.Req.Context
 	q := policy.Question{
-		Role: of.RoleID, Lane: of.LaneID, Tool: c.Req.ToolID, Tenant: c.In.From.Tenant, Actor: c.In.From.Actor,
-		RunID: of.RunID, Run: c.Run, Scope: of.Scope, Input: c.input,
+		Role: claims.RoleID, Lane: claims.LaneID, Tool: c.Req.ToolID, Tenant: c.In.From.Tenant, Actor: c.In.From.Actor,
+		RunID: claims.RunID, Run: c.Run, Scope: claims.Scope, Input: c.input,
 	}
 	if c.Tool != nil {
 		q.Version = c.Tool.Semver
@@ -104,12 +104,12 @@ func (s *Stages) inRun(ctx context.Context, c *candidate) *envelope.Error {
 
 // findRun sets the run of the candidate. It starts an implicit run that does not exist.
 func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envelope.Error {
-	to := &c.Req.Context
+	claims := &c.Req.Context
 	implicit := c.Policy.StartsRun(c.question())
-	if s.Runs == nil || to.RunID == "" && !implicit {
+	if s.Runs == nil || claims.RunID == "" && !implicit {
 		return nil
 	}
-	id := to.RunID
+	id := claims.RunID
 	if implicit {
 		id = c.implicitRunID()
 	}
@@ -126,7 +126,7 @@ func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envel
 		}
 	}
 	if c.Run = run; implicit && run != nil {
-		to.RunID = id
+		claims.RunID = id
 	}
 	return nil
 }

@@ -1,20 +1,25 @@
-package dispatcher
+package deadline
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // What is decided costs no memory, also behind an attempt that stays open for long.
 func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
-	g := newDeadlineWatch(time.Now)
+	g := newWatch(time.Now)
 	attempt := func(n int) call.Attempt {
 		return call.Attempt{N: 1, Admitted: uint64(n), Deadline: call.At(time.Now().Add(time.Hour))}
 	}
@@ -35,7 +40,7 @@ func TestGuardForgetsBehindAnOldAttempt(t *testing.T) {
 
 // An attempt of an admission that is gone makes room for that of a later one, whose watch it cannot end.
 func TestGuardOfALaterAdmission(t *testing.T) {
-	g := newDeadlineWatch(time.Now)
+	g := newWatch(time.Now)
 	attempt := func(admitted uint64) call.Attempt {
 		return call.Attempt{N: 1, Admitted: admitted, Deadline: call.At(time.Now().Add(time.Hour))}
 	}
@@ -53,7 +58,7 @@ func TestGuardOfALaterAdmission(t *testing.T) {
 // An attempt that was decided while its admission was answered is not watched: its owner would be answered again at
 // its deadline. An event of the log itself is believed, for its admission may have expired.
 func TestDecidedAttemptIsNotWatched(t *testing.T) {
-	g := newDeadlineWatch(time.Now)
+	g := newWatch(time.Now)
 	a := call.Attempt{N: 1, Admitted: 3, Deadline: call.At(time.Now().Add(time.Hour))}
 	g.saw(3)
 	g.open("echo", "id", a, 0, true)
@@ -68,7 +73,7 @@ func TestDecidedAttemptIsNotWatched(t *testing.T) {
 
 // Beyond what has been read of the log, nothing is known to be decided.
 func TestGuardKnowsOnlyWhatItSaw(t *testing.T) {
-	g := newDeadlineWatch(time.Now)
+	g := newWatch(time.Now)
 	if g.saw(4); g.decided("id", 1, 5) || !g.decided("id", 1, 4) {
 		t.Error("what was not read is taken for decided, or the other way round")
 	}
@@ -77,21 +82,25 @@ func TestGuardKnowsOnlyWhatItSaw(t *testing.T) {
 // A partition whose log takes nothing keeps only its own deadlines waiting.
 func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := New(Options{Now: time.Now, Partitions: 2, CallLog: deafPart{}, NewNonce: func() string { return "n" },
-			Backup: time.Millisecond})
+		p := &answer.Process{
+			CallLog: deafPart{}, Now: time.Now, NewNonce: func() string { return "n" }, Logger: slog.New(slog.DiscardHandler),
+		}
+		w := NewWatches(2, time.Now)
+		d := New(p, &Options{Backup: time.Millisecond}, w, answer.New(p, nil, nil, noLines{}, w), &flow.Counters{})
 		due := call.Attempt{N: 1, Admitted: 1, Deadline: call.At(time.Now().Add(time.Second))}
 		const calls = 3 * expirers
 		for n := range calls {
-			d.deadlines[1].open("echo", fmt.Sprint("deaf", n), due, 0, true)
-			d.deadlines[0].open("echo", fmt.Sprint("well", n), due, 0, true)
+			w[1].open("echo", fmt.Sprint("deaf", n), due, 0, true)
+			w[0].open("echo", fmt.Sprint("well", n), due, 0, true)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- d.Run(ctx) }()
+		done := make(chan struct{})
+		go func() { defer close(done); d.Run(ctx) }()
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		if d.deadlines[0].size() != 0 || d.deadlines[1].size() != calls || d.Watching() != calls {
-			t.Errorf("%d of the one and %d of the other partition are watched", d.deadlines[0].size(), d.deadlines[1].size())
+		page, more := w.OpenAfter(envelope.LockKillPosition{}, calls)
+		if w[0].size() != 0 || w[1].size() != calls || len(page) != calls || more {
+			t.Errorf("%d of the one and %d of the other partition are watched", w[0].size(), w[1].size())
 		}
 		if d.ReplayFrom(0) != 0 || d.ReplayFrom(1) != 1 {
 			t.Errorf("the oldest are at %d and %d", d.ReplayFrom(0), d.ReplayFrom(1))
@@ -101,8 +110,20 @@ func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 	})
 }
 
+func (w *watch) size() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byKey)
+}
+
+// noLines has no line: nobody waits here.
+type noLines struct{}
+
+func (noLines) Line(subjects.Key) *answer.Line { return nil }
+func (noLines) Retire(*answer.Line)            {}
+
 // deafPart is an empty log, of which one partition answers nothing.
-type deafPart struct{ Log }
+type deafPart struct{ answer.Log }
 
 func (deafPart) Read(ctx context.Context, _, id string) (call.Entry, error) {
 	if strings.HasPrefix(id, "deaf") {

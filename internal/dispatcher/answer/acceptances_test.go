@@ -1,9 +1,11 @@
-package dispatcher
+package answer
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // However many acceptances are held back, they are looked at every 50 ms and no more often, each is told less than
@@ -12,7 +14,7 @@ func TestAcceptancesAreLookedAtTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := acceptances{first: make(chan struct{}, 1)}
 		looks, told := 0, 0
-		go keep(t.Context(), h.first, func() time.Duration {
+		go timer.Repeat(t.Context(), h.first, func() time.Duration {
 			now := time.Now()
 			due, next := h.due(now)
 			for _, a := range due {

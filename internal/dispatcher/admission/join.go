@@ -1,4 +1,4 @@
-package dispatcher
+package admission
 
 import (
 	"context"
@@ -22,59 +22,59 @@ const (
 
 // join adds all waiting callers to the open attempt with one event, after it has waited for more to arrive. If the log
 // has changed, they are placed again.
-func (d *Dispatcher) join(ctx context.Context, l *keyQueue, s call.State, joining []arrival) {
+func (m *Admission) join(ctx context.Context, q *queue, s call.State, joining []arrival) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.failed(ctx, p, requests(joining)...)
+			m.Answers.Failed(ctx, p, requests(joining)...)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
-	if !timer.Sleep(ctx, min(firstLinger<<min(l.joins, 10), maxLinger)) {
+	if !timer.Sleep(ctx, min(firstLinger<<min(q.joins, 10), maxLinger)) {
 		return
 	}
-	joining = append(joining, l.late()...)
-	if s, joining = d.placeAll(ctx, l, l.learn(s), joining); len(joining) == 0 {
+	joining = append(joining, q.late()...)
+	if s, joining = m.placeAll(ctx, q, q.Learn(s), joining); len(joining) == 0 {
 		return
 	}
 	n := s.Last().N
 	if !mayJoin(s, n, joining) { // the log has changed since
-		l.again(joining)
+		q.again(joining)
 		return
 	}
-	event, left := joinEvent(s, n, joining, d.NewNonce())
-	l.joins++
-	switch err := d.Records.Shared(ctx, s, n, owners(joining, left)); {
+	event, left := joinEvent(s, n, joining, m.NewNonce())
+	q.joins++
+	switch err := m.Records.Shared(ctx, s, n, owners(joining, left)); {
 	case errors.Is(err, audit.ErrRefused):
-		d.turnAllDown(ctx, l, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
+		m.turnAllDown(ctx, q, s, joining, envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second))
 		return
 	case err != nil: // no join without a record: the clients send their requests again
-		d.Logger.Warn("join not recorded", "call", l.id, "err", err)
+		m.Logger.Warn("join not recorded", "call", q.ID, "err", err)
 		return
 	}
-	d.Trace.Emit(ctx, call.TraceBeforeJoin, &s, n)
-	after, err := d.CallLog.Write(ctx, event, nil)
+	m.Trace.Emit(ctx, call.TraceBeforeJoin, &s, n)
+	after, err := m.CallLog.Write(ctx, event, nil)
 	var moved *call.ConflictError
 	switch {
 	case errors.As(err, &moved):
-		l.found(s.Seq, moved.State)
-		l.again(joining)
+		q.Found(s.Seq, moved.State)
+		q.again(joining)
 		return
 	case errors.Is(err, call.ErrFull):
-		d.turnAllDown(ctx, l, s, joining, storeFull())
+		m.turnAllDown(ctx, q, s, joining, StoreFull())
 		return
 	case err != nil: // perhaps written: the clients send their requests again
-		d.Logger.Warn("join unsure", "call", l.id, "err", err)
+		m.Logger.Warn("join unsure", "call", q.ID, "err", err)
 		return
 	}
-	l.learn(after)
-	d.Trace.Emit(ctx, call.TraceAfterJoin, &after, n)
+	q.Learn(after)
+	m.Trace.Emit(ctx, call.TraceAfterJoin, &after, n)
 	for i := range joining {
 		if a := &joining[i]; !slices.Contains(left, *a) {
-			d.await(ctx, l, after, n, a)
+			m.await(ctx, q, after, n, a)
 		}
 	}
-	l.again(left)
+	q.again(left)
 }
 
 func requests(as []arrival) []*check.Request {
@@ -97,13 +97,13 @@ func owners(joining, left []arrival) []call.Owner {
 }
 
 // turnAllDown refuses all joining requests. A request is placed again if the log has changed.
-func (d *Dispatcher) turnAllDown(
-	ctx context.Context, l *keyQueue, s call.State, joining []arrival, refusal *envelope.Error,
+func (m *Admission) turnAllDown(
+	ctx context.Context, q *queue, s call.State, joining []arrival, refusal *envelope.Error,
 ) {
 	for i := range joining {
 		a := &joining[i]
-		if _, again := d.turnDown(ctx, l, s, a, refusal); again {
-			l.again([]arrival{*a})
+		if _, again := m.turnDown(ctx, q, s, a, refusal); again {
+			q.again([]arrival{*a})
 		}
 	}
 }
@@ -132,17 +132,4 @@ func joinEvent(s call.State, n int, joining []arrival, nonce string) (e call.Eve
 		}
 	}
 	return e, left
-}
-
-func (l *keyQueue) again(as []arrival) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.arrive(append(as, l.leaveAll()...)...)
-}
-
-// late returns the requests that have arrived meanwhile.
-func (l *keyQueue) late() []arrival {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.leaveAll()
 }

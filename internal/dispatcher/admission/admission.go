@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+)
+
+// Capacity reports whether the deployment can admit more calls.
+type Capacity interface {
+	AuditBehind() time.Duration // lag of the audit record behind the call log
+	LogFull() bool              // the call log is above its high-water mark
+}
+
+// Pools reports what the executors of pools do.
+type Pools interface {
+	// PullsOverflow reports whether executors of the pool are known to pull from the overflow queues. It sends no
+	// messages.
+	PullsOverflow(pool string) bool
+}
+
+// Options configures an [Admission]. Capacity is required.
+type Options struct {
+	Capacity Capacity
+	AuditLag time.Duration // largest lag of the audit record at which calls are admitted; default 10 s
+	// OpenPerActor and OpenPerTenant are the largest numbers of open attempts of one actor and one tenant; further calls
+	// are refused. Default 100,000 and 200,000.
+	OpenPerActor, OpenPerTenant int
+	// OverflowAfter is the number of open attempts of an actor above which further ones go to the overflow queue; default
+	// 8.
+	OverflowAfter int
+}
+
+// Parts are the parts of a dispatcher that an [Admission] uses. If Pools is nil, no call goes to the overflow queue.
+type Parts struct {
+	Answers   *answer.Answers
+	Deadlines *deadline.Deadlines
+	Queues    *Queues
+	Records   answer.Recorder
+	Pools     Pools
+	Open      *flow.Counters // counts the open attempts that Deadlines watches
+}
+
+// Admission writes the requests and joins of one dispatcher. Make one with [New]. Its methods are safe for concurrent
+// use.
+type Admission struct {
+	*answer.Process
+	*Options
+	Parts
+}
+
+// New returns an Admission. It sets the defaults of o.
+func New(p *answer.Process, o *Options, with Parts) *Admission {
+	o.AuditLag = cmp.Or(o.AuditLag, 10*time.Second)
+	o.OpenPerActor = cmp.Or(o.OpenPerActor, DefaultOpenPerActor)
+	o.OpenPerTenant = cmp.Or(o.OpenPerTenant, DefaultOpenPerTenant)
+	o.OverflowAfter = cmp.Or(o.OverflowAfter, DefaultOverflowAfter)
+	return &Admission{p, o, with}
+}

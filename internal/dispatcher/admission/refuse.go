@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+)
+
+// Deny refuses a request after it has read the log of its key. If the call id of the request already belongs to an
+// attempt, the answer is about that attempt instead: a stage that refuses the request now must not change the outcome
+// of a call that was admitted before. If the log cannot be read, Deny sends no answer, and the client sends the request
+// again.
+func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.Refusal) {
+	last, err := m.CallLog.Read(ctx, r.Req.ToolID, envelope.CallKeyID(r.In.From.Tenant, r.Req))
+	if err != nil {
+		m.Logger.Warn("denial not delivered: the call log cannot be read", "call", r.Req.CallID, "err", err)
+		return
+	}
+	if _, bound := last.State.AttemptOf(r.Req.CallID); bound {
+		m.Admit(ctx, r.Recall(last.State), last.State)
+		return
+	}
+	effect := answer.EffectSoFar(last.State)
+	if otherInput(last.State, r) {
+		effect = envelope.EffectNone
+	}
+	m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(effect), last.State.Untouched())
+}
+
+// otherInput reports whether the request certainly has another fingerprint than the call with the log s. It returns
+// false for an input in the payload store, which is not read here.
+func otherInput(s call.State, r *check.Request) bool {
+	if s.Empty() || r.In.InputRef != "" {
+		return false
+	}
+	fingerprint, err := envelope.Fingerprint(r.Req)
+	return err == nil && fingerprint != s.Fingerprint
+}
+
+// turnDown refuses a request after it has read the log again: s may be old, and a request whose call id belongs to an
+// attempt must not be refused. It returns true if the log has changed, so that the request must be placed again.
+func (m *Admission) turnDown(
+	ctx context.Context, q *queue, s call.State, a *arrival, refusal *envelope.Error,
+) (_ call.State, again bool) {
+	last, err := m.CallLog.Read(ctx, a.Ask.Pinned.Tool, a.Ask.Pinned.ID)
+	switch {
+	case err != nil: // perhaps the request belongs to an attempt: no answer; the client sends it again
+		m.Logger.Warn("refusal not delivered: the call log cannot be read", "call", q.ID, "err", err)
+		return s, false
+	case last.State.Seq != s.Seq:
+		return q.Found(s.Seq, last.State), true
+	}
+	refusal = refusal.WithEffect(a.effect(s, refusal.Code))
+	a.Step = answer.StepRecord
+	m.Answers.Refuse(ctx, a.Request, answer.StageAdmission, refusal, s.Untouched() && !a.unsure)
+	return s, false
+}
+
+// effect returns the effect of a's call to report in a refusal. If a has another input than the call of the key, it is
+// another call, and has no effect.
+func (a *arrival) effect(s call.State, code envelope.Code) envelope.Effect {
+	effect := answer.EffectSoFar(s)
+	switch {
+	case code == envelope.CodeKeyReused:
+		return envelope.EffectNone
+	case a.unsure && effect == envelope.EffectNone && !a.Ask.Pinned.HasNoEffect():
+		return envelope.EffectUnknown
+	}
+	return effect
+}
+
+func retryHint(c envelope.Code) time.Duration {
+	if c.Retryable() {
+		return time.Second
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+package answer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
+)
+
+// Names for the refusals that no stage makes.
+const (
+	stageIntake    = "intake"    // before the request was decoded
+	StageAdmission = "admission" // when it was placed in the log of its key
+	stageFailure   = "failure"   // handling it panicked
+)
+
+// Steps of the gateway contract for the refusals that no stage makes.
+const (
+	stepReceive = 1
+	StepRecord  = 9
+)
+
+// Stands reports whether every dispatcher would refuse every copy of the request with this code. That is so if the
+// refusal follows from the request or from the log of its key. It is not so if the reason may differ in another
+// dispatcher or change with time: a full store, a lagging audit record, a clock, a missing payload, an unusable policy,
+// a run.
+func Stands(c envelope.Code) bool {
+	switch c {
+	case envelope.CodePolicyVersion, envelope.CodeRunUnknown, envelope.CodeRunState:
+		return false
+	}
+	return !c.Retryable() && c.Class() != envelope.ClassData
+}
+
+// Refuse records a refusal and sends it. It writes nothing to the call log, so the key is not used up. If the refusal
+// cannot be recorded, Refuse sends no answer, and the client sends the request again; if the audit record is full, it
+// sends R-CAP-AUDIT. notStarted is Provenance.NotStarted of the answer. It holds for the call if Stands(e.Code), and
+// otherwise for this copy of the request.
+func (a *Answers) Refuse(ctx context.Context, r *check.Request, stage string, e *envelope.Error, notStarted bool) {
+	in, req := r.In, r.Req
+	id, counted, err := a.records.Denied(ctx, refusalRecord(r, stage, e))
+	full := errors.Is(err, audit.ErrRefused)
+	if err != nil {
+		a.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
+	}
+	switch {
+	case full:
+		id, counted = "", 0
+		e = envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
+	case err != nil:
+		return
+	}
+	p := envelope.Provenance{ToolID: in.Tool, Final: Stands(e.Code), AuditEventID: id, Counted: counted,
+		NotStarted: notStarted}
+	callID, trace := "", ""
+	if req != nil {
+		callID, trace, p.ToolVersion = req.CallID, req.Context.TraceID, req.ToolVersion
+	}
+	if a.Trace.Event != nil {
+		a.Trace.Event(ctx, r.Describe(call.TraceEvent{
+			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e,
+		}))
+	}
+	a.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "step", r.Step,
+		"stage", stage)
+	a.replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
+}
+
+// refusalRecord returns the record of a refusal. For a denial by policy, it has the true reason.
+func refusalRecord(r *check.Request, stage string, e *envelope.Error) audit.Refusal {
+	record := audit.Refusal{In: r.In, Req: r.Req, Error: e, Step: r.Step, Rule: stage}
+	if r.Policy != nil {
+		record.Policies = r.Policy.Versions()
+	}
+	if d := r.Denial; d != nil {
+		record.Step, record.Rule = d.True.Step, d.True.Rule.String()
+		if d.True.Code != d.Code { // the caller may not know the tool
+			record.Error = envelope.NewError(d.True.Code, "").WithEffect(e.Details.Effect)
+		}
+	}
+	return record
+}
+
+// RejectOverload refuses a request that was not decoded because too many messages of its sender wait. The effect in the
+// answer is unknown, because another copy of the request may be admitted.
+func (a *Answers) RejectOverload(ctx context.Context, in *call.IncomingRequest, full *flow.QueueFullError) {
+	check.Legible(in)
+	in.ContentType = envelope.MediaType(in.ContentType)
+	e := envelope.NewError(envelope.CodeQueue, full.Error()).WithRetryAfter(full.Wait)
+	a.Refuse(ctx, &check.Request{In: in, Step: stepReceive}, stageIntake, e.WithEffect(envelope.EffectUnknown), true)
+}
+
+// Failed logs the panic p, and answers the requests that caused it. Without an answer, clients would send them again,
+// and make other dispatchers panic.
+func (a *Answers) Failed(ctx context.Context, p any, all ...*check.Request) {
+	a.Panicked("a request", p)
+	for _, r := range all {
+		a.Safely("a refusal", func() {
+			e := envelope.NewError(envelope.CodeInternal, "the dispatcher failed at this request; its log says where")
+			a.Refuse(ctx, r, stageFailure, e, false) // notStarted is false: the call may have been admitted
+		})
+	}
+}
+
+// EffectSoFar returns the effect of a call that its log proves, over all attempts, for a caller whose request for a
+// further attempt, or to join one, is refused.
+func EffectSoFar(s call.State) envelope.Effect {
+	effect := envelope.EffectNone
+	if s.HasNoEffect() {
+		return effect
+	}
+	for _, a := range s.Attempts {
+		switch {
+		case a.Open():
+			effect = envelope.EffectUnknown
+		case a.Decision.Effect == envelope.EffectApplied:
+			return envelope.EffectApplied
+		case a.Decision.Effect != envelope.EffectNone:
+			effect = envelope.EffectUnknown
+		}
+	}
+	return effect
+}
