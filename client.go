@@ -130,12 +130,19 @@ func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, er
 // the error is an [Error] whose Pending is true. If the output cannot be fetched, the error is an [Error] whose Final
 // is false.
 func (c *Client) Result(ctx context.Context, ref CallRef) (*Response, error) {
-	a, err := c.own.Result(ctx, ref)
+	a, err := c.State(ctx, ref)
 	if err != nil || a.Response != nil {
 		return succeeded(a.Response, err)
 	}
 	e := envelope.NewError(envelope.CodeTimeout, "the call has no outcome yet").WithEffect(envelope.EffectUnknown)
 	return nil, &Error{reason: e.WithFix("ask again later, or cancel the call"), pending: true}
+}
+
+// State returns how a call stands: its acceptance, or its response once it has one, which may be of any status. It does
+// not wait. If the output cannot be fetched, the response is a statement of the client whose Provenance.Final is false.
+func (c *Client) State(ctx context.Context, ref CallRef) (envelope.ResultResponse, error) {
+	a, err := c.own.Result(ctx, ref)
+	return a, ofBus(err)
 }
 
 // Cancel ends a call, if the client made the request that opened the attempt. If the request of the client joined the
@@ -162,6 +169,19 @@ func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
 func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error) {
 	d, err := c.own.Describe(ctx, envelope.DescribeRequest{})
 	return d, ofBus(err)
+}
+
+// DescribeTools returns the descriptions of all tools that q selects, sorted by id, with what else dispatchers say of
+// the bus. Without RoleID they are those of each role of the token; with All, for an operator, those of the bus.
+func (c *Client) DescribeTools(ctx context.Context, q envelope.DescribeRequest) (envelope.DescribeResponse, error) {
+	d, err := c.own.Describe(ctx, q)
+	return d, ofBus(err)
+}
+
+// DescribeTool returns the description of the tool that q names, if DescribeTools would list it.
+func (c *Client) DescribeTool(ctx context.Context, q envelope.DescribeRequest) (ToolInfo, error) {
+	info, err := c.own.ToolIn(ctx, q)
+	return info, ofBus(err)
 }
 
 // Tool returns the description of the tool with that id, if Tools would list it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
@@ -52,13 +53,16 @@ func contractItems() []contractItem {
 
 // contract checks the items of the contract that can be checked without a call, for the tools that a dispatcher listed
 // in d. It returns nil if no dispatcher has answered.
-func contract(ctx context.Context, c *client.Client, d envelope.DescribeResponse) (checks []Check) {
+func contract(
+	ctx context.Context, c *client.Client, js jetstream.JetStream, d envelope.DescribeResponse,
+) (checks []Check) {
 	if d.NowUnixMS == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	e := examine(ctx, c, d.Tools)
+	e.js = js
 	for _, i := range contractItems() {
 		status, says, fix := checkOpen, "not enforced yet", ""
 		if i.missing != "" {
@@ -95,6 +99,7 @@ func declaredOnly(tools []envelope.ToolInfo) []Check {
 type examined struct {
 	ctx    context.Context
 	client *client.Client
+	js     jetstream.JetStream
 	tools  []envelope.ToolInfo // as listed, without schemas
 
 	described int                  // number of tools whose schemas were read
@@ -215,10 +220,11 @@ func (e *examined) traceIDs() (envelope.CheckStatus, string, string) {
 const checkedRecords = 100
 
 func (e *examined) statuses() (envelope.CheckStatus, string, string) {
-	from, err := e.client.Archive(e.ctx)
+	from, done, err := reader.OpenAs(e.ctx, e.js, e.client.Tenant, e.client.Actor, e.client.Token)
 	if err != nil {
 		return checkOpen, "not checked: the audit record cannot be read: " + err.Error(), ""
 	}
+	defer done()
 	n := 0
 	for r, err := range reader.Replay(e.ctx, from, reader.Filter{Last: checkedRecords}) {
 		switch {

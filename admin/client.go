@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -69,6 +70,17 @@ func refused(err error) error {
 	return err
 }
 
+// ask sends a request for an operation.
+func ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], q Q) (A, error) {
+	a, err := client.Ask(ctx, c.own, op, q)
+	return a, refused(err)
+}
+
+// archive returns where this operator or auditor may read the record and the dead letters, until done is called.
+func (c *Client) archive(ctx context.Context) (from reader.Source, done func(), err error) {
+	return reader.OpenAs(ctx, c.link.JS, c.own.Tenant, c.own.Actor, c.own.Token)
+}
+
 // Close closes the client and its connection. Do not use the client afterwards.
 func (c *Client) Close() error {
 	err := c.own.Close()
@@ -94,15 +106,17 @@ type (
 
 // IssueToken has a dispatcher issue the first token of a new credential.
 func (c *Client) IssueToken(ctx context.Context, r IssueRequest) (Token, error) {
-	t, err := c.own.Issue(ctx, r)
-	return t, refused(err)
+	t, err := ask(ctx, c, operation.TokenIssue, r)
+	if err == nil {
+		err = client.CheckRoles(t, r.RoleIDs)
+	}
+	return t, err
 }
 
 // RevokeTokens revokes credentials, with all tokens that were renewed or narrowed from them. Within 1 s, dispatchers
 // refuse their requests and the servers close their connections.
 func (c *Client) RevokeTokens(ctx context.Context, r RevokeRequest) (Revoked, error) {
-	a, err := c.own.Revoke(ctx, r)
-	return a, refused(err)
+	return ask(ctx, c, operation.TokenRevoke, r)
 }
 
 // CredentialFilter selects credentials by tenant and actor; "" selects all.
@@ -111,14 +125,19 @@ type CredentialFilter struct{ Tenant, Actor string }
 // Credentials yields the issued credentials that can still be used or renewed. After an error it ends.
 func (c *Client) Credentials(ctx context.Context, f CredentialFilter) iter.Seq2[Credential, error] {
 	return func(yield func(Credential, error) bool) {
-		all, err := c.own.Credentials(ctx, envelope.CredentialsRequest{Tenant: f.Tenant, Actor: f.Actor})
-		for _, one := range all {
-			if !yield(one, nil) {
+		q := envelope.CredentialsRequest{Tenant: f.Tenant, Actor: f.Actor}
+		for more := true; more; {
+			page, err := ask(ctx, c, operation.TokenList, q)
+			if err != nil {
+				yield(Credential{}, err)
 				return
 			}
-		}
-		if err != nil {
-			yield(Credential{}, refused(err))
+			for _, one := range page.Credentials {
+				if q.After = one.Family; !yield(one, nil) {
+					return
+				}
+			}
+			more = page.More && len(page.Credentials) > 0
 		}
 	}
 }
@@ -127,8 +146,7 @@ func (c *Client) Credentials(ctx context.Context, f CredentialFilter) iter.Seq2[
 // until they expire. With distrust, dispatchers accept no token of an earlier key from now on: the result holds a new
 // Token for the operator, which the caller must write to its CredentialsFile.
 func (c *Client) RotateKeys(ctx context.Context, distrust bool) (KeyRotation, error) {
-	a, err := c.own.RotateKeys(ctx, envelope.RotateRequest{Distrust: distrust})
-	return a, refused(err)
+	return ask(ctx, c, operation.KeyRotate, envelope.RotateRequest{Distrust: distrust})
 }
 
 // AuditFilter selects audit records. A record must match all fields that are set. Since and Until are in bus time.
@@ -167,11 +185,12 @@ type AuditRecord struct {
 // its own tenant. After an error it ends.
 func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[AuditRecord, error] {
 	return func(yield func(AuditRecord, error) bool) {
-		from, err := c.own.Archive(ctx)
+		from, done, err := c.archive(ctx)
 		if err != nil {
-			yield(AuditRecord{}, refused(err))
+			yield(AuditRecord{}, err)
 			return
 		}
+		defer done()
 		for r, err := range reader.Replay(ctx, from, reader.Filter{
 			Since: f.Since, Until: f.Until, Tenant: f.Tenant, Tool: f.Tool, Actor: f.Actor, Run: f.Run, Role: f.Role,
 			Lane: f.Lane, Call: f.Call, Event: audit.Event(f.Event), Status: f.Status, Code: f.Code, Last: f.Last,
@@ -212,10 +231,11 @@ type DeadLetter struct {
 
 // DeadLetters returns the dead letters of all tenants, oldest first. Only an operator may read them.
 func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
-	from, err := c.own.Archive(ctx)
+	from, done, err := c.archive(ctx)
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
+	defer done()
 	letters, err := deadletter.DeadLetters(ctx, from)
 	if err != nil {
 		return nil, refused(err)
@@ -239,10 +259,10 @@ func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 // stored as a payload.
 func (c *Client) RetryDeadLetter(ctx context.Context, seq uint64, again string) (*envelope.Response, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		a, err := c.own.Replay(ctx, envelope.ReplayRequest{Letter: seq, Again: again})
+		a, err := c.ReplayDeadLetter(ctx, seq, again)
 		switch r := a.Response; {
 		case err != nil:
-			return nil, refused(err)
+			return nil, err
 		case r != nil && r.Status != envelope.Success:
 			return nil, toolbus.NewError(r.Error, r)
 		case r != nil:
@@ -252,6 +272,24 @@ func (c *Client) RetryDeadLetter(ctx context.Context, seq uint64, again string) 
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// ReplayDeadLetter starts what [Client.RetryDeadLetter] waits for, and returns how the call stands. Ask again with the
+// same arguments until the result has a Response, which may be one of any status.
+func (c *Client) ReplayDeadLetter(ctx context.Context, seq uint64, again string) (envelope.ResultResponse, error) {
+	return ask(ctx, c, operation.Replay, envelope.ReplayRequest{Letter: seq, Again: again})
+}
+
+// DescribeTools returns the descriptions of all tools that q selects, sorted by id; see toolbus.Client.DescribeTools.
+func (c *Client) DescribeTools(ctx context.Context, q envelope.DescribeRequest) (envelope.DescribeResponse, error) {
+	d, err := c.own.Describe(ctx, q)
+	return d, refused(err)
+}
+
+// DescribeTool returns the description of the tool that q names; see toolbus.Client.DescribeTool.
+func (c *Client) DescribeTool(ctx context.Context, q envelope.DescribeRequest) (envelope.ToolInfo, error) {
+	info, err := c.own.ToolIn(ctx, q)
+	return info, refused(err)
 }
 
 // RetryDeadLetter waits firstPause before it asks again for the outcome. It doubles the pause each time, up to

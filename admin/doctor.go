@@ -91,7 +91,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if err != nil {
 		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), asOperator)}
 	}
-	return append(append(append(checks, found...), said...), contract(ctx, c, d)...)
+	return append(append(append(checks, found...), said...), contract(ctx, c, js, d)...)
 }
 
 // whose returns the principal that the token names, without verifying the token. It returns nil if there is no token.

@@ -4,50 +4,85 @@ import (
 	"context"
 	"iter"
 
+	"github.com/google/uuid"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
 // StartRun starts a run, with a new id if r has none. It is pinned to the policy in force.
 func (c *Client) StartRun(ctx context.Context, r envelope.RunStartRequest) (envelope.RunResponse, error) {
-	a, err := c.own.StartRun(ctx, r)
-	return a, refused(err)
+	if r.ID == "" {
+		r.ID = uuid.NewString()
+	}
+	return ask(ctx, c, operation.RunStart, r)
 }
 
 // ChangeRun pauses, resumes or closes a run. Within 1 s, dispatchers decide its calls by the new state. Calls that were
 // admitted go on.
 func (c *Client) ChangeRun(ctx context.Context, r envelope.RunChangeRequest) (envelope.RunResponse, error) {
-	a, err := c.own.ChangeRun(ctx, r)
-	return a, refused(err)
+	return ask(ctx, c, operation.RunChange, r)
 }
 
 // RepinRun pins a run to the policy in force, after a push has stopped it.
 func (c *Client) RepinRun(ctx context.Context, r envelope.RunRequest) (envelope.RunResponse, error) {
-	a, err := c.own.RepinRun(ctx, r)
-	return a, refused(err)
+	return ask(ctx, c, operation.RunRepin, r)
 }
 
 // Run returns the record of a run, and its segments as far as they are in the audit record, oldest first.
 func (c *Client) Run(ctx context.Context, r envelope.RunRequest) (envelope.Run, []envelope.RunSegment, error) {
-	run, err := c.own.Run(ctx, r)
+	run, err := c.RunRecord(ctx, r)
 	if err != nil {
-		return run, nil, refused(err)
+		return run, nil, err
 	}
-	from, err := c.own.Archive(ctx)
+	from, done, err := c.archive(ctx)
 	if err != nil {
-		return run, nil, refused(err)
+		return run, nil, err
 	}
+	defer done()
 	segments, err := reader.RunSegments(ctx, from, run.Tenant, run.ID)
 	return run, segments, refused(err)
+}
+
+// RunRecord returns the record of a run without its segments.
+func (c *Client) RunRecord(ctx context.Context, r envelope.RunRequest) (envelope.Run, error) {
+	a, err := ask(ctx, c, operation.RunShow, r)
+	return a.Run, err
 }
 
 // Runs yields the runs that r selects, the one changed longest ago first. After an error it ends.
 func (c *Client) Runs(ctx context.Context, r envelope.RunListRequest) iter.Seq2[envelope.Run, error] {
 	return func(yield func(envelope.Run, error) bool) {
-		for run, err := range c.own.Runs(ctx, r) {
-			if !yield(run, refused(err)) {
+		for {
+			page, err := ask(ctx, c, operation.RunList, r)
+			if err != nil {
+				yield(envelope.Run{}, err)
+				return
+			}
+			for _, run := range page.Runs {
+				if !yield(run, nil) {
+					return
+				}
+			}
+			if r.After = page.Next; page.Next == 0 {
 				return
 			}
 		}
 	}
+}
+
+// RunsPinnedTo returns the active runs that are pinned to a version of the policy, without implicit ones. A push of
+// another policy stops them. Of v it needs the digests.
+func (c *Client) RunsPinnedTo(ctx context.Context, v PolicyVersion) (all []envelope.Run, err error) {
+	for r, err := range c.Runs(ctx, envelope.RunListRequest{State: string(policy.RunActive)}) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Policies == v.Versions {
+			all = append(all, r)
+		}
+	}
+	return all, nil
 }

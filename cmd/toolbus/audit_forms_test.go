@@ -54,7 +54,8 @@ func TestAuditForms(t *testing.T) {
 		want string
 	}{"as a table": {false, string(table)}, "as JSON": {true, stored}} {
 		var out strings.Builder
-		g := &global{env: &environment{stdout: &out, stderr: io.Discard}, json: c.json}
+		g := newGlobal(&environment{stdout: &out, stderr: io.Discard})
+		g.json = c.json
 		if _, err := printRecords(g, &out, reader.Lines(t.Context(), source, reader.Filter{})); err != nil {
 			t.Fatal(err)
 		}

@@ -36,10 +36,10 @@ func printRecords(g *global, to io.Writer, records iter.Seq2[reader.Line, error]
 }
 
 // zone returns the time zone for printed times: on a terminal the local one, with its offset at now, and otherwise UTC.
-func (g *global) zone(now time.Time) *time.Location {
-	now = now.In(cmp.Or(g.env.zone, time.UTC))
+func (o *output) zone(now time.Time) *time.Location {
+	now = now.In(cmp.Or(o.env.zone, time.UTC))
 	_, offset := now.Zone()
-	if !g.env.terminal || offset == 0 {
+	if !o.env.terminal || offset == 0 {
 		return time.UTC
 	}
 	return time.FixedZone(now.Format("-07:00"), offset)

@@ -120,7 +120,7 @@ var withoutOutcome = []audit.Event{
 // A row fits into 120 columns, whatever became of the call.
 func TestAuditRows(t *testing.T) {
 	var out strings.Builder
-	g := &global{env: &environment{stdout: &out, stderr: io.Discard}}
+	g := newGlobal(&environment{stdout: &out, stderr: io.Discard})
 	for _, row := range envelope.Codes() {
 		for _, event := range audit.Events() {
 			r := audit.Record{

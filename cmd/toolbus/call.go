@@ -15,129 +15,9 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// self returns the caller that the flags name, in a role.
-func (g *global) self(r auth.Role) auth.Principal {
-	p := auth.Principal{Tenant: g.tenant, Actor: g.actor, Role: r}
-	if r == auth.Agent {
-		p.Scopes = []string{auth.ScopeAll}
-	}
-	return p
-}
-
-// connect connects to the bus in a role.
-func (g *global) connect(ctx context.Context, r auth.Role) (*guest, error) {
-	a, err := g.access()
-	if err != nil {
-		return nil, err
-	}
-	return g.connectAs(ctx, a, g.self(r))
-}
-
-// connectAs connects to a bus as a principal.
-func (g *global) connectAs(ctx context.Context, a cli.Access, as auth.Principal) (*guest, error) {
-	a, done, err := a.Acting(ctx, as)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor}
-	if err := a.Vouch(&of, as.Role); err != nil {
-		return nil, err
-	}
-	link, err := g.establish(ctx, a, of.Tenant, of.Actor)
-	if err != nil {
-		return nil, err
-	}
-	// callTool sets the key itself unless --key auto is given
-	c, err := link.Client(client.Options{Tenant: of.Tenant, Actor: of.Actor, Token: of.Token, StableKeys: true})
-	if err != nil {
-		link.Close()
-	}
-	return &guest{link, c}, err
-}
-
-// establish connects to a bus with the credentials of a. The tenant and the actor may be "".
-func (g *global) establish(ctx context.Context, a cli.Access, tenant, actor string) (*app.Link, error) {
-	var o toolbus.Options
-	if err := a.Into(&o); err != nil {
-		return nil, err
-	}
-	return app.Establish(ctx, app.Options{URL: a.Server, Connect: o.NATS}, app.LinkOptions{
-		Name: "toolbus-cli", Timeout: g.dial, Credentials: o.CredentialsFile, Tenant: tenant, Actor: actor,
-	})
-}
-
-// guest is a client and its connection.
-type guest struct {
-	link   *app.Link
-	client *client.Client
-}
-
-func (g *guest) close() {
-	_ = g.client.Close() // link.Close follows
-	g.link.Close()
-}
-
-// seat connects to the bus in a role, for commands of other packages.
-func (g *global) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
-	a, err := g.access()
-	if err != nil {
-		return nil, nil, err
-	}
-	as := g.self(r)
-	a, done, err := a.Acting(ctx, as)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer done()
-	of := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor, StableKeys: true}
-	if err := a.Vouch(&of, as.Role); err != nil {
-		return nil, nil, err
-	}
-	o := toolbus.Options{Name: "toolbus-cli", Timeout: g.dial, Tenant: of.Tenant, Actor: of.Actor}
-	if err := a.Into(&o); err != nil {
-		return nil, nil, err
-	}
-	conn, err := toolbus.Connect(ctx, a.Server, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	c, err := conn.Client(of)
-	if err != nil {
-		conn.Close()
-	}
-	return conn, c, err
-}
-
-// client connects to the bus as an agent. done ends the connection.
-func (g *global) client(ctx context.Context) (c *client.Client, done func(), err error) {
-	guest, err := g.connect(ctx, auth.Agent)
-	if err != nil {
-		return nil, nil, err
-	}
-	return guest.client, guest.close, nil
-}
-
-// archive connects as operator, and returns the source of the audit record and the dead letters.
-func (g *global) archive(ctx context.Context) (from reader.Source, done func(), err error) {
-	guest, err := g.connect(ctx, auth.Operator)
-	if err != nil {
-		return nil, nil, err
-	}
-	if from, err = guest.client.Archive(ctx); err != nil {
-		guest.close()
-	}
-	return from, guest.close, err
-}
 
 type callFlags struct {
 	input, version, key, scope, session, priority, callID string
@@ -218,8 +98,8 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	g.lines = f.stream
 	began := time.Now()
 	c, done, err := g.await(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
-	if refusal, ok := errors.AsType[*client.Refusal](err); ok {
-		return conclude(ctx, g, call, unsent(call, time.Since(began), refusal.Reason), "")
+	if refusal, ok := errors.AsType[*toolbus.Error](err); ok {
+		return conclude(ctx, g, call, unsent(call, time.Since(began), refusal.Reason()), "")
 	}
 	if (bus.IsUnreachable(err) || bus.NotNow(err)) && ctx.Err() == nil {
 		return conclude(ctx, g, call, unconnected(call, time.Since(began), err), "")
@@ -236,44 +116,6 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 // default timeout.
 const unknownTimeout = 5 * time.Second
 
-// dialPause is the time between two attempts to connect.
-const dialPause = 200 * time.Millisecond
-
-// await connects to the bus as an agent. If no server is reachable, it tries again until the time until.
-func (g *global) await(ctx context.Context, until time.Time) (c *client.Client, done func(), err error) {
-	a, err := g.access()
-	if err != nil {
-		return nil, nil, err
-	}
-	for told := false; ; told = true {
-		left := time.Until(until)
-		if told {
-			left = max(left, time.Millisecond) // 0 would mean the default
-		}
-		g.dial = dialTime(left, a.Server)
-		c, done, err = g.client(ctx)
-		comes := bus.IsUnreachable(err) || errors.Is(err, bus.ErrUnanswered) && g.reach.Env.Announced(a.Server)
-		if !comes || time.Until(until) <= dialPause {
-			return c, done, err
-		}
-		if !told {
-			fmt.Fprintf(g.env.stderr, "waiting for the server at %s\n", bus.Redacted(a.Server))
-		}
-		if !timer.Sleep(ctx, dialPause) {
-			return nil, nil, ctx.Err()
-		}
-	}
-}
-
-// dialTime returns the time for the connection to each of the servers, for a call with this timeout. A timeout below 1
-// ms is refused later; for it, dialTime returns the default.
-func dialTime(timeout time.Duration, servers string) time.Duration {
-	if timeout < time.Millisecond {
-		return bus.DialTime
-	}
-	return min(bus.DialTime, timeout/time.Duration(1+strings.Count(servers, ",")))
-}
-
 // remaining returns the rest of a timeout after connecting, at least 1 ms. A timeout below 1 ms, which includes the
 // default, stays as it is.
 func remaining(timeout, took time.Duration) time.Duration {
@@ -285,7 +127,7 @@ func remaining(timeout, took time.Duration) time.Duration {
 
 // unconnected returns the response to a call for which no server accepted a connection in time. It equals the response
 // of the library if the bus does not answer.
-func unconnected(call client.Call, took time.Duration, err error) *envelope.Response {
+func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Response {
 	cause, _, _ := strings.Cut(err.Error(), "\n") // the other lines are advice, which the fix contains
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
 		WithFix("call again with the same key once a server is there; " + bus.ConnectHint(err)).
@@ -294,14 +136,14 @@ func unconnected(call client.Call, took time.Duration, err error) *envelope.Resp
 }
 
 // unsent returns the response to a call that was not sent because of e.
-func unsent(call client.Call, took time.Duration, e *envelope.Error) *envelope.Response {
+func unsent(call toolbus.Call, took time.Duration, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
 	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
 		envelope.Metrics{DurationMS: took.Milliseconds()}).Correlated(call.Context.TraceID)
 }
 
 // perform makes a call, and prints its reference, its outcome and, if stream is true, its chunks.
-func perform(ctx context.Context, g *global, c *client.Client, call client.Call, stream bool) error {
+func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Call, stream bool) error {
 	var ref string
 	call.OnAccepted = func(a envelope.Accepted) {
 		switch {
@@ -319,7 +161,7 @@ func perform(ctx context.Context, g *global, c *client.Client, call client.Call,
 	if stream {
 		call.OnChunk = chunkPrinter(g)
 	}
-	resp, err := c.Call(ctx, call)
+	resp, err := toolbus.Outcome(c.Call(ctx, call))
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
 			about := cli.EscapeText(ref + asCaller(c))
@@ -341,7 +183,7 @@ func perform(ctx context.Context, g *global, c *client.Client, call client.Call,
 
 // conclude prints the outcome of a call and ends the command. If the user interrupts a wait before a retry, it prints
 // the last outcome, but the exit code is that of an interruption.
-func conclude(ctx context.Context, g *global, call client.Call, resp *envelope.Response, ref string) error {
+func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // a fresh key is not known anywhere else
 		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeText(call.Key))
 	}
@@ -362,14 +204,14 @@ func hasLog(r *envelope.Response) bool {
 
 // reference returns the reference of a call that was not accepted by this request, because it had its outcome already
 // or no dispatcher answered. It computes the reference as dispatchers do.
-func reference(ctx context.Context, c *client.Client, call client.Call) (string, error) {
+func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (string, error) {
 	req := envelope.Request{
 		ToolID: call.Tool, Fn: call.Function, DryRun: call.DryRun,
-		Context:     envelope.RequestContext{ActorID: c.Actor, SessionID: call.Context.SessionID},
+		Context:     envelope.RequestContext{ActorID: c.Options().Actor, SessionID: call.Context.SessionID},
 		Constraints: envelope.Constraints{IdempotencyKey: call.Key, IdempotencyScope: call.KeyScope},
 	}
 	if req.Fn == "" {
-		t, err := c.ToolIn(ctx, envelope.DescribeRequest{Tool: call.Tool, RoleID: call.Context.RoleID})
+		t, err := c.DescribeTool(ctx, envelope.DescribeRequest{Tool: call.Tool, RoleID: call.Context.RoleID})
 		if err != nil {
 			return "", err
 		}
@@ -377,16 +219,17 @@ func reference(ctx context.Context, c *client.Client, call client.Call) (string,
 			req.Fn = envelope.NameToCall(fn)
 		}
 	}
-	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, &req)}.Ref(), nil
+	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Options().Tenant, &req)}.Ref(), nil
 }
 
 // asCaller returns the flags with which a later command acts as the same caller. Other callers cannot see the call.
-func asCaller(c *client.Client) (flags string) {
-	if c.Tenant != client.DefaultTenant {
-		flags += " --tenant " + quoted(c.Tenant)
+func asCaller(c *toolbus.Client) (flags string) {
+	o := c.Options()
+	if o.Tenant != toolbus.DefaultTenant {
+		flags += " --tenant " + quoted(o.Tenant)
 	}
-	if c.Actor != client.DefaultActor {
-		flags += " --actor " + quoted(c.Actor)
+	if o.Actor != toolbus.DefaultActor {
+		flags += " --actor " + quoted(o.Actor)
 	}
 	return flags
 }
@@ -438,15 +281,15 @@ func (f *callFlags) named() error {
 }
 
 // call builds the call from arguments and flags.
-func (f *callFlags) call(ctx context.Context, g *global, args []string) (client.Call, error) {
+func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus.Call, error) {
 	if err := cmp.Or(f.check(), f.named()); err != nil {
-		return client.Call{}, err
+		return toolbus.Call{}, err
 	}
 	input, err := cli.Input(ctx, g.env.stdin, f.input)
 	if err != nil {
-		return client.Call{}, err
+		return toolbus.Call{}, err
 	}
-	call := client.Call{
+	call := toolbus.Call{
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
 		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
 		Retry:   &envelope.RetryPolicy{MaxAttempts: f.attempts},

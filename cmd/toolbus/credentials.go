@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,12 +16,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 )
 
@@ -130,8 +130,8 @@ the actor: agent://billing and billing are two actors.`,
 				}
 				return g.hand(h, a)
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
-				a, err := c.Issue(cmd.Context(), q)
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
+				a, err := c.IssueToken(cmd.Context(), q)
 				if err != nil {
 					return err
 				}
@@ -200,29 +200,6 @@ func mintOffline(folder string, q envelope.IssueRequest) (a envelope.TokenRespon
 	}
 	a.Family, a.Expires, a.RenewUntil = p.Family, p.Expires.UTC(), p.RenewUntil.UTC()
 	return a, nil
-}
-
-// operating calls do with a client that has the credentials of the command line; its flags for the actor do not matter.
-// On a bus of `toolbus dev`, the client has the role r.
-func (g *global) operating(ctx context.Context, r auth.Role, do func(*client.Client) error) error {
-	a, err := g.access()
-	if err != nil {
-		return err
-	}
-	if a, err = a.As(ctx, g.self(r)); err != nil {
-		return err
-	}
-	link, err := g.establish(ctx, a, "", "")
-	if err != nil {
-		return err
-	}
-	defer link.Close()
-	c, err := link.Client(client.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }() // link.Close follows
-	return do(c)
 }
 
 // shownToken holds the claims of a token for output.
@@ -329,16 +306,19 @@ you name, ends with yours at the latest, and is revoked with yours.`,
   toolbus credentials narrow --run run-7 --credentials billing.token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.LifeS = int64(lasts / time.Second)
-			return g.operating(cmd.Context(), auth.Agent, func(c *client.Client) error {
-				if part != "" {
-					q.Actor = c.Actor + "/" + part
-				}
-				a, err := c.Narrow(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				return g.hand(h, a)
-			})
+			c, done, err := g.narrower(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			if part != "" {
+				q.Actor = c.Options().Actor + "/" + part
+			}
+			a, err := c.NarrowToken(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			return g.hand(h, a)
 		},
 	}
 	f := cmd.Flags()
@@ -363,20 +343,20 @@ func listCredentialsCmd(g *global) *cobra.Command {
 were narrowed, or made with --secrets-dir, are not listed.`,
 		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := envelope.CredentialsRequest{}
+			f := admin.CredentialFilter{}
 			if g.given("tenant") {
-				q.Tenant = g.tenant
+				f.Tenant = g.tenant
 			}
 			if g.given("actor") {
-				q.Actor = g.actor
+				f.Actor = g.actor
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
-				all, err := c.Credentials(cmd.Context(), q)
-				if err != nil {
-					return err
-				}
-				if all == nil {
-					all = []envelope.CredentialInfo{}
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
+				all := []admin.Credential{}
+				for one, err := range c.Credentials(cmd.Context(), f) {
+					if err != nil {
+						return err
+					}
+					all = append(all, one)
 				}
 				return g.print(all, func(w io.Writer) error { return writeCredentials(w, all) })
 			})
@@ -384,7 +364,7 @@ were narrowed, or made with --secrets-dir, are not listed.`,
 	}
 }
 
-func writeCredentials(to io.Writer, all []envelope.CredentialInfo) error {
+func writeCredentials(to io.Writer, all []admin.Credential) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "FAMILY\tROLE\tTENANT\tACTOR\tSCOPES\tFOR\tUNTIL\tSTATE")
 	for _, c := range all {
@@ -417,7 +397,7 @@ func orDash(s string) string {
 }
 
 func rotateCmd(g *global) *cobra.Command {
-	q := envelope.RotateRequest{}
+	distrust := false
 	cmd := &cobra.Command{
 		Use: "rotate-keys", Short: "Replace the key that signs tokens", Args: cli.NoArgs,
 		Long: `Makes a new signing key. Dispatchers use it when all of them know it. Tokens of the former key count as
@@ -427,8 +407,8 @@ With --distrust, tokens of former keys are invalid at once: use it if somebody m
 replaces the token of its own credentials file. Then issue every other credential again.`,
 		Example: "  toolbus credentials rotate-keys\n  toolbus credentials rotate-keys --distrust",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
-				r, err := c.RotateKeys(cmd.Context(), q)
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
+				r, err := c.RotateKeys(cmd.Context(), distrust)
 				if err != nil {
 					return err
 				}
@@ -443,7 +423,7 @@ replaces the token of its own credentials file. Then issue every other credentia
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&q.Distrust, "distrust", false,
+	cmd.Flags().BoolVar(&distrust, "distrust", false,
 		"reject every token that former keys have signed, at once")
 	return cmd
 }
@@ -467,7 +447,7 @@ const firstOperator = "user://operator"
 // firstCredential writes the credential of the first operator of a new deployment, and returns the name of its file.
 func firstCredential(dir string) (string, error) {
 	a, err := mintOffline(filepath.Join(dir, "keys"), envelope.IssueRequest{
-		Tenant: client.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),
+		Tenant: toolbus.DefaultTenant, Actor: firstOperator, Role: string(auth.Operator),
 		RenewS: int64(90 * 24 * time.Hour / time.Second),
 	})
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -144,14 +144,14 @@ func withDead(ctx context.Context, g *global, n string, do func(reader.Source, d
 // replayDead has a dispatcher replay a dead letter, and waits for the outcome. The dispatcher makes the same call if
 // the same request arrives again, so replayDead repeats a request whose answer was lost.
 func replayDead(ctx context.Context, g *global, letter uint64, again string) error {
-	guest, err := g.connect(ctx, auth.Operator)
-	if err != nil {
-		return err
-	}
-	defer guest.close()
+	return g.operatingAs(ctx, byFlags, func(c *admin.Client) error { return g.replay(ctx, c, letter, again) })
+}
+
+// replay asks for the outcome of a replay until the call has it.
+func (g *global) replay(ctx context.Context, c *admin.Client, letter uint64, again string) error {
 	said := false
 	for pause := firstAsked; ; pause = min(2*pause, lastAsked) {
-		a, err := guest.client.Replay(ctx, envelope.ReplayRequest{Letter: letter, Again: again})
+		a, err := c.ReplayDeadLetter(ctx, letter, again)
 		switch {
 		case err != nil && (ctx.Err() != nil || !mayAskAgain(err)):
 			return err
@@ -179,8 +179,7 @@ const (
 
 // mayAskAgain reports whether a later request may succeed: the answer was lost, or the bus is busy.
 func mayAskAgain(err error) bool {
-	refused, ok := errors.AsType[*client.Refusal](err)
-	return ok && refused.Reason.Code.AutoRetry() || errors.Is(err, context.DeadlineExceeded)
+	return toolbus.CodeOf(err).AutoRetry() || errors.Is(err, context.DeadlineExceeded)
 }
 
 // showReplay prints the outcome of a replay. Only the actor may read a large output.

@@ -10,16 +10,14 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -161,7 +159,7 @@ const devLife = 30 * 24 * time.Hour
 
 // user returns the principal of the user's commands and programs, or of the executor, in a role.
 func (b *devBus) user(r auth.Role) auth.Principal {
-	p := auth.Principal{Tenant: client.DefaultTenant, Actor: client.DefaultActor, Role: r}
+	p := auth.Principal{Tenant: toolbus.DefaultTenant, Actor: toolbus.DefaultActor, Role: r}
 	switch r {
 	case auth.Agent:
 		p.Scopes = []string{auth.ScopeAll}

@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bench"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -102,10 +102,10 @@ func TestInterruptInBackoff(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	var stderr bytes.Buffer
-	g := &global{env: &environment{stdout: io.Discard, stderr: &stderr}}
+	g := newGlobal(&environment{stdout: io.Discard, stderr: &stderr})
 	e := envelope.NewError(envelope.CodeCapacity, "")
 	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
-	err := conclude(ctx, g, client.Call{Key: "k-0123456789abcdef"}, r, "play.x")
+	err := conclude(ctx, g, toolbus.Call{Key: "k-0123456789abcdef"}, r, "play.x")
 	for _, says := range []string{"R-CAP-001", "k-0123456789abcdef", "play.x", "not tried again"} {
 		if !errors.Is(err, exitError(exitInterrupted)) || !strings.Contains(stderr.String(), says) {
 			t.Errorf("%v: it does not say %s: %s", err, says, &stderr)

@@ -92,7 +92,7 @@ func helpOfAll(t *testing.T) map[string]string {
 	return all
 }
 
-func helpless() *global { return &global{env: &environment{home: "/home/ada"}} }
+func helpless() *global { return newGlobal(&environment{home: "/home/ada"}) }
 
 func helpOf(t *testing.T, cmd *cobra.Command) string {
 	t.Helper()

@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 func lockCmd(g *global) *cobra.Command {
@@ -39,7 +38,7 @@ Without a target it lists the locks in force. It needs the credentials of an ope
 			case kill:
 				return g.lockAndKill(cmd.Context(), q)
 			}
-			return g.changeLock(cmd.Context(), q, "locked", (*client.Client).Lock)
+			return g.changeLock(cmd.Context(), q, "locked", (*admin.Client).Lock)
 		},
 	}
 	lockFlags(cmd, &q)
@@ -58,7 +57,7 @@ covers them. The exit code is 1 if the target has no lock. It needs the credenti
 		Example: `  toolbus unlock --tool mcp::github::issues.create --reason "repository is right again"
   toolbus unlock --all --reason "credentials are revoked"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.changeLock(cmd.Context(), q, "unlocked", (*client.Client).Unlock)
+			return g.changeLock(cmd.Context(), q, "unlocked", (*admin.Client).Unlock)
 		},
 	}
 	lockFlags(cmd, &q)
@@ -79,11 +78,11 @@ func lockFlags(cmd *cobra.Command, q *envelope.LockRequest) {
 
 // changeLock sets or clears a lock. It fails if there was no lock to clear.
 func (g *global) changeLock(ctx context.Context, q envelope.LockRequest, done string,
-	change func(*client.Client, context.Context, envelope.LockRequest) (envelope.LocksResponse, error)) error {
+	change func(*admin.Client, context.Context, envelope.LockRequest) (envelope.LocksResponse, error)) error {
 	if err := checkLock(q); err != nil {
 		return err
 	}
-	return g.operating(ctx, auth.Operator, func(c *client.Client) error {
+	return g.operating(ctx, func(c *admin.Client) error {
 		a, err := change(c, ctx, q)
 		if err != nil {
 			return err
@@ -113,7 +112,7 @@ func (g *global) lockAndKill(ctx context.Context, q envelope.LockRequest) error 
 	if err := checkLock(q); err != nil {
 		return err
 	}
-	return g.operating(ctx, auth.Operator, func(c *client.Client) (err error) {
+	return g.operating(ctx, func(c *admin.Client) (err error) {
 		all := killed{Killed: []envelope.KilledCall{}}
 		if all.LocksResponse, err = c.Lock(ctx, q); err != nil {
 			return err
@@ -159,7 +158,7 @@ func (g *global) warnOfTool(q envelope.LockRequest, a envelope.LocksResponse) {
 }
 
 func (g *global) listLocks(ctx context.Context) error {
-	return g.operating(ctx, auth.Operator, func(c *client.Client) error {
+	return g.operating(ctx, func(c *admin.Client) error {
 		all, err := c.Locks(ctx)
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,14 +14,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/spf13/cobra"
+
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/gen"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
@@ -64,7 +60,7 @@ func (e *environment) common() cli.Env {
 // run executes one command line, and returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {
 	env.stderr = &shared{w: env.stderr}
-	g := &global{env: &env, reach: cli.Reach{Env: env.common()}}
+	g := newGlobal(&env)
 	root := newRoot(g)
 	root.SetArgs(args)
 	root.SetIn(env.stdin)
@@ -130,48 +126,22 @@ func exitIf(so bool, code int) error {
 
 func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
-// global holds the flags of all commands.
+// global is what all commands share: their environment, how they reach the bus, and how they print.
 type global struct {
-	env    *environment
-	reach  cli.Reach
-	json   bool
-	lines  bool // print JSON as lines: the chunks of a call, then its outcome
-	tenant string
-	actor  string
-	flags  *pflag.FlagSet // the flags of all commands
-	dial   time.Duration  // time for the connection to a server; 0: default
-	// given reports whether one of these flags is on the command line.
-	given func(flag string) bool
+	env *environment
+	connection
+	output
 }
 
-// check refuses an empty identity or server. An unset variable in a shell leaves a flag empty, and the user does not
-// mean the default then.
-func (g *global) check() error {
-	switch {
-	case g.given("tenant") && g.tenant == "":
-		return usagef("--tenant is empty: name one, or leave the flag out for %s", client.DefaultTenant)
-	case g.given("actor") && g.actor == "":
-		return usagef("--actor is empty: name one, or leave the flag out for %s", client.DefaultActor)
+func newGlobal(env *environment) *global {
+	return &global{
+		env: env, connection: connection{env: env, reach: cli.Reach{Env: env.common()}}, output: output{env: env},
 	}
-	return g.reach.Check(g.given)
 }
-
-// isServer refuses the flags for reaching a server, for a command that runs its own server.
-func (g *global) isServer(cmd *cobra.Command) error {
-	for _, flag := range []string{"server", "context", "credentials", "tls-ca", "tls-cert", "tls-key"} {
-		if g.given(flag) {
-			return usagef("%s runs a server of its own: leave --%s out", cmd.Name(), flag)
-		}
-	}
-	return nil
-}
-
-// sees reports whether to show data of a tenant: of every tenant, unless --tenant names one.
-func (g *global) sees(tenant string) bool { return !g.given("tenant") || tenant == g.tenant }
 
 // unusual returns a tenant for a table, or "" for the default tenant.
 func unusual(tenant string) string {
-	if tenant == client.DefaultTenant {
+	if tenant == toolbus.DefaultTenant {
 		return ""
 	}
 	return cli.EscapeText(tenant)
@@ -213,9 +183,9 @@ Exit codes:
 	g.flags, g.given = f, f.Changed
 	g.reach.Flags(f)
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
-	f.StringVar(&g.tenant, "tenant", client.DefaultTenant,
+	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,
 		"tenant to act in; audit and dead show all tenants unless you name one")
-	f.StringVar(&g.actor, "actor", client.DefaultActor, "actor to act as; audit shows all actors unless you name one")
+	f.StringVar(&g.actor, "actor", toolbus.DefaultActor, "actor to act as; audit shows all actors unless you name one")
 	completeFlag(root, "context", g.completeContexts(math.MaxInt))
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Run a bus:"},
@@ -258,30 +228,6 @@ func commands(g *global) []*cobra.Command {
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g), unlockCmd(g), policyCmd(g),
 		runsCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
 	}
-}
-
-// access returns the Access of the command line. Unless flags name a tenant and an actor, it sets them to those of the
-// credentials. Without credentials, it sets the tenant to that of the context.
-func (g *global) access() (cli.Access, error) {
-	a, err := g.reach.Find()
-	if err != nil {
-		return a, err
-	}
-	who := toolbus.Options{Tenant: a.Tenant}
-	if a.Credentials != "" {
-		held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return a, err
-		}
-		who.Tenant, who.Actor = held.Principal().Tenant, held.Principal().Actor
-	}
-	if who.Tenant != "" && !g.given("tenant") {
-		g.tenant = who.Tenant
-	}
-	if who.Actor != "" && !g.given("actor") {
-		g.actor = who.Actor
-	}
-	return a, nil
 }
 
 // subcommand converts the command of a separate program to a subcommand of toolbus.

@@ -495,7 +495,7 @@ func TestOutputIsShownNotObeyed(t *testing.T) {
 // A chunk is printed as a line of JSON, however the tool wrote it.
 func TestPrintChunk(t *testing.T) {
 	var out bytes.Buffer
-	g := &global{env: &environment{stdout: &out, stderr: &out}}
+	g := newGlobal(&environment{stdout: &out, stderr: &out})
 	for kind, want := range map[envelope.ChunkKind]string{
 		envelope.ChunkData: `{"a":"\u009b"}` + "\n", envelope.ChunkProgress: `progress: {"a":"\u009b"}` + "\n",
 	} {

@@ -10,12 +10,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -76,7 +76,7 @@ func (g *global) explainPolicy(ctx context.Context, id string, arguments jsontex
 		e.fail("the record names no policy: none had decided the call in this step, or its build recorded none")
 		return g.printExplained(e)
 	}
-	err = g.operating(ctx, auth.Operator, func(c *client.Client) error { return e.repeat(ctx, c, r, arguments) })
+	err = g.operating(ctx, func(c *admin.Client) error { return e.repeat(ctx, c, r, arguments) })
 	if err != nil {
 		return err
 	}
@@ -124,16 +124,16 @@ func decides(r *audit.Record) bool {
 }
 
 // repeat decides the recorded call again by the set that its record names.
-func (e *explained) repeat(ctx context.Context, c *client.Client, r *audit.Record, arguments jsontext.Value) error {
-	d, err := c.Policy(ctx, r.Policies)
-	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Reason.Code == envelope.CodeNotFound {
+func (e *explained) repeat(ctx context.Context, c *admin.Client, r *audit.Record, arguments jsontext.Value) error {
+	d, err := c.Policy(ctx, admin.PolicyVersion{Versions: r.Policies})
+	if toolbus.CodeOf(err) == envelope.CodeNotFound {
 		e.fail("the set is not stored any more: the history has the newest 64 versions")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	set, err := policy.Parse(d)
+	set, err := policy.Parse(policy.Documents(d))
 	if err != nil {
 		return err
 	}
@@ -157,10 +157,10 @@ func (e *explained) repeat(ctx context.Context, c *client.Client, r *audit.Recor
 }
 
 // builds returns the manifest of the called tool, if the bus has it, and why that is not the build of the call.
-func (e *explained) builds(ctx context.Context, c *client.Client, r *audit.Record) (
+func (e *explained) builds(ctx context.Context, c *admin.Client, r *audit.Record) (
 	all []*tool.Manifest, unknown string, _ error) {
-	info, err := c.ToolIn(ctx, envelope.DescribeRequest{Tool: r.ToolName, All: true})
-	if refusal, ok := errors.AsType[*client.Refusal](err); ok && refusal.Reason.Code == envelope.CodeToolUnknown {
+	info, err := c.DescribeTool(ctx, envelope.DescribeRequest{Tool: r.ToolName, All: true})
+	if toolbus.CodeOf(err) == envelope.CodeToolUnknown {
 		return nil, "the tool, which the bus does not have any more", nil
 	}
 	if err != nil {

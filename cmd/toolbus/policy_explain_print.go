@@ -46,11 +46,11 @@ func (e *explained) fail(why string) {
 	e.Result, e.Notes = policy.ResultNotRepeated, append(e.Notes, why)
 }
 
-func (g *global) printExplained(e *explained) error {
+func (o *output) printExplained(e *explained) error {
 	if e.Steps == nil {
 		e.Steps = []policy.RepeatedStep{}
 	}
-	if err := g.print(e, e.write); err != nil {
+	if err := o.print(e, e.write); err != nil {
 		return err
 	}
 	switch e.Result {

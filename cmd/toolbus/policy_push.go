@@ -13,10 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
@@ -40,7 +39,7 @@ Implicit runs are not counted: the next call of their token starts one of the ne
 			if err != nil {
 				return usagef("%v", err)
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				return g.pushPolicy(cmd.Context(), c, d, o)
 			})
 		},
@@ -72,7 +71,7 @@ type pushed struct {
 	Repinned int `json:"runs_repinned,omitzero"` // those that were moved to the new set after it
 }
 
-func (g *global) pushPolicy(ctx context.Context, c *client.Client, d policy.Documents, o pushOptions) error {
+func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Documents, o pushOptions) error {
 	newest, err := newestPolicy(ctx, c)
 	if err != nil {
 		return err
@@ -89,11 +88,11 @@ func (g *global) pushPolicy(ctx context.Context, c *client.Client, d policy.Docu
 			return err
 		}
 	}
-	if p.Revision, err = c.PushPolicy(ctx, d, uint64(o.expected), o.reason); err != nil {
+	if p.Revision, err = c.PushPolicy(ctx, admin.Policy(d), uint64(o.expected), o.reason); err != nil {
 		return err
 	}
 	if o.repin && newest.Revision > 0 {
-		if p.Repinned, err = repinRuns(ctx, c, newest.Versions, p.Revision); err != nil {
+		if p.Repinned, err = repinRuns(ctx, c, newest, p.Revision); err != nil {
 			return fmt.Errorf("revision %d is in force, and %s; move the others with `toolbus runs repin`: %w",
 				p.Revision, plural(p.Repinned, "run was moved", "runs were moved"), err)
 		}
@@ -102,8 +101,8 @@ func (g *global) pushPolicy(ctx context.Context, c *client.Client, d policy.Docu
 }
 
 // announceStops says on standard error how many active runs a push would stop, and returns their number.
-func (g *global) announceStops(ctx context.Context, c *client.Client, newest envelope.PolicyVersion) (int, error) {
-	runs, err := c.RunsPinnedTo(ctx, newest.Versions)
+func (g *global) announceStops(ctx context.Context, c *admin.Client, newest envelope.PolicyVersion) (int, error) {
+	runs, err := c.RunsPinnedTo(ctx, newest)
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +113,7 @@ func (g *global) announceStops(ctx context.Context, c *client.Client, newest env
 
 // repinRuns moves the active runs that are pinned to a replaced set to the one in force, and returns their number.
 func repinRuns(
-	ctx context.Context, c *client.Client, from envelope.PolicyVersions, revision uint64,
+	ctx context.Context, c *admin.Client, from envelope.PolicyVersion, revision uint64,
 ) (n int, err error) {
 	runs, err := c.RunsPinnedTo(ctx, from) // again: some were started meanwhile
 	for _, r := range runs {
@@ -129,7 +128,7 @@ func repinRuns(
 }
 
 // newestPolicy returns the version in force; its revision is 0 before the first push.
-func newestPolicy(ctx context.Context, c *client.Client) (v envelope.PolicyVersion, err error) {
+func newestPolicy(ctx context.Context, c *admin.Client) (v envelope.PolicyVersion, err error) {
 	all, err := c.PolicyHistory(ctx)
 	if len(all) > 0 {
 		v = all[0]
@@ -143,7 +142,7 @@ func policyHistoryCmd(g *global) *cobra.Command {
 		Long:    `Lists the newest versions of the policy, at most 64. Needs an operator's token.`,
 		Example: "  toolbus policy history\n  toolbus policy history --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				all, err := c.PolicyHistory(cmd.Context())
 				if err != nil {
 					return err
@@ -183,7 +182,7 @@ operator's token.`,
 			if err != nil {
 				return err
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				return g.showPolicy(cmd.Context(), c, revision)
 			})
 		},
@@ -210,26 +209,26 @@ type shownPolicy struct {
 	ToolRegistry string `json:"tool_registry_yaml"`
 }
 
-func (g *global) showPolicy(ctx context.Context, c *client.Client, revision uint64) error {
-	all, err := c.PolicyHistory(ctx)
+func (g *global) showPolicy(ctx context.Context, c *admin.Client, revision uint64) error {
+	current := newestPolicy
+	if revision != 0 {
+		current = func(ctx context.Context, c *admin.Client) (envelope.PolicyVersion, error) {
+			return c.PolicyRevision(ctx, revision)
+		}
+	}
+	v, err := current(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case v.Revision == 0:
+		return errors.New("the bus has no policy: write one, and put it in force with `toolbus policy push DIR`")
+	}
+	d, err := c.Policy(ctx, v)
 	if err != nil {
 		return err
 	}
-	for _, v := range all {
-		if revision != 0 && v.Revision != revision {
-			continue
-		}
-		d, err := c.Policy(ctx, v.Versions)
-		if err != nil {
-			return err
-		}
-		s := shownPolicy{v, string(d.Roles), string(d.Lanes), string(d.ToolRegistry)}
-		return g.print(s, s.write)
-	}
-	if revision == 0 {
-		return errors.New("the bus has no policy: write one, and put it in force with `toolbus policy push DIR`")
-	}
-	return client.NoRevision(revision)
+	s := shownPolicy{v, string(d.Roles), string(d.Lanes), string(d.ToolRegistry)}
+	return g.print(s, s.write)
 }
 
 func (s shownPolicy) write(w io.Writer) error {
@@ -258,7 +257,7 @@ as for "policy push". Needs an operator's token.`,
 			if err != nil {
 				return err
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				now, err := c.RollbackPolicy(cmd.Context(), revision, reason)
 				if err != nil {
 					return err

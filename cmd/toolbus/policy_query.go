@@ -58,11 +58,11 @@ with code 1 if the role can call nothing.`,
 }
 
 // printGrants prints grants, or none if the list is empty. Then the exit code is 1.
-func (g *global) printGrants(grants []policy.Grant, none string) error {
+func (o *output) printGrants(grants []policy.Grant, none string) error {
 	if grants == nil {
 		grants = []policy.Grant{} // of JSON
 	}
-	err := g.print(grants, func(w io.Writer) error {
+	err := o.print(grants, func(w io.Writer) error {
 		if len(grants) == 0 {
 			_, err := fmt.Fprintln(w, cli.EscapeText(none))
 			return err

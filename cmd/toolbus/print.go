@@ -9,17 +9,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
+// output prints what commands have found.
+type output struct {
+	env   *environment
+	json  bool
+	lines bool // print JSON as lines: the chunks of a call, then its outcome
+}
+
 // print prints v as JSON with --json, and otherwise calls text.
-func (g *global) print(v any, text func(io.Writer) error) error {
-	if g.json {
-		return cli.WriteJSON(g.env.stdout, v)
+func (o *output) print(v any, text func(io.Writer) error) error {
+	if o.json {
+		return cli.WriteJSON(o.env.stdout, v)
 	}
-	return text(g.env.stdout)
+	return text(o.env.stdout)
 }
 
 // say prints v as JSON with --json, and otherwise line.
-func (g *global) say(v any, line string) error {
-	return g.print(v, func(w io.Writer) error {
+func (o *output) say(v any, line string) error {
+	return o.print(v, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, line)
 		return err
 	})

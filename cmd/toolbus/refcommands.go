@@ -11,20 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // about completes a command whose argument is the reference of a call.
 func about(g *global, cmd *cobra.Command, callID string,
-	ask func(ctx context.Context, c *client.Client, q envelope.CallRef) error) *cobra.Command {
+	ask func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error) *cobra.Command {
 	q := envelope.CallRef{}
 	cmd.GroupID = "use"
 	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
-	return asking(g, cmd, "one call reference", func(ctx context.Context, c *client.Client, ref string) error {
+	return asking(g, cmd, "one call reference", func(ctx context.Context, c *toolbus.Client, ref string) error {
 		q.Ref = ref
 		return ask(ctx, c, q)
 	})
@@ -32,7 +32,7 @@ func about(g *global, cmd *cobra.Command, callID string,
 
 // asking completes a command that sends a request to a dispatcher about its one argument.
 func asking(g *global, cmd *cobra.Command, want string,
-	ask func(ctx context.Context, c *client.Client, arg string) error) *cobra.Command {
+	ask func(ctx context.Context, c *toolbus.Client, arg string) error) *cobra.Command {
 	cmd.Args = cli.Args(1, 1, want)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, done, err := g.client(cmd.Context())
@@ -48,16 +48,16 @@ func asking(g *global, cmd *cobra.Command, want string,
 // refused prints a refusal of a request or of the credentials, and returns its exit code. It returns other errors
 // unchanged.
 func refused(g *global, err error) error {
-	var refusal *client.Refusal
-	if !errors.As(err, &refusal) {
+	refusal, ok := errors.AsType[*toolbus.Error](err)
+	if !ok {
 		return err
 	}
 	if g.json {
-		_ = cli.WriteJSON(g.env.stdout, refusal.Reason) // the exit code shows the refusal in any case
+		_ = cli.WriteJSON(g.env.stdout, refusal.Reason()) // the exit code shows the refusal in any case
 	} else {
-		cli.PrintError(g.env.stderr, refusal.Reason)
+		cli.PrintError(g.env.stderr, refusal.Reason())
 	}
-	return exitError(exitCode(refusal.Reason.Code.Status()))
+	return exitError(exitCode(refusal.Code().Status()))
 }
 
 func resultCmd(g *global) *cobra.Command {
@@ -67,8 +67,8 @@ func resultCmd(g *global) *cobra.Command {
 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call has no outcome yet.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
 	}, "`ID` of the call whose outcome is wanted (default: the newest attempt)",
-		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
-			a, err := c.Result(ctx, q)
+		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
+			a, err := c.State(ctx, q)
 			switch {
 			case err != nil:
 				return err
@@ -121,7 +121,7 @@ func cancelCmd(g *global) *cobra.Command {
 them it was. The exit code is 14 if the call had its outcome already. With --call-id of a call that only joined
 another one, that caller stops waiting and the call continues.`,
 	}, "`ID` of the call to cancel (default: that of the newest attempt)",
-		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
+		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
 				return err
@@ -141,7 +141,7 @@ not know the tool, so only operators and auditors can read it.`,
 			"  toolbus why gate.0a18bd2a-ba2f.4 --credentials operator.token  # a denial",
 	},
 		"`ID` of the call to explain (default: that of the newest attempt)",
-		func(ctx context.Context, c *client.Client, q envelope.CallRef) error {
+		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {
 				return err

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 func revokeCmd(g *global) *cobra.Command {
@@ -34,8 +34,8 @@ you rely on it. The family of a file exists, so it is not compared with the list
 			if err != nil {
 				return err
 			}
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
-				a, err := c.Revoke(cmd.Context(), q)
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
+				a, err := c.RevokeTokens(cmd.Context(), q)
 				if err != nil {
 					return err
 				}

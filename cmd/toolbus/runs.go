@@ -11,10 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
@@ -35,14 +34,6 @@ an agent starts and closes runs of its own.`,
 	return cmd
 }
 
-// ofTenant returns the tenant of the command line, or "" for that of the token.
-func (g *global) ofTenant() string {
-	if g.given("tenant") {
-		return g.tenant
-	}
-	return ""
-}
-
 func runReason(cmd *cobra.Command, reason *string) {
 	cmd.Flags().StringVar(reason, "reason", "",
 		"why, in at most 1000 bytes, for the audit record")
@@ -61,7 +52,7 @@ lanes of that role.`,
   toolbus runs start --json  # as an agent: for its own calls`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.ID, q.Tenant = strings.Join(args, ""), g.ofTenant()
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				a, err := c.StartRun(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -97,7 +88,7 @@ event of the audit record. The exit code is 1 if one of several runs was not cha
 			"  toolbus runs " + verb + " nightly-42 nightly-43 --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Tenant = g.ofTenant()
-			return g.eachRun(cmd.Context(), args, done, func(c *client.Client, id string) (envelope.RunResponse, error) {
+			return g.eachRun(cmd.Context(), args, done, func(c *admin.Client, id string) (envelope.RunResponse, error) {
 				q.ID = id
 				return c.ChangeRun(cmd.Context(), q)
 			})
@@ -119,7 +110,7 @@ event of the audit record.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Tenant = g.ofTenant()
 			return g.eachRun(cmd.Context(), args, "pinned to the policy in force",
-				func(c *client.Client, id string) (envelope.RunResponse, error) {
+				func(c *admin.Client, id string) (envelope.RunResponse, error) {
 					q.ID = id
 					return c.RepinRun(cmd.Context(), q)
 				})
@@ -131,9 +122,9 @@ event of the audit record.`,
 
 // eachRun changes runs one after the other, and prints what became of each. It goes on after a refusal.
 func (g *global) eachRun(
-	ctx context.Context, ids []string, done string, change func(*client.Client, string) (envelope.RunResponse, error),
+	ctx context.Context, ids []string, done string, change func(*admin.Client, string) (envelope.RunResponse, error),
 ) error {
-	return g.operating(ctx, auth.Operator, func(c *client.Client) error {
+	return g.operating(ctx, func(c *admin.Client) error {
 		all, failed := []envelope.RunResponse{}, false
 		for _, id := range ids {
 			a, err := change(c, id)
@@ -172,7 +163,7 @@ dispatchers start for calls that name none, are left out without --implicit. Clo
 		Example: "  toolbus runs list --run-state active\n  toolbus runs list --implicit --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.Tenant = g.ofTenant()
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				all := []envelope.Run{}
 				for r, err := range c.Runs(cmd.Context(), q) {
 					if err != nil {

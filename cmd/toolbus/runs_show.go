@@ -10,11 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // shownRun is a run with its segments.
@@ -33,22 +32,23 @@ running, succeeded, failed (the call has failed, or its deadline has passed, or 
 The exit code is 1 if the audit log is behind the calls, so that segments may be missing.`,
 		Example: "  toolbus runs show nightly-42\n  toolbus runs show nightly-42 --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return g.operating(cmd.Context(), auth.Operator, func(c *client.Client) error {
+			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				return g.showRun(cmd.Context(), c, envelope.RunRequest{ID: args[0], Tenant: g.ofTenant()})
 			})
 		},
 	}
 }
 
-func (g *global) showRun(ctx context.Context, c *client.Client, q envelope.RunRequest) error {
-	run, err := c.Run(ctx, q)
+func (g *global) showRun(ctx context.Context, c *admin.Client, q envelope.RunRequest) error {
+	run, err := c.RunRecord(ctx, q)
 	if err != nil {
 		return err
 	}
-	from, err := c.Archive(ctx)
+	from, done, err := g.archive(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	behind := upToDate(ctx, from)
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind

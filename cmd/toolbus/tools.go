@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -126,18 +126,21 @@ func (g *global) describer(ctx context.Context, d describing) (from describer, d
 
 // onBus describes the tools of the bus that the request selects.
 type onBus struct {
-	client *client.Client
-	as     envelope.DescribeRequest
+	client interface { // of callers, or of operators
+		DescribeTools(context.Context, envelope.DescribeRequest) (envelope.DescribeResponse, error)
+		DescribeTool(context.Context, envelope.DescribeRequest) (envelope.ToolInfo, error)
+	}
+	as envelope.DescribeRequest
 }
 
 func (b onBus) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
-	d, err := b.client.Describe(ctx, b.as)
+	d, err := b.client.DescribeTools(ctx, b.as)
 	return d.Tools, err
 }
 
 func (b onBus) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
 	b.as.Tool = id
-	return b.client.ToolIn(ctx, b.as)
+	return b.client.DescribeTool(ctx, b.as)
 }
 
 // described describes the tools of a folder as dispatchers do.
@@ -156,7 +159,7 @@ func (d described) Tools(context.Context) (all []envelope.ToolInfo, err error) {
 func (d described) Tool(_ context.Context, id string) (envelope.ToolInfo, error) {
 	list, _ := d.set.Describe(envelope.DescribeRequest{Tool: id})
 	if len(list) == 0 {
-		return envelope.ToolInfo{}, &client.Refusal{Reason: envelope.NoTool(id, d.set.IDs())}
+		return envelope.ToolInfo{}, toolbus.NewError(envelope.NoTool(id, d.set.IDs()), nil)
 	}
 	return list[0], nil
 }

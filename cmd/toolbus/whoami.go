@@ -11,11 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 func renewCmd(g *global) *cobra.Command {
@@ -47,22 +46,6 @@ func completeFiles(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// holder returns the Access with the credentials of the command line, or of the file in args. On a bus of `toolbus dev`
-// the user is an agent.
-func (g *global) holder(ctx context.Context, args []string) (cli.Access, error) {
-	if len(args) > 0 {
-		if g.given("credentials") {
-			return cli.Access{}, usagef("name one file: as an argument or by --credentials")
-		}
-		g.reach.Given.Credentials = args[0]
-	}
-	a, err := g.access()
-	if err != nil {
-		return a, err
-	}
-	return a.As(ctx, g.self(auth.Agent))
-}
-
 func heldBy(file string) (*tokensource.Source, error) {
 	return tokensource.Read(file, slog.New(slog.DiscardHandler))
 }
@@ -75,7 +58,7 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 	if err != nil {
 		return err
 	}
-	conn, err := g.establish(ctx, a, "", "")
+	conn, err := g.establish(ctx, a, toolbus.ClientOptions{})
 	if err != nil {
 		return err
 	}
@@ -136,29 +119,29 @@ dispatcher answered.`,
 }
 
 func (g *global) whoami(ctx context.Context, a cli.Access) error {
-	conn, failed := g.establish(ctx, a, "", "")
+	conn, failed := g.establish(ctx, a, toolbus.ClientOptions{})
 	if failed == nil {
 		defer conn.Close()
 	}
 	is, err := g.identified(a.Credentials) // read after connecting, which may renew the token
-	refusal, refused := errors.AsType[*client.Refusal](failed)
+	refusal, refused := errors.AsType[*toolbus.Error](failed)
 	switch {
 	case err != nil || failed != nil && a.Credentials == "":
 		return cmp.Or(failed, err)
 	case refused:
-		is.Accepted, is.Error = acceptedNo, refusal.Reason
+		is.Accepted, is.Error = acceptedNo, refusal.Reason()
 	case failed != nil:
 		is.Accepted = acceptedUnknown
-	case !conn.NC.AuthRequired():
+	case !conn.NATS().AuthRequired():
 		is.Accepted = acceptedOpen
 	}
 	if err := g.print(is, is.write); err != nil || !refused {
 		return cmp.Or(err, failed)
 	}
 	if !g.json {
-		cli.PrintError(g.env.stderr, refusal.Reason)
+		cli.PrintError(g.env.stderr, refusal.Reason())
 	}
-	return exitError(exitCode(refusal.Reason.Code.Status()))
+	return exitError(exitCode(refusal.Code().Status()))
 }
 
 // identified returns the claims of a credentials file, or, without a file, the tenant and actor of the command line.

@@ -7,11 +7,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 )
 
 // denied is the record of a denied call as `toolbus why` prints it. The names of its members are those of the record.
@@ -69,8 +69,8 @@ func newestRecord(ctx context.Context, from reader.Source, f reader.Filter) (new
 }
 
 func noRecord(says string) error {
-	return &client.Refusal{Reason: envelope.NewError(envelope.CodeNotFound, says).
-		WithFix("give the provenance.audit_event_id of an answer; records are kept for a limited time, see docs/limits.md")}
+	return toolbus.NewError(envelope.NewError(envelope.CodeNotFound, says).
+		WithFix("give the provenance.audit_event_id of an answer; records are kept for a limited time, see docs/limits.md"), nil)
 }
 
 func deniedSentence(r *audit.Record) string {

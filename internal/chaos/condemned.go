@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -83,8 +83,8 @@ func (r *run) sentence(ctx context.Context, caller int) {
 
 // revoke retries until a dispatcher has revoked an actor.
 func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, error) {
-	err := h.order(ctx, func(ctx context.Context, c *client.Client) error {
-		_, err := c.Revoke(ctx, envelope.RevokeRequest{Tenant: tenant, Actor: actor})
+	err := h.order(ctx, func(ctx context.Context, c *admin.Client) error {
+		_, err := c.RevokeTokens(ctx, envelope.RevokeRequest{Tenant: tenant, Actor: actor})
 		return err
 	})
 	return checker.Revocation{Actor: actor, At: time.Now()}, err
@@ -94,7 +94,7 @@ func (h *havoc) revoke(ctx context.Context, actor string) (checker.Revocation, e
 const orderTime = 2 * time.Second
 
 // order repeats a request of the operator until it succeeds or ctx ends.
-func (h *havoc) order(ctx context.Context, want func(context.Context, *client.Client) error) error {
+func (h *havoc) order(ctx context.Context, want func(context.Context, *admin.Client) error) error {
 	r := timer.Backoff{Pause: 50 * time.Millisecond, MaxPause: time.Second, Try: orderTime}
 	return r.Until(ctx, func(ctx context.Context) (bool, error) {
 		return want(ctx, h.operator) == nil, nil

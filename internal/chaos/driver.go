@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
@@ -42,7 +44,7 @@ type driver struct {
 	journal *history.Journal
 	// operator manages credentials, policies, locks and runs. door is the connection of a gateway that calls for other
 	// actors; nil without tokens.
-	operator *client.Client
+	operator *admin.Client
 	door     *app.Link
 	wg       sync.WaitGroup
 
@@ -71,13 +73,7 @@ func newDriver(ctx context.Context, c *cluster, callers int) (*driver, error) {
 
 // look connects operator and, if the deployment has tokens, door.
 func (d *driver) look(ctx context.Context, c *cluster) (err error) {
-	boss, err := app.Establish(ctx, app.Options{URL: c.urls()},
-		app.LinkOptions{Credentials: c.deployment.Credentials(operator)})
-	if err != nil {
-		return err
-	}
-	d.others = append(d.others, boss)
-	if d.operator, err = boss.Client(client.Options{}); err != nil || c.deployment == nil {
+	if d.operator, err = c.connectOperator(ctx); err != nil || c.deployment == nil {
 		return err
 	}
 	d.door, err = app.Establish(ctx, app.Options{URL: c.url(lines[0])},
@@ -122,10 +118,14 @@ func (d *driver) join(ctx context.Context, c *cluster, i int) error {
 
 func (d *driver) close() error {
 	var errs []error
-	for _, c := range append(d.callers, d.operator) {
-		if c == nil {
-			continue
-		}
+	closers := []io.Closer{}
+	for _, c := range d.callers {
+		closers = append(closers, c)
+	}
+	if d.operator != nil {
+		closers = append(closers, d.operator)
+	}
+	for _, c := range closers {
 		if err := c.Close(); !errors.Is(err, nats.ErrConnectionClosed) {
 			errs = append(errs, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/proxy"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -107,7 +107,7 @@ type havoc struct {
 	begun    time.Time
 	watch    *watch
 	weather  proxy.Trouble // background trouble of all proxies
-	operator *client.Client
+	operator *admin.Client
 
 	mu       sync.Mutex
 	counts   map[string]int

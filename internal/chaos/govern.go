@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -42,7 +42,7 @@ func (r *run) govern(ctx context.Context) {
 func (r *run) round(ctx context.Context, n int) {
 	id := fmt.Sprint("chaos-run-", r.Seed, "-", n)
 	start := envelope.RunStartRequest{ID: id, Tenant: tenant, Actors: []string{actorOf(0)}}
-	err := r.havoc.order(ctx, func(ctx context.Context, c *client.Client) error {
+	err := r.havoc.order(ctx, func(ctx context.Context, c *admin.Client) error {
 		_, err := c.StartRun(ctx, start)
 		return err
 	})
@@ -71,7 +71,7 @@ func (r *run) round(ctx context.Context, n int) {
 func (r *run) push(ctx context.Context, n int) error {
 	set := r.cluster.policy
 	set.Roles = slices.Concat(fmt.Appendf(nil, "# push %d\n", n), set.Roles)
-	err := r.havoc.order(ctx, func(ctx context.Context, c *client.Client) error { return pushed(ctx, c, set) })
+	err := r.havoc.order(ctx, func(ctx context.Context, c *admin.Client) error { return pushed(ctx, c, set) })
 	at := time.Now()
 	if err != nil { // whether it is in force is not known
 		at = at.Add(time.Hour)
@@ -83,20 +83,20 @@ func (r *run) push(ctx context.Context, n int) error {
 }
 
 // pushed pushes a policy, unless it is in force.
-func pushed(ctx context.Context, c *client.Client, set policy.Documents) error {
+func pushed(ctx context.Context, c *admin.Client, set policy.Documents) error {
 	all, err := c.PolicyHistory(ctx)
 	newest := append(all, envelope.PolicyVersion{})[0]
 	if err != nil || newest.Versions == set.Versions() {
 		return err
 	}
-	_, err = c.PushPolicy(ctx, set, newest.Revision, "a policy of a chaos run")
+	_, err = c.PushPolicy(ctx, admin.Policy(set), newest.Revision, "a policy of a chaos run")
 	return err
 }
 
 func (r *run) closeRun(ctx context.Context, id string) error {
 	r.Tell(id + " is closed")
 	r.havoc.count(fault{what: CloseRun})
-	return r.havoc.order(ctx, func(ctx context.Context, c *client.Client) error {
+	return r.havoc.order(ctx, func(ctx context.Context, c *admin.Client) error {
 		_, err := c.ChangeRun(ctx, envelope.RunChangeRequest{ID: id, Tenant: tenant, State: string(policy.RunClosed)})
 		return err
 	})
@@ -105,7 +105,7 @@ func (r *run) closeRun(ctx context.Context, id string) error {
 // lock locks a tool for a while.
 func (r *run) lock(ctx context.Context, tool string) {
 	q := envelope.LockRequest{LockTarget: envelope.LockTarget{Tool: tool}, Reason: "a lock of a chaos run"}
-	err := r.havoc.order(ctx, func(ctx context.Context, c *client.Client) error {
+	err := r.havoc.order(ctx, func(ctx context.Context, c *admin.Client) error {
 		_, err := c.Lock(ctx, q)
 		return err
 	})
@@ -118,7 +118,7 @@ func (r *run) lock(ctx context.Context, tool string) {
 	timer.Sleep(ctx, barred)
 	locked.To = time.Now()
 	r.governed.Locked = append(r.governed.Locked, locked)
-	_ = r.havoc.order(context.WithoutCancel(ctx), func(ctx context.Context, c *client.Client) error {
+	_ = r.havoc.order(context.WithoutCancel(ctx), func(ctx context.Context, c *admin.Client) error {
 		_, err := c.Unlock(ctx, q)
 		return err
 	})

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -58,8 +57,8 @@ func (h *havoc) strangers(ctx context.Context, o Options) {
 }
 
 func rotateKeys(ctx context.Context, h *havoc) {
-	err := h.order(ctx, func(ctx context.Context, c *client.Client) error {
-		_, err := c.RotateKeys(ctx, envelope.RotateRequest{})
+	err := h.order(ctx, func(ctx context.Context, c *admin.Client) error {
+		_, err := c.RotateKeys(ctx, false)
 		return err
 	})
 	if err == nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -19,16 +19,14 @@ func (c *cluster) pushPolicy(ctx context.Context) (err error) {
 	if c.policy, err = policy.Generate(tools.List()); err != nil {
 		return err
 	}
-	link, err := app.Establish(ctx, app.Options{URL: c.urls()},
-		app.LinkOptions{Credentials: c.deployment.Credentials(operator)})
-	if err != nil {
-		return err
-	}
-	defer link.Close()
-	boss, err := link.Client(client.Options{})
+	boss, err := c.connectOperator(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, boss.Close()) }()
 	return pushed(ctx, boss, c.policy)
+}
+
+func (c *cluster) connectOperator(ctx context.Context) (*admin.Client, error) {
+	return admin.Connect(ctx, c.urls(), admin.Options{CredentialsFile: c.deployment.Credentials(operator)})
 }

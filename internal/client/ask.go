@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 )
 
 // Refusal is a Go error for an operation that the bus refused.
@@ -32,14 +32,14 @@ const fetchTime = 30 * time.Second
 // Result returns the outcome of a call, or its acceptance while it has none. If the output cannot be fetched, the
 // response is a statement of the library with final: false, as that of [Client.Call].
 func (c *Client) Result(ctx context.Context, q envelope.CallRef) (envelope.ResultResponse, error) {
-	a, err := answer[envelope.ResultResponse](ctx, c, subjects.OpResult, q)
+	a, err := Ask(ctx, c, operation.Result, q)
 	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
 
 // Cancel ends a call. Only the cancel of the owner ends the call for all; that of a joiner detaches the joiner.
 func (c *Client) Cancel(ctx context.Context, q envelope.CallRef) (envelope.CancelResponse, error) {
-	a, err := answer[envelope.CancelResponse](ctx, c, subjects.OpCancel, q)
+	a, err := Ask(ctx, c, operation.Cancel, q)
 	a.Response = c.told(ctx, q.Ref, a.Response)
 	return a, err
 }
@@ -54,24 +54,18 @@ func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *en
 	return c.whole(ctx, ref, sane(r))
 }
 
-// Replay has a dispatcher call again for what a dead letter asked for, as the actor who asked, and returns how that
-// call stands. It is for operators. The same question always means the same call, so ask it again until the answer has
-// a Response. A large output is not fetched.
-func (c *Client) Replay(ctx context.Context, q envelope.ReplayRequest) (envelope.ResultResponse, error) {
-	return answer[envelope.ResultResponse](ctx, c, subjects.OpReplay, q)
-}
-
 // Why says in one sentence what a call waits for, or why it ended as it did.
 func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
-	a, err := answer[envelope.WhyResponse](ctx, c, subjects.OpWhy, q)
+	a, err := Ask(ctx, c, operation.Why, q)
 	return a.Sentence, err
 }
 
-func answer[T any](ctx context.Context, c *Client, op string, q any) (T, error) {
-	var a T
+// Ask sends a request for an operation, and returns the answer, or a [Refusal]. It returns early if the server no longer
+// accepts the connection. If ctx has no deadline it waits up to 5 s.
+func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], q Q) (A, error) {
 	asking, stop := c.whileAccepted(ctx)
 	defer stop()
-	refusal, err := c.inbox.Ask(asking, op, q, &a)
+	a, refusal, err := op.Ask(asking, c.inbox, q)
 	if barred := c.IsPermissionDenied(); err != nil && barred != nil && ctx.Err() == nil {
 		refusal, err = exclusion(barred), nil
 	}

@@ -33,7 +33,7 @@ func TestTokenWithoutItsRoles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = carries(envelope.TokenResponse{Token: token, Family: p.Family}, test.wants)
+		err = CheckRoles(envelope.TokenResponse{Token: token, Family: p.Family}, test.wants)
 		if (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), p.Family) {
 			t.Errorf("%q of %q: %v", test.wants, test.has, err)
 		}

@@ -3,22 +3,37 @@ package attack
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
 )
+
+// operator returns a client of the operator.
+func (d *devDeployment) operator() *admin.Client {
+	d.Helper()
+	file := filepath.Join(d.TempDir(), "operator.token")
+	d.ok(os.WriteFile(file, []byte(d.crowd[operator].token), 0o600))
+	c, err := admin.Connect(d.Context(), d.url, admin.Options{CredentialsFile: file, NATS: d.options()})
+	d.ok(err)
+	d.Cleanup(func() { _ = c.Close() })
+	return c
+}
 
 // bind adds a lane to the policy in force, in which every call is allowed, and starts runs of an actor.
 func (d *devDeployment) bind(p auth.Principal, lane string, runs ...string) {
 	d.Helper()
-	c := d.client(d.crowd[operator])
+	c := d.operator()
 	all, err := c.PolicyHistory(d.Context())
 	d.ok(err)
-	set, err := c.Policy(d.Context(), all[0].Versions)
+	set, err := c.Policy(d.Context(), all[0])
 	d.ok(err)
 	const lanes = "allowed_lanes: [default"
 	more := fmt.Appendf(nil, "%s, %s", lanes, lane)
@@ -31,7 +46,7 @@ func (d *devDeployment) bind(p auth.Principal, lane string, runs ...string) {
 	d.ok(err)
 	for _, id := range runs {
 		d.ok(store.Create(d.Context(), envelope.Run{
-			ID: id, Tenant: p.Tenant, Actors: []string{p.Actor}, State: "active", Policies: set.Versions(), Start: time.Now(),
+			ID: id, Tenant: p.Tenant, Actors: []string{p.Actor}, State: "active", Policies: policy.Documents(set).Versions(), Start: time.Now(),
 		}))
 	}
 }
@@ -73,10 +88,10 @@ func TestPolicyHolds(t *testing.T) {
 // lane. It starts a run of an actor.
 func (d *devDeployment) restrict(p auth.Principal, run string) {
 	d.Helper()
-	c := d.client(d.crowd[operator])
+	c := d.operator()
 	all, err := c.PolicyHistory(d.Context())
 	d.ok(err)
-	set, err := c.Policy(d.Context(), all[0].Versions)
+	set, err := c.Policy(d.Context(), all[0])
 	d.ok(err)
 	set.Roles = []byte("roles: [{role_id: agent, allowed_lanes: [default]}, {role_id: boss, allowed_lanes: [vip]}]\n")
 	set.Lanes = []byte("lanes: [{lane_id: default, allowed_tools: [echo, vault], write: true, runs: implicit}, " +
@@ -96,7 +111,7 @@ func (d *devDeployment) implicit(actor string) string {
 	_, err := c.Call(d.Context(), clientlib.Call{Tool: "echo", Input: []byte(`"implicit"`)})
 	d.ok(err)
 	id := ""
-	for r, err := range d.client(d.crowd[operator]).Runs(d.Context(), envelope.RunListRequest{Implicit: true}) {
+	for r, err := range d.operator().Runs(d.Context(), envelope.RunListRequest{Implicit: true}) {
 		d.ok(err)
 		if r.Implicit && r.Actors[0] == actor { // the last one is that of the policy in force
 			id = r.ID

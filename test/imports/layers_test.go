@@ -97,9 +97,9 @@ var layers = []layer{
 		"internal/audit/writer internal/call internal/call/outcome internal/encoding/format " +
 		"internal/executor/heartbeat internal/executor/workqueue internal/flow internal/policy/lock internal/rpc " +
 		"internal/timer kv streaming subjects"},
-	{4, "internal/client", "client", "bus envelope internal/audit/reader internal/auth " +
-		"internal/auth/tokensource internal/call internal/encoding/ijson internal/encoding/jsonschema " +
-		"internal/flow internal/policy internal/rpc internal/timer streaming subjects"},
+	{4, "internal/client", "client", "bus envelope internal/auth internal/auth/tokensource internal/call " +
+		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/operation internal/rpc " +
+		"internal/timer streaming subjects"},
 	{5, "internal/tool/process", "", "envelope internal/encoding/ijson internal/tool " +
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},
@@ -169,6 +169,16 @@ func TestLayers(t *testing.T) {
 			if path != imported && !allowed(at, path) {
 				t.Errorf("%s imports %s, but may import of this module only: %s", p.path(), path, layers[at].may)
 			}
+		}
+	}
+}
+
+// TestCommands holds commands to the public packages toolbus and admin: they do what any program can do.
+func TestCommands(t *testing.T) {
+	for _, p := range packages(t) {
+		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		if matches("cmd/... internal/cli/...", p.path()) && slices.Contains(imports, module+"internal/client") {
+			t.Errorf("%s imports internal/client: use toolbus or admin", p.path())
 		}
 	}
 }

@@ -43,6 +43,22 @@ func Open(ctx context.Context, js jetstream.JetStream, asker operation.Asker) So
 	return ViaDispatcher(asker)
 }
 
+// OpenAs is [Open] for an operator or auditor of a tenant, with a token or with nil. The connection of js must be one of
+// that actor. Call done at the end.
+func OpenAs(ctx context.Context, js jetstream.JetStream, tenant, actor string, token func() string) (
+	from Source, done func(), err error) {
+	var says auth.Principal
+	if token != nil {
+		says, _ = auth.Inspect(token()) // dispatchers refuse what is no token of theirs
+	}
+	in, err := rpc.NewInbox(js.Conn(), tenant, actor, says.Below()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.Token = token
+	return Open(ctx, js, in), func() { _ = in.Close() }, nil // fails only if the connection is closed
+}
+
 // ViaDispatcher returns a Source that reads the streams through dispatchers. If the deployment has tokens, dispatchers
 // answer operators and auditors. An auditor without the scope for all tenants gets only records of its own tenant.
 func ViaDispatcher(asker operation.Asker) Source { return viaDispatcher{asker} }

@@ -1,4 +1,4 @@
-package client_test
+package admin_test
 
 import (
 	"bytes"
@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus"
+
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
@@ -23,13 +26,26 @@ func answers[Q, A any](op operation.Operation[Q, A], f func(Q) (A, *envelope.Err
 	return rpc.NewEndpoint(op, func(_ context.Context, _ call.Sender, q Q) (A, *envelope.Error) { return f(q) })
 }
 
+// serve offers endpoints until the test ends, and returns a client of them.
+func serve(t *testing.T, endpoints ...rpc.Endpoint) *admin.Client {
+	t.Helper()
+	b := bustest.Start(t)
+	b.Serve(endpoints...)
+	c, err := admin.Connect(t.Context(), b.Srv.URL, admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 // A kill goes on behind each page, and looks again when the lock has taken effect: executors may have started further
 // calls meanwhile.
 func TestKillLocked(t *testing.T) {
 	var mu sync.Mutex
 	var after []envelope.LockKillPosition
 	target := envelope.LockTarget{Tool: "fs.write"}
-	c := setup(t).serve(answers(operation.LockKill,
+	c := serve(t, answers(operation.LockKill,
 		func(q envelope.LockKillRequest) (a envelope.LockKillResponse, _ *envelope.Error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -50,7 +66,7 @@ func TestKillLocked(t *testing.T) {
 	if !slices.Equal(after, want) || killed != "bcde" || time.Since(began) < time.Second {
 		t.Errorf("asked after %v and killed %q within %s", after, killed, time.Since(began))
 	}
-	var refused *client.Refusal
+	var refused *toolbus.Error
 	if err := c.KillLocked(t.Context(), envelope.LockTarget{All: true}, nil); !errors.As(err, &refused) {
 		t.Errorf("without the lock: %v", err)
 	}
@@ -68,7 +84,7 @@ func TestPushPolicy(t *testing.T) {
 	set := policy.Documents{
 		Roles: bytes.Repeat([]byte("r"), envelope.PolicyPartBytes+3), Lanes: []byte("l"), ToolRegistry: []byte("t"),
 	}
-	c := setup(t).serve(
+	c := serve(t,
 		answers(operation.PolicyPart, func(q envelope.PolicyPartRequest) (struct{}, *envelope.Error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -96,22 +112,22 @@ func TestPushPolicy(t *testing.T) {
 				return a, nil
 			}),
 	)
-	if revision, err := c.PushPolicy(t.Context(), set, 3, "why"); err != nil || revision != 4 || pushes != 2 {
+	if revision, err := c.PushPolicy(t.Context(), admin.Policy(set), 3, "why"); err != nil || revision != 4 || pushes != 2 {
 		t.Errorf("revision %d after %d pushes, %v", revision, pushes, err)
 	}
 	if len(stored) != 4 {
 		t.Errorf("%d parts are stored", len(stored))
 	}
-	got, err := c.Policy(t.Context(), set.Versions())
-	if err != nil || got.Versions() != set.Versions() {
-		t.Errorf("read back as %+v, %v", got.Versions(), err)
+	got, err := c.Policy(t.Context(), admin.PolicyVersion{Versions: set.Versions()})
+	if read := policy.Documents(got).Versions(); err != nil || read != set.Versions() {
+		t.Errorf("read back as %+v, %v", read, err)
 	}
 }
 
 // The runs of all pages are listed, and those that a push stops are the active ones of a policy.
 func TestRunPages(t *testing.T) {
 	v := envelope.PolicyVersions{Roles: "r"}
-	c := setup(t).serve(answers(operation.RunList,
+	c := serve(t, answers(operation.RunList,
 		func(q envelope.RunListRequest) (a envelope.RunListResponse, _ *envelope.Error) {
 			switch q.After {
 			case 0:
@@ -128,7 +144,7 @@ func TestRunPages(t *testing.T) {
 		}
 		ids += r.ID
 	}
-	stops, err := c.RunsPinnedTo(t.Context(), v)
+	stops, err := c.RunsPinnedTo(t.Context(), admin.PolicyVersion{Versions: v})
 	if ids != "123" || err != nil || len(stops) != 2 || stops[1].ID != "3" {
 		t.Errorf("listed %s, of which a push stops %+v, %v", ids, stops, err)
 	}
