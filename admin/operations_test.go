@@ -112,7 +112,8 @@ func TestPushPolicy(t *testing.T) {
 				return a, nil
 			}),
 	)
-	if revision, err := c.PushPolicy(t.Context(), admin.Policy(set), 3, "why"); err != nil || revision != 4 || pushes != 2 {
+	revision, err := c.PushPolicy(t.Context(), admin.Policy(set), 3, "why")
+	if err != nil || revision != 4 || pushes != 2 {
 		t.Errorf("revision %d after %d pushes, %v", revision, pushes, err)
 	}
 	if len(stored) != 4 {

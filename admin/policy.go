@@ -59,7 +59,8 @@ func (c *Client) putPolicy(ctx context.Context, document []byte) error {
 func (c *Client) applyPolicy(
 	ctx context.Context, v envelope.PolicyVersions, expected uint64, reason string,
 ) (uint64, error) {
-	a, err := ask(ctx, c, operation.PolicyPush, envelope.PolicyPushRequest{Versions: v, Expected: expected, Reason: reason})
+	q := envelope.PolicyPushRequest{Versions: v, Expected: expected, Reason: reason}
+	a, err := ask(ctx, c, operation.PolicyPush, q)
 	return a.Revision, err
 }
 
@@ -100,7 +101,7 @@ func (c *Client) policyAt(ctx context.Context, revision uint64) (v PolicyVersion
 		WithFix("`toolbus policy history` lists the revisions"), nil)
 }
 
-// Policy returns the documents of a version. Of v it needs the digests.
+// Policy returns the documents of a version. It reads only the digests of v.
 func (c *Client) Policy(ctx context.Context, v PolicyVersion) (p Policy, err error) {
 	if p.Roles, err = c.policyDocument(ctx, v.Versions.Roles); err != nil {
 		return p, err

@@ -74,7 +74,7 @@ func (c *Client) Runs(ctx context.Context, r envelope.RunListRequest) iter.Seq2[
 }
 
 // RunsPinnedTo returns the active runs that are pinned to a version of the policy, without implicit ones. A push of
-// another policy stops them. Of v it needs the digests.
+// another policy stops them. It reads only the digests of v.
 func (c *Client) RunsPinnedTo(ctx context.Context, v PolicyVersion) (all []envelope.Run, err error) {
 	for r, err := range c.Runs(ctx, envelope.RunListRequest{State: string(policy.RunActive)}) {
 		if err != nil {

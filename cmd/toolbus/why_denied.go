@@ -70,7 +70,8 @@ func newestRecord(ctx context.Context, from reader.Source, f reader.Filter) (new
 
 func noRecord(says string) error {
 	return toolbus.NewError(envelope.NewError(envelope.CodeNotFound, says).
-		WithFix("give the provenance.audit_event_id of an answer; records are kept for a limited time, see docs/limits.md"), nil)
+		WithFix("give the provenance.audit_event_id of an answer; "+
+			"records are kept for a limited time, see docs/limits.md"), nil)
 }
 
 func deniedSentence(r *audit.Record) string {

@@ -60,8 +60,8 @@ func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
 	return a.Sentence, err
 }
 
-// Ask sends a request for an operation, and returns the answer, or a [Refusal]. It returns early if the server no longer
-// accepts the connection. If ctx has no deadline it waits up to 5 s.
+// Ask sends a request for an operation, and returns the answer, or a [Refusal]. It returns early if the server no
+// longer accepts the connection. If ctx has no deadline it waits up to 5 s.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], q Q) (A, error) {
 	asking, stop := c.whileAccepted(ctx)
 	defer stop()

@@ -46,7 +46,8 @@ func (d *devDeployment) bind(p auth.Principal, lane string, runs ...string) {
 	d.ok(err)
 	for _, id := range runs {
 		d.ok(store.Create(d.Context(), envelope.Run{
-			ID: id, Tenant: p.Tenant, Actors: []string{p.Actor}, State: "active", Policies: policy.Documents(set).Versions(), Start: time.Now(),
+			ID: id, Tenant: p.Tenant, Actors: []string{p.Actor}, State: "active",
+			Policies: policy.Documents(set).Versions(), Start: time.Now(),
 		}))
 	}
 }

@@ -43,8 +43,8 @@ func Open(ctx context.Context, js jetstream.JetStream, asker operation.Asker) So
 	return ViaDispatcher(asker)
 }
 
-// OpenAs is [Open] for an operator or auditor of a tenant, with a token or with nil. The connection of js must be one of
-// that actor. Call done at the end.
+// OpenAs is [Open] for an operator or auditor of a tenant, with a token or with nil. The connection of js must be one
+// of that actor. Call done at the end.
 func OpenAs(ctx context.Context, js jetstream.JetStream, tenant, actor string, token func() string) (
 	from Source, done func(), err error) {
 	var says auth.Principal
