@@ -101,10 +101,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Handle takes a request through the steps of the gateway contract. Its stages are steps 1 to 8. Step 9 writes the
-// request event, which is both the record and the work message. Executors do steps 10 and 11, and the audit record
-// follows the log for step 12. Step 13 is the answer: whoever decides the attempt sends the outcome. If handling the
-// request panics, Handle answers with an error.
+// Handle takes a request through the steps of the gateway contract. The stages are steps 1 to 8, and the checks of step
+// 9. Admission completes step 9: it writes the request event, which is both the record and the work message. Executors
+// do steps 10 and 11, and the audit record follows the log for step 12. Step 13 is the answer: the process that decides
+// the attempt sends the outcome. If handling the request panics, Handle answers with an error.
 func (d *Dispatcher) Handle(ctx context.Context, in *call.IncomingRequest) {
 	d.handle(ctx, &check.Request{In: in})
 }

@@ -19,7 +19,8 @@ import (
 // Log is the call log. kv.Log implements it.
 type Log = outcome.Log
 
-// Process is what the parts of one dispatcher share. Strange, Trace and Logger are optional.
+// Process has the log, the clock and the hooks that all parts of one dispatcher share. Strange, Trace and Logger
+// are optional.
 type Process struct {
 	CallLog  Log
 	Now      func() time.Time // bus time

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Line is what this dispatcher knows of the log of one key, and the callers that wait for its attempts.
+// Line has the newest known state of the log of one key, and the callers that wait for its attempts.
 type Line struct {
 	subjects.Key
 	replayed map[int]sharing // replays of the current batch, by attempt; of the goroutine that serves the batch
