@@ -108,7 +108,8 @@ func (a *asked) unwaited(cause error) error {
 	switch {
 	case errors.Is(cause, errClosed):
 		return &jsonrpc.Error{
-			Code: codeUnavailable, Message: "this door closes, and the call goes on: ask again, or ask another door", Data: data,
+			Code: codeUnavailable, Data: data,
+			Message: "the gateway closes and the call goes on: send the request again, here or to another gateway",
 		}
 	case a.lasting:
 		return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled, and the call goes on", Data: data}

@@ -157,11 +157,13 @@ func (g *callers) read(token string) (auth.Principal, error) {
 	says, err := auth.Inspect(token)
 	switch {
 	case len(token) > auth.MaxToken || err != nil:
-		err = &rejection{http.StatusUnauthorized, "the token is none of Toolbus"}
+		err = &rejection{http.StatusUnauthorized, "the token is not a Toolbus token: send one that an operator has issued"}
 	case !time.Now().Before(says.Expires):
 		err = &rejection{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
 	case says.Tenant != g.tenant:
-		err = &rejection{http.StatusForbidden, fmt.Sprintf("this door is for the tenant %s", g.tenant)}
+		err = &rejection{
+			http.StatusForbidden, fmt.Sprintf("the gateway serves only the tenant %s: send a token of that tenant", g.tenant),
+		}
 	}
 	return says, err
 }

@@ -206,7 +206,7 @@ func (c *catalogue) called(by *viewer, name string) *Definition {
 func (v *view) page(cursor string, size int) (page []*Definition, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(after) > envelope.MaxFunctionName {
-		return nil, "", invalid("the cursor is not one that this door gave: list from the start")
+		return nil, "", invalid("the gateway does not know the cursor: list from the start, without a cursor")
 	}
 	from, _ := slices.BinarySearchFunc(v.sorted, string(after), func(d *Definition, name string) int {
 		return strings.Compare(d.Name, name)

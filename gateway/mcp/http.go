@@ -117,8 +117,8 @@ func (r *reader) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func refuse(w http.ResponseWriter, status int, why string) { http.Error(w, why, status) }
 
 // noToken is the rejection of a request without a token.
-const noToken = "this door asks for your Toolbus token with each request, as the header Authorization: Bearer TOKEN; " +
-	"an operator makes one with `toolbus credentials issue --actor agent://NAME`"
+const noToken = "send your Toolbus token with each request, in the header Authorization: Bearer TOKEN; " +
+	"an operator issues one with `toolbus credentials issue --actor agent://NAME`"
 
 // admitted returns a handler that authenticates the token of each request, if the gateway needs tokens.
 func (d *Server) admitted(next http.Handler) http.Handler {
@@ -219,7 +219,8 @@ func (d *Server) read(next http.Handler) http.Handler {
 			case d.answers <- struct{}{}:
 				defer func() { <-d.answers }()
 			default: // Drain has taken the places; otherwise there is one for every request
-				refuse(w, http.StatusServiceUnavailable, "this door closes: ask again, or ask another")
+				refuse(w, http.StatusServiceUnavailable,
+					"the gateway closes: send the request again, here or to another gateway")
 				return
 			}
 		}

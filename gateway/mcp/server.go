@@ -174,7 +174,7 @@ func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		if !served(method) {
 			return nil, &jsonrpc.Error{
 				Code:    jsonrpc.CodeMethodNotFound,
-				Message: "there are tools here, and no " + method,
+				Message: "method not supported: the gateway serves only tools, not " + method,
 			}
 		}
 		res, err := next(ctx, method, req)
@@ -292,7 +292,7 @@ func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 const greetTime = 2 * time.Second
 
 // errClosed ends the wait for a call when the gateway closes. The call goes on.
-var errClosed = errors.New("the door is closed")
+var errClosed = errors.New("the gateway is closed")
 
 // closeTime is the longest time that Close waits for clients to read the last answers.
 const closeTime = time.Second
