@@ -20,32 +20,32 @@ import (
 )
 
 // callTool answers tools/call.
-func (d *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (s *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	select {
-	case d.calls <- struct{}{}:
-		defer func() { <-d.calls }()
+	case s.calls <- struct{}{}:
+		defer func() { <-s.calls }()
 	default:
 		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
 	}
 	if by.caller != nil {
-		if !d.callers.calling(by.caller) {
+		if !s.callers.calling(by.caller) {
 			return nil, &jsonrpc.Error{
 				Code:    codeUnavailable,
 				Message: "too many calls of yours at once: try again later",
 			}
 		}
-		defer d.callers.called(by.caller)
+		defer s.callers.called(by.caller)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(d.open, func() { cancel(errClosed) })()
+	defer context.AfterFunc(s.open, func() { cancel(errClosed) })()
 	if by.over != nil {
 		defer context.AfterFunc(by.over, func() { cancel(context.Cause(by.over)) })()
 	}
-	if req.Params.Name == SearchTool && d.o.SearchAbove >= 0 {
-		return d.search(ctx, by, req)
+	if req.Params.Name == SearchTool && s.o.SearchAbove >= 0 {
+		return s.search(ctx, by, req)
 	}
-	a, err := d.ask(ctx, by, req)
+	a, err := s.ask(ctx, by, req)
 	if wrong, ok := errors.AsType[misplaced](err); ok {
 		return refused(wrong, by.protocol), nil
 	}
@@ -54,25 +54,25 @@ func (d *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequ
 	}
 	streamed, stop := a.stream(ctx, req)
 	defer stop()
-	if d.becomesTask(a, req) {
-		resp, later, err := d.await(ctx, a)
+	if s.becomesTask(a, req) {
+		resp, later, err := s.await(ctx, a)
 		if later != nil {
 			return later, nil
 		}
-		return d.answer(ctx, a, req, resp, err, streamed)
+		return s.answer(ctx, a, req, resp, err, streamed)
 	}
 	resp, err := a.run(ctx)
-	return d.answer(ctx, a, req, resp, err, streamed)
+	return s.answer(ctx, a, req, resp, err, streamed)
 }
 
 // answer is a.answer, but for a tool that the caller may not know any more. Then it is the answer for a name that no
 // tool has.
-func (d *Server) answer(ctx context.Context, a *asked, req *sdk.CallToolRequest, resp *envelope.Response, err error,
+func (s *Server) answer(ctx context.Context, a *asked, req *sdk.CallToolRequest, resp *envelope.Response, err error,
 	streamed *pieces) (sdk.Result, error) {
 	if err != nil || resp.Error == nil || resp.Error.Code != envelope.CodeToolUnknown {
 		return a.answer(ctx, resp, err, streamed)
 	}
-	v, err := d.catalogue.of(ctx, a.by.tools)
+	v, err := s.catalogue.of(ctx, a.by.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -150,12 +150,12 @@ type asked struct {
 }
 
 // ask returns the call for a request.
-func (d *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) (*asked, error) {
+func (s *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) (*asked, error) {
 	says, err := read(req.Params.GetMeta(), by.header)
 	if err != nil {
 		return nil, err
 	}
-	of, err := d.catalogue.find(ctx, by.tools, req.Params.Name)
+	of, err := s.catalogue.find(ctx, by.tools, req.Params.Name)
 	if err != nil {
 		return nil, unlisted(err)
 	}

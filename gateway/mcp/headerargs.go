@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,48 +17,51 @@ const mirrors = "x-mcp-header"
 
 // repeated holds the tools that are registered with the library, because their arguments are repeated in headers.
 type repeated struct {
+	server *sdk.Server
+	log    *slog.Logger
+
 	mu        sync.Mutex
 	arguments map[string]string // schema of the arguments, by name
 }
 
 // mirror registers the tools of a view whose arguments are repeated in headers with the library. A tool that is not in
 // this view stays registered: it may be in the view of another caller.
-func (d *Server) mirror(is *view) {
-	d.repeated.mu.Lock()
-	defer d.repeated.mu.Unlock()
-	for _, of := range is.sorted {
-		had, known := d.repeated.arguments[of.Name]
+func (r *repeated) mirror(v *view) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range v.sorted {
+		had, known := r.arguments[d.Name]
 		switch {
-		case !of.mirrored() && known:
-			d.server.RemoveTools(of.Name)
-			delete(d.repeated.arguments, of.Name)
-		case of.mirrored() && had != string(of.arguments):
-			d.repeat(of)
+		case !d.mirrored() && known:
+			r.server.RemoveTools(d.Name)
+			delete(r.arguments, d.Name)
+		case d.mirrored() && had != string(d.arguments):
+			r.register(d)
 		}
 	}
 }
 
-// repeat registers one tool. Callers hold d.repeated.mu.
-func (d *Server) repeat(of *Definition) {
-	if d.repeated.arguments == nil {
-		d.repeated.arguments = map[string]string{}
+// register registers one tool. Callers hold r.mu.
+func (r *repeated) register(d *Definition) {
+	if r.arguments == nil {
+		r.arguments = map[string]string{}
 	}
-	d.repeated.arguments[of.Name] = string(of.arguments)
-	if err := d.give(&sdk.Tool{Name: of.Name, InputSchema: of.arguments}); err != nil {
-		d.o.Logger.Warn("headers that repeat arguments of a tool are not looked at", "tool", of.Name, "err", err)
+	r.arguments[d.Name] = string(d.arguments)
+	if err := r.addTool(&sdk.Tool{Name: d.Name, InputSchema: d.arguments}); err != nil {
+		r.log.Warn("headers that repeat arguments of a tool are not looked at", "tool", d.Name, "err", err)
 	}
 }
 
 // mirrored reports whether arguments of the function are repeated in headers.
-func (of *Definition) mirrored() bool { return bytes.Contains(of.arguments, []byte(`"`+mirrors+`"`)) }
+func (d *Definition) mirrored() bool { return bytes.Contains(d.arguments, []byte(`"`+mirrors+`"`)) }
 
-// give registers a tool with the library. The gateway answers its calls before the library does.
-func (d *Server) give(t *sdk.Tool) (err error) {
+// addTool registers a tool with the library. The gateway answers its calls before the library does.
+func (r *repeated) addTool(t *sdk.Tool) (err error) {
 	defer func() { // AddTool panics if the keyword is used wrongly
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	d.server.AddTool(t, nil)
+	r.server.AddTool(t, nil)
 	return nil
 }

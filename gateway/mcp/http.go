@@ -31,51 +31,51 @@ const (
 )
 
 // Handler returns the HTTP handler of the MCP endpoint. Register it for one path. Close the gateway when done.
-func (d *Server) Handler() http.Handler {
+func (s *Server) Handler() http.Handler {
 	o := sdk.StreamableHTTPOptions{
-		Logger: d.o.Logger, MaxRequestBodyBytes: d.o.MaxBody, SessionTimeout: sessionTime,
+		Logger: s.o.Logger, MaxRequestBodyBytes: s.o.MaxBody, SessionTimeout: sessionTime,
 		EventStore: sdk.NewMemoryEventStore(nil), PropagateRequestCancellation: true,
 	}
-	server := func(*http.Request) *sdk.Server { return d.server }
+	server := func(*http.Request) *sdk.Server { return s.server }
 	stateful := sdk.NewStreamableHTTPHandler(server, &o)
 	o.Stateless, o.EventStore = true, nil
 	stateless := sdk.NewStreamableHTTPHandler(server, &o)
 	choose := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case d.sessionless(r):
+		case s.sessionless(r):
 			stateless.ServeHTTP(w, r)
-		case r.Header.Get(headerSessions) == "" && d.full(ownerOf(r)):
+		case r.Header.Get(headerSessions) == "" && s.sessions.full(ownerOf(r)):
 			refuse(
 				w,
 				http.StatusServiceUnavailable,
 				"too many sessions at once: try again later, or use a protocol without",
 			)
-		case !d.began(r):
+		case !s.sessions.begin(r):
 			stateless.ServeHTTP(w, r) // the library refuses an id that it answers already
 		default:
-			defer d.passed(r)
-			stateful.ServeHTTP(&owned{ResponseWriter: w, server: d, owner: ownerOf(r)}, r)
+			defer s.sessions.end(r)
+			stateful.ServeHTTP(&owned{ResponseWriter: w, sessions: &s.sessions, owner: ownerOf(r)}, r)
 		}
 	})
 	protected := http.NewCrossOriginProtection()
-	return protected.Handler(d.bounded(d.admitted(d.read(choose))))
+	return protected.Handler(s.bounded(s.admitted(s.read(choose))))
 }
 
 // sessionless reports whether a request is handled without a session: its protocol has no sessions, or its session
 // belongs to another gateway, or to this one before a restart. Calls of such a session still work, because all state of
 // a call is on the bus.
-func (d *Server) sessionless(r *http.Request) bool {
+func (s *Server) sessionless(r *http.Request) bool {
 	session := r.Header.Get(headerSessions)
-	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, d.instance+"-")
+	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, s.instance+"-")
 }
 
 // bounded refuses requests above MaxRequests, and closes the connections of clients that do not read.
-func (d *Server) bounded(next http.Handler) http.Handler {
+func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := &reader{ResponseWriter: w, of: http.NewResponseController(w)}
 		select {
-		case d.requests <- struct{}{}:
-			defer func() { <-d.requests }()
+		case s.requests <- struct{}{}:
+			defer func() { <-s.requests }()
 			next.ServeHTTP(to, r)
 		default:
 			w.Header().Set("Retry-After", "1")
@@ -121,17 +121,17 @@ const noToken = "send your Toolbus token with each request, in the header Author
 	"an operator issues one with `toolbus credentials issue --actor agent://NAME`"
 
 // admitted returns a handler that authenticates the token of each request, if the gateway needs tokens.
-func (d *Server) admitted(next http.Handler) http.Handler {
-	if d.callers.client == nil {
+func (s *Server) admitted(next http.Handler) http.Handler {
+	if s.callers.client == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, err := d.callerOf(r)
+		at, err := s.callerOf(r)
 		if err != nil {
-			d.reject(w, r, err)
+			s.reject(w, r, err)
 			return
 		}
-		defer d.callers.leave(at)
+		defer s.callers.leave(at)
 		if r.Method == http.MethodGet { // a stream of notifications ends when its token expires
 			ctx, cancel := context.WithDeadline(r.Context(), at.principal.Expires)
 			defer cancel()
@@ -149,7 +149,7 @@ func (d *Server) admitted(next http.Handler) http.Handler {
 // callerKey is the key in TokenInfo.Extra under which the library passes the caller with each request.
 const callerKey = "guest"
 
-func (d *Server) callerOf(r *http.Request) (*caller, error) {
+func (s *Server) callerOf(r *http.Request) (*caller, error) {
 	credentials := r.Header.Values("Authorization")
 	if len(credentials) == 0 {
 		return nil, &rejection{http.StatusUnauthorized, noToken}
@@ -158,16 +158,16 @@ func (d *Server) callerOf(r *http.Request) (*caller, error) {
 	if len(credentials) > 1 || !strings.EqualFold(scheme, "Bearer") {
 		return nil, &rejection{http.StatusUnauthorized, noToken}
 	}
-	return d.callers.admit(r.Context(), strings.TrimSpace(token))
+	return s.callers.admit(r.Context(), strings.TrimSpace(token))
 }
 
 // reject answers a request whose token was not accepted.
-func (d *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
 	why := &rejection{http.StatusInternalServerError, err.Error()}
 	_ = errors.As(err, &why)
 	switch why.status {
 	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", d.challenge(r, why.why))
+		w.Header().Set("WWW-Authenticate", s.challenge(r, why.why))
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}
@@ -180,7 +180,7 @@ var single = []string{headerProtocol, headerSessions, "Authorization", "Content-
 
 // read reads the whole body of a request, and sets the internal headers with its id and session. It removes internal
 // headers that a client has sent.
-func (d *Server) read(next http.Handler) http.Handler {
+func (s *Server) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range single {
 			if len(r.Header.Values(name)) > 1 {
@@ -193,7 +193,7 @@ func (d *Server) read(next http.Handler) http.Handler {
 				delete(r.Header, name)
 			}
 		}
-		body, status, why := d.body(w, r)
+		body, status, why := s.body(w, r)
 		if status != 0 {
 			refuse(w, status, why)
 			return
@@ -216,8 +216,8 @@ func (d *Server) read(next http.Handler) http.Handler {
 		r.Header.Set(headerWeb, "1")
 		if id != "" && method != "subscriptions/listen" {
 			select {
-			case d.answers <- struct{}{}:
-				defer func() { <-d.answers }()
+			case s.answers <- struct{}{}:
+				defer func() { <-s.answers }()
 			default: // Drain has taken the places; otherwise there is one for every request
 				refuse(w, http.StatusServiceUnavailable,
 					"the gateway closes: send the request again, here or to another gateway")
@@ -246,16 +246,16 @@ func refutedPost(body []byte, h http.Header) []byte {
 }
 
 // body returns the body of a request, or the status and text of a refusal.
-func (d *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
+func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
 	of := http.NewResponseController(w)
 	_ = of.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none
 	defer func() { _ = of.SetReadDeadline(time.Time{}) }()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.o.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
 	switch {
 	case err == nil:
 		return body, 0, ""
 	case errors.As(err, new(*http.MaxBytesError)):
-		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a request is at most %d bytes", d.o.MaxBody)
+		return nil, http.StatusRequestEntityTooLarge, fmt.Sprintf("a request is at most %d bytes", s.o.MaxBody)
 	}
 	return nil, http.StatusBadRequest, "the request could not be read"
 }

@@ -35,8 +35,8 @@ type listener struct {
 
 // Bound returns a listener that accepts connections of at, at most [Options.MaxConnections] at once. Further
 // connections are answered with 503 and closed. Close of the listener waits for these answers for at most 1 s.
-func (d *Server) Bound(at net.Listener) net.Listener {
-	return &listener{Listener: at, open: quota{most: d.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
+func (s *Server) Bound(at net.Listener) net.Listener {
+	return &listener{Listener: at, open: quota{most: s.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
 }
 
 // Accept implements net.Listener.

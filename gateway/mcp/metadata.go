@@ -18,11 +18,11 @@ const MetadataPath = "/.well-known/oauth-protected-resource"
 // Metadata returns the handler of the protected resource metadata (RFC 9728). Register it for [MetadataPath] and the
 // paths below. endpoint is the path of [Server.Handler]. Requests need no token. The answer is 404 for any other
 // endpoint, and if the gateway needs no tokens.
-func (d *Server) Metadata(endpoint string) http.Handler {
+func (s *Server) Metadata(endpoint string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at := d.endpoint(r, endpoint)
+		at := s.endpoint(r, endpoint)
 		switch of := strings.TrimPrefix(r.URL.Path, MetadataPath); {
-		case d.callers.client == nil, of != "" && of != endpoint && of != at.Path:
+		case s.callers.client == nil, of != "" && of != endpoint && of != at.Path:
 			http.NotFound(w, r)
 			return
 		case of == "": // the host as a whole
@@ -30,16 +30,16 @@ func (d *Server) Metadata(endpoint string) http.Handler {
 		}
 		w.Header().Set("Cache-Control", "no-cache") // without a URL of its own the answer depends on the Host header
 		auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
-			Resource: at.String(), AuthorizationServers: d.o.AuthorizationServers,
+			Resource: at.String(), AuthorizationServers: s.o.AuthorizationServers,
 			BearerMethodsSupported: []string{"header"}, ResourceName: "Toolbus",
 		}).ServeHTTP(w, r)
 	})
 }
 
 // endpoint returns the URL that clients know the gateway by: [Options].URL, or the path at the host that r names.
-func (d *Server) endpoint(r *http.Request, path string) *url.URL {
-	if d.o.URL != nil {
-		at := *d.o.URL
+func (s *Server) endpoint(r *http.Request, path string) *url.URL {
+	if s.o.URL != nil {
+		at := *s.o.URL
 		return &at
 	}
 	at := &url.URL{Scheme: "http", Host: r.Host, Path: path}
@@ -51,8 +51,8 @@ func (d *Server) endpoint(r *http.Request, path string) *url.URL {
 
 // challenge returns the header WWW-Authenticate of an answer with the status 401. By RFC 6750 §3 it has no error if the
 // request has no token.
-func (d *Server) challenge(r *http.Request, why string) string {
-	at := d.endpoint(r, r.URL.Path)
+func (s *Server) challenge(r *http.Request, why string) string {
+	at := s.endpoint(r, r.URL.Path)
 	at.Path = MetadataPath + at.Path
 	said := fmt.Sprintf("Bearer realm=%q, resource_metadata=%q", "toolbus", at)
 	if why != noToken {

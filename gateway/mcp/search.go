@@ -77,16 +77,16 @@ type foundTool struct {
 }
 
 // search answers a call of SearchTool.
-func (d *Server) search(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (s *Server) search(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
-	if wrong := d.searching.Validate(given); len(wrong) > 0 {
+	if wrong := s.searching.Validate(given); len(wrong) > 0 {
 		return refused(jsonschema.Below(asInput, wrong), by.protocol), nil
 	}
 	var want wanted
 	if err := json.Unmarshal(given, &want); err != nil {
 		return nil, invalid("arguments: %v", err)
 	}
-	v, err := d.catalogue.of(ctx, by.tools)
+	v, err := s.catalogue.of(ctx, by.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}

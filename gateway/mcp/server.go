@@ -119,7 +119,9 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.cacheable(c) },
 		},
 	)
-	d.catalogue.changed = d.mirror
+	d.sessions.server, d.sessions.most = d.server, o.MaxSessions
+	d.repeated.server, d.repeated.log = d.server, o.Logger
+	d.catalogue.changed = d.repeated.mirror
 	d.server.AddReceivingMiddleware(d.receive)
 	if o.TaskAfter > 0 {
 		d.serveTasks()
@@ -128,8 +130,8 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 }
 
 // cacheable sets the time for which a client may cache a list: until the gateway checks for changes again.
-func (d *Server) cacheable(c *sdk.Cacheable) {
-	c.TTLMs, c.CacheScope = int(d.o.Every.Milliseconds()), "private"
+func (s *Server) cacheable(c *sdk.Cacheable) {
+	c.TTLMs, c.CacheScope = int(s.o.Every.Milliseconds()), "private"
 }
 
 // sender describes the client that sent a request.
@@ -146,30 +148,30 @@ type sender struct {
 }
 
 // receive answers requests about tools. It passes all others to the library.
-func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
+func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if extra := req.GetExtra(); extra != nil {
-			defer d.runs(extra.Header)()
+			defer s.sessions.run(extra.Header)()
 		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
-			by, err := d.senderOf(req, r.ProtocolVersion())
+			by, err := s.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
-			return d.list(ctx, by, r)
+			return s.list(ctx, by, r)
 		case *sdk.CallToolRequest:
-			by, err := d.senderOf(req, r.ProtocolVersion())
+			by, err := s.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
-			return d.callTool(ctx, by, r)
+			return s.callTool(ctx, by, r)
 		case *taskRequest:
-			by, err := d.senderOf(req, r.ProtocolVersion())
+			by, err := s.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
-			return d.aboutTask(ctx, by, method, r)
+			return s.aboutTask(ctx, by, method, r)
 		}
 		if !served(method) {
 			return nil, &jsonrpc.Error{
@@ -179,7 +181,7 @@ func (d *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		res, err := next(ctx, method, req)
 		if err == nil {
-			d.greet(ctx, req, res)
+			s.greet(ctx, req, res)
 		}
 		return res, err
 	}
@@ -196,8 +198,8 @@ func served(method string) bool {
 }
 
 // senderOf returns the sender of a request.
-func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
-	by := &sender{client: d.own.client, tools: &d.own, protocol: protocol}
+func (s *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
+	by := &sender{client: s.own.client, tools: &s.own, protocol: protocol}
 	extra := req.GetExtra()
 	if extra == nil {
 		return by, nil
@@ -209,7 +211,7 @@ func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
 	if !by.web && extra.TokenInfo != nil {
 		by.over, _ = extra.TokenInfo.Extra[overKey].(context.Context)
 	}
-	if !by.web || d.callers.client == nil {
+	if !by.web || s.callers.client == nil {
 		return by, nil
 	}
 	if extra.TokenInfo != nil {
@@ -223,8 +225,8 @@ func (d *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
 }
 
 // searches reports whether the number of tools exceeds SearchAbove, so that the list has SearchTool.
-func (d *Server) searches(v *view) bool {
-	return d.o.SearchAbove >= 0 && len(v.sorted) > d.o.SearchAbove
+func (s *Server) searches(v *view) bool {
+	return s.o.SearchAbove >= 0 && len(v.sorted) > s.o.SearchAbove
 }
 
 // listing is the answer to tools/list. Its entries are JSON, because MCP servers send members that the library may not
@@ -238,8 +240,8 @@ type listing struct {
 }
 
 // list answers tools/list: SearchTool first, then all tools sorted by name.
-func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
-	v, err := d.catalogue.of(ctx, by.tools)
+func (s *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
+	v, err := s.catalogue.of(ctx, by.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -247,7 +249,7 @@ func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest
 	if req.Params != nil {
 		cursor = req.Params.Cursor
 	}
-	page, next, err := v.page(cursor, d.o.PageSize)
+	page, next, err := v.page(cursor, s.o.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -255,19 +257,19 @@ func (d *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest
 	if by.protocol >= modern {
 		res.ResultType = resultComplete
 	}
-	if cursor == "" && d.searches(v) {
+	if cursor == "" && s.searches(v) {
 		res.Tools = append(res.Tools, jsontext.Value(encoded(searchTool())))
 	}
 	for _, of := range page {
 		res.Tools = append(res.Tools, of.shownTo(by.protocol))
 	}
-	d.cacheable(&res.Cacheable)
+	s.cacheable(&res.Cacheable)
 	return res, nil
 }
 
 // greet adds the instructions of the MCP servers of the tools to the answer to initialize. If the bus does not answer
 // within greetTime, it adds none.
-func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
+func (s *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	var into *string
 	switch r := res.(type) {
 	case *sdk.InitializeResult:
@@ -277,13 +279,13 @@ func (d *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	default:
 		return
 	}
-	by, err := d.senderOf(req, "")
+	by, err := s.senderOf(req, "")
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	if v, err := d.catalogue.of(ctx, by.tools); err == nil {
+	if v, err := s.catalogue.of(ctx, by.tools); err == nil {
 		*into = v.instructions()
 	}
 }
@@ -312,12 +314,12 @@ func (d *Server) Close() {
 
 // Drain waits until all HTTP requests are answered, or ctx ends. After it returns, the gateway answers no further
 // requests.
-func (d *Server) Drain(ctx context.Context) {
-	d.drains.Lock()
-	defer d.drains.Unlock()
-	for ; d.drained < cap(d.answers); d.drained++ {
+func (s *Server) Drain(ctx context.Context) {
+	s.drains.Lock()
+	defer s.drains.Unlock()
+	for ; s.drained < cap(s.answers); s.drained++ {
 		select {
-		case d.answers <- struct{}{}:
+		case s.answers <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
@@ -326,16 +328,16 @@ func (d *Server) Drain(ctx context.Context) {
 
 // Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
 // they have changed, or the policy has, which decides what each client may list.
-func (d *Server) Watch(ctx context.Context) {
-	tick := time.NewTicker(d.o.Every)
+func (s *Server) Watch(ctx context.Context) {
+	tick := time.NewTicker(s.o.Every)
 	defer tick.Stop()
-	for last := d.own.last.Load(); ; {
-		looking, cancel := context.WithTimeout(ctx, d.o.Every)
-		v, err := d.catalogue.of(looking, &d.own)
+	for last := s.own.last.Load(); ; {
+		looking, cancel := context.WithTimeout(ctx, s.o.Every)
+		v, err := s.catalogue.of(looking, &s.own)
 		cancel()
 		if err == nil {
 			if last != nil && (v.sum != last.sum || v.policies != last.policies) {
-				d.changed()
+				s.changed()
 			}
 			last = v
 		}
@@ -349,6 +351,6 @@ func (d *Server) Watch(ctx context.Context) {
 
 // changed makes the library notify all clients: it does so when a tool is added to its own list, which clients never
 // see.
-func (d *Server) changed() {
-	d.server.AddTool(&sdk.Tool{Name: "changed", InputSchema: map[string]any{"type": "object"}}, nil)
+func (s *Server) changed() {
+	s.server.AddTool(&sdk.Tool{Name: "changed", InputSchema: map[string]any{"type": "object"}}, nil)
 }

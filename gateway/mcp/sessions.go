@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // sessions holds the owners of the sessions of the gateway, so that one caller cannot use all of them.
 type sessions struct {
+	server *sdk.Server
+	most   int // largest number of sessions
+
 	mu     sync.Mutex
 	owners map[string]string // by session
 	asked  map[string]*turn  // requests of sessions, by session and id
@@ -36,31 +40,31 @@ func ownerOf(r *http.Request) string {
 	return ""
 }
 
-// owns records the owner of a session.
-func (d *Server) owns(owner, session string) {
+// setOwner records the owner of a session.
+func (s *sessions) setOwner(owner, session string) {
 	if session == "" {
 		return
 	}
-	d.sessions.mu.Lock()
-	defer d.sessions.mu.Unlock()
-	if d.sessions.owners == nil {
-		d.sessions.owners = map[string]string{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owners == nil {
+		s.owners = map[string]string{}
 	}
-	d.sessions.owners[session] = owner
+	s.owners[session] = owner
 }
 
 // owned is an answer that may begin a session. It records the owner before the client learns the session id.
 type owned struct {
 	http.ResponseWriter
-	server *Server
-	owner  string
-	begun  bool
+	sessions *sessions
+	owner    string
+	begun    bool
 }
 
 func (o *owned) begin() {
 	if !o.begun {
 		o.begun = true
-		o.server.owns(o.owner, o.Header().Get(headerSessions))
+		o.sessions.setOwner(o.owner, o.Header().Get(headerSessions))
 	}
 }
 
@@ -86,22 +90,23 @@ func (o *owned) Flush() {
 func (o *owned) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // full reports whether the owner holds as many sessions as are free, or none are free.
-func (d *Server) full(owner string) bool {
-	d.sessions.mu.Lock()
-	defer d.sessions.mu.Unlock()
+func (s *sessions) full(owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	all, own := map[string]string{}, 0
-	for s := range d.server.Sessions() {
-		if s.ID() == "" {
+	for session := range s.server.Sessions() {
+		id := session.ID()
+		if id == "" {
 			continue
 		}
-		of, known := d.sessions.owners[s.ID()]
-		all[s.ID()] = of
-		if known && of == owner && owner != "" {
+		holder, known := s.owners[id]
+		all[id] = holder
+		if known && holder == owner && owner != "" {
 			own++
 		}
 	}
-	d.sessions.owners = all // without sessions that have ended
-	return own >= d.o.MaxSessions-len(all)
+	s.owners = all // without sessions that have ended
+	return own >= s.most-len(all)
 }
 
 // turnOf returns the key of a request of a session, or "" for any other request.
@@ -113,14 +118,13 @@ func turnOf(h http.Header) string {
 	return session + " " + id
 }
 
-// began records a request of a session. It returns false if the same request is running, or was answered within the
+// begin records a request of a session. It returns false if the same request is running, or was answered within the
 // last minute. Such a request joins the call of the first one, because its key is the same.
-func (d *Server) began(r *http.Request) bool {
+func (s *sessions) begin(r *http.Request) bool {
 	name := turnOf(r.Header)
 	if name == "" {
 		return true
 	}
-	s := &d.sessions
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -142,21 +146,21 @@ func (d *Server) began(r *http.Request) bool {
 	return true
 }
 
-// passed records that the HTTP request has ended. The library may not have passed it on to receive.
-func (d *Server) passed(r *http.Request) {
-	d.sessions.mu.Lock()
-	defer d.sessions.mu.Unlock()
-	if t := d.sessions.asked[turnOf(r.Header)]; t != nil && !t.runs && t.ended.IsZero() {
+// end records that the HTTP request has ended. The library may not have passed it on to receive.
+func (s *sessions) end(r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.asked[turnOf(r.Header)]; t != nil && !t.runs && t.ended.IsZero() {
 		t.ended = time.Now()
 	}
 }
 
-// runs records that the gateway handles a request, until ended is called.
-func (d *Server) runs(h http.Header) (ended func()) {
+// run records that the gateway handles a request, until ended is called.
+func (s *sessions) run(h http.Header) (ended func()) {
 	set := func(runs bool, at time.Time) {
-		d.sessions.mu.Lock()
-		defer d.sessions.mu.Unlock()
-		if t := d.sessions.asked[turnOf(h)]; t != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t := s.asked[turnOf(h)]; t != nil {
 			t.runs, t.ended = runs, at
 		}
 	}

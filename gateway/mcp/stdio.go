@@ -31,9 +31,9 @@ var errLeft = errors.New("the client has gone")
 // wait, or if out is a pipe, socket or terminal that no process reads any more. If ctx ends before in does, the calls
 // go on, and each is answered with error 503, which contains its key. Serve closes neither in nor out. After it
 // returns, its goroutine may still be blocked in a read of in.
-func (d *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := newConn(in, out, d.o.MaxBody)
-	session, err := d.server.Connect(context.WithoutCancel(ctx), c, nil)
+func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	c := newConn(in, out, s.o.MaxBody)
+	session, err := s.server.Connect(context.WithoutCancel(ctx), c, nil)
 	if err != nil {
 		return err
 	}

@@ -76,9 +76,9 @@ type taskParams struct {
 type taskRequest = sdk.ServerRequest[*taskParams]
 
 // serveTasks registers the methods of tasks with the library, so that it passes them to receive, which answers them.
-func (d *Server) serveTasks() {
+func (s *Server) serveTasks() {
 	for _, method := range []string{taskGet, taskUpdate, taskCancel} {
-		_ = sdk.AddReceivingCustomMethod(d.server, method, // never fails: the library has none of these methods
+		_ = sdk.AddReceivingCustomMethod(s.server, method, // never fails: the library has none of these methods
 			func(context.Context, *sdk.ServerSession, *taskParams) (*done, error) {
 				return nil, errors.ErrUnsupported
 			})
@@ -102,12 +102,12 @@ func knowsTasks(protocol string, has *sdk.ClientCapabilities) bool {
 }
 
 // becomesTask reports whether a call may be answered with a task.
-func (d *Server) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
-	return d.o.TaskAfter > 0 && (!a.of.streaming || a.of.results) && knowsTasks(a.by.protocol, req.ClientCapabilities())
+func (s *Server) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
+	return s.o.TaskAfter > 0 && (!a.of.streaming || a.of.results) && knowsTasks(a.by.protocol, req.ClientCapabilities())
 }
 
 // await runs a call and returns its outcome, or its task if it takes longer than TaskAfter.
-func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
+func (s *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task, error) {
 	began := time.Now().Truncate(time.Millisecond) // the precision of the task id
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -120,7 +120,7 @@ func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 		resp, err := a.run(ctx)
 		ended <- end{resp, err}
 	}()
-	for pause := d.o.TaskAfter; ; pause = pollTime {
+	for pause := s.o.TaskAfter; ; pause = pollTime {
 		select {
 		case e := <-ended:
 			return e.resp, nil, e.err
@@ -151,11 +151,11 @@ func (d *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 var errLater = errors.New("the call is asked for later")
 
 // task returns the task of a running call.
-func (of *Definition) task(id string, began time.Time) *task {
+func (d *Definition) task(id string, began time.Time) *task {
 	return &task{
-		ResultType: resultTask, TaskID: taskID(began, of.Name, id), Status: working,
+		ResultType: resultTask, TaskID: taskID(began, d.Name, id), Status: working,
 		CreatedAt: stamp(began), LastUpdatedAt: stamp(began),
-		TTLMs: of.retention.Milliseconds(), PollIntervalMs: pollTime.Milliseconds(),
+		TTLMs: d.retention.Milliseconds(), PollIntervalMs: pollTime.Milliseconds(),
 	}
 }
 
@@ -166,7 +166,7 @@ func taskID(began time.Time, name, id string) string {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // named returns the call of a task, and the time at which it was made.
-func (d *Server) named(
+func (s *Server) named(
 	ctx context.Context,
 	by *sender,
 	name string,
@@ -180,7 +180,7 @@ func (d *Server) named(
 		return nil, "", began, noTask()
 	}
 	called := strings.Join(parts[1:len(parts)-1], ".")
-	of, err = d.ofTask(ctx, by, called)
+	of, err = s.ofTask(ctx, by, called)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
 		return nil, "", began, noTask()
 	}
@@ -196,11 +196,11 @@ func (d *Server) named(
 
 // ofTask returns the function of a task. The policy may hide its tool by now: that does not take the outcome from the
 // caller.
-func (d *Server) ofTask(ctx context.Context, by *sender, called string) (*Definition, error) {
-	if of := d.catalogue.called(by.tools, called); of != nil {
+func (s *Server) ofTask(ctx context.Context, by *sender, called string) (*Definition, error) {
+	if of := s.catalogue.called(by.tools, called); of != nil {
 		return of, nil
 	}
-	return d.catalogue.find(ctx, by.tools, called)
+	return s.catalogue.find(ctx, by.tools, called)
 }
 
 // maxYear is the last year that RFC 3339 can represent.
@@ -209,11 +209,11 @@ const maxYear = 9999
 func noTask() error { return invalid("no such task is known to you") }
 
 // aboutTask answers a request about a task.
-func (d *Server) aboutTask(ctx context.Context, by *sender, method string, req *taskRequest) (sdk.Result, error) {
+func (s *Server) aboutTask(ctx context.Context, by *sender, method string, req *taskRequest) (sdk.Result, error) {
 	if err := mayAsk(by, req); err != nil {
 		return nil, err
 	}
-	of, id, began, err := d.named(ctx, by, req.Params.TaskID)
+	of, id, began, err := s.named(ctx, by, req.Params.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -281,14 +281,14 @@ func taskError(err error) error {
 }
 
 // ended returns the task of a call that has ended.
-func (of *Definition) ended(t *task, began time.Time, r *envelope.Response, names sdk.Meta, protocol string) *task {
+func (d *Definition) ended(t *task, began time.Time, r *envelope.Response, names sdk.Meta, protocol string) *task {
 	took := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
 	t.LastUpdatedAt, t.PollIntervalMs = stamp(began.Add(took)), 0
 	if r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown) {
-		t.Status, t.StatusMessage = cancelled, of.inWords(r)
+		t.Status, t.StatusMessage = cancelled, d.inWords(r)
 		return t
 	}
-	res, err := of.result(r, names, protocol)
+	res, err := d.result(r, names, protocol)
 	if err != nil {
 		t.Status = failed
 		t.Error, _ = errors.AsType[*jsonrpc.Error](err)
