@@ -20,34 +20,34 @@ import (
 )
 
 // callTool answers tools/call.
-func (s *Server) callTool(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (s *Server) callTool(ctx context.Context, peer *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	select {
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()
 	default:
 		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
 	}
-	if by.caller != nil {
-		if !s.callers.calling(by.caller) {
+	if peer.caller != nil {
+		if !s.callers.calling(peer.caller) {
 			return nil, &jsonrpc.Error{
 				Code:    codeUnavailable,
 				Message: "too many calls of yours at once: try again later",
 			}
 		}
-		defer s.callers.called(by.caller)
+		defer s.callers.called(peer.caller)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.open, func() { cancel(errClosed) })()
-	if by.over != nil {
-		defer context.AfterFunc(by.over, func() { cancel(context.Cause(by.over)) })()
+	if peer.over != nil {
+		defer context.AfterFunc(peer.over, func() { cancel(context.Cause(peer.over)) })()
 	}
 	if req.Params.Name == SearchTool && s.o.SearchAbove >= 0 {
-		return s.search(ctx, by, req)
+		return s.search(ctx, peer, req)
 	}
-	a, err := s.ask(ctx, by, req)
+	a, err := s.ask(ctx, peer, req)
 	if wrong, ok := errors.AsType[misplaced](err); ok {
-		return refused(wrong, by.protocol), nil
+		return refused(wrong, peer.protocol), nil
 	}
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Server) answer(ctx context.Context, a *asked, req *sdk.CallToolRequest,
 	if err != nil || resp.Error == nil || resp.Error.Code != envelope.CodeToolUnknown {
 		return a.answer(ctx, resp, err, streamed)
 	}
-	v, err := s.catalogue.of(ctx, a.by.tools)
+	v, err := s.catalogue.refresh(ctx, a.peer.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -89,11 +89,11 @@ func (a *asked) answer(
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	res, err := a.of.result(resp, a.names(), a.by.protocol)
+	res, err := a.tool.result(resp, a.names(), a.peer.protocol)
 	if err != nil {
 		return nil, err
 	}
-	if streamed != nil && !a.of.results {
+	if streamed != nil && !a.tool.results {
 		streamed.before(res)
 	}
 	return res, nil
@@ -120,7 +120,7 @@ func (a *asked) unwaited(cause error) error {
 // stream prepares the call of a tool that streams: progress goes to the client as notifications, if the request has a
 // progress token, and the chunks of data come with the answer. stop ends the notifications.
 func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed *pieces, stop func()) {
-	if !a.of.streaming {
+	if !a.tool.streaming {
 		return nil, func() {}
 	}
 	streamed, stop = &pieces{}, func() {}
@@ -141,8 +141,8 @@ func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed 
 
 // asked is a call that the gateway makes for a request.
 type asked struct {
-	by   *sender
-	of   *Definition
+	peer *sender
+	tool *Definition
 	call toolbus.Call
 	// lasting means that the client can send the request again and get the same outcome: the call goes on if the client
 	// disconnects.
@@ -150,32 +150,32 @@ type asked struct {
 }
 
 // ask returns the call for a request.
-func (s *Server) ask(ctx context.Context, by *sender, req *sdk.CallToolRequest) (*asked, error) {
-	says, err := read(req.Params.GetMeta(), by.header)
+func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest) (*asked, error) {
+	meta, err := read(req.Params.GetMeta(), peer.header)
 	if err != nil {
 		return nil, err
 	}
-	of, err := s.catalogue.find(ctx, by.tools, req.Params.Name)
+	tool, err := s.catalogue.find(ctx, peer.tools, req.Params.Name)
 	if err != nil {
 		return nil, unlisted(err)
 	}
-	given, err := of.given(req.Params.Arguments)
+	given, err := tool.given(req.Params.Arguments)
 	if err != nil {
 		return nil, err
 	}
-	a := &asked{by: by, of: of, lasting: says.key != "" || by.stateless && by.asking.recognizable()}
+	a := &asked{peer: peer, tool: tool, lasting: meta.key != "" || peer.stateless && peer.asking.recognizable()}
 	a.call = toolbus.Call{
-		Tool: of.Tool, Function: of.Fn, Version: says.version, Input: given, Timeout: says.within, Key: says.key,
+		Tool: tool.Tool, Function: tool.Fn, Version: meta.version, Input: given, Timeout: meta.within, Key: meta.key,
 		Context: envelope.RequestContext{
-			RunID: says.run, RoleID: says.role, LaneID: says.lane, Scope: says.scope,
-			TraceID: says.trace, ParentSpanID: says.span,
+			RunID: meta.run, RoleID: meta.role, LaneID: meta.lane, Scope: meta.scope,
+			TraceID: meta.trace, ParentSpanID: meta.span,
 		},
 	}
-	run, lane := by.client.Bound()
-	to := &a.call.Context
-	to.RunID, to.LaneID = cmp.Or(to.RunID, run), cmp.Or(to.LaneID, lane)
-	if a.call.Key == "" && !of.keyRequired { // without a key, the client refuses the call
-		a.call.Key = by.asking.key(of, given)
+	run, lane := peer.client.Bound()
+	facts := &a.call.Context
+	facts.RunID, facts.LaneID = cmp.Or(facts.RunID, run), cmp.Or(facts.LaneID, lane)
+	if a.call.Key == "" && !tool.keyRequired { // without a key, the client refuses the call
+		a.call.Key = peer.asking.key(tool, given)
 	}
 	return a, nil
 }
@@ -226,7 +226,7 @@ func around(members map[string]json.RawMessage) (wrong []jsonschema.Violation) {
 // run makes the call and returns its outcome. When ctx ends, it cancels a call that the client cannot ask for again,
 // unless the gateway closes or the call becomes a task.
 func (a *asked) run(ctx context.Context) (*envelope.Response, error) {
-	resp, err := toolbus.Outcome(a.by.client.Call(ctx, a.call))
+	resp, err := toolbus.Outcome(a.peer.client.Call(ctx, a.call))
 	if err != nil && ctx.Err() != nil && !a.lasting && !leaves(context.Cause(ctx)) {
 		a.cancel(ctx)
 	}
@@ -240,20 +240,20 @@ const cancelTime = 5 * time.Second
 func (a *asked) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer cancel()
-	_, _ = a.by.client.Cancel(ctx, envelope.CallRef{Ref: a.ref()})
+	_, _ = a.peer.client.Cancel(ctx, envelope.CallRef{Ref: a.ref()})
 }
 
 // leaves reports whether a call goes on after its wait has ended because of cause.
 func leaves(cause error) bool { return errors.Is(cause, errClosed) || errors.Is(cause, errLater) }
 
 // ref returns the reference of the call.
-func (a *asked) ref() string { return subjects.Key{Tool: a.of.Tool, ID: a.id()}.Ref() }
+func (a *asked) ref() string { return subjects.Key{Tool: a.tool.Tool, ID: a.id()}.Ref() }
 
 // names returns the _meta members that identify the call: key, reference, run and lane.
 func (a *asked) names() sdk.Meta {
 	names := sdk.Meta{envelope.MetaIdempotencyKey: a.call.Key, envelope.MetaRef: a.ref()}
-	of := a.call.Context
-	for name, value := range map[string]string{envelope.MetaRunID: of.RunID, envelope.MetaLaneID: of.LaneID} {
+	facts := a.call.Context
+	for name, value := range map[string]string{envelope.MetaRunID: facts.RunID, envelope.MetaLaneID: facts.LaneID} {
 		if value != "" {
 			names[name] = value
 		}
@@ -263,9 +263,9 @@ func (a *asked) names() sdk.Meta {
 
 // id returns the id of the call, the last part of ref.
 func (a *asked) id() string {
-	caller := a.by.client.Options()
+	caller := a.peer.client.Options()
 	return envelope.CallKeyID(caller.Tenant, &envelope.Request{
-		ToolID: a.of.Tool, Fn: a.of.Fn, Context: envelope.RequestContext{ActorID: caller.Actor},
+		ToolID: a.tool.Tool, Fn: a.tool.Fn, Context: envelope.RequestContext{ActorID: caller.Actor},
 		Constraints: envelope.Constraints{IdempotencyKey: a.call.Key},
 	})
 }

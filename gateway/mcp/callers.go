@@ -24,7 +24,7 @@ type callers struct {
 	asking singleflight.Group
 
 	mu                      sync.Mutex
-	by                      map[tokenSum]*caller
+	cache                   map[tokenSum]*caller
 	requests, calls, places quota
 }
 
@@ -45,11 +45,11 @@ type caller struct {
 }
 
 // root returns the family of the token that the token of the caller was narrowed from, or its own family.
-func (at *caller) root() string {
-	if len(at.principal.Chain) > 0 {
-		return at.principal.Chain[0]
+func (c *caller) root() string {
+	if len(c.principal.Chain) > 0 {
+		return c.principal.Chain[0]
 	}
-	return at.principal.Family
+	return c.principal.Family
 }
 
 const (
@@ -70,31 +70,31 @@ type rejection struct {
 	why    string
 }
 
-func (b *rejection) Error() string { return b.why }
+func (r *rejection) Error() string { return r.why }
 
 // admit authenticates a token for one request and returns its caller. Call leave when the request has ended.
-func (g *callers) admit(ctx context.Context, token string) (*caller, error) {
-	says, err := g.read(token)
+func (c *callers) admit(ctx context.Context, token string) (*caller, error) {
+	claims, err := c.read(token)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(token))
-	as, err := g.enter(sum)
+	root, err := c.enter(sum)
 	if err != nil {
 		return nil, err
 	}
-	at, err := g.verify(ctx, sum, token, says)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err == nil && as == at.root() {
+	at, err := c.verify(ctx, sum, token, claims)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && root == at.root() {
 		return at, nil
 	}
-	g.requests.give(as)
+	c.requests.give(root)
 	if err != nil {
 		return nil, err
 	}
-	if !g.requests.take(at.root()) {
-		g.release(at)
+	if !c.requests.take(at.root()) {
+		c.release(at)
 		return nil, overQuota
 	}
 	return at, nil
@@ -110,78 +110,78 @@ var (
 const unverified = ""
 
 // enter takes a unit of the request quota, and returns the root that it counts for.
-func (g *callers) enter(sum tokenSum) (as string, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at := g.by[sum]
+func (c *callers) enter(sum tokenSum) (root string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.cache[sum]
 	switch {
-	case at == nil && g.requests.take(unverified):
+	case at == nil && c.requests.take(unverified):
 		return unverified, nil
 	case at == nil:
 		return "", overloaded
-	case g.requests.take(at.root()):
+	case c.requests.take(at.root()):
 		return at.root(), nil
 	}
 	return "", overQuota
 }
 
 // leave ends a request of a caller.
-func (g *callers) leave(at *caller) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.requests.give(at.root())
-	g.release(at)
+func (c *callers) leave(at *caller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests.give(at.root())
+	c.release(at)
 }
 
 // calling counts a call of a caller, which may outlive its request. It returns false if the caller has too many calls.
 // Call called when the call has ended.
-func (g *callers) calling(at *caller) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.calls.take(at.root()) {
+func (c *callers) calling(at *caller) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.calls.take(at.root()) {
 		return false
 	}
 	at.busy++
 	return true
 }
 
-func (g *callers) called(at *caller) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.calls.give(at.root())
-	g.release(at)
+func (c *callers) called(at *caller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls.give(at.root())
+	c.release(at)
 }
 
 // read returns the claims of a token without verifying its signature.
-func (g *callers) read(token string) (auth.Principal, error) {
-	says, err := auth.Inspect(token)
+func (c *callers) read(token string) (auth.Principal, error) {
+	claims, err := auth.Inspect(token)
 	switch {
 	case len(token) > auth.MaxToken || err != nil:
 		err = &rejection{http.StatusUnauthorized, "the token is not a Toolbus token: send one that an operator has issued"}
-	case !time.Now().Before(says.Expires):
+	case !time.Now().Before(claims.Expires):
 		err = &rejection{http.StatusUnauthorized, "the token has expired: renew it, or ask for a new one"}
-	case says.Tenant != g.tenant:
+	case claims.Tenant != c.tenant:
 		err = &rejection{
-			http.StatusForbidden, fmt.Sprintf("the gateway serves only the tenant %s: send a token of that tenant", g.tenant),
+			http.StatusForbidden, fmt.Sprintf("the gateway serves only the tenant %s: send a token of that tenant", c.tenant),
 		}
 	}
-	return says, err
+	return claims, err
 }
 
 // verify returns the caller of a token that the bus accepts, and increments its busy.
-func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says auth.Principal) (*caller, error) {
-	if at := g.find(sum, time.Now().Add(-verifiedFor)); at != nil {
+func (c *callers) verify(ctx context.Context, sum tokenSum, token string, claims auth.Principal) (*caller, error) {
+	if at := c.find(sum, time.Now().Add(-verifiedFor)); at != nil {
 		return at, nil
 	}
-	_, err, _ := g.asking.Do(string(sum[:]), func() (any, error) {
+	_, err, _ := c.asking.Do(string(sum[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), admitTime)
 		defer cancel()
-		return nil, g.ask(ctx, sum, token, says)
+		return nil, c.ask(ctx, sum, token, claims)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if at := g.find(sum, time.Time{}); at != nil {
+	if at := c.find(sum, time.Time{}); at != nil {
 		return at, nil
 	}
 	return nil, overloaded
@@ -189,10 +189,10 @@ func (g *callers) verify(ctx context.Context, sum tokenSum, token string, says a
 
 // find returns the caller of a token that the bus accepted after since, and increments its busy. It returns nil if
 // there is none.
-func (g *callers) find(sum tokenSum, since time.Time) *caller {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at := g.by[sum]
+func (c *callers) find(sum tokenSum, since time.Time) *caller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.cache[sum]
 	if at == nil || !at.verified.After(since) {
 		return nil
 	}
@@ -201,8 +201,8 @@ func (g *callers) find(sum tokenSum, since time.Time) *caller {
 	return at
 }
 
-// release decrements the busy of a caller. Callers hold g.mu.
-func (g *callers) release(at *caller) {
+// release decrements the busy of a caller. Callers hold c.mu.
+func (c *callers) release(at *caller) {
 	if at.busy--; at.gone && at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
@@ -210,102 +210,102 @@ func (g *callers) release(at *caller) {
 
 // ask asks a dispatcher whether it accepts a token. It sends a request that every agent may send, with an invalid
 // reference, so that no log is read: the error about the reference means that the token is accepted.
-func (g *callers) ask(ctx context.Context, sum tokenSum, token string, says auth.Principal) error {
-	at, err := g.lookUp(sum, token, says)
+func (c *callers) ask(ctx context.Context, sum tokenSum, token string, claims auth.Principal) error {
+	at, err := c.lookUp(sum, token, claims)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.release(at)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.release(at)
 	}()
 	_, err = at.client.Result(ctx, envelope.CallRef{Ref: "-"})
 	refused, ok := errors.AsType[*toolbus.Error](err)
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case !ok:
 		return &rejection{http.StatusServiceUnavailable, fmt.Sprintf(
 			"the bus does not say whose the token is, so nothing was done: ask again (%v)", err)}
 	case codeOf(refused.Reason()) == codeDenied:
-		g.drop(at)
+		c.drop(at)
 		return &rejection{http.StatusUnauthorized, refused.Reason().Message}
 	case refused.Code() == envelope.CodeForbidden:
-		g.drop(at)
+		c.drop(at)
 		return &rejection{http.StatusForbidden, refused.Reason().Message}
 	case refused.Code() != envelope.CodeMalformed:
 		return &rejection{http.StatusServiceUnavailable, refused.Reason().Message}
 	}
-	return g.keep(at)
+	return c.keep(at)
 }
 
-// lookUp returns the caller of a token, and increments its busy. A new caller has its own client, and is not in g.by
+// lookUp returns the caller of a token, and increments its busy. A new caller has its own client, and is not in c.by
 // yet.
-func (g *callers) lookUp(sum tokenSum, token string, says auth.Principal) (*caller, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at := g.by[sum]; at != nil {
+func (c *callers) lookUp(sum tokenSum, token string, claims auth.Principal) (*caller, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.cache[sum]; at != nil {
 		at.busy++
 		return at, nil
 	}
-	client, err := g.client(toolbus.ClientOptions{
-		Tenant: says.Tenant, Actor: says.Actor, Token: func() string { return token },
+	client, err := c.client(toolbus.ClientOptions{
+		Tenant: claims.Tenant, Actor: claims.Actor, Token: func() string { return token },
 	})
 	if err != nil {
 		return nil, &rejection{http.StatusServiceUnavailable, err.Error()}
 	}
-	return &caller{client: client, tools: viewer{client: client}, principal: says, sum: sum, busy: 1, gone: true}, nil
+	return &caller{client: client, tools: viewer{client: client}, principal: claims, sum: sum, busy: 1, gone: true}, nil
 }
 
-// keep records that the bus accepts the token of a caller, and adds the caller to g.by. Callers of keep, dispensable
-// and drop hold g.mu.
-func (g *callers) keep(at *caller) error {
+// keep records that the bus accepts the token of a caller, and adds the caller to c.by. Callers of keep, dispensable
+// and drop hold c.mu.
+func (c *callers) keep(at *caller) error {
 	at.verified = time.Now()
 	if !at.gone {
 		return nil
 	}
-	for !g.places.take(at.root()) {
-		oldest := g.dispensable(g.places.by[at.root()])
+	for !c.places.take(at.root()) {
+		oldest := c.dispensable(c.places.held[at.root()])
 		if oldest == nil {
 			return overloaded
 		}
-		g.drop(oldest)
+		c.drop(oldest)
 	}
-	if g.by == nil {
-		g.by = map[tokenSum]*caller{}
+	if c.cache == nil {
+		c.cache = map[tokenSum]*caller{}
 	}
-	g.by[at.sum], at.gone = at, false
+	c.cache[at.sum], at.gone = at, false
 	return nil
 }
 
 // dispensable returns the least recently used idle caller among those whose root holds at least seats places, or nil.
-func (g *callers) dispensable(seats int) (oldest *caller) {
-	for _, at := range g.by {
-		if at.busy == 0 && g.places.by[at.root()] >= seats && (oldest == nil || at.used.Before(oldest.used)) {
+func (c *callers) dispensable(seats int) (oldest *caller) {
+	for _, at := range c.cache {
+		if at.busy == 0 && c.places.held[at.root()] >= seats && (oldest == nil || at.used.Before(oldest.used)) {
 			oldest = at
 		}
 	}
 	return oldest
 }
 
-// drop removes a caller, if it is in g.by. Its running calls go on.
-func (g *callers) drop(at *caller) {
+// drop removes a caller, if it is in c.by. Its running calls go on.
+func (c *callers) drop(at *caller) {
 	if at.gone {
 		return
 	}
-	delete(g.by, at.sum)
-	g.places.give(at.root())
+	delete(c.cache, at.sum)
+	c.places.give(at.root())
 	if at.gone = true; at.busy == 0 {
 		_ = at.client.Close() // nobody waits for it
 	}
 }
 
 // close removes all callers.
-func (g *callers) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, at := range g.by {
-		g.drop(at)
+func (c *callers) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.cache {
+		c.drop(at)
 	}
 }

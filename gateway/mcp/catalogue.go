@@ -24,7 +24,7 @@ type catalogue struct {
 	most   int                    // number of tools of the longest list so far
 	seen   map[string]*Definition // by name, from the lists of all callers
 
-	changed func(is *view) // called when the view of a caller changes
+	changed func(v *view) // called when the view of a caller changes
 }
 
 // viewer is a client with the newest view that it got. Views of callers differ, because the policy decides which tools
@@ -50,10 +50,10 @@ type view struct {
 // fetches is the number of concurrent requests for descriptions.
 const fetches = 8
 
-// of returns the current view of a caller. It asks the bus with the client of the caller, so that dispatchers check its
-// token.
-func (c *catalogue) of(ctx context.Context, by *viewer) (*view, error) {
-	listed, err := by.client.Describe(ctx)
+// refresh returns the current view of a caller. It asks the bus with the client of the caller, so that dispatchers check
+// its token.
+func (c *catalogue) refresh(ctx context.Context, w *viewer) (*view, error) {
+	listed, err := w.client.Describe(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (c *catalogue) of(ctx context.Context, by *viewer) (*view, error) {
 			continue
 		}
 		group.Go(func() (err error) {
-			found[i], err = c.fetch(ctx, by.client, t.ToolID)
+			found[i], err = c.fetch(ctx, w.client, t.ToolID)
 			return err
 		})
 	}
@@ -78,7 +78,7 @@ func (c *catalogue) of(ctx context.Context, by *viewer) (*view, error) {
 	}
 	v := c.view(tools, found)
 	v.policies = listed.Policies
-	if was := by.last.Swap(v); was == nil || was.sum != v.sum {
+	if was := w.last.Swap(v); was == nil || was.sum != v.sum {
 		c.changed(v)
 	}
 	return v, nil
@@ -126,16 +126,16 @@ func (c *catalogue) named(b build, all []*Definition, names map[envelope.Functio
 	if !slices.ContainsFunc(all, func(d *Definition) bool { return !fits(d) }) {
 		return all
 	}
-	is := make([]*Definition, len(all))
+	renamed := make([]*Definition, len(all))
 	for i, d := range all {
-		is[i] = d.named(names[d.id()])
+		renamed[i] = d.named(names[d.id()])
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.builds[b] != nil {
-		c.builds[b] = is
+		c.builds[b] = renamed
 	}
-	return is
+	return renamed
 }
 
 func newView(all []*Definition) *view {
@@ -177,11 +177,11 @@ func (c *catalogue) keep(v *view, tools int) {
 
 // find returns the function with a name. If it is not in the newest view of the caller, find asks the bus for a new
 // view.
-func (c *catalogue) find(ctx context.Context, by *viewer, name string) (*Definition, error) {
-	if d := by.last.Load().called(name); d != nil {
+func (c *catalogue) find(ctx context.Context, w *viewer, name string) (*Definition, error) {
+	if d := w.last.Load().called(name); d != nil {
 		return d, nil
 	}
-	v, err := c.of(ctx, by)
+	v, err := c.refresh(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +193,8 @@ func (c *catalogue) find(ctx context.Context, by *viewer, name string) (*Definit
 
 // called returns the function of a call that the caller has made, although the policy may hide the tool by now. It
 // returns nil if no caller has listed it.
-func (c *catalogue) called(by *viewer, name string) *Definition {
-	if d := by.last.Load().called(name); d != nil {
+func (c *catalogue) called(w *viewer, name string) *Definition {
+	if d := w.last.Load().called(name); d != nil {
 		return d
 	}
 	c.mu.Lock()
@@ -208,14 +208,14 @@ func (v *view) page(cursor string, size int) (page []*Definition, next string, e
 	if err != nil || len(after) > envelope.MaxFunctionName {
 		return nil, "", invalid("the gateway does not know the cursor: list from the start, without a cursor")
 	}
-	from, _ := slices.BinarySearchFunc(v.sorted, string(after), func(d *Definition, name string) int {
+	w, _ := slices.BinarySearchFunc(v.sorted, string(after), func(d *Definition, name string) int {
 		return strings.Compare(d.Name, name)
 	})
-	if from < len(v.sorted) && v.sorted[from].Name == string(after) {
-		from++
+	if w < len(v.sorted) && v.sorted[w].Name == string(after) {
+		w++
 	}
-	page = v.sorted[from:min(from+size, len(v.sorted))]
-	if from+size < len(v.sorted) {
+	page = v.sorted[w:min(w+size, len(v.sorted))]
+	if w+size < len(v.sorted) {
 		next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Name))
 	}
 	return page, next, nil

@@ -47,9 +47,9 @@ type conn struct {
 
 // incoming is a message of the client.
 type incoming struct {
-	msg jsonrpc.Message
-	id  jsonrpc.ID // id that the client sent
-	of  *batch     // nil outside of batches
+	msg   jsonrpc.Message
+	id    jsonrpc.ID // id that the client sent
+	group *batch     // nil outside of batches
 
 	cancelled bool // at the end of the input
 }
@@ -126,13 +126,13 @@ func (c *conn) take(l line) error {
 	if l.empty() {
 		return nil
 	}
-	all, of, wrong := c.parse(l)
+	all, group, wrong := c.parse(l)
 	if wrong != nil {
 		_, err := c.to.Write(wrong.lines())
 		return err
 	}
 	for _, msg := range all {
-		c.rest = append(c.rest, &incoming{msg: msg, of: of})
+		c.rest = append(c.rest, &incoming{msg: msg, group: group})
 	}
 	return nil
 }
@@ -271,20 +271,20 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 		return err
 	}
 	c.mu.Lock()
-	of := c.open[resp.ID]
+	group := c.open[resp.ID]
 	c.mu.Unlock()
-	if of == nil {
-		of = &incoming{id: resp.ID}
+	if group == nil {
+		group = &incoming{id: resp.ID}
 	}
 	answer := *resp
-	answer.ID = of.id
+	answer.ID = group.id
 	text, err := jsonrpc.EncodeMessage(&answer)
 	if err != nil {
-		id, _ := json.Marshal(of.id.Raw()) // a text or a number
+		id, _ := json.Marshal(group.id.Raw()) // a text or a number
 		text = bytes.TrimSpace(refusal(id, jsonrpc.CodeInternalError, err.Error()))
 	}
-	if of.of != nil {
-		text = c.gather(of.of, text)
+	if group.group != nil {
+		text = c.gather(group.group, text)
 	}
 	if text != nil {
 		_, err = c.to.Write(append(text, '\n'))
@@ -294,14 +294,14 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 }
 
 // gather adds an answer to a batch. If it is the last one, gather returns all answers, and otherwise nil.
-func (c *conn) gather(of *batch, text []byte) []byte {
+func (c *conn) gather(group *batch, text []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of.answers = append(of.answers, text)
-	if of.left--; of.left > 0 {
+	group.answers = append(group.answers, text)
+	if group.left--; group.left > 0 {
 		return nil
 	}
-	return append(append([]byte{'['}, bytes.Join(of.answers, []byte{','})...), ']')
+	return append(append([]byte{'['}, bytes.Join(group.answers, []byte{','})...), ']')
 }
 
 // answered removes a request that is answered.

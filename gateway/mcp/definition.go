@@ -89,20 +89,20 @@ const (
 
 // likeManifest makes the entry from the manifest.
 func (d *Definition) likeManifest(t envelope.ToolInfo) {
-	of, _ := t.Function(d.Fn)
-	d.description, d.title = cmp.Or(t.Description, of.Description), t.Title
+	fn, _ := t.Function(d.Fn)
+	d.description, d.title = cmp.Or(t.Description, fn.Description), t.Title
 	if len(t.Functions) > 1 {
-		d.description, d.title = cmp.Or(of.Description, t.Description), strings.TrimSpace(t.Title+" "+d.Fn)
+		d.description, d.title = cmp.Or(fn.Description, t.Description), strings.TrimSpace(t.Title+" "+d.Fn)
 	}
 	d.description = strings.TrimSpace(d.description)
-	d.arguments, d.loose = arguments(alone(of.Request))
+	d.arguments, d.loose = arguments(alone(fn.Request))
 	d.members = entry{memberInput: d.arguments, memberAnnotations: annotations(t)}
 	for name, text := range map[string]string{memberTitle: d.title, memberDescription: d.description} {
 		if text != "" {
 			d.members[name] = text
 		}
 	}
-	if output := d.output(alone(of.Response)); output != nil {
+	if output := d.output(alone(fn.Response)); output != nil {
 		d.members[memberOutput] = output
 	}
 }
@@ -170,28 +170,28 @@ func (d *Definition) named(name string) *Definition {
 	if d.Name == name {
 		return d
 	}
-	is := *d
-	is.Name = name
-	is.Shown = is.members.shown(name)
-	is.older = is.Shown
-	older := maps.Clone(is.members)
+	renamed := *d
+	renamed.Name = name
+	renamed.Shown = renamed.members.shown(name)
+	renamed.older = renamed.Shown
+	older := maps.Clone(renamed.members)
 	switch {
-	case is.wrapped:
-		older[memberOutput] = wrappedOutput(is.members[memberOutput])
-		is.older = older.shown(name)
-	case is.unfit:
-		if older[memberOutput] = resolved(is.members[memberOutput]); older[memberOutput] == nil {
+	case renamed.wrapped:
+		older[memberOutput] = wrappedOutput(renamed.members[memberOutput])
+		renamed.older = older.shown(name)
+	case renamed.unfit:
+		if older[memberOutput] = resolved(renamed.members[memberOutput]); older[memberOutput] == nil {
 			delete(older, memberOutput)
 		}
-		is.older = older.shown(name)
+		renamed.older = older.shown(name)
 	}
-	return &is
+	return &renamed
 }
 
 // resolved returns the schema that an output schema refers to, if its type is object, and otherwise nil. Clients of
 // protocols before 2026-07-28 refuse a whole list that contains any other output schema.
-func resolved(of any) any {
-	text, _ := of.(jsontext.Value)
+func resolved(schema any) any {
+	text, _ := schema.(jsontext.Value)
 	if sub, err := jsonschema.Sub(text, ""); err == nil && topOf(sub).is("object") {
 		return jsontext.Value(sub)
 	}
@@ -236,11 +236,11 @@ const (
 
 // alone returns a schema without references to URLs. A schema that refers to another document, which no dispatcher of
 // this build sends, becomes {}.
-func alone(of jsontext.Value) jsontext.Value {
-	if !bytes.Contains(of, []byte(`ef"`)) { // $ref and $dynamicRef
-		return of
+func alone(schema jsontext.Value) jsontext.Value {
+	if !bytes.Contains(schema, []byte(`ef"`)) { // $ref and $dynamicRef
+		return schema
 	}
-	text, err := jsonschema.Alone(of)
+	text, err := jsonschema.Alone(schema)
 	if err == nil {
 		text, err = jsonschema.Sub(text, "") // resolve a $ref at the top, so that the type is there
 	}
@@ -269,16 +269,16 @@ func arguments(request jsontext.Value) (schema json.RawMessage, loose bool) {
 }
 
 // wrappedOutput returns the output schema for protocols before 2026-07-28, which require an object.
-func wrappedOutput(of any) any {
-	if text, ok := of.(json.RawMessage); ok {
+func wrappedOutput(schema any) any {
+	if text, ok := schema.(json.RawMessage); ok {
 		return within(memberWrapped, text)
 	}
-	return of
+	return schema
 }
 
 // within returns the schema of an object whose only member is member, with the schema of.
-func within(member string, of json.RawMessage) json.RawMessage {
-	placed, err := jsonschema.Placed(of, "/properties/"+member)
+func within(member string, schema json.RawMessage) json.RawMessage {
+	placed, err := jsonschema.Placed(schema, "/properties/"+member)
 	if err != nil { // impossible: it was parsed before
 		placed = []byte("true")
 	}

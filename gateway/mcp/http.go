@@ -72,7 +72,7 @@ func (s *Server) sessionless(r *http.Request) bool {
 // bounded refuses requests above MaxRequests, and closes the connections of clients that do not read.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to := &reader{ResponseWriter: w, of: http.NewResponseController(w)}
+		to := &reader{ResponseWriter: w, control: http.NewResponseController(w)}
 		select {
 		case s.requests <- struct{}{}:
 			defer func() { <-s.requests }()
@@ -87,7 +87,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 // reader writes an answer with a deadline for each write, within which the client must read it.
 type reader struct {
 	http.ResponseWriter
-	of *http.ResponseController
+	control *http.ResponseController
 }
 
 // primeEvent is the event name that the library writes for the first event of a stream, which has an id and no data.
@@ -96,7 +96,7 @@ var primeEvent = []byte("event: prime\n")
 
 // Write implements http.ResponseWriter.
 func (r *reader) Write(p []byte) (int, error) {
-	_ = r.of.SetWriteDeadline(time.Now().Add(writeTime)) // where it cannot be set there is none
+	_ = r.control.SetWriteDeadline(time.Now().Add(writeTime)) // where it cannot be set there is none
 	rest, prime := bytes.CutPrefix(p, primeEvent)
 	n, err := r.ResponseWriter.Write(rest)
 	if prime {
@@ -107,8 +107,8 @@ func (r *reader) Write(p []byte) (int, error) {
 
 // Flush implements http.Flusher.
 func (r *reader) Flush() {
-	_ = r.of.SetWriteDeadline(time.Now().Add(writeTime))
-	_ = r.of.Flush()
+	_ = r.control.SetWriteDeadline(time.Now().Add(writeTime))
+	_ = r.control.Flush()
 }
 
 // Unwrap is for http.ResponseController.
@@ -126,20 +126,20 @@ func (s *Server) admitted(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, err := s.callerOf(r)
+		c, err := s.callerOf(r)
 		if err != nil {
 			s.reject(w, r, err)
 			return
 		}
-		defer s.callers.leave(at)
+		defer s.callers.leave(c)
 		if r.Method == http.MethodGet { // a stream of notifications ends when its token expires
-			ctx, cancel := context.WithDeadline(r.Context(), at.principal.Expires)
+			ctx, cancel := context.WithDeadline(r.Context(), c.principal.Expires)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
 		info := &auth.TokenInfo{
-			UserID:     subjects.Token(at.principal.Tenant) + "." + subjects.Token(at.principal.Actor),
-			Expiration: at.principal.Expires, Extra: map[string]any{callerKey: at},
+			UserID:     subjects.Token(c.principal.Tenant) + "." + subjects.Token(c.principal.Actor),
+			Expiration: c.principal.Expires, Extra: map[string]any{callerKey: c},
 		}
 		known := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
 		auth.RequireBearerToken(known, nil)(next).ServeHTTP(w, r)
@@ -247,9 +247,9 @@ func refutedPost(body []byte, h http.Header) []byte {
 
 // body returns the body of a request, or the status and text of a refusal.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
-	of := http.NewResponseController(w)
-	_ = of.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none
-	defer func() { _ = of.SetReadDeadline(time.Time{}) }()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
 	switch {
 	case err == nil:

@@ -4,26 +4,26 @@ package mcp
 // caller alone can hold half of the limit, two callers a third each. So a new caller always finds free units.
 type quota struct {
 	most, taken int
-	by          map[string]int
+	held        map[string]int
 }
 
 // take takes one unit for a caller. It returns false if the caller already holds its share.
-func (r *quota) take(who string) bool {
-	if r.by[who] >= r.most-r.taken {
+func (q *quota) take(who string) bool {
+	if q.held[who] >= q.most-q.taken {
 		return false
 	}
-	if r.by == nil {
-		r.by = map[string]int{}
+	if q.held == nil {
+		q.held = map[string]int{}
 	}
-	r.by[who]++
-	r.taken++
+	q.held[who]++
+	q.taken++
 	return true
 }
 
 // give returns one unit.
-func (r *quota) give(who string) {
-	r.taken--
-	if r.by[who]--; r.by[who] == 0 {
-		delete(r.by, who)
+func (q *quota) give(who string) {
+	q.taken--
+	if q.held[who]--; q.held[who] == 0 {
+		delete(q.held, who)
 	}
 }

@@ -35,7 +35,7 @@ func TestRoom(t *testing.T) {
 			r.give(fmt.Sprint(i))
 		}
 	}
-	if r.taken != 0 || len(r.by) != 0 {
+	if r.taken != 0 || len(r.held) != 0 {
 		t.Errorf("left are %+v", r)
 	}
 }

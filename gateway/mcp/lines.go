@@ -120,7 +120,7 @@ type batch struct {
 }
 
 // parse returns the messages of a line and, if they are a batch, the batch. wrong is the answer to an invalid line.
-func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
+func (c *conn) parse(l line) (all []jsonrpc.Message, group *batch, wrong *fault) {
 	if l.long {
 		why := fmt.Sprintf("a message is at most %d bytes", c.most)
 		return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: why, ids: l.ids}
@@ -135,35 +135,35 @@ func (c *conn) parse(l line) (all []jsonrpc.Message, of *batch, wrong *fault) {
 			why := "this protocol has no batches"
 			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: why, ids: idsIn(l.text)}
 		}
-		texts, of = nil, &batch{}
+		texts, group = nil, &batch{}
 		_ = json.Unmarshal(l.text, &texts) // never fails: it is an array
 	}
 	for _, text := range texts {
 		msg, err := decode(text)
 		if err != nil { // faultOf should have found it
-			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: err.Error(), ids: idsIn(l.text), batch: of != nil}
+			return nil, nil, &fault{code: jsonrpc.CodeInvalidRequest, why: err.Error(), ids: idsIn(l.text), batch: group != nil}
 		}
 		req, ok := msg.(*jsonrpc.Request)
 		switch {
 		case ok && req.Method == "initialize":
 			c.batches = batching(text)
-		case ok && of != nil && req.IsCall():
-			of.left++
+		case ok && group != nil && req.IsCall():
+			group.left++
 		}
 		all = append(all, msg)
 	}
-	return all, of, nil
+	return all, group, nil
 }
 
 // batching reports whether an initialize request names a protocol with batches.
 func batching(initialize []byte) bool {
-	var is struct {
+	var message struct {
 		Params struct {
 			ProtocolVersion string `json:"protocolVersion"`
 		} `json:"params"`
 	}
-	if json.Unmarshal(initialize, &is) != nil {
+	if json.Unmarshal(initialize, &message) != nil {
 		return false
 	}
-	return is.Params.ProtocolVersion == "2025-03-26" || is.Params.ProtocolVersion == "2024-11-05"
+	return message.Params.ProtocolVersion == "2025-03-26" || message.Params.ProtocolVersion == "2024-11-05"
 }

@@ -15,8 +15,8 @@ import (
 // title or description in the manifest, the manifest wins. Annotations stay as the server sent them; the effect that
 // the manifest declares is in _meta.
 func (d *Definition) likeListed(t envelope.ToolInfo) {
-	of, _ := t.Function(d.Fn)
-	d.server, d.results = &t.Listed.Server, topOf(of.Response).Comment == envelope.MCPResult
+	fn, _ := t.Function(d.Fn)
+	d.server, d.results = &t.Listed.Server, topOf(fn.Response).Comment == envelope.MCPResult
 	d.members = entry{}
 	var listed map[string]jsontext.Value
 	if json.Unmarshal(t.Listed.Tool, &listed) == nil {
@@ -24,17 +24,18 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 			d.members[name] = value
 		}
 	}
-	var says struct {
+	var server struct {
 		Name, Title, Description string
 		Annotations              struct{ Title string }
 	}
-	_ = json.Unmarshal(t.Listed.Tool, &says) // a member with another type stays as the server wrote it
+	_ = json.Unmarshal(t.Listed.Tool, &server) // a member with another type stays as the server wrote it
 	delete(d.members, memberName)
-	if title := cmp.Or(says.Title, says.Annotations.Title, says.Name); t.Title != title {
+	if title := cmp.Or(server.Title, server.Annotations.Title, server.Name); t.Title != title {
 		d.members[memberTitle] = t.Title
 	}
-	told := cmp.Or(strings.TrimSpace(says.Description), envelope.MCPUndescribed(t.Listed.Server.Name, says.Name))
-	if edited := strings.TrimSpace(t.Description); edited != told {
+	description := cmp.Or(strings.TrimSpace(server.Description),
+		envelope.MCPUndescribed(t.Listed.Server.Name, server.Name))
+	if edited := strings.TrimSpace(t.Description); edited != description {
 		d.members[memberDescription] = edited
 	}
 	d.title, d.description = t.Title, strings.TrimSpace(t.Description)

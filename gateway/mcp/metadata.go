@@ -21,11 +21,11 @@ const MetadataPath = "/.well-known/oauth-protected-resource"
 func (s *Server) Metadata(endpoint string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		at := s.endpoint(r, endpoint)
-		switch of := strings.TrimPrefix(r.URL.Path, MetadataPath); {
-		case s.callers.client == nil, of != "" && of != endpoint && of != at.Path:
+		switch path := strings.TrimPrefix(r.URL.Path, MetadataPath); {
+		case s.callers.client == nil, path != "" && path != endpoint && path != at.Path:
 			http.NotFound(w, r)
 			return
-		case of == "": // the host as a whole
+		case path == "": // the host as a whole
 			at.Path = ""
 		}
 		w.Header().Set("Cache-Control", "no-cache") // without a URL of its own the answer depends on the Host header

@@ -84,23 +84,23 @@ func (p *progress) may() bool {
 
 // of returns the notification for a chunk, or nil if it has none.
 func (p *progress) of(c envelope.Chunk) *sdk.ProgressNotificationParams {
-	var says far
+	var state far
 	var text string
-	if json.Unmarshal(c.Data, &text) != nil && json.Unmarshal(c.Data, &says) != nil {
-		says = far{}
+	if json.Unmarshal(c.Data, &text) != nil && json.Unmarshal(c.Data, &state) != nil {
+		state = far{}
 	}
-	at := says.Progress
+	at := state.Progress
 	if at == nil {
-		at = says.Done
+		at = state.Done
 	}
 	switch {
 	case c.Kind == envelope.ChunkProgress && at != nil:
 		p.counted = true
-		message := says.Message
+		message := state.Message
 		if message == "" {
-			message = says.Unit
+			message = state.Unit
 		}
-		return &sdk.ProgressNotificationParams{Progress: *at, Total: max(0, says.Total), Message: message}
+		return &sdk.ProgressNotificationParams{Progress: *at, Total: max(0, state.Total), Message: message}
 	case p.counted:
 		return nil // the tool reports numbers, which are better
 	case c.Kind == envelope.ChunkData:

@@ -58,7 +58,7 @@ func allCodes() (all []envelope.Code) {
 // For each code, the text for a model has an advice, names neither keys nor commands, and states the effect truly.
 func TestWordsForModels(t *testing.T) {
 	for _, code := range allCodes() {
-		if _, ok := byCode[code]; !ok && byClass[code.Class()].says == "" {
+		if _, ok := byCode[code]; !ok && byClass[code.Class()].problem == "" {
 			t.Errorf("%s has no words", code)
 		}
 		for _, effect := range effects {
@@ -138,7 +138,7 @@ func TestWordsAreForModels(t *testing.T) {
 	e := envelope.NewError(envelope.CodeUnavailable, "approve it with `toolbus tools approve x`").WithCause("the keys").
 		WithFix("call again with the same key")
 	text := inWords(envelope.Failure("c", e, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
-	if want := byCode[envelope.CodeUnavailable].says; unknownWords.MatchString(text) || !strings.HasPrefix(text, want) {
+	if want := byCode[envelope.CodeUnavailable].problem; unknownWords.MatchString(text) || !strings.HasPrefix(text, want) {
 		t.Error(text)
 	}
 	declared := envelope.NewError("P-PRECOND-FULL", "the key box is full").WithToolCode("full").

@@ -77,16 +77,16 @@ type foundTool struct {
 }
 
 // search answers a call of SearchTool.
-func (s *Server) search(ctx context.Context, by *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (s *Server) search(ctx context.Context, peer *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
 	if wrong := s.searching.Validate(given); len(wrong) > 0 {
-		return refused(jsonschema.Below(asInput, wrong), by.protocol), nil
+		return refused(jsonschema.Below(asInput, wrong), peer.protocol), nil
 	}
 	var want wanted
 	if err := json.Unmarshal(given, &want); err != nil {
 		return nil, invalid("arguments: %v", err)
 	}
-	v, err := s.catalogue.of(ctx, by.tools)
+	v, err := s.catalogue.refresh(ctx, peer.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -97,7 +97,7 @@ func (s *Server) search(ctx context.Context, by *sender, req *sdk.CallToolReques
 	}
 	return shown(&sdk.CallToolResult{
 		StructuredContent: json.RawMessage(text), Content: []sdk.Content{&sdk.TextContent{Text: string(text)}},
-	}, by.protocol), nil
+	}, peer.protocol), nil
 }
 
 // search returns the tools with the highest scores, and by name among equal scores.

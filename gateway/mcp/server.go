@@ -107,14 +107,14 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {
 		*bound = make(chan struct{}, o.MaxRequests)
 	}
-	has := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	capabilities := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
 	if o.TaskAfter > 0 {
-		has.AddExtension(tasks, nil)
+		capabilities.AddExtension(tasks, nil)
 	}
 	d.server = sdk.NewServer(
 		&sdk.Implementation{Name: "toolbus", Title: "Toolbus", Version: o.Version},
 		&sdk.ServerOptions{
-			Logger: o.Logger, Capabilities: has,
+			Logger: o.Logger, Capabilities: capabilities,
 			GetSessionID: func() string { return d.instance + "-" + rand.Text() },
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.cacheable(c) },
 		},
@@ -155,23 +155,23 @@ func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
-			by, err := s.senderOf(req, r.ProtocolVersion())
+			peer, err := s.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
-			return s.list(ctx, by, r)
+			return s.list(ctx, peer, r)
 		case *sdk.CallToolRequest:
-			by, err := s.senderOf(req, r.ProtocolVersion())
+			peer, err := s.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
-			return s.callTool(ctx, by, r)
+			return s.callTool(ctx, peer, r)
 		case *taskRequest:
-			by, err := s.senderOf(req, r.ProtocolVersion())
+			peer, err := s.senderOf(req, r.ProtocolVersion())
 			if err != nil {
 				return nil, err
 			}
-			return s.aboutTask(ctx, by, method, r)
+			return s.aboutTask(ctx, peer, method, r)
 		}
 		if !served(method) {
 			return nil, &jsonrpc.Error{
@@ -199,29 +199,29 @@ func served(method string) bool {
 
 // senderOf returns the sender of a request.
 func (s *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
-	by := &sender{client: s.own.client, tools: &s.own, protocol: protocol}
+	peer := &sender{client: s.own.client, tools: &s.own, protocol: protocol}
 	extra := req.GetExtra()
 	if extra == nil {
-		return by, nil
+		return peer, nil
 	}
 	h := extra.Header
-	by.header, by.asking = h, asking{session: h.Get(headerSession), id: h.Get(headerID)}
-	by.web = h.Get(headerWeb) != ""
-	by.stateless = by.web && by.asking.session == ""
-	if !by.web && extra.TokenInfo != nil {
-		by.over, _ = extra.TokenInfo.Extra[overKey].(context.Context)
+	peer.header, peer.asking = h, asking{session: h.Get(headerSession), id: h.Get(headerID)}
+	peer.web = h.Get(headerWeb) != ""
+	peer.stateless = peer.web && peer.asking.session == ""
+	if !peer.web && extra.TokenInfo != nil {
+		peer.over, _ = extra.TokenInfo.Extra[overKey].(context.Context)
 	}
-	if !by.web || s.callers.client == nil {
-		return by, nil
+	if !peer.web || s.callers.client == nil {
+		return peer, nil
 	}
 	if extra.TokenInfo != nil {
-		by.caller, _ = extra.TokenInfo.Extra[callerKey].(*caller)
+		peer.caller, _ = extra.TokenInfo.Extra[callerKey].(*caller)
 	}
-	if by.caller == nil { // admitted lets no request pass without a caller
+	if peer.caller == nil { // admitted lets no request pass without a caller
 		return nil, &jsonrpc.Error{Code: codeDenied, Message: noToken}
 	}
-	by.client, by.tools = by.caller.client, &by.caller.tools
-	return by, nil
+	peer.client, peer.tools = peer.caller.client, &peer.caller.tools
+	return peer, nil
 }
 
 // searches reports whether the number of tools exceeds SearchAbove, so that the list has SearchTool.
@@ -240,8 +240,8 @@ type listing struct {
 }
 
 // list answers tools/list: SearchTool first, then all tools sorted by name.
-func (s *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
-	v, err := s.catalogue.of(ctx, by.tools)
+func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
+	v, err := s.catalogue.refresh(ctx, peer.tools)
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -254,14 +254,14 @@ func (s *Server) list(ctx context.Context, by *sender, req *sdk.ListToolsRequest
 		return nil, err
 	}
 	res := &listing{Tools: make([]jsontext.Value, 0, len(page)+1), NextCursor: next}
-	if by.protocol >= modern {
+	if peer.protocol >= modern {
 		res.ResultType = resultComplete
 	}
 	if cursor == "" && s.searches(v) {
 		res.Tools = append(res.Tools, jsontext.Value(encoded(searchTool())))
 	}
-	for _, of := range page {
-		res.Tools = append(res.Tools, of.shownTo(by.protocol))
+	for _, tool := range page {
+		res.Tools = append(res.Tools, tool.shownTo(peer.protocol))
 	}
 	s.cacheable(&res.Cacheable)
 	return res, nil
@@ -279,13 +279,13 @@ func (s *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	default:
 		return
 	}
-	by, err := s.senderOf(req, "")
+	peer, err := s.senderOf(req, "")
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
-	if v, err := s.catalogue.of(ctx, by.tools); err == nil {
+	if v, err := s.catalogue.refresh(ctx, peer.tools); err == nil {
 		*into = v.instructions()
 	}
 }
@@ -301,15 +301,15 @@ const closeTime = time.Second
 
 // Close ends the sessions of all clients, and answers the waiting calls with an error. The calls go on: a client that
 // repeats its request with the same key gets their outcome, also from another gateway.
-func (d *Server) Close() {
-	d.end()
+func (s *Server) Close() {
+	s.end()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	d.Drain(ctx)
-	for s := range d.server.Sessions() {
-		_ = s.Close() // an error means that the client has gone
+	s.Drain(ctx)
+	for session := range s.server.Sessions() {
+		_ = session.Close() // an error means that the client has gone
 	}
-	d.callers.close()
+	s.callers.close()
 }
 
 // Drain waits until all HTTP requests are answered, or ctx ends. After it returns, the gateway answers no further
@@ -333,7 +333,7 @@ func (s *Server) Watch(ctx context.Context) {
 	defer tick.Stop()
 	for last := s.own.last.Load(); ; {
 		looking, cancel := context.WithTimeout(ctx, s.o.Every)
-		v, err := s.catalogue.of(looking, &s.own)
+		v, err := s.catalogue.refresh(looking, &s.own)
 		cancel()
 		if err == nil {
 			if last != nil && (v.sum != last.sum || v.policies != last.policies) {

@@ -33,8 +33,8 @@ const resentTime = time.Minute
 // ownerOf returns the root of the token of an HTTP request, or "" if the gateway needs no tokens.
 func ownerOf(r *http.Request) string {
 	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
-		if at, ok := info.Extra[callerKey].(*caller); ok {
-			return at.root()
+		if c, ok := info.Extra[callerKey].(*caller); ok {
+			return c.root()
 		}
 	}
 	return ""

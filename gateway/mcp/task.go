@@ -93,17 +93,18 @@ const (
 )
 
 // knowsTasks reports whether a client may be answered with a task.
-func knowsTasks(protocol string, has *sdk.ClientCapabilities) bool {
-	if protocol < modern || has == nil {
+func knowsTasks(protocol string, capabilities *sdk.ClientCapabilities) bool {
+	if protocol < modern || capabilities == nil {
 		return false
 	}
-	_, knows := has.Extensions[tasks]
+	_, knows := capabilities.Extensions[tasks]
 	return knows
 }
 
 // becomesTask reports whether a call may be answered with a task.
 func (s *Server) becomesTask(a *asked, req *sdk.CallToolRequest) bool {
-	return s.o.TaskAfter > 0 && (!a.of.streaming || a.of.results) && knowsTasks(a.by.protocol, req.ClientCapabilities())
+	return s.o.TaskAfter > 0 && (!a.tool.streaming || a.tool.results) &&
+		knowsTasks(a.peer.protocol, req.ClientCapabilities())
 }
 
 // await runs a call and returns its outcome, or its task if it takes longer than TaskAfter.
@@ -128,20 +129,20 @@ func (s *Server) await(ctx context.Context, a *asked) (*envelope.Response, *task
 		}
 		known := make(chan bool, 1)
 		go func() { // in a goroutine: the bus may not answer, and the call must still end at its deadline
-			_, _, err := outcomeOf(ctx, a.by.client, a.ref())
+			_, _, err := outcomeOf(ctx, a.peer.client, a.ref())
 			known <- err == nil
 		}()
 		select {
 		case e := <-ended:
 			return e.resp, nil, e.err
-		case it := <-known:
-			if !it {
+		case stored := <-known:
+			if !stored {
 				continue
 			}
 		}
 		cancel(errLater)
 		<-ended
-		t := a.of.task(a.id(), began)
+		t := a.tool.task(a.id(), began)
 		t.Meta = a.names()
 		return nil, t, nil
 	}
@@ -168,9 +169,9 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // named returns the call of a task, and the time at which it was made.
 func (s *Server) named(
 	ctx context.Context,
-	by *sender,
+	peer *sender,
 	name string,
-) (of *Definition, id string, began time.Time, err error) {
+) (tool *Definition, id string, began time.Time, err error) {
 	parts := strings.Split(name, ".")
 	if len(parts) < 3 {
 		return nil, "", began, noTask()
@@ -180,7 +181,7 @@ func (s *Server) named(
 		return nil, "", began, noTask()
 	}
 	called := strings.Join(parts[1:len(parts)-1], ".")
-	of, err = s.ofTask(ctx, by, called)
+	tool, err = s.ofTask(ctx, peer, called)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Code == jsonrpc.CodeInvalidParams {
 		return nil, "", began, noTask()
 	}
@@ -191,16 +192,16 @@ func (s *Server) named(
 	if began.Year() > maxYear || taskID(began, called, id) != name {
 		return nil, "", began, noTask() // no gateway made such a name
 	}
-	return of, id, began, nil
+	return tool, id, began, nil
 }
 
 // ofTask returns the function of a task. The policy may hide its tool by now: that does not take the outcome from the
 // caller.
-func (s *Server) ofTask(ctx context.Context, by *sender, called string) (*Definition, error) {
-	if of := s.catalogue.called(by.tools, called); of != nil {
-		return of, nil
+func (s *Server) ofTask(ctx context.Context, peer *sender, called string) (*Definition, error) {
+	if tool := s.catalogue.called(peer.tools, called); tool != nil {
+		return tool, nil
 	}
-	return s.catalogue.find(ctx, by.tools, called)
+	return s.catalogue.find(ctx, peer.tools, called)
 }
 
 // maxYear is the last year that RFC 3339 can represent.
@@ -209,35 +210,35 @@ const maxYear = 9999
 func noTask() error { return invalid("no such task is known to you") }
 
 // aboutTask answers a request about a task.
-func (s *Server) aboutTask(ctx context.Context, by *sender, method string, req *taskRequest) (sdk.Result, error) {
-	if err := mayAsk(by, req); err != nil {
+func (s *Server) aboutTask(ctx context.Context, peer *sender, method string, req *taskRequest) (sdk.Result, error) {
+	if err := mayAsk(peer, req); err != nil {
 		return nil, err
 	}
-	of, id, began, err := s.named(ctx, by, req.Params.TaskID)
+	tool, id, began, err := s.named(ctx, peer, req.Params.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	ref := subjects.Key{Tool: of.Tool, ID: id}.Ref()
+	ref := subjects.Key{Tool: tool.Tool, ID: id}.Ref()
 	if method == taskCancel {
-		if _, err := by.client.Cancel(ctx, envelope.CallRef{Ref: ref}); err != nil {
+		if _, err := peer.client.Cancel(ctx, envelope.CallRef{Ref: ref}); err != nil {
 			return nil, taskError(err)
 		}
 		return &done{ResultType: resultComplete}, nil
 	}
-	resp, pending, err := outcomeOf(ctx, by.client, ref)
+	resp, pending, err := outcomeOf(ctx, peer.client, ref)
 	if err != nil {
 		return nil, taskError(err)
 	}
 	if method == taskUpdate {
 		return &done{ResultType: resultComplete}, nil
 	}
-	t := of.task(id, began)
+	t := tool.task(id, began)
 	t.TaskID, t.ResultType, t.Meta = req.Params.TaskID, resultComplete, sdk.Meta{envelope.MetaRef: ref}
 	if pending {
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil
 	}
-	return of.ended(t, began, resp, sdk.Meta{envelope.MetaRef: ref}, by.protocol), nil
+	return tool.ended(t, began, resp, sdk.Meta{envelope.MetaRef: ref}, peer.protocol), nil
 }
 
 // outcomeOf returns the outcome of a call. pending means that it has none yet.
@@ -252,8 +253,8 @@ func outcomeOf(ctx context.Context, client *toolbus.Client, ref string) (r *enve
 
 // mayAsk refuses a request of a client that does not declare support for tasks, or whose header Mcp-Name names another
 // task.
-func mayAsk(by *sender, req *taskRequest) error {
-	if !knowsTasks(by.protocol, req.ClientCapabilities()) {
+func mayAsk(peer *sender, req *taskRequest) error {
+	if !knowsTasks(peer.protocol, req.ClientCapabilities()) {
 		need, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{
 			"extensions": map[string]any{tasks: map[string]any{}}}}) // of texts
 		return &jsonrpc.Error{
@@ -265,7 +266,7 @@ func mayAsk(by *sender, req *taskRequest) error {
 	if req.Params == nil || req.Params.TaskID == "" {
 		return invalid("taskId is missing")
 	}
-	if by.web && !slices.Equal(by.header.Values("Mcp-Name"), []string{req.Params.TaskID}) {
+	if peer.web && !slices.Equal(peer.header.Values("Mcp-Name"), []string{req.Params.TaskID}) {
 		return &jsonrpc.Error{Code: sdk.CodeHeaderMismatch, Message: "the header Mcp-Name is not the taskId"}
 	}
 	return nil

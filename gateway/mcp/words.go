@@ -16,16 +16,16 @@ import (
 // of the tool; "" if the call reached no tool.
 func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 	e := r.Error
-	says, do := reported(e)
+	problem, do := reported(e)
 	switch {
 	case e.Details.ToolResult == nil:
-		says, do = explained(e)
+		problem, do = explained(e)
 	case declares(e):
 		do = e.Fix
 	}
 	var lines []string
-	if says != "" {
-		lines = append(lines, ended(says))
+	if problem != "" {
+		lines = append(lines, ended(problem))
 	}
 	for _, v := range e.Details.Violations {
 		lines = append(lines, fmt.Sprintf("- %s: %s", placeOf(v.Pointer), v.Message))
@@ -53,7 +53,7 @@ func (d *Definition) inWords(r *envelope.Response) string {
 func ended(text string) string { return strings.TrimRight(text, ". \n") + "." }
 
 // effectOf returns a sentence about the effect of a failed call, and whether a further call is safe.
-func effectOf(r *envelope.Response, class toolbus.EffectClass) (says string, mayRepeat bool) {
+func effectOf(r *envelope.Response, class toolbus.EffectClass) (sentence string, mayRepeat bool) {
 	effect, once := r.Error.Details.Effect, class == toolbus.SideEffectful
 	switch {
 	case !r.Provenance.Final && effect != envelope.EffectNone && effect != envelope.EffectApplied:
@@ -74,7 +74,7 @@ func effectOf(r *envelope.Response, class toolbus.EffectClass) (says string, may
 
 // reported returns the text for an error that a tool of an MCP server reported itself. It follows the content of the
 // server.
-func reported(e *envelope.Error) (says, do string) {
+func reported(e *envelope.Error) (problem, do string) {
 	switch text := e.Message + "\n" + e.Cause; { // after a retry, the text of the tool is in the cause
 	case e.Code.Class() == envelope.ClassCapacity || limited.MatchString(text):
 		return "The tool reported that it was called too often",
@@ -95,19 +95,19 @@ var (
 
 // explained returns the text for any other error: that of the tool if it declared the error, that of the error if it is
 // specific and fit for a model, and otherwise that of the tables.
-func explained(e *envelope.Error) (says, do string) {
+func explained(e *envelope.Error) (problem, do string) {
 	known, row := words(e.Code), envelope.Lookup(e.Code)
-	says, do = known.says, known.do
+	problem, do = known.problem, known.do
 	if e.Message != row.Message && (e.Details.ToolCode != "" || forModels(e.Message)) {
-		says = e.Message
+		problem = e.Message
 	}
 	if declares(e) {
 		do = e.Fix
 	}
 	if e.Cause != "" && forModels(e.Cause) {
-		says = strings.TrimRight(says, ". ") + ": " + e.Cause
+		problem = strings.TrimRight(problem, ". ") + ": " + e.Cause
 	}
-	return says, do
+	return problem, do
 }
 
 // declares reports whether the manifest of the tool has a fix for the error.

@@ -3,7 +3,7 @@ package mcp
 import "github.com/seed-018f16cc/toolbus/envelope"
 
 // advice is the text for a model about an error code: the problem and the next step.
-type advice struct{ says, do string }
+type advice struct{ problem, do string }
 
 // Advice that several codes share.
 const (
