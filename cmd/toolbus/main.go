@@ -126,7 +126,7 @@ func exitIf(so bool, code int) error {
 
 func usagef(format string, args ...any) error { return cli.Usagef(format, args...) }
 
-// global is what all commands share: their environment, how they reach the bus, and how they print.
+// global holds what all commands share: their environment, connection and output.
 type global struct {
 	env *environment
 	connection

@@ -50,8 +50,8 @@ type view struct {
 // fetches is the number of concurrent requests for descriptions.
 const fetches = 8
 
-// refresh returns the current view of a caller. It asks the bus with the client of the caller, so that dispatchers check
-// its token.
+// refresh returns the current view of a caller. It asks the bus with the client of the caller, so that dispatchers
+// check its token.
 func (c *catalogue) refresh(ctx context.Context, w *viewer) (*view, error) {
 	listed, err := w.client.Describe(ctx)
 	if err != nil {
