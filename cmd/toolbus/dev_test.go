@@ -16,7 +16,7 @@ import (
 // client can connect only to an open bus.
 func TestDevOpen(t *testing.T) {
 	state, home := t.TempDir(), t.TempDir()
-	for i, flags := range [][]string{{"--insecure-no-auth"}, nil, {"--open"}, nil} {
+	for i, flags := range [][]string{{"--insecure-no-auth"}, nil, {"--insecure-no-auth"}, nil} {
 		s, stop, _ := startDevAt(t, home, state, "0", flags...)
 		code, _, stderr := s.do("call", "play", "--input", `{"say":"once"}`, "--key", "dev-test-0123456789abcdef")
 		if code != 0 || strings.Contains(stderr, "replayed") != (i > 0) {

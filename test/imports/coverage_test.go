@@ -8,7 +8,7 @@ import (
 )
 
 // TestCoverageTable holds .ci/coverage to the tree: every package but those below test/ has a row, with its floor, or
-// with a dash if it is a support package or a program. `.ci/race` compares the floors with what the tests cover.
+// with a dash if it is a support package or a program. `.ci/cover` compares the floors with what the tests cover.
 func TestCoverageTable(t *testing.T) {
 	rows := coverageRows(t)
 	for _, p := range packages(t) {
