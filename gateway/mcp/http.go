@@ -96,7 +96,7 @@ var primeEvent = []byte("event: prime\n")
 
 // Write implements http.ResponseWriter.
 func (r *reader) Write(p []byte) (int, error) {
-	_ = r.control.SetWriteDeadline(time.Now().Add(writeTime)) // where it cannot be set there is none
+	_ = r.control.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines is used without one
 	rest, prime := bytes.CutPrefix(p, primeEvent)
 	n, err := r.ResponseWriter.Write(rest)
 	if prime {
@@ -248,7 +248,7 @@ func refutedPost(body []byte, h http.Header) []byte {
 // body returns the body of a request, or the status and text of a refusal.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, status int, why string) {
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // where it cannot be set there is none
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a connection without deadlines is used without one
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
 	switch {

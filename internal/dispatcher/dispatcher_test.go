@@ -72,7 +72,7 @@ type world struct {
 	stop      context.CancelFunc
 }
 
-// poolEvidence is what a dispatcher asks about the executors of a pool.
+// poolEvidence answers the dispatcher's questions about the executors of a pool.
 type poolEvidence interface {
 	deadline.PoolEvidence
 	admission.Pools

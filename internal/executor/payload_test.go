@@ -26,7 +26,7 @@ func (stored) Get(_ context.Context, _ subjects.PayloadOwner, ref envelope.Paylo
 	return make([]byte, ref.Bytes), nil
 }
 
-// withInput is a run of a minute with an input of so many bytes.
+// withInput returns a run with a deadline in one minute and an input of the given size in bytes.
 func withInput(e *Executor, bytes int64) *run {
 	state := call.State{Attempts: []call.Attempt{{
 		N: 1, At: call.At(time.Now()), Deadline: call.At(time.Now().Add(time.Minute)),

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 )
 
-// permitted is who may use which operation, written down apart from the table.
+// permitted lists the roles of each operation, independently of the table.
 const permitted = `
 result          agent operator
 cancel          agent operator

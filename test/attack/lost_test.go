@@ -44,7 +44,7 @@ type hoarder struct {
 // those of the lost server included, connect again and call. It needs three servers, and so -full.
 func TestServerLost(t *testing.T) {
 	if !*full {
-		t.Skip("three servers: make attack runs this with -full")
+		t.Skip("it starts three servers: .ci/run and make attack run it with -full")
 	}
 	s := besiege(t)
 	s.startDispatcher()

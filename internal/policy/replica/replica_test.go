@@ -134,7 +134,7 @@ func TestNoChange(t *testing.T) {
 	}
 }
 
-// An entry of a newer form is an error, and a deleted one is none, whose revision is that of the deletion.
+// An entry of a newer form is an error. A deleted entry counts as missing, at the revision of its deletion.
 func TestForeignEntries(t *testing.T) {
 	b := bustest.Start(t)
 	r := open(t, b)
