@@ -44,9 +44,9 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		connect = append(connect, nats.TokenHandler(o.Token))
 	}
 	p, unreadable := whose(o.Token)
-	hears, below := of.Inbox(), []string(nil)
+	hears := of.Inbox()
 	if p != nil && p.Bound() {
-		hears, below = p.Inbox(), p.Below()
+		hears = p.Inbox()
 	}
 	nc, err := bus.DialCaller(url, "toolbus-doctor", append([]nats.Option{
 		nats.CustomInboxPrefix(hears),
@@ -67,7 +67,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, envelope.Failed("dispatchers", err.Error(), ""))
 	}
 	defer func() { _ = c.Close() }()
-	inbox, err := rpc.NewInbox(nc, c.Tenant, c.Actor, below...)
+	inbox, err := rpc.OpenInbox(nc, c.Tenant, c.Actor, o.Token)
 	if err != nil {
 		return append(checks, envelope.Failed("answers", err.Error(), ""))
 	}
@@ -75,7 +75,6 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if no := inbox.SubscriptionRefusal(); no != nil {
 		return append(checks, envelope.Failed("answers", no.Message+": "+no.Cause, no.Fix))
 	}
-	inbox.Token = o.Token
 	if unreadable != nil {
 		return append(checks, envelope.Failed("rights", unreadable.Error(), "name the file with your token by --credentials"))
 	}

@@ -278,12 +278,8 @@ func (h *TokenConn) renewFirst(ctx context.Context, nc *nats.Conn) error {
 }
 
 func (h *TokenConn) inboxOn(nc *nats.Conn) (*rpc.Inbox, error) {
-	says := h.source.Principal()
-	inbox, err := rpc.NewInbox(nc, says.Tenant, says.Actor, says.Below()...)
-	if err == nil {
-		inbox.Token = h.Token
-	}
-	return inbox, err
+	claims := h.source.Principal()
+	return rpc.OpenInbox(nc, claims.Tenant, claims.Actor, h.Token)
 }
 
 // Run renews the token and the connection until ctx ends. It returns an error when the client no longer tries to

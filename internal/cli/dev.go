@@ -15,9 +15,11 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -190,21 +192,42 @@ func (a Access) issue(ctx context.Context, p auth.Principal, renew time.Duration
 	return WriteCredential(file, token)
 }
 
+// issued asks over the connection itself and not by package admin, which links the NATS server: this runs in production
+// executors, too.
 func (a Access) issued(ctx context.Context, p auth.Principal, renew time.Duration) (token string, err error) {
-	o := toolbus.Options{}
+	o := toolbus.Options{Name: "toolbus-cli"}
 	if err := a.Into(&o); err != nil {
 		return "", err
 	}
-	operator, err := admin.Connect(ctx, a.Server, admin.Options{
-		Name: "toolbus-cli", CredentialsFile: o.CredentialsFile, NATS: o.NATS,
-	})
+	conn, err := toolbus.Connect(ctx, a.Server, o)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	operator, err := operatorInbox(conn)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = cmp.Or(err, operator.Close()) }()
-	answer, err := operator.IssueToken(ctx, admin.IssueRequest{
+	answer, refusal, err := operation.TokenIssue.Ask(ctx, operator, envelope.IssueRequest{
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Pool: p.Pool, Scopes: p.Scopes,
 		RenewS: int64(renew / time.Second),
 	})
+	if err == nil && refusal != nil {
+		err = toolbus.NewError(refusal, nil)
+	}
 	return answer.Token, err
+}
+
+// operatorInbox returns an inbox for requests with the token of the connection.
+func operatorInbox(conn *toolbus.Conn) (*rpc.Inbox, error) {
+	c, err := conn.Client(toolbus.ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	o := c.Options()
+	if err := c.Close(); err != nil {
+		return nil, err
+	}
+	return rpc.OpenInbox(conn.NATS(), o.Tenant, o.Actor, o.Token)
 }

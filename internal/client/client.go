@@ -105,12 +105,16 @@ func New(nc *nats.Conn, o Options) (*Client, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Hooks = o.Hooks.withDefaults()
-	inbox, bound, err := openInbox(nc, o)
+	inbox, err := rpc.OpenInbox(nc, o.Tenant, o.Actor, o.Token)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Options: o, nc: nc, inbox: inbox, bound: bound,
+	c := &Client{Options: o, nc: nc, inbox: inbox,
 		crew: flow.NewWorkerPool(func(job func()) { job() })}
+	if o.Token != nil {
+		claims, _ := auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
+		c.bound = claims.Bound()
+	}
 	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
 	c.watch = newInflight()
 	c.forget = c.OnRefused(c.watch.Release)
@@ -120,19 +124,6 @@ func New(nc *nats.Conn, o Options) (*Client, error) {
 		runInflight(c.watch, status)
 	})
 	return c, nil
-}
-
-// openInbox returns an inbox on a subject that the holder of the token may read, and whether the token is bound.
-func openInbox(nc *nats.Conn, o Options) (in *rpc.Inbox, bound bool, err error) {
-	var says auth.Principal
-	if o.Token != nil {
-		says, _ = auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
-	}
-	if in, err = rpc.NewInbox(nc, o.Tenant, o.Actor, says.Below()...); err != nil {
-		return nil, false, err
-	}
-	in.Token = o.Token
-	return in, says.Bound(), nil
 }
 
 // checkName refuses the name of a tenant or an actor that does not fit into a subject. Dispatchers compare the names in

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -44,6 +45,18 @@ func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, e
 	prefix := own + strings.Join(append(further, rand.Text()), ".") + "."
 	in := &Inbox{Tenant: tenant, Actor: actor, NC: nc, prefix: prefix, skip: len(own)}
 	return in, in.listen(in.prefix)
+}
+
+// OpenInbox is [NewInbox] for the holder of a token. It listens where the server lets that token read. Without a token,
+// which is nil then, it is NewInbox.
+func OpenInbox(nc *nats.Conn, tenant, actor string, token func() string) (*Inbox, error) {
+	var claims auth.Principal
+	if token != nil {
+		claims, _ = auth.Inspect(token()) // dispatchers refuse what is no token of theirs
+	}
+	in, err := NewInbox(nc, tenant, actor, claims.Below()...)
+	in.Token = token
+	return in, err
 }
 
 // Inbox returns an inbox for the requests of an executor to dispatchers. The caller must close it. They answer below

@@ -22,6 +22,7 @@ var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "m
 type pkg struct {
 	ImportPath   string
 	Name         string
+	Standard     bool
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
@@ -109,10 +110,11 @@ func matches(patterns, path string) bool {
 	return false
 }
 
-func packages(t *testing.T) (list []pkg) {
+// packages returns the packages of this module, and with the flag -deps all that they import, too.
+func packages(t *testing.T, flags ...string) (list []pkg) {
 	t.Helper()
-	out := jsontext.NewDecoder(strings.NewReader(goCommand(t, "list",
-		"-json=ImportPath,Name,Imports,TestImports,XTestImports", "./...")))
+	args := append([]string{"list", "-json=ImportPath,Name,Standard,Imports,TestImports,XTestImports"}, flags...)
+	out := jsontext.NewDecoder(strings.NewReader(goCommand(t, append(args, "./...")...)))
 	for {
 		var p pkg
 		err := json.UnmarshalDecode(out, &p)

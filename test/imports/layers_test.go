@@ -46,7 +46,7 @@ var layers = []layer{
 	{2, "bus", "client", "envelope internal/encoding/format internal/timer subjects"},
 	{2, "kv", "client", "bus envelope internal/call internal/encoding/format internal/timer subjects"},
 	{2, "streaming", "client", "bus envelope internal/encoding/format internal/timer subjects"},
-	{2, "internal/rpc", "client", "bus envelope internal/call internal/encoding/format internal/flow " +
+	{2, "internal/rpc", "client", "bus envelope internal/auth internal/call internal/encoding/format internal/flow " +
 		"internal/operation internal/timer subjects"},
 	{2, "internal/policy/replica", "client", "bus envelope internal/encoding/format internal/timer"},
 	{3, "internal/dispatcher/check", "", "envelope internal/auth internal/call internal/call/outcome " +

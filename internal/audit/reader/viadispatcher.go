@@ -47,15 +47,10 @@ func Open(ctx context.Context, js jetstream.JetStream, asker operation.Asker) So
 // of that actor. Call done at the end.
 func OpenAs(ctx context.Context, js jetstream.JetStream, tenant, actor string, token func() string) (
 	from Source, done func(), err error) {
-	var says auth.Principal
-	if token != nil {
-		says, _ = auth.Inspect(token()) // dispatchers refuse what is no token of theirs
-	}
-	in, err := rpc.NewInbox(js.Conn(), tenant, actor, says.Below()...)
+	in, err := rpc.OpenInbox(js.Conn(), tenant, actor, token)
 	if err != nil {
 		return nil, nil, err
 	}
-	in.Token = token
 	return Open(ctx, js, in), func() { _ = in.Close() }, nil // fails only if the connection is closed
 }
 
