@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 )
 
 // Error is the error of a call that did not succeed: an outcome other than success, a refusal of the bus, or an error
@@ -28,7 +28,7 @@ func NewError(reason *envelope.Error, response *Response) *Error {
 }
 
 // Error returns the code, the message, the cause, and each location in the input that is invalid.
-func (e *Error) Error() string { return client.InFull(e.reason) }
+func (e *Error) Error() string { return operation.InFull(e.reason) }
 
 // Code returns the error code, see docs/errors.md.
 func (e *Error) Code() envelope.Code { return e.reason.Code }
@@ -150,7 +150,7 @@ func succeeded(r *Response, err error) (*Response, error) {
 
 // ofBus returns err as an [Error] if it is a refusal of the bus, and otherwise as it is.
 func ofBus(err error) error {
-	if refused, ok := errors.AsType[*client.Refusal](err); ok {
+	if refused, ok := errors.AsType[*operation.Refusal](err); ok {
 		return NewError(refused.Reason, nil)
 	}
 	return err

@@ -61,7 +61,7 @@ func Connect(ctx context.Context, url string, o Options) (*Client, error) {
 
 // refused returns err as a [toolbus.Error] if a dispatcher refused the request, and otherwise as it is.
 func refused(err error) error {
-	if request, ok := errors.AsType[*client.Refusal](err); ok {
+	if request, ok := errors.AsType[*operation.Refusal](err); ok {
 		return toolbus.NewError(request.Reason, nil)
 	}
 	if denied, ok := errors.AsType[envelope.Fault](err); ok { // from a dispatcher that reads a stream for this client

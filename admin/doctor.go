@@ -157,7 +157,7 @@ func diagnosePolicy(v envelope.PolicyVersions) Check {
 func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox, tokenless bool) (
 	d envelope.DescribeResponse, _ []Check) {
 	d, err := c.Describe(ctx, envelope.DescribeRequest{All: true})
-	switch refused, ok := errors.AsType[*client.Refusal](err); {
+	switch refused, ok := errors.AsType[*operation.Refusal](err); {
 	case ok && refused.Reason.Code == envelope.CodePolicyVersion:
 		return d, []Check{envelope.Failed("policy", refused.Error()+": every call is refused", refused.Reason.Fix)}
 	case errors.Is(err, rpc.ErrNoDispatcher):

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -49,8 +50,8 @@ type Link struct {
 // ErrClosed is the error of [Link.Run] on a closed link.
 var ErrClosed = errors.New("the connection to the bus is closed")
 
-// Establish connects to the bus. It waits for a server until ctx ends. The error is a [client.Refusal] if the bus does
-// not accept the token. The caller must call [Link.Close].
+// Establish connects to the bus. It waits for a server until ctx ends. The error is a [operation.Refusal] if the bus
+// does not accept the token. The caller must call [Link.Close].
 func Establish(ctx context.Context, o Options, of LinkOptions) (*Link, error) {
 	o.Connect = append([]nats.Option{nats.Timeout(cmp.Or(of.Timeout, bus.DialTime))}, o.Connect...)
 	o.Instance = cmp.Or(o.Instance, NewInstanceID())
@@ -102,8 +103,8 @@ func (l *Link) Client(o client.Options) (*client.Client, error) {
 // ErrNoCredentials is the error of [Link.Renew] on a connection without a token.
 var ErrNoCredentials = errors.New("the connection has no credentials to renew")
 
-// Renew exchanges the token of the connection for a new one now. The error is a [client.Refusal] if dispatchers refuse
-// the renewal for good.
+// Renew exchanges the token of the connection for a new one now. The error is a [operation.Refusal] if dispatchers
+// refuse the renewal for good.
 func (l *Link) Renew(ctx context.Context) error {
 	if l.options.TokenConn == nil {
 		return ErrNoCredentials
@@ -111,10 +112,10 @@ func (l *Link) Renew(ctx context.Context) error {
 	return refused(l.options.TokenConn.Renew(ctx))
 }
 
-// refused returns a [client.Refusal] if err is a [tokensource.RenewalError]. Otherwise it returns err.
+// refused returns a [operation.Refusal] if err is a [tokensource.RenewalError]. Otherwise it returns err.
 func refused(err error) error {
 	if renewal, ok := errors.AsType[*tokensource.RenewalError](err); ok {
-		return &client.Refusal{Reason: renewal.Cause.WithEffect(envelope.EffectNone)}
+		return &operation.Refusal{Reason: renewal.Cause.WithEffect(envelope.EffectNone)}
 	}
 	return err
 }

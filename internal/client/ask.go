@@ -5,26 +5,9 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/client/exchange"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 )
-
-// Refusal is a Go error for an operation that the bus refused.
-type Refusal struct{ Reason *envelope.Error }
-
-// Error implements error.
-func (r *Refusal) Error() string { return InFull(r.Reason) }
-
-// InFull returns the message of e, its cause, and each violation with its pointer.
-func InFull(e *envelope.Error) string {
-	text := e.String()
-	if e.Cause != "" {
-		text += ": " + e.Cause
-	}
-	for _, v := range e.Details.Violations {
-		text += "; " + v.Pointer + " " + v.Message
-	}
-	return text
-}
 
 // fetchTime bounds the fetch of an output that an answer refers to, unless ctx ends earlier.
 const fetchTime = 30 * time.Second
@@ -51,7 +34,7 @@ func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *en
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
-	return c.whole(ctx, ref, sane(r))
+	return c.whole(ctx, ref, exchange.Sane(r))
 }
 
 // Why says in one sentence what a call waits for, or why it ended as it did.
@@ -60,8 +43,8 @@ func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
 	return a.Sentence, err
 }
 
-// Ask sends a request for an operation, and returns the answer, or a [Refusal]. It returns early if the server no
-// longer accepts the connection. If ctx has no deadline it waits up to 5 s.
+// Ask sends a request for an operation, and returns the answer, or an [operation.Refusal]. It returns early if the
+// server no longer accepts the connection. If ctx has no deadline it waits up to 5 s.
 func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A], q Q) (A, error) {
 	asking, stop := c.whileAccepted(ctx)
 	defer stop()
@@ -70,7 +53,7 @@ func Ask[Q, A any](ctx context.Context, c *Client, op operation.Operation[Q, A],
 		refusal, err = exclusion(barred), nil
 	}
 	if err == nil && refusal != nil {
-		err = &Refusal{refusal}
+		err = &operation.Refusal{Reason: refusal}
 	}
 	return a, err
 }

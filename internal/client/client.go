@@ -13,9 +13,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/client/catalogue"
+	"github.com/seed-018f16cc/toolbus/internal/client/exchange"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -75,17 +76,17 @@ func (h Hooks) withDefaults() Hooks {
 // refuse. Its methods are safe for concurrent use.
 type Client struct {
 	Options
-	nc      *nats.Conn
-	calls   auth.CallPermissions
-	binding binding
-	forget  func() // ends the call of Release when the server refuses the connection
-	inbox   *rpc.Inbox
-	bound   bool // the token is bound: the server lets it hear no live chunks
-	catalog catalog
+	*catalogue.Catalogue
+	permissions auth.CallPermissions
+	binding     binding
+	bound       bool // the token is bound: the server lets it hear no live chunks
 
-	watch   *inflight
-	watches sync.WaitGroup
+	inbox   *rpc.Inbox
 	crew    *flow.WorkerPool[func()]
+	calls   *exchange.Calls
+	sender  exchange.Sender
+	forget  func() // ends the call of Release when the server refuses the connection
+	watches sync.WaitGroup
 	closing sync.Once
 }
 
@@ -109,19 +110,20 @@ func New(nc *nats.Conn, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Options: o, nc: nc, inbox: inbox,
-		crew: flow.NewWorkerPool(func(job func()) { job() })}
+	c := &Client{
+		Options: o, Catalogue: catalogue.New(inbox, o.Now), inbox: inbox, calls: exchange.NewCalls(),
+		crew: flow.NewWorkerPool(func(job func()) { job() }),
+	}
+	c.sender = exchange.Sender{Inbox: inbox, Calls: c.calls, Crew: c.crew, Payloads: o.Payloads, Renews: o.Renews}
 	if o.Token != nil {
 		claims, _ := auth.Inspect(o.Token()) // dispatchers refuse what is no token of theirs
 		c.bound = claims.Bound()
 	}
-	c.catalog.clock = bus.Reading{Local: c.Now(), Bus: c.Now()}
-	c.watch = newInflight()
-	c.forget = c.OnRefused(c.watch.Release)
+	c.forget = c.OnRefused(c.calls.Release)
 	status := nc.StatusChanged(nats.CONNECTED)
 	c.watches.Go(func() {
 		defer nc.RemoveStatusListener(status)
-		runInflight(c.watch, status)
+		exchange.Watch(c.calls, status)
 	})
 	return c, nil
 }
@@ -149,7 +151,7 @@ func (c *Client) Close() (err error) {
 	c.closing.Do(func() {
 		c.forget()
 		c.crew.Close()
-		if c.watch.End() {
+		if c.calls.End() {
 			c.watches.Wait()
 		}
 		err = c.inbox.Close()
@@ -178,14 +180,15 @@ type Call struct {
 
 // Call makes a call and returns its outcome, at the latest 100 ms after the deadline. An error outcome is a response,
 // and no Go error. A Go error stands for a call without an outcome: the client could not send the call, ctx was
-// cancelled, or OnChunk returned an error. A function of the call that panics makes Call panic with a [Panic].
+// cancelled, or OnChunk returned an error. A function of the call that panics makes Call panic with an
+// [exchange.Panic].
 func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	started := time.Now()
 	call, keyed := c.withKey(call)
 	m := c.callWithDeadline(ctx, call, keyed, started)
 	if barred := c.IsPermissionDenied(); barred != nil && m.Err != nil && m.Request != nil {
 		timeout := time.Duration(m.Request.Constraints.TimeoutMS) * time.Millisecond
-		r := c.excluded(m.Request, started.Add(timeout), barred, false)
+		r := c.silence(m.Request, started.Add(timeout)).excludedResponse(barred, false)
 		r.Key = m.Request.Constraints.IdempotencyKey
 		return r, nil
 	}
@@ -196,6 +199,9 @@ func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error
 	m.Response.Key = m.Request.Constraints.IdempotencyKey
 	return m.Response, nil
 }
+
+// key returns the tool of the call as its role sees it.
+func (c Call) key() catalogue.Key { return catalogue.Key{Tool: c.Tool, RoleID: c.Context.RoleID} }
 
 // withKey returns the call with a fresh key if it has none, unless the client makes stable keys. keyed is false if the
 // key is fresh.
@@ -223,8 +229,3 @@ func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envel
 func (c *Client) key(req *envelope.Request) subjects.Key {
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Tenant, req)}
 }
-
-func (c *Client) owner() subjects.Owner { return subjects.Owner{Tenant: c.Tenant, Actor: c.Actor} }
-
-// subject is where calls of the tool are sent.
-func (c *Client) subject(tool string) string { return subjects.Call(c.Tenant, c.Actor, tool) }

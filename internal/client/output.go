@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -18,25 +19,25 @@ import (
 // complete fetches a large output of a call, and checks the output against the response schema of the tool. A stored
 // outcome may be of another build than the described one. That build has a schema of its own, which the executor has
 // checked.
-func (c *Client) complete(e *pendingCall, r *envelope.Response) *envelope.Response {
+func (p *pendingCall) complete(r *envelope.Response) *envelope.Response {
 	if isApart(r) {
-		bounded, cancel := e.graced()
+		bounded, cancel := p.Graced()
 		defer cancel()
-		r = c.whole(bounded, c.key(e.req).Ref(), r)
+		r = p.client.whole(bounded, p.client.key(p.req).Ref(), r)
 	}
-	fn := e.fn
-	if r.Status != envelope.Success || fn == nil || fn.response == nil {
+	fn := p.fn
+	if r.Status != envelope.Success || fn == nil || fn.Response == nil {
 		return r
 	}
-	if r.Provenance.Digest != fn.digest {
-		return warned(r, "the output was not checked by the client: it is of another build of the tool")
+	if r.Provenance.Digest != fn.Digest {
+		return warnedResponse(r, "the output was not checked by the client: it is of another build of the tool")
 	}
 	validate := (*jsonschema.Schema).ValidateChecked // it was decoded with its envelope
 	if r.Provenance.OutputRef != nil {
 		validate = (*jsonschema.Schema).Validate
 	}
-	if bad := validate(fn.response, r.Output); len(bad) > 0 && !envelope.IsMCPResult(fn.response.Raw()) {
-		return c.spoiled(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
+	if bad := validate(fn.Response, r.Output); len(bad) > 0 && !envelope.IsMCPResult(fn.Response.Raw()) {
+		return spoiledResponse(r, envelope.NewError(envelope.CodeOutput, "").WithViolations(bad...))
 	}
 	return r
 }
@@ -57,7 +58,7 @@ func (c *Client) whole(ctx context.Context, ref string, r *envelope.Response) *e
 	}
 	data, err := c.output(ctx, ref, *r.Provenance.OutputRef)
 	if err != nil {
-		return c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
+		return spoiledResponse(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
 	}
 	fetched := *r
 	fetched.Output = data
@@ -75,7 +76,8 @@ func (c *Client) withResult(ctx context.Context, ref string, r *envelope.Respons
 		err = errors.New("it is no I-JSON")
 	}
 	if err != nil {
-		return warned(r, ijson.Clip("the whole result of the tool could not be had: "+err.Error(), envelope.MaxMessage))
+		why := "the whole result of the tool could not be had: " + err.Error()
+		return warnedResponse(r, ijson.Clip(why, envelope.MaxMessage))
 	}
 	e, fetched := *r.Error, *r
 	fetched.Error = e.WithToolResult(data)
@@ -115,7 +117,7 @@ func (c *Client) askForPart(
 		case errors.Is(err, rpc.ErrNotStored):
 			q.Direct = false // the dispatcher asks the leader
 		case err == nil && refusal != nil:
-			err = &Refusal{refusal}
+			err = &operation.Refusal{Reason: refusal}
 		case body == nil:
 			body = a.Body
 		}

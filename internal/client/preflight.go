@@ -7,128 +7,112 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/client/catalogue"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
-	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// known returns the description of a tool, or nil if dispatchers have no such tool. It asks again until that time if it
-// gets no answer, because dispatchers may be starting.
-func (c *Client) known(ctx context.Context, as toolIn, until time.Time) (*described, error) {
-	for {
-		t, err := c.tool(ctx, as, time.Until(until))
-		pause := describePause
-		if refused, ok := errors.AsType[*Refusal](err); ok {
-			pause = max(pause, time.Duration(refused.Reason.Details.RetryAfterMS)*time.Millisecond)
-		}
-		if !c.silent(err) || !timer.Sleep(ctx, min(pause, time.Until(until))) || time.Until(until) <= 0 {
-			return t, err
-		}
+// preflight makes the request of the call. It refuses only a request that cannot be sent, so that dispatchers refuse
+// and record all others. An error means that dispatchers could not be asked for a description.
+func (p *pendingCall) preflight() (refusal *envelope.Error, err error) {
+	c, asked := p.client, time.Now()
+	var t *catalogue.Tool
+	if isValid(p.call.Timeout) {
+		t, err = c.Await(p.Context(), p.call.key(), p.Deadline)
 	}
-}
-
-// silent reports whether err is no lasting answer of the bus: none came, the dispatcher is not ready yet, or the token
-// has expired and will be renewed. The server allows nothing to a connection with an expired token. The renewal
-// connects again.
-func (c *Client) silent(err error) bool {
-	refused, ok := errors.AsType[*Refusal](err)
-	return ok && refused.Reason.Code.AutoRetry() || lost(err) || errors.Is(err, rpc.ErrNoDispatcher) ||
-		errors.Is(err, nats.ErrPermissionViolation) && c.Token != nil &&
-			auth.Entitled(c.Token(), subjects.Service(subjects.OpDescribe, c.Tenant, c.Actor))
-}
-
-// fill makes the request of a call. It refuses only a request that cannot be sent, so that dispatchers refuse and
-// record all others. An error means that dispatchers could not be asked for a description.
-func (c *Client) fill(e *pendingCall) (refusal *envelope.Error, err error) {
-	asked := time.Now()
-	var t *described
-	if valid(e.call.Timeout) {
-		t, err = c.known(e.ctx, e.call.as(), e.Deadline)
-	}
-	e.requests(c, t)
-	refusal = c.calls.May(c.Token, c.subject(e.call.Tool))
-	if refused, ok := errors.AsType[*Refusal](err); ok && !c.silent(err) {
-		e.undescribed, err = refused.Reason, nil // a dispatcher refuses the call, too
+	p.fill(t)
+	refusal = c.permissions.May(c.Token, subjects.Call(c.Tenant, c.Actor, p.call.Tool))
+	if refused, ok := errors.AsType[*operation.Refusal](err); ok && !c.IsSilent(err) {
+		p.undescribed, err = refused.Reason, nil // a dispatcher refuses the call, too
 	}
 	if refusal != nil || err != nil {
 		return refusal, err
 	}
-	c.isDue(e)
-	if !e.fits(t) && t != nil && t.fetched.Before(asked) {
-		if t = c.renewed(e.ctx, t, e.Deadline); t != nil { // a newer build may have the function
-			e.requests(c, t)
-			c.isDue(e)
-			e.fits(t)
+	p.setDeadline()
+	if !p.name(t) && t != nil && t.Fetched.Before(asked) {
+		if t = c.Newer(p.Context(), t, p.Deadline); t != nil { // a newer build may have the function
+			p.fill(t)
+			p.setDeadline()
+			p.name(t)
 		}
 	}
-	return e.sendable(), nil
+	return p.sendable(), nil
 }
 
-// valid reports whether a timeout of a call is in the range of the wire; 0 is the tool's own.
-func valid(timeout time.Duration) bool {
+// setDeadline notes when the call is to be answered, now that its request says so.
+func (p *pendingCall) setDeadline() {
+	if timeout := time.Duration(p.req.Constraints.TimeoutMS) * time.Millisecond; isValid(p.call.Timeout) {
+		p.client.calls.Due(&p.Call, p.started.Add(timeout))
+	}
+}
+
+// fill makes the request of the call, for a tool that is described by t. A timeout that will be refused stays as it is.
+func (p *pendingCall) fill(t *catalogue.Tool) {
+	p.req = p.client.request(p.call, t)
+	k := &p.req.Constraints
+	if !isValid(p.call.Timeout) {
+		return
+	}
+	timeout := p.atMost(time.Duration(k.TimeoutMS) * time.Millisecond).Milliseconds()
+	k.DeadlineUnixMS -= k.TimeoutMS - timeout
+	k.TimeoutMS = timeout
+}
+
+// isValid reports whether a timeout of a call is in the range of the wire; 0 is the tool's own.
+func isValid(timeout time.Duration) bool {
 	return timeout == 0 || timeout >= time.Millisecond && timeout.Milliseconds() <= envelope.MaxTimeoutMS
 }
 
-// renewed returns the description of another build of the tool than t, if there is one now. It waits for as long as for
-// a first one: what t refuses, another build may take.
-func (c *Client) renewed(ctx context.Context, t *described, until time.Time) *described {
-	fresh, err := c.fetchOnce(ctx, t.as, min(describeTime, time.Until(until)))
-	if err != nil || fresh == nil || fresh.info.Digest == t.info.Digest {
-		return nil
+// name fills in what the description t of the tool says. It reports whether the tool has the function.
+func (p *pendingCall) name(t *catalogue.Tool) bool {
+	if p.req.Input == nil {
+		p.req.Input = jsontext.Value("{}")
 	}
-	return fresh
-}
-
-// fits fills in what the description t of the tool says. It reports whether the tool has the function.
-func (e *pendingCall) fits(t *described) bool {
-	if e.req.Input == nil {
-		e.req.Input = jsontext.Value("{}")
-	}
-	e.fn, e.unnamed, e.described = nil, nil, t != nil
-	e.keyRequired = t != nil && t.info.KeyRequirement == envelope.KeyRequired
+	p.fn, p.unnamed, p.described = nil, nil, t != nil
+	p.keyRequired = t != nil && t.Info.KeyRequirement == envelope.KeyRequired
 	if t == nil {
-		e.req.Fn = cmp.Or(e.req.Fn, envelope.DefaultFunction) // the tool is refused, whatever the function
+		p.req.Fn = cmp.Or(p.req.Fn, envelope.DefaultFunction) // the tool is refused, whatever the function
 		return false
 	}
-	fn, refusal := t.function(e.req.Fn)
-	if e.pool = t.info.Pool; refusal != nil {
-		if e.req.Fn == "" {
-			e.unnamed = refusal
+	fn, refusal := t.Function(p.req.Fn)
+	if p.pool = t.Info.Pool; refusal != nil {
+		if p.req.Fn == "" {
+			p.unnamed = refusal
 		}
 		return false
 	}
-	e.fn, e.req.Fn = fn, fn.name
+	p.fn, p.req.Fn = fn, fn.Name
 	return true
 }
 
 // sendable returns why the request cannot be sent; nil if it can. It fills in the key.
-func (e *pendingCall) sendable() *envelope.Error {
-	req := e.req
+func (p *pendingCall) sendable() *envelope.Error {
+	req := p.req
 	switch {
 	case len(req.Input) > envelope.MaxPayload:
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
-	case e.keyRequired && !e.keyed:
+	case p.keyRequired && !p.keyed:
 		return missingKey(req.ToolID)
-	case len(req.Input) > envelope.MaxInline && !e.described: // nobody knows whose executors are to read it
-		return cmp.Or(e.undescribed, envelope.NoTool(req.ToolID, nil))
+	case len(req.Input) > envelope.MaxInline && !p.described: // nobody knows whose executors are to read it
+		return cmp.Or(p.undescribed, envelope.NoTool(req.ToolID, nil))
 	}
 	bad := ijson.Check(req.Input)
 	noJSON := func(v jsonschema.Violation) bool { return v.Rule == ijson.RuleSyntax }
-	e.inexact = jsonschema.Below("/input", bad)
+	p.inexact = jsonschema.Below("/input", bad)
 	if slices.ContainsFunc(bad, noJSON) || len(bad) > 0 && !utf8.Valid(req.Input) {
-		return envelope.InputFault(e.inexact)
+		return envelope.InputFault(p.inexact)
 	}
 	if req.Constraints.IdempotencyKey == "" {
 		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
@@ -150,17 +134,17 @@ func missingKey(tool string) *envelope.Error {
 
 // advised adds to an answer what a dispatcher cannot know: the names of the functions, if the call named none, and the
 // line and column of a violation within the input.
-func (e *pendingCall) advised(r *envelope.Response) *envelope.Response {
+func (p *pendingCall) advised(r *envelope.Response) *envelope.Response {
 	if r.Error == nil {
 		return r
 	}
-	if e.unnamed != nil && r.Error.Code == envelope.CodeSchema {
-		r.Error.WithFix(e.unnamed.Fix)
+	if p.unnamed != nil && r.Error.Code == envelope.CodeSchema {
+		r.Error.WithFix(p.unnamed.Fix)
 	}
 	for i, v := range r.Error.Details.Violations {
 		same := func(o jsonschema.Violation) bool { return o.Pointer == v.Pointer && o.Rule == v.Rule }
-		if at := slices.IndexFunc(e.inexact, same); at >= 0 {
-			r.Error.Details.Violations[i].Message = e.inexact[at].Message
+		if at := slices.IndexFunc(p.inexact, same); at >= 0 {
+			r.Error.Details.Violations[i].Message = p.inexact[at].Message
 		}
 	}
 	return r
@@ -175,7 +159,7 @@ func freshID() string {
 }
 
 // request fills in what the call leaves open.
-func (c *Client) request(call Call, t *described) *envelope.Request {
+func (c *Client) request(call Call, t *catalogue.Tool) *envelope.Request {
 	req := &envelope.Request{
 		CallID: call.CallID, ToolID: call.Tool, ToolVersion: cmp.Or(call.Version, "*"), Fn: call.Function,
 		Input: call.Input, Context: call.Context, DryRun: call.DryRun, Provenance: call.Provenance,
@@ -188,9 +172,9 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 		req.CallID = freshID()
 	}
 	if call.Timeout == 0 {
-		req.Constraints.TimeoutMS = describeTime.Milliseconds()
+		req.Constraints.TimeoutMS = catalogue.MaxWait.Milliseconds()
 		if t != nil {
-			req.Constraints.TimeoutMS = max(t.info.TimeoutDefaultMS, 1)
+			req.Constraints.TimeoutMS = max(t.Info.TimeoutDefaultMS, 1)
 		}
 	}
 	req.Constraints.DeadlineUnixMS = c.BusTime().UnixMilli() + req.Constraints.TimeoutMS
@@ -206,4 +190,48 @@ func (c *Client) request(call Call, t *described) *envelope.Request {
 	run, lane := c.Bound()
 	ctx.RunID, ctx.LaneID = cmp.Or(ctx.RunID, run), cmp.Or(ctx.LaneID, lane)
 	return req
+}
+
+// Draft returns the request that [Client.Call] would send first for a call, and does not send it. It fills in what the
+// call leaves open, like Call. The call must name a tool and a function.
+func (c *Client) Draft(ctx context.Context, call Call) (*envelope.Request, error) {
+	t, err := c.Find(ctx, call.key(), catalogue.MaxWait)
+	if err != nil {
+		return nil, err
+	}
+	call, keyed := c.withKey(call)
+	p := pendingCall{call: call, keyed: keyed, req: c.request(call, t)}
+	p.name(t)
+	if refusal := p.sendable(); refusal != nil {
+		return nil, &operation.Refusal{Reason: refusal}
+	}
+	return p.req, nil
+}
+
+// binding caches the run and the lane of the client's token. Decoding a token takes longer than the rest of building a
+// request, so it is decoded once. The zero value is empty. It is safe for concurrent use.
+type binding struct{ last atomic.Pointer[bound] }
+
+// bound is the run and the lane that one token is bound to; "" is any.
+type bound struct{ token, run, lane string }
+
+// find returns the binding of a token; the zero value for one that cannot be decoded, which dispatchers refuse.
+func (b *binding) find(token string) *bound {
+	if last := b.last.Load(); last != nil && last.token == token {
+		return last
+	}
+	claims, _ := auth.Inspect(token) // the zero value if it cannot be decoded
+	next := &bound{token, claims.Run, claims.Lane}
+	b.last.Store(next)
+	return next
+}
+
+// Bound returns the run and the lane that the client's token is bound to; "" is any. Calls of the client get them as
+// context.run_id and context.lane_id unless [Call.Context] sets others, which dispatchers refuse with A-AUTH-SCOPE.
+func (c *Client) Bound() (run, lane string) {
+	if c.Token == nil {
+		return "", ""
+	}
+	b := c.binding.find(c.Token())
+	return b.run, b.lane
 }

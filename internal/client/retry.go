@@ -10,25 +10,27 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/client/catalogue"
+	"github.com/seed-018f16cc/toolbus/internal/client/exchange"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // retry makes the call again until it has an outcome that may not be retried, or the deadline leaves no time. r is the
 // outcome of the first attempt. It returns nil if an attempt gets no answer.
-func (c *Client) retry(e *pendingCall, r *envelope.Response) (*envelope.Response, error) {
+func (p *pendingCall) retry(r *envelope.Response) (*envelope.Response, error) {
 	for n := 1; r.Status != envelope.Success; n++ {
-		pause, more := c.again(e, n, r)
-		if !more || time.Until(e.Deadline) <= pause || !timer.Sleep(e.ctx, pause) {
+		pause, more := p.again(n, r)
+		if !more || time.Until(p.Deadline) <= pause || !timer.Sleep(p.Context(), pause) {
 			break
 		}
-		left := time.Until(e.Deadline).Milliseconds()
+		left := time.Until(p.Deadline).Milliseconds()
 		if left < 1 {
 			break
 		}
-		req := *e.req
+		req := *p.req
 		req.CallID, req.Constraints.TimeoutMS = freshID(), left
-		next, err := c.attempt(e, &req)
-		if next == nil && errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil {
+		next, err := p.attempt(&req)
+		if next == nil && errors.Is(err, context.DeadlineExceeded) && p.Cancelled() == nil {
 			break
 		}
 		if err != nil || next == nil {
@@ -52,56 +54,56 @@ func policyOf(call Call) envelope.RetryPolicy {
 
 // again returns whether there is an attempt after the n-th one, which had the outcome r, and the pause before it. It
 // fetches the description of the tool again if another build than the described one has run.
-func (c *Client) again(e *pendingCall, n int, r *envelope.Response) (time.Duration, bool) {
-	if !e.mayRetry(n, r) || !c.recognised(e, r) || !repeatable(e.fn, r) {
+func (p *pendingCall) again(n int, r *envelope.Response) (time.Duration, bool) {
+	if !p.mayRetry(n, r) || !p.isKnownBuild(r) || !mayRunAgain(p.fn, r) {
 		return 0, false
 	}
-	return backoff(policyOf(e.call), n, r), true
+	return backoff(policyOf(p.call), n, r), true
 }
 
 // mayRetry reports whether the library may make the call again after the n-th attempt, which had the outcome r, as far
 // as that is known without a request to a dispatcher.
-func (e *pendingCall) mayRetry(n int, r *envelope.Response) bool {
-	policy := policyOf(e.call)
-	return n < policy.MaxAttempts && retryable(r, policy) && (repeatable(e.fn, r) || otherBuild(e.fn, r))
+func (p *pendingCall) mayRetry(n int, r *envelope.Response) bool {
+	policy := policyOf(p.call)
+	return n < policy.MaxAttempts && isRetryable(r, policy) && (mayRunAgain(p.fn, r) || isOtherBuild(p.fn, r))
 }
 
-// retryable reports whether the library makes the call again by itself after r. It does so after a retryable outcome
+// isRetryable reports whether the library makes the call again by itself after r. It does so after a retryable outcome
 // or a refusal that another dispatcher may contradict. It does not after a cancel, or while the call goes on.
-func retryable(r *envelope.Response, p envelope.RetryPolicy) bool {
+func isRetryable(r *envelope.Response, p envelope.RetryPolicy) bool {
 	if r.Status != envelope.RetryableError || !r.Error.Code.AutoRetry() ||
-		!r.Provenance.Final && !isProvisionalRefusal(r) {
+		!r.Provenance.Final && !exchange.IsProvisionalRefusal(r) {
 		return false
 	}
 	return len(p.RetryableErrors) == 0 || slices.Contains(p.RetryableErrors, string(r.Error.Code))
 }
 
-// repeatable reports whether the library may make a call of fn with the outcome r again by itself: fn is pure or
+// mayRunAgain reports whether the library may make a call of fn with the outcome r again by itself: fn is pure or
 // idempotent, or no executor started the call. It returns false if the class of fn is not known.
-func repeatable(fn *function, r *envelope.Response) bool {
-	return r.Provenance.NotStarted || fn != nil && !otherBuild(fn, r) && fn.class.MayRunAgain()
+func mayRunAgain(fn *catalogue.Function, r *envelope.Response) bool {
+	return r.Provenance.NotStarted || fn != nil && !isOtherBuild(fn, r) && fn.Class.MayRunAgain()
 }
 
-// otherBuild reports whether another build of the tool than the one that fn describes made the outcome r.
-func otherBuild(fn *function, r *envelope.Response) bool {
-	return fn != nil && r.Provenance.Digest != "" && r.Provenance.Digest != fn.digest
+// isOtherBuild reports whether another build of the tool than the one that fn describes made the outcome r.
+func isOtherBuild(fn *catalogue.Function, r *envelope.Response) bool {
+	return fn != nil && r.Provenance.Digest != "" && r.Provenance.Digest != fn.Digest
 }
 
-// recognised reports whether the class of the build that made r is known, or does not matter. It asks a dispatcher for
-// the description of that build if e has another one.
-func (c *Client) recognised(e *pendingCall, r *envelope.Response) bool {
-	if r.Provenance.NotStarted || !otherBuild(e.fn, r) {
+// isKnownBuild reports whether the class of the build that made r is known, or does not matter. It asks a dispatcher
+// for the description of that build if p has another one.
+func (p *pendingCall) isKnownBuild(r *envelope.Response) bool {
+	if r.Provenance.NotStarted || !isOtherBuild(p.fn, r) {
 		return true
 	}
-	t, err := c.fetchOnce(e.ctx, e.call.as(), min(describeTime, time.Until(e.Deadline)))
+	t, err := p.client.Fetch(p.Context(), p.call.key(), min(catalogue.MaxWait, time.Until(p.Deadline)))
 	if err != nil || t == nil {
 		return false
 	}
-	fn, refusal := t.function(e.req.Fn)
-	if refusal != nil || otherBuild(fn, r) {
+	fn, refusal := t.Function(p.req.Fn)
+	if refusal != nil || isOtherBuild(fn, r) {
 		return false
 	}
-	e.fn = fn
+	p.fn = fn
 	return true
 }
 

@@ -58,7 +58,7 @@ func TestRetryable(t *testing.T) {
 		"the call goes on":            {envelope.CodeTimeout, envelope.Provenance{Attempt: 1}, false},
 	} {
 		r := envelope.Failure("", envelope.NewError(c.code, ""), c.p, envelope.Metrics{})
-		if got := retryable(r, envelope.RetryPolicy{}); got != c.want {
+		if got := isRetryable(r, envelope.RetryPolicy{}); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

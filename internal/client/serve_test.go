@@ -21,6 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/exchange"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
@@ -356,7 +357,7 @@ func TestPanicOfCaller(t *testing.T) {
 				})
 			})
 			defer func() {
-				p, ok := recover().(*client.Panic)
+				p, ok := recover().(*exchange.Panic)
 				if !ok || p.Value != "boom" && name != "goexit" || !strings.Contains(string(p.Stack), "TestPanicOfCaller") {
 					t.Errorf("panicked with %v", p)
 				}

@@ -97,9 +97,13 @@ var layers = []layer{
 		"internal/audit/writer internal/call internal/call/outcome internal/encoding/format " +
 		"internal/executor/heartbeat internal/executor/workqueue internal/flow internal/policy/lock internal/rpc " +
 		"internal/timer kv streaming subjects"},
-	{4, "internal/client", "client", "bus envelope internal/auth internal/auth/tokensource internal/call " +
-		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/operation internal/rpc " +
-		"internal/timer streaming subjects"},
+	{4, "internal/client/exchange", "client", "envelope internal/flow internal/rpc internal/timer streaming subjects"},
+	{4, "internal/client/catalogue", "client", "bus envelope internal/auth internal/call internal/encoding/jsonschema " +
+		"internal/operation internal/rpc internal/timer subjects"},
+	{4, "internal/client/chunk", "client", "bus envelope internal/rpc internal/timer streaming subjects"},
+	{4, "internal/client", "client", "bus envelope internal/auth internal/auth/tokensource internal/client/catalogue " +
+		"internal/client/chunk internal/client/exchange internal/encoding/ijson internal/encoding/jsonschema " +
+		"internal/flow internal/operation internal/rpc internal/timer streaming subjects"},
 	{5, "internal/tool/process", "", "envelope internal/encoding/ijson internal/tool " +
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},

@@ -1,4 +1,4 @@
-package client
+package exchange
 
 import (
 	"context"
@@ -17,9 +17,9 @@ func TestGraced(t *testing.T) {
 	}{
 		"cancelled":                {0, within / 2, within / 2},
 		"cancelled, with deadline": {within, within / 2, within / 2},
-		"at the deadline":          {within, 0, within + OwnGrace},
-		"without a deadline":       {0, 0, within + OwnGrace},
-		"cancelled too late":       {within, within + 1, within + OwnGrace},
+		"at the deadline":          {within, 0, within + workerGrace},
+		"without a deadline":       {0, 0, within + workerGrace},
+		"cancelled too late":       {within, within + 1, within + workerGrace},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -32,16 +32,16 @@ func TestGraced(t *testing.T) {
 			if c.cancel > 0 {
 				time.AfterFunc(c.cancel, cancel)
 			}
-			e := &pendingCall{ctx: ctx}
+			e := &Call{ctx: ctx}
 			e.Deadline = began.Add(within)
-			own, free := e.graced()
+			own, free := e.Graced()
 			defer free()
 			<-own.Done()
 			if took := time.Since(began); took != c.want {
 				t.Errorf("%s: it ended after %s", name, took)
 			}
-			if cancelled := errors.Is(e.cancelled(), context.Canceled); cancelled != (c.want < within) {
-				t.Errorf("%s: %v", name, e.cancelled())
+			if cancelled := errors.Is(e.Cancelled(), context.Canceled); cancelled != (c.want < within) {
+				t.Errorf("%s: %v", name, e.Cancelled())
 			}
 		})
 	}

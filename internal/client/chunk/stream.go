@@ -1,11 +1,10 @@
-package client
+package chunk
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -21,7 +21,7 @@ import (
 
 // remote is the [streaming.Source] of a client. It asks dispatchers, which check whether the client may read.
 type remote struct {
-	client *Client
+	inbox  *rpc.Inbox
 	ref    string
 	callID string
 }
@@ -36,7 +36,7 @@ func (r remote) Fetch(ctx context.Context, at streaming.Position, maxBytes int) 
 func (r remote) fetch(ctx context.Context, at streaming.Position,
 	maxBytes int) (f streaming.Frame, run streaming.Run, err error) {
 	var a envelope.ChunksResponse
-	refusal, err := r.client.inbox.Ask(ctx, subjects.OpChunks, envelope.ChunksRequest{
+	refusal, err := r.inbox.Ask(ctx, subjects.OpChunks, envelope.ChunksRequest{
 		Ref: r.ref, CallID: r.callID, Attempt: at.Run.Attempt, Fence: at.Run.Fence,
 		Index: at.Index, After: at.After, MaxBytes: maxBytes,
 	}, &a)
@@ -54,10 +54,10 @@ func (r remote) fetch(ctx context.Context, at streaming.Position,
 	return f, streaming.Run{Attempt: at.Run.Attempt, Fence: a.Fence}, err
 }
 
-// chunkStream hands the chunks of one call to its caller while the call runs. It believes a frame that carries the
-// proof of the call. Any other frame says that there may be something to read, and no more: another client may have had
-// the server send it.
-type chunkStream struct {
+// Stream hands the chunks of one call to its caller while the call runs. One goroutine calls its methods. It believes a
+// frame that carries the proof of the call. Any other frame says that there may be something to read, and no more:
+// another client may have had the server send it.
+type Stream struct {
 	source remote
 	reader *streaming.Reader
 	sub    *nats.Subscription // nil if the token is bound, which hears no live chunks: s asks for all
@@ -73,19 +73,29 @@ type chunkStream struct {
 	missed  bool // chunks may have been sent that did not come
 }
 
-// follow subscribes to the chunks of the call before it is sent, so that none is missed live. Its answers come to
-// reply.
-func (c *Client) follow(ctx context.Context, e *pendingCall, req *envelope.Request, reply string) (*chunkStream,
-	error) {
-	key := c.key(req)
-	s := &chunkStream{
-		source: remote{client: c, ref: key.Ref(), callID: req.CallID},
+// Options are those of [Follow].
+type Options struct {
+	Inbox   *rpc.Inbox
+	Key     subjects.Key // of the log of the call
+	CallID  string
+	Timeout time.Duration // of the request
+	Reply   string        // subject on which the answers of the call come
+	Bound   bool          // the token is bound: the server lets it hear no live chunks
+	OnChunk func(envelope.Chunk) error
+}
+
+// Follow subscribes to the chunks of a call, before the call is sent, so that none is missed live. Stop the stream when
+// done.
+func Follow(ctx context.Context, o Options) (*Stream, error) {
+	s := &Stream{
+		source: remote{inbox: o.Inbox, ref: o.Key.Ref(), callID: o.CallID},
 		done:   make(chan error, 1), hint: make(chan struct{}, 1),
 	}
-	s.proof.Store(new(subjects.ChunkProof(reply, key.ID)))
-	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: req.CallID, Patience: patience(req)})
-	if !c.bound {
-		sub, err := c.inbox.NC.Subscribe(subjects.ChunkLive(c.Tenant, c.Actor, key.ID), s.hear)
+	s.proof.Store(new(subjects.ChunkProof(o.Reply, o.Key.ID)))
+	s.reader = streaming.NewReader(s.source, streaming.ReaderOptions{CallID: o.CallID, Patience: patience(o.Timeout)})
+	if !o.Bound {
+		live := subjects.ChunkLive(o.Inbox.Tenant, o.Inbox.Actor, o.Key.ID)
+		sub, err := o.Inbox.NC.Subscribe(live, s.receive)
 		if err != nil {
 			return nil, fmt.Errorf("follow chunks: %w", err)
 		}
@@ -93,16 +103,19 @@ func (c *Client) follow(ctx context.Context, e *pendingCall, req *envelope.Reque
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.join = func(attempt int) { s.asking.Go(func() { s.ask(ctx, attempt) }) }
-	go func() { // finish or stop waits for it
-		err := errStopped // unless the caller's function ends this goroutine
+	go func() { // Finish or Stop waits for it
+		err := errExited // unless the caller's function ends this goroutine
 		defer func() { s.done <- err }()
-		err = deliver(ctx, s.reader, e.call.OnChunk)
+		err = deliver(ctx, s.reader, o.OnChunk)
 	}()
 	return s, nil
 }
 
-// hear handles a message on a subject of the call's chunks.
-func (s *chunkStream) hear(msg *nats.Msg) {
+// errExited means that the function of the caller has ended the goroutine in which it was called.
+var errExited = errors.New("the function of the call has ended its goroutine")
+
+// receive handles a message on a subject of the call's chunks.
+func (s *Stream) receive(msg *nats.Msg) {
 	src, err := subjects.ParseChunk(msg.Subject)
 	if err != nil || msg.Header.Get(streaming.HeaderProof) != *s.proof.Load() {
 		timer.Notify(s.hint)
@@ -114,9 +127,7 @@ func (s *chunkStream) hear(msg *nats.Msg) {
 
 // patience returns how long the reader waits for chunks that must be stored. It is short enough that the call ends with
 // an error about the chunks before its deadline.
-func patience(req *envelope.Request) time.Duration {
-	return min(maxPatience, time.Duration(req.Constraints.TimeoutMS)*time.Millisecond/2)
-}
+func patience(timeout time.Duration) time.Duration { return min(maxPatience, timeout/2) }
 
 const maxPatience = 2 * time.Second
 
@@ -130,9 +141,9 @@ const (
 	lastAsk  = 2 * time.Second
 )
 
-// accepted takes the proof of an attempt that somebody else opened, and asks for its chunks: those that were sent
+// Accepted takes the proof of an attempt that somebody else opened, and asks for its chunks: those that were sent
 // before were not believed, or did not come here.
-func (s *chunkStream) accepted(a *envelope.Accepted) {
+func (s *Stream) Accepted(a *envelope.Accepted) {
 	if a.ChunkProof != "" {
 		s.proof.Store(&a.ChunkProof)
 	}
@@ -141,23 +152,23 @@ func (s *chunkStream) accepted(a *envelope.Accepted) {
 	}
 }
 
-// hinted asks for stored chunks after a message without the proof of the call.
-func (s *chunkStream) hinted() {
+// Hinted asks for stored chunks after a message without the proof of the call.
+func (s *Stream) Hinted() {
 	s.missed = true
 	s.catchUp()
 }
 
-// hints is ready when something hints at chunks that nobody asks for yet. s may be nil.
-func (s *chunkStream) hints() <-chan struct{} {
+// Hints is ready when something hints at chunks that nobody asks for yet. s may be nil.
+func (s *Stream) Hints() <-chan struct{} {
 	if s == nil || s.join == nil {
 		return nil
 	}
 	return s.hint
 }
 
-// reconnected asks for the chunks that may have been sent while there was no connection. The next live chunk would show
+// Reconnected asks for the chunks that may have been sent while there was no connection. The next live chunk would show
 // that some are missing, but it may come late.
-func (s *chunkStream) reconnected() {
+func (s *Stream) Reconnected() {
 	if s.missed = true; s.live.Load() {
 		s.reader.Resync()
 		return
@@ -166,14 +177,14 @@ func (s *chunkStream) reconnected() {
 }
 
 // catchUp asks for chunks until they come by themselves.
-func (s *chunkStream) catchUp() {
+func (s *Stream) catchUp() {
 	if s.join != nil && s.attempt > 0 {
 		s.join(s.attempt)
 		s.join = nil
 	}
 }
 
-func (s *chunkStream) ask(ctx context.Context, attempt int) {
+func (s *Stream) ask(ctx context.Context, attempt int) {
 	at := streaming.Position{Run: streaming.Run{Attempt: attempt}}
 	known := at.Run
 	for least, pause := leastAsk, firstAsk; s.pause(ctx, least, pause) && !s.live.Load(); {
@@ -197,7 +208,7 @@ func (s *chunkStream) ask(ctx context.Context, attempt int) {
 }
 
 // pause waits for d, or only for least where something hints at chunks, and reports whether ctx has not ended.
-func (s *chunkStream) pause(ctx context.Context, least, d time.Duration) bool {
+func (s *Stream) pause(ctx context.Context, least, d time.Duration) bool {
 	if !timer.Sleep(ctx, min(d, least)) {
 		return false
 	}
@@ -227,8 +238,8 @@ func deliver(ctx context.Context, reader *streaming.Reader, chunk func(envelope.
 	}
 }
 
-// finish waits until all chunks that the outcome names have been delivered.
-func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
+// Finish waits until all chunks that the outcome names have been delivered.
+func (s *Stream) Finish(ctx context.Context, r *envelope.Response) error {
 	s.reader.Finish(streaming.Run{Attempt: r.Provenance.Attempt, Fence: r.Provenance.Fence}, r.Provenance.Chunks)
 	select {
 	case err := <-s.done:
@@ -242,84 +253,12 @@ func (s *chunkStream) finish(ctx context.Context, r *envelope.Response) error {
 	}
 }
 
-func (s *chunkStream) stop() {
+// Stop ends the stream, and waits for it.
+func (s *Stream) Stop() {
 	if s.sub != nil {
 		_ = s.sub.Unsubscribe() // gone with the connection otherwise
 	}
 	s.cancel()
 	<-s.done
 	s.asking.Wait()
-}
-
-// streamed returns the answer to a call with the outcome r, whose chunks were delivered except for err. A success whose
-// chunks are not complete becomes a statement of the library. A stored success outlives its chunks and stays a success.
-// Other outcomes do not depend on chunks. An error of OnChunk is returned as it is.
-func (c *Client) streamed(e *pendingCall, r *envelope.Response, err error) (*envelope.Response, error) {
-	expired := errors.Is(err, streaming.ErrExpired)
-	late := errors.Is(err, context.DeadlineExceeded) && e.cancelled() == nil
-	switch {
-	case expired && r.Status == envelope.Success && r.Provenance.Replayed:
-		return warned(r, "the chunks of this stored outcome have expired or may not be read: "+err.Error()), nil
-	case late || expired || errors.Is(err, streaming.ErrDigest) || errors.Is(err, streaming.ErrCorrupt):
-		if r.Status == envelope.Success {
-			r = c.spoiled(r, envelope.NewError(payloadCode(err), "").WithCause(err.Error()))
-		}
-		return r, nil
-	}
-	return r, err
-}
-
-// errStopped means that the call has ended for its caller: no function of the call is called any more, and nothing is
-// sent for it. No caller gets this error.
-var errStopped = errors.New("the caller does not wait any more")
-
-// StreamItem is an element of a streamed call: a chunk, or at the end the outcome.
-type StreamItem struct {
-	Chunk    *envelope.Chunk
-	Response *envelope.Response
-}
-
-// Stream makes a call and yields its chunks as they come, then its outcome. Ending the loop
-// early leaves the call running; cancel it if it is not wanted any more.
-func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, error] {
-	return func(yield func(StreamItem, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		parts := make(chan StreamItem)
-		call.OnChunk = func(chunk envelope.Chunk) error {
-			select {
-			case parts <- StreamItem{Chunk: &chunk}:
-				return nil
-			case <-ctx.Done():
-				return errStopped
-			}
-		}
-		type end struct {
-			resp *envelope.Response
-			err  error
-			is   any // what the call panicked with
-		}
-		done := make(chan end, 1)
-		go func() { // waited for below
-			var e end
-			defer func() { e.is = recover(); done <- e }()
-			e.resp, e.err = c.Call(ctx, call)
-		}()
-		for {
-			select {
-			case p := <-parts:
-				if !yield(p, nil) {
-					cancel()
-					<-done
-					return
-				}
-			case e := <-done:
-				if e.is != nil {
-					panic(e.is)
-				}
-				yield(StreamItem{Response: e.resp}, e.err)
-				return
-			}
-		}
-	}
 }

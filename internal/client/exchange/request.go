@@ -1,43 +1,18 @@
-package client
+package exchange
 
 import (
 	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
-
-// watchedCall is the part of an open call that the watcher keeps.
-type watchedCall struct {
-	Result chan result // has room for [maxResults]
-	// Deadline is set by [inflight.Add] and [inflight.Due]. Only the goroutines that call these read it; others call
-	// [inflight.Deadline].
-	Deadline time.Time
-
-	// What follows belongs to the watcher.
-	place  timer.Entry[*watchedCall] // among the open ones, by when it is looked at next
-	leaves bool                      // its caller goes away
-	out    *sentRequest              // that is on its way; nil where none is
-}
-
-// maxResults is how many results one caller gets at the most: that of the call, and that it is given up.
-const maxResults = 2
-
-// result is what became of a call.
-type result struct {
-	Request  *envelope.Request
-	Response *envelope.Response
-	Err      error
-	GivenUp  bool // the caller is to wait no longer
-}
 
 // How long after the deadline a call still waits for an answer: its caller, and, a little less, its worker. Callers are
 // promised a result within 100 ms. A timer may be 20 ms late on a busy machine, and the goroutines that it wakes need
 // time, too.
 const (
-	watchGrace = 75 * time.Millisecond
-	OwnGrace   = watchGrace - 10*time.Millisecond
+	callerGrace = 75 * time.Millisecond
+	workerGrace = callerGrace - 10*time.Millisecond
 )
 
 // lastWord is how long a caller that cancels its call still waits, for an outcome that has arrived already.
@@ -51,9 +26,9 @@ const (
 	afterDeadline = 25 * time.Millisecond
 )
 
-// sentRequest is one request of a call, and the answers to it. Every copy of it may meet another dispatcher.
-type sentRequest struct {
-	Of   *watchedCall
+// request is one request of a call, and the answers to it. Every copy of it may meet another dispatcher.
+type request struct {
+	Of   *Call
 	Body *envelope.Request
 	Send func() // sends it again; it must not wait
 	// Answer gets the outcome, or nil if there is none by the deadline, or nobody waits for it any more. It has room for
@@ -79,8 +54,8 @@ type sentRequest struct {
 	refusal *envelope.Response
 }
 
-// ends gives the outcome to the caller, once; nil is none. Callers hold the lock of the watcher.
-func (x *sentRequest) ends(r *envelope.Response) {
+// finish gives the outcome to the caller, once; nil is none. Callers hold the lock of the watcher.
+func (x *request) finish(r *envelope.Response) {
 	if !x.over {
 		x.over = true
 		x.Answer <- r
@@ -89,20 +64,20 @@ func (x *sentRequest) ends(r *envelope.Response) {
 
 // turnAway counts a refusal that another dispatcher may contradict. With a nil r it counts nothing. Then it ends the
 // request if all its copies were refused. Callers hold the lock of the watcher.
-func (x *sentRequest) turnAway(r *envelope.Response) {
+func (x *request) turnAway(r *envelope.Response) {
 	if r != nil {
 		if x.refusal == nil || x.refusal.Provenance.NotStarted || !r.Provenance.NotStarted {
 			x.refusal = r
 		}
 		x.copies.hear(r)
 	}
-	if r := x.turnedAway(); r != nil && !x.renews(r) {
-		x.ends(r)
+	if r := x.allRefused(); r != nil && !x.renews(r) {
+		x.finish(r)
 	}
 }
 
-// turnedAway returns the refusal for the caller if all copies were refused, and nil otherwise.
-func (x *sentRequest) turnedAway() *envelope.Response {
+// allRefused returns the refusal for the caller if all copies were refused, and nil otherwise.
+func (x *request) allRefused() *envelope.Response {
 	if x.copies.allTurnedAway() {
 		return x.refusal
 	}
@@ -110,13 +85,13 @@ func (x *sentRequest) turnedAway() *envelope.Response {
 }
 
 // renews reports whether r refuses an expired token that is being renewed.
-func (x *sentRequest) renews(r *envelope.Response) bool {
+func (x *request) renews(r *envelope.Response) bool {
 	return x.Renews != nil && r.Error != nil && r.Error.Code == envelope.CodeExpired && x.Renews()
 }
 
-// isProvisionalRefusal reports whether r is a refusal that another dispatcher may contradict. A dispatcher whose audit
+// IsProvisionalRefusal reports whether r is a refusal that another dispatcher may contradict. A dispatcher whose audit
 // lags, or whose clock is ahead, sends such refusals.
-func isProvisionalRefusal(r *envelope.Response) bool {
+func IsProvisionalRefusal(r *envelope.Response) bool {
 	return r.Provenance.Attempt == 0 && !r.Provenance.Final
 }
 

@@ -1,4 +1,4 @@
-package client
+package catalogue
 
 import (
 	"testing"
@@ -21,8 +21,7 @@ func TestBusTimeOfAClientWhoseClockIsSet(t *testing.T) {
 	now := begun.Add(time.Hour).Round(0)
 	for _, by := range []int{-3600, -30, 0, 30, 3600} {
 		later := set(begun.Add(time.Second), by)
-		c := Client{Options: Options{Now: func() time.Time { return later }}}
-		c.catalog.clock = bus.Reading{Local: begun, Bus: now}
+		c := Catalogue{now: func() time.Time { return later }, clock: bus.Reading{Local: begun, Bus: now}}
 		if got := c.BusTime().Sub(now); got != time.Duration(1+max(0, by))*time.Second {
 			t.Errorf("set by %d s: a second later the client takes it for %s", by, got)
 		}

@@ -1,4 +1,4 @@
-package client
+package exchange
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // skies is a watcher whose requests are sent nowhere, and the times at which they are, from its beginning on.
 type skies struct {
-	*inflight
+	*Calls
 	err       error
 	began     time.Time
 	sends     []time.Duration
@@ -23,10 +23,10 @@ type skies struct {
 // watching runs a watcher. What it sends gets through with err, unless that is errHangs.
 func watching(err error) *skies {
 	s := &skies{err: err, began: time.Now(), connected: make(chan struct{}), ended: make(chan struct{})}
-	s.inflight = newInflight()
+	s.Calls = NewCalls()
 	go func() {
 		defer close(s.ended)
-		runInflight(s.inflight, s.connected)
+		Watch(s.Calls, s.connected)
 	}()
 	return s
 }
@@ -44,27 +44,27 @@ func (s *skies) sentAgain() []time.Duration {
 }
 
 // call is one without functions, whose request is sent now. Its timeout is known only then.
-func (s *skies) call(t *testing.T, timeout time.Duration) *sentRequest {
+func (s *skies) call(t *testing.T, timeout time.Duration) *request {
 	t.Helper()
-	return s.start(t, &sentRequest{
-		Of: &watchedCall{Result: make(chan result, maxResults)}, Answer: make(chan *envelope.Response, 1),
+	return s.start(t, &request{
+		Of: &Call{}, Answer: make(chan *envelope.Response, 1),
 	}, timeout)
 }
 
-func (s *skies) start(t *testing.T, x *sentRequest, timeout time.Duration) *sentRequest {
+func (s *skies) start(t *testing.T, x *request, timeout time.Duration) *request {
 	t.Helper()
 	x.Send = func() {
 		s.sends = append(s.sends, time.Since(s.began))
 		if !errors.Is(s.err, errHangs) {
-			go s.Sent(x, s.err)
+			go s.sent(x, s.err)
 		}
 	}
-	s.Add(x.Of, time.Now().Add(4*time.Second))
+	s.Add(t.Context(), x.Of, time.Now().Add(4*time.Second))
 	s.Due(x.Of, time.Now().Add(timeout))
-	if !s.Launch(x, time.Now()) {
+	if !s.launch(x, time.Now()) {
 		t.Fatal("not taken")
 	}
-	s.Sent(x, nil)
+	s.sent(x, nil)
 	return x
 }
 
@@ -83,7 +83,7 @@ func TestWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
 		x := s.call(t, 6*time.Second)
-		if r := <-x.Answer; r != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
+		if r := <-x.Answer; r != nil || time.Since(s.began) != 6*time.Second+workerGrace {
 			t.Errorf("after %s: %+v", time.Since(s.began), r)
 		}
 		ms := time.Millisecond
@@ -91,7 +91,7 @@ func TestWatched(t *testing.T) {
 		if again := s.sentAgain(); !slices.Equal(again, want) {
 			t.Errorf("sent again at %v", again)
 		}
-		if m := <-x.Of.Result; !m.GivenUp || time.Since(s.began) != 6*time.Second+watchGrace {
+		if m := <-x.Of.results; !m.GivenUp || time.Since(s.began) != 6*time.Second+callerGrace {
 			t.Errorf("after %s: %+v", time.Since(s.began), m)
 		}
 		s.Remove(x.Of)
@@ -104,20 +104,20 @@ func TestWatched(t *testing.T) {
 func TestWatchedRarely(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
-		then func(*skies, *sentRequest)
+		then func(*skies, *request)
 		want int // copies in ten seconds
 	}{
-		"silence":  {nil, func(*skies, *sentRequest) {}, 6},
-		"not sent": {errFull, func(*skies, *sentRequest) {}, 6},
-		"hanging":  {errHangs, func(*skies, *sentRequest) {}, 1},
-		"accepted": {nil, func(s *skies, x *sentRequest) { s.Accepted(x, &envelope.Accepted{}, time.Now()) }, 4},
-		"answered": {nil, func(s *skies, x *sentRequest) {
-			s.Answered(x,
+		"silence":  {nil, func(*skies, *request) {}, 6},
+		"not sent": {errFull, func(*skies, *request) {}, 6},
+		"hanging":  {errHangs, func(*skies, *request) {}, 1},
+		"accepted": {nil, func(s *skies, x *request) { s.accepted(x, &envelope.Accepted{}, time.Now()) }, 4},
+		"answered": {nil, func(s *skies, x *request) {
+			s.answered(x,
 				&envelope.Response{Status: envelope.Success})
 		}, 0},
-		"dropped":      {nil, func(s *skies, x *sentRequest) { s.Drop(x.Of) }, 0},
-		"reconnected":  {nil, func(s *skies, x *sentRequest) { s.connected <- struct{}{} }, 7},
-		"disconnected": {nil, func(s *skies, x *sentRequest) { close(s.connected) }, 7},
+		"dropped":      {nil, func(s *skies, x *request) { s.drop(x.Of) }, 0},
+		"reconnected":  {nil, func(s *skies, x *request) { s.connected <- struct{}{} }, 7},
+		"disconnected": {nil, func(s *skies, x *request) { close(s.connected) }, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := watching(c.err)
@@ -139,8 +139,8 @@ func TestJoinerAnswersItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
 		x := s.call(t, 6*time.Second)
-		s.Accepted(x, &envelope.Accepted{Joined: true, DeadlineUnixMS: time.Now().Add(time.Minute).UnixMilli()}, time.Now())
-		if r := <-x.Answer; r != nil || time.Since(s.began) != 6*time.Second+OwnGrace {
+		s.accepted(x, &envelope.Accepted{Joined: true, DeadlineUnixMS: time.Now().Add(time.Minute).UnixMilli()}, time.Now())
+		if r := <-x.Answer; r != nil || time.Since(s.began) != 6*time.Second+workerGrace {
 			t.Errorf("after %s: %+v", time.Since(s.began), r)
 		}
 		s.Remove(x.Of)
@@ -152,7 +152,7 @@ func TestJoinerAnswersItself(t *testing.T) {
 func TestWatchedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
-		var all []*sentRequest
+		var all []*request
 		for _, seconds := range []time.Duration{9, 3, 7, 1} {
 			all = append(all, s.call(t, seconds*time.Second))
 		}
@@ -162,14 +162,14 @@ func TestWatchedTogether(t *testing.T) {
 		for i, after := range []time.Duration{3: 1, 1: 3, 2: 7, 0: 9} {
 			go func() {
 				<-all[i].Answer
-				if took := time.Since(s.began); took != after*time.Second+OwnGrace {
+				if took := time.Since(s.began); took != after*time.Second+workerGrace {
 					t.Errorf("call %d after %s", i, took)
 				}
 				s.Remove(all[i].Of)
 			}()
 		}
 		<-s.ended // with the last call
-		if took := time.Since(s.began); took != 9*time.Second+OwnGrace {
+		if took := time.Since(s.began); took != 9*time.Second+workerGrace {
 			t.Errorf("ended after %s", took)
 		}
 	})
@@ -180,18 +180,18 @@ func TestWatchedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
 		waits, accepted, answered := s.call(t, time.Minute), s.call(t, time.Minute), s.call(t, time.Minute)
-		s.Answered(answered, &envelope.Response{Status: envelope.Success})
+		s.answered(answered, &envelope.Response{Status: envelope.Success})
 		<-answered.Answer
-		for _, x := range []*sentRequest{waits, accepted, answered} {
+		for _, x := range []*request{waits, accepted, answered} {
 			began := time.Now()
-			s.Leave(x.Of, began)
+			s.leave(x.Of, began)
 			if x == accepted {
-				s.Accepted(x, &envelope.Accepted{}, time.Now())
+				s.accepted(x, &envelope.Accepted{}, time.Now())
 			}
-			if s.Launch(x, time.Now()) {
+			if s.launch(x, time.Now()) {
 				t.Error("sent for a call that is over")
 			}
-			if m := <-x.Of.Result; !m.GivenUp || time.Since(began) != lastWord {
+			if m := <-x.Of.results; !m.GivenUp || time.Since(began) != lastWord {
 				t.Errorf("after %s: %+v", time.Since(began), m)
 			}
 			s.Remove(x.Of)
@@ -205,9 +205,9 @@ func TestLeftAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watching(nil)
 		x := s.call(t, time.Second)
-		<-time.After(time.Second + watchGrace - time.Millisecond)
-		s.Leave(x.Of, time.Now())
-		if m := <-x.Of.Result; !m.GivenUp || time.Since(s.began) != time.Second+watchGrace {
+		<-time.After(time.Second + callerGrace - time.Millisecond)
+		s.leave(x.Of, time.Now())
+		if m := <-x.Of.results; !m.GivenUp || time.Since(s.began) != time.Second+callerGrace {
 			t.Errorf("after %s: %+v", time.Since(s.began), m)
 		}
 		s.Remove(x.Of)
@@ -218,11 +218,11 @@ func TestLeftAfterTheDeadline(t *testing.T) {
 // Whatever ends a call without an answer ends the wait for that, too: also a watcher that comes so late that the caller
 // is given up at once.
 func TestGivenUpEndsTheWait(t *testing.T) {
-	for name, end := range map[string]func(*skies, *sentRequest){
-		"removed":  func(s *skies, x *sentRequest) { s.Remove(x.Of) },
-		"released": func(s *skies, x *sentRequest) { s.Release() },
-		"left":     func(s *skies, x *sentRequest) { s.Leave(x.Of, time.Now()) },
-		"late":     func(s *skies, x *sentRequest) { s.look(x.Of.Deadline.Add(watchGrace)) },
+	for name, end := range map[string]func(*skies, *request){
+		"removed":  func(s *skies, x *request) { s.Remove(x.Of) },
+		"released": func(s *skies, x *request) { s.Release() },
+		"left":     func(s *skies, x *request) { s.leave(x.Of, time.Now()) },
+		"late":     func(s *skies, x *request) { s.look(x.Of.Deadline.Add(callerGrace)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,10 +251,10 @@ func TestRefusedWithoutCopy(t *testing.T) {
 		x := s.call(t, time.Minute)
 		<-time.After(time.Second) // a copy waits for the connection
 		refusal := &envelope.Response{Status: envelope.RetryableError, Error: envelope.NewError(envelope.CodeAuditLag, "")}
-		if s.Answered(x, refusal); len(x.Answer) > 0 {
+		if s.answered(x, refusal); len(x.Answer) > 0 {
 			t.Error("told before it is known whether all copies were turned away")
 		}
-		if s.Sent(x, errFull); <-x.Answer != refusal {
+		if s.sent(x, errFull); <-x.Answer != refusal {
 			t.Error("told another answer")
 		}
 		s.Remove(x.Of)
@@ -305,16 +305,16 @@ func TestRefusedCopies(t *testing.T) {
 		"accepted, and a copy is denied": {accepted: true, copies: 2, answers: []*envelope.Response{denied, outcome},
 			want: outcome},
 	} {
-		w := newInflight()
-		x := &sentRequest{Of: &watchedCall{}, Answer: make(chan *envelope.Response, 1)}
-		w.Add(x.Of, time.Now().Add(time.Minute))
-		w.Launch(x, time.Now())
+		w := NewCalls()
+		x := &request{Of: &Call{}, Answer: make(chan *envelope.Response, 1)}
+		w.Add(t.Context(), x.Of, time.Now().Add(time.Minute))
+		w.launch(x, time.Now())
 		x.copies.sent = c.copies
 		if c.accepted {
-			w.Accepted(x, &envelope.Accepted{Attempt: 1}, time.Now())
+			w.accepted(x, &envelope.Accepted{Attempt: 1}, time.Now())
 		}
 		for _, r := range c.answers {
-			w.Answered(x, r)
+			w.answered(x, r)
 		}
 		select {
 		case r := <-x.Answer:
@@ -349,13 +349,13 @@ func TestRefusedForAnExpiredToken(t *testing.T) {
 			s := watching(nil)
 			x := s.call(t, c.timeout)
 			x.Renews = func() bool { return c.renews }
-			s.Answered(x, expired)
+			s.answered(x, expired)
 			if c.then != nil {
 				<-time.After(time.Second)
 				if len(s.sentAgain()) == 0 {
 					t.Errorf("%s: not sent again", name)
 				}
-				s.Answered(x, c.then)
+				s.answered(x, c.then)
 			}
 			if r := <-x.Answer; r != c.want || time.Since(s.began) != c.after {
 				t.Errorf("%s: after %s: %+v", name, time.Since(s.began), r)
