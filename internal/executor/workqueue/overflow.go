@@ -55,22 +55,12 @@ func (w *Puller) answers(s *source, heard bool) {
 // sender is the sender of a call.
 type sender struct{ tenant, actor string }
 
-// runs adds n to the counts of running messages with the sender and the kind of slot of work. The caller holds w.mu.
-func (w *Puller) runs(work *Message, n int) {
-	w.running = w.running.more(work.overflow, n)
-	if t := w.of[work.sender].more(work.overflow, n); t.all > 0 {
-		w.of[work.sender] = t
-	} else {
-		delete(w.of, work.sender)
-	}
-}
-
 // waitsWith returns the source in whose turns a message of s gets a slot. The first calls of a sender are in the main
-// queues, later ones in the overflow queues, but the server may deliver them in another order. If overflow calls of the
-// sender run, and the sender has all slots that overflow work may use, a main call of the sender counts as overflow
-// work. Otherwise it would take the slots that are kept for other senders. The caller holds w.mu.
+// queues, later ones in the overflow queues, but the server may deliver them in another order. If the sender has
+// exhausted the slots for overflow work, its main calls count as overflow work, too. Otherwise they would take the
+// slots that are kept for other senders. The caller holds w.mu.
 func (w *Puller) waitsWith(s *source, work *Message) *source {
-	if t := w.of[work.sender]; s.overflow || t.overflow == 0 || t.all < w.slots-w.kept() {
+	if s.overflow || !w.slots.exhausted(work.sender) {
 		return s
 	}
 	return w.sources[slices.IndexFunc(w.sources, func(o *source) bool {

@@ -33,9 +33,47 @@ func (t taken) more(behind bool, n int) taken {
 	return t
 }
 
+// slots counts the slots of an executor, and which of them work has. Puller.mu guards it.
+type slots struct {
+	all     int
+	running taken
+	senders map[sender]taken // running by sender, without zero entries
+}
+
+func slotsOf(n int) slots { return slots{all: n, senders: map[sender]taken{}} }
+
+// kept returns how many slots overflow work leaves free for other work. It is also how many slots overflow work may use
+// when less than that is free.
+func (s *slots) kept() int { return s.all / 8 }
+
+// room returns how many more slots overflow work, or other work, may take if t is taken.
+func (s *slots) room(overflow bool, t taken) int {
+	free := s.all - t.all
+	if overflow {
+		return min(free, max(free-s.kept(), s.kept()-t.overflow))
+	}
+	return free
+}
+
+// add adds n to the counts of running messages with the sender and the kind of slot of work.
+func (s *slots) add(work *Message, n int) {
+	s.running = s.running.more(work.overflow, n)
+	if t := s.senders[work.sender].more(work.overflow, n); t.all > 0 {
+		s.senders[work.sender] = t
+	} else {
+		delete(s.senders, work.sender)
+	}
+}
+
+// exhausted reports whether overflow calls of a sender run, and it has all slots that overflow work may use.
+func (s *slots) exhausted(by sender) bool {
+	t := s.senders[by]
+	return t.overflow > 0 && t.all >= s.all-s.kept()
+}
+
 // reserved returns how many slots are taken or reserved. The caller holds w.mu.
 func (w *Puller) reserved() taken {
-	t := w.running
+	t := w.slots.running
 	for _, s := range w.sources {
 		t = t.more(s.overflow, s.credits)
 	}
@@ -43,20 +81,7 @@ func (w *Puller) reserved() taken {
 }
 
 // free returns how many slots are neither taken nor reserved. The caller holds w.mu.
-func (w *Puller) free() int { return w.slots - w.reserved().all }
-
-// kept returns how many slots overflow work leaves free for other work. It is also how many slots overflow work may use
-// when less than that is free.
-func (w *Puller) kept() int { return w.slots / 8 }
-
-// slotsFor returns how many more slots work of s may take if t is taken.
-func (w *Puller) slotsFor(s *source, t taken) int {
-	free := w.slots - t.all
-	if s.overflow {
-		return min(free, max(free-w.kept(), w.kept()-t.overflow))
-	}
-	return free
-}
+func (w *Puller) free() int { return w.slots.all - w.reserved().all }
 
 // pull gives free slots to waiting messages, and sends pull requests for the rest. The caller holds w.mu.
 func (w *Puller) pull() {
@@ -76,7 +101,7 @@ func (w *Puller) listen() {
 	ahead, behind, t := held(false), held(true), w.reserved()
 	for _, s := range w.sources {
 		switch {
-		case s.heeded || s.credits > 0 || s.demand > 0 || w.slotsFor(s, t) <= 0:
+		case s.heeded || s.credits > 0 || s.demand > 0 || w.slots.room(s.overflow, t) <= 0:
 		case ahead || s.overflow && behind: // limits the waiting messages
 		case s.answered || s.silent:
 			w.ask(s, 1, standingPull, true)
@@ -95,7 +120,7 @@ func (w *Puller) share() {
 		s.share = 0
 	}
 	for gather := !w.worthwhile(t); !gather; {
-		s := w.turn(func(s *source) bool { return s.wants() && w.slotsFor(s, t) > 0 })
+		s := w.turn(func(s *source) bool { return s.wants() && w.slots.room(s.overflow, t) > 0 })
 		if s == nil {
 			break
 		}
@@ -114,7 +139,7 @@ func (w *Puller) share() {
 func (w *Puller) worthwhile(t taken) bool {
 	most := 0
 	for _, s := range w.sources {
-		room := w.slotsFor(s, t)
+		room := w.slots.room(s.overflow, t)
 		if room > 0 && s.urgent() {
 			return true
 		}
@@ -122,7 +147,7 @@ func (w *Puller) worthwhile(t taken) bool {
 			most = max(most, room)
 		}
 	}
-	return most >= max(1, w.slots/8)
+	return most >= max(1, w.slots.all/8)
 }
 
 // foresee divides most of the free slots evenly among the sources that had work recently, if that is several for each.
@@ -134,9 +159,9 @@ func (w *Puller) foresee(t taken) {
 			recent++
 		}
 	}
-	each := (w.slots - w.running.all - len(w.sources) + recent) / recent
+	each := (w.slots.all - w.slots.running.all - len(w.sources) + recent) / recent
 	for _, s := range w.sources {
-		n := min(each-s.credits-s.share, w.slotsFor(s, t))
+		n := min(each-s.credits-s.share, w.slots.room(s.overflow, t))
 		if s.recent && n >= max(1, each/4) {
 			s.share += n
 			t = t.more(s.overflow, n)

@@ -66,7 +66,6 @@ type Puller struct {
 	// Log logs messages that cannot be read, and missing consumers. Set it before Run. Nil discards.
 	Log       *slog.Logger
 	notices   format.Notices
-	slots     int
 	lease     time.Duration
 	patience  time.Duration // how long a received message waits for a slot
 	declines  declines
@@ -83,9 +82,8 @@ type Puller struct {
 
 	mu      sync.Mutex
 	resumes uint64 // paused until the connection has reconnected this often; 0: not paused
-	running taken
-	of      map[sender]taken // running by sender, without zero entries
-	last    *source          // that had work most recently
+	slots   slots
+	last    *source // that had work most recently
 	pulls   []*pull
 }
 
@@ -147,8 +145,9 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
 	w := &Puller{
-		slots: slots, lease: lease, patience: min(prefetchTime, lease/4), handle: handle, consumers: consumers,
-		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1), of: map[sender]taken{},
+		lease: lease, patience: min(prefetchTime, lease/4), handle: handle, consumers: consumers,
+		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		slots: slotsOf(slots),
 	}
 	all, err := consumers.Look(ctx)
 	if err != nil {
@@ -201,7 +200,7 @@ func (w *Puller) Run(ctx, intake context.Context, nc *nats.Conn) {
 func (w *Puller) done(m *Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.runs(m, -1)
+	w.slots.add(m, -1)
 	w.pull()
 }
 
@@ -303,7 +302,7 @@ func (w *Puller) take(work *Message, late bool) {
 	case s == nil || w.ended() || late && w.free() <= 0: // its slot has been given to another message
 		work.NakUnstarted(0)
 	default:
-		if s = w.waitsWith(s, work); w.slotsFor(s, w.running) > 0 {
+		if s = w.waitsWith(s, work); w.slots.room(s.overflow, w.slots.running) > 0 {
 			w.begin(s, work)
 		} else {
 			w.keep(s, work)
@@ -318,7 +317,7 @@ func (w *Puller) begin(s *source, work *Message) {
 		work.NakUnstarted(0)
 		return
 	}
-	w.runs(work, 1)
+	w.slots.add(work, 1)
 }
 
 // sourceOf returns the source of a message. The inbox does not tell it, because an inbox is reused for other sources.
