@@ -49,9 +49,7 @@ type Follower struct {
 	stream jetstream.Stream
 	uptime serverUptime
 
-	running jetstream.ConsumeContext // brings the events; Run's own
-	still   still                    // Run's own, too
-	retired sync.WaitGroup           // those that brought them before
+	delivery delivery // of the events; only Run uses it
 
 	notices format.Notices
 	seeing  sync.Mutex // one event at a time, also while one consumer takes over from another
@@ -144,15 +142,22 @@ func (f *Follower) consume(ctx context.Context, see func(jetstream.Msg)) error {
 	if err != nil {
 		return err
 	}
-	f.retire()
-	f.running = running
+	f.delivery.retire()
+	f.delivery.running = running
 	return nil
 }
 
+// delivery is the consumer that delivers the events.
+type delivery struct {
+	running jetstream.ConsumeContext
+	still   still
+	retired sync.WaitGroup // the consumers before
+}
+
 // retire stops the current consumer in another goroutine.
-func (f *Follower) retire() {
-	if old := f.running; old != nil {
-		f.retired.Go(func() { old.Stop(); <-old.Closed() })
+func (d *delivery) retire() {
+	if old := d.running; old != nil {
+		d.retired.Go(func() { old.Stop(); <-old.Closed() })
 	}
 }
 
@@ -170,10 +175,10 @@ const stopTime = 2 * time.Second
 // connection, and its events are no longer observed.
 func (f *Follower) stop() {
 	ended := make(chan struct{})
-	f.retire()
+	f.delivery.retire()
 	go func() {
 		defer close(ended)
-		f.retired.Wait()
+		f.delivery.retired.Wait()
 	}()
 	select {
 	case <-ended:

@@ -26,7 +26,7 @@ func (f *Follower) checkServerPosition(ctx context.Context, see func(jetstream.M
 	case f.stands(read, more):
 		f.listenAgain(ctx, read, see)
 	default:
-		f.still = still{}
+		f.delivery.still = still{}
 	}
 	return nil
 }
@@ -77,16 +77,16 @@ const (
 
 // listenAgain takes another consumer if it is time. Where there cannot be one, the next look tries again.
 func (f *Follower) listenAgain(ctx context.Context, read uint64, see func(jetstream.Msg)) {
-	if f.still.at != read {
-		f.still = still{at: read}
+	if f.delivery.still.at != read {
+		f.delivery.still = still{at: read}
 	}
-	if f.still.looks++; f.still.looks < standsStill {
+	if f.delivery.still.looks++; f.delivery.still.looks < standsStill {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookBehind)
 	defer cancel()
 	if f.consume(ctx, see) == nil {
-		f.still.looks = justTaken
+		f.delivery.still.looks = justTaken
 	}
 }
 

@@ -43,13 +43,18 @@ type Server struct {
 	Identity  bool // dispatchers verify tokens
 	Log       *slog.Logger
 
-	drops    flow.Dropped
+	intake intake
+	open   context.Context // ends when it stops
+	stop   context.CancelFunc
+}
+
+// intake is where requests arrive and wait.
+type intake struct {
 	subs     []*nats.Subscription
 	quick    *flow.Lane[job]
 	waiting  *flow.Lane[job] // requests that may wait for as long as recordedTime
+	drops    flow.Dropped
 	overload flow.OverloadLog
-	open     context.Context // ends when it stops
-	stop     context.CancelFunc
 }
 
 // executorName is the requesting executor, from the subject. The NATS server permits an executor only its own name
@@ -104,10 +109,10 @@ func limits(instance, pool, all int64) flow.QueueLimits {
 func (d *Server) Serve(ctx context.Context) error {
 	d.open, d.stop = context.WithCancel(ctx)
 	answer := func(j job, _ func()) { d.answer(j) }
-	d.quick = flow.NewLane(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
-	d.waiting = flow.NewLane(limits(maxInstanceAsked, maxPoolAsked, maxAsked),
+	d.intake.quick = flow.NewLane(limits(maxInstanceQuick, maxPoolQuick, maxQuick), answer)
+	d.intake.waiting = flow.NewLane(limits(maxInstanceAsked, maxPoolAsked, maxAsked),
 		answer) // each strict call waits with one request
-	d.overload = flow.OverloadLog{Log: d.Log, Kind: "questions of executors, by pool and instance"}
+	d.intake.overload = flow.OverloadLog{Log: d.Log, Kind: "questions of executors, by pool and instance"}
 	for op, handle := range map[string]handler{
 		subjects.OpHello:  answering(d.hello),
 		subjects.OpWork:   answering(d.work),
@@ -118,11 +123,11 @@ func (d *Server) Serve(ctx context.Context) error {
 		subjects.OpNewest: asking(d.newest),
 		subjects.OpDead:   d.dead,
 	} {
-		if err := d.listen(op, handle, d.quick); err != nil {
+		if err := d.listen(op, handle, d.intake.quick); err != nil {
 			return err
 		}
 	}
-	return d.listen(subjects.OpCovered, answering(d.recorded), d.waiting)
+	return d.listen(subjects.OpCovered, answering(d.recorded), d.intake.waiting)
 }
 
 func (d *Server) listen(op string, handle handler, in *flow.Lane[job]) error {
@@ -132,7 +137,7 @@ func (d *Server) listen(op string, handle handler, in *flow.Lane[job]) error {
 	if err != nil {
 		return fmt.Errorf("listen for executors: %w", err)
 	}
-	d.subs = append(d.subs, sub)
+	d.intake.subs = append(d.intake.subs, sub)
 	return nil
 }
 
@@ -145,17 +150,17 @@ const noWord = "a question of an executor names no word for its answer"
 func (d *Server) take(in *flow.Lane[job], j job) {
 	var ok bool
 	if j.to, ok = subjects.ExecutorAnswer(j.msg.Subject, j.msg.Header.Get(subjects.HeaderAnswer)); !ok {
-		d.drops.Note(d.Log, noWord, j.msg.Subject)
+		d.intake.drops.Note(d.Log, noWord, j.msg.Subject)
 		return
 	}
 	var err error
 	if j.from.pool, j.from.instance, err = subjects.ParseExecutorRequest(j.op, j.msg.Subject); err != nil {
-		d.drops.Note(d.Log, err.Error(), j.msg.Subject)
+		d.intake.drops.Note(d.Log, err.Error(), j.msg.Subject)
 		return
 	}
 	from := flow.Sender{Tenant: j.from.pool, Actor: j.from.instance}
 	if in.Put(from, j, int64(len(j.msg.Data))+perQuestion) != nil {
-		d.overload.Note(from, true)
+		d.intake.overload.Note(from, true)
 	}
 }
 
@@ -163,7 +168,7 @@ func (d *Server) take(in *flow.Lane[job], j job) {
 func (d *Server) Stop() {
 	end := time.NewTimer(drainAtStop)
 	defer end.Stop()
-	for _, sub := range d.subs {
+	for _, sub := range d.intake.subs {
 		closed := sub.StatusChanged(nats.SubscriptionClosed)
 		if sub.Drain() != nil { // the connection is closed, and the subscription with it
 			continue
@@ -175,8 +180,8 @@ func (d *Server) Stop() {
 		}
 	}
 	d.stop()
-	d.waiting.Stop(drainAtStop)
-	d.quick.Stop(drainAtStop)
+	d.intake.waiting.Stop(drainAtStop)
+	d.intake.quick.Stop(drainAtStop)
 }
 
 // answer handles one request and sends the answer.
