@@ -217,6 +217,18 @@ func recordOf(r audit.Record) (AuditRecord, error) {
 	}, err
 }
 
+// OpenCalls yields the calls of a tenant that have no outcome yet, oldest first; "" is the tenant of the operator. It
+// asks for them page by page. After an error it ends.
+func (c *Client) OpenCalls(ctx context.Context, tenant string) iter.Seq2[envelope.OpenCall, error] {
+	return func(yield func(envelope.OpenCall, error) bool) {
+		for open, err := range client.OpenCalls(ctx, c.own, tenant) {
+			if !yield(open, refused(err)) {
+				return
+			}
+		}
+	}
+}
+
 // DeadLetter describes a call that executors could not run, and whose request is stored for a retry.
 type DeadLetter struct {
 	Seq        uint64    // sequence in the stream DEAD; the argument of [Client.RetryDeadLetter]

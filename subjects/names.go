@@ -72,6 +72,7 @@ const (
 	OpRunList   = "run_list"   // list runs
 
 	OpInventory = "inventory" // list the loaded tools
+	OpCallList  = "call_list" // list open calls
 )
 
 // Kinds of the events of the call log, as they stand in the subjects of [Key].

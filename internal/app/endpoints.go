@@ -31,6 +31,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.Result, d.dispatcher.Result),
 		rpc.NewEndpoint(operation.Cancel, d.dispatcher.Cancel),
 		rpc.NewEndpoint(operation.Why, d.dispatcher.Why),
+		rpc.NewEndpoint(operation.CallList, d.dispatcher.OpenCalls),
 		rpc.NewEndpoint(operation.Describe, fromAny(func(ctx context.Context, q envelope.DescribeRequest) (
 			envelope.DescribeResponse, *envelope.Error) {
 			return d.describe(ctx, q)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -41,6 +42,27 @@ func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *en
 func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
 	a, err := Ask(ctx, c, operation.Why, q)
 	return a.Sentence, err
+}
+
+// OpenCalls yields the open calls of the caller or, for an operator, those of a tenant, oldest first. After an error it
+// ends.
+func OpenCalls(ctx context.Context, c *Client, tenant string) iter.Seq2[envelope.OpenCall, error] {
+	return func(yield func(envelope.OpenCall, error) bool) {
+		q := envelope.OpenCallsRequest{Tenant: tenant}
+		for more := true; more; {
+			page, err := Ask(ctx, c, operation.CallList, q)
+			if err != nil {
+				yield(envelope.OpenCall{}, err)
+				return
+			}
+			for _, open := range page.Calls {
+				if !yield(open, nil) {
+					return
+				}
+			}
+			q.After, more = page.Next, page.More
+		}
+	}
 }
 
 // Ask sends a request for an operation, and returns the answer, or an [operation.Refusal]. It returns early if the

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // maxKillPage is the largest number of open attempts that one request looks at.
@@ -27,11 +28,8 @@ func (d *Dispatcher) KillLocked(
 	if refusal != nil {
 		return a, refusal
 	}
-	page, more := d.Deadlines.OpenAfter(q.After, maxKillPage)
-	a.Killed, a.Next, a.More = []envelope.KilledCall{}, q.After, more
-	if n := len(page); n > 0 {
-		a.Next = page[n-1].At
-	}
+	page, next, more := d.Deadlines.OpenAfter(q.After, maxKillPage, subjects.Owner{})
+	a.Killed, a.Next, a.More = []envelope.KilledCall{}, next, more
 	killed := make([]*envelope.KilledCall, len(page))
 	var g errgroup.Group
 	for i, o := range page {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
@@ -163,4 +164,67 @@ func (w *world) goneBehind(n int) bool {
 	}
 	w.t.Fatalf("call %d was not admitted", n)
 	return false
+}
+
+// Who may list which open calls: an agent its own, as far as its token covers them, an operator those of a tenant. They
+// come in pages, each call once.
+func TestListOpenCalls(t *testing.T) {
+	bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
+		w.ask(0)
+		w.claim()
+		for n := range 2 * 40 {
+			w.askAs(n+1, []string{"a", "b"}[n%2])
+		}
+		pass(time.Millisecond)
+		as := func(role auth.Role, tenant, actor string) *auth.Principal {
+			return &auth.Principal{Role: role, Tenant: tenant, Actor: actor, Scopes: []string{auth.ScopeAll}}
+		}
+		bound := as(auth.Agent, "t", "agent")
+		bound.Run = "r1"
+		for name, c := range map[string]struct {
+			by            *auth.Principal
+			actor, tenant string
+			calls, pages  int
+			no            envelope.Code
+		}{
+			"its own":                {by: as(auth.Agent, "t", "a"), calls: 40, pages: 2},
+			"one that runs":          {by: as(auth.Agent, "t", "agent"), calls: 1, pages: 1},
+			"of another run":         {by: bound, pages: 1},
+			"none":                   {by: as(auth.Agent, "t", "c"), pages: 1},
+			"in another tenant":      {by: as(auth.Agent, "u", "a"), pages: 1},
+			"all, by an agent":       {by: as(auth.Agent, "t", "a"), tenant: "t", no: envelope.CodeForbidden},
+			"an operator":            {by: as(auth.Operator, "t", "o"), calls: 81, pages: 3},
+			"an operator of another": {by: as(auth.Operator, "u", "o"), tenant: "t", calls: 81, pages: 3},
+			"another tenant":         {by: as(auth.Operator, "t", "o"), tenant: "u", pages: 1},
+			"without tokens":         {actor: "b", calls: 40, pages: 2},
+			"all, without tokens":    {actor: "b", tenant: "t", calls: 81, pages: 3},
+		} {
+			ctx, seen, running, pages := auth.NewContext(t.Context(), c.by), map[string]bool{}, 0, 0
+			q := envelope.OpenCallsRequest{Tenant: c.tenant}
+			for more := true; more; pages++ {
+				a, refusal := w.d.OpenCalls(ctx, from(c.actor), q)
+				if c.no != "" {
+					if refusal == nil || refusal.Code != c.no {
+						t.Errorf("%s: %v", name, refusal)
+					}
+					break
+				}
+				if refusal != nil {
+					t.Fatal(name, refusal)
+				}
+				for _, open := range a.Calls {
+					if seen[open.Ref] = true; open.State == envelope.OpenRunning {
+						running++
+					}
+					if open.Tool != "echo" || open.Tenant != "t" || !open.Deadline.After(open.Since) {
+						t.Errorf("%s: %+v", name, open)
+					}
+				}
+				q.After, more = a.Next, a.More
+			}
+			if len(seen) != c.calls || pages != c.pages || running > 0 != (c.calls%2 == 1) {
+				t.Errorf("%s: %d calls on %d pages, %d are running", name, len(seen), pages, running)
+			}
+		}
+	})
 }

@@ -30,6 +30,12 @@ func (t *Counter) of(name string) *Counter {
 	return t.below[name]
 }
 
+// Within reports whether t counts items of the actor, or of any actor of the tenant if actor is "". It must be a
+// counter that [Counters.Add] or [Counters.Hold] has returned.
+func (t *Counter) Within(tenant, actor string) bool {
+	return t.above.name == tenant && (actor == "" || t.name == actor)
+}
+
 func (t *Counter) make(name string) *Counter {
 	b := t.below[name]
 	if b == nil {

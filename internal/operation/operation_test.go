@@ -15,6 +15,7 @@ const permitted = `
 result          agent operator
 cancel          agent operator
 why             agent operator
+call_list       agent operator
 chunks          agent operator
 payload         agent operator
 describe        agent door auditor operator

@@ -35,6 +35,7 @@ func withExpired(i *Info) { i.Expired = true }
 var (
 	Result   = row[envelope.CallRef, envelope.ResultResponse](subjects.OpResult, callers)
 	Cancel   = row[envelope.CallRef, envelope.CancelResponse](subjects.OpCancel, callers)
+	CallList = row[envelope.OpenCallsRequest, envelope.OpenCallsResponse](subjects.OpCallList, callers)
 	Why      = row[envelope.CallRef, envelope.WhyResponse](subjects.OpWhy, callers)
 	Chunks   = row[envelope.ChunksRequest, envelope.ChunksResponse](subjects.OpChunks, callers)
 	Payload  = row[envelope.PayloadRequest, envelope.PayloadResponse](subjects.OpPayload, callers)

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -71,6 +72,35 @@ func TestQuestions(t *testing.T) {
 	d.finish()
 }
 
+// Whoever lists open calls sees no call of another actor, and only an operator those of a tenant.
+func TestListedCalls(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	listed := func(p *party) (refs []string) {
+		for c, err := range clientlib.OpenCalls(t.Context(), d.client(p), "") {
+			d.ok(err)
+			refs = append(refs, c.Ref)
+		}
+		return refs
+	}
+	for as, want := range map[string]bool{alice: true, bob: false, mallory: false} {
+		if refs := listed(d.crowd[as]); slices.Contains(refs, d.victim.Ref) != want || !want && len(refs) > 0 {
+			t.Errorf("%s lists %q", as, refs)
+		}
+	}
+	for tenant, want := range map[string]bool{"acme": true, "evil": false} {
+		found := false
+		for c, err := range d.operator().OpenCalls(t.Context(), tenant) {
+			d.ok(err)
+			found = found || c.Ref == d.victim.Ref
+		}
+		if found != want {
+			t.Errorf("an operator sees the call in %s: %t", tenant, found)
+		}
+	}
+	d.finish()
+}
+
 // Questions about what is another's are on record, although who asks may ask questions of the kind, and whoever asks
 // about a call of others is told that there is none.
 func TestRefusedQuestions(t *testing.T) {
@@ -112,6 +142,10 @@ func (d *devDeployment) notForRoles() (table []asked) {
 		asked{name: "a token of the victim", as: bob, op: subjects.OpTokenNarrow,
 			q: envelope.NarrowRequest{Actor: alice}, want: no},
 	)
+	for _, as := range []string{alice, bob, mallory} {
+		table = append(table, asked{name: "the open calls of a tenant", as: as, op: subjects.OpCallList,
+			q: envelope.OpenCallsRequest{Tenant: "acme"}, want: no})
+	}
 	for name, q := range map[string]envelope.RunStartRequest{
 		"a run of the victim":       {ID: "r1", Actors: []string{alice}},
 		"a run of everybody":        {ID: "r1", Actors: []string{"agent:"}},

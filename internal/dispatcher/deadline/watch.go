@@ -2,6 +2,7 @@ package deadline
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -39,33 +40,43 @@ type Place struct {
 	Attempt  int
 }
 
-// OpenAfter returns up to most open attempts after a place, in the order of their places, and whether there are more.
-func (w Watches) OpenAfter(after envelope.LockKillPosition, most int) (page []Place, more bool) {
-	for part := max(0, after.Part); part < len(w); part++ {
-		seq := uint64(0)
-		if part == after.Part {
-			seq = after.Seq
+// maxLook is the largest number of attempts of a partition that one look for those of an owner passes.
+const maxLook = 10_000
+
+// OpenAfter returns up to most open attempts after a place, in the order of their places. They are those of an actor,
+// of a tenant if its Actor is "", or all if of is zero. The caller must check the owner of each, because the watch
+// may not know it yet. next is the place up to which it looked, and more reports whether there may be others after
+// it.
+func (w Watches) OpenAfter(after envelope.LockKillPosition, most int, of subjects.Owner) (
+	page []Place, next envelope.LockKillPosition, more bool) {
+	next = after
+	for part := max(0, after.Part); part < len(w) && !more; part++ {
+		if part != after.Part {
+			next = envelope.LockKillPosition{Part: part}
 		}
-		if page, more = w[part].openAfter(part, seq, page, most); more {
-			return page, true
-		}
+		page, next, more = w[part].openAfter(next, page, most, of)
 	}
-	return page, false
+	return page, next, more
 }
 
-func (w *watch) openAfter(part int, seq uint64, page []Place, most int) (_ []Place, more bool) {
+func (w *watch) openAfter(next envelope.LockKillPosition, page []Place, most int, of subjects.Owner) (
+	_ []Place, _ envelope.LockKillPosition, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, o := range w.order {
-		if o == nil || o.done || o.admitted <= seq {
+	first := sort.Search(len(w.order), func(i int) bool { return w.order[i].admitted > next.Seq })
+	for n, o := range w.order[first:] {
+		if o.done {
 			continue
 		}
-		if len(page) == most {
-			return page, true
+		if len(page) == most || n == maxLook {
+			return page, next, true
 		}
-		page = append(page, Place{envelope.LockKillPosition{Part: part, Seq: o.admitted}, o.tool, o.id, o.attempt})
+		next.Seq = o.admitted
+		if of == (subjects.Owner{}) || o.counter == nil || o.counter.Within(of.Tenant, of.Actor) {
+			page = append(page, Place{next, o.tool, o.id, o.attempt})
+		}
 	}
-	return page, false
+	return page, next, false
 }
 
 // watch tracks the deadlines of all open attempts of one partition of the log, including those that other

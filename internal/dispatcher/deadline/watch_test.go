@@ -98,7 +98,7 @@ func TestPartitionsKeepTheirOwnDeadlines(t *testing.T) {
 		go func() { defer close(done); d.Run(ctx) }()
 		<-time.After(2 * time.Second)
 		synctest.Wait()
-		page, more := w.OpenAfter(envelope.LockKillPosition{}, calls)
+		page, _, more := w.OpenAfter(envelope.LockKillPosition{}, calls, subjects.Owner{})
 		if w[0].size() != 0 || w[1].size() != calls || len(page) != calls || more {
 			t.Errorf("%d of the one and %d of the other partition are watched", w[0].size(), w[1].size())
 		}
@@ -135,4 +135,29 @@ func (deafPart) Read(ctx context.Context, _, id string) (call.Entry, error) {
 
 func (deafPart) Write(_ context.Context, e call.Event, _ []byte) (call.State, error) {
 	return call.Fold(e, 1), nil
+}
+
+// One look for the attempts of an owner passes a bounded number of others, and the next one goes on behind it.
+func TestOpenAfterPassesOthers(t *testing.T) {
+	w, opened := NewWatches(2, time.Now), &flow.Counters{}
+	due := call.Attempt{N: 1, Deadline: call.At(time.Now().Add(time.Hour))}
+	for n := range 2*maxLook + 1 {
+		s := call.State{Pinned: call.Pinned{Tenant: "t", ID: fmt.Sprint(n)}}
+		if due.Admitted, due.Owner.Actor = uint64(n+1), "b"; n == 2*maxLook {
+			due.Owner.Actor = "a"
+		}
+		w[1].open("echo", s.ID, due, 0, true)
+		w[1].count(opened, s, due)
+	}
+	var after envelope.LockKillPosition
+	for looks := 1; ; looks++ {
+		page, next, more := w.OpenAfter(after, 10, subjects.Owner{Tenant: "t", Actor: "a"})
+		if after = next; more && len(page) == 0 {
+			continue
+		}
+		if looks != 3 || more || len(page) != 1 || page[0].At != (envelope.LockKillPosition{Part: 1, Seq: 2*maxLook + 1}) {
+			t.Errorf("%d looks: %+v", looks, page)
+		}
+		return
+	}
 }
