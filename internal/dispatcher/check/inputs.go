@@ -175,10 +175,8 @@ func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal 
 // reserve waits for memory until shortly before the caller's deadline, which leaves time for a refusal. If a copy of
 // the request has stored the hashes in the cache meanwhile, it takes them and reserves nothing.
 func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
-	left := wished(c.In, c.Req).Sub(s.now())
-	ctx, cancel := context.WithTimeout(ctx, left-min(left/8, time.Second/2))
+	ctx, cancel := s.waiting(ctx, c)
 	defer cancel()
-	c.In.OnlyWaits()
 	share, err := s.inputs.memory.Acquire(ctx, flow.Sender(c.In.From), needs)
 	switch {
 	case errors.Is(err, flow.ErrTooLarge):
@@ -195,6 +193,14 @@ func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelo
 		c.release()
 	}
 	return nil
+}
+
+// waiting lets later requests of the sender overtake the candidate. The context that it returns ends shortly before the
+// caller's deadline.
+func (s *Stages) waiting(ctx context.Context, c *candidate) (context.Context, context.CancelFunc) {
+	c.In.OnlyWaits()
+	left := wished(c.In, c.Req).Sub(s.now())
+	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
 }
 
 // release frees the memory of a large input. The input must not be used afterwards.

@@ -115,7 +115,8 @@ func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envel
 	}
 	run, known := s.Runs.Known(c.In.From.Tenant, id)
 	if current || !known {
-		c.In.OnlyWaits() // later requests of the sender need not wait for the bucket
+		ctx, cancel := s.waiting(ctx, c)
+		defer cancel()
 		var err error
 		if run, err = s.Runs.Find(ctx, c.In.From.Tenant, id, current); err == nil && run == nil && implicit {
 			run, err = s.Runs.Start(ctx, c.implicitRun(id, s.now()))

@@ -93,12 +93,14 @@ func (s *Store) Find(ctx context.Context, tenant, id string, current bool) (*pol
 	}
 }
 
-// ask asks for a run until there is an answer, for at most readTime.
+// ask asks for a run until there is an answer, for at most readTime. Each question has as long as its answer is of use.
 func (s *Store) ask(ctx context.Context, n name) (v version, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	err = timer.Backoff{Pause: tryPause}.Until(ctx, func(ctx context.Context) (bool, error) {
-		e, err := s.runs.Ask(ctx, n.subject())
+		ctx, cancel := context.WithTimeout(ctx, timer.LeaseTime)
+		defer cancel()
+		e, err := s.runs.Read(ctx, n.subject())
 		v = versionOf(e)
 		return err == nil, err
 	})

@@ -24,9 +24,9 @@ const (
 	closedLife = 72 * time.Hour
 )
 
-// readTime is the time limit for finding a run, and tryPause the pause after a failed question.
+// readTime is the time limit for finding a run. tryPause is the pause after a failed question.
 const (
-	readTime = time.Second
+	readTime = 3 * time.Second
 	tryPause = 10 * time.Millisecond
 )
 
