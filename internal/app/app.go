@@ -55,14 +55,12 @@ type Options struct {
 // Conn is a connection of a process to a bus. Its methods are safe for concurrent use.
 type Conn struct {
 	Options
-	NC       *nats.Conn
-	JS       jetstream.JetStream // for [bus.Publish]
-	nonces   atomic.Uint64
-	notices  format.Notices
-	control  *rpc.Control
-	acked    *bus.AckingJetStream        // the same as JS
-	requests atomic.Pointer[requestConn] // for requests; nil in an executor
-	bulk     atomic.Pointer[requestConn] // for parts of payloads; nil in an executor
+	NC      *nats.Conn
+	JS      jetstream.JetStream // for [bus.Publish]
+	nonces  atomic.Uint64
+	notices format.Notices
+	control *rpc.Control
+	acked   *bus.AckingJetStream // the same as JS
 }
 
 // Connect calls [Dial] and [Open].
@@ -137,20 +135,6 @@ func payloadsOf(store *streaming.Store) *streaming.Payloads {
 func (c *Conn) NewNonce() string {
 	var room [64]byte
 	return string(strconv.AppendUint(append(append(room[:0], c.Instance...), '.'), c.nonces.Add(1), 36))
-}
-
-// Stats returns the sum of the statistics of all connections of the process to the server.
-func (c *Conn) Stats() nats.Statistics {
-	all := c.NC.Stats()
-	for _, front := range []*requestConn{c.requests.Load(), c.bulk.Load()} {
-		if front == nil {
-			continue
-		}
-		more := front.stats()
-		all.InMsgs, all.OutMsgs = all.InMsgs+more.InMsgs, all.OutMsgs+more.OutMsgs
-		all.InBytes, all.OutBytes = all.InBytes+more.InBytes, all.OutBytes+more.OutBytes
-	}
-	return all
 }
 
 // Release waits until the server has received all published messages, for 1 s at most, and frees what Open has made.

@@ -30,7 +30,6 @@ func openBulk(c *Conn) (*bulk, error) {
 		f.close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	c.bulk.Store(f)
 	acked := bus.WithSharedAcks(js)
 	return &bulk{
 		requestConn: f, acked: acked, payloads: payloadsOf(streaming.NewStore(acked, subjects.PayloadsStream)),

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
@@ -36,6 +38,15 @@ type DispatcherOptions struct {
 
 	Version string // of the product; shown by NATS service discovery
 	Ready   func() // called once, when the dispatcher serves for the first time; may be nil
+	// Connected is called for each connection that the dispatcher opens beside that of its Conn, with the function that
+	// returns its statistics; may be nil.
+	Connected func(stats func() nats.Statistics)
+}
+
+func (o *DispatcherOptions) connected(f *requestConn) {
+	if o.Connected != nil {
+		o.Connected(f.stats)
+	}
 }
 
 // dispatcherProcess is a dispatcher with what outlives a restart.

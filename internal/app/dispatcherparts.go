@@ -114,6 +114,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 		return nil, err
 	}
 	s.push("payload connection", p.bulk.close)
+	d.options.connected(p.bulk.requestConn)
 	p.watermark = writer.NewWatermark(d.JS, d.Log.Partitions(), d.Logger)
 	p.executors = &executorapi.Server{
 		Payloads: p.bulk.payloads, Chunks: streaming.NewStore(d.JS, subjects.ChunksStream),
@@ -226,7 +227,7 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 		return err
 	}
 	s.push("request connection", f.close)
-	d.requests.Store(f)
+	d.options.connected(f)
 	stop, err := d.bulk.take(b.ctx, d.node, d.quota)
 	if err != nil {
 		return err

@@ -62,11 +62,12 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, pa
 	if err != nil {
 		return err
 	}
-	serves := make(chan struct{})
+	serves, all := make(chan struct{}), &party{}
+	all.add(dispatcher.NC.Stats)
 	parts.Go(func() error {
 		defer dispatcher.Close()
-		return app.RunDispatcher(ctx, dispatcher,
-			app.DispatcherOptions{AllowAll: true, Tools: r, Version: toolbus.Version, Ready: func() { close(serves) }})
+		return app.RunDispatcher(ctx, dispatcher, app.DispatcherOptions{AllowAll: true, Tools: r, Version: toolbus.Version,
+			Ready: func() { close(serves) }, Connected: all.add})
 	})
 	select {
 	case <-serves:
@@ -81,7 +82,7 @@ func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, pa
 		defer executor.Close()
 		return app.RunExecutor(ctx, executor, app.ExecutorOptions{Tools: r, Adapters: Adapters(), Slots: o.Slots})
 	})
-	return p.connect(ctx, h, dispatcher, executor)
+	return p.connect(ctx, h, all, executor.NC)
 }
 
 // watchInbox is the inbox prefix of the benchmark's own requests to the server.

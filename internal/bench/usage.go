@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,30 @@ type processUsage struct {
 
 // counted is one or several connections of a party.
 type counted interface{ Stats() nats.Statistics }
+
+// party counts several connections as one.
+type party struct {
+	mu    sync.Mutex
+	conns []func() nats.Statistics
+}
+
+func (p *party) add(stats func() nats.Statistics) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, stats)
+}
+
+// Stats returns the sum of the statistics of the connections.
+func (p *party) Stats() (all nats.Statistics) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, stats := range p.conns {
+		more := stats()
+		all.InMsgs, all.OutMsgs = all.InMsgs+more.InMsgs, all.OutMsgs+more.OutMsgs
+		all.InBytes, all.OutBytes = all.InBytes+more.InBytes, all.OutBytes+more.OutBytes
+	}
+	return all
+}
 
 // parties is the number of parties: caller, dispatcher and worker.
 const parties = 3
