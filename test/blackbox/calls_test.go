@@ -359,6 +359,7 @@ func TestResultOfLargeOutput(t *testing.T) {
 // An executor that dies with a claim: idempotent calls run elsewhere, side-effectful ones end
 // as unknown. It dies without a word: its connection is cut.
 func TestExecutorDies(t *testing.T) {
+	t.Parallel()
 	for class, want := range map[call.EffectClass]envelope.Code{call.Idempotent: "",
 		call.SideEffectful: envelope.CodeToolUnknownState} {
 		t.Run(string(class), func(t *testing.T) {

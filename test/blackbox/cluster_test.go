@@ -71,6 +71,7 @@ func (c *cluster) whole(js jetstream.JetStream) bool {
 // Whichever of three servers goes, and comes again, while calls run: every call has its one outcome, a
 // side-effectful one at most one effect, and calls go on.
 func TestThreeServers(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	effects := map[string]int{}
 	servers := natstest.StartCluster(t, 3)

@@ -88,6 +88,7 @@ func (c *copied) hear(t *testing.T, msg *nats.Msg) {
 // Copies of one request meet two dispatchers, of which one lags and turns away what the other takes in. What it
 // says is not final, so that no two answers contradict each other, and a client that counts copies has the outcome.
 func TestCopiesMeetALaggingDispatcher(t *testing.T) {
+	t.Parallel()
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
 	d.dispatcher()

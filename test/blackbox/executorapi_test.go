@@ -18,6 +18,7 @@ import (
 // that somebody else may have begun it does not run, since nobody tells it what became of that; it does once a
 // dispatcher is there.
 func TestNoDispatcherForAWhile(t *testing.T) {
+	t.Parallel()
 	var runs atomic.Int64
 	started, finish := make(chan string, 8), make(chan struct{})
 	run := func(ctx context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {

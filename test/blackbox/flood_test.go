@@ -65,6 +65,7 @@ func stored(t *testing.T, js jetstream.JetStream, name string) jetstream.StreamS
 // In a flood of refusals every caller's answer names a record that is there, also while a dispatcher is killed; the
 // record is small, and that of the calls is left alone.
 func TestFloodOfRefusals(t *testing.T) {
+	t.Parallel()
 	const refusals = 3000
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})

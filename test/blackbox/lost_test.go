@@ -75,6 +75,7 @@ func TestLostTail(t *testing.T) {
 // The server comes again with nothing of what it had, as one that keeps its streams where they do not last.
 // Dispatchers make them anew, also where nothing had been in them, and calls go on.
 func TestLostAll(t *testing.T) {
+	t.Parallel()
 	for _, calls := range []int{0, 2} {
 		var runs atomic.Int64
 		d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
@@ -127,6 +128,7 @@ func TestLostRecord(t *testing.T) {
 // A server that has lost its end and is gone again while a dispatcher starts over does not end the
 // dispatcher.
 func TestLostTailAndGoneAgain(t *testing.T) {
+	t.Parallel()
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	over, goOn := make(chan struct{}), make(chan struct{})
@@ -189,6 +191,7 @@ func TestLostTailAndStopped(t *testing.T) {
 // A server that goes away when a dispatcher has just said that it serves, and has not begun to follow the log
 // yet, does not end the dispatcher.
 func TestGoneWhileADispatcherBegins(t *testing.T) {
+	t.Parallel()
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
 	over, ended := make(chan struct{}), make(chan struct{})

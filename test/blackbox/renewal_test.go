@@ -116,6 +116,7 @@ func TestCallWaitsForTheRenewal(t *testing.T) {
 // Whoever renews its token in time is never put out: its connection is made anew before the server ends it, which no
 // call notices.
 func TestConnectionOutlivesItsToken(t *testing.T) {
+	t.Parallel()
 	g, keys := fortress(t)
 	g.hands(keys)
 	file := filepath.Join(t.TempDir(), "token")
