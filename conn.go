@@ -11,15 +11,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/caller"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
 // DefaultURL is the address on which `toolbus dev` listens, and the default of [Connect].
-const DefaultURL = "nats://127.0.0.1:4280"
+const DefaultURL = caller.DefaultURL
 
 // Options configures a connection and the executors and dispatchers on it. The zero value suits a client, and a bus
 // with one NATS server.
@@ -81,10 +83,13 @@ type Retention struct {
 
 // Conn is a connection to a bus. Make clients, executors and dispatchers from it. It reconnects after a loss of the
 // server, without limit. Its methods are safe for concurrent use.
-type Conn struct{ link *app.Link }
+type Conn struct {
+	link    *link.Link
+	process app.Options // of executors and dispatchers, but for those of the connection
+}
 
-// ErrClosed is the error of calls on a [Conn] or [Client] that is closed.
-var ErrClosed = app.ErrClosed
+// ErrClosed is the error of executors and dispatchers on a [Conn] that is closed.
+var ErrClosed = link.ErrClosed
 
 // Connect connects to the bus at url, one or more URLs separated by commas; "" is [DefaultURL]. It waits for a server
 // until ctx ends. The error says what to do if no server answered, or if the server is too old. If the bus does not
@@ -103,19 +108,30 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	if o.TracerProvider != nil {
 		traced = telemetry.Of(o.TracerProvider).Trace()
 	}
-	link, err := app.Establish(ctx, app.Options{
-		URL: cmp.Or(url, DefaultURL), Fsync: t.SyncAlways, Lease: t.Lease, KV: kv.LogOptions{Group: t.Batch},
-		Skew: o.Skew, Logger: o.Logger, Trace: traced, PayloadMemory: o.PayloadMemory, Connect: o.NATS,
-		Instance: o.Instance,
+	process := app.Options{
 		Topology: bus.TopologyOptions{Replicas: t.Replicas, Partitions: t.Partitions, Retention: retention},
-	}, app.LinkOptions{
-		Name: o.Name, Credentials: o.CredentialsFile, SecretsDir: o.SecretsDir, Timeout: o.Timeout,
-		Tenant: o.Tenant, Actor: o.Actor,
-	})
-	if err != nil {
-		return nil, ofBus(err)
+		KV:       kv.LogOptions{Group: t.Batch}, Lease: t.Lease, PayloadMemory: o.PayloadMemory, Fsync: t.SyncAlways,
+		Skew: o.Skew, Trace: traced,
+		Options: link.Options{
+			URL: cmp.Or(url, DefaultURL), Name: o.Name, Logger: o.Logger, Connect: o.NATS, Instance: o.Instance,
+			Credentials: o.CredentialsFile, Timeout: o.Timeout, Tenant: o.Tenant, Actor: o.Actor,
+		},
 	}
-	return &Conn{link}, nil
+	if o.SecretsDir != "" {
+		var err error
+		if process.Keys, err = deployment.Load(o.SecretsDir); err != nil {
+			return nil, err
+		}
+	}
+	keyed, err := process.Keyed()
+	if err != nil {
+		return nil, err
+	}
+	l, err := link.Establish(ctx, keyed)
+	if err != nil {
+		return nil, caller.ErrorOf(err)
+	}
+	return &Conn{l, process}, nil
 }
 
 // stored returns r as a value of package bus.
@@ -132,21 +148,14 @@ func (c *Conn) NATS() *nats.Conn { return c.link.NC }
 // Client returns a client that calls tools over the connection. The error is not nil if the tenant or the actor is not
 // a valid name. Close the client when done.
 func (c *Conn) Client(o ClientOptions) (*Client, error) {
-	own, err := c.link.Client(client.Options{
-		Tenant: o.Tenant, Actor: o.Actor, Env: o.Env, Timezone: o.Timezone, Scopes: o.Scopes, Token: o.Token,
-		StableKeys: o.StableKeys, Logger: o.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Client{own}, nil
+	return caller.New(c.link, o)
 }
 
 // Renew renews the token of the connection now, and replaces the credentials file. Clients, executors and dispatchers
 // on the connection use the new token. Renew returns an error if the connection has no credentials, and an [Error] if
 // dispatchers refuse to renew the token. An open connection renews its token by itself before it expires, and [Connect]
 // renews an expired one if that is allowed, so most programs do not need Renew.
-func (c *Conn) Renew(ctx context.Context) error { return ofBus(c.link.Renew(ctx)) }
+func (c *Conn) Renew(ctx context.Context) error { return caller.ErrorOf(c.link.Renew(ctx)) }
 
 // Close stops the executors and dispatchers on the connection as the end of their contexts would, waits until their Run
 // has returned, and closes the connection. Clients must not be used afterwards. Further calls do nothing.

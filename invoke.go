@@ -6,9 +6,59 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus/caller"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
+
+// Types of package caller, which links a client alone.
+type (
+	// Client calls tools. Make one with [Conn.Client].
+	Client = caller.Client
+	// ClientOptions identifies the caller of a Client. The zero value suits a development client.
+	ClientOptions = caller.ClientOptions
+	// Call describes one call of a function of a tool. Tool is required; the other zero values are defaults.
+	Call = caller.Call
+	// StreamItem is one item of Client.Stream: a chunk, or the response of the success as the last item.
+	StreamItem = caller.StreamItem
+	// Error is the error of a call that did not succeed: an outcome other than success, a refusal of the bus, or an error
+	// of the client itself.
+	Error = caller.Error
+	// ToolError is a failure that a tool declares.
+	ToolError = caller.ToolError
+)
+
+// DefaultTenant and DefaultActor apply if ClientOptions leaves the field empty and the connection has no caller:
+// neither [Options] nor the credentials name one.
+const (
+	DefaultTenant = caller.DefaultTenant
+	DefaultActor  = caller.DefaultActor
+)
+
+// NewError returns an Error with that reason. response is the response of the call, or nil if the bus refused a request
+// other than a call.
+func NewError(reason *envelope.Error, response *Response) *Error {
+	return caller.NewError(reason, response)
+}
+
+// CodeOf returns the code of the [Error] that err is or wraps, and "" for any other err.
+func CodeOf(err error) envelope.Code { return caller.CodeOf(err) }
+
+// EffectOf returns the effect of the call that returned err: [EffectApplied] if err is nil, the effect of the [Error]
+// that err is or wraps, and [EffectUnknown] for any other err.
+func EffectOf(err error) Effect { return caller.EffectOf(err) }
+
+// KeyOf returns the idempotency key of the call that returned err, as caller.KeyOf does; it also knows the errors of
+// [Invoke].
+func KeyOf(err error) string { return caller.KeyOf(err) }
+
+// Outcome converts the results of Client.Call: if err is an [Error] with a response, it returns that response and a nil
+// error. It is for programs that handle all four outcomes alike.
+func Outcome(r *Response, err error) (*Response, error) { return caller.Outcome(r, err) }
+
+// StableKey returns the idempotency key that a client with StableKeys in its [ClientOptions] gives to a call, as
+// caller.StableKey does.
+func StableKey(call Call) (string, error) { return caller.StableKey(call) }
 
 // Types of package envelope in the requests and responses of a [Client].
 type (

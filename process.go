@@ -62,7 +62,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 		return nil, fmt.Errorf("%q is no pool of a tool: lower-case letters, digits and -, at most 32 bytes", o.Pool)
 	}
 	adapters, err := app.Adapters(tools.folders, app.AdapterOptions{
-		Environ: o.Environ, Supervisor: o.Supervisor, Version: Version, Logger: c.link.Options().Logger,
+		Environ: o.Environ, Supervisor: o.Supervisor, Version: Version, Logger: c.process.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 // closed before, and otherwise the error because of which it could not go on. It may be called again after it has
 // returned.
 func (e *Executor) Run(ctx context.Context) error {
-	return e.conn.link.Run(ctx, func(ctx context.Context, c *app.Conn) error {
+	return app.Run(ctx, e.conn.link, e.conn.process, func(ctx context.Context, c *app.Conn) error {
 		o := e.options
 		o.Ready = told(e.ready, c)
 		return app.RunExecutor(ctx, c, o)
@@ -141,7 +141,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 
 // authenticates returns an error unless either the connection has secrets or o allows a dispatcher without them.
 func (c *Conn) authenticates(o DispatcherOptions) error {
-	switch secrets := c.link.Options().Keys != nil; {
+	switch secrets := c.process.Keys != nil; {
 	case !secrets && !o.InsecureNoAuth:
 		return errors.New("a dispatcher without secrets authenticates nobody: make them with `toolbus keys init DIR` and " +
 			"set Options.SecretsDir to DIR/keys, or set DispatcherOptions.InsecureNoAuth")
@@ -166,7 +166,7 @@ func (o DispatcherOptions) checkDefaults() error {
 // most), completes the audit record (2 s at most), and returns nil. It returns [ErrClosed] if the connection was closed
 // before, and otherwise the error because of which it could not go on. It may be called again after it has returned.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	return d.conn.link.Run(ctx, func(ctx context.Context, c *app.Conn) error {
+	return app.Run(ctx, d.conn.link, d.conn.process, func(ctx context.Context, c *app.Conn) error {
 		o := d.options
 		o.Ready = told(d.ready, c)
 		return app.RunDispatcher(ctx, c, o)

@@ -13,11 +13,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -35,7 +35,7 @@ type Options struct {
 // Client sends the requests of operators and auditors to dispatchers. Make one with [Connect]. If a dispatcher refuses
 // a request, the error is a [toolbus.Error]. Its methods are safe for concurrent use.
 type Client struct {
-	link *app.Link
+	link *link.Link
 	own  *client.Client
 }
 
@@ -45,18 +45,19 @@ func Connect(ctx context.Context, url string, o Options) (*Client, error) {
 	if url == "" {
 		url = toolbus.DefaultURL
 	}
-	link, err := app.Establish(ctx, app.Options{URL: url, Logger: o.Logger, Connect: o.NATS}, app.LinkOptions{
-		Name: o.Name, Credentials: o.CredentialsFile, Tenant: o.Tenant, Actor: o.Actor, Timeout: o.Timeout,
+	l, err := link.Establish(ctx, link.Options{
+		URL: url, Name: o.Name, Logger: o.Logger, Connect: o.NATS, Credentials: o.CredentialsFile, Timeout: o.Timeout,
+		Tenant: o.Tenant, Actor: o.Actor,
 	})
 	if err != nil {
 		return nil, refused(err)
 	}
-	own, err := link.Client(client.Options{Tenant: o.Tenant, Actor: o.Actor})
+	own, err := l.Client(client.Options{Tenant: o.Tenant, Actor: o.Actor})
 	if err != nil {
-		link.Close()
+		l.Close()
 		return nil, err
 	}
-	return &Client{link, own}, nil
+	return &Client{l, own}, nil
 }
 
 // refused returns err as a [toolbus.Error] if a dispatcher refused the request, and otherwise as it is.

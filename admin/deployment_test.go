@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -63,7 +64,7 @@ func deploy(t *testing.T, change func(conf string) string) *walled {
 // dispatch runs a dispatcher until the test ends.
 func (w *walled) dispatch() {
 	w.t.Helper()
-	c, err := app.Connect("dispatcher", app.Options{URL: w.url, Keys: w.keys})
+	c, err := app.Connect("dispatcher", app.Options{Options: link.Options{URL: w.url}, Keys: w.keys})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -37,7 +37,7 @@ func deadRequest(input string) envelope.Request {
 }
 
 // bury stores the request as a dead letter of tenant acme.
-func bury(t *testing.T, guest *app.Link, r envelope.Request, inputRef string) {
+func bury(t *testing.T, guest *link.Link, r envelope.Request, inputRef string) {
 	t.Helper()
 	raw, err := envelope.EncodeRequest(envelope.ContentJSON, &r)
 	if err != nil {
@@ -139,7 +139,7 @@ func TestDeadReplayLargeInput(t *testing.T) {
 	guest := s.insider()
 	s.must("runs", "start", "run1", "--calls-of", deadRequest("").Context.ActorID, "--tenant", "acme")
 	input := `{"say":"xxxxxxxx"` + strings.Repeat(" ", envelope.MaxInline) + `}`
-	ref, err := app.OpenPayloads(guest.JS).Put(t.Context(),
+	ref, err := link.OpenPayloads(guest.JS).Put(t.Context(),
 		subjects.Owner{Tenant: "acme", Actor: deadRequest("").Context.ActorID}.On("default"), []byte(input))
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,8 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
+	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
@@ -98,14 +100,22 @@ type shell struct {
 }
 
 // insider connects as dispatchers do, with all permissions.
-func (s shell) insider() *app.Link {
+func (s shell) insider() *link.Link {
 	s.t.Helper()
-	link, err := app.Establish(s.t.Context(), app.Options{URL: s.url}, app.LinkOptions{SecretsDir: s.keys})
+	keys, err := deployment.Load(s.keys)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(link.Close)
-	return link
+	keyed, err := app.Options{Options: link.Options{URL: s.url}, Keys: keys}.Keyed()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l, err := link.Establish(s.t.Context(), keyed)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(l.Close)
+	return l
 }
 
 // do runs one command line and returns its exit code and what it printed.

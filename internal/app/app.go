@@ -2,30 +2,29 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/kv"
-	"github.com/seed-018f16cc/toolbus/streaming"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Options are common to dispatchers and executors.
 type Options struct {
-	URL      string
+	link.Options
 	Topology bus.TopologyOptions
 	KV       kv.LogOptions
 	Lease    time.Duration // default bus.DefaultLease; executors use the lease of the dispatchers
@@ -34,22 +33,22 @@ type Options struct {
 	PayloadMemory int64
 	Fsync         bool          // the server syncs every write before the ack; executors learn it from dispatchers
 	Skew          time.Duration // added to the local clock; for tests
-	Logger        *slog.Logger  // nil discards all messages
 	Trace         call.Trace
-	Connect       []nats.Option
-	// Instance is the name of the process; default [NewInstanceID]. The NATS server sends replies to an inbox below that
-	// name, or below Caller if that is set.
-	Instance string
-	Caller   subjects.Owner
-	// Inbox is the prefix of the reply subjects of a connection with a token; "" if that follows from Instance or Caller.
-	Inbox string
-
-	// TokenConn is the connection of a process that has a token; nil without a token.
-	TokenConn *TokenConn
-
 	// Keys are the secrets of the deployment; only dispatchers have them. With Keys the process connects as a user of the
 	// server configuration and answers the auth callout. If nil, the dispatcher starts no auth callout.
 	Keys *deployment.Keys
+}
+
+// Keyed returns the options of a connection as the user of the server configuration that Keys are for. Without Keys
+// they are those of o.
+func (o Options) Keyed() (link.Options, error) {
+	if o.Keys == nil {
+		return o.Options, nil
+	}
+	user, err := byKey(o.Keys.Dispatcher)
+	keyed := o.Options
+	keyed.Connect = append(slices.Clone(o.Connect), user)
+	return keyed, err
 }
 
 // Conn is a connection of a process to a bus. Its methods are safe for concurrent use.
@@ -63,10 +62,14 @@ type Conn struct {
 	acked   *bus.AckingJetStream // the same as JS
 }
 
-// Connect calls [Dial] and [Open].
+// Connect connects to the NATS server with a connection name, and opens a Conn.
 func Connect(name string, o Options) (*Conn, error) {
-	o.Instance = cmp.Or(o.Instance, NewInstanceID())
-	nc, err := Dial(name, o)
+	o.Instance = cmp.Or(o.Instance, link.NewInstanceID())
+	keyed, err := o.Keyed()
+	if err != nil {
+		return nil, err
+	}
+	nc, err := link.Dial(name, keyed)
 	if err != nil {
 		return nil, err
 	}
@@ -78,27 +81,18 @@ func Connect(name string, o Options) (*Conn, error) {
 	return c, nil
 }
 
-// Dial connects to the NATS server with a connection name, and logs changes of the connection status.
-func Dial(name string, o Options) (*nats.Conn, error) {
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstanceID()))
-	if o.Caller != (subjects.Owner{}) {
-		inbox = o.Caller.Inbox()
-	}
-	inbox = cmp.Or(o.Inbox, inbox)
-	connect := append(append(bus.LogConnection(log), nats.CustomInboxPrefix(inbox)), o.Connect...)
-	if o.Keys != nil {
-		user, err := byKey(o.Keys.Dispatcher)
+// Run runs a dispatcher or an executor on a link, with the other options in o, as [link.Link.Run] does.
+func Run(ctx context.Context, l *link.Link, o Options, process func(context.Context, *Conn) error) error {
+	return l.Run(ctx, func(ctx context.Context, of link.Options) error {
+		o.Options = of
+		c, err := Open(l.NC, o)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		connect = append(connect, user)
-	}
-	return bus.Dial(o.URL, name, connect...)
+		defer c.Release()
+		return process(ctx, c)
+	})
 }
-
-// NewInstanceID returns a random name for a process.
-func NewInstanceID() string { return uuid.NewString()[:13] }
 
 // Open returns a Conn for a process on a connection. It sends nothing to the server.
 func Open(nc *nats.Conn, o Options) (*Conn, error) {
@@ -107,7 +101,7 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	o.Instance = cmp.Or(o.Instance, NewInstanceID())
+	o.Instance = cmp.Or(o.Instance, link.NewInstanceID())
 	if o.Keys != nil {
 		o.Instance = keyed + o.Instance
 	}
@@ -120,16 +114,6 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 
 // local returns the time of the local clock, shifted by Skew.
 func (c *Conn) local() time.Time { return time.Now().Add(c.Skew) }
-
-// OpenPayloads returns the payload store for a caller. A caller only writes to it, and reads large outputs through
-// dispatchers.
-func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
-	return payloadsOf(streaming.NewStore(js, subjects.PayloadsStream))
-}
-
-func payloadsOf(store *streaming.Store) *streaming.Payloads {
-	return streaming.NewPayloads(store, envelope.MaxPayload)
-}
 
 // NewNonce returns a nonce that no other writer uses: the instance name and a counter.
 func (c *Conn) NewNonce() string {

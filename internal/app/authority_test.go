@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
@@ -65,7 +66,7 @@ func newWalls(t *testing.T) *walls {
 
 func (w *walls) dispatch(keys *deployment.Keys) {
 	w.t.Helper()
-	c, err := Connect("dispatcher", Options{URL: w.url, Keys: keys})
+	c, err := Connect("dispatcher", Options{Options: link.Options{URL: w.url}, Keys: keys})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/streaming"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // bulk is the connection of a dispatcher for parts of payloads: parts that clients store, that it sends to clients, and
@@ -32,7 +32,7 @@ func openBulk(c *Conn) (*bulk, error) {
 	}
 	acked := bus.WithSharedAcks(js)
 	return &bulk{
-		requestConn: f, acked: acked, payloads: payloadsOf(streaming.NewStore(acked, subjects.PayloadsStream)),
+		requestConn: f, acked: acked, payloads: link.OpenPayloads(acked),
 	}, nil
 }
 

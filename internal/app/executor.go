@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
@@ -57,7 +58,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	stops.push("pause before reconnects", c.TokenConn.Before(e.workers.Pause))
+	stops.push("pause before reconnects", c.Token.Before(e.workers.Pause))
 	background := newBackground(ctx) // running calls outlive the intake by at most Drain
 	stops.pushErr("background", background.stop)
 	stop, err := e.startControl(ctx)
@@ -107,8 +108,9 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	e.pools = heartbeat.NewRemoteStore(c.JS, n.Lease, api.Beat)
 	e.executor = executor.New(executor.Options{
 		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: n.Log,
-		Replies:  rpc.NewReplies(c.NC, c.Logger),
-		Payloads: payloadsOf(streaming.NewStore(c.JS, subjects.PayloadsStream).Through(api.Newest)),
+		Replies: rpc.NewReplies(c.NC, c.Logger),
+		Payloads: streaming.NewPayloads(
+			streaming.NewStore(c.JS, subjects.PayloadsStream).Through(api.Newest), envelope.MaxPayload),
 		Streams:  streams{n, streaming.NewStore(c.JS, subjects.ChunksStream).Through(api.Newest)},
 		Liveness: e.pools, Records: api, Watermark: api, Locks: e.board, Now: n.Clock.Now,
 		NewNonce: c.NewNonce, Lease: n.Lease, PayloadMemory: c.PayloadMemory,

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -54,7 +55,8 @@ func (l *logText) await(ctx context.Context, t *testing.T, text string) {
 // has expired. It does not start over again and again, taking requests in between.
 func TestStandsByAtAnOldEvent(t *testing.T) {
 	srv, log := natstest.Start(t), &logText{wrote: make(chan struct{}, 1)}
-	c, err := Connect("dispatcher", Options{URL: srv.URL, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	c, err := Connect("dispatcher", Options{Options: link.Options{
+		URL: srv.URL, Logger: slog.New(slog.NewTextHandler(log, nil))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,12 +90,12 @@ func TestStandsByAtAnOldEvent(t *testing.T) {
 	if err := stream.DeleteMsg(ctx, ack.Sequence); err != nil { // it has expired
 		t.Fatal(err)
 	}
-	link, err := Establish(ctx, Options{URL: srv.URL}, LinkOptions{})
+	l, err := link.Establish(ctx, link.Options{URL: srv.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer link.Close()
-	caller, err := link.Client(client.Options{})
+	defer l.Close()
+	caller, err := l.Client(client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

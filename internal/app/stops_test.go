@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -116,7 +117,7 @@ func TestStopOrder(t *testing.T) {
 func run(t *testing.T, url string, process func(context.Context, *Conn, func()) error) (stop func() []string) {
 	t.Helper()
 	log := &stopLog{Handler: slog.DiscardHandler}
-	c, err := Connect("process", Options{URL: url, Logger: slog.New(log)})
+	c, err := Connect("process", Options{Options: link.Options{URL: url, Logger: slog.New(log)}})
 	if err != nil {
 		t.Fatal(err)
 	}

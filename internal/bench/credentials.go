@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -40,12 +41,12 @@ func (h *host) executor(ctx context.Context) (*app.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, name := app.Options{URL: h.url, Fsync: h.always, Connect: h.connect}, "bench-executor"
+	o, name := app.Options{Options: link.Options{URL: h.url, Connect: h.connect}, Fsync: h.always}, "bench-executor"
 	if held != nil {
 		o.Instance = auth.NewInstanceID(held.Principal())
 		name = auth.ConnectionName(o.Instance)
 	}
-	nc, err := app.DialHolding(ctx, name, o, held)
+	nc, err := link.DialHolding(ctx, name, o.Options, held)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (h *host) caller(ctx context.Context, name string) (*client.Client, *nats.C
 		return nil, nil, err
 	}
 	owner := owner()
-	nc, err := app.DialHolding(ctx, name, app.Options{URL: h.url, Connect: h.connect, Caller: owner}, held)
+	nc, err := link.DialHolding(ctx, name, link.Options{URL: h.url, Connect: h.connect, Caller: owner}, held)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +85,7 @@ func (h *host) caller(ctx context.Context, name string) (*client.Client, *nats.C
 		nc.Close()
 		return nil, nil, err
 	}
-	o := client.Options{Tenant: owner.Tenant, Actor: owner.Actor, Payloads: app.OpenPayloads(js)}
+	o := client.Options{Tenant: owner.Tenant, Actor: owner.Actor, Payloads: link.OpenPayloads(js)}
 	if held != nil {
 		o.Token = held.Token
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 )
 
 // Sizes and targets of the identity scenario.
@@ -173,7 +173,7 @@ func (g *guests) open(ctx context.Context, n, at int) (l load, err error) {
 	for i := range n {
 		group.Go(func() (err error) {
 			start := time.Now()
-			g.conns[i], err = app.DialHolding(ctx, "bench-guest", app.Options{URL: g.h.url, Caller: owner()}, held[i/perToken])
+			g.conns[i], err = link.DialHolding(ctx, "bench-guest", link.Options{URL: g.h.url, Caller: owner()}, held[i/perToken])
 			l.latencies[i] = time.Since(start)
 			return err
 		})

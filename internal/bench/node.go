@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/bench/flood"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -66,7 +67,7 @@ func Node(ctx context.Context, o NodeOptions) error {
 }
 
 func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
-	options := app.Options{URL: o.URL, Topology: topology(1)}
+	options := app.Options{Options: link.Options{URL: o.URL}, Topology: topology(1)}
 	if o.Keys != "" {
 		if options.Keys, err = deployment.Load(o.Keys); err != nil {
 			return nil, err
@@ -80,7 +81,7 @@ func (o NodeOptions) connect(ctx context.Context) (c *app.Conn, err error) {
 		return nil, err
 	}
 	options.Instance = auth.NewInstanceID(held.Principal())
-	nc, err := app.DialHolding(ctx, auth.ConnectionName(options.Instance), options, held)
+	nc, err := link.DialHolding(ctx, auth.ConnectionName(options.Instance), options.Options, held)
 	if err != nil {
 		return nil, err
 	}

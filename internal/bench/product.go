@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -57,8 +58,9 @@ func startProduct(ctx context.Context, h *host, o Options, r *tool.Set) (*produc
 // start starts dispatcher, executor and client. The dispatcher is first, because it answers the auth callout for the
 // others.
 func (p *product) start(ctx context.Context, h *host, o Options, r *tool.Set, parts *errgroup.Group) error {
-	dispatcher, err := app.Connect("bench-dispatcher", app.Options{URL: h.url, Fsync: h.always,
-		Topology: topology(o.Partitions), Connect: h.connect, Keys: h.secrets.Keys()})
+	dispatcher, err := app.Connect("bench-dispatcher", app.Options{
+		Options: link.Options{URL: h.url, Connect: h.connect}, Fsync: h.always, Topology: topology(o.Partitions),
+		Keys: h.secrets.Keys()})
 	if err != nil {
 		return err
 	}

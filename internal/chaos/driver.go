@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/checker"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/executor"
@@ -26,6 +25,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/chaos/mcpclient"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/stall"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -34,8 +34,8 @@ const tenant = "default"
 
 // driver makes the calls of a run, and records what callers see.
 type driver struct {
-	conns   []*app.Link // by caller
-	others  []*app.Link
+	conns   []*link.Link // by caller
+	others  []*link.Link
 	boxes   []*history.Mailbox // by caller
 	visitor *mcpclient.Visitor
 	callers []*client.Client
@@ -45,7 +45,7 @@ type driver struct {
 	// operator manages credentials, policies, locks and runs. door is the connection of a gateway that calls for other
 	// actors; nil without tokens.
 	operator *admin.Client
-	door     *app.Link
+	door     *link.Link
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -76,8 +76,8 @@ func (d *driver) look(ctx context.Context, c *cluster) (err error) {
 	if d.operator, err = c.connectOperator(ctx); err != nil || c.deployment == nil {
 		return err
 	}
-	d.door, err = app.Establish(ctx, app.Options{URL: c.url(lines[0])},
-		app.LinkOptions{Credentials: c.deployment.Credentials(door)})
+	d.door, err = link.Establish(ctx, link.Options{
+		URL: c.url(lines[0]), Credentials: c.deployment.Credentials(door)})
 	if err == nil {
 		d.others = append(d.others, d.door)
 	}
@@ -98,7 +98,7 @@ func (d *driver) join(ctx context.Context, c *cluster, i int) error {
 		return err
 	}
 	line := lines[i/2%len(lines)]
-	conn, err := app.Establish(ctx, app.Options{URL: c.url(line)}, app.LinkOptions{Name: "chaos-" + line,
+	conn, err := link.Establish(ctx, link.Options{URL: c.url(line), Name: "chaos-" + line,
 		Credentials: c.deployment.Credentials(callerName(i))})
 	if err != nil {
 		return err

@@ -21,10 +21,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -316,7 +316,7 @@ func (d *devDeployment) client(p *party) *clientlib.Client {
 	js, err := jetstream.New(p.nc)
 	d.ok(err)
 	c, err := clientlib.New(p.nc, clientlib.Options{
-		Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return p.token }, Payloads: app.OpenPayloads(js),
+		Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return p.token }, Payloads: link.OpenPayloads(js),
 	})
 	d.ok(err)
 	d.Cleanup(func() { _ = c.Close() })

@@ -19,10 +19,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -219,9 +219,9 @@ func (s *siege) agent(actor string) *clientlib.Client {
 func (s *siege) agentAt(servers, actor string, more ...nats.Option) *clientlib.Client {
 	s.Helper()
 	_, token := s.Credential(auth.Principal{Actor: actor, Role: auth.Agent})
-	conn, err := app.Establish(s.Context(), app.Options{
-		URL: servers, Connect: s.encrypted(append(more, nats.Token(token))...),
-	}, app.LinkOptions{Actor: actor})
+	conn, err := link.Establish(s.Context(), link.Options{
+		URL: servers, Connect: s.encrypted(append(more, nats.Token(token))...), Actor: actor,
+	})
 	s.must(err)
 	s.Cleanup(conn.Close)
 	c, err := conn.Client(clientlib.Options{Actor: actor, Token: func() string { return token }})

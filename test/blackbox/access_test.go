@@ -21,10 +21,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -138,7 +138,7 @@ func (g *guarded) agent(actor string) *clientlib.Client {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: link.OpenPayloads(js)})
 	if err != nil {
 		g.t.Fatal(err)
 	}

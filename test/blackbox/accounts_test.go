@@ -14,10 +14,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -150,7 +150,7 @@ func (g *guarded) caller(keys *deployment.Keys, actor string) *clientlib.Client 
 		g.t.Fatal(err)
 	}
 	c, err := clientlib.New(nc, clientlib.Options{
-		Actor: actor, Payloads: app.OpenPayloads(js), Token: func() string { return text },
+		Actor: actor, Payloads: link.OpenPayloads(js), Token: func() string { return text },
 	})
 	if err != nil {
 		g.t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -97,8 +98,8 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *busDep
 func (d *busDeployment) open(name string) *app.Conn {
 	d.t.Helper()
 	c, err := app.Connect(name,
-		app.Options{URL: d.srv.URL, Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Instance: d.instance,
-			Keys: d.keys, Connect: d.connect})
+		app.Options{Options: link.Options{URL: d.srv.URL, Instance: d.instance, Connect: d.connect},
+			Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Keys: d.keys})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func (d *busDeployment) clientOf(actor string) *clientlib.Client {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: app.OpenPayloads(js)})
+	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: link.OpenPayloads(js)})
 	if err != nil {
 		d.t.Fatal(err)
 	}

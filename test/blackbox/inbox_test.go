@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/streaming"
@@ -57,7 +57,7 @@ func TestOwnInboxesAndPayloads(t *testing.T) {
 	srv.URL, d.instance = as("executor:secret", url), "run-1"
 	g := &guarded{busDeployment: d}
 	g.watch(d.executor(6).conn.NC)
-	conn, err := app.Establish(t.Context(), app.Options{URL: as("agent:secret", url)}, app.LinkOptions{Actor: "agent://a"})
+	conn, err := link.Establish(t.Context(), link.Options{URL: as("agent:secret", url), Actor: "agent://a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +81,9 @@ func TestOwnInboxesAndPayloads(t *testing.T) {
 }
 
 // others has an actor reach for what is not its own, which the server refuses.
-func others(t *testing.T, g *guarded, conn *app.Link, ref envelope.PayloadRef) {
+func others(t *testing.T, g *guarded, conn *link.Link, ref envelope.PayloadRef) {
 	t.Helper()
-	before, payloads := len(g.seen()), app.OpenPayloads(conn.JS)
+	before, payloads := len(g.seen()), link.OpenPayloads(conn.JS)
 	once := func() context.Context { // time for one try
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		t.Cleanup(cancel)

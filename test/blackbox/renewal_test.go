@@ -11,10 +11,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -126,13 +126,13 @@ func TestConnectionOutlivesItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := make(chan error, 100)
-	conn, err := app.Establish(t.Context(), app.Options{URL: g.srv.URL, Connect: []nats.Option{
+	conn, err := link.Establish(t.Context(), link.Options{URL: g.srv.URL, Credentials: file, Connect: []nats.Option{
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // it was not ours to end
 				lost <- err
 			}
 		}),
-	}}, app.LinkOptions{Credentials: file})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

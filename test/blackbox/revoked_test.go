@@ -10,10 +10,10 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
@@ -108,7 +108,7 @@ func speak(t *testing.T, nc *nats.Conn, token string, p auth.Principal) *clientl
 		t.Fatal(err)
 	}
 	c, err := clientlib.New(nc, clientlib.Options{
-		Tenant: p.Tenant, Actor: p.Actor, Payloads: app.OpenPayloads(js), Token: func() string { return token },
+		Tenant: p.Tenant, Actor: p.Actor, Payloads: link.OpenPayloads(js), Token: func() string { return token },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestOneCallAsData(t *testing.T) {
 		if slices.Contains(passed, name) {
 			t.Errorf("%s is passed twice", name)
 		}
-		if passed = append(passed, name); path.Dir(name) == "." ||
+		if passed = append(passed, name); path.Dir(name) == "caller" ||
 			strings.HasPrefix(name, "internal/client/") {
 			client = append(client, name)
 		}
@@ -48,7 +48,7 @@ func TestOneCallAsData(t *testing.T) {
 		}
 	}
 	want := []string{
-		"client.go", "internal/client/client.go", "internal/client/call.go", "internal/client/preflight.go",
+		"caller/client.go", "internal/client/client.go", "internal/client/call.go", "internal/client/preflight.go",
 		"internal/client/catalogue/catalogue.go", "internal/client/attempt.go",
 		"internal/client/exchange/exchange.go", "internal/client/exchange/calls.go",
 	}

@@ -104,6 +104,8 @@ var layers = []layer{
 	{4, "internal/client", "client", "bus envelope internal/auth internal/auth/tokensource internal/client/catalogue " +
 		"internal/client/chunk internal/client/exchange internal/encoding/ijson internal/encoding/jsonschema " +
 		"internal/flow internal/operation internal/rpc internal/timer streaming subjects"},
+	{4, "internal/client/link", "client", "bus envelope internal/auth internal/auth/tokensource internal/client " +
+		"internal/operation internal/rpc internal/timer streaming subjects"},
 	{5, "internal/tool/process", "", "envelope internal/encoding/ijson internal/tool " +
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},
@@ -115,6 +117,7 @@ var layers = []layer{
 	{5, "tools/...", "", "envelope internal/call internal/encoding/jsonschema internal/tool internal/tool/mcp " +
 		"internal/tool/process/protocol internal/tool/supervisor program"},
 	{6, "internal/app", "client", "*"},
+	{7, "caller", "client", "envelope internal/client internal/client/link internal/operation internal/rpc"},
 	{7, ".", "client", "*"},
 	{7, "gateway/mcp", "", ". envelope internal/auth internal/encoding/ijson internal/encoding/jsonschema " +
 		"subjects"},

@@ -13,8 +13,9 @@ import (
 )
 
 // inSignatures are the internal packages whose types a public package may show: events of the call log are those of the
-// protocol, and violations of a schema those of the validator.
+// protocol, and violations of a schema those of the validator. caller.New takes the connection of package toolbus.
 var inSignatures = map[string]string{
+	"caller":   "internal/client/link",
 	"kv":       "internal/call",
 	"envelope": "internal/encoding/jsonschema",
 }

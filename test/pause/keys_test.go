@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -31,7 +32,7 @@ func execute(url, tools string) error {
 	if err != nil {
 		return err
 	}
-	c, err := app.Connect("worker", app.Options{URL: url, Lease: shortLease, Fsync: true})
+	c, err := app.Connect("worker", app.Options{Options: link.Options{URL: url}, Lease: shortLease, Fsync: true})
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func dispatch(t *testing.T, srv *natstest.Server, tools string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := app.Connect("dispatcher", app.Options{URL: srv.URL, Lease: shortLease, Fsync: true})
+	c, err := app.Connect("dispatcher", app.Options{Options: link.Options{URL: srv.URL}, Lease: shortLease, Fsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/deployment/deploymenttest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
@@ -46,16 +47,16 @@ func serveWalled(t *testing.T) (url, folder string) {
 		t.Fatal(err)
 	}
 	serve(t, func(executes bool) (*app.Conn, error) {
-		o := app.Options{URL: srv.URL(), Lease: lease}
+		o := app.Options{Options: link.Options{URL: srv.URL()}, Lease: lease}
 		if !executes {
 			o.Keys = d.Keys()
 			return app.Connect("wire", o)
 		}
-		held, err := app.Hold(d.Credentials("executor"), &o)
+		held, err := link.Hold(d.Credentials("executor"), &o.Options)
 		if err != nil {
 			return nil, err
 		}
-		nc, err := held.Dial(t.Context(), "wire", o)
+		nc, err := held.Dial(t.Context(), "wire", o.Options)
 		if err != nil {
 			return nil, err
 		}

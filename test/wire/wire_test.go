@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
@@ -35,7 +36,9 @@ func TestPythonClient(t *testing.T) {
 		t.Fatalf("%v: install Python 3.8 or newer (apt-get install python3); its standard library is enough", err)
 	}
 	bus, silent, scripted := natstest.Start(t), natstest.Start(t), natstest.Start(t)
-	open := func(bool) (*app.Conn, error) { return app.Connect("wire", app.Options{URL: bus.URL, Lease: lease}) }
+	open := func(bool) (*app.Conn, error) {
+		return app.Connect("wire", app.Options{Options: link.Options{URL: bus.URL}, Lease: lease})
+	}
 	serve(t, open)
 	answers := answerCopies(t, scripted)
 	walled, credentials := serveWalled(t)

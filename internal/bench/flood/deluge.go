@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -65,8 +65,8 @@ type Flood struct {
 
 // Send sends the flood, at the rate of its kind.
 func (f Flood) Send(ctx context.Context) error {
-	c, err := app.Establish(ctx, app.Options{URL: f.URL}, app.LinkOptions{
-		Name: "bench-flooder", Tenant: client.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
+	c, err := link.Establish(ctx, link.Options{
+		URL: f.URL, Name: "bench-flooder", Tenant: client.DefaultTenant, Actor: Actor, Credentials: f.Credentials,
 	})
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (f Flood) request(version, key string) []byte {
 }
 
 // calls makes calls with large inputs, inputs of them at a time.
-func (f Flood) calls(ctx context.Context, conn *app.Link) error {
+func (f Flood) calls(ctx context.Context, conn *link.Link) error {
 	c, err := conn.Client(client.Options{})
 	if err != nil {
 		return err

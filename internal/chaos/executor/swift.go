@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -91,12 +92,12 @@ func Serve(ctx context.Context, book string, args []string) error {
 		return err
 	}
 	defer notes.Close()
-	o.Instance, o.Logger = app.NewInstanceID(), slog.New(slog.NewTextHandler(os.Stderr, nil))
-	held, err := app.Hold(o.credentials, &o.Options)
+	o.Instance, o.Logger = link.NewInstanceID(), slog.New(slog.NewTextHandler(os.Stderr, nil))
+	held, err := link.Hold(o.credentials, &o.Options.Options)
 	if err != nil {
 		return err
 	}
-	nc, err := held.Dial(ctx, "swift", o.Options)
+	nc, err := held.Dial(ctx, "swift", o.Options.Options)
 	if err != nil {
 		return err
 	}

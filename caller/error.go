@@ -1,4 +1,4 @@
-package toolbus
+package caller
 
 import (
 	"errors"
@@ -12,18 +12,18 @@ import (
 // of the client itself, such as no answer by the deadline. It is immutable, and safe for concurrent use.
 //
 //	resp, err := client.Call(ctx, call)
-//	if failed, ok := errors.AsType[*toolbus.Error](err); ok && failed.Retryable() {
+//	if failed, ok := errors.AsType[*caller.Error](err); ok && failed.Retryable() {
 //		call.Key = failed.Key() // the next attempt of the same call
 //	}
 type Error struct {
 	reason   *envelope.Error
-	response *Response // nil if a request other than a call was refused
+	response *envelope.Response // nil if a request other than a call was refused
 	pending  bool
 }
 
 // NewError returns an Error with that reason. response is the response of the call, or nil if the bus refused a request
 // other than a call.
-func NewError(reason *envelope.Error, response *Response) *Error {
+func NewError(reason *envelope.Error, response *envelope.Response) *Error {
 	return &Error{reason: reason, response: response}
 }
 
@@ -34,7 +34,7 @@ func (e *Error) Error() string { return operation.InFull(e.reason) }
 func (e *Error) Code() envelope.Code { return e.reason.Code }
 
 // Status returns the status of the response; "" if Response is nil.
-func (e *Error) Status() Status {
+func (e *Error) Status() envelope.Status {
 	if e.response == nil {
 		return ""
 	}
@@ -42,7 +42,7 @@ func (e *Error) Status() Status {
 }
 
 // Effect returns what is known of the effect of the call: none, applied or unknown.
-func (e *Error) Effect() Effect { return e.reason.Details.Effect }
+func (e *Error) Effect() envelope.Effect { return e.reason.Details.Effect }
 
 // Final reports whether the error is the outcome of the call. If not, the call may still run, or may have ended
 // differently: the same call with [Error.Key] asks again.
@@ -63,8 +63,8 @@ func (e *Error) RetryAfter() time.Duration {
 func (e *Error) Fix() string { return e.reason.Fix }
 
 // Key returns the idempotency key of the call. The same call with this key asks for the outcome, or runs the next
-// attempt after a [RetryableError]; it never makes a second effect. Key is "" for a request other than a call, and for
-// a call with a stable key that the client could not send.
+// attempt after a [envelope.RetryableError]; it never makes a second effect. Key is "" for a request other than a call,
+// and for a call with a stable key that the client could not send.
 func (e *Error) Key() string {
 	if e.response == nil {
 		return ""
@@ -76,7 +76,7 @@ func (e *Error) Key() string {
 func (e *Error) Reason() *envelope.Error { return e.reason }
 
 // Response returns the response of the call, or nil if the call got no response. Do not change it.
-func (e *Error) Response() *Response { return e.response }
+func (e *Error) Response() *envelope.Response { return e.response }
 
 // Unwrap returns a [ToolError] if the tool failed with an error that it declares, and otherwise nil.
 func (e *Error) Unwrap() error {
@@ -99,22 +99,22 @@ func CodeOf(err error) envelope.Code {
 	return ""
 }
 
-// EffectOf returns the effect of the call that returned err: [EffectApplied] if err is nil, the effect of the [Error]
-// that err is or wraps, and [EffectUnknown] for any other err.
-func EffectOf(err error) Effect {
+// EffectOf returns the effect of the call that returned err: [envelope.EffectApplied] if err is nil, the effect of the
+// [Error] that err is or wraps, and [envelope.EffectUnknown] for any other err.
+func EffectOf(err error) envelope.Effect {
 	if err == nil {
-		return EffectApplied
+		return envelope.EffectApplied
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Effect()
 	}
-	return EffectUnknown
+	return envelope.EffectUnknown
 }
 
 // KeyOf returns the idempotency key of the call that returned err, if err comes from [Client.Call], [Client.Stream] or
-// [Invoke], and otherwise "". The same call with this key asks for the outcome of a call that may still run, as after
-// [context.Canceled] or an error of [Call.OnChunk]. KeyOf is also "" for a call with a stable key and without Function:
-// then the same call has the same key anyway.
+// toolbus.Invoke, and otherwise "". The same call with this key asks for the outcome of a call that may still run, as
+// after [context.Canceled] or an error of [Call.OnChunk]. KeyOf is also "" for a call with a stable key and without
+// Function: then the same call has the same key anyway.
 func KeyOf(err error) string {
 	type keyed interface {
 		error
@@ -129,8 +129,8 @@ func KeyOf(err error) string {
 // Outcome converts the results of [Client.Call]: if err is an [Error] with a response, it returns that response and a
 // nil error. It is for programs that handle all four outcomes alike.
 //
-//	resp, err := toolbus.Outcome(client.Call(ctx, call))
-func Outcome(r *Response, err error) (*Response, error) {
+//	resp, err := caller.Outcome(client.Call(ctx, call))
+func Outcome(r *envelope.Response, err error) (*envelope.Response, error) {
 	if e, ok := errors.AsType[*Error](err); ok && e.response != nil {
 		return e.response, nil
 	}
@@ -138,18 +138,18 @@ func Outcome(r *Response, err error) (*Response, error) {
 }
 
 // succeeded returns r if its status is Success, and otherwise an [Error].
-func succeeded(r *Response, err error) (*Response, error) {
+func succeeded(r *envelope.Response, err error) (*envelope.Response, error) {
 	switch {
 	case err != nil:
-		return nil, ofBus(err)
-	case r.Status != Success:
+		return nil, ErrorOf(err)
+	case r.Status != envelope.Success:
 		return nil, NewError(r.Error, r)
 	}
 	return r, nil
 }
 
-// ofBus returns err as an [Error] if it is a refusal of the bus, and otherwise as it is.
-func ofBus(err error) error {
+// ErrorOf returns err as an [Error] if it is a refusal of the bus, and otherwise as it is.
+func ErrorOf(err error) error {
 	if refused, ok := errors.AsType[*operation.Refusal](err); ok {
 		return NewError(refused.Reason, nil)
 	}

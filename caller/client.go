@@ -1,4 +1,4 @@
-package toolbus
+package caller
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 )
 
 // DefaultTenant and DefaultActor apply if ClientOptions leaves the field empty and the connection has no caller:
-// neither [Options] nor the credentials name one.
+// neither its options nor the credentials name one.
 const (
 	DefaultTenant = client.DefaultTenant
 	DefaultActor  = client.DefaultActor
@@ -39,8 +40,23 @@ type ClientOptions struct {
 
 // Client calls tools. It gives an idempotency key to each call, repeats a call only where that is safe, and checks
 // outputs. It refuses only requests that it cannot send. Dispatchers check all others, and record their refusals. Make
-// one with [Conn.Client]. Its methods are safe for concurrent use.
-type Client struct{ own *client.Client }
+// one with [Connect]. Its methods are safe for concurrent use.
+type Client struct {
+	own  *client.Client
+	link *link.Link // closed with the client; nil if others use the connection
+}
+
+// New returns a client for package toolbus, on a connection that it shares with executors and dispatchers.
+func New(l *link.Link, o ClientOptions) (*Client, error) {
+	own, err := l.Client(client.Options{
+		Tenant: o.Tenant, Actor: o.Actor, Env: o.Env, Timezone: o.Timezone, Scopes: o.Scopes, Token: o.Token,
+		StableKeys: o.StableKeys, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Client{own: own}, nil
+}
 
 // Call describes one call of a function of a tool. Tool is required; the other zero values are defaults.
 type Call struct {
@@ -64,7 +80,7 @@ type Call struct {
 	// means 3 attempts with pauses of 200 ms to 2 s and full jitter. If the tool is neither pure nor idempotent, the
 	// client repeats the call only if the answer proves that no executor started it (Provenance.NotStarted). See also
 	// CallID.
-	Retry      *RetryPolicy
+	Retry      *envelope.RetryPolicy
 	Provenance jsontext.Value // an object
 	// CallID is the id of this request; default: a random one. Requests with the same id and Key get the same outcome, so
 	// the client makes a call with a CallID once, whatever Retry says. To try again, call with the same Key and another
@@ -74,17 +90,17 @@ type Call struct {
 	// ActorID, Scopes, Env and Timezone from its options, TraceID with a new UUID, and RunID and LaneID from its token if
 	// that is bound to a run or a lane ([Client.Bound]). Dispatchers fill in what is
 	// still empty, and refuse a RoleID that the token does not carry.
-	Context RequestContext
+	Context envelope.RequestContext
 	// OnAccepted, if not nil, is called when the call has become durable. It is not called if the outcome arrives before
 	// the acceptance, as a stored outcome does. Call does not return while OnAccepted or OnChunk runs: a function that
 	// blocks can delay the answer past the deadline.
-	OnAccepted func(Accepted)
+	OnAccepted func(envelope.Accepted)
 	// OnChunk, if not nil, makes the call prefer streaming. It gets the chunks in order, without gaps and duplicates. A
 	// chunk with another fence belongs to another run of the call: its chunks begin again with index 0, and those of the
 	// former run are void. A success without all of its chunks is an error. If a stored success is replayed and its
 	// chunks have expired, the response has a warning instead. After an error of OnChunk the client delivers no more
 	// chunks, but the call goes on; Call returns the error when the call has ended.
-	OnChunk func(Chunk) error
+	OnChunk func(envelope.Chunk) error
 }
 
 // Call makes a call and returns the response of its success. It returns at the latest 100 ms after the deadline, which
@@ -97,18 +113,18 @@ type Call struct {
 //     the key that [KeyOf] returns finds it.
 //   - another error if the client could not send the request, such as [ErrClosed].
 //
-// If the server no longer accepts the credentials of the [Conn], Call returns at once with the code A-AUTH-REVOKED or
-// A-AUTH-EXPIRED. If OnAccepted or OnChunk panics, or ends its goroutine, Call panics with a value that prints the
+// If the server no longer accepts the credentials of the connection, Call returns at once with the code A-AUTH-REVOKED
+// or A-AUTH-EXPIRED. If OnAccepted or OnChunk panics, or ends its goroutine, Call panics with a value that prints the
 // original value and its stack.
-func (c *Client) Call(ctx context.Context, call Call) (*Response, error) {
+func (c *Client) Call(ctx context.Context, call Call) (*envelope.Response, error) {
 	return succeeded(c.own.Call(ctx, client.Call(call)))
 }
 
 // StreamItem is one item of [Client.Stream]: a chunk, or the response of the success as the last item. The other field
 // is nil.
 type StreamItem struct {
-	Chunk    *Chunk
-	Response *Response
+	Chunk    *envelope.Chunk
+	Response *envelope.Response
 }
 
 // Stream makes a call and yields its chunks as they arrive, then the response of its success or the error that
@@ -129,7 +145,7 @@ func (c *Client) Stream(ctx context.Context, call Call) iter.Seq2[StreamItem, er
 // Result returns the response of a call that has ended with success. It does not wait: if the call has no outcome yet,
 // the error is an [Error] whose Pending is true. If the output cannot be fetched, the error is an [Error] whose Final
 // is false.
-func (c *Client) Result(ctx context.Context, ref CallRef) (*Response, error) {
+func (c *Client) Result(ctx context.Context, ref envelope.CallRef) (*envelope.Response, error) {
 	a, err := c.State(ctx, ref)
 	if err != nil || a.Response != nil {
 		return succeeded(a.Response, err)
@@ -140,22 +156,22 @@ func (c *Client) Result(ctx context.Context, ref CallRef) (*Response, error) {
 
 // State returns how a call stands: its acceptance, or its response once it has one, which may be of any status. It does
 // not wait. If the output cannot be fetched, the response is a statement of the client whose Provenance.Final is false.
-func (c *Client) State(ctx context.Context, ref CallRef) (envelope.ResultResponse, error) {
+func (c *Client) State(ctx context.Context, ref envelope.CallRef) (envelope.ResultResponse, error) {
 	a, err := c.own.Result(ctx, ref)
-	return a, ofBus(err)
+	return a, ErrorOf(err)
 }
 
 // Cancel ends a call, if the client made the request that opened the attempt. If the request of the client joined the
 // attempt, Cancel ends only the wait of that request.
-func (c *Client) Cancel(ctx context.Context, ref CallRef) (CancelResponse, error) {
+func (c *Client) Cancel(ctx context.Context, ref envelope.CallRef) (envelope.CancelResponse, error) {
 	a, err := c.own.Cancel(ctx, ref)
-	return a, ofBus(err)
+	return a, ErrorOf(err)
 }
 
 // Why returns one sentence that says what a call waits for, or why it ended as it did.
-func (c *Client) Why(ctx context.Context, ref CallRef) (string, error) {
+func (c *Client) Why(ctx context.Context, ref envelope.CallRef) (string, error) {
 	sentence, err := c.own.Why(ctx, ref)
-	return sentence, ofBus(err)
+	return sentence, ErrorOf(err)
 }
 
 // OpenCalls yields the calls of the caller that have no outcome yet, oldest first, as far as its token may see them. It
@@ -163,7 +179,7 @@ func (c *Client) Why(ctx context.Context, ref CallRef) (string, error) {
 func (c *Client) OpenCalls(ctx context.Context) iter.Seq2[envelope.OpenCall, error] {
 	return func(yield func(envelope.OpenCall, error) bool) {
 		for open, err := range client.OpenCalls(ctx, c.own, "") {
-			if !yield(open, ofBus(err)) {
+			if !yield(open, ErrorOf(err)) {
 				return
 			}
 		}
@@ -172,41 +188,41 @@ func (c *Client) OpenCalls(ctx context.Context) iter.Seq2[envelope.OpenCall, err
 
 // Tools returns the descriptions of the tools of which the policy could allow the caller at least one call, sorted by
 // id. It promises nothing: each call is decided by itself. An operator's token gets all tools.
-func (c *Client) Tools(ctx context.Context) ([]ToolInfo, error) {
+func (c *Client) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
 	tools, err := c.own.Tools(ctx)
-	return tools, ofBus(err)
+	return tools, ErrorOf(err)
 }
 
 // Describe is Tools with what else dispatchers say of the bus, such as the digests of the policy in force.
 func (c *Client) Describe(ctx context.Context) (envelope.DescribeResponse, error) {
 	d, err := c.own.Describe(ctx, envelope.DescribeRequest{})
-	return d, ofBus(err)
+	return d, ErrorOf(err)
 }
 
 // DescribeTools returns the descriptions of all tools that q selects, sorted by id, with what else dispatchers say of
 // the bus. Without RoleID they are those of each role of the token; with All, for an operator, those of the bus.
 func (c *Client) DescribeTools(ctx context.Context, q envelope.DescribeRequest) (envelope.DescribeResponse, error) {
 	d, err := c.own.Describe(ctx, q)
-	return d, ofBus(err)
+	return d, ErrorOf(err)
 }
 
 // DescribeTool returns the description of the tool that q names, if DescribeTools would list it.
-func (c *Client) DescribeTool(ctx context.Context, q envelope.DescribeRequest) (ToolInfo, error) {
+func (c *Client) DescribeTool(ctx context.Context, q envelope.DescribeRequest) (envelope.ToolInfo, error) {
 	info, err := c.own.ToolIn(ctx, q)
-	return info, ofBus(err)
+	return info, ErrorOf(err)
 }
 
 // Tool returns the description of the tool with that id, if Tools would list it.
-func (c *Client) Tool(ctx context.Context, id string) (ToolInfo, error) {
+func (c *Client) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
 	info, err := c.own.Tool(ctx, id)
-	return info, ofBus(err)
+	return info, ErrorOf(err)
 }
 
 // NarrowToken has a dispatcher issue a token with fewer rights than the client's own, for example for a sub-agent or
 // one run. The new token expires no later than the client's token, and is revoked with it.
-func (c *Client) NarrowToken(ctx context.Context, r NarrowRequest) (TokenResponse, error) {
+func (c *Client) NarrowToken(ctx context.Context, r envelope.NarrowRequest) (envelope.TokenResponse, error) {
 	a, err := c.own.Narrow(ctx, r)
-	return a, ofBus(err)
+	return a, ErrorOf(err)
 }
 
 // Options returns the options of the client with the defaults filled in.
@@ -223,9 +239,15 @@ func (c *Client) Options() ClientOptions {
 // A-AUTH-SCOPE.
 func (c *Client) Bound() (run, lane string) { return c.own.Bound() }
 
-// Close ends the client. Calls that still run return at their deadline with an [Error] whose Final is false. Further
-// calls of Close do nothing.
-func (c *Client) Close() error { return c.own.Close() }
+// Close ends the client, and the connection that [Connect] opened. Calls that still run return at their deadline with
+// an [Error] whose Final is false. Further calls of Close do nothing.
+func (c *Client) Close() error {
+	err := c.own.Close()
+	if c.link != nil {
+		c.link.Close()
+	}
+	return err
+}
 
 // StableKey returns the idempotency key that a client with [ClientOptions.StableKeys] gives to a call: a hash of its
 // Tool, Function, Version and Input. The order of members and white space in Input make no difference. Function must be

@@ -1,4 +1,4 @@
-package app
+package link
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // After the token was refused for good, each call and each process on the connection returns the reason.
 func TestLetInNoMore(t *testing.T) {
-	link, err := Establish(t.Context(), Options{URL: natstest.Start(t).URL}, LinkOptions{})
+	link, err := Establish(t.Context(), Options{URL: natstest.Start(t).URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestLetInNoMore(t *testing.T) {
 		r.Key == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	started := func(context.Context, *Conn) error { t.Error("it was run"); return nil }
+	started := func(context.Context, Options) error { t.Error("it was run"); return nil }
 	if err := link.Run(t.Context(), started); !errors.Is(err, revoked) {
 		t.Error(err)
 	}

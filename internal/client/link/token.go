@@ -1,4 +1,4 @@
-package app
+package link
 
 import (
 	"cmp"
@@ -78,7 +78,7 @@ func (h *hooks) call() {
 }
 
 // Hold reads the token from a file and sets Instance of o if the token is of an executor, otherwise Caller. It also
-// sets TokenConn. If file is "", it returns nil and changes nothing.
+// sets Token. If file is "", it returns nil and changes nothing.
 func Hold(file string, o *Options) (*TokenConn, error) {
 	if file == "" {
 		return nil, nil
@@ -92,8 +92,8 @@ func Hold(file string, o *Options) (*TokenConn, error) {
 	} else {
 		o.Caller = subjects.Owner{Tenant: says.Tenant, Actor: says.Actor}
 	}
-	o.TokenConn = hold(b, o)
-	return o.TokenConn, nil
+	o.Token = hold(b, o)
+	return o.Token, nil
 }
 
 // hold adds the options to o with which a connection sends the token.

@@ -1,15 +1,17 @@
-package app
+package link
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,20 +19,30 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/client"
-	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
+	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// LinkOptions are the options of [Establish] in addition to [Options]. With the zero value the connection has no token.
-type LinkOptions struct {
-	Name        string        // connection name that the NATS server shows; default: base name of os.Args[0]
-	Credentials string        // file with the token of the process; renewed tokens are written to it
-	SecretsDir  string        // folder of the deployment's secrets; only for dispatchers
+// Options configures a connection to a bus. URL is required.
+type Options struct {
+	URL         string       // one or more URLs separated by commas
+	Name        string       // connection name that the NATS server shows; default: base name of os.Args[0]
+	Logger      *slog.Logger // nil discards all messages
+	Connect     []nats.Option
+	Credentials string        // file with the token of the process; renewed tokens are written to it; "" is no token
 	Timeout     time.Duration // to connect to each server; default [bus.DialTime]
 	// Tenant and Actor apply to callers on the connection; default: those of the token. If only one of them is set and
 	// there is no token, the other is [client.DefaultTenant] or [client.DefaultActor].
 	Tenant, Actor string
+	// Instance is the name of the process; default [NewInstanceID]. The NATS server sends replies to an inbox below that
+	// name, or below Caller if that is set.
+	Instance string
+	Caller   subjects.Owner
+	// Inbox is the prefix of the reply subjects of a connection with a token; "" if that follows from Instance or Caller.
+	Inbox string
+	// Token is the connection of a process that has a token; nil without a token. [Hold] sets it.
+	Token *TokenConn
 }
 
 // Link is a connection to a bus with the clients, executors and dispatchers that use it. It renews its token and
@@ -52,23 +64,18 @@ var ErrClosed = errors.New("the connection to the bus is closed")
 
 // Establish connects to the bus. It waits for a server until ctx ends. The error is a [operation.Refusal] if the bus
 // does not accept the token. The caller must call [Link.Close].
-func Establish(ctx context.Context, o Options, of LinkOptions) (*Link, error) {
-	o.Connect = append([]nats.Option{nats.Timeout(cmp.Or(of.Timeout, bus.DialTime))}, o.Connect...)
+func Establish(ctx context.Context, o Options) (*Link, error) {
+	o.Connect = append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.Connect...)
 	o.Instance = cmp.Or(o.Instance, NewInstanceID())
-	held, err := Hold(of.Credentials, &o)
+	held, err := Hold(o.Credentials, &o)
 	if err != nil {
 		return nil, err
 	}
-	if of.Tenant != "" || of.Actor != "" {
+	if o.Tenant != "" || o.Actor != "" {
 		c := cmp.Or(o.Caller, subjects.Owner{Tenant: client.DefaultTenant, Actor: client.DefaultActor})
-		o.Caller = subjects.Owner{Tenant: cmp.Or(of.Tenant, c.Tenant), Actor: cmp.Or(of.Actor, c.Actor)}
+		o.Caller = subjects.Owner{Tenant: cmp.Or(o.Tenant, c.Tenant), Actor: cmp.Or(o.Actor, c.Actor)}
 	}
-	if of.SecretsDir != "" {
-		if o.Keys, err = deployment.Load(of.SecretsDir); err != nil {
-			return nil, err
-		}
-	}
-	nc, err := held.Dial(ctx, cmp.Or(of.Name, filepath.Base(os.Args[0])), o)
+	nc, err := held.Dial(ctx, cmp.Or(o.Name, filepath.Base(os.Args[0])), o)
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -92,7 +99,7 @@ func (l *Link) Options() Options { return l.options }
 func (l *Link) Client(o client.Options) (*client.Client, error) {
 	o.Payloads = OpenPayloads(l.JS)
 	o.Tenant, o.Actor = cmp.Or(o.Tenant, l.options.Caller.Tenant), cmp.Or(o.Actor, l.options.Caller.Actor)
-	held := l.options.TokenConn
+	held := l.options.Token
 	o.Hooks = client.Hooks{IsPermissionDenied: l.IsPermissionDenied, OnRefused: held.OnRefused, Crowded: held.Crowded}
 	if o.Token == nil && held != nil {
 		o.Token, o.Renews = held.Token, held.Renews
@@ -106,10 +113,10 @@ var ErrNoCredentials = errors.New("the connection has no credentials to renew")
 // Renew exchanges the token of the connection for a new one now. The error is a [operation.Refusal] if dispatchers
 // refuse the renewal for good.
 func (l *Link) Renew(ctx context.Context) error {
-	if l.options.TokenConn == nil {
+	if l.options.Token == nil {
 		return ErrNoCredentials
 	}
-	return refused(l.options.TokenConn.Renew(ctx))
+	return refused(l.options.Token.Renew(ctx))
 }
 
 // refused returns a [operation.Refusal] if err is a [tokensource.RenewalError]. Otherwise it returns err.
@@ -144,7 +151,7 @@ func (l *Link) IsPermissionDenied() error {
 	if why := context.Cause(l.closing); why != nil && !errors.Is(why, ErrClosed) {
 		return why
 	}
-	return l.options.TokenConn.Refused()
+	return l.options.Token.Refused()
 }
 
 // next returns the options of the next process. The first process has the instance name of the connection, each later
@@ -157,9 +164,9 @@ func (l *Link) next() Options {
 	return o
 }
 
-// Run runs a dispatcher or an executor on the connection until ctx ends or the link is closed. It returns nil if the
-// process failed only because it was stopped.
-func (l *Link) Run(ctx context.Context, process func(context.Context, *Conn) error) error {
+// Run runs a process on the connection until ctx ends or the link is closed. process gets the options of the
+// connection, with an instance name of its own. Run returns nil if the process failed only because it was stopped.
+func (l *Link) Run(ctx context.Context, process func(context.Context, Options) error) error {
 	l.mu.Lock()
 	if l.closing.Err() != nil {
 		l.mu.Unlock()
@@ -171,11 +178,7 @@ func (l *Link) Run(ctx context.Context, process func(context.Context, *Conn) err
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(l.closing, stop)()
-	opened, err := Open(l.NC, l.next())
-	if err == nil {
-		err = process(ctx, opened)
-		opened.Release()
-	}
+	err := process(ctx, l.next())
 	if barred := l.IsPermissionDenied(); barred != nil {
 		return barred
 	}
@@ -183,4 +186,24 @@ func (l *Link) Run(ctx context.Context, process func(context.Context, *Conn) err
 		return nil
 	}
 	return err
+}
+
+// Dial connects to the NATS server with a connection name, and logs changes of the connection status.
+func Dial(name string, o Options) (*nats.Conn, error) {
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstanceID()))
+	if o.Caller != (subjects.Owner{}) {
+		inbox = o.Caller.Inbox()
+	}
+	inbox = cmp.Or(o.Inbox, inbox)
+	return bus.Dial(o.URL, name, append(append(bus.LogConnection(log), nats.CustomInboxPrefix(inbox)), o.Connect...)...)
+}
+
+// NewInstanceID returns a random name for a process.
+func NewInstanceID() string { return uuid.NewString()[:13] }
+
+// OpenPayloads returns the payload store for a caller. A caller only writes to it, and reads large outputs through
+// dispatchers.
+func OpenPayloads(js jetstream.JetStream) *streaming.Payloads {
+	return streaming.NewPayloads(streaming.NewStore(js, subjects.PayloadsStream), envelope.MaxPayload)
 }

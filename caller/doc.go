@@ -1,0 +1,8 @@
+// Package caller calls tools on a bus. It is for programs that neither run tools nor admit calls: it links a third of
+// what package toolbus links, whose Client, Call and Error are the same types.
+//
+//	client, err := caller.Connect(ctx, "", caller.Options{Client: caller.ClientOptions{Actor: "agent://me"}})
+//	resp, err := client.Call(ctx, caller.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)})
+//
+// A nil error means success, and every other outcome is an [Error]. Start reading at connect.go and client.go.
+package caller
