@@ -18,7 +18,7 @@ help: ## say what each command does
 	@echo
 	@echo "Needed: Go 1.26, a C compiler (for the race detector), and once the Go module proxy."
 
-build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor) and the tools into tools/*/ and tools/mcp/internal/*/
+build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor, toolbus-lab) and the tools into tools/*/ and tools/mcp/internal/*/
 	$(GO) build -o bin/ ./cmd/...
 	@for dir in $(TOOLS); do \
 		program=$$(basename "$$dir" | sed 's/_2e/-/g'); \
@@ -34,10 +34,10 @@ test: ## static checks, the small model, and the tests of all packages with the 
 
 nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, builds of two ages, the large model; four hours
 	.ci/fuzz 60s
-	bin/toolbus chaos --seed 1 --duration 30m
-	bin/toolbus chaos --seed 2 --duration 20m --servers 3
-	bin/toolbus chaos --seed 3 --duration 10m --identity
-	bin/toolbus chaos --seed 4 --duration 10m --identity --servers 3
+	bin/toolbus-lab chaos --seed 1 --duration 30m
+	bin/toolbus-lab chaos --seed 2 --duration 20m --servers 3
+	bin/toolbus-lab chaos --seed 3 --duration 10m --identity
+	bin/toolbus-lab chaos --seed 4 --duration 10m --identity --servers 3
 	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
 
@@ -46,10 +46,10 @@ attack: ## attack and flood three servers with TLS, whose executors have a user 
 	$(GO) test -count=1 -timeout 10m -skip TestSiege ./test/attack -args -full
 
 bench: build ## measure beside the leanest pipeline and the floor of the protocol on the same server
-	bin/toolbus bench
+	bin/toolbus-lab bench
 
 chaos: build ## five minutes of faults against a bus of its own, a new seed each time
-	bin/toolbus chaos --seed "$$(date +%s)" --duration 5m
+	bin/toolbus-lab chaos --seed "$$(date +%s)" --duration 5m
 
 mcp-agents: ## clients and agents that others have written, asked directly and through a bus; needs npm and Python, which install them
 	GO="$(GO)" test/agents/run.sh -v
@@ -82,8 +82,8 @@ tidy:
 	$(GO) mod verify
 
 chaos-short: build
-	bin/toolbus chaos --seed 1 --duration 30s
-	bin/toolbus chaos --seed 3 --duration 20s --identity
+	bin/toolbus-lab chaos --seed 1 --duration 30s
+	bin/toolbus-lab chaos --seed 3 --duration 20s --identity
 
 cover:
 	.ci/cover

@@ -14,8 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus"
 	"github.com/spf13/cobra"
+
+	"github.com/seed-018f16cc/toolbus"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/cli/mcpcmd"
@@ -156,7 +157,7 @@ retryable_error, terminal_error or invalid_request before its deadline.
 
 Exit codes:
   0    done; of call, result and dead replay: success
-  1    failed: no server, no dispatcher, a failed check, a broken promise, a missed target
+  1    failed: no server, no dispatcher, a failed check
   2    wrong command line or input; nothing was sent
   10   retryable_error, also if the bus did not answer ("final": false)
   11   terminal_error
@@ -226,7 +227,7 @@ func commands(g *global) []*cobra.Command {
 		natsCmd(g), contextCmd(g), mcpcmd.Gateway(env, g.seat), gen.Command(env),
 		callCmd(g), callsCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcmd.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g), unlockCmd(g), policyCmd(g),
-		runsCmd(g), benchCmd(g), chaosCmd(g), chaosToolCmd(g), versionCmd(g),
+		runsCmd(g), versionCmd(g),
 	}
 }
 

@@ -455,8 +455,6 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("dev --server nats://bus " + serve), "server of its own"},
 		{strings.Fields("nats --server nats://bus"), "server of its own"},
 		{strings.Fields("demo --server nats://bus"), "server of its own"},
-		{strings.Fields("bench --server nats://bus"), "server of its own"},
-		{strings.Fields("chaos --server nats://bus"), "server of its own"},
 		{[]string{"dev", "--tools", ""}, "folder of tool manifests"},
 		{[]string{"executor", "--tools", ""}, "folder of tool manifests"},
 		{[]string{"dev", "--data-dir", "", "--tools", t.TempDir()}, "--data-dir is empty"},
@@ -470,15 +468,6 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("completion nosuch"), "unknown command"},
 		{strings.Fields("completion bash extra"), "no arguments"},
 		{strings.Fields("help nosuch"), "unknown command"},
-		{strings.Fields("bench --duration -1s"), "more than 0"},
-		{strings.Fields("bench --rounds 0"), "more than 0"},
-		{strings.Fields("bench --rate -1"), "0 or more"},
-		{strings.Fields("chaos --duration 0"), "more than 0"},
-		{strings.Fields("chaos --rate -1"), "more than 0"},
-		{strings.Fields("chaos --calls -1"), "0 or more"},
-		{strings.Fields("chaos --servers 2"), "1 or 3"},
-		{strings.Fields("chaos --fault leader"), "--servers 3"},
-		{strings.Fields("chaos --servers 3 --fault rain"), "leader, rolling, freeze, all"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: exit %d, want %d with %q: %s", c.args, code, exitUsage, c.says, stderr)

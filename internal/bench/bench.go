@@ -29,7 +29,8 @@ type Options struct {
 	Partitions int           // of the call log; 0 is the default of package bus
 	Identity   bool          // run floods against a deployment with accounts and tokens
 	Dir        string        // folder for server files; default the system's temporary folder
-	Self       string        // path of the toolbus command, for child processes
+	Product    string        // path of the toolbus program, for servers and processes of a deployment
+	Self       string        // path of the program that runs [Node]
 	Progress   io.Writer     // gets progress messages; may be nil
 }
 

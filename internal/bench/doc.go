@@ -1,5 +1,5 @@
-// Package bench implements `toolbus bench`. It measures Toolbus against the two pipelines of package baseline, on the
-// same server in the same run: the leanest hand-written pipeline, and the bare writes of Toolbus's own protocol.
+// Package bench implements `toolbus-lab bench`. It measures Toolbus against the two pipelines of package baseline, on
+// the same server in the same run: the leanest hand-written pipeline, and the bare writes of Toolbus's own protocol.
 //
 // Machines differ and their speed changes during a run, so the targets are ratios. All sides run in alternating rounds
 // on one server. Every number is a median over rounds, and a ratio is the median of the ratios of neighbouring rounds.

@@ -140,7 +140,7 @@ func (o Options) startDrain(ctx context.Context) (d *draining, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if *n.child, err = o.startChild(ctx, d.host.dir, n.role, args...); err != nil {
+		if *n.child, err = process.Start(ctx, o.Self, d.host.dir, n.role, args...); err != nil {
 			return nil, err
 		}
 		d.stops = append(d.stops, (*n.child).Stop)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/bench/flood"
+	"github.com/seed-018f16cc/toolbus/internal/bench/process"
 	"github.com/seed-018f16cc/toolbus/internal/bench/usage"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 )
@@ -108,7 +109,7 @@ func (o Options) startFlood(ctx context.Context, h *host, kind string) (sent <-c
 	if err != nil {
 		return nil, err
 	}
-	c, err := o.startChild(ctx, h.dir, kind, args...)
+	c, err := process.Start(ctx, o.Self, h.dir, kind, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (h *host) close() {
 // startTimeout limits the start of a child process, and of Toolbus in this process.
 const startTimeout = process.StartTimeout
 
-// startChild runs the toolbus command with args and waits until it is ready.
+// startChild runs toolbus with args and waits until it is ready.
 func (o Options) startChild(ctx context.Context, dir, name string, args ...string) (*process.Process, error) {
-	return process.Start(ctx, o.Self, dir, name, args...)
+	return process.Start(ctx, o.Product, dir, name, args...)
 }

@@ -21,6 +21,7 @@ import (
 // Options configures a run.
 type Options struct {
 	Binary   string        // path of the toolbus program; required
+	Self     string        // path of the program that runs [Tool]; required
 	Seed     uint64        // seed of the plan
 	Duration time.Duration // of the faults; default one minute
 	Rate     float64       // keys per second, each requested several times; default 10

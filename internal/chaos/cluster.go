@@ -23,8 +23,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
-// ToolCommand is the hidden command of the binary that runs one of the tools of a run. Its argument is the path of the
-// ledger. With the flags of an executor it runs an executor with a tool of its own, and with the argument
+// ToolCommand is the hidden command of the program Self that runs one of the tools of a run. Its argument is the path
+// of the ledger. With the flags of an executor it runs an executor with a tool of its own, and with the argument
 // mcpserver.Word an MCP server.
 const ToolCommand = "chaos-tool"
 
@@ -107,11 +107,11 @@ func newCluster(o Options, dir string) (*cluster, error) {
 		binary: o.Binary, dir: dir, servers: servers, spawn: make(chan func()),
 		nodes: map[string]*node{}, proxies: map[string][]*proxy.Proxy{},
 	}
-	if err := effects.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
+	if err := effects.WriteTools(c.tools(), o.Self, ToolCommand, c.ledger()); err != nil {
 		return nil, err
 	}
 	if o.servesMCP() {
-		if err := mcpserver.WriteTools(c.tools(), o.Binary, ToolCommand, c.ledger()); err != nil {
+		if err := mcpserver.WriteTools(c.tools(), o.Self, ToolCommand, c.ledger()); err != nil {
 			return nil, err
 		}
 	}
@@ -161,6 +161,9 @@ func newCluster(o Options, dir string) (*cluster, error) {
 			args = append(args, "--credentials", c.deployment.Credentials(name))
 		}
 		c.add(name, args, skews)
+		if slices.Contains(swifts, name) {
+			c.nodes[name].build = o.Self
+		}
 	}
 	if o.OldBinary != "" {
 		c.begin(o.OldBinary)

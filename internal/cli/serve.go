@@ -203,10 +203,11 @@ func Usagef(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrUsage, fmt.Sprintf(format, args...))
 }
 
-// Exit codes of the programs dispatcher and executor.
+// Exit codes of the programs dispatcher, executor and toolbus-lab.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
 )
 
 // Run runs a command as a separate program, with flags for the bus, and returns its exit code.
@@ -216,20 +217,29 @@ func Run(
 	reach := &Reach{Env: env}
 	cmd := command(env, reach.Find)
 	reach.Flags(cmd.Flags())
-	WrapHelp(cmd)
-	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		return reach.Check(cmd.Flags().Changed)
 	}
+	return Execute(ctx, env, cmd, args)
+}
+
+// Execute runs a command line of a program, prints its error, and returns the exit code.
+func Execute(ctx context.Context, env Env, cmd *cobra.Command, args []string) int {
+	WrapHelp(cmd)
+	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)
 	cmd.SetErr(env.Stderr)
 	err := cmd.ExecuteContext(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return 0
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintf(env.Stderr, "%s: interrupted\n", cmd.Name())
+		return exitInterrupted
 	}
-	fmt.Fprintf(env.Stderr, "%s: %v\n", cmd.Name(), err)
+	fmt.Fprintf(env.Stderr, "%s: %s\n", cmd.Name(), EscapeText(err.Error()))
 	if errors.Is(err, ErrUsage) {
 		return exitUsage
 	}

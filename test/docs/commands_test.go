@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 							t.Errorf("%s: make %s: the Makefile has no such target", page, name)
 						}
 					}
-				case slices.Contains([]string{"toolbus", "dispatcher", "executor"}, program):
+				case slices.Contains([]string{"toolbus", "dispatcher", "executor", "toolbus-lab"}, program):
 					checkCommand(t, page, filepath.Join(bin, program), words[1:])
 				case strings.HasPrefix(words[0], "tools/"):
 					if _, err := os.Stat(filepath.Join(root, filepath.Dir(words[0]), "main.go")); err != nil {
@@ -116,7 +116,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./cmd/toolbus", "./cmd/dispatcher",
-		"./cmd/executor")
+		"./cmd/executor", "./cmd/toolbus-lab")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -135,6 +135,7 @@ var layers = []layer{
 	{8, "cmd/dispatcher cmd/executor", "", "*"},
 	{8, "internal/cli/mcpcmd", "", "*"},
 	{8, "cmd/toolbus", "client", "*"},
+	{8, "cmd/toolbus-lab", "", "*"},
 	{9, "test/...", "server", "*"},
 }
 

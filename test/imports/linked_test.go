@@ -24,6 +24,7 @@ var links = []struct {
 }{
 	{"caller", callers, 80},
 	{".", servers, 174},
+	{"cmd/toolbus", "internal/bench/... internal/chaos/...", 0},
 	{"internal/app internal/deployment internal/dispatcher internal/executor cmd/dispatcher cmd/executor", servers, 0},
 }
 

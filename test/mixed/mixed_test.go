@@ -14,7 +14,7 @@ import (
 var long = flag.Bool("long", false, "make five minutes of trouble for each pair of builds instead of 20 seconds")
 
 // Processes of both builds share a bus and are replaced one by one, up and down, under faults: no promise is
-// broken, AUDIT holds all that the log does, and nothing is decided twice. toolbus chaos checks that, as the newer.
+// broken, AUDIT holds all that the log does, and nothing is decided twice. toolbus-lab chaos checks that, as the newer.
 func TestBuildsOfTwoAges(t *testing.T) {
 	older := build(t, source(t, before), "")
 	for name, tag := range map[string]string{
@@ -49,7 +49,11 @@ func source(t *testing.T, commit string) string {
 func build(t *testing.T, dir, tag string) string {
 	t.Helper()
 	bin := t.TempDir()
-	output(t, "go", "-C", dir, "build", "-tags", tag, "-o", bin, "./cmd/toolbus", "./cmd/toolbus-supervisor")
+	programs := []string{"./cmd/toolbus", "./cmd/toolbus-supervisor"}
+	if dir == root {
+		programs = append(programs, "./cmd/toolbus-lab")
+	}
+	output(t, "go", append([]string{"-C", dir, "build", "-tags", tag, "-o", bin}, programs...)...)
 	return filepath.Join(bin, "toolbus")
 }
 
@@ -61,7 +65,7 @@ func run(t *testing.T, newer, older string, more ...string) {
 		lasts = 5 * time.Minute
 	}
 	args := []string{"chaos", "--old-binary", older, "--duration", lasts.String(), "--seed", "1"}
-	output(t, newer, append(args, more...)...)
+	output(t, newer+"-lab", append(args, more...)...)
 }
 
 // output runs a program and returns what it says; what it says in vain is in the test's log.

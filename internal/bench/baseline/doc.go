@@ -1,4 +1,4 @@
-// Package baseline implements the two pipelines with which `toolbus bench` compares Toolbus on the same server.
+// Package baseline implements the two pipelines with which `toolbus-lab bench` compares Toolbus on the same server.
 //
 // [Raw] is the leanest hand-written pipeline for a durable call on JetStream:
 //

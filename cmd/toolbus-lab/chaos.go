@@ -1,9 +1,9 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -13,10 +13,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-func chaosCmd(g *global) *cobra.Command {
+func chaosCmd(l *lab) *cobra.Command {
 	var o chaos.Options
 	cmd := &cobra.Command{
-		Use: "chaos", Short: "Inject faults into a bus of its own and check every promise", GroupID: "operate",
+		Use: "chaos", Short: "Inject faults into a bus of its own and check every promise",
 		Args: cli.NoArgs,
 		Long: `Starts one NATS server (or three), two dispatchers, three executors and two MCP gateways as processes of
 its own. They have wrong clocks and connect through proxies that lose, delay and duplicate messages. It makes calls
@@ -25,16 +25,13 @@ call log and audit log.
 
 The exit code is 0 only if no promise was broken. The seed fixes the calls and the faults, but not how the machine
 schedules processes: a violation may need several runs of its seed. Keep the evidence with --keep.`,
-		Example: `  toolbus chaos --seed 7 --duration 1m
-  toolbus chaos --duration 1h --rate 8 --keep ./chaos`,
+		Example: `  toolbus-lab chaos --seed 7 --duration 1m
+  toolbus-lab chaos --duration 1h --rate 8 --keep ./chaos`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := g.isServer(cmd); err != nil {
-				return err
-			}
 			if err := o.Check(); err != nil {
-				return usagef("%v", err)
+				return cli.Usagef("%v", err)
 			}
-			return runChaos(cmd, g, o)
+			return l.runChaos(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -68,30 +65,31 @@ schedules processes: a violation may need several runs of its seed. Keep the evi
 	return cmd
 }
 
-func runChaos(cmd *cobra.Command, g *global, o chaos.Options) error {
-	binary, err := os.Executable()
-	if err != nil {
+func (l *lab) runChaos(ctx context.Context, o chaos.Options) (err error) {
+	if o.Binary, o.Self, err = l.programs(); err != nil {
 		return err
 	}
-	o.Binary, o.Keep = binary, o.Dir != ""
+	o.Keep = o.Dir != ""
 	begun := time.Now()
-	o.Tell = func(what string) { fmt.Fprintf(g.env.stderr, "%7.1fs  %s\n", time.Since(begun).Seconds(), what) }
+	o.Tell = func(what string) { fmt.Fprintf(l.env.Stderr, "%7.1fs  %s\n", time.Since(begun).Seconds(), what) }
 	o.Progress = func(p chaos.Progress) {
-		fmt.Fprintf(g.env.stderr, "%7.1fs  %d requests, %d faults\n", time.Since(begun).Seconds(), p.Asks, p.Faults)
+		fmt.Fprintf(l.env.Stderr, "%7.1fs  %d requests, %d faults\n", time.Since(begun).Seconds(), p.Asks, p.Faults)
 	}
-	report, err := chaos.Run(cmd.Context(), o)
+	report, err := chaos.Run(ctx, o)
 	if err != nil {
 		return err
 	}
-	return cmp.Or(g.print(report, report.Write), exitIf(!report.OK(), 1))
+	if err := l.print(report, report.Write); err != nil || report.OK() {
+		return err
+	}
+	return errors.New("a promise was broken")
 }
 
-// chaosToolCmd is the program of the tools in a chaos run.
-func chaosToolCmd(g *global) *cobra.Command {
+func chaosToolCmd(l *lab) *cobra.Command {
 	return &cobra.Command{
 		Use: chaos.ToolCommand, Hidden: true, DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return chaos.Tool(c.Context(), args, g.env.stdin, g.env.stdout)
+			return chaos.Tool(c.Context(), args, l.stdin, l.env.Stdout)
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,11 +12,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-func benchCmd(g *global) *cobra.Command {
+func benchCmd(l *lab) *cobra.Command {
 	var o bench.Options
 	var cpu, mem string
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure throughput and latency against two baselines", GroupID: "operate",
+		Use: "bench", Short: "Measure throughput and latency against two baselines",
 		Args: cli.NoArgs, Long: `Runs three pipelines on the same server, in alternating rounds:
 
   raw      the leanest hand-rolled pipeline for the same durability, without any of the promises
@@ -30,30 +29,27 @@ the caller waited and all; and messages, with what caller, dispatcher and worker
 ratios of Toolbus to raw and to the floor, and whether the targets are met: the exit code is 1 when one
 is missed. An embedded server is part of ours. docs/performance.md says how to read the columns.
 Needs no running bus.`,
-		Example: `  toolbus bench --quick
-  toolbus bench --server-mode process --sync interval --callers 16,128 --size 256
-  toolbus bench --scenario drain`,
+		Example: `  toolbus-lab bench --quick
+  toolbus-lab bench --server-mode process --sync interval --callers 16,128 --size 256
+  toolbus-lab bench --scenario drain`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := g.isServer(cmd); err != nil {
-				return err
-			}
 			if err := o.Check(); err != nil {
-				return usagef("%v", err)
+				return cli.Usagef("%v", err)
 			}
 			if o.Duration <= 0 || o.Rounds < 1 || o.Slots < 1 || o.Drain < 1 || o.Rate < 0 {
-				return usagef("use more than 0 for --duration, --rounds, --slots and --drain, and 0 or more for --rate")
+				return cli.Usagef("use more than 0 for --duration, --rounds, --slots and --drain, and 0 or more for --rate")
 			}
-			self, err := os.Executable()
-			if err != nil {
-				return fmt.Errorf("find the toolbus command: %w", err)
+			var err error
+			if o.Product, o.Self, err = l.programs(); err != nil {
+				return err
 			}
-			o.Self, o.Progress = self, g.env.stderr
+			o.Progress = l.env.Stderr
 			return bench.Profiled(cpu, mem, func() error {
 				report, err := bench.Run(cmd.Context(), o)
 				if err != nil {
 					return err
 				}
-				return cmp.Or(g.print(report, report.Write), met(report))
+				return cmp.Or(l.print(report, report.Write), met(report))
 			})
 		},
 	}
@@ -63,7 +59,7 @@ Needs no running bus.`,
 		"write a CPU profile of this process to `FILE`")
 	f.StringVar(&mem, "memprofile", "",
 		"write an allocation profile of this process to `FILE`")
-	cmd.AddCommand(benchNodeCmd(g))
+	cmd.AddCommand(benchNodeCmd())
 	return cmd
 }
 
@@ -104,24 +100,22 @@ func benchFlags(cmd *cobra.Command, o *bench.Options) {
 }
 
 // benchNodeCmd runs a dispatcher or an executor in its own process, for the benchmarks.
-func benchNodeCmd(g *global) *cobra.Command {
+func benchNodeCmd() *cobra.Command {
 	var o bench.NodeOptions
 	var readyFile string
 	cmd := &cobra.Command{
 		Use: "node ROLE", Short: "Run one half of the product with the benchmark's tools, or a flood", Hidden: true,
 		Args: cli.Args(1, 1, "a role"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			of, err := g.access()
-			if err != nil {
-				return err
-			}
 			var failed error
-			o.Role, o.URL, o.Credentials = args[0], of.Server, of.Credentials
-			o.Ready = func() { failed = cli.WriteReady(readyFile, of.Server) }
+			o.Role = args[0]
+			o.Ready = func() { failed = cli.WriteReady(readyFile, o.URL) }
 			return errors.Join(bench.Node(cmd.Context(), o), failed)
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&o.URL, "server", "", "URL of the NATS server")
+	f.StringVar(&o.Credentials, "credentials", "", "file with the token of the process")
 	f.StringVar(&o.Tools, "tools", "tools", "folder of tool manifests")
 	f.StringVar(&o.Keys, "secrets-dir", "", "folder of the deployment's secrets, of a dispatcher")
 	f.StringVar(&readyFile, "ready-file", "", "file to write the bus URL to once it serves")
