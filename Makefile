@@ -14,7 +14,7 @@ help: ## say what each command does
 	@echo "Toolbus: make COMMAND"
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
-		printf '  %-11s %s\n' "$$name" "$$text"; done
+		printf '  %-15s %s\n' "$$name" "$$text"; done
 	@echo
 	@echo "Needed: Go 1.26, a C compiler (for the race detector), and once the Go module proxy."
 
@@ -81,11 +81,11 @@ tidy:
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-chaos-short: build
+chaos-short: build ## 50 seconds of faults, half of them with identity, as in CI
 	bin/toolbus-lab chaos --seed 1 --duration 30s
 	bin/toolbus-lab chaos --seed 3 --duration 20s --identity
 
-cover:
+cover: ## hold the coverage of each package to its floor in .ci/coverage; five minutes
 	.ci/cover
 
 model:

@@ -39,6 +39,9 @@ const root = "../.."
 // source returns a folder with the source as of a commit.
 func source(t *testing.T, commit string) string {
 	t.Helper()
+	if exec.CommandContext(t.Context(), "git", "-C", root, "cat-file", "-e", commit).Run() != nil {
+		t.Fatalf("this clone has not commit %s: `git fetch --unshallow` fetches it", commit)
+	}
 	archive, dir := filepath.Join(t.TempDir(), "source.tar"), t.TempDir()
 	output(t, "git", "-C", root, "archive", "--output", archive, commit)
 	output(t, "tar", "-x", "-f", archive, "-C", dir)
