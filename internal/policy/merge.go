@@ -42,12 +42,7 @@ func fieldsOf(m *tool.Manifest) (f gatewayFields, err error) {
 	return f, err
 }
 
-// Merge returns the rules of an entry and a manifest.
-func Merge(e Entry, m *tool.Manifest) (Rules, error) {
-	f, err := fieldsOf(m)
-	return merge(e, m, f), err
-}
-
+// merge returns the rules of an entry and a manifest with the members f.
 func merge(e Entry, m *tool.Manifest, f gatewayFields) Rules {
 	r := Rules{
 		Enabled: e.Enabled && m.Callable(), Idempotent: e.Idempotent && m.Class != call.SideEffectful,
@@ -91,6 +86,3 @@ func commonTargets(a, b []string) (both []string) {
 	slices.Sort(both)
 	return slices.Compact(both)
 }
-
-// MayWrite reports whether the tool may write to a target, see [call.WriteTargets].
-func (r Rules) MayWrite(target string) bool { return call.WriteTargets(r.WriteTargets).Allow(target) }

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // guarded is a server that asks who a new connection is.
@@ -378,17 +379,26 @@ func TestKick(t *testing.T) {
 			}
 		}
 	}
-	kick(func() (int, error) { return kicker.Family(t.Context(), "one") }, "one")
+	kick(func() (int, error) { return kicker.Kick(t.Context(), ofFamily("one")) }, "one")
 	if took := time.Since(started); took > time.Second+watch.Late() {
 		t.Errorf("it took %s", took)
 	}
-	kick(func() (int, error) { return kicker.Family(t.Context(), "one") })
-	kick(func() (int, error) { return kicker.Actor(t.Context(), "default", "agent://a") }, "one-more", "work")
+	kick(func() (int, error) { return kicker.Kick(t.Context(), ofFamily("one")) })
+	kick(func() (int, error) { return kicker.Kick(t.Context(), ofAgentA) }, "one-more", "work")
 	select {
 	case name := <-closed:
 		t.Errorf("closed %s", name)
 	default:
 	}
+}
+
+func ofFamily(family string) func(auth.User) bool {
+	return func(u auth.User) bool { return u.Family == family }
+}
+
+// ofAgentA reports whether a user is agent://a of the tenant default, and not one of its sub-actors.
+func ofAgentA(u auth.User) bool {
+	return u.Tenant == subjects.Token("default") && u.Actor == subjects.Token("agent://a")
 }
 
 // A revoked actor's next message fails within a second: its connection is closed, and it is not let in again.
@@ -408,7 +418,7 @@ func TestRevoked(t *testing.T) {
 	defer watch.End()
 	started := time.Now()
 	g.remove("a")
-	if _, err := kicker.Family(t.Context(), "a"); err != nil {
+	if _, err := kicker.Kick(t.Context(), ofFamily("a")); err != nil {
 		t.Fatal(err)
 	}
 	if err := nc.Publish("tb.svc.why.default.agent_3a_2f_2fa", nil); err == nil {

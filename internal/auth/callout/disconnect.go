@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Disconnector closes client connections of NATS servers by requests in the account SYS. Its methods are safe for
@@ -71,17 +70,6 @@ func (k *Disconnector) Kick(ctx context.Context, match func(auth.User) bool) (cl
 		return err
 	})
 	return closed, err
-}
-
-// Family closes the connections with tokens of a family, as Kick does.
-func (k *Disconnector) Family(ctx context.Context, family string) (closed int, err error) {
-	return k.Kick(ctx, func(u auth.User) bool { return u.Family == family })
-}
-
-// Actor closes all connections of an actor of a tenant, as Kick does. It does not close those of sub-actors.
-func (k *Disconnector) Actor(ctx context.Context, tenant, actor string) (closed int, err error) {
-	tenant, actor = subjects.Token(tenant), subjects.Token(actor)
-	return k.Kick(ctx, func(u auth.User) bool { return u.Tenant == tenant && u.Actor == actor })
 }
 
 // close closes one connection. It returns nil also if the connection is closed already.
