@@ -167,7 +167,7 @@ type AuditFilter struct {
 // AuditRecord is one record of the audit log: a request, a refusal, an outcome, or an operation of an operator.
 type AuditRecord struct {
 	Time                      time.Time // bus time
-	Form                      int       // format of the record
+	Form                      int       // format of the record; the event tool_allowed has another meaning in form 3
 	Event                     string    // such as tool_executed; see docs/wire.md
 	Tenant, Actor             string
 	Tool, Function            string

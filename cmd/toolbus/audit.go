@@ -28,7 +28,8 @@ func auditCmd(g *global) *cobra.Command {
 written. The header names the time zone: the local one on a terminal, otherwise UTC. A call is shown by the first 8
 characters of its call id, which --call takes. --json prints records as they are stored, with the reference of the
 call. NOTE of a refusal is the step of the gateway contract whose check refused the request, and the name of the check
-(docs/life-of-a-call.md).
+(docs/life-of-a-call.md). A record of form 3 with the event tool_allowed is shown as tool_joined or tool_replayed,
+whichever it means; --event finds it under both names.
 
 The exit code is 1 if the audit log is behind the calls, so that records may be missing.`,
 		Example: `  toolbus audit replay --since 1h --tool fs.write

@@ -32,13 +32,17 @@ func (s storedSegment) State(context.Context, string) (reader.State, error) {
 func (s storedSegment) WaitRecorded(context.Context) error     { return nil }
 func (s storedSegment) Now(context.Context) (time.Time, error) { return time.Now(), nil }
 
-// A record of each event is printed.
+// Both forms of the audit record are printed, and nobody takes tool_allowed of the one for that of the other.
 func TestAuditForms(t *testing.T) {
 	form4, err := os.ReadFile("../../internal/audit/testdata/form4.ndjson")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := string(form4)
+	stored := `{"form":3,"event":"tool_allowed","timestamp_utc":"2026-11-26T11:59:58Z","tenant":"t",` +
+		`"tool_name":"web.fetch","attempt":1,"call_id":"aaaaaaaa-0000-4000-8000-000000000000"}` + "\n" +
+		`{"form":3,"event":"tool_allowed","timestamp_utc":"2026-11-26T11:59:59Z","tenant":"t",` +
+		`"tool_name":"web.fetch","attempt":1,"call_id":"bbbbbbbb-0000-4000-8000-000000000000",` +
+		`"status":"success","effect":"applied","dry_run":true}` + "\n" + string(form4)
 	source := storedSegment(fmt.Sprintf(`{"form":2,"source":"gate","k":1,"n":1,"count":%d}`+"\n%s",
 		strings.Count(stored, "\n"), stored))
 	table, err := os.ReadFile("testdata/audit/forms.txt")

@@ -66,7 +66,7 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 		attempt = strconv.Itoa(r.Attempt)
 	}
 	outcome := cmp.Or(string(r.Code), string(r.Status), "-")
-	return printRow(to, r.Timestamp.In(zone).Format("2006-01-02 15:04:05.000"), r.Event, r.ToolName,
+	return printRow(to, r.Timestamp.In(zone).Format("2006-01-02 15:04:05.000"), r.Meaning(), r.ToolName,
 		attempt, r.CallID[:min(len(r.CallID), shownID)], outcome, cmp.Or(string(r.Effect), "-"),
 		strings.TrimLeft(unusual(r.Tenant)+"  "+note(&r.Record), " "))
 }

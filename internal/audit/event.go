@@ -11,10 +11,12 @@ import (
 // Event is the kind of a record.
 type Event string
 
-// Events of records.
+// Events of records in form 3.
 const (
 	ToolRequested Event = "tool_requested"
-	ToolAllowed   Event = "tool_allowed" // a dispatcher allowed the call
+	// ToolAllowed depends on the form of the record, see [Record.Meaning]: in form 3 a caller joined a call or got its
+	// stored outcome, from form 4 on a dispatcher allowed the call.
+	ToolAllowed   Event = "tool_allowed"
 	ToolDenied    Event = "tool_denied"
 	ToolExecuted  Event = "tool_executed"
 	ToolFailed    Event = "tool_failed"
@@ -31,7 +33,10 @@ const (
 	KeyRotated         Event = "key_rotated"
 	// DeadReplayed is recorded before a dead letter is replayed; see [Replay].
 	DeadReplayed Event = "dead_replayed"
+)
 
+// Further events of records in form 4.
+const (
 	ToolJoined    Event = "tool_joined"    // a caller joined a call that another caller had opened
 	ToolReplayed  Event = "tool_replayed"  // a caller got the stored outcome of a call
 	Skipped       Event = "SKIPPED"        // an agent did not make a call, because of a policy or of its confidence
@@ -74,10 +79,26 @@ func Events() []Event {
 	}
 }
 
+// allowsSince is the first form in which [ToolAllowed] means that a dispatcher allowed the call.
+const allowsSince = 4
+
+// Meaning returns the event of the record in the words of form 4. It differs from r.Event if form 3 has the record:
+// there [ToolAllowed] stands for [ToolReplayed] if the record has an outcome, and for [ToolJoined] otherwise.
+func (r *Record) Meaning() Event {
+	switch {
+	case r.Event != ToolAllowed || r.Form >= allowsSince:
+		return r.Event
+	case r.Status != "":
+		return ToolReplayed
+	}
+	return ToolJoined
+}
+
 // checkValues returns a [format.Error] if the record has a value that its form does not have, because a newer build
-// wrote it.
+// wrote it. Earlier forms are open: their unknown values are read as they are.
 func (r *Record) checkValues() error {
 	switch {
+	case r.Form < allowsSince:
 	case r.Event != "" && !slices.Contains(Events(), r.Event):
 		return r.unknown("event", string(r.Event))
 	case r.Determinism != "" && !isEffectName(r.Determinism):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
@@ -36,6 +37,9 @@ func TestForm4(t *testing.T) {
 		if got, err := json.Marshal(r); err != nil || string(got) != line {
 			t.Errorf("printed as %s, %v\nand stored as %s", got, err, line)
 		}
+		if r.Meaning() != r.Event {
+			t.Errorf("%s means %s", r.Event, r.Meaning())
+		}
 		events = append(events, r.Event)
 	}
 	if !slices.Equal(events, audit.Events()) {
@@ -53,7 +57,7 @@ func TestForm4EffectNames(t *testing.T) {
 	}
 }
 
-// A value that form 4 does not have, and a later form, are of a newer build. Form 3 is of an older one.
+// A value that form 4 does not have, and a later form, are of a newer build. Form 3 is open, as it always was.
 func TestNewerRecords(t *testing.T) {
 	for line, newer := range map[string]bool{
 		`{"form":4,"event":"tool_dreamed"}`:                                 true,
@@ -61,15 +65,38 @@ func TestNewerRecords(t *testing.T) {
 		`{"form":4,"event":"tool_requested","determinism":"SometimesPure"}`: true,
 		`{"form":5,"event":"tool_requested"}`:                               true,
 		`{"form":5,"event":"tool_requested","attempt":"first"}`:             true,
-		`{"form":3,"event":"tool_requested"}`:                               false,
+		`{"form":3,"event":"tool_dreamed"}`:                                 false,
+		`{"form":3,"event":"tool_requested","determinism":"SometimesPure"}`: false,
 	} {
-		if _, ok, err := audit.Parse(line); format.Newer(err) != newer || !format.IsUnsupported(err) || ok {
+		if _, ok, err := audit.Parse(line); format.Newer(err) != newer || ok == newer {
 			t.Errorf("%s: %t, %v", line, ok, err)
 		}
 	}
 	_, _, err := audit.Parse(`{"form":4,"event":"tool_dreamed"}`)
 	if err == nil || !strings.Contains(err.Error(), `audit record of form 4 says event "tool_dreamed"`) {
 		t.Errorf("the reader is told %v", err)
+	}
+}
+
+// tool_allowed of form 3 is never that of form 4.
+func TestMeaning(t *testing.T) {
+	open, ended := state(nil), state(&call.Decision{Status: envelope.Success})
+	for name, c := range map[string]struct {
+		record audit.Record
+		form   int
+		want   audit.Event
+	}{
+		"joined":           {audit.Shared(open, 1, call.Owner{}, at), 4, audit.ToolJoined},
+		"replayed":         {audit.Shared(ended, 1, call.Owner{}, at), 4, audit.ToolReplayed},
+		"joined, form 3":   {audit.Record{Event: audit.ToolAllowed}, 3, audit.ToolJoined},
+		"replayed, form 3": {audit.Record{Event: audit.ToolAllowed, Status: envelope.Success}, 3, audit.ToolReplayed},
+		"allowed":          {audit.Record{Event: audit.ToolAllowed}, 4, audit.ToolAllowed},
+		"another":          {audit.Record{Event: audit.ToolExecuted, Status: envelope.Success}, 3, audit.ToolExecuted},
+	} {
+		c.record.Form = c.form
+		if got := c.record.Meaning(); got != c.want {
+			t.Errorf("%s: %s, not %s", name, got, c.want)
+		}
 	}
 }
 

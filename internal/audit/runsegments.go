@@ -56,7 +56,7 @@ func (f *RunSegments) segment(r *Record) *envelope.RunSegment {
 
 // segmentState returns the state that the segment of a record has from then on, or "" if the record changes none.
 func segmentState(r *Record) string {
-	switch r.Event {
+	switch r.Meaning() {
 	case ToolRequested:
 		return segmentRunning
 	case ToolExecuted:

@@ -29,7 +29,7 @@ func TestRunSegments(t *testing.T) {
 		{Form: 4, Event: audit.ToolJoined, Ref: "o.1", CallID: "c4", ToolName: "o", Attempt: 1, Timestamp: at(10)},
 		{Form: 4, Event: audit.ToolReplayed, Ref: "o.2", CallID: "c5", ToolName: "o", Attempt: 1, Status: envelope.Success,
 			Timestamp: at(11)},
-		{Form: 4, Event: audit.ToolReplayed, Ref: "o.3", CallID: "c6", ToolName: "o", Attempt: 1,
+		{Form: 3, Event: audit.ToolAllowed, Ref: "o.3", CallID: "c6", ToolName: "o", Attempt: 1,
 			Status: envelope.TerminalError, Timestamp: at(12)},
 		{Form: 4, Event: audit.ToolRequested, Ref: "d.1", CallID: "c7", ToolName: "d", Attempt: 1, Timestamp: at(13)},
 		{Form: 4, Event: audit.LateResult, Ref: "b.1", Attempt: 1, Timestamp: at(14)},

@@ -88,7 +88,7 @@ func Retries(ctx context.Context, from reader.Source, letters []Message) (map[ui
 
 // see processes the next record.
 func (r *replays) see(one audit.Record) {
-	switch one.Event {
+	switch one.Meaning() {
 	case audit.DeadReplayed:
 		if one.Replay != nil {
 			if seq, ok := r.numbers[attempt{one.Replay.Ref, one.Replay.Attempt}]; ok {

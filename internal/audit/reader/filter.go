@@ -19,9 +19,9 @@ type Filter struct {
 	Tenant          string
 	Tool, Actor     string
 	Run, Role, Lane string
-	Call            string // reference, call id, or the first 8 characters or more of a call id
-	EventID         string // audit_event_id of an answer
-	Event           audit.Event
+	Call            string      // reference, call id, or the first 8 characters or more of a call id
+	EventID         string      // audit_event_id of an answer
+	Event           audit.Event // event as stored, or [audit.Record.Meaning]
 	Status          envelope.Status
 	Code            envelope.Code
 	Last            int  // yields only the newest Last records that match; at most 65,536
@@ -62,7 +62,7 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.Role == "" || r.RoleID == f.Role) &&
 		(f.Lane == "" || r.LaneID == f.Lane) &&
 		(f.EventID == "" || r.EventID == f.EventID || r.LogSeq > 0 && r.Position().EventID() == f.EventID) &&
-		(f.Event == "" || r.Event == f.Event) &&
+		(f.Event == "" || r.Event == f.Event || r.Meaning() == f.Event) &&
 		(f.Status == "" || r.Status == f.Status) &&
 		(f.Code == "" || r.Code == f.Code) &&
 		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID &&
@@ -86,8 +86,12 @@ func (f *Filter) needles() (all [][]byte) {
 	if strings.HasPrefix(f.EventID, audit.GatePrefix) { // other records name the position in the call log
 		add(f.EventID, `"`)
 	}
+	event := f.Event
+	if event == audit.ToolJoined || event == audit.ToolReplayed { // form 3 has another name for them
+		event = ""
+	}
 	for _, value := range []string{
-		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(f.Code), string(f.Event), string(f.Status),
+		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(f.Code), string(event), string(f.Status),
 	} {
 		add(value, `"`)
 	}

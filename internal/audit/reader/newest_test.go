@@ -153,7 +153,7 @@ func TestFilterByOddNames(t *testing.T) {
 		f.put(i, audit.Record{Event: audit.ToolDenied, Timestamp: time.Now().UTC(), ToolName: name, Tenant: "t", Attempt: i})
 	}
 	escaped := fmt.Appendf(nil, `{"source":"gate","k":1,"n":1,"count":1,"root":"","form":2}%s%s%s`, "\n",
-		`{"form":4, "event":"tool_denied", "tool_name":"\u003c\u00e9>\u0026", "timestamp_utc":"2026-11-22T00:00:00Z"}`,
+		`{"form":3, "event":"tool_denied", "tool_name":"\u003c\u00e9>\u0026", "timestamp_utc":"2026-11-22T00:00:00Z"}`,
 		"\n")
 	if _, err := f.JS.Publish(t.Context(), subjects.JournalSubject("other", "t"), escaped); err != nil {
 		t.Fatal(err)

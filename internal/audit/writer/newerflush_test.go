@@ -16,7 +16,7 @@ import (
 )
 
 // beginAs stores the first segments of the records of two tenants as another build would, with old replaced by with in
-// the lines of the records; older leaves only the first record of each event.
+// the lines of the records. An older build writes one record of each event.
 func beginAs(b *bustest.Bus, segments int, older bool, old, with string) {
 	b.T.Helper()
 	p := observed(b)
@@ -52,8 +52,9 @@ func places(want string) (all []string) {
 	return all
 }
 
-// A projector goes on behind segments of another build. It completes a flush that such a build has begun: it adds no
-// record that is there, and a record of another event does not replace a missing one.
+// A projector goes on behind segments with records in form 3, of which each event has one, and in form 4. It completes
+// a flush that such a build has begun: it adds no record that is there, and a record of another event does not replace
+// a missing one.
 func TestProjectorBehindOthers(t *testing.T) {
 	const first = `"form":4,"event":"tool_requested"`
 	const all = "1 tool_allowed 1 tool_requested 2 tool_allowed 2 tool_requested"
@@ -63,6 +64,8 @@ func TestProjectorBehindOthers(t *testing.T) {
 		with     string
 		want     string
 	}{
+		"form 3":        {2, true, `"form":3,"event":"tool_requested"`, "1 tool_requested 2 tool_requested"},
+		"form 3, begun": {1, true, `"form":3,"event":"tool_requested"`, all},
 		"form 4":        {2, false, first, all},
 		"form 4, begun": {1, false, first, all},
 		"another event": {1, true, `"form":4,"event":"committed"`, all + " 1 committed"},

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -312,10 +313,11 @@ func audits(x *index) (found []Violation) {
 		at := call.Position{Partition: r.LogPart, Seq: r.LogSeq}
 		projected[at] = append(projected[at], r)
 	}
+	older := slices.ContainsFunc(x.Audit, func(r Record) bool { return r.LogSeq > 0 && r.Form < format.Record.Current() })
 	for _, e := range x.Log {
 		have := projected[e.State.Position]
 		delete(projected, e.State.Position)
-		if says := reflects(e, have); says != "" {
+		if says := reflects(e, have, older); says != "" {
 			found = append(found, Violation{Ref: e.State.Ref(),
 				Says: fmt.Sprintf("event %s of attempt %d at %d: %s", e.Kind, e.Attempt, e.State.Seq, says)})
 		}
@@ -327,9 +329,15 @@ func audits(x *index) (found []Violation) {
 	return append(found, x.terminals()...)
 }
 
-// reflects returns what is wrong with the records of an event.
-func reflects(e call.Entry, have []Record) string {
+// reflects returns what is wrong with the records of an event. older means that dispatchers of build 8119cace wrote
+// records, too. Those write the first record of an event, in form 3 and without policy versions.
+func reflects(e call.Entry, have []Record, older bool) string {
 	want := audit.Project(e.Kind, e.Attempt, e.State, e.State.Seq, e.Time)
+	if older {
+		want = slices.DeleteFunc(want, func(w audit.Record) bool {
+			return !w.FirstOfEvent() && !slices.ContainsFunc(have, func(h Record) bool { return h.Event == w.Event })
+		})
+	}
 	switch {
 	case len(want) == 0 && len(have) > 0:
 		return "auditors are not told of it, and there is a record"
@@ -337,6 +345,9 @@ func reflects(e call.Entry, have []Record) string {
 		return fmt.Sprintf("%d records", len(have))
 	}
 	for i, w := range want {
+		if have[i].Form < w.Form {
+			w.Determinism, w.Policies = e.State.Class, envelope.PolicyVersions{}
+		}
 		if !sameRecord(w, have[i].Record) {
 			return fmt.Sprintf("its record is %+v", have[i].Record)
 		}

@@ -26,7 +26,7 @@ const EventNow = first + 1 + ahead
 var (
 	Event   = Kind{"event of the call log", first + 1, EventNow, EventNow} // package kv
 	Frame   = Kind{"frame of chunks", first, first, first}                 // package streaming
-	Record  = Kind{"audit record", first + 2, first + 2, first + 2}        // packages audit and writer
+	Record  = Kind{"audit record", first + 1, first + 2, first + 2}        // packages audit and writer
 	Segment = Kind{"audit segment", first, first, first}                   // packages audit and writer
 	// Message is data that processes send and do not store: packages rpc and executorapi.
 	Message = Kind{"message between processes", first, first, first}
