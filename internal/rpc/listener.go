@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -132,4 +133,51 @@ func (in *CallListener) Stop() {
 		}
 	}
 	in.intake.stop(drained)
+}
+
+// replyFilter checks the reply subjects of requests, and counts and logs the requests with one that is not permitted.
+// An answer on such a subject could be taken for the answer to another caller.
+type replyFilter struct {
+	log *slog.Logger
+	flow.Dropped
+}
+
+// answerTo returns the subject for the answer to a request. ok is false if the request must be dropped.
+func (s *replyFilter) answerTo(subject, reply, word string) (to string, ok bool) {
+	if to, ok = subjects.AnswerTo(subject, reply, word); !ok {
+		s.Note(s.log, "a request may be answered below tb.ans.<tenant>.<actor>. of its own subject only; clients of "+
+			"Toolbus 0.1 ask otherwise", subject)
+	}
+	return to, ok
+}
+
+// credential returns the token in the header of a message, and the NATS user of the connection that sent it. The server
+// sets the header of the user and removes others with the same name, so two values mean that the header is not from the
+// server: then neither counts. The look-up is case-sensitive, because a sender may set names with another case.
+func credential(h nats.Header) (c call.Credential) {
+	c.Token = token(h)
+	if infos := h[subjects.HeaderRequestInfo]; len(infos) == 1 {
+		c.User = userOf(infos[0])
+	}
+	return c
+}
+
+// token returns the token in the header of a message. It returns "" if there is none, or more than one.
+func token(h nats.Header) string {
+	if tokens := h[subjects.HeaderToken]; len(tokens) == 1 {
+		return tokens[0]
+	}
+	return ""
+}
+
+// userOf returns the user in the JSON object with which the server describes a connection. It does not parse the
+// object: names of users contain no quotes, and quotes in values that a client chose, such as the name of the
+// connection, are escaped, so no value can look like this member.
+func userOf(info string) string {
+	_, rest, found := strings.Cut(info, `"user":"`)
+	user, _, closed := strings.Cut(rest, `"`)
+	if !found || !closed || strings.Contains(user, `\`) {
+		return ""
+	}
+	return user
 }

@@ -17,12 +17,17 @@ const (
 	root   = "../.."
 	module = "github.com/seed-018f16cc/toolbus/"
 	page   = root + "/docs/life-of-a-call.md"
+
+	maxFiles = 90
 )
 
 // TestFilesOfOneCall makes the call of docs/life-of-a-call.md with coverage. Each product file that it runs is in a
 // table of the page, or belongs to a package that the page names as support. Each file of the tables ran.
 func TestFilesOfOneCall(t *testing.T) {
 	listed, support, beside := documented(t)
+	if len(listed) > maxFiles {
+		t.Errorf("the call runs %d files, at most %d: two files on one subject are one file", len(listed), maxFiles)
+	}
 	ran := covered(t)
 	for _, name := range slices.Sorted(maps.Keys(ran)) {
 		if !listed[name] && !support[path.Dir(name)] && !beside[name] && !beside[path.Dir(name)] {

@@ -3,6 +3,12 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -77,4 +83,179 @@ type discard struct{}
 
 func (discard) Emit(ctx context.Context, _ envelope.ChunkKind, _ jsontext.Value) error {
 	return ctx.Err()
+}
+
+// run starts the tool for one operation and reads its output. It returns when no process of the run is left.
+func (a *Adapter) run(
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink,
+) (statement, error) {
+	// The executor's context usually ends earlier. This limit ends a run whose context does not.
+	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
+	defer cancel()
+	if ctx.Err() != nil {
+		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
+	}
+	p, err := a.start(ctx, m, op, inv)
+	if err != nil {
+		return statement{}, &tool.StartError{Err: err}
+	}
+	release := context.AfterFunc(ctx, func() { p.End(supervisor.Terminate) })
+	defer release()
+
+	r := newReader(p.Stdout, op, m.Limits.OutputBytes)
+	violation := r.readAll(ctx, sink)
+	switch {
+	case violation != nil && ctx.Err() == nil:
+		p.End(supervisor.Kill)
+	case violation != nil: // the run is being ended and has its grace
+		violation = nil
+	case r.said.kind == "" && !p.EndsWithin(lastMoment):
+		p.End(supervisor.Terminate) // it closed its output, so it cannot answer any more
+	}
+	report, err := p.Wait()
+	e := ending{
+		said: r.said, violation: violation, cut: r.cut, lost: r.lost, report: report, failed: err, stderr: p.Stderr(),
+	}
+	if err := e.judge(ctx); err != nil {
+		return statement{}, err
+	}
+	// The peak is the memory of the largest process. It is at least the memory of the supervisor, which the kernel counts
+	// until the tool's program is loaded.
+	e.said.result.Metrics = envelope.Metrics{CPUMS: report.CPUMS, MemoryPeakMB: (report.PeakRSS + 1<<20 - 1) >> 20}
+	return e.said, nil
+}
+
+func (a *Adapter) start(
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation,
+) (*supervisor.Run, error) {
+	cfg, err := a.config(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Unchanged(); err != nil {
+		return nil, err
+	}
+	input, err := readRequest(op, inv)
+	if err != nil {
+		return nil, err
+	}
+	end, _ := ctx.Deadline() // run has set one; the supervisor enforces it also while this process is frozen
+	cfg.LimitMS = max(time.Until(end), time.Millisecond).Milliseconds()
+	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
+}
+
+// ending is everything that is known of a run that is over.
+type ending struct {
+	said      statement
+	violation error // error in the output, found before the context ended
+	cut       bool  // the output ended in the middle of a line
+	lost      bool  // a chunk was not stored, so an output is not the whole result
+	report    supervisor.Report
+	failed    error // of the supervisor
+	stderr    string
+}
+
+// judge returns the error of the run, or nil if its terminal line counts.
+func (e *ending) judge(ctx context.Context) error {
+	clean := e.failed == nil && e.report.ExitCode == 0
+	switch {
+	case errors.Is(e.failed, supervisor.ErrSurvivors):
+		return &tool.SurvivorError{Waited: supervisor.Patience}
+	case e.report.Failure != "":
+		return &tool.StartError{Err: errors.New(e.report.Failure)}
+	case e.violation != nil:
+		return withStderr(e.violation, e.stderr)
+	case clean && !e.lost && (e.said.kind == protocol.LineOutput || e.said.kind == protocol.LineAbsent):
+		return nil
+	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
+		return tool.Stopped(ctx, e.said.effect(), e.stderr)
+	case e.report.Expired: // and this process has not seen the deadline pass
+		return &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: e.said.effect(), Stderr: e.stderr}
+	case e.failed != nil:
+		return e.crash(e.failed.Error())
+	case e.said.fault != nil:
+		return e.said.fault
+	case clean, e.report.Ours: // or the executor ended it because it had closed its output
+		says := "standard output ended without an output or error line"
+		if e.cut {
+			says = "standard output ended within a line"
+		}
+		return &tool.ProtocolError{Reason: says, Stderr: e.stderr}
+	case e.report.Signal != "":
+		return e.crash("signal: " + e.report.Signal)
+	}
+	return e.crash(fmt.Sprintf("exit status %d", e.report.ExitCode))
+}
+
+// crash returns the error of a run that ended badly. An answer before that does not count.
+func (e *ending) crash(how string) *tool.CrashError {
+	return &tool.CrashError{How: how, Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr}
+}
+
+func withStderr(err error, stderr string) error {
+	switch err := err.(type) {
+	case *tool.ProtocolError:
+		err.Stderr = stderr
+	case *tool.LimitError:
+		err.Stderr = stderr
+	}
+	return err
+}
+
+// Variables that every tool gets, unless its manifest sets them.
+const (
+	defaultPath = "/usr/local/bin:/usr/bin:/bin"
+	defaultLang = "C.UTF-8"
+)
+
+// config returns the supervisor's configuration for a tool, or an error if the tool cannot run on this host.
+func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
+	endpoint, ours := m.Endpoint.(Endpoint)
+	switch {
+	case !ours || m.Transport != Transport:
+		return supervisor.Config{}, fmt.Errorf("%s is no process tool but %q", m.ToolID, m.Transport)
+	case len(endpoint.Command) == 0:
+		return supervisor.Config{}, fmt.Errorf("%s has no command", m.ToolID)
+	case !filepath.IsAbs(m.Dir):
+		return supervisor.Config{}, fmt.Errorf("%s has no folder to run in", m.ToolID)
+	}
+	env := a.environment(m, endpoint)
+	program, err := supervisor.Locate(endpoint.Command[0], m.Dir, env["PATH"])
+	if err != nil {
+		return supervisor.Config{}, err
+	}
+	return supervisor.Config{
+		Path: program, Args: endpoint.Command, Env: formatEnviron(env), Dir: m.Dir, GraceMS: a.grace.Milliseconds(),
+	}, nil
+}
+
+// environment returns the variables of the tool: the defaults, those that the manifest passes through, and those that
+// it sets.
+func (a *Adapter) environment(m *tool.Manifest, endpoint Endpoint) map[string]string {
+	env := map[string]string{"PATH": defaultPath, "LANG": defaultLang}
+	for _, name := range m.Capability.Env {
+		if value, ok := a.environ[name]; ok && !tool.OwnVariable(name) {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, endpoint.Env)
+	maps.DeleteFunc(env, func(name, _ string) bool { return tool.LoaderVariable(name) })
+	return env
+}
+
+func parseEnviron(environ []string) map[string]string {
+	env := make(map[string]string, len(environ))
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+func formatEnviron(env map[string]string) (entries []string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		entries = append(entries, name+"="+env[name])
+	}
+	return entries
 }
