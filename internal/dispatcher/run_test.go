@@ -31,11 +31,13 @@ func (r *runs) Known(tenant, id string) (*policy.Run, bool) {
 	return known, ok && tenant == "t" && r.err == nil
 }
 
-func (r *runs) Find(_ context.Context, tenant, id string, current bool) (*policy.Run, error) {
+func (r *runs) Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.known[id]
 	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	case r.err != nil || tenant != "t":
 		return nil, r.err
 	case ok && !current:

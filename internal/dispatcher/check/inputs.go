@@ -175,7 +175,7 @@ func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal 
 // reserve waits for memory until shortly before the caller's deadline, which leaves time for a refusal. If a copy of
 // the request has stored the hashes in the cache meanwhile, it takes them and reserves nothing.
 func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
-	ctx, cancel := s.waiting(ctx, c)
+	ctx, cancel := s.waiting(ctx, c, 0)
 	defer cancel()
 	share, err := s.inputs.memory.Acquire(ctx, flow.Sender(c.In.From), needs)
 	switch {
@@ -196,11 +196,11 @@ func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelo
 }
 
 // waiting lets later requests of the sender overtake the candidate. The context that it returns ends shortly before the
-// caller's deadline.
-func (s *Stages) waiting(ctx context.Context, c *candidate) (context.Context, context.CancelFunc) {
+// caller's deadline, but not within the time least.
+func (s *Stages) waiting(ctx context.Context, c *candidate, least time.Duration) (context.Context, context.CancelFunc) {
 	c.In.OnlyWaits()
 	left := wished(c.In, c.Req).Sub(s.now())
-	return context.WithTimeout(ctx, left-min(left/8, time.Second/2))
+	return context.WithTimeout(ctx, max(least, left-min(left/8, time.Second/2)))
 }
 
 // release frees the memory of a large input. The input must not be used afterwards.
