@@ -115,7 +115,7 @@ func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envel
 	}
 	run, known := s.Runs.Known(c.In.From.Tenant, id)
 	if current || !known {
-		ctx, cancel := s.waiting(ctx, c, time.Second) // a request that came too late is told so by a later stage
+		ctx, cancel := s.waiting(ctx, c, time.Second) // a later stage refuses a request that came too late
 		defer cancel()
 		var err error
 		if run, err = s.Runs.Find(ctx, c.In.From.Tenant, id, current); err == nil && run == nil && implicit {
