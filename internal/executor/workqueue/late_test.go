@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
@@ -48,10 +49,16 @@ func TestWorkersOfANewConsumer(t *testing.T) {
 	f := setup(t)
 	got := make(chan int, 10)
 	work := func() (stop func()) {
-		w, err := workqueue.New(t.Context(), workqueue.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
-			func(_ context.Context, w *workqueue.Message) {
-				got <- w.Deliveries // and no ack
-			})
+		open := func() (*workqueue.Puller, error) {
+			return workqueue.New(t.Context(), workqueue.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
+				func(_ context.Context, w *workqueue.Message) {
+					got <- w.Deliveries // and no ack
+				})
+		}
+		w, err := open()
+		for bus.HasErrorCode(err, bus.CodeConsumerCreate) { // the server still removes the files of the deleted one
+			w, err = open()
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
