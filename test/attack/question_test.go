@@ -72,7 +72,7 @@ func TestQuestions(t *testing.T) {
 	d.finish()
 }
 
-// Whoever lists open calls sees no call of another actor, and only an operator those of a tenant.
+// An agent that lists open calls gets only its own. An operator gets those of a tenant.
 func TestListedCalls(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)

@@ -111,7 +111,7 @@ func (c *Catalogue) ToolIn(ctx context.Context, q envelope.DescribeRequest) (inf
 	return t.Info, nil
 }
 
-// noTool says that there is no such tool. Which ones there are is asked only to say which one was probably meant.
+// noTool returns the refusal for an unknown tool. It asks for the list of tools only to suggest a similar name.
 func (c *Catalogue) noTool(ctx context.Context, q envelope.DescribeRequest) *envelope.Error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()

@@ -30,7 +30,7 @@ type Call struct {
 // maxResults is how many results one caller gets at the most: that of the call, and that it is given up.
 const maxResults = 2
 
-// Result is what became of a call.
+// Result is the response of a call, or the error that ended it.
 type Result struct {
 	Request  *envelope.Request
 	Response *envelope.Response
@@ -75,8 +75,8 @@ type callbacks struct {
 	patient  bool        // the caller does not want to know that the call is accepted
 }
 
-// Panic is what [Calls.Await] panics with when a function of the call, which runs beside its caller, has panicked or
-// ended its goroutine.
+// Panic is the value with which [Calls.Await] panics after OnAccepted or OnChunk of the call panicked, or ended its
+// goroutine.
 type Panic struct {
 	Value any
 	Stack []byte // where it panicked

@@ -54,7 +54,8 @@ type request struct {
 	refusal *envelope.Response
 }
 
-// finish gives the outcome to the caller, once; nil is none. Callers hold the lock of the watcher.
+// finish sends the outcome to the caller, or nil without one. Only the first call has an effect. Callers hold the lock
+// of the watcher.
 func (x *request) finish(r *envelope.Response) {
 	if !x.over {
 		x.over = true
