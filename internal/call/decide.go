@@ -41,8 +41,9 @@ const (
 
 // DecideResult is the result of [Decide].
 type DecideResult struct {
-	// Do is true if Event must be written. Otherwise the attempt is no longer in the log (Gone), or an executor may have
-	// started it, so that PoolAbsent may not end it (Taken), or it is decided already: then use the decision in the state.
+	// Do is true if Event must be written. Otherwise the attempt is no longer in the log (Gone), or an executor may
+	// have started it, so that PoolAbsent may not end it (Taken), or it is decided already: then use the decision in
+	// the state.
 	Do    bool
 	Gone  bool
 	Taken bool
@@ -85,8 +86,12 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	if toolFault(code) && faultedBefore(s, n) {
 		d.Owner = end.Owner
 	}
-	if a.Writes && effect != envelope.EffectNone {
+	switch {
+	case effect == envelope.EffectNone:
+	case a.Writes || s.size()+maxWrites <= maxOpenBytes:
 		d.Writes, d.WritesLeft = NoteWrites(end.Writes)
+	default: // the tool should have written nothing, and the state has no room for what it wrote
+		d.WritesLeft = len(end.Writes)
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
 	return DecideResult{
@@ -95,8 +100,8 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	}
 }
 
-// notTaken reports whether it is certain that no executor started attempt a. If a claim is needed, the log proves that;
-// otherwise end must state it.
+// notTaken reports whether it is certain that no executor started attempt a. If a claim is needed, the log proves
+// that; otherwise end must state it.
 func notTaken(s State, a Attempt, end Completion) bool {
 	if a.Touched() || end.Cause != TimedOut && end.Cause != PoolAbsent && end.Cause != BuildAbsent {
 		return false
@@ -151,6 +156,8 @@ func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	switch {
 	case a.guessed(end):
 		return envelope.EffectUnknown
+	case s.Class == Pure && !s.DryRun && end.Cause == ToolEnded && len(end.Writes) > 0: // it should have none
+		return envelope.EffectApplied
 	case s.HasNoEffect(), notTaken(s, a, end):
 		return envelope.EffectNone
 	case end.Cause == Confirmed:

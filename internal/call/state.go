@@ -88,8 +88,8 @@ type Pinned struct {
 	// External means that the manifest names the effect [EffectExternal]. Builds up to 8119cace never write it, and keep
 	// it in More.
 	External bool `json:"external,omitzero"`
-	// Env, Artifact and Policy are reserved, and always empty: the environment, and the digest of the tool's artifact. The
-	// digests of the policy are in [Owner], because each attempt is decided by the policy of its time.
+	// Env, Artifact and Policy are reserved, and always empty: the environment, and the digest of the tool's artifact.
+	// The digests of the policy are in [Owner], because each attempt is decided by the policy of its time.
 	Env      string `json:"env,omitzero"`
 	Artifact string `json:"artifact,omitzero"`
 	Policy   string `json:"policy,omitzero"`
@@ -107,6 +107,17 @@ const (
 
 // Bound reports whether readers apply the full rule of [State.Allows] to the log of the call.
 func (f Pinned) Bound() bool { return f.Lookup != "" }
+
+// Targets returns the targets to which the tool of attempt a may write, by the write targets of its request event.
+func (a Attempt) Targets(stored []string) WriteTargets {
+	switch {
+	case !a.Writes:
+		return nil
+	case len(stored) == 0:
+		return WriteTargets{AnyTarget}
+	}
+	return stored
+}
 
 // HasNoEffect reports whether a run of the call changes nothing: the tool is pure, or the call is a dry run.
 func (f Pinned) HasNoEffect() bool { return f.Class == Pure || f.DryRun }
@@ -143,11 +154,10 @@ type Attempt struct {
 	Overflow bool              `json:"behind,omitzero"` // it waits in the overflow queue
 	Ignored  string            `json:"vain,omitzero"`   // marks of ignored options, see outcome.IgnoredFields
 	Strict   bool              `json:"strict,omitzero"` // executors wait until the audit record holds its request
-	// Writes means that the tool has write targets, so that the decision names what it wrote. Builds up to 8119cace keep
-	// it in More.
+	// Writes means that the tool has write targets; otherwise it may not write. Builds up to 8119cace keep it in More.
 	Writes bool `json:"writes,omitzero"`
-	// Undecoded means that an executor wrote a claim or a decision that cannot be decoded while the attempt was open. The
-	// executor may have run the attempt. Readers of the log set it, and writers keep it.
+	// Undecoded means that an executor wrote a claim or a decision that cannot be decoded while the attempt was open.
+	// The executor may have run the attempt. Readers of the log set it, and writers keep it.
 	Undecoded bool      `json:"undecoded,omitzero"`
 	Claim     *Claim    `json:"claim,omitzero"`
 	Decision  *Decision `json:"end,omitzero"`
@@ -217,7 +227,7 @@ type Decision struct {
 	// keep it in More.
 	Owner string `json:"owner,omitzero"`
 	// Writes is a JSON list of what the run wrote, see [NoteWrites], and WritesLeft the number of writes that it leaves
-	// out. It is set if the attempt has Writes and the decider knows the writes. Builds up to 8119cace keep both in More.
+	// out. The executor that ran the attempt sets both. Builds up to 8119cace keep them in More.
 	Writes     string `json:"writes,omitzero"`
 	WritesLeft int    `json:"writes_left,omitzero"`
 	More       string `json:"more,omitzero"` // as [Pinned.More]
@@ -260,8 +270,8 @@ func Fold(e Event, seq uint64) State {
 	return e.Folded(seq)
 }
 
-// Folded is [Fold] for an event that is not used afterwards: it changes the attempts of e, which the state shares. Only
-// this function sets the sequences of a state.
+// Folded is [Fold] for an event that is not used afterwards: it changes the attempts of e, which the state shares.
+// Only this function sets the sequences of a state.
 func (e Event) Folded(seq uint64) State {
 	s := e.State
 	s.Seq = seq
@@ -287,7 +297,8 @@ func (s State) NotStarted(n int) bool {
 	return ok && !s.HasNoEffect() && a.Decision != nil && a.Decision.NotTaken
 }
 
-// Untouched reports whether the log proves that no executor started a run of any attempt. That holds for the empty log.
+// Untouched reports whether the log proves that no executor started a run of any attempt. That holds for the empty
+// log.
 func (s State) Untouched() bool {
 	return !slices.ContainsFunc(s.Attempts, func(a Attempt) bool { return !s.NotStarted(a.N) })
 }
@@ -346,8 +357,8 @@ func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Ov
 // Due returns the attempt's deadline in bus time.
 func (a Attempt) Due() time.Time { return a.Deadline.Time() }
 
-// Final reports whether the last attempt ended with an outcome after which the call does not run again. Nothing more is
-// written to such a log.
+// Final reports whether the last attempt ended with an outcome after which the call does not run again. Nothing more
+// is written to such a log.
 func (s State) Final() bool {
 	if s.Empty() {
 		return false

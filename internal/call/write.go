@@ -1,7 +1,6 @@
 package call
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -17,23 +16,6 @@ type ReportedWrite struct {
 	Target string `json:"target,omitzero"`
 	Bytes  int64  `json:"bytes,omitzero"`
 }
-
-// WriteTargets are beginnings of the targets to which a tool may write.
-type WriteTargets []string
-
-// AnyTarget is the write target that allows every target.
-const AnyTarget = "*"
-
-// Allow reports whether the tool may write to a target, as side_effects[].target names it. A target with a member ".."
-// may lead anywhere, so only [AnyTarget] allows it.
-func (t WriteTargets) Allow(target string) bool {
-	climbs := slices.Contains(strings.FieldsFunc(target, isSlash), "..")
-	return slices.ContainsFunc(t, func(prefix string) bool {
-		return prefix == AnyTarget || !climbs && strings.HasPrefix(target, prefix)
-	})
-}
-
-func isSlash(c rune) bool { return c == '/' || c == '\\' }
 
 // Limits of the writes of one decision, in bytes. They travel in the header of an event, see size.go.
 const (
@@ -88,7 +70,7 @@ func NoteWrites(all []ReportedWrite) (list string, left int) {
 func (d Decision) Written() (list jsontext.Value, left int) {
 	var all []ReportedWrite
 	if d.Writes == "" || json.Unmarshal([]byte(d.Writes), &all) != nil {
-		return nil, 0
+		return nil, max(0, d.WritesLeft)
 	}
 	return jsontext.Value(d.Writes), max(0, d.WritesLeft)
 }

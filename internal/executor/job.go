@@ -36,7 +36,7 @@ type job struct {
 	work         work
 	unreadable   error // why work is empty
 	inputRef     *envelope.PayloadRef
-	writeTargets call.WriteTargets // of the call; none means that it may write to every target
+	writeTargets call.WriteTargets // of the call
 	earlier      []call.Outcome    // empty if the body cannot be read
 	recorded     bool              // the audit record holds the request
 	build        *tool.Manifest    // the admitted build of the tool; nil if it is not here
@@ -54,7 +54,7 @@ func (e *Executor) newJob(ctx context.Context, m Message) *job {
 	}
 	j := &job{
 		executor: e, ctx: ctx, message: m, state: m.Entry.State, attempt: m.Entry.Attempt, work: w, unreadable: err,
-		writeTargets: body.WriteTargets, earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef),
+		earlier: body.Earlier, inputRef: envelope.ParsePayloadRef(body.InputRef),
 		delivery: call.WorkDelivery{
 			Attempt: m.Entry.Attempt, Admitted: m.Entry.State.Seq, Deliveries: m.Deliveries,
 			By: e.Instance, Nonce: e.NewNonce(),
@@ -62,6 +62,7 @@ func (e *Executor) newJob(ctx context.Context, m Message) *job {
 			Gone: func(instance string) bool { return instance == e.Instance || e.Liveness.Expired(ctx, instance) },
 		},
 	}
+	j.writeTargets = j.current().Targets(body.WriteTargets)
 	j.run = run{Options: &e.Options, memory: e.memory, job: j, started: j.enqueued()}
 	if j.current().Due().After(e.Now()) {
 		j.build = e.admitted(j.state)
@@ -260,8 +261,8 @@ func lockedVerdict(j *job, step call.NextStep) verdict {
 	return v
 }
 
-// checkLock returns nil if no lock stops the call now: one may have been set while the run was prepared. It waits until
-// this executor knows which locks are in force, or ctx ends.
+// checkLock returns nil if no lock stops the call now: one may have been set while the run was prepared. It waits
+// until this executor knows which locks are in force, or ctx ends.
 func (r *run) checkLock(ctx context.Context) error {
 	for {
 		l, err := r.job.findLock(ctx)

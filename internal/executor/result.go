@@ -22,8 +22,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// result makes the verdict from the result of a run. A result that does not fit the response schema of the tool becomes
-// an error.
+// result makes the verdict from the result of a run. A result that does not fit the response schema of the tool
+// becomes an error.
 func (r *run) result(res tool.Result, fault *envelope.Error) verdict {
 	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
 	d.Metrics.DurationMS = r.Now().Sub(r.started).Milliseconds()
@@ -109,11 +109,11 @@ func (r *run) failure(err error) *envelope.Error {
 func (r *run) foreignWrite(writes []call.ReportedWrite, reported *envelope.Error) *envelope.Error {
 	targets := r.job.writeTargets
 	for _, w := range writes {
-		if len(targets) == 0 || targets.Allow(w.Target) {
+		if targets.Allow(w.Target) {
 			continue
 		}
 		message := fmt.Sprintf("the tool %q wrote to %.200q, and may write only to %.500s", r.job.state.Tool, w.Target,
-			strings.Join(targets, ", "))
+			cmp.Or(strings.Join(targets, ", "), "no target"))
 		fault := envelope.NewError(envelope.CodeWriteTarget, message).WithEffect(envelope.EffectApplied)
 		if reported != nil {
 			fault = fault.WithCause(fmt.Sprintf("%s: %s", reported.Code, reported.Message))
@@ -162,8 +162,8 @@ type chunkSink struct {
 	dropped int
 }
 
-// Emit takes a chunk. It drops and counts the chunks of a tool that does not declare streaming, because callers rely on
-// the declaration.
+// Emit takes a chunk. It drops and counts the chunks of a tool that does not declare streaming, because callers rely
+// on the declaration.
 func (c *chunkSink) Emit(ctx context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
 	if !c.run.manifest.Capability.Streaming {
 		c.dropped++

@@ -77,15 +77,37 @@ func TestWriteTargets(t *testing.T) {
 	}
 }
 
-// Without write targets, as for a pure tool and for calls that an earlier build admitted, writes are not noted.
-func TestNoWriteTargets(t *testing.T) {
+// A tool that is not allowed to write anywhere, as a pure one, has no write target. What it reports all the same is on
+// record, and the effect says that it happened.
+func TestNoWriteTarget(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 			return tool.Result{Output: jsontext.Value(`{}`), SideEffects: []jsontext.Value{
 				jsontext.Value(`{"kind":"x","target":"y"}`)}}, nil
 		}
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
-		if d := w.decided(1); d.Code != "" || d.Writes != "" {
+		d := w.decided(1)
+		if d.Code != envelope.CodeWriteTarget || d.Effect != envelope.EffectApplied ||
+			d.Writes != `[{"kind":"x","target":"y"}]` {
+			t.Errorf("decision %+v", d)
+		}
+		if r := w.replies[0]; !strings.Contains(r.Error.Message, "no target") || r.Error.Details.Effect != d.Effect {
+			t.Errorf("the error is %+v", r.Error)
+		}
+	})
+}
+
+// A pure tool that a policy allows to write has the effect that it reports.
+func TestPureToolWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, call.Pure)
+		w.writes = true
+		w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+			return tool.Result{Output: jsontext.Value(`{}`), SideEffects: []jsontext.Value{
+				jsontext.Value(`{"target":"y"}`)}}, nil
+		}
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		if d := w.decided(1); d.Code != "" || d.Writes != `[{"target":"y"}]` || d.Effect != envelope.EffectApplied {
 			t.Errorf("decision %+v", d)
 		}
 	})

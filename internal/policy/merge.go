@@ -2,7 +2,6 @@ package policy
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -19,7 +18,7 @@ type Rules struct {
 	AllowedLanes      []string // lanes of both; each lane must allow the tool, too
 	RequiredScopeKeys []string // keys of either
 	ProhibitedFlags   []string // arguments of either
-	WriteTargets      []string // beginnings of targets in both; "*" is every target
+	WriteTargets      []string // targets of both, see [call.WriteTargets]
 	// Writes is true if the tool is neither pure nor read-only: it needs write targets and a lane with write.
 	Writes bool
 }
@@ -71,16 +70,16 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// commonTargets returns beginnings of the targets that begin with one of a and with one of b.
-func commonTargets(a, b []string) (both []string) {
+// commonTargets returns the targets of a within one of b, and those of b within one of a.
+func commonTargets(a, b call.WriteTargets) (both []string) {
 	for _, x := range a {
-		for _, y := range b {
-			switch {
-			case y == call.AnyTarget, x != call.AnyTarget && strings.HasPrefix(x, y):
-				both = append(both, x)
-			case x == call.AnyTarget, strings.HasPrefix(y, x):
-				both = append(both, y)
-			}
+		if b.Allow(x) {
+			both = append(both, x)
+		}
+	}
+	for _, y := range b {
+		if a.Allow(y) {
+			both = append(both, y)
 		}
 	}
 	slices.Sort(both)
