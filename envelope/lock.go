@@ -65,12 +65,12 @@ type LockRequest struct {
 const MaxLockReason = 300
 
 // LocksResponse holds the safety locks in force, oldest first. Changed is false if the request changed nothing: the
-// lock was in force already, or there was no lock to clear. UnknownTool means that the answering dispatcher has not
-// loaded the tool of the request.
+// lock was in force already, or there was no lock to clear. Unchecked means that no policy could be read, so that it
+// is not known whether the locked tool or lane exists.
 type LocksResponse struct {
-	Locks       []Lock `json:"locks"`
-	Changed     bool   `json:"changed,omitzero"`
-	UnknownTool bool   `json:"unknown_tool,omitzero"`
+	Locks     []Lock `json:"locks"`
+	Changed   bool   `json:"changed,omitzero"`
+	Unchecked bool   `json:"unchecked,omitzero"`
 }
 
 // LockKillRequest ends running calls that the safety lock of a target covers, one page of them.
@@ -85,7 +85,8 @@ type LockKillPosition struct {
 	Seq  uint64 `json:"seq"`
 }
 
-// LockKillResponse lists the calls that the request has ended. More says that open calls after Next were not looked at.
+// LockKillResponse lists the calls that the request has ended. More says that open calls after Next were not looked
+// at.
 type LockKillResponse struct {
 	Killed []KilledCall     `json:"killed"`
 	Next   LockKillPosition `json:"next"`

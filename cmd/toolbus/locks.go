@@ -118,7 +118,7 @@ func (g *global) lockAndKill(ctx context.Context, q envelope.LockRequest) error 
 			return err
 		}
 		if g.json {
-			g.warnOfTool(q, all.LocksResponse)
+			g.warnUnchecked(q, all.LocksResponse)
 		} else if err := g.lockChanged(q, "locked", all.LocksResponse); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (g *global) lockAndKill(ctx context.Context, q envelope.LockRequest) error 
 // lockChanged prints the result of a change.
 func (g *global) lockChanged(q envelope.LockRequest, done string, a envelope.LocksResponse) error {
 	what := cli.EscapeText(q.LockTarget.String())
-	g.warnOfTool(q, a)
+	g.warnUnchecked(q, a)
 	if a.Changed || done == "locked" {
 		return g.say(a, fmt.Sprintf("%s: %s; %s in force", done, what, plural(len(a.Locks), "lock is", "locks are")))
 	}
@@ -149,11 +149,11 @@ func (g *global) lockChanged(q envelope.LockRequest, done string, a envelope.Loc
 	return exitError(1)
 }
 
-// warnOfTool warns if the lock is of a tool that the dispatcher does not know.
-func (g *global) warnOfTool(q envelope.LockRequest, a envelope.LocksResponse) {
-	if a.UnknownTool {
-		fmt.Fprintf(g.env.stderr, "warning: the dispatcher that answered has no tool %s: check the spelling with `toolbus "+
-			"tools list`\n", cli.EscapeText(q.Tool))
+// warnUnchecked warns if it is not known whether the target of a new lock exists.
+func (g *global) warnUnchecked(q envelope.LockRequest, a envelope.LocksResponse) {
+	if a.Unchecked {
+		fmt.Fprintf(g.env.stderr, "warning: no policy could be read, so it is not known whether there is a %s: check the "+
+			"spelling\n", cli.EscapeText(q.LockTarget.String()))
 	}
 }
 

@@ -119,7 +119,8 @@ func TestLockMistakes(t *testing.T) {
 		{"lock --reason r", 2, "--tool TOOL"},
 		{"unlock --reason r", 2, "--tool TOOL"},
 		{"lock --all --tool hello --reason r", 2, "name one target"},
-		{"lock --tool helo --reason r", 0, "has no tool helo"},
+		{"lock --tool helo --reason r", exitInvalid, `has no tool "helo"`},
+		{"lock --lane nigth --reason r", exitInvalid, `has no lane "nigth"`},
 		{"unlock --tool hello --reason r", 1, "no lock of the tool hello is in force"},
 	} {
 		code, stdout, stderr := s.do(append(strings.Fields(c.line), "--credentials", operator)...)

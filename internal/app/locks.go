@@ -26,8 +26,7 @@ func openLocks(ctx context.Context, c *node) (s *lockstore.Store, stop func(), e
 // lockEndpoints returns the endpoints for safety locks. The caller must guard them: they are for operators.
 func (d *dispatcherParts) lockEndpoints() []rpc.Endpoint {
 	s := &lockstore.Service{
-		Store: d.locks, Record: d.journal.Note, Now: d.Clock.Now,
-		Knows: func(id string) bool { m, _ := d.options.Tools.Get(id, ""); return m != nil },
+		Store: d.locks, Record: d.journal.Note, Now: d.Clock.Now, Policy: d.policyNow,
 	}
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.Lock, fromNamed(s.Lock)),

@@ -19,12 +19,7 @@ func (d *dispatcherParts) runEndpoints() []rpc.Endpoint {
 	s := &runstore.Service{
 		Store: d.runs, Record: d.journal.Note, Now: d.Clock.Now,
 		DefaultRole: cmp.Or(d.options.DefaultRole, check.DefaultRole),
-		Policy: func(ctx context.Context) (*policy.Snapshot, error) {
-			if err := d.policy.Confirm(ctx); err != nil {
-				return nil, err
-			}
-			return d.policy.Current()
-		},
+		Policy:      d.policyNow,
 	}
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.RunStart, aboutRuns(s.Start)),
@@ -33,6 +28,14 @@ func (d *dispatcherParts) runEndpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.RunShow, aboutRuns(s.Show)),
 		rpc.NewEndpoint(operation.RunList, fromAny(s.List)),
 	}
+}
+
+// policyNow returns the policy in force, as it is after the call.
+func (d *dispatcherParts) policyNow(ctx context.Context) (*policy.Snapshot, error) {
+	if err := d.policy.Confirm(ctx); err != nil {
+		return nil, err
+	}
+	return d.policy.Current()
 }
 
 // aboutRuns returns a handler whose function gets the sender of the request.

@@ -134,6 +134,16 @@ func (r *Run) of(tenant, actor string) bool {
 	})
 }
 
+// Including returns the run with an actor among its actors. It does not change r.
+func (r *Run) Including(actor string) *Run {
+	if r.of(r.Tenant, actor) {
+		return r
+	}
+	with := *r
+	with.Actors = append(slices.Clone(r.Actors), actor)
+	return &with
+}
+
 // has reports whether calls of a role and in a lane may belong to the run.
 func (r *Run) has(role, lane string) bool {
 	return (r.Role == "" || r.Role == role) && (len(r.Lanes) == 0 || slices.Contains(r.Lanes, lane))
@@ -142,8 +152,8 @@ func (r *Run) has(role, lane string) bool {
 // implicitPrefix begins the ids of implicit runs, and of no other run.
 const implicitPrefix = "implicit-"
 
-// ImplicitRunID returns the id of the implicit run of a caller under a policy. The caller is the family of its token
-// or, without tokens, its actor; the other one is "".
+// ImplicitRunID returns the id of the implicit run of a caller under a policy. The caller is the root family of its
+// token or, without tokens, its actor; the other one is "".
 func ImplicitRunID(tenant, family, actor string, v envelope.PolicyVersions) string {
 	const typicalSize = 384 // so that calls that name no run cost little
 	names := make([]byte, 0, typicalSize)
@@ -179,6 +189,17 @@ func (s *Snapshot) CheckRun(role string, lanes []string) error {
 		case known && !of.has(l.index):
 			return fmt.Errorf("the role %q may not use the lane %q", role, id)
 		}
+	}
+	return nil
+}
+
+// CheckLock returns an error if the policy does not have a tool or a lane. "" is none.
+func (s *Snapshot) CheckLock(toolID, lane string) error {
+	switch {
+	case toolID != "" && s.tools[toolID] == nil:
+		return fmt.Errorf("the policy in force has no tool %q", clip(toolID))
+	case lane != "" && s.lanes[lane] == nil:
+		return fmt.Errorf("the policy in force has no lane %q", clip(lane))
 	}
 	return nil
 }

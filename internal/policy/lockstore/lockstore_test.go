@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -29,6 +30,7 @@ type offices struct {
 	mu      sync.Mutex
 	events  []audit.Record
 	refuses error
+	lawless bool // no policy is in force
 }
 
 func (o *offices) open() *lockstore.Service {
@@ -41,9 +43,26 @@ func (o *offices) open() *lockstore.Service {
 	if err != nil {
 		o.T.Fatal(err)
 	}
-	return &lockstore.Service{Store: s, Record: o.record, Now: time.Now, Knows: func(tool string) bool {
-		return tool == "echo"
-	}}
+	return &lockstore.Service{Store: s, Record: o.record, Now: time.Now, Policy: o.policy}
+}
+
+// policy has the tools echo and echo0 to echo64, and the lane night; or there is none.
+func (o *offices) policy(context.Context) (*policy.Snapshot, error) {
+	if o.lawless {
+		return nil, policy.ErrNone
+	}
+	var entries []policy.Entry
+	for i := range 66 {
+		entries = append(entries, policy.Entry{
+			ToolName: strings.TrimSuffix(fmt.Sprint("echo", i), "65"), Description: "d", Enabled: true, TimeoutDefaultMS: 1000,
+			AllowedLanes: []string{"night"},
+		})
+	}
+	set, err := policy.Parse(policy.Write(nil, []policy.Lane{{ID: "night", AllowedTools: []string{"*"}}}, entries))
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	return policy.Compile(set, nil)
 }
 
 func (o *offices) record(_ context.Context, r audit.Record) error {
@@ -101,7 +120,7 @@ func TestLocksAreShared(t *testing.T) {
 	two, _ := o.served()
 	o.becomes(one, false, nil)
 	o.becomes(two, false, nil)
-	if a := o.lock(one, request("echo")); !a.Changed || a.UnknownTool || len(a.Locks) != 1 ||
+	if a := o.lock(one, request("echo")); !a.Changed || a.Unchecked || len(a.Locks) != 1 ||
 		a.Locks[0].By != "acme/user://ada" || a.Locks[0].Reason != "INC-7" || time.Since(a.Locks[0].At) > time.Minute {
 		t.Errorf("%+v", a)
 	}
@@ -113,8 +132,8 @@ func TestLocksAreShared(t *testing.T) {
 			t.Errorf("a lock took %s", took)
 		}
 	}
-	if a := o.lock(two, request("ecko")); !a.Changed || !a.UnknownTool || len(a.Locks) != 2 {
-		t.Errorf("of a tool that is not loaded: %+v", a)
+	if a := o.lock(two, request("echo7")); !a.Changed || len(a.Locks) != 2 {
+		t.Errorf("of another tool: %+v", a)
 	}
 	a, refusal := two.Unlock(t.Context(), ada, request("echo"))
 	if refusal != nil || !a.Changed || len(a.Locks) != 1 {
@@ -126,7 +145,7 @@ func TestLocksAreShared(t *testing.T) {
 	if a, refusal := one.Unlock(t.Context(), ada, request("echo")); refusal != nil || a.Changed {
 		t.Errorf("cleared twice: %+v, %v", a, refusal)
 	}
-	if all, refusal := one.List(t.Context()); refusal != nil || len(all.Locks) != 1 || all.Locks[0].Tool != "ecko" {
+	if all, refusal := one.List(t.Context()); refusal != nil || len(all.Locks) != 1 || all.Locks[0].Tool != "echo7" {
 		t.Errorf("%+v, %v", all, refusal)
 	}
 	events := []audit.Event{}
@@ -168,18 +187,18 @@ func TestManyAtOnce(t *testing.T) {
 	s := o.open()
 	var all sync.WaitGroup
 	for i := range 64 {
-		all.Go(func() { o.lock(s, request(fmt.Sprint("tool", i))) })
+		all.Go(func() { o.lock(s, request(fmt.Sprint("echo", i))) })
 	}
 	all.Wait()
 	a, refusal := s.List(t.Context())
 	if refusal != nil || len(a.Locks) != 64 || len(o.events) != 64 {
 		t.Errorf("%d locks, %d events, %v", len(a.Locks), len(o.events), refusal)
 	}
-	if _, refusal := s.Lock(t.Context(), ada, request("one.more")); refusal == nil ||
+	if _, refusal := s.Lock(t.Context(), ada, request("echo64")); refusal == nil ||
 		refusal.Code != envelope.CodeLimit {
 		t.Errorf("one too many: %v", refusal)
 	}
-	q := request("tool0")
+	q := request("echo0")
 	q.Reason = "another"
 	if a, refusal := s.Lock(t.Context(), ada, q); refusal != nil || !a.Changed || len(a.Locks) != 64 ||
 		a.Locks[63].Reason != "another" {
@@ -222,5 +241,40 @@ func TestLocksOfANewerForm(t *testing.T) {
 	o.becomes(s, false, lock.ErrStale)
 	if _, refusal := s.List(t.Context()); refusal == nil || refusal.Code != envelope.CodeUnavailable {
 		t.Errorf("%v", refusal)
+	}
+}
+
+// A lock on what the policy in force does not have locks nothing, so it is refused. Without a policy it is set, and
+// the operator is told that nobody has checked its name. A lock is cleared in any case.
+func TestLocksOfUnknownNames(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	s, _ := o.served()
+	typos := []envelope.LockTarget{{Tool: "ecko"}, {Lane: "nigth"}}
+	for _, typo := range typos {
+		_, refusal := s.Lock(t.Context(), ada, envelope.LockRequest{LockTarget: typo, Reason: "r"})
+		if refusal == nil || refusal.Code != envelope.CodeMalformed ||
+			!strings.Contains(refusal.Message, typo.Tool+typo.Lane) {
+			t.Errorf("%v: %v", typo, refusal)
+		}
+	}
+	for _, known := range []envelope.LockTarget{{All: true}, {Lane: "night"}} {
+		a, refusal := s.Lock(t.Context(), ada, envelope.LockRequest{LockTarget: known, Reason: "r"})
+		if refusal != nil || !a.Changed || a.Unchecked {
+			t.Errorf("%v: %+v, %v", known, a, refusal)
+		}
+	}
+	o.lawless = true
+	for _, typo := range typos {
+		a, refusal := s.Lock(t.Context(), ada, envelope.LockRequest{LockTarget: typo, Reason: "r"})
+		if refusal != nil || !a.Changed || !a.Unchecked {
+			t.Errorf("%v without a policy: %+v, %v", typo, a, refusal)
+		}
+	}
+	o.lawless = false
+	for _, typo := range typos {
+		a, refusal := s.Unlock(t.Context(), ada, envelope.LockRequest{LockTarget: typo, Reason: "r"})
+		if refusal != nil || !a.Changed {
+			t.Errorf("%v cleared: %+v, %v", typo, a, refusal)
+		}
 	}
 }

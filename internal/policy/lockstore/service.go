@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -27,8 +28,9 @@ const bucket = "the control bucket"
 type Service struct {
 	Store  *Store
 	Record func(context.Context, audit.Record) error
-	Now    func() time.Time       // bus time
-	Knows  func(tool string) bool // reports whether this dispatcher has loaded a tool
+	Now    func() time.Time // bus time
+	// Policy returns the policy in force, as it was after the call of Policy.
+	Policy func(context.Context) (*policy.Snapshot, error)
 }
 
 // List returns the locks in force.
@@ -45,8 +47,12 @@ func (s *Service) List(ctx context.Context) (a envelope.LocksResponse, _ *envelo
 func (s *Service) Lock(
 	ctx context.Context, by call.Sender, q envelope.LockRequest,
 ) (a envelope.LocksResponse, _ *envelope.Error) {
+	unchecked, refusal := s.exists(ctx, q.LockTarget)
+	if refusal != nil {
+		return a, refusal
+	}
 	l := envelope.Lock{LockTarget: q.LockTarget, Reason: q.Reason, By: by.Tenant + "/" + by.Actor, At: s.Now().UTC()}
-	return s.change(ctx, audit.LockSet, by, q, func(locks []envelope.Lock, i int) ([]envelope.Lock, error) {
+	a, refusal = s.change(ctx, audit.LockSet, by, q, func(locks []envelope.Lock, i int) ([]envelope.Lock, error) {
 		switch {
 		case i < 0:
 			return append(locks, l), nil
@@ -55,6 +61,30 @@ func (s *Service) Lock(
 		}
 		return append(slices.Delete(locks, i, i+1), l), nil
 	})
+	a.Unchecked = unchecked
+	return a, refusal
+}
+
+// policyTime is how long the policy may take. A lock does not wait longer for it.
+const policyTime = time.Second
+
+// exists refuses a lock on a tool or a lane that the policy in force does not have, because it would lock nothing.
+// unchecked is true if no policy can be read.
+func (s *Service) exists(ctx context.Context, t envelope.LockTarget) (unchecked bool, _ *envelope.Error) {
+	if t.All {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, policyTime)
+	defer cancel()
+	in, err := s.Policy(ctx)
+	if err != nil {
+		return true, nil
+	}
+	if err := in.CheckLock(t.Tool, t.Lane); err != nil {
+		return false, envelope.NewError(envelope.CodeMalformed, err.Error()).
+			WithFix("name one of the policy in force: `toolbus policy show`")
+	}
+	return false, nil
 }
 
 // Unlock clears the lock of a target.
@@ -69,8 +99,8 @@ func (s *Service) Unlock(
 	})
 }
 
-// change records the event e and stores the locks that edit returns. edit gets the locks in force, which it may change,
-// and the index of that of the target, or -1.
+// change records the event e and stores the locks that edit returns. edit gets the locks in force, which it may
+// change, and the index of that of the target, or -1.
 func (s *Service) change(
 	ctx context.Context, e audit.Event, by call.Sender, q envelope.LockRequest,
 	edit func(locks []envelope.Lock, i int) ([]envelope.Lock, error),
@@ -98,9 +128,7 @@ func (s *Service) change(
 	if err != nil {
 		return a, replica.Answer(err, bucket)
 	}
-	return envelope.LocksResponse{
-		Locks: after.Value.locks(), Changed: changed, UnknownTool: q.Tool != "" && !s.Knows(q.Tool),
-	}, nil
+	return envelope.LocksResponse{Locks: after.Value.locks(), Changed: changed}, nil
 }
 
 func tooMany() *envelope.Error {
