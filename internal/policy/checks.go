@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -169,18 +170,27 @@ func (v *view) unflagged() denial {
 	}
 	for _, m := range ijson.Members(v.Input) {
 		name := string(m.Plain())
-		rule := Rule{Field: fieldFlags, Flag: name}
-		switch {
-		case slices.Contains(v.lane.flags, name):
-			rule.Of, rule.ID = ofLanes, v.lane.ID
-		case slices.Contains(v.build.ProhibitedFlags, name):
-			rule.Of, rule.ID = ofTools, v.Tool
+		rule := Rule{ofLanes, v.lane.ID, fieldFlags, flagLike(v.lane.flags, name)}
+		if rule.Flag == "" {
+			rule = Rule{ofTools, v.Tool, fieldFlags, flagLike(v.build.ProhibitedFlags, name)}
 		}
-		if rule.Of != "" && requested(m.Value) {
+		if rule.Flag != "" && (rule.Flag != name || requested(m.Value)) {
 			return denial{envelope.CodeProhibited, rule}
 		}
 	}
 	return denial{}
+}
+
+// flagLike returns the flag that an argument requests, or "". A tool may take a name for another one that differs
+// from it by case alone, as Go's encoding/json does.
+func flagLike(flags []string, name string) string {
+	if slices.Contains(flags, name) {
+		return name
+	}
+	if i := slices.IndexFunc(flags, func(flag string) bool { return strings.EqualFold(flag, name) }); i >= 0 {
+		return flags[i]
+	}
+	return ""
 }
 
 // requested reports whether the value of a flag is other than false, null, "", [] and {}.

@@ -263,6 +263,8 @@ func TestRequestedFlags(t *testing.T) {
 		"{\"force\":{\n}}": true, `{"forced":true}`: true, `{"in":{"force":true}}`: true, `["force"]`: true, `"force"`: true,
 		`{"force":true}`: false, `{"force":0}`: false, `{"force":" "}`: false, `{"force":[false]}`: false,
 		`{"force":{"a":null}}`: false, `{"a":1, "f\u006frce":"no"}`: false, ``: true,
+		`{"Force":true}`: false, `{"FORCE":1}`: false, `{"force":false,"Force":true}`: false, `{"Force":false}`: false,
+		`{"\u0066ORCE":null}`: false,
 	} {
 		q := ask(s, "agent", "first", "t")
 		if q.Input = jsontext.Value(input); s.Decide(q).Allowed != allowed {
