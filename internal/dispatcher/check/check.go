@@ -120,7 +120,8 @@ type candidate struct {
 	fn       *tool.Function
 	input    jsontext.Value
 	large    *large // set if the input is in the payload store
-	accepted bool   // the input is valid
+	valid    bool   // the input is valid
+	accepted bool   // and has nothing to sanitise
 	deadline time.Time
 	call     Call // set by the last stage
 }

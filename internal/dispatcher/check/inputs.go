@@ -159,6 +159,7 @@ func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal 
 	}
 	c.large.canonical = text.Canonical
 	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
+		c.valid = true
 		return nil
 	}
 	decoded := jsonschema.Cost(c.input, text.Values)

@@ -152,18 +152,23 @@ func (s *Stages) function(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (s *Stages) schema(_ context.Context, c *candidate) *envelope.Error {
-	if c.accepted || c.large != nil && c.large.prints != nil {
+	if c.valid || c.large != nil && c.large.prints != nil {
+		return nil
+	}
+	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
+		c.valid = true
 		return nil
 	}
 	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
+	c.valid = true
 	return nil
 }
 
 // sanitising refuses unsafe addresses, paths and commands. It never rewrites them: a caller must know what was done.
 func (s *Stages) sanitising(_ context.Context, c *candidate) *envelope.Error {
-	if c.large != nil && c.large.prints != nil {
+	if c.accepted || c.large != nil && c.large.prints != nil { // what is accepted has nothing to sanitise
 		return nil
 	}
 	if bad := c.fn.Unsafe(c.input, c.terms.folders(c.Tool.Capability.FS)); len(bad) > 0 {

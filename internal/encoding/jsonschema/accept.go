@@ -24,6 +24,7 @@ type accepter struct {
 	items   *accepter
 	names   *accepter // schema of the names of members
 	members map[string]member
+	folded  names     // of members; nil if others refuses all other members
 	others  *accepter // schema of members that are not in members; nil refuses them
 	needs   int       // number of required members
 
@@ -81,11 +82,15 @@ func newAccepter(schema any) *accepter {
 	if _, said := m["required"]; said && !ok {
 		return nil
 	}
-	return a.requires(required)
+	a.requires(required)
+	if a.others != nil {
+		a.folded = newNames(a.members)
+	}
+	return &a
 }
 
 // requires marks the required members.
-func (a *accepter) requires(names map[string]bool) *accepter {
+func (a *accepter) requires(names map[string]bool) {
 	for name := range names {
 		m, named := a.members[name]
 		if !named {
@@ -98,7 +103,6 @@ func (a *accepter) requires(names map[string]bool) *accepter {
 		a.members[name] = m
 	}
 	a.needs = len(names)
-	return a
 }
 
 // keyword reads a keyword that constrains the value itself. It returns false if it does not support the keyword.
@@ -352,8 +356,11 @@ func (a *accepter) takeMember(v []byte, i int) (end int, required bool) {
 	if !named {
 		m.accepter = a.others
 	}
-	if m.accepter == nil {
+	switch {
+	case m.accepter == nil:
 		return refused, false
+	case !named && a.folded.has(v[i+1:i+n-1]):
+		return unsure, false
 	}
 	i = ijson.SkipSpace(v, ijson.SkipSpace(v, i+n)+1) // after the colon
 	return m.take(v, i), m.required

@@ -21,17 +21,21 @@ type formatGraph struct {
 	nodes   map[*jsonschema.Schema]*formatNode
 }
 
+// declares reports whether members of s have schemas of their own.
+func declares(s *jsonschema.Schema) bool { return len(s.Properties) > 0 }
+
 // newFormatGraph returns the graph of compiled schemas: those that the roots reach.
 func newFormatGraph(roots ...*jsonschema.Schema) *formatGraph {
 	g := &formatGraph{nodes: map[*jsonschema.Schema]*formatNode{}}
 	g.reach(roots)
 	g.holds = g.spread(func(s *jsonschema.Schema) bool { return guarded(s) != "" }, g.positive)
+	finds := g.spread(func(s *jsonschema.Schema) bool { return g.holds[s] || declares(s) }, g.positive)
 	g.depends = g.spread(func(s *jsonschema.Schema) bool {
 		return guarded(s) != "" || s.DynamicRef != nil || s.RecursiveRef != nil ||
 			s.UnevaluatedProperties != nil || s.UnevaluatedItems != nil
 	}, func(s *jsonschema.Schema) []*jsonschema.Schema { return append(g.positive(s), only(s.Not)...) })
 	for _, s := range g.parts {
-		if g.holds[s] {
+		if finds[s] {
 			g.nodes[s] = &formatNode{format: guarded(s)}
 		}
 	}
@@ -85,8 +89,8 @@ func (g *formatGraph) spread(
 	return all
 }
 
-// positive returns the parts of s, with all to which a dynamic reference may lead. A format under not says nothing of a
-// value that fits.
+// positive returns the parts of s, with all to which a dynamic reference may lead. A format under not says nothing of
+// a value that fits.
 func (g *formatGraph) positive(s *jsonschema.Schema) []*jsonschema.Schema {
 	return append(direct(s), g.dynamic(s)...)
 }
@@ -108,7 +112,8 @@ func (g *formatGraph) dynamic(s *jsonschema.Schema) (all []*jsonschema.Schema) {
 	return append(all, only(s.RecursiveRef)...)
 }
 
-// direct returns the parts of s but for what is under not, and of a dynamic reference the target that it has by itself.
+// direct returns the parts of s but for what is under not, and of a dynamic reference the target that it has by
+// itself.
 func direct(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems, only(s.Ref, s.RecursiveRef, s.If, s.Then, s.Else,
 		s.PropertyNames, s.Contains, s.Items2020, s.UnevaluatedProperties, s.UnevaluatedItems),
@@ -196,6 +201,7 @@ func (g *formatGraph) fillMembers(n *formatNode, s *jsonschema.Schema) {
 	for name, of := range s.Properties {
 		n.members[name] = g.nodes[of]
 	}
+	n.declared = newNames(s.Properties)
 	for pattern, of := range s.PatternProperties {
 		n.patterns[pattern] = g.nodes[of]
 	}

@@ -18,16 +18,17 @@ const (
 
 func formatNames() []string { return []string{FormatURI, FormatPath, FormatCommand} }
 
-// Formatted is a part of a value to which a schema applies one of the formats above.
+// Formatted is a part of a value to which a schema applies one of the formats above, or [FormatName].
 type Formatted struct {
 	Pointer string // to the part, or to the member if Value is the name of it
 	Format  string
-	Value   any // of any type: formats also stand in schemas of lists
+	Value   any // of any type: formats also stand in schemas of lists; of [FormatName] the declared name
 }
 
-// Formatted returns each part of the valid value v to which s applies a format above. Alternatives count together: if v
-// fits several branches of an anyOf or oneOf, apart from these formats, the formats of all of them apply. So no
-// alternative lets through what another one declares. The error means that v has too many ways to fit.
+// Formatted returns each part of the valid value v to which s applies a format above, and each member that differs
+// from a declared one by case alone. There are none if [Schema.Accepts] has returned true for v. Alternatives count
+// together: if v fits several branches of an anyOf or oneOf, apart from these formats, the formats of all of them
+// apply. So no alternative lets through what another one declares. The error means that v has too many ways to fit.
 func (s *Schema) Formatted(v jsontext.Value) (found []Formatted, err error) {
 	if s.formats == nil {
 		return nil, nil
@@ -47,7 +48,7 @@ func (s *Schema) Formatted(v jsontext.Value) (found []Formatted, err error) {
 	return found, err
 }
 
-// HasFormats reports whether s has one of the formats above, so that [Schema.Formatted] decodes values.
+// HasFormats reports whether [Schema.Formatted] decodes values.
 func (s *Schema) HasFormats() bool { return s.formats != nil }
 
 // mentionsFormat reports whether a decoded schema has one of the formats above at any place, also one that only a
@@ -81,6 +82,7 @@ func (w *formatWalk) visit(nodes []*formatNode, v any, at jsontext.Pointer) {
 	}
 	switch v := v.(type) {
 	case map[string]any:
+		w.misnamed(nodes, v, at)
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			w.below(nodes, at.AppendToken(name), v[name], func(n *formatNode) []*formatNode { return n.member(name) })
 			w.below(nodes, at.AppendToken(name), name, func(n *formatNode) []*formatNode { return n.names })
@@ -129,6 +131,7 @@ type formatNode struct {
 	dependent map[string]*formatNode // apply if the member exists
 
 	members  map[string]*formatNode // nil for a member without formats
+	declared names                  // of members
 	patterns map[jsonschema.Regexp]*formatNode
 	others   []*formatNode // for members that are in neither
 	names    []*formatNode // for the names of members

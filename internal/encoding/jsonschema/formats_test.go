@@ -77,7 +77,7 @@ func TestFormattedIsBounded(t *testing.T) {
 
 // Schemas without a format cost nothing.
 func TestNoFormats(t *testing.T) {
-	s := compile(t, `{"properties":{"path":{"type":"string"},"format":{"enum":["path"]}}}`)
+	s := compile(t, `{"properties":{"path":{"type":"string"},"format":{"enum":["path"]}},"additionalProperties":false}`)
 	if s.HasFormats() {
 		t.Error("has formats")
 	}

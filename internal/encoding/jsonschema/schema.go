@@ -25,7 +25,7 @@ type Schema struct {
 	compiled func() (*jsonschema.Schema, error)
 	counters *counters // nil if the schema has no references, and so no recursion
 	accepter *accepter // may be nil
-	formats  *counters // copies that find formats; nil if the schema has none, see Formatted
+	formats  *counters // copies that find formats and names; nil if Formatted never finds one
 }
 
 // Violation is one broken rule of a schema or of I-JSON: a JSON pointer to the value, the name of the rule, and what
@@ -74,7 +74,7 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 				return err
 			})
 		}
-		if mentionsFormat(doc) {
+		if mentionsFormat(doc) || declaresNames(doc) {
 			s.formats = newCounters(func(c *counted) error { return compileFormats(c, at, raw) })
 		}
 		return s, nil
@@ -169,9 +169,9 @@ func (s *Schema) Validate(v jsontext.Value) []Violation {
 	return s.ValidateChecked(v)
 }
 
-// Accepts reports whether v, which must be I-JSON, is certainly valid. It takes time proportional to the size of v, and
-// allocates nothing. If it returns false, v may still be valid: only [Schema.ValidateChecked] decides, which needs the
-// memory of [Cost].
+// Accepts reports whether v, which must be I-JSON, is certainly valid. It takes time proportional to the size of v,
+// and allocates nothing. If it returns false, v may still be valid: only [Schema.ValidateChecked] decides, which
+// needs the memory of [Cost].
 func (s *Schema) Accepts(v jsontext.Value) bool { return s.accepter != nil && s.accepter.accepts(v) }
 
 // ValidateChecked is Validate for a v that is known to be I-JSON, because v was part of a decoded envelope or has
