@@ -87,7 +87,8 @@ func New(o Options) *Dispatcher {
 	d.Answers = answer.New(&d.Process, d.replies, o.Records, queues, watches)
 	d.Deadlines = deadline.New(&d.Process, &d.DeadlineOptions, watches, d.Answers, open)
 	d.admission = admission.New(&d.Process, &d.AdmissionOptions, admission.Parts{
-		Answers: d.Answers, Deadlines: d.Deadlines, Queues: queues, Records: o.Records, Pools: o.Overflow, Open: open,
+		Checks: d.Checks, Answers: d.Answers, Deadlines: d.Deadlines, Queues: queues, Records: o.Records,
+		Pools: o.Overflow, Open: open,
 	})
 	return d
 }
@@ -101,10 +102,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Handle takes a request through the steps of the gateway contract. The stages are steps 1 to 8, and the checks of step
-// 9. Admission completes step 9: it writes the request event, which is both the record and the work message. Executors
-// do steps 10 and 11, and the audit record follows the log for step 12. Step 13 is the answer: the process that decides
-// the attempt sends the outcome. If handling the request panics, Handle answers with an error.
+// Handle takes a request through the steps of the gateway contract. The stages are steps 1 to 8, and the checks of
+// step 9. Admission completes step 9: it writes the request event, which is both the record and the work message.
+// Executors do steps 10 and 11, and the audit record follows the log for step 12. Step 13 is the answer: the process
+// that decides the attempt sends the outcome. If handling the request panics, Handle answers with an error.
 func (d *Dispatcher) Handle(ctx context.Context, in *call.IncomingRequest) {
 	d.handle(ctx, &check.Request{In: in})
 }

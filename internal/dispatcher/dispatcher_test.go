@@ -34,7 +34,8 @@ type world struct {
 	manifest  *tool.Manifest
 	d         *dispatcher.Dispatcher
 	payloads  map[string][]byte
-	silent    bool // the payload store does not answer
+	silent    bool   // the payload store does not answer
+	inFetch   func() // while the payload store is read; nil: nothing happens
 	fetching  atomic.Int64
 	fetched   atomic.Int64
 	memory    int64 // of dispatchers that start now
@@ -174,6 +175,9 @@ func (p payloads) Get(ctx context.Context, _ subjects.PayloadOwner, ref envelope
 	if p.w.silent { // as streaming.Payloads, which tries until ctx ends
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if p.w.inFetch != nil {
+		p.w.inFetch()
 	}
 	data, ok := p.w.payloads[ref.SHA256]
 	if !ok {

@@ -7,11 +7,13 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // runs are the runs of the tenant t.
@@ -22,6 +24,7 @@ type runs struct {
 	r1      *policy.Run            // of tests of stages
 	err     error
 	started []envelope.Run
+	inFind  func() // while a run is looked up; nil: nothing happens
 }
 
 func (r *runs) Known(tenant, id string) (*policy.Run, bool) {
@@ -31,7 +34,10 @@ func (r *runs) Known(tenant, id string) (*policy.Run, bool) {
 	return known, ok && tenant == "t" && r.err == nil
 }
 
-func (r *runs) Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error) {
+func (r *runs) Find(ctx context.Context, tenant, id string, after time.Time) (*policy.Run, error) {
+	if r.inFind != nil {
+		r.inFind()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.known[id]
@@ -40,7 +46,7 @@ func (r *runs) Find(ctx context.Context, tenant, id string, current bool) (*poli
 		return nil, ctx.Err()
 	case r.err != nil || tenant != "t":
 		return nil, r.err
-	case ok && !current:
+	case ok && after.IsZero():
 		return known, nil
 	}
 	return r.stored[id], nil
@@ -122,6 +128,47 @@ func TestImplicitRunOfToken(t *testing.T) {
 			t.Errorf("%d runs for two families", len(w.runs.started))
 		}
 	})
+}
+
+// A token and all that are narrowed from it have one implicit run, whichever of them calls first: no narrowing leaves
+// a run that was closed.
+func TestImplicitRunOfNarrowedToken(t *testing.T) {
+	for first := range 2 {
+		bubble(t, call.Pure, func(t *testing.T, w *world) {
+			w.d.Policy = rules{lanes: "l", tools: "echo"}.in(w)
+			s, p := guarded(w), someAgent()
+			child, err := p.Narrow(auth.Narrowing{Actor: "agent/sub"}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func(n int, p auth.Principal) envelope.Code {
+				in := w.request(n, append(ofRole("agent", "l"), `"actor_id":"agent"`, fmt.Sprintf(`"actor_id":%q`, p.Actor))...)
+				in.From, in.Subject = from(p.Actor), "tb.call.t."+subjects.Token(p.Actor)+".echo"
+				in.Token, in.Reply = mint(w, s, p), p.Answers()+fmt.Sprint("inbox", n)
+				w.d.Handle(t.Context(), in)
+				synctest.Wait()
+				if all := w.outcomes[in.Reply]; len(all) > 0 {
+					return all[0].Error.Code
+				}
+				return ""
+			}
+			all := []auth.Principal{p, child}
+			for n := range 2 {
+				if code := ask(n, all[(first+n)%2]); code != "" {
+					t.Errorf("call %d: %s", n, code)
+				}
+			}
+			if len(w.runs.started) != 1 {
+				t.Fatalf("%d runs were started", len(w.runs.started))
+			}
+			w.runs.stored[w.runs.started[0].ID].State = policy.RunClosed
+			for n, p := range all {
+				if code := ask(n+2, p); code != envelope.CodeRunState {
+					t.Errorf("in the closed run, %s got %q", p.Actor, code)
+				}
+			}
+		})
+	}
 }
 
 // No run is started for a call that its lane denies.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
@@ -29,13 +30,14 @@ type Options struct {
 	// OpenPerActor and OpenPerTenant are the largest numbers of open attempts of one actor and one tenant; further calls
 	// are refused. Default 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int
-	// OverflowAfter is the number of open attempts of an actor above which further ones go to the overflow queue; default
-	// 8.
+	// OverflowAfter is the number of open attempts of an actor above which further ones go to the overflow queue;
+	// default 8.
 	OverflowAfter int
 }
 
 // Parts are the parts of a dispatcher that an [Admission] uses. If Pools is nil, no call goes to the overflow queue.
 type Parts struct {
+	Checks    *check.Stages
 	Answers   *answer.Answers
 	Deadlines *deadline.Deadlines
 	Queues    *Queues

@@ -72,6 +72,16 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 func (m *Admission) write(
 	ctx context.Context, q *queue, s call.State, a *arrival, v call.AdmitResult, earlier []call.Outcome,
 ) (_ call.State, again, admitted bool) {
+	checked := a.Call
+	if refusal := m.recheck(ctx, s, a); refusal != nil {
+		s, again = m.refuse(ctx, q, s, a, refusal)
+		return s, again, false
+	}
+	if a.Call != checked {
+		if v = call.Admit(s, a.Ask); v.Do != call.Write {
+			return s, true, false
+		}
+	}
 	body, err := call.RequestBody{
 		Request: a.Stored, InputRef: a.In.InputRef, Earlier: earlier, WriteTargets: a.WriteTargets,
 	}.Encode()
@@ -84,8 +94,8 @@ func (m *Admission) write(
 		s, again = m.turnDown(ctx, q, s, a, check.TooLate())
 		return s, again, false
 	}
-	// A write after the deadline of a is useless, because no executor would start the attempt. Other requests for the key
-	// wait meanwhile, so batchTime limits the write, too.
+	// A write after the deadline of a is useless, because no executor would start the attempt. Other requests for the
+	// key wait meanwhile, so batchTime limits the write, too.
 	v.Event.Until = time.Now().Add(min(batchTime, a.Ask.Deadline.Time().Sub(m.Now())))
 	after, err := m.CallLog.Write(ctx, v.Event, body)
 	if err != nil {
@@ -183,8 +193,8 @@ func (m *Admission) letGo(a *arrival) {
 	a.held = nil
 }
 
-// capacity returns a refusal if the deployment cannot take another attempt. It is not checked for requests that join an
-// attempt or get a stored outcome.
+// capacity returns a refusal if the deployment cannot take another attempt. It is not checked for requests that join
+// an attempt or get a stored outcome.
 func (m *Admission) capacity() *envelope.Error {
 	switch {
 	case m.Capacity.AuditBehind() > m.AuditLag:

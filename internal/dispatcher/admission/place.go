@@ -79,8 +79,15 @@ func (m *Admission) placeOne(
 // true if the request must still join the open attempt.
 func (m *Admission) place(ctx context.Context, q *queue, s call.State, a *arrival, fresh *bool) (call.State, bool) {
 	for {
-		v := call.Admit(s, a.Ask)
 		var again bool
+		if refusal := m.recheck(ctx, s, a); refusal != nil {
+			if s, again = m.refuse(ctx, q, s, a, refusal); again {
+				*fresh = true
+				continue
+			}
+			return s, false
+		}
+		v := call.Admit(s, a.Ask)
 		if refusal := outside(a.Principal, s, v); refusal != nil {
 			if s, again = m.turnDown(ctx, q, s, a, refusal); again {
 				*fresh = true
@@ -115,8 +122,27 @@ func (m *Admission) place(ctx context.Context, q *queue, s call.State, a *arriva
 	}
 }
 
-// outside refuses a request whose answer would be about an attempt that its bound token does not cover. That can happen
-// because all calls of an actor, also in other runs, share the scope of a key.
+// recheck checks a request again if what the last check found no longer holds. It returns nil also for a request that
+// is refused by now, but whose call belongs to an attempt of s.
+func (m *Admission) recheck(ctx context.Context, s call.State, a *arrival) *check.Refusal {
+	if a.Stored == nil { // it may only be answered, see check.Request.Recall
+		return nil
+	}
+	c, refusal := m.Checks.Recheck(ctx, a.Call)
+	if refusal == nil {
+		c.Ask.Owner.Parent, c.Ask.Overflow = a.Ask.Owner.Parent, a.Ask.Overflow
+		a.Call = c
+		return nil
+	}
+	if _, bound := s.AttemptOf(a.Req.CallID); bound {
+		a.Call = a.Recall(s)
+		return nil
+	}
+	return refusal
+}
+
+// outside refuses a request whose answer would be about an attempt that its bound token does not cover. That can
+// happen because all calls of an actor, also in other runs, share the scope of a key.
 func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Error {
 	if v.Do != call.Join && v.Do != call.Await && v.Do != call.Replay {
 		return nil

@@ -12,8 +12,8 @@ import (
 
 // Deny refuses a request after it has read the log of its key. If the call id of the request already belongs to an
 // attempt, the answer is about that attempt instead: a stage that refuses the request now must not change the outcome
-// of a call that was admitted before. If the log cannot be read, Deny sends no answer, and the client sends the request
-// again.
+// of a call that was admitted before. If the log cannot be read, Deny sends no answer, and the client sends the
+// request again.
 func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.Refusal) {
 	last, err := m.CallLog.Read(ctx, r.Req.ToolID, envelope.CallKeyID(r.In.From.Tenant, r.Req))
 	if err != nil {
@@ -22,6 +22,18 @@ func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.R
 	}
 	if _, bound := last.State.AttemptOf(r.Req.CallID); bound {
 		m.Admit(ctx, r.Recall(last.State), last.State)
+		return
+	}
+	if !r.Holds() {
+		c, again := m.Checks.Check(ctx, r)
+		if again == nil { // what refused it has changed
+			m.Admit(ctx, c, last.State)
+			return
+		}
+		refusal = again
+	}
+	if refusal.Unproven {
+		m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error, !answer.Stands(refusal.Error.Code))
 		return
 	}
 	effect := answer.EffectSoFar(last.State)
@@ -41,10 +53,17 @@ func otherInput(s call.State, r *check.Request) bool {
 	return err == nil && fingerprint != s.Fingerprint
 }
 
-// turnDown refuses a request after it has read the log again: s may be old, and a request whose call id belongs to an
-// attempt must not be refused. It returns true if the log has changed, so that the request must be placed again.
+// turnDown refuses a request for a reason that no stage has found, see refuse.
 func (m *Admission) turnDown(
 	ctx context.Context, q *queue, s call.State, a *arrival, refusal *envelope.Error,
+) (_ call.State, again bool) {
+	return m.refuse(ctx, q, s, a, &check.Refusal{Stage: answer.StageAdmission, Error: refusal})
+}
+
+// refuse refuses a request after it has read the log again: s may be old, and a request whose call id belongs to an
+// attempt must not be refused. It returns true if the log has changed, so that the request must be placed again.
+func (m *Admission) refuse(
+	ctx context.Context, q *queue, s call.State, a *arrival, refusal *check.Refusal,
 ) (_ call.State, again bool) {
 	last, err := m.CallLog.Read(ctx, a.Ask.Pinned.Tool, a.Ask.Pinned.ID)
 	switch {
@@ -54,9 +73,20 @@ func (m *Admission) turnDown(
 	case last.State.Seq != s.Seq:
 		return q.Found(s.Seq, last.State), true
 	}
-	refusal = refusal.WithEffect(a.effect(s, refusal.Code))
-	a.Step = answer.StepRecord
-	m.Answers.Refuse(ctx, a.Request, answer.StageAdmission, refusal, s.Untouched() && !a.unsure)
+	if !a.Holds() {
+		if _, denied := m.Checks.Check(ctx, a.Request); denied != nil {
+			refusal = denied
+		}
+	}
+	if refusal.Unproven {
+		m.Answers.Refuse(ctx, a.Request, refusal.Stage, refusal.Error, !answer.Stands(refusal.Error.Code))
+		return s, false
+	}
+	if refusal.Stage == answer.StageAdmission {
+		a.Step = answer.StepRecord
+	}
+	m.Answers.Refuse(ctx, a.Request, refusal.Stage, refusal.Error.WithEffect(a.effect(s, refusal.Error.Code)),
+		s.Untouched() && !a.unsure)
 	return s, false
 }
 

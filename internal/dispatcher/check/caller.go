@@ -56,6 +56,7 @@ func (s *Stages) token(_ context.Context, c *candidate) *envelope.Error {
 	if s.Tokens == nil || c.Principal != nil {
 		return nil
 	}
+	c.proven = true
 	from, claims := c.In.From, c.Req.Context
 	p, refusal := auth.AuthenticateCall(s.Tokens, s.now(), subjects.Token(from.Tenant), subjects.Token(from.Actor),
 		c.In.Token)
@@ -116,8 +117,8 @@ func misdirected(p *auth.Principal, reply string) *envelope.Error {
 		WithFix("name a reply subject that begins so")
 }
 
-// Covers reports whether the holder of a token may learn of an attempt, see [auth.Principal.Covers]. It returns true if
-// p is nil, which means that the deployment has no tokens.
+// Covers reports whether the holder of a token may learn of an attempt, see [auth.Principal.Covers]. It returns true
+// if p is nil, which means that the deployment has no tokens.
 func Covers(p *auth.Principal, a call.Attempt) bool {
 	if p == nil {
 		return true

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -90,6 +91,13 @@ type Request struct {
 	Policy    *policy.Snapshot // in force when the request was checked; nil before the stage that finds it
 	Denial    *policy.Decision // set if the policy denies the call
 	Run       *policy.Run      // that the call belongs to; nil without a policy
+
+	arrived  time.Time // when the first round of the stages began
+	checked  time.Time // when the last one began
+	received bool      // the first two stages have passed it: what it says does not change
+	proven   bool      // a stage has set Principal
+	implicit bool      // a stage has set the run that Req names
+	refused  *Refusal  // by the last round; nil if it was not
 }
 
 // Call is a checked request on its way into the log.
@@ -126,17 +134,69 @@ type candidate struct {
 	call     Call // set by the last stage
 }
 
-// Check runs the stages, until one refuses the request. It sets the fields of r.
-func (s *Stages) Check(ctx context.Context, r *Request) (*Call, *Refusal) {
+// What the stages find about tokens, policies, runs and locks is at most [timer.LeaseTime] old. With the time for
+// which it may be used, it is at most a second old.
+const useTime = time.Second - timer.LeaseTime
+
+// maxRounds is how often the stages run at most, if each round takes longer than useTime.
+const maxRounds = 4
+
+// stageStale is the name of the refusal of a request whose rounds all took too long.
+const stageStale = "stale"
+
+// Check runs the stages, until one refuses the request. It sets the fields of r. If the request had to wait, for
+// example for memory, it runs them again, because what the first of them found may have changed meanwhile.
+func (s *Stages) Check(ctx context.Context, r *Request) (_ *Call, refusal *Refusal) {
 	c := &candidate{Request: r}
 	defer c.release()
-	for _, stage := range s.stages {
-		r.Step = stage.step
-		if refusal := stage.pass(s, ctx, c); refusal != nil {
-			return nil, &Refusal{stage.name, stage.unproven, refusal}
+	settled := false
+	for range maxRounds {
+		refusal = s.round(ctx, c)
+		if settled = r.Holds() || c.received && wished(r.In, r.Req).Before(s.now()); settled {
+			break
 		}
 	}
+	if !settled {
+		r.Policy, r.Denial = nil, nil // what refused or allowed it may have changed by now
+		refusal = &Refusal{stageStale, false, envelope.NewError(envelope.CodeUnavailable,
+			"what the bus knows about the call could not be read in time").WithRetryAfter(time.Second)}
+	}
+	r.refused = refusal
+	if refusal != nil {
+		return nil, refusal
+	}
 	return &c.call, nil
+}
+
+// Holds reports whether the result of the last [Stages.Check] may still be used. If not, the request must be checked
+// again before it is admitted or denied.
+func (r *Request) Holds() bool { return timer.Age(r.checked) <= useTime }
+
+// Recheck returns c, or the refusal of its last check. If that no longer holds, it checks the request again.
+func (s *Stages) Recheck(ctx context.Context, c *Call) (*Call, *Refusal) {
+	if c.Holds() {
+		return c, c.refused
+	}
+	return s.Check(ctx, c.Request)
+}
+
+// round runs the stages once. It keeps what the request itself says, and memory and inputs of the round before.
+func (s *Stages) round(ctx context.Context, c *candidate) *Refusal {
+	c.checked, c.rules, c.Denial = time.Now(), nil, nil
+	c.arrived = cmp.Or(c.arrived, c.checked)
+	if c.proven {
+		c.Principal = nil
+	}
+	if c.implicit {
+		c.Req.Context.RunID = ""
+	}
+	for _, stage := range s.stages {
+		c.Step = stage.step
+		if refusal := stage.pass(s, ctx, c); refusal != nil {
+			return &Refusal{stage.name, stage.unproven, refusal}
+		}
+	}
+	return nil
 }
 
 // Late reports whether the deadline of the call has passed at now, in bus time.

@@ -34,8 +34,8 @@ const (
 	printsTime = time.Minute
 )
 
-// inputs limits the memory for large inputs. A dispatcher reads an input completely to check it, and a request of a few
-// hundred bytes may refer to 64 MiB.
+// inputs limits the memory for large inputs. A dispatcher reads an input completely to check it, and a request of a
+// few hundred bytes may refer to 64 MiB.
 type inputs struct {
 	memory *flow.MemoryBudget
 	known  *flow.TTLMap[*prints]
@@ -62,14 +62,15 @@ type large struct {
 	key       string  // of its prints in inputs.known; holds all values that they depend on
 	prints    *prints // nil until known
 	share     *flow.Reservation
-	canonical bool // the input is in canonical form
+	canonical bool            // the input is in canonical form
+	refusal   *envelope.Error // the input could not be had
 }
 
 // owner returns the owner of the candidate's large input.
 func (c *candidate) owner() subjects.Owner { return subjects.Owner(c.In.From) }
 
-// keyOf returns the cache key of a large input. It contains the owner, so that a caller cannot find out whether another
-// owner has stored the same payload.
+// keyOf returns the cache key of a large input. It contains the owner, so that a caller cannot find out whether
+// another owner has stored the same payload.
 func keyOf(c *candidate, ref envelope.PayloadRef) string {
 	var b strings.Builder
 	owner := c.owner()
@@ -82,7 +83,8 @@ func keyOf(c *candidate, ref envelope.PayloadRef) string {
 	return b.String()
 }
 
-// fetched sets the input of a candidate. If it is in the payload store, fetched reads it, unless its hashes are cached.
+// fetched sets the input of a candidate. If it is in the payload store, fetched reads it, unless its hashes are
+// cached.
 func (s *Stages) fetched(ctx context.Context, c *candidate) *envelope.Error {
 	if c.In.InputRef == "" {
 		c.input = c.Req.Input
@@ -99,14 +101,20 @@ func (s *Stages) fetched(ctx context.Context, c *candidate) *envelope.Error {
 		return envelope.NewError(envelope.CodeLimit, fmt.Sprintf("the reference is to an input of %d bytes, at most %d "+
 			"are allowed", ref.Bytes, envelope.MaxPayload))
 	}
-	c.large = &large{ref: *ref, key: keyOf(c, *ref)}
+	key := keyOf(c, *ref)
+	if l := c.large; l != nil && (l.refusal != nil || c.input != nil || l.key == key) { // of the round before
+		l.key = key
+		return l.refusal
+	}
+	c.large = &large{ref: *ref, key: key}
 	if c.large.prints = s.inputs.known.Get(c.large.key, s.now()); c.large.prints != nil {
 		return nil
 	}
 	if pause := s.overQuota(c.owner()); pause > 0 {
 		return storeTaken(pause)
 	}
-	return s.fetch(ctx, c, 2*ref.Bytes)
+	c.large.refusal = s.fetch(ctx, c, 2*ref.Bytes)
+	return c.large.refusal
 }
 
 func (s *Stages) overQuota(of subjects.Owner) time.Duration {
@@ -141,10 +149,10 @@ func noMemoryForInput() *envelope.Error {
 	return envelope.NewError(envelope.CodeCapacity, "too many large inputs are being checked").WithRetryAfter(time.Second)
 }
 
-// fetch reserves needs bytes of memory, reads a large input, and checks that it is I-JSON. Reading takes twice the size
-// of the input, because the messages with its parts become garbage only at the end. If the schema check needs more
-// memory than that, fetch releases the memory and starts again with a larger reservation: a request that waits for
-// memory must not hold any.
+// fetch reserves needs bytes of memory, reads a large input, and checks that it is I-JSON. Reading takes twice the
+// size of the input, because the messages with its parts become garbage only at the end. If the schema check needs
+// more memory than that, fetch releases the memory and starts again with a larger reservation: a request that waits
+// for memory must not hold any.
 func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal *envelope.Error) {
 	if refusal := s.reserve(ctx, c, needs); refusal != nil || c.large.prints != nil {
 		return refusal
@@ -196,8 +204,8 @@ func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelo
 	return nil
 }
 
-// waiting lets later requests of the sender overtake the candidate. The context that it returns ends shortly before the
-// caller's deadline, but not within the time least.
+// waiting lets later requests of the sender overtake the candidate. The context that it returns ends shortly before
+// the caller's deadline, but not within the time least.
 func (s *Stages) waiting(ctx context.Context, c *candidate, least time.Duration) (context.Context, context.CancelFunc) {
 	c.In.OnlyWaits()
 	left := wished(c.In, c.Req).Sub(s.now())

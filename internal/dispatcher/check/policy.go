@@ -78,16 +78,16 @@ func (c *candidate) noTool() *envelope.Error {
 type Runs interface {
 	// Known returns a run as it was within the last second, if that is known. It sends no messages.
 	Known(tenant, id string) (r *policy.Run, ok bool)
-	// Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the
-	// call of Find. It usually sends no messages if current is false.
-	Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error)
+	// Find returns a run, or nil for an unknown id, as it was within the last second, and after a time. It usually sends
+	// no messages if the time is zero.
+	Find(ctx context.Context, tenant, id string, after time.Time) (*policy.Run, error)
 	// Start returns the implicit run r, which it creates if it does not exist.
 	Start(ctx context.Context, r envelope.Run) (*policy.Run, error)
 }
 
 // inRun checks the run of the call. A call that names no run gets an implicit one where its lane has such runs.
 func (s *Stages) inRun(ctx context.Context, c *candidate) *envelope.Error {
-	if refusal := s.findRun(ctx, c, false); refusal != nil {
+	if refusal := s.findRun(ctx, c, time.Time{}); refusal != nil {
 		return refusal
 	}
 	refusal := decides(policy.StepRun)(s, ctx, c)
@@ -95,17 +95,17 @@ func (s *Stages) inRun(ctx context.Context, c *candidate) *envelope.Error {
 		return refusal
 	}
 	// The run may have changed within the last second: it may have been resumed.
-	if refusal := s.findRun(ctx, c, true); refusal != nil {
+	if refusal := s.findRun(ctx, c, c.arrived); refusal != nil {
 		return refusal
 	}
 	c.Denial = nil
 	return decides(policy.StepRun)(s, ctx, c)
 }
 
-// findRun sets the run of the candidate. It starts an implicit run that does not exist.
-func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envelope.Error {
+// findRun sets the run of the candidate, as it was after a time. It starts an implicit run that does not exist.
+func (s *Stages) findRun(ctx context.Context, c *candidate, after time.Time) *envelope.Error {
 	claims := &c.Req.Context
-	implicit := c.Policy.StartsRun(c.question())
+	implicit := c.implicit && claims.RunID != "" || c.Policy.StartsRun(c.question())
 	if s.Runs == nil || claims.RunID == "" && !implicit {
 		return nil
 	}
@@ -114,11 +114,11 @@ func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envel
 		id = c.implicitRunID()
 	}
 	run, known := s.Runs.Known(c.In.From.Tenant, id)
-	if current || !known {
+	if !known || !after.IsZero() {
 		ctx, cancel := s.waiting(ctx, c, time.Second) // a later stage refuses a request that came too late
 		defer cancel()
 		var err error
-		if run, err = s.Runs.Find(ctx, c.In.From.Tenant, id, current); err == nil && run == nil && implicit {
+		if run, err = s.Runs.Find(ctx, c.In.From.Tenant, id, after); err == nil && run == nil && implicit {
 			run, err = s.Runs.Start(ctx, c.implicitRun(id, s.now()))
 		}
 		if err != nil {
@@ -127,16 +127,18 @@ func (s *Stages) findRun(ctx context.Context, c *candidate, current bool) *envel
 		}
 	}
 	if c.Run = run; implicit && run != nil {
-		claims.RunID = id
+		claims.RunID, c.implicit = id, true
+		c.Run = run.Including(c.In.From.Actor) // another actor of the token family may have started it
 	}
 	return nil
 }
 
-// implicitRunID returns the id of the implicit run of the caller: of its token or, without one, of its actor.
+// implicitRunID returns the id of the implicit run of the caller: of its token and all that were narrowed from the
+// same one or, without a token, of its actor.
 func (c *candidate) implicitRunID() string {
 	family, actor := "", c.In.From.Actor
 	if c.Principal != nil && c.Principal.Family != "" { // the principal of a replay has none
-		family, actor = c.Principal.Family, ""
+		family, actor = c.Principal.Root(), ""
 	}
 	return policy.ImplicitRunID(c.In.From.Tenant, family, actor, c.Policy.Versions())
 }

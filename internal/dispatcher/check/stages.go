@@ -23,8 +23,8 @@ type stage struct {
 	step int // of the gateway contract (003), which the check is part of
 	name string
 	why  string // reason for the check
-	// unproven means that the sender of a request that fails the check is not authenticated: the refusal contains nothing
-	// about the call that the request names.
+	// unproven means that the sender of a request that fails the check is not authenticated: the refusal contains
+	// nothing about the call that the request names.
 	unproven bool
 	pass     func(*Stages, context.Context, *candidate) *envelope.Error
 }
@@ -75,6 +75,9 @@ func table() []stage {
 }
 
 func (s *Stages) receive(_ context.Context, c *candidate) (refusal *envelope.Error) {
+	if c.received {
+		return nil
+	}
 	named := Legible(c.In)
 	c.In.ContentType = envelope.MediaType(c.In.ContentType) // stored with the call, so drop the parameters
 	c.Req, refusal = envelope.DecodeRequest(c.In.ContentType, c.In.Body)
@@ -96,7 +99,7 @@ func (s *Stages) identity(_ context.Context, c *candidate) *envelope.Error {
 		return envelope.NewError(envelope.CodeLimit,
 			"the name of the tenant is longer than 100 bytes as a token of the subject")
 	case named, in.Subject == subjects.Call(in.From.Tenant, actor, tool):
-		in.From.Actor, in.Tool = actor, tool
+		in.From.Actor, in.Tool, c.received = actor, tool, true
 		return nil
 	case actor != in.From.Actor:
 		return envelope.NewError(envelope.CodeIdentity,

@@ -67,11 +67,11 @@ func (s *Store) Known(tenant, id string) (r *policy.Run, ok bool) {
 	return v.facts, ok
 }
 
-// Find returns a run, or nil for an unknown id, as it was within the last second or, if current is true, after the call
-// of Find. It asks the leader of the bucket if it has to. A run that does not exist is always asked for.
-func (s *Store) Find(ctx context.Context, tenant, id string, current bool) (*policy.Run, error) {
+// Find returns a run, or nil for an unknown id, as it was within the last second and after a time, which must have
+// passed. It asks the leader of the bucket if it has to. A run that does not exist is always asked for.
+func (s *Store) Find(ctx context.Context, tenant, id string, after time.Time) (*policy.Run, error) {
 	n, since := name{tenant, id}, time.Now()
-	if v, ok := s.cache.get(n); ok && !current {
+	if v, ok := s.cache.get(n); ok && !v.At.Before(after) {
 		return v.facts, nil
 	}
 	for {
@@ -84,7 +84,7 @@ func (s *Store) Find(ctx context.Context, tenant, id string, current bool) (*pol
 				return nil, answer.Err
 			}
 			v, _ := answer.Val.(version)
-			if v.Fresh() && (!v.At.Before(since) || !current && v.Value != nil) {
+			if v.Fresh() && (!v.At.Before(since) || v.Value != nil && !v.At.Before(after)) {
 				return v.facts, nil
 			} // the question was sent before the call, or this process was suspended: ask again
 		case <-ctx.Done():
@@ -117,5 +117,5 @@ func (s *Store) Start(ctx context.Context, r envelope.Run) (*policy.Run, error) 
 	if err := s.Create(ctx, r); err != nil && !errors.Is(err, ErrExists) {
 		return nil, err
 	}
-	return s.Find(ctx, r.Tenant, r.ID, false)
+	return s.Find(ctx, r.Tenant, r.ID, time.Time{})
 }

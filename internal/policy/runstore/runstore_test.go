@@ -70,7 +70,11 @@ func (p process) becomes(state policy.RunState) {
 // state returns the state of run r1, or "" if the run does not exist.
 func (p process) state(current bool) policy.RunState {
 	p.T.Helper()
-	r, err := p.Find(p.T.Context(), "acme", "r1", current)
+	after := time.Time{}
+	if current {
+		after = time.Now()
+	}
+	r, err := p.Find(p.T.Context(), "acme", "r1", after)
 	switch {
 	case err != nil:
 		p.T.Fatal(err)
@@ -102,12 +106,12 @@ func TestCreate(t *testing.T) {
 	}
 	here.create(run("r1"))
 	for _, p := range []process{here, there} {
-		got, err := p.Find(t.Context(), "acme", "r1", false)
+		got, err := p.Find(t.Context(), "acme", "r1", time.Time{})
 		if err != nil || got == nil || got.Tenant != "acme" || got.Actors[0] != "agent://a" || got.Role != "agent" ||
 			got.Lanes[0] != "l" || got.State != policy.RunActive || got.Pinned.Roles != "r" {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if got, err := p.Find(t.Context(), "other", "r1", false); got != nil || err != nil {
+		if got, err := p.Find(t.Context(), "other", "r1", time.Time{}); got != nil || err != nil {
 			t.Errorf("of another tenant: %+v, %v", got, err)
 		}
 		if err := p.Create(t.Context(), run("r1")); !errors.Is(err, runstore.ErrExists) {
@@ -241,7 +245,7 @@ func TestSilentBucket(t *testing.T) {
 	since := time.Now()
 	for {
 		asked := time.Now()
-		_, err := p.Find(t.Context(), "acme", "r1", false)
+		_, err := p.Find(t.Context(), "acme", "r1", time.Time{})
 		if err != nil {
 			if took := time.Since(asked); took > 5*time.Second {
 				t.Errorf("the error took %s", took)
@@ -254,12 +258,12 @@ func TestSilentBucket(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Find(ctx, "acme", "r1", false); !errors.Is(err, context.Canceled) {
+	if _, err := p.Find(ctx, "acme", "r1", time.Time{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	b.Srv.Restart()
 	for time.Since(since) < time.Minute {
-		if r, err := p.Find(t.Context(), "acme", "r1", false); err == nil && r != nil {
+		if r, err := p.Find(t.Context(), "acme", "r1", time.Time{}); err == nil && r != nil {
 			return
 		}
 	}
@@ -275,7 +279,7 @@ func TestForeignRecords(t *testing.T) {
 		if _, err := b.JS.Publish(t.Context(), subjects.Run("acme", "r1"), []byte(body)); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := p.Find(t.Context(), "acme", "r1", true); r != nil || (err == nil) != (body == "") {
+		if r, err := p.Find(t.Context(), "acme", "r1", time.Now()); r != nil || (err == nil) != (body == "") {
 			t.Errorf("%q: %+v, %v", body, r, err)
 		}
 	}
