@@ -45,9 +45,9 @@ func TestLock(t *testing.T) {
 		t.Error(said)
 	}
 	var a envelope.LocksResponse
-	said = s.must("lock", "--json", "--lane", "night", "--reason", "r", "--credentials", operator)
+	said = s.must("lock", "--json", "--tool", "wait", "--reason", "r", "--credentials", operator)
 	err := json.Unmarshal([]byte(said), &a)
-	if err != nil || !a.Changed || len(a.Locks) != 2 || a.Locks[1].Lane != "night" {
+	if err != nil || !a.Changed || len(a.Locks) != 2 || a.Locks[1].Tool != "wait" {
 		t.Errorf("%s: %v", said, err)
 	}
 	s.must("unlock", "--tool", "hello", "--reason", "all is well", "--credentials", operator)

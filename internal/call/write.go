@@ -69,8 +69,11 @@ func NoteWrites(all []ReportedWrite) (list string, left int) {
 // text as the list: what is no list of writes is nil.
 func (d Decision) Written() (list jsontext.Value, left int) {
 	var all []ReportedWrite
-	if d.Writes == "" || json.Unmarshal([]byte(d.Writes), &all) != nil {
+	switch {
+	case d.Writes == "":
 		return nil, max(0, d.WritesLeft)
+	case json.Unmarshal([]byte(d.Writes), &all) != nil:
+		return nil, 0
 	}
 	return jsontext.Value(d.Writes), max(0, d.WritesLeft)
 }

@@ -2,6 +2,7 @@ package pause
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
@@ -34,7 +35,9 @@ type implicit struct{}
 
 func (implicit) Known(string, string) (*policy.Run, bool) { return nil, false }
 
-func (implicit) Find(context.Context, string, string, bool) (*policy.Run, error) { return nil, nil }
+func (implicit) Find(context.Context, string, string, time.Time) (*policy.Run, error) {
+	return nil, nil
+}
 
 func (implicit) Start(_ context.Context, r envelope.Run) (*policy.Run, error) {
 	return &policy.Run{
