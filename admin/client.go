@@ -115,9 +115,12 @@ func (c *Client) IssueToken(ctx context.Context, r IssueRequest) (Token, error) 
 }
 
 // RevokeTokens revokes credentials, with all tokens that were renewed or narrowed from them. Within 1 s, dispatchers
-// refuse their requests and the servers close their connections.
+// refuse their requests and the servers close their connections. Without a deadline of ctx it tries for 20 s.
 func (c *Client) RevokeTokens(ctx context.Context, r RevokeRequest) (Revoked, error) {
-	return ask(ctx, c, operation.TokenRevoke, r)
+	ctx, cancel := urgently(ctx)
+	defer cancel()
+	a, err := ask(ctx, c, operation.TokenRevoke, r)
+	return a, unsettled(err, "revoke again: it does no harm")
 }
 
 // CredentialFilter selects credentials by tenant and actor; "" selects all.
@@ -268,8 +271,8 @@ func (c *Client) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 // outcome until ctx ends. It returns the response of a success; any other outcome is a [toolbus.Error].
 //
 // The idempotency key is made from seq and again: after a lost answer, use the same two values to ask for the same
-// call. Another value of again, of at most 64 bytes, makes a new call. RetryDeadLetter does not fetch an output that is
-// stored as a payload.
+// call. Another value of again, of at most 64 bytes, makes a new call. RetryDeadLetter does not fetch an output that
+// is stored as a payload.
 func (c *Client) RetryDeadLetter(ctx context.Context, seq uint64, again string) (*envelope.Response, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		a, err := c.ReplayDeadLetter(ctx, seq, again)

@@ -61,7 +61,7 @@ func (c *Client) applyPolicy(
 ) (uint64, error) {
 	q := envelope.PolicyPushRequest{Versions: v, Expected: expected, Reason: reason}
 	a, err := ask(ctx, c, operation.PolicyPush, q)
-	return a.Revision, err
+	return a.Revision, unsettled(err, "`toolbus policy history` lists the versions")
 }
 
 // PolicyHistory returns the versions of the policy, at most 64, the one in force first.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
@@ -20,10 +21,29 @@ func (c *Client) StartRun(ctx context.Context, r envelope.RunStartRequest) (enve
 	return ask(ctx, c, operation.RunStart, r)
 }
 
-// ChangeRun pauses, resumes or closes a run. Within 1 s, dispatchers decide its calls by the new state. Calls that were
-// admitted go on.
+// ChangeRun pauses, resumes or closes a run. Within 1 s, dispatchers decide its calls by the new state. Calls that
+// were admitted go on. Without a deadline of ctx it tries for 20 s. If r expects no revision, it expects that of the
+// run as an operator finds it now, so that a copy that a dispatcher carries out late undoes nothing newer; the error
+// then has [envelope.CodeChanged]. After any other error that is no refusal, it is not known whether the run has
+// changed.
 func (c *Client) ChangeRun(ctx context.Context, r envelope.RunChangeRequest) (envelope.RunResponse, error) {
-	return ask(ctx, c, operation.RunChange, r)
+	ctx, cancel := urgently(ctx)
+	defer cancel()
+	if r.Expect == nil {
+		now, err := ask(ctx, c, operation.RunShow, envelope.RunRequest{ID: r.ID, Tenant: r.Tenant})
+		switch toolbus.CodeOf(err) {
+		case "":
+			if err != nil {
+				return now, err
+			}
+			r.Expect = now.Revision
+		case envelope.CodeForbidden: // an agent closes a run of its own, and a closed one stays closed
+		default:
+			return now, err
+		}
+	}
+	a, err := ask(ctx, c, operation.RunChange, r)
+	return a, unsettled(err, "`toolbus runs show` prints the run")
 }
 
 // RepinRun pins a run to the policy in force, after a push has stopped it.

@@ -59,6 +59,9 @@ type Lock struct {
 type LockRequest struct {
 	LockTarget
 	Reason string `json:"reason"`
+	// Expect is [LocksResponse.Revision] as the operator knew it; nil if the locks may have any. If they have another
+	// one now, the request is refused with [CodeChanged].
+	Expect *uint64 `json:"expect,omitzero"`
 }
 
 // MaxLockReason is the largest length of the reason of a lock in bytes.
@@ -67,10 +70,22 @@ const MaxLockReason = 300
 // LocksResponse holds the safety locks in force, oldest first. Changed is false if the request changed nothing: the
 // lock was in force already, or there was no lock to clear. Unchecked means that no policy could be read, so that it
 // is not known whether the locked tool or lane exists.
+// Each request that is carried out gives the locks a new Revision; dispatchers of earlier builds leave it out.
 type LocksResponse struct {
-	Locks     []Lock `json:"locks"`
-	Changed   bool   `json:"changed,omitzero"`
-	Unchecked bool   `json:"unchecked,omitzero"`
+	Locks     []Lock  `json:"locks"`
+	Changed   bool    `json:"changed,omitzero"`
+	Unchecked bool    `json:"unchecked,omitzero"`
+	Revision  *uint64 `json:"revision,omitzero"`
+}
+
+// Lock returns the lock of a target, or the zero Lock if the target has no lock.
+func (r LocksResponse) Lock(t LockTarget) (l Lock) {
+	for _, l := range r.Locks {
+		if l.LockTarget == t {
+			return l
+		}
+	}
+	return l
 }
 
 // LockKillRequest ends running calls that the safety lock of a target covers, one page of them.

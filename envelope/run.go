@@ -10,7 +10,8 @@ type Run struct {
 	Role   string   `json:"role_id,omitzero"` // of its calls; "" is any
 	Lanes  []string `json:"lanes,omitzero"`   // of its calls; none is any
 	State  string   `json:"state"`            // active, paused or closed
-	// Policies are the digests of the policy that the run is pinned to. Its calls are allowed only while that is in force.
+	// Policies are the digests of the policy that the run is pinned to. Its calls are allowed only while that is in
+	// force.
 	Policies PolicyVersions `json:"policy_versions"`
 	Start    time.Time      `json:"start"`
 	End      time.Time      `json:"end,omitzero"` // when the run was closed
@@ -44,6 +45,9 @@ type RunChangeRequest struct {
 	Tenant string `json:"tenant,omitzero"` // default: that of the sender
 	State  string `json:"state"`
 	Reason string `json:"reason,omitzero"` // at most [MaxReason] bytes, for the audit record
+	// Expect is [RunResponse.Revision] as the sender knew it; nil if the run may have any. If it has another one now,
+	// the request is refused with [CodeChanged].
+	Expect *uint64 `json:"expect,omitzero"`
 }
 
 // RunRequest names a run. A request that changes the run may have a reason.
@@ -53,10 +57,12 @@ type RunRequest struct {
 	Reason string `json:"reason,omitzero"` // at most [MaxReason] bytes, for the audit record
 }
 
-// RunResponse has a run as it is now. Changed is false if the request changed nothing.
+// RunResponse has a run as it is now. Changed is false if the request changed nothing. Each change that is carried out
+// gives the run a new Revision; dispatchers of earlier builds leave it out.
 type RunResponse struct {
-	Run     Run  `json:"run"`
-	Changed bool `json:"changed,omitzero"`
+	Run      Run     `json:"run"`
+	Changed  bool    `json:"changed,omitzero"`
+	Revision *uint64 `json:"revision,omitzero"`
 }
 
 // RunListRequest asks for runs, from the position After on. Empty fields select all.

@@ -152,6 +152,11 @@ func table() []CodeInfo {
 			"the reference is wrong, belongs to somebody else, or has expired",
 			404, rpcParams, GatewayInvalidArguments, CategoryContract, SeverityError,
 		}, {
+			CodeChanged, RetryableError, false, 200, EffectNone, "What was to be changed has changed meanwhile",
+			"look at it as it is now, and decide again",
+			"another command of an operator came first, or a copy of this one came late",
+			409, 0, GatewayDenied, CategoryPolicy, SeverityWarning,
+		}, {
 			CodeTimeout, RetryableError, true, 200, EffectUnknown, "The call did not end before its deadline",
 			"call again with the same key, and with a larger timeout_ms", "the tool is slow or its queue is long",
 			504, 0, GatewayTimeout, CategoryPolicy, SeverityWarning,

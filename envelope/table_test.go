@@ -104,7 +104,7 @@ func TestStatuses(t *testing.T) {
 		RetryableError: {
 			CodeCancelled, CodeTimeout, CodeUpstream, CodeCapacity, CodeStoreFull, CodeAuditLag, CodeJoiners,
 			CodeExpired, CodeQueue, CodeOpen, CodeInputMissing,
-			CodeLocked, CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
+			CodeLocked, CodeChanged, CodeToolFault, CodeUnavailable, CodeInternal, "R-UPSTREAM-FETCH_FAILED", "R-HTTP-429",
 			"S-TOOL-X", "R-CAP-X", "R-TIMEOUT-X", "nonsense", "",
 		},
 		TerminalError: {

@@ -57,6 +57,7 @@ const (
 	CodePolicyVersion    Code = "P-PRECOND-POLICY_VERSION"
 	CodeLocked           Code = "P-PRECOND-LOCKED"
 	CodeNotFound         Code = "P-PRECOND-NOT_FOUND"
+	CodeChanged          Code = "P-PRECOND-CHANGED"
 	CodeTimeout          Code = "R-TIMEOUT-001"
 	CodeTimeoutUnknown   Code = "R-TIMEOUT-002"
 	CodeUpstream         Code = "R-UPSTREAM-001"

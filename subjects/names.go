@@ -34,7 +34,10 @@ const (
 	HeaderPatient     = "Tb-Patient"   // the caller needs no acceptance if the outcome comes soon
 	// HeaderRequestInfo is set by the NATS server in messages from other accounts. It describes the sender.
 	HeaderRequestInfo = "Nats-Request-Info"
-	HeaderToken       = "Tb-Token" // token of the sender; see internal/auth
+	HeaderToken       = "Tb-Token"   // token of the sender; see internal/auth
+	HeaderRequest     = "Tb-Request" // id of a request to the service: its copies have the same
+	HeaderUntil       = "Tb-Until"   // bus time in Unix ms, after which no dispatcher acts on the request
+	HeaderNow         = "Tb-Now"     // bus time in Unix ms, in answers of the service
 )
 
 // Operations of the service, the op of [Service]. docs/security.md lists who may request them.

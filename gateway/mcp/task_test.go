@@ -210,7 +210,8 @@ func TestTaskSilent(t *testing.T) {
 		Functions: map[string]envelope.FunctionInfo{
 			"run": {Request: jsontext.Value(`{"type":"object"}`), Response: jsontext.Value(`{"type":"object"}`)},
 		}}
-	svc, err := rpc.Serve(context.WithoutCancel(t.Context()), nc, slog.New(slog.DiscardHandler), "0.0.1", []rpc.Endpoint{{
+	log := slog.New(slog.DiscardHandler)
+	svc, err := rpc.Serve(context.WithoutCancel(t.Context()), nc, log, "0.0.1", time.Now, []rpc.Endpoint{{
 		Op: subjects.OpDescribe, Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), Tools: []envelope.ToolInfo{tool}}, nil
 		},

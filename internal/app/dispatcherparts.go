@@ -191,8 +191,8 @@ func readParts(ctx context.Context, c *node, oldest func(subjects.Partition) uin
 	return all, nil
 }
 
-// flushTime is the time in which a stopping dispatcher completes the audit record. Another dispatcher records the rest,
-// or this one when it starts again.
+// flushTime is the time in which a stopping dispatcher completes the audit record. Another dispatcher records the
+// rest, or this one when it starts again.
 const flushTime = 2 * time.Second
 
 // flush writes the remaining events of the log, and the counts of refusals, to the audit record. It does nothing
@@ -254,10 +254,10 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 // them to another dispatcher.
 const answerTime = 5 * time.Second
 
-// startRequests answers the requests of clients until stop, which waits for those in progress. If they take longer than
-// answerTime, it ends the background.
+// startRequests answers the requests of clients until stop, which waits for those in progress. If they take longer
+// than answerTime, it ends the background.
 func (d *dispatcherParts) startRequests(b *background, f *requestConn) (stop func() error, err error) {
-	svc, err := rpc.Serve(b.ctx, f.nc, d.Logger, d.options.Version, d.endpoints())
+	svc, err := rpc.Serve(b.ctx, f.nc, d.Logger, d.options.Version, d.Clock.Now, d.endpoints())
 	if err != nil {
 		return nil, err
 	}
@@ -283,8 +283,8 @@ type condition struct {
 	readers []logReader
 }
 
-// AuditBehind returns the lag of the audit record. It uses the local monotonic clock, and only counts time during which
-// the server answered: a changed clock of the server, or its absence, must not cause refusals.
+// AuditBehind returns the lag of the audit record. It uses the local monotonic clock, and only counts time during
+// which the server answered: a changed clock of the server, or its absence, must not cause refusals.
 func (h *condition) AuditBehind() (lag time.Duration) {
 	now := time.Now()
 	for _, r := range h.readers {

@@ -152,8 +152,8 @@ const (
 	DeadLetter                     // poison call: store a dead letter, then decide it as lost
 )
 
-// Take returns the next step with a work message of the log s, and the claim event for TakeClaim. On a first delivery s
-// may be the state in the message: the compare-and-set of the next write fails if the log has changed.
+// Take returns the next step with a work message of the log s, and the claim event for TakeClaim. On a first delivery
+// s may be the state in the message: the compare-and-set of the next write fails if the log has changed.
 func Take(s State, p WorkDelivery) (NextStep, Event) {
 	a, ok := s.Attempt(p.Attempt)
 	switch {
@@ -212,11 +212,12 @@ type Sender struct {
 	Tenant, Actor string
 }
 
-// Credential holds the token of a service request, and the user of the connection that sent it, as reported by the NATS
-// server; "" if the server does not report it.
+// Credential holds the token of a service request, and the user of the connection that sent it, as reported by the
+// NATS server; "" if the server does not report it.
 type Credential struct {
 	Token, User string
 	Reply       string // subject of the answer
+	Request     string // id of the request, which its copies share; "" from clients of earlier builds
 }
 
 // IncomingRequest is the request of a call as it was received from the bus.
@@ -233,8 +234,8 @@ type IncomingRequest struct {
 	Received    time.Time // bus time; set by the caller of Dispatcher.Handle
 	// Patient means that the caller needs no acceptance if the outcome comes soon.
 	Patient bool
-	// Waits notifies the intake that the rest of the handling mostly waits, so that it can pass on the next request of the
-	// sender; may be nil.
+	// Waits notifies the intake that the rest of the handling mostly waits, so that it can pass on the next request of
+	// the sender; may be nil.
 	Waits func()
 }
 

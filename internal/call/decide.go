@@ -156,7 +156,7 @@ func phaseEffect(s State, a Attempt, end Completion) envelope.Effect {
 	switch {
 	case a.guessed(end):
 		return envelope.EffectUnknown
-	case s.Class == Pure && !s.DryRun && end.Cause == ToolEnded && len(end.Writes) > 0: // it should have none
+	case s.Class == Pure && !s.DryRun && end.Cause == ToolEnded && len(end.Writes) > 0: // it should have no effect
 		return envelope.EffectApplied
 	case s.HasNoEffect(), notTaken(s, a, end):
 		return envelope.EffectNone

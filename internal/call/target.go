@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// WriteTargets are the targets to which a tool may write, see [Within]. An empty list allows none.
+// WriteTargets are the targets to which a tool may write, see [Within]. An empty list allows no target.
 type WriteTargets []string
 
 // AnyTarget is the write target that allows every target.

@@ -193,7 +193,7 @@ func (s *Snapshot) CheckRun(role string, lanes []string) error {
 	return nil
 }
 
-// CheckLock returns an error if the policy does not have a tool or a lane. "" is none.
+// CheckLock returns an error if the policy does not have a tool or a lane. It ignores the one that is "".
 func (s *Snapshot) CheckLock(toolID, lane string) error {
 	switch {
 	case toolID != "" && s.tools[toolID] == nil:

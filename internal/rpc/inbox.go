@@ -31,6 +31,7 @@ type Inbox struct {
 	prefix string // of reply subjects
 	skip   int    // bytes of a reply subject before the part that is sent in subjects.HeaderAnswer
 	subs   []*nats.Subscription
+	clock  busClock
 
 	mu      sync.Mutex
 	waiting map[string]func(*nats.Msg) // by the last token of the reply subject
@@ -47,8 +48,8 @@ func NewInbox(nc *nats.Conn, tenant, actor string, further ...string) (*Inbox, e
 	return in, in.listen(in.prefix)
 }
 
-// OpenInbox is [NewInbox] for the holder of a token. It listens where the server lets that token read. Without a token,
-// which is nil then, it is NewInbox.
+// OpenInbox is [NewInbox] for the holder of a token. It listens where the server lets that token read. Without a
+// token, which is nil then, it is NewInbox.
 func OpenInbox(nc *nats.Conn, tenant, actor string, token func() string) (*Inbox, error) {
 	var claims auth.Principal
 	if token != nil {
@@ -156,6 +157,14 @@ var ErrClosed = errors.New("the client is closed")
 // Request sends a request and returns the first answer. It returns nats.ErrNoResponders if the subject has no
 // subscriber, and the error of ctx when that ends.
 func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	return in.request(ctx, nil, func(reply string) *nats.Msg { return in.message(subject, reply, data) })
+}
+
+// request sends the message that compose returns for a reply subject, and returns the first answer. Until then it
+// sends a new one after each of the pauses, and then again and again after the last of them; never without any.
+func (in *Inbox) request(
+	ctx context.Context, pauses []time.Duration, compose func(reply string) *nats.Msg,
+) (*nats.Msg, error) {
 	if !in.subs[0].IsValid() && !in.NC.IsClosed() {
 		return nil, ErrClosed
 	}
@@ -168,13 +177,20 @@ func (in *Inbox) Request(ctx context.Context, subject string, data []byte) (*nat
 	})
 	defer in.Drop(reply)
 	sent := make(chan error, 1)
-	go func() { sent <- in.NC.PublishMsg(in.message(subject, reply, data)) }() // may end after ctx
-	for {
+	send := func() { go func() { sent <- in.NC.PublishMsg(compose(reply)) }() } // may end after ctx
+	var again <-chan time.Time                                                  // nil while a message is being sent
+	for send(); ; {
 		select {
 		case err := <-sent:
 			if err != nil {
 				return nil, err
 			}
+			if len(pauses) > 0 {
+				again, pauses = time.After(pauses[0]), pauses[min(1, len(pauses)-1):]
+			}
+		case <-again:
+			again = nil
+			send()
 		case msg := <-answer:
 			if len(msg.Data) == 0 && msg.Header.Get("Status") == statusNoResponders {
 				return nil, nats.ErrNoResponders
@@ -192,6 +208,12 @@ var ErrNoDispatcher = errors.New(
 
 // askTime is how long to wait for an answer if ctx has no deadline.
 const askTime = 5 * time.Second
+
+// askAgain returns the pauses after which a request without an answer is sent again: the dispatcher that got it may be
+// suspended, or the request or its answer lost.
+func askAgain() []time.Duration {
+	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+}
 
 // Ask sends a request for the service operation op with the body q, and decodes the answer into answer. It returns the
 // refusal of the service, if there is one, or an error if there is no answer: [ErrNoDispatcher], or that of ctx.
@@ -224,7 +246,18 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 	if err != nil {
 		return nil, nil, err
 	}
-	msg, err := in.Request(ctx, subject, data)
+	id, began := rand.Text(), time.Now()
+	msg, err := in.request(ctx, askAgain(), func(reply string) *nats.Msg {
+		msg := in.message(subject, reply, data)
+		msg.Header[subjects.HeaderRequest] = []string{id}
+		if deadline, ok := ctx.Deadline(); ok {
+			in.clock.limit(msg.Header, deadline)
+		}
+		return msg
+	})
+	if err == nil {
+		in.clock.learn(msg.Header, began, time.Now())
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, nil, ErrNoDispatcher
@@ -245,8 +278,8 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 }
 
 // AskAll sends a request that every dispatcher answers, and calls take with the body of each answer that is not a
-// refusal. It waits first for the first answer and more for each further one, and returns nil after such a wait without
-// an answer.
+// refusal. It waits first for the first answer and more for each further one, and returns nil after such a wait
+// without an answer.
 func (in *Inbox) AskAll(ctx context.Context, op string, first, more time.Duration, take func(body []byte)) error {
 	answers := make(chan *nats.Msg, 100)
 	reply := in.Open(func(msg *nats.Msg) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,8 +30,18 @@ type Endpoint struct {
 
 // Service is the running service that [Serve] returns.
 type Service struct {
-	svc    micro.Service
-	intake *intake[*asked]
+	svc      micro.Service
+	intake   *intake[*asked]
+	nc       *nats.Conn
+	log      *slog.Logger
+	now      func() time.Time // bus time
+	underway sync.Map         // of copied: what is being handled
+}
+
+// copied names a request: its copies are those with the same id of one sender.
+type copied struct {
+	from call.Sender
+	id   string
 }
 
 // asked is one request to an endpoint.
@@ -38,6 +50,7 @@ type asked struct {
 	from     call.Sender
 	by       call.Credential
 	reply    string
+	until    time.Time // bus time; zero without a limit
 	body     []byte
 }
 
@@ -45,8 +58,8 @@ type asked struct {
 const questionTime = 10 * time.Second
 
 // Serve registers the endpoints as the NATS micro service "toolbus", which the nats CLI can list. It handles requests
-// concurrently, within limits for each actor and tenant. Call Stop to end it.
-func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
+// concurrently, within limits for each actor and tenant. now returns bus time. Call Stop to end it.
+func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string, now func() time.Time,
 	endpoints []Endpoint) (*Service, error) {
 	svc, err := micro.AddService(nc, micro.Config{
 		Name: "toolbus", Version: version, Description: "Toolbus dispatcher: results, cancels, explanations, tools",
@@ -55,9 +68,9 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	strays := &replyFilter{log: log}
-	s := &Service{svc: svc, intake: newIntake(log, "questions", forQuestions(),
-		func(q *asked, _ func()) { respond(ctx, nc, log, q) },
-		func(q *asked, full *flow.QueueFullError) { q.tell(nc, nil, crowded(full)) })}
+	s := &Service{svc: svc, nc: nc, log: log, now: now}
+	s.intake = newIntake(log, "questions", forQuestions(), func(q *asked, _ func()) { s.respond(ctx, q) },
+		func(q *asked, full *flow.QueueFullError) { s.tell(q, nil, crowded(full)) })
 	for _, e := range endpoints {
 		options := []micro.EndpointOpt{
 			micro.WithEndpointSubject(subjects.ServiceWildcard(e.Op)),
@@ -83,9 +96,12 @@ func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	}
 	q := &asked{
 		endpoint: e, from: call.Sender{Tenant: tenant, Actor: actor}, by: credential(nats.Header(r.Headers())),
-		reply: reply, body: r.Data(),
+		reply: reply, until: unixMS(r.Headers().Get(subjects.HeaderUntil)), body: r.Data(),
 	}
-	q.by.Reply = reply
+	q.by.Reply, q.by.Request = reply, r.Headers().Get(subjects.HeaderRequest)
+	if len(q.by.Request) > maxRequestID {
+		return
+	}
 	s.intake.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
 }
 
@@ -110,34 +126,66 @@ func (s *Service) Stop() error {
 	return err
 }
 
-func respond(ctx context.Context, nc *nats.Conn, log *slog.Logger, q *asked) {
-	ctx, cancel := context.WithTimeout(ctx, questionTime)
+// maxRequestID is the largest length of an id of a request in bytes.
+const maxRequestID = 64
+
+// respond handles a request. It does nothing after its deadline, because its sender has given it up, and for a copy of
+// one that is being handled.
+func (s *Service) respond(ctx context.Context, q *asked) {
+	left := questionTime
+	if !q.until.IsZero() {
+		left = min(left, q.until.Sub(s.now()))
+	}
+	if left <= 0 {
+		s.log.Info("a request came after its deadline", "op", q.endpoint.Op)
+		return
+	}
+	if q.by.Request != "" {
+		is := copied{q.from, q.by.Request}
+		if _, twice := s.underway.LoadOrStore(is, nil); twice {
+			return
+		}
+		defer s.underway.Delete(is)
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	answer, refusal := q.endpoint.unharmed(call.NewContext(ctx, q.by), log, q.from, q.body)
-	q.tell(nc, answer, refusal)
+	answer, refusal := q.endpoint.unharmed(call.NewContext(ctx, q.by), s.log, q.from, q.body)
+	s.tell(q, answer, refusal)
+}
+
+// unixMS returns the time of a header; zero if it has none.
+func unixMS(header string) time.Time {
+	ms, err := strconv.ParseInt(header, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 // Forward is an answer of an [Endpoint] that makes the NATS server answer instead, with a message of a stream, which
-// then does not pass through the dispatcher. The dispatcher publishes Body on the subject To of the JetStream API, with
-// the sender's subject for the answer as reply subject.
+// then does not pass through the dispatcher. The dispatcher publishes Body on the subject To of the JetStream API,
+// with the sender's subject for the answer as reply subject.
 type Forward struct {
 	To   string
 	Body []byte
 }
 
 // tell sends the answer to a service request, or the refusal.
-func (q *asked) tell(nc *nats.Conn, answer any, refusal *envelope.Error) {
+func (s *Service) tell(q *asked, answer any, refusal *envelope.Error) {
 	header := nats.Header{subjects.HeaderKind: {envelope.KindOutcome}}
 	if refusal != nil {
 		answer, header = envelope.ServiceRefusal{Refusal: refusal}, nats.Header{subjects.HeaderKind: {envelope.KindRefusal}}
 	}
+	if q.by.Request != "" {
+		header[subjects.HeaderNow] = []string{strconv.FormatInt(s.now().UnixMilli(), 10)}
+	}
 	if f, ok := answer.(Forward); ok {
-		_ = nc.PublishMsg(&nats.Msg{Subject: f.To, Reply: q.reply, Data: f.Body}) // the caller asks again
+		_ = s.nc.PublishMsg(&nats.Msg{Subject: f.To, Reply: q.reply, Data: f.Body}) // the caller asks again
 		return
 	}
 	data, err := format.Marshal(format.Message, answer)
 	if err != nil {
 		return // all answers are our own types
 	}
-	_ = nc.PublishMsg(&nats.Msg{Subject: q.reply, Data: data, Header: header}) // the caller asks again
+	_ = s.nc.PublishMsg(&nats.Msg{Subject: q.reply, Data: data, Header: header}) // the caller asks again
 }

@@ -10,15 +10,14 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// Unsafe returns the addresses, paths and commands in an input of f, as its schema declares them by format, that no
-// tool gets, and the members that differ from a declared one by case alone. input must be valid. It changes nothing:
-// what is unsafe is refused, and never rewritten. A path may be absolute only in one of the folders.
+// Unsafe returns the addresses, paths and commands in an input of f that no tool gets. The schema of f declares them
+// by format. It also returns the members that differ from a declared one by case alone. input must be valid. It
+// changes nothing: what is unsafe is refused, and never rewritten. A path may be absolute only in one of the folders.
 func (f *Function) Unsafe(input jsontext.Value, folders []string) (found []jsonschema.Violation) {
 	all, err := f.Request.Formatted(input)
 	if err != nil {
@@ -91,12 +90,15 @@ var (
 	scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 	// address matches a word of a command with a URI in it. A word such as nginx:latest has none.
 	address = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*:[/\\]`)
+	// compatible replaces characters by those of ASCII to which Unicode calls them compatible (NFKC).
+	compatible = strings.NewReplacer("．", ".", "﹒", ".", "․", ".", "‥", "..", "…", "...", "／", "/", "＼", `\`, "﹨", `\`,
+		"～", "~", "：", ":", "﹕", ":")
 )
 
 // unsafePath refuses paths that lead out of the folder to which they are relative. The separator of Windows counts,
 // too, and characters that Unicode calls compatible with those of ASCII (NFKC), which a file system may take for them.
 func unsafePath(name string, folders []string) string {
-	plain := norm.NFKC.String(name)
+	plain := compatible.Replace(name)
 	parts := strings.FieldsFunc(plain, isSeparator)
 	switch {
 	case strings.ContainsFunc(name, invisible):

@@ -134,8 +134,8 @@ type candidate struct {
 	call     Call // set by the last stage
 }
 
-// What the stages find about tokens, policies, runs and locks is at most [timer.LeaseTime] old. With the time for
-// which it may be used, it is at most a second old.
+// useTime is how long the result of a check may be used. Its facts about tokens, policies, runs and locks are at most
+// [timer.LeaseTime] old at first, and so at most a second.
 const useTime = time.Second - timer.LeaseTime
 
 // maxRounds is how often the stages run at most, if each round takes longer than useTime.

@@ -26,9 +26,10 @@ type Formatted struct {
 }
 
 // Formatted returns each part of the valid value v to which s applies a format above, and each member that differs
-// from a declared one by case alone. There are none if [Schema.Accepts] has returned true for v. Alternatives count
-// together: if v fits several branches of an anyOf or oneOf, apart from these formats, the formats of all of them
-// apply. So no alternative lets through what another one declares. The error means that v has too many ways to fit.
+// from a declared one by case alone. It returns nothing if [Schema.Accepts] has returned true for v. Alternatives
+// count together: if v fits several branches of an anyOf or oneOf, apart from these formats, the formats of all of
+// them apply. So no alternative lets through what another one declares. The error means that v has too many ways to
+// fit.
 func (s *Schema) Formatted(v jsontext.Value) (found []Formatted, err error) {
 	if s.formats == nil {
 		return nil, nil

@@ -61,7 +61,7 @@ func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 	endpoints := []rpc.Endpoint{Describing("echo"), Stocked("d1", nil)}
 	ctx, log := context.WithoutCancel(t.Context()), slog.New(slog.DiscardHandler)
 	nc := srv.Connect(t, operator)
-	svc, err := rpc.Serve(ctx, nc, log, "0.0.1", endpoints)
+	svc, err := rpc.Serve(ctx, nc, log, "0.0.1", time.Now, endpoints)
 	if err == nil {
 		err = nc.Flush() // the server then has the subscriptions
 	}
@@ -83,7 +83,8 @@ func Stocked(instance string, tools map[string]string) rpc.Endpoint {
 // Serve serves endpoints until the test ends.
 func (b *Bus) Serve(endpoints ...rpc.Endpoint) {
 	b.T.Helper()
-	svc, err := rpc.Serve(context.WithoutCancel(b.T.Context()), b.NC, slog.New(slog.DiscardHandler), "0.0.1", endpoints)
+	svc, err := rpc.Serve(context.WithoutCancel(b.T.Context()), b.NC, slog.New(slog.DiscardHandler), "0.0.1", time.Now,
+		endpoints)
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -278,3 +278,46 @@ func TestLocksOfUnknownNames(t *testing.T) {
 		}
 	}
 }
+
+// A request is carried out once, and only while the locks are as its sender has seen them. One that finds nothing to
+// do moves them on, too.
+func TestLateRequests(t *testing.T) {
+	o := &offices{Bus: bustest.Start(t)}
+	s, _ := o.served()
+	seen := func() *uint64 {
+		a, refusal := s.List(t.Context())
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		return a.Revision
+	}
+	as := func(id string) context.Context { return call.NewContext(t.Context(), call.Credential{Request: id}) }
+	expecting := func(revision *uint64) envelope.LockRequest {
+		q := request("echo")
+		q.Expect = revision
+		return q
+	}
+	o.lock(s, request("echo"))
+	before := seen()
+	if a, refusal := s.Lock(as("again"), ada, expecting(before)); refusal != nil || a.Changed || *a.Revision == *before {
+		t.Errorf("nothing to do: %+v, %v", a, refusal)
+	}
+	if _, refusal := s.Unlock(as("late"), ada, expecting(before)); refusal == nil ||
+		refusal.Code != envelope.CodeChanged {
+		t.Errorf("a late unlock: %v", refusal)
+	}
+	now := seen()
+	for range 2 { // the second is a copy
+		if a, refusal := s.Unlock(as("once"), ada, expecting(now)); refusal != nil || !a.Changed || len(a.Locks) != 0 {
+			t.Errorf("%+v, %v", a, refusal)
+		}
+	}
+	if len(o.events) != 2 {
+		t.Errorf("%d events, want one of each change", len(o.events))
+	}
+	late, cancel := context.WithDeadline(as("too late"), time.Now().Add(-time.Second))
+	defer cancel()
+	if _, refusal := s.Lock(late, ada, request("echo")); refusal == nil {
+		t.Error("set after the deadline")
+	}
+}

@@ -39,7 +39,7 @@ func (s *Service) List(ctx context.Context) (a envelope.LocksResponse, _ *envelo
 	if err != nil {
 		return a, replica.Answer(err, bucket)
 	}
-	return envelope.LocksResponse{Locks: e.Value.locks()}, nil
+	return envelope.LocksResponse{Locks: e.Value.locks(), Revision: &e.Revision}, nil
 }
 
 // Lock sets a lock. A lock of the same target is replaced. If it has the same reason and operator, nothing changes, so
@@ -52,14 +52,14 @@ func (s *Service) Lock(
 		return a, refusal
 	}
 	l := envelope.Lock{LockTarget: q.LockTarget, Reason: q.Reason, By: by.Tenant + "/" + by.Actor, At: s.Now().UTC()}
-	a, refusal = s.change(ctx, audit.LockSet, by, q, func(locks []envelope.Lock, i int) ([]envelope.Lock, error) {
+	a, refusal = s.change(ctx, audit.LockSet, by, q, func(locks []envelope.Lock, i int) (_ []envelope.Lock, changed bool) {
 		switch {
 		case i < 0:
-			return append(locks, l), nil
+			return append(locks, l), true
 		case locks[i].Reason == l.Reason && locks[i].By == l.By:
-			return locks, replica.ErrUnchanged
+			return locks, false
 		}
-		return append(slices.Delete(locks, i, i+1), l), nil
+		return append(slices.Delete(locks, i, i+1), l), true
 	})
 	a.Unchecked = unchecked
 	return a, refusal
@@ -91,30 +91,39 @@ func (s *Service) exists(ctx context.Context, t envelope.LockTarget) (unchecked 
 func (s *Service) Unlock(
 	ctx context.Context, by call.Sender, q envelope.LockRequest,
 ) (envelope.LocksResponse, *envelope.Error) {
-	return s.change(ctx, audit.LockCleared, by, q, func(locks []envelope.Lock, i int) ([]envelope.Lock, error) {
+	return s.change(ctx, audit.LockCleared, by, q, func(locks []envelope.Lock, i int) (_ []envelope.Lock, changed bool) {
 		if i < 0 {
-			return locks, replica.ErrUnchanged
+			return locks, false
 		}
-		return slices.Delete(locks, i, i+1), nil
+		return slices.Delete(locks, i, i+1), true
 	})
 }
 
-// change records the event e and stores the locks that edit returns. edit gets the locks in force, which it may
-// change, and the index of that of the target, or -1.
+// change stores the locks that edit returns, and records the event e before if they differ. The function edit gets
+// the locks in force, which it may change, and the index of that of the target, or -1. The entry is stored in any
+// case: a request that expects an earlier revision is late, and must not undo this one.
 func (s *Service) change(
 	ctx context.Context, e audit.Event, by call.Sender, q envelope.LockRequest,
-	edit func(locks []envelope.Lock, i int) ([]envelope.Lock, error),
+	edit func(locks []envelope.Lock, i int) (_ []envelope.Lock, changed bool),
 ) (a envelope.LocksResponse, _ *envelope.Error) {
 	if refusal := check(q); refusal != nil {
 		return a, refusal
 	}
-	after, changed, err := s.Store.locks.Change(ctx, subjects.Locks, func(before *entry) (entry, error) {
-		locks := slices.Clone(before.locks())
+	id := call.CredentialFromContext(ctx).Request
+	after, _, err := s.Store.locks.Change(ctx, subjects.Locks, func(before replica.Entry[entry]) (now entry, err error) {
+		if err := before.Expected(id, q.Expect, before.Value.request()); err != nil {
+			return now, err
+		}
+		locks := slices.Clone(before.Value.locks())
 		i := slices.IndexFunc(locks, func(l envelope.Lock) bool { return l.LockTarget == q.LockTarget })
-		locks, err := edit(locks, i)
-		return entry{locks}, err
+		now.Request = id
+		now.Locks, now.Changed = edit(locks, i)
+		return now, nil
 	}, func(_ *entry, after entry) error {
-		if len(after.Locks) > maxLocks {
+		switch {
+		case !after.Changed:
+			return nil
+		case len(after.Locks) > maxLocks:
 			return replica.Refuse(tooMany())
 		}
 		if err := s.Record(ctx, audit.LockChanged(e, by.Tenant, by.Actor, q, s.Now())); err != nil {
@@ -122,13 +131,15 @@ func (s *Service) change(
 		}
 		return nil
 	})
-	if err == nil && changed {
+	if err == nil && after.Value.Changed {
 		err = s.Store.Refresh(ctx) // the next request here finds the change
 	}
 	if err != nil {
 		return a, replica.Answer(err, bucket)
 	}
-	return envelope.LocksResponse{Locks: after.Value.locks(), Changed: changed}, nil
+	return envelope.LocksResponse{
+		Locks: after.Value.locks(), Changed: after.Value.Changed, Revision: &after.Revision,
+	}, nil
 }
 
 func tooMany() *envelope.Error {

@@ -31,7 +31,9 @@ func Open(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Store
 
 // entry is the content of the entry of the bucket.
 type entry struct {
-	Locks []envelope.Lock `json:"locks"`
+	Locks   []envelope.Lock `json:"locks"`
+	Request string          `json:"request,omitzero"` // id of the last request
+	Changed bool            `json:"changed,omitzero"` // it has changed the locks
 }
 
 func (e *entry) locks() []envelope.Lock {
@@ -41,11 +43,18 @@ func (e *entry) locks() []envelope.Lock {
 	return e.Locks
 }
 
+func (e *entry) request() string {
+	if e == nil {
+		return ""
+	}
+	return e.Request
+}
+
 // Run keeps the board up to date until ctx ends. While the bucket cannot be read, the board becomes stale.
 func (s *Store) Run(ctx context.Context) { replica.Follow(ctx, s.Refresh) }
 
-// Refresh returns nil as soon as the board has all locks that were stored before the call. It returns an error when ctx
-// ends.
+// Refresh returns nil as soon as the board has all locks that were stored before the call. It returns an error when
+// ctx ends.
 func (s *Store) Refresh(ctx context.Context) error {
 	failing := false
 	return replica.Confirm(ctx, func(ctx context.Context) error {

@@ -29,3 +29,16 @@ func Answer(err error, bucket string) *envelope.Error {
 	return envelope.NewError(envelope.CodeUnavailable, bucket+" could not be reached").
 		WithRetryAfter(time.Second).WithCause(err.Error())
 }
+
+// Expected returns nil if a request may change the entry. It returns [ErrUnchanged] if the request has changed it
+// last, so that this is a copy. It refuses a request that expects another revision. id is that of the request, ""
+// from clients of earlier builds, and last is that of the request that stored the entry.
+func (e Entry[T]) Expected(id string, revision *uint64, last string) error {
+	switch {
+	case id != "" && id == last:
+		return ErrUnchanged
+	case revision != nil && *revision != e.Revision:
+		return Refuse(envelope.NewError(envelope.CodeChanged, ""))
+	}
+	return nil
+}

@@ -93,19 +93,20 @@ func (r *Replica[T]) Ask(ctx context.Context, subject string) (Entry[T], error) 
 // ErrUnchanged is the error of an edit that leaves the entry as it is.
 var ErrUnchanged = errors.New("the entry is so already")
 
-// Change replaces the value of an entry by what edit returns for the stored value, or for nil, and returns the new
-// entry. It calls edit again if another process changed the entry meanwhile. If edit returns [ErrUnchanged], Change
-// stores nothing, and returns the entry that it read and false. Any other error of edit ends it.
+// Change replaces the value of an entry by what edit returns for the stored entry, and returns the new one. It calls
+// edit again if another process changed the entry meanwhile. If edit returns [ErrUnchanged], Change stores nothing,
+// and returns the entry that it read and false. Any other error of edit ends it. It stores nothing after the deadline
+// of ctx.
 //
 // record, if not nil, is called with the first change before that is stored. An error of it ends Change.
 func (r *Replica[T]) Change(
-	ctx context.Context, subject string, edit func(before *T) (T, error), record func(before *T, after T) error,
+	ctx context.Context, subject string, edit func(before Entry[T]) (T, error), record func(before *T, after T) error,
 ) (e Entry[T], changed bool, err error) {
 	err = timer.Backoff{Pause: askPause, MaxPause: askEvery}.Until(ctx, func(ctx context.Context) (bool, error) {
 		if e, err = r.Read(ctx, subject); err != nil {
 			return true, err
 		}
-		after, err := edit(e.Value)
+		after, err := edit(e)
 		if err == nil && record != nil {
 			err, record = record(e.Value, after), nil
 		}
@@ -135,6 +136,9 @@ func (r *Replica[T]) Replace(ctx context.Context, subject string, v T, revision 
 		}
 	}
 	at := time.Now()
+	if deadline, ok := ctx.Deadline(); ok && !at.Before(deadline) { // this process may have been suspended
+		return e, context.DeadlineExceeded
+	}
 	ack, err := r.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err != nil {
 		return e, err
@@ -148,7 +152,8 @@ func Follow(ctx context.Context, confirm func(context.Context) error) {
 	}
 }
 
-// Confirm calls ask until it returns nil, with growing pauses of up to 200 ms. It returns the last error when ctx ends.
+// Confirm calls ask until it returns nil, with growing pauses of up to 200 ms. It returns the last error when ctx
+// ends.
 func Confirm(ctx context.Context, ask func(context.Context) error) error {
 	return timer.Backoff{Pause: askPause, MaxPause: askEvery}.Until(ctx, func(ctx context.Context) (bool, error) {
 		err := ask(ctx)

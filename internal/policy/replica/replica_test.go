@@ -36,7 +36,8 @@ func open(t *testing.T, b *bustest.Bus) *replica.Replica[counter] {
 
 var subject = subjects.Run("acme", "counter")
 
-func count(before *counter) (counter, error) {
+func count(e replica.Entry[counter]) (counter, error) {
+	before := e.Value
 	if before == nil {
 		return counter{1}, nil
 	}
@@ -110,8 +111,8 @@ func TestNoChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("no")
-	fails := func(err error) func(*counter) (counter, error) {
-		return func(*counter) (counter, error) { return counter{9}, err }
+	fails := func(err error) func(replica.Entry[counter]) (counter, error) {
+		return func(replica.Entry[counter]) (counter, error) { return counter{9}, err }
 	}
 	if e, changed, err := r.Change(t.Context(), subject, fails(replica.ErrUnchanged), nil); changed || err != nil ||
 		e.Value.N != 1 {

@@ -118,10 +118,11 @@ func TestCreate(t *testing.T) {
 			t.Errorf("started again: %v", err)
 		}
 	}
-	if r, err := there.Get(t.Context(), "acme", "r1"); err != nil || r.By != "acme/agent://a" || r.Start != run("").Start {
+	r, _, err := there.Get(t.Context(), "acme", "r1")
+	if err != nil || r.By != "acme/agent://a" || r.Start != run("").Start {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := there.Get(t.Context(), "acme", "r2"); !errors.Is(err, runstore.ErrNone) {
+	if _, _, err := there.Get(t.Context(), "acme", "r2"); !errors.Is(err, runstore.ErrNone) {
 		t.Errorf("no run: %v", err)
 	}
 	if _, err := there.Change(t.Context(), "acme", "r2", nil); !errors.Is(err, runstore.ErrNone) {
@@ -201,7 +202,7 @@ func TestChangesMeet(t *testing.T) {
 		}
 	}
 	all.Wait()
-	if r, err := here.Get(t.Context(), "acme", "r1"); err != nil || len(r.Actors) != 41 {
+	if r, _, err := here.Get(t.Context(), "acme", "r1"); err != nil || len(r.Actors) != 41 {
 		t.Errorf("%d actors, %v", len(r.Actors), err)
 	}
 	failed := errors.New("no")

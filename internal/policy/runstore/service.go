@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 )
@@ -51,7 +52,7 @@ func (s *Service) Start(ctx context.Context, by Sender, q envelope.RunStartReque
 		ID: q.ID, Tenant: q.Tenant, Actors: q.Actors, Role: q.Role, Lanes: q.Lanes, State: string(policy.RunActive),
 		Policies: in.Versions(), Start: s.Now().UTC(), By: by.name(),
 	}
-	return s.edit(ctx, by, audit.RunStarted, name{q.Tenant, q.ID}, q.Reason,
+	return s.edit(ctx, by, audit.RunStarted, name{q.Tenant, q.ID}, q.Reason, nil,
 		func(before *envelope.Run) (envelope.Run, error) {
 			switch {
 			case before == nil:
@@ -86,7 +87,7 @@ func (s *Service) Change(
 		return a, refusal
 	}
 	n := name{orOwn(q.Tenant, by), q.ID}
-	return s.edit(ctx, by, event, n, q.Reason, func(before *envelope.Run) (envelope.Run, error) {
+	return s.edit(ctx, by, event, n, q.Reason, q.Expect, func(before *envelope.Run) (envelope.Run, error) {
 		switch {
 		case before == nil || !by.owns(before):
 			return envelope.Run{}, ErrNone
@@ -113,7 +114,7 @@ func (s *Service) Repin(
 		return a, refusal
 	}
 	n := name{orOwn(q.Tenant, by), q.ID}
-	return s.edit(ctx, by, audit.RunRepinned, n, q.Reason, func(before *envelope.Run) (envelope.Run, error) {
+	return s.edit(ctx, by, audit.RunRepinned, n, q.Reason, nil, func(before *envelope.Run) (envelope.Run, error) {
 		switch {
 		case before == nil:
 			return envelope.Run{}, ErrNone
@@ -135,28 +136,43 @@ func (s *Service) Repin(
 func (s *Service) Show(
 	ctx context.Context, by Sender, q envelope.RunRequest,
 ) (a envelope.RunResponse, _ *envelope.Error) {
-	run, err := s.Store.Get(ctx, orOwn(q.Tenant, by), q.ID)
+	run, revision, err := s.Store.Get(ctx, orOwn(q.Tenant, by), q.ID)
 	if err != nil {
 		return a, refusalOf(err)
 	}
-	return envelope.RunResponse{Run: run}, nil
+	return envelope.RunResponse{Run: run, Revision: &revision}, nil
 }
 
-// edit records the event e and stores what change returns for the stored run, or for nil. If change returns an error,
-// it does neither. [replica.ErrUnchanged] is not a refusal.
+// edit stores what change returns for the stored run, or for nil, and records the event e before. If change returns an
+// error, it does neither. With [replica.ErrUnchanged], which is no refusal, it stores the run as it is and records
+// nothing: a request that expects an earlier revision is late, and must not undo this one.
 func (s *Service) edit(
-	ctx context.Context, by Sender, e audit.Event, n name, reason string,
+	ctx context.Context, by Sender, e audit.Event, n name, reason string, expect *uint64,
 	change func(*envelope.Run) (envelope.Run, error),
 ) (a envelope.RunResponse, _ *envelope.Error) {
 	if len(reason) > envelope.MaxReason {
 		return a, malformed(fmt.Sprintf("the reason has at most %d bytes", envelope.MaxReason))
 	}
-	after, changed, err := s.Store.edit(ctx, n, change, func(before *envelope.Run, after envelope.Run) error {
+	id := call.CredentialFromContext(ctx).Request
+	after, err := s.Store.edit(ctx, n, func(before replica.Entry[record]) (now record, err error) {
+		if err := before.Expected(id, expect, before.Value.request()); err != nil {
+			return now, err
+		}
+		now.Request = id
+		now.Run, err = change(before.Value.run())
+		if now.Changed = err == nil; errors.Is(err, replica.ErrUnchanged) {
+			err = nil
+		}
+		return now, err
+	}, func(before *record, after record) error {
+		if !after.Changed {
+			return nil
+		}
 		var pinned envelope.PolicyVersions
 		if before != nil {
 			pinned = before.Policies
 		}
-		err := s.Record(ctx, audit.RunChanged(e, by.name(), by.Actor, after, pinned, reason, s.Now()))
+		err := s.Record(ctx, audit.RunChanged(e, by.name(), by.Actor, after.Run, pinned, reason, s.Now()))
 		if err != nil {
 			return replica.Refuse(replica.Unrecorded(err))
 		}
@@ -165,7 +181,7 @@ func (s *Service) edit(
 	if err != nil {
 		return a, refusalOf(err)
 	}
-	return envelope.RunResponse{Run: after, Changed: changed}, nil
+	return envelope.RunResponse{Run: after.Value.Run, Changed: after.Value.Changed, Revision: &after.Revision}, nil
 }
 
 // inForce returns the policy in force.

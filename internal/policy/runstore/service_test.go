@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/runstore"
@@ -127,7 +128,7 @@ func TestStartOfRuns(t *testing.T) {
 		refusal.Code != envelope.CodeAuditLag {
 		t.Errorf("unrecorded: %v", refusal)
 	}
-	if _, err := o.p.Get(t.Context(), "acme", "r2"); !errors.Is(err, runstore.ErrNone) {
+	if _, _, err := o.p.Get(t.Context(), "acme", "r2"); !errors.Is(err, runstore.ErrNone) {
 		t.Errorf("a run that is not on record was started: %v", err)
 	}
 	o.refuses, o.noInForce = nil, policy.ErrNone
@@ -350,5 +351,37 @@ func TestList(t *testing.T) {
 		if ids := list(q); len(ids) != want {
 			t.Errorf("%+v: %d runs, want %d", q, len(ids), want)
 		}
+	}
+}
+
+// A change is carried out only while the run is as its sender has seen it, and once. One that finds nothing to do
+// moves it on, too.
+func TestLateChanges(t *testing.T) {
+	o := serve(t)
+	o.starts(operator, envelope.RunStartRequest{ID: "r1", Actors: []string{"agent://a"}})
+	become := func(id string, state policy.RunState, expect *uint64) (envelope.RunResponse, *envelope.Error) {
+		ctx := call.NewContext(t.Context(), call.Credential{Request: id})
+		return o.Change(ctx, operator, envelope.RunChangeRequest{ID: "r1", State: string(state), Expect: expect})
+	}
+	seen, refusal := o.Show(t.Context(), operator, envelope.RunRequest{ID: "r1"})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if a, refusal := become("again", policy.RunActive, seen.Revision); refusal != nil || a.Changed {
+		t.Errorf("nothing to do: %+v, %v", a, refusal)
+	}
+	if _, refusal := become("late", policy.RunPaused, seen.Revision); refusal == nil ||
+		refusal.Code != envelope.CodeChanged {
+		t.Errorf("a late pause: %v", refusal)
+	}
+	seen, _ = o.Show(t.Context(), operator, envelope.RunRequest{ID: "r1"})
+	for range 2 { // the second is a copy
+		a, refusal := become("once", policy.RunPaused, seen.Revision)
+		if refusal != nil || !a.Changed || a.Run.State != string(policy.RunPaused) {
+			t.Errorf("%+v, %v", a, refusal)
+		}
+	}
+	if got, want := o.recorded(), []audit.Event{audit.RunStarted, audit.RunPaused}; !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
 	}
 }

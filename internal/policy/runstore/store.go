@@ -17,8 +17,8 @@ import (
 const (
 	// implicitLife is how long an active implicit run is kept. Its next call starts it again.
 	implicitLife = 24 * time.Hour
-	// stoppedLife is how long an implicit run is kept that was paused or closed. It is longer than a token can be renewed,
-	// so that the calls of the token stay stopped.
+	// stoppedLife is how long an implicit run is kept that was paused or closed. It is longer than a token can be
+	// renewed, so that the calls of the token stay stopped.
 	stoppedLife = 91 * 24 * time.Hour
 	// closedLife is how long any other closed run is kept. Later, its calls are denied as those of an unknown run.
 	closedLife = 72 * time.Hour
@@ -40,8 +40,31 @@ var (
 // several processes may use the same bucket.
 type Store struct {
 	js    jetstream.JetStream
-	runs  *replica.Replica[envelope.Run]
+	runs  *replica.Replica[record]
 	cache cache
+}
+
+// record is the content of the entry of a run.
+type record struct {
+	envelope.Run
+	Request string `json:"request,omitzero"` // id of the last request
+	Changed bool   `json:"changed,omitzero"` // it has changed the run
+}
+
+// run returns the run, or nil for a missing record.
+func (r *record) run() *envelope.Run {
+	if r == nil {
+		return nil
+	}
+	return &r.Run
+}
+
+// request returns the id of the last request; "" without one.
+func (r *record) request() string {
+	if r == nil {
+		return ""
+	}
+	return r.Request
 }
 
 // Open returns a Store.
@@ -60,12 +83,12 @@ func (n name) subject() string { return subjects.Run(n.tenant, n.id) }
 
 // version is a record as it was at a time.
 type version struct {
-	replica.Entry[envelope.Run]
+	replica.Entry[record]
 	facts *policy.Run // of the run; nil if it is missing
 }
 
 // versionOf returns the version with what a decision needs of the run.
-func versionOf(e replica.Entry[envelope.Run]) version {
+func versionOf(e replica.Entry[record]) version {
 	r := e.Value
 	if r == nil {
 		return version{e, nil}
@@ -75,25 +98,25 @@ func versionOf(e replica.Entry[envelope.Run]) version {
 	}}
 }
 
-// Get returns the record of a run from the leader of the bucket. The error can be [ErrNone].
-func (s *Store) Get(ctx context.Context, tenant, id string) (r envelope.Run, err error) {
+// Get returns the record of a run from the leader of the bucket, and its revision. The error can be [ErrNone].
+func (s *Store) Get(ctx context.Context, tenant, id string) (r envelope.Run, revision uint64, err error) {
 	e, err := s.runs.Read(ctx, subjects.Run(tenant, id))
 	switch {
 	case err != nil:
-		return r, err
+		return r, 0, err
 	case e.Value == nil:
-		return r, ErrNone
+		return r, 0, ErrNone
 	}
-	return *e.Value, nil
+	return e.Value.Run, e.Revision, nil
 }
 
 // Create stores a new run. The error is [ErrExists] if there is a run with its id.
 func (s *Store) Create(ctx context.Context, r envelope.Run) error {
-	_, _, err := s.edit(ctx, name{r.Tenant, r.ID}, func(before *envelope.Run) (envelope.Run, error) {
-		if before != nil {
-			return r, ErrExists
+	_, err := s.edit(ctx, name{r.Tenant, r.ID}, func(before replica.Entry[record]) (record, error) {
+		if before.Value != nil {
+			return record{}, ErrExists
 		}
-		return r, nil
+		return record{Run: r}, nil
 	}, nil)
 	return err
 }
@@ -103,32 +126,36 @@ func (s *Store) Create(ctx context.Context, r envelope.Run) error {
 func (s *Store) Change(
 	ctx context.Context, tenant, id string, change func(envelope.Run) (envelope.Run, error),
 ) (envelope.Run, error) {
-	after, _, err := s.edit(ctx, name{tenant, id}, func(before *envelope.Run) (envelope.Run, error) {
-		if before == nil {
-			return envelope.Run{}, ErrNone
+	after, err := s.edit(ctx, name{tenant, id}, func(before replica.Entry[record]) (now record, err error) {
+		if before.Value == nil {
+			return now, ErrNone
 		}
-		return change(*before)
+		now.Run, err = change(before.Value.Run)
+		return now, err
 	}, nil)
-	return after, err
+	if err != nil {
+		return envelope.Run{}, err
+	}
+	return after.Value.Run, nil
 }
 
 // edit is [replica.Replica.Change] for a run. It keeps the run in the cache, so that this process decides by it at
 // once.
 func (s *Store) edit(
-	ctx context.Context, n name, change func(*envelope.Run) (envelope.Run, error),
-	record func(before *envelope.Run, after envelope.Run) error,
-) (envelope.Run, bool, error) {
-	e, changed, err := s.runs.Change(ctx, n.subject(), change, record)
+	ctx context.Context, n name, change func(replica.Entry[record]) (record, error),
+	note func(before *record, after record) error,
+) (replica.Entry[record], error) {
+	e, _, err := s.runs.Change(ctx, n.subject(), change, note)
 	if err != nil {
 		s.cache.drop(n) // the change may be stored
-		return envelope.Run{}, false, err
+		return e, err
 	}
 	s.cache.put(n, versionOf(e))
-	return *e.Value, changed, nil
+	return e, nil
 }
 
 // life returns how long the server keeps a run; 0 is until it is replaced.
-func life(r envelope.Run) time.Duration {
+func life(r record) time.Duration {
 	active := r.State == string(policy.RunActive)
 	switch {
 	case r.Implicit && active:

@@ -52,10 +52,13 @@ func (s *Service) Push(ctx context.Context, by call.Sender, q envelope.PolicyPus
 	if err := s.Store.Check(ctx, q); err != nil {
 		return a, refusal(err)
 	}
-	if err := s.Record(ctx, by, q); err != nil {
-		return a, replica.Unrecorded(err)
-	}
-	revision, err := s.Store.Push(ctx, q, pusher(by))
+	id := call.CredentialFromContext(ctx).Request
+	revision, err := s.Store.Push(ctx, q, pusher(by), id, func() error {
+		if err := s.Record(ctx, by, q); err != nil {
+			return replica.Refuse(replica.Unrecorded(err))
+		}
+		return nil
+	})
 	if err != nil {
 		return a, refusal(err)
 	}

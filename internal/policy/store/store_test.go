@@ -61,7 +61,7 @@ func (s shelf) push(v envelope.PolicyVersions, expected uint64) (uint64, error) 
 	if err := s.Check(s.T.Context(), q); err != nil {
 		return 0, err
 	}
-	return s.Push(s.T.Context(), q, "default/operator://root")
+	return s.Push(s.T.Context(), q, "default/operator://root", "", func() error { return nil })
 }
 
 // mustPush stores and pushes a set.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
@@ -26,6 +25,7 @@ type entry struct {
 	Versions envelope.PolicyVersions `json:"versions"`
 	By       string                  `json:"by"`
 	Reason   string                  `json:"reason,omitzero"`
+	Request  string                  `json:"request,omitzero"` // id of the request that pushed it
 }
 
 // Newest asks the leader of the bucket for the version in force. Its revision is 0 before the first push.
@@ -77,11 +77,19 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 }
 
 // Push puts a set of documents that [Store.Check] has accepted in force if the version in force has the revision
-// expected, and returns the new revision. It returns [ErrMoved] if another version is in force.
-func (s *Store) Push(ctx context.Context, q envelope.PolicyPushRequest, by string) (revision uint64, err error) {
-	e, err := s.versions.Replace(ctx, subjects.PolicySubject, entry{q.Versions, by, q.Reason}, q.Expected)
-	if bus.HasErrorCode(err, bus.CodeWrongLast) {
-		return 0, ErrMoved
-	}
+// expected, and returns the new revision. It returns [ErrMoved] if another version is in force. record is called
+// before. If the request with this id has pushed the version in force, Push returns its revision; id may be "".
+func (s *Store) Push(
+	ctx context.Context, q envelope.PolicyPushRequest, by, id string, record func() error,
+) (revision uint64, err error) {
+	e, _, err := s.versions.Change(ctx, subjects.PolicySubject, func(before replica.Entry[entry]) (entry, error) {
+		switch {
+		case id != "" && before.Value != nil && before.Value.Request == id:
+			return entry{}, replica.ErrUnchanged
+		case before.Revision != q.Expected:
+			return entry{}, ErrMoved
+		}
+		return entry{q.Versions, by, q.Reason, id}, nil
+	}, func(*entry, entry) error { return record() })
 	return e.Revision, err
 }
