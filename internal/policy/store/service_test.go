@@ -89,3 +89,26 @@ func TestUnrecordedPush(t *testing.T) {
 		t.Error(refusal)
 	}
 }
+
+// A push is on record only if it is carried out. A copy of it is neither recorded nor stored again.
+func TestPushesOnRecord(t *testing.T) {
+	s := open(t, bustest.Start(t))
+	recorded := 0
+	d := &store.Service{Store: s.Store, Record: func(context.Context, call.Sender, envelope.PolicyPushRequest) error {
+		recorded++
+		return nil
+	}}
+	s.put(set("one"))
+	q := envelope.PolicyPushRequest{Versions: set("one").Versions(), Expected: 7}
+	if _, refusal := d.Push(t.Context(), root, q); refusal == nil || recorded != 0 {
+		t.Errorf("refused with %v, and recorded %d times", refusal, recorded)
+	}
+	q.Expected = 0
+	ctx := call.NewContext(t.Context(), call.Credential{Request: "id"})
+	first, refusal := d.Push(ctx, root, q)
+	again, refusedAgain := d.Push(ctx, root, q)
+	if refusal != nil || refusedAgain != nil || first != again || recorded != 1 {
+		t.Errorf("revisions %d and %d, %v, %v, recorded %d times", first.Revision, again.Revision, refusal, refusedAgain,
+			recorded)
+	}
+}
