@@ -50,7 +50,7 @@ func (o *output) zone(now time.Time) *time.Location {
 const auditRow = "%-23s  %-14s  %-16s  %-3v  %-8s  %-20s  %-7s  %s"
 
 func printRow(w io.Writer, cells ...any) error {
-	_, err := fmt.Fprintln(w, strings.TrimRight(cli.EscapeText(fmt.Sprintf(auditRow, cells...)), " "))
+	_, err := fmt.Fprintln(w, strings.TrimRight(cli.EscapeCell(fmt.Sprintf(auditRow, cells...)), " "))
 	return err
 }
 

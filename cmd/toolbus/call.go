@@ -164,7 +164,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	resp, err := toolbus.Outcome(c.Call(ctx, call))
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
-			about := cli.EscapeText(ref + asCaller(c))
+			about := cli.EscapeCell(ref + asCaller(c))
 			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n",
 				about, about)
 		}
@@ -185,7 +185,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 // the last outcome, but the exit code is that of an interruption.
 func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
 	if resp.Status == envelope.RetryableError && call.Key != "" { // a fresh key is not known anywhere else
-		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeText(call.Key))
+		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeCell(call.Key))
 	}
 	err := printOutcome(g, resp, ref)
 	if ctx.Err() != nil && errors.Is(err, exitError(exitRetryable)) {

@@ -91,7 +91,7 @@ func writeOpen(to io.Writer, all []envelope.OpenCall) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "REF\tTOOL\tACTOR\tSTATE\tSINCE\tDEADLINE")
 	for _, c := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cli.EscapeText(c.Ref), cli.EscapeText(c.Tool), cli.EscapeText(c.Actor),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cli.EscapeCell(c.Ref), cli.EscapeCell(c.Tool), cli.EscapeCell(c.Actor),
 			c.State, c.Since.UTC().Format(time.RFC3339), c.Deadline.UTC().Format(time.RFC3339))
 	}
 	return w.Flush()

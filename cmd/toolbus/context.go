@@ -122,9 +122,9 @@ func listContexts(out io.Writer, all []bookmark) error {
 		if b.Used {
 			used = "*"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", used, b.Name, cli.EscapeText(b.Server),
-			cli.EscapeText(cmp.Or(b.Tenant, "-")),
-			cli.EscapeText(cmp.Or(b.Credentials, "-")), security(b.Access))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", used, b.Name, cli.EscapeCell(b.Server),
+			cli.EscapeCell(cmp.Or(b.Tenant, "-")),
+			cli.EscapeCell(cmp.Or(b.Credentials, "-")), security(b.Access))
 	}
 	return w.Flush()
 }
@@ -169,7 +169,7 @@ func showContext(out io.Writer, b bookmark) error {
 	for _, row := range [][2]string{{"name", b.Name}, {"server", b.Server}, {"tenant", b.Tenant},
 		{"credentials", b.Credentials}, {"tls ca", b.CA}, {"tls cert", b.Cert}, {"tls key", b.Key}} {
 		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], cli.EscapeText(row[1]))
+			fmt.Fprintf(w, "%s\t%s\n", row[0], cli.EscapeCell(row[1]))
 		}
 	}
 	return w.Flush()

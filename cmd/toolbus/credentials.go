@@ -121,7 +121,7 @@ the actor: agent://billing and billing are two actors.`,
 			}
 			if !strings.Contains(q.Actor, "://") {
 				fmt.Fprintf(g.env.stderr, "warning: the actor %s is not %s://%[1]s; calls have to name it as it is here\n",
-					cli.EscapeText(q.Actor), cmp.Or(q.Role, string(auth.Agent)))
+					cli.EscapeCell(q.Actor), cmp.Or(q.Role, string(auth.Agent)))
 			}
 			if keys != "" {
 				a, err := mintOffline(keys, q)
@@ -262,7 +262,7 @@ func (t shownToken) write(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, cli.EscapeText(value))
+			fmt.Fprintf(w, "%s\t%s\n", name, cli.EscapeCell(value))
 		}
 	}
 	line("role", t.Role)
@@ -374,9 +374,9 @@ func writeCredentials(to io.Writer, all []admin.Credential) error {
 		}
 		only := strings.Join([]string{named("pool", c.Pool), named("roles", strings.Join(c.RoleIDs, ",")),
 			named("run", c.Run), named("lane", c.Lane)}, "")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, cli.EscapeText(c.Tenant),
-			cli.EscapeText(c.Actor),
-			orDash(cli.EscapeText(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(cli.EscapeText(only))),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, cli.EscapeCell(c.Tenant),
+			cli.EscapeCell(c.Actor),
+			orDash(cli.EscapeCell(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(cli.EscapeCell(only))),
 			c.Until.UTC().Format(time.RFC3339), state)
 	}
 	return w.Flush()

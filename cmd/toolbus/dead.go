@@ -104,10 +104,10 @@ func listDead(ctx context.Context, g *global) error {
 	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tBECAME\tREF\tTENANT\tBY")
 	for _, d := range all {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t\n", d.Seq, d.Time.UTC().Format(time.RFC3339),
-			cli.EscapeText(d.State.Tool), d.Attempt, d.Cause.Code, d.Ref, unusual(d.State.Tenant))
+			cli.EscapeCell(d.State.Tool), d.Attempt, d.Cause.Code, d.Ref, unusual(d.State.Tenant))
 		for _, r := range d.Replays {
 			fmt.Fprintf(w, "  replay\t%s\t\t\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), r.Became(),
-				cmp.Or(r.Ref, "-"), unusual(r.Tenant), cli.EscapeText(r.By))
+				cmp.Or(r.Ref, "-"), unusual(r.Tenant), cli.EscapeCell(r.By))
 		}
 	}
 	return w.Flush()
@@ -162,8 +162,8 @@ func (g *global) replay(ctx context.Context, c *admin.Client, letter uint64, aga
 			return showReplay(g, a)
 		case err == nil && !said:
 			said = true
-			fmt.Fprintf(g.env.stderr, "replaying as %s in tenant %s: %s\n", cli.EscapeText(a.Actor), cli.EscapeText(a.Tenant),
-				cli.EscapeText(a.Ref))
+			fmt.Fprintf(g.env.stderr, "replaying as %s in tenant %s: %s\n", cli.EscapeCell(a.Actor), cli.EscapeCell(a.Tenant),
+				cli.EscapeCell(a.Ref))
 		}
 		if !timer.Sleep(ctx, pause) {
 			return ctx.Err()

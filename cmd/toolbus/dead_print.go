@@ -53,7 +53,7 @@ func (d shownLetter) Write(out io.Writer) error {
 	fmt.Fprintf(&text, "dead letter %d of %s\n", d.Seq, d.Time.UTC().Format(time.RFC3339))
 	w := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "  %s\t%s\n", name, cli.EscapeCell(fmt.Sprintf(format, args...)))
 	}
 	line("cause", "%s: %s", d.Cause.Code, d.Cause.Message)
 	line("effect", "%s", cmp.Or(string(d.Cause.Details.Effect), "-"))

@@ -132,7 +132,7 @@ func (r lintReport) text(w io.Writer) error {
 		fmt.Fprintln(w, cli.EscapeText(p.String()))
 	}
 	for _, name := range r.Fixed {
-		fmt.Fprintf(w, "%s: written\n", cli.EscapeText(name))
+		fmt.Fprintf(w, "%s: written\n", cli.EscapeCell(name))
 	}
 	_, err := fmt.Fprintf(w, "%d tools, %d problems, %d warnings\n", r.Tools, len(r.Problems)-warnings, warnings)
 	return err

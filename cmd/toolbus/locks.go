@@ -124,7 +124,7 @@ func (g *global) lockAndKill(ctx context.Context, q envelope.LockRequest) error 
 		}
 		err = c.KillLocked(ctx, q.LockTarget, func(k envelope.KilledCall) {
 			if all.Killed = append(all.Killed, k); !g.json {
-				fmt.Fprintf(g.env.stdout, "killed: %s, tool %s, effect %s\n", cli.EscapeText(k.Ref), cli.EscapeText(k.Tool),
+				fmt.Fprintf(g.env.stdout, "killed: %s, tool %s, effect %s\n", cli.EscapeCell(k.Ref), cli.EscapeCell(k.Tool),
 					k.Effect)
 			}
 		})
@@ -137,7 +137,7 @@ func (g *global) lockAndKill(ctx context.Context, q envelope.LockRequest) error 
 
 // lockChanged prints the result of a change.
 func (g *global) lockChanged(q envelope.LockRequest, done string, a envelope.LocksResponse) error {
-	what := cli.EscapeText(q.LockTarget.String())
+	what := cli.EscapeCell(q.LockTarget.String())
 	g.warnUnchecked(q, a)
 	if a.Changed || done == "locked" {
 		return g.say(a, fmt.Sprintf("%s: %s; %s in force", done, what, plural(len(a.Locks), "lock is", "locks are")))
@@ -153,7 +153,7 @@ func (g *global) lockChanged(q envelope.LockRequest, done string, a envelope.Loc
 func (g *global) warnUnchecked(q envelope.LockRequest, a envelope.LocksResponse) {
 	if a.Unchecked {
 		fmt.Fprintf(g.env.stderr, "warning: no policy could be read, so it is not known whether there is a %s: check the "+
-			"spelling\n", cli.EscapeText(q.LockTarget.String()))
+			"spelling\n", cli.EscapeCell(q.LockTarget.String()))
 	}
 }
 
@@ -175,8 +175,8 @@ func writeLocks(to io.Writer, all []envelope.Lock) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "LOCKED\tSINCE\tBY\tREASON")
 	for _, l := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cli.EscapeText(l.LockTarget.String()), l.At.UTC().Format(time.RFC3339),
-			cli.EscapeText(l.By), cli.EscapeText(l.Reason))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cli.EscapeCell(l.LockTarget.String()), l.At.UTC().Format(time.RFC3339),
+			cli.EscapeCell(l.By), cli.EscapeCell(l.Reason))
 	}
 	return w.Flush()
 }

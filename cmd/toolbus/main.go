@@ -145,7 +145,7 @@ func unusual(tenant string) string {
 	if tenant == toolbus.DefaultTenant {
 		return ""
 	}
-	return cli.EscapeText(tenant)
+	return cli.EscapeCell(tenant)
 }
 
 func newRoot(g *global) *cobra.Command {

@@ -67,7 +67,7 @@ func (e *explained) write(w io.Writer) error {
 	if !e.Recorded.Allowed {
 		was = deniedBy(e.Recorded.Step, e.Recorded.Rule, e.Recorded.Code)
 	}
-	line := func(format string, args ...any) { fmt.Fprintln(w, cli.EscapeText(fmt.Sprintf(format, args...))) }
+	line := func(format string, args ...any) { fmt.Fprintln(w, cli.EscapeCell(fmt.Sprintf(format, args...))) }
 	line("%s: %s called %s as %s in the lane %s", e.Time.UTC().Format(time.RFC3339), e.Actor, e.Tool, orDash(e.RoleID),
 		orDash(e.LaneID))
 	line("recorded: %s (%s)", was, e.EventID)

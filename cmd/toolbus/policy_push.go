@@ -165,7 +165,7 @@ func writePolicyVersions(to io.Writer, all []envelope.PolicyVersion) error {
 	for _, v := range all {
 		fmt.Fprintf(w, "%d\t%s\t%.*s\t%.*s\t%.*s\t%s\t%s\n", v.Revision, v.At.UTC().Format(time.RFC3339),
 			shortDigest, v.Versions.Roles, shortDigest, v.Versions.Lanes, shortDigest, v.Versions.ToolRegistry,
-			cli.EscapeText(v.By), orDash(cli.EscapeText(v.Reason)))
+			cli.EscapeCell(v.By), orDash(cli.EscapeCell(v.Reason)))
 	}
 	return w.Flush()
 }
@@ -233,13 +233,13 @@ func (g *global) showPolicy(ctx context.Context, c *admin.Client, revision uint6
 
 func (s shownPolicy) write(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "# revision %d, since %s, by %s\n", s.Revision, s.At.UTC().Format(time.RFC3339),
-		cli.EscapeText(s.By))
+		cli.EscapeCell(s.By))
 	for _, d := range []struct{ name, digest, text string }{
 		{policy.RolesFile, s.Versions.Roles, s.Roles}, {policy.LanesFile, s.Versions.Lanes, s.Lanes},
 		{policy.ToolRegistryFile, s.Versions.ToolRegistry, s.ToolRegistry},
 	} {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "\n# %s, sha256 %s\n%s\n", d.name, d.digest, escapedLines(d.text))
+			_, err = fmt.Fprintf(w, "\n# %s, sha256 %s\n%s\n", d.name, d.digest, cli.EscapeText(strings.TrimSuffix(d.text, "\n")))
 		}
 	}
 	return err
@@ -269,13 +269,4 @@ as for "policy push". Needs an operator's token.`,
 	}
 	reasonFlag(cmd, &reason)
 	return cmd
-}
-
-// escapedLines escapes all control characters of a text but its line breaks.
-func escapedLines(text string) string {
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = cli.EscapeText(line)
-	}
-	return strings.Join(lines, "\n")
 }

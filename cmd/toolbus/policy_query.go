@@ -80,7 +80,7 @@ func listGrants(out io.Writer, grants []policy.Grant) error {
 	fmt.Fprintln(w, "ROLE\tLANE\tTOOL\tVERSION\tNEEDS\tPROHIBITED")
 	for _, one := range grants {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Role, one.Lane, one.Tool, one.Version,
-			cli.EscapeText(listed(one.RequiredScopeKeys)), cli.EscapeText(listed(one.ProhibitedFlags)))
+			cli.EscapeCell(listed(one.RequiredScopeKeys)), cli.EscapeCell(listed(one.ProhibitedFlags)))
 	}
 	return w.Flush()
 }

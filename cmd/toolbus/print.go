@@ -65,7 +65,7 @@ func show(g *global, r *envelope.Response, ref string) error {
 		cli.PrintError(g.env.stderr, r.Error)
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintln(g.env.stderr, "warning:", cli.EscapeText(w))
+		fmt.Fprintln(g.env.stderr, "warning:", cli.EscapeCell(w))
 	}
 	fmt.Fprintln(g.env.stderr, cli.Summary(r, ref))
 	return nil

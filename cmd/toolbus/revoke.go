@@ -54,12 +54,12 @@ func (g *global) revoked(q envelope.RevokeRequest, file string, a envelope.Revok
 	if q.Actor != "" {
 		what = fmt.Sprintf("actor %s in tenant %s", q.Actor, q.Tenant)
 	}
-	what = cli.EscapeText(what)
+	what = cli.EscapeCell(what)
 	if a.Families > 0 {
 		return g.say(a, fmt.Sprintf("revoked %s: ended %s", what, plural(a.Families, "listed family", "listed families")))
 	}
 	if file != "" {
-		return g.say(a, fmt.Sprintf("revoked %s of %s, which is not listed", what, cli.EscapeText(file)))
+		return g.say(a, fmt.Sprintf("revoked %s of %s, which is not listed", what, cli.EscapeCell(file)))
 	}
 	if g.json {
 		if err := cli.WriteJSON(g.env.stdout, a); err != nil {
@@ -68,7 +68,7 @@ func (g *global) revoked(q envelope.RevokeRequest, file string, a envelope.Revok
 	}
 	nearest := "; `toolbus credentials list` shows what is listed"
 	if len(a.Nearest) > 0 {
-		nearest = "; did you mean " + cli.EscapeText(strings.Join(a.Nearest, ", or ")) + "?"
+		nearest = "; did you mean " + cli.EscapeCell(strings.Join(a.Nearest, ", or ")) + "?"
 	}
 	fmt.Fprintf(g.env.stderr, "toolbus: no listed family is that of %s%s\nThe revocation is stored all the same, for "+
 		"tokens that are not listed.\n", what, nearest)

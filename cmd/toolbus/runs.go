@@ -57,7 +57,7 @@ lanes of that role.`,
 				if err != nil {
 					return err
 				}
-				return g.say(a, cli.EscapeText(a.Run.ID))
+				return g.say(a, cli.EscapeCell(a.Run.ID))
 			})
 		},
 	}
@@ -133,7 +133,7 @@ func (g *global) eachRun(
 				return err
 			case err != nil:
 				failed = true
-				fmt.Fprintf(g.env.stderr, "toolbus: run %s: %s\n", cli.EscapeText(id), cli.EscapeText(err.Error()))
+				fmt.Fprintf(g.env.stderr, "toolbus: run %s: %s\n", cli.EscapeCell(id), cli.EscapeText(err.Error()))
 			default:
 				all = append(all, a)
 			}
@@ -149,7 +149,7 @@ func writeChanges(w io.Writer, all []envelope.RunResponse, done string) (err err
 		if !a.Changed {
 			already = " already"
 		}
-		_, err = fmt.Fprintf(w, "run %s: %s%s\n", cli.EscapeText(a.Run.ID), done, already)
+		_, err = fmt.Fprintf(w, "run %s: %s%s\n", cli.EscapeCell(a.Run.ID), done, already)
 	}
 	return err
 }
@@ -192,11 +192,11 @@ func writeRuns(to io.Writer, all []envelope.Run) error {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "RUN\tTENANT\tSTATE\tROLE\tLANES\tACTORS\tSTARTED")
 	for _, r := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.EscapeText(r.ID), cli.EscapeText(r.Tenant), r.State,
-			orDash(cli.EscapeText(r.Role)), orDash(escapedList(r.Lanes)), escapedList(r.Actors),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.EscapeCell(r.ID), cli.EscapeCell(r.Tenant), r.State,
+			orDash(cli.EscapeCell(r.Role)), orDash(escapedList(r.Lanes)), escapedList(r.Actors),
 			r.Start.UTC().Format(time.RFC3339))
 	}
 	return w.Flush()
 }
 
-func escapedList(names []string) string { return cli.EscapeText(strings.Join(names, ",")) }
+func escapedList(names []string) string { return cli.EscapeCell(strings.Join(names, ",")) }

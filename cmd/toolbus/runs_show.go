@@ -71,15 +71,15 @@ func (s shownRun) write(to io.Writer) error {
 		{"policy", fmt.Sprintf("roles %.*s, lanes %.*s, tool registry %.*s", shortDigest, s.Policies.Roles, shortDigest,
 			s.Policies.Lanes, shortDigest, s.Policies.ToolRegistry)},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], orDash(cli.EscapeText(line[1])))
+		fmt.Fprintf(w, "%s\t%s\n", line[0], orDash(cli.EscapeCell(line[1])))
 	}
 	if err := w.Flush(); err != nil || len(s.Segments) == 0 {
 		return err
 	}
 	fmt.Fprintln(w, "\nSTARTED\tSTATE\tTOOL\tATTEMPTS\tCODE\tCALL")
 	for _, one := range s.Segments {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", timeOrDash(one.Start), one.State, cli.EscapeText(one.Tool), one.Attempts,
-			orDash(string(one.Code)), cli.EscapeText(one.Ref+orCallID(one)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", timeOrDash(one.Start), one.State, cli.EscapeCell(one.Tool), one.Attempts,
+			orDash(string(one.Code)), cli.EscapeCell(one.Ref+orCallID(one)))
 	}
 	return w.Flush()
 }

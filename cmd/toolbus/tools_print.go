@@ -28,7 +28,7 @@ func listTools(out io.Writer, tools []envelope.ToolInfo) error {
 		case t.Differs:
 			status = differing
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, cli.EscapeText(t.Title))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, cli.EscapeCell(t.Title))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -48,7 +48,7 @@ const (
 )
 
 func showTool(out io.Writer, t envelope.ToolInfo) error {
-	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, cli.EscapeText(t.Title),
+	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, cli.EscapeCell(t.Title),
 		cli.EscapeText(strings.TrimSpace(t.Description)))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	if t.Name != "" {
@@ -62,7 +62,7 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 	}
 	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
 		"run\t%t\nlookup\t%t\nbuild digest\t%s\ntimeout\t%d ms, at most %d ms\n",
-		cli.EscapeText(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
+		cli.EscapeCell(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
 		t.TimeoutDefaultMS, t.TimeoutMaxMS)
 	if l := t.Limits; l != (envelope.ToolLimits{}) {
 		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
@@ -80,7 +80,7 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 		if name == envelope.AnyFunction {
 			name = "of any name"
 		}
-		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, cli.EscapeText(fn.Description))
+		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, cli.EscapeCell(fn.Description))
 		if err := cli.WriteJSON(out, fn.Request); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 	if len(t.Errors) > 0 {
 		fmt.Fprintln(out, "\nerrors:")
 		for _, e := range t.Errors {
-			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, cli.EscapeText(e.Message), cli.EscapeText(e.Fix))
+			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, cli.EscapeCell(e.Message), cli.EscapeCell(e.Fix))
 		}
 	}
 	return w.Flush()
@@ -110,7 +110,7 @@ func showFields(out io.Writer, t envelope.ToolInfo) error {
 	fmt.Fprintln(out, "\nmanifest:")
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, v := range values {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", v.Name, cli.EscapeText(string(v.Value)), v.State)
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", v.Name, cli.EscapeCell(string(v.Value)), v.State)
 	}
 	return w.Flush()
 }

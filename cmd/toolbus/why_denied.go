@@ -88,10 +88,10 @@ func (d denied) write(to io.Writer) error {
 		{"step", fmt.Sprint(d.Step)}, {"rule", d.Rule}, {"code", string(d.Code)}, {"roles", d.Policies.Roles},
 		{"lanes", d.Policies.Lanes}, {"tool registry", d.Policies.ToolRegistry},
 	} {
-		fmt.Fprintf(w, "  %s\t%s\n", line[0], orDash(cli.EscapeText(line[1])))
+		fmt.Fprintf(w, "  %s\t%s\n", line[0], orDash(cli.EscapeCell(line[1])))
 	}
 	if d.Count != nil {
-		fmt.Fprintf(w, "  counted\t%s\n", cli.EscapeText(d.Count.String()))
+		fmt.Fprintf(w, "  counted\t%s\n", cli.EscapeCell(d.Count.String()))
 	}
 	return w.Flush()
 }

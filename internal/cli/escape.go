@@ -27,11 +27,13 @@ func writeJSON(w io.Writer, v any, options ...json.Options) error {
 	return err
 }
 
-// drives reports whether a character controls a terminal.
-func drives(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+// drives reports whether a character controls a terminal, or the order or the lines in which it shows text.
+func drives(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control))
+}
 
-// EscapeJSON replaces control characters in JSON text by JSON escapes, so that they cannot control the terminal. The
-// value of the JSON stays the same, because such characters can occur only in strings.
+// EscapeJSON replaces the characters that control a terminal in JSON text by JSON escapes. The value of the JSON stays
+// the same, because such characters can occur only in strings.
 func EscapeJSON(text string) string {
 	if !mayDrive(text) || strings.IndexFunc(text, drives) < 0 {
 		return text
@@ -39,7 +41,7 @@ func EscapeJSON(text string) string {
 	var out strings.Builder
 	for _, r := range text {
 		if drives(r) {
-			fmt.Fprintf(&out, `\u%04x`, r)
+			fmt.Fprintf(&out, `\u%04x`, r) // none is beyond U+FFFF
 		} else {
 			out.WriteRune(r)
 		}
@@ -57,8 +59,8 @@ func mayDrive(text string) bool {
 	return false
 }
 
-// EscapeText replaces control characters by a dot, so that text from tools and other processes cannot control the
-// terminal.
+// EscapeText replaces each character that controls a terminal by a dot. It is for texts of others that may have several
+// lines, such as a description.
 func EscapeText(s string) string {
 	if !mayDrive(s) {
 		return s
@@ -69,4 +71,10 @@ func EscapeText(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// EscapeCell is [EscapeText] for a cell of a table or a part of a line, such as a name: it also replaces tabs and line
+// ends, so that text of others cannot look like a further cell or line.
+func EscapeCell(s string) string {
+	return strings.NewReplacer("\n", "·", "\t", "·").Replace(EscapeText(s))
 }

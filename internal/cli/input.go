@@ -58,7 +58,7 @@ func legible(arg string, data []byte) error {
 	for _, v := range bad[:min(len(bad), maxProblems)] {
 		fmt.Fprintf(&problems, "\n  %s", v.Message)
 		if v.Pointer != "" {
-			fmt.Fprintf(&problems, " (at %s)", EscapeText(v.Pointer))
+			fmt.Fprintf(&problems, " (at %s)", EscapeCell(v.Pointer))
 		}
 	}
 	return Usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
@@ -73,7 +73,7 @@ func source(arg string) string {
 	case arg == "-":
 		return "standard input (--input -)"
 	case strings.HasPrefix(arg, "@"):
-		return "--input " + EscapeText(arg)
+		return "--input " + EscapeCell(arg)
 	}
 	return "--input"
 }

@@ -32,7 +32,7 @@ func Summary(r *envelope.Response, ref string) string {
 	if ref != "" {
 		parts = append(parts, "ref "+ref)
 	}
-	return EscapeText(strings.Join(parts, " · "))
+	return EscapeCell(strings.Join(parts, " · "))
 }
 
 // PrintError prints an error as text, with its causes and its fix.

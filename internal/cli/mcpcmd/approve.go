@@ -57,11 +57,11 @@ func settle(out io.Writer, changes []importer.Change, approved bool) error {
 		switch c.State {
 		case importer.LeftOut:
 			unknown++
-			fmt.Fprintf(out, "%s: unknown: %s\n", c.ID, cli.EscapeText(c.Why))
+			fmt.Fprintf(out, "%s: unknown: %s\n", c.ID, cli.EscapeCell(c.Why))
 		case importer.Changed:
 			fmt.Fprintf(out, "%s: changed at server %s\n", c.ID, c.Server)
 			for _, line := range c.Lines {
-				fmt.Fprintln(out, "  "+cli.EscapeText(line))
+				fmt.Fprintln(out, "  "+cli.EscapeCell(line))
 			}
 			if !approved {
 				waiting++

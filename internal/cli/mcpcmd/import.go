@@ -182,7 +182,7 @@ func leftOut(n int) error {
 }
 
 func describe(out io.Writer, r importer.Report) error {
-	fmt.Fprintf(out, "%s: %s, MCP %s\n", r.Server, cli.EscapeText(r.About), cli.EscapeText(r.Protocol))
+	fmt.Fprintf(out, "%s: %s, MCP %s\n", r.Server, cli.EscapeCell(r.About), cli.EscapeCell(r.Protocol))
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	for _, t := range r.Tools {
 		id, why := t.ID, t.Why
@@ -194,14 +194,14 @@ func describe(out io.Writer, r importer.Report) error {
 		case importer.Same:
 			why = ""
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", id, t.State, t.Class, cli.EscapeText(why))
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", id, t.State, t.Class, cli.EscapeCell(why))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, t := range r.Tools {
 		for _, note := range t.Notes {
-			fmt.Fprintf(out, "  %s: %s\n", t.ID, cli.EscapeText(note))
+			fmt.Fprintf(out, "  %s: %s\n", t.ID, cli.EscapeCell(note))
 		}
 	}
 	return nil

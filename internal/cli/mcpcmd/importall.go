@@ -62,7 +62,7 @@ func (i *importing) all(cmd *cobra.Command) error {
 // warn prints a warning about a server without its secrets.
 func (i *importing) warn(s clientconfig.Server, file, text string) {
 	text = redacted(oneLine(text), s.Server, i.options.Dir, i.options.Environ)
-	fmt.Fprintf(i.env.Stderr, "toolbus: server %s of %s: %s\n", cli.EscapeText(s.Called), file, cli.EscapeText(text))
+	fmt.Fprintf(i.env.Stderr, "toolbus: server %s of %s: %s\n", cli.EscapeCell(s.Called), file, cli.EscapeText(text))
 }
 
 // remind prints the tools that are switched off in the configuration but were imported before. An import leaves their
@@ -78,7 +78,7 @@ func (i *importing) remind(servers []clientconfig.Server) error {
 		}
 		for _, id := range switchedOn(s, has, s.Name) {
 			fmt.Fprintf(i.env.Stderr, "toolbus: %s is switched off in the configuration, and was imported earlier: "+
-				"write `status: disabled` into its manifest\n", cli.EscapeText(id))
+				"write `status: disabled` into its manifest\n", cli.EscapeCell(id))
 		}
 	}
 	return nil

@@ -124,14 +124,14 @@ func (p *plan) show(out io.Writer) error {
 		if f.Server != "" {
 			what = fmt.Sprintf("replaced by %d tools of server %s", f.Tools, f.Server)
 		}
-		fmt.Fprintf(w, "  %s\t%s\n", cli.EscapeText(f.Name), what)
+		fmt.Fprintf(w, "  %s\t%s\n", cli.EscapeCell(f.Name), what)
 	}
 	for _, f := range p.Kept {
-		fmt.Fprintf(w, "  %s\tkept: %s\n", cli.EscapeText(f.Name), cli.EscapeText(oneLine(f.Why)))
+		fmt.Fprintf(w, "  %s\tkept: %s\n", cli.EscapeCell(f.Name), cli.EscapeCell(oneLine(f.Why)))
 	}
 	err := w.Flush()
 	for _, note := range p.Notes {
-		_, bad := fmt.Fprintln(out, "  note: "+cli.EscapeText(note))
+		_, bad := fmt.Fprintln(out, "  note: "+cli.EscapeCell(note))
 		err = errors.Join(err, bad)
 	}
 	return err

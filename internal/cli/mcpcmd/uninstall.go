@@ -50,7 +50,7 @@ func undone(env cli.Env, file string, u clientconfig.Undone) (err error) {
 		_, err = fmt.Fprintf(env.Stdout, "%s is as it was\n", file)
 	}
 	for _, name := range u.Again {
-		fmt.Fprintf(env.Stdout, "  %s was added again since: it stays as it is now\n", cli.EscapeText(name))
+		fmt.Fprintf(env.Stdout, "  %s was added again since: it stays as it is now\n", cli.EscapeCell(name))
 	}
 	return err
 }
