@@ -239,7 +239,8 @@ func (s shownPolicy) write(w io.Writer) error {
 		{policy.ToolRegistryFile, s.Versions.ToolRegistry, s.ToolRegistry},
 	} {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "\n# %s, sha256 %s\n%s\n", d.name, d.digest, cli.EscapeText(strings.TrimSuffix(d.text, "\n")))
+			_, err = fmt.Fprintf(w, "\n# %s, sha256 %s\n%s\n", d.name, d.digest,
+				cli.EscapeText(strings.TrimSuffix(d.text, "\n")))
 		}
 	}
 	return err

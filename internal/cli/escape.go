@@ -73,8 +73,8 @@ func EscapeText(s string) string {
 	}, s)
 }
 
-// EscapeCell is [EscapeText] for a cell of a table or a part of a line, such as a name: it also replaces tabs and line
-// ends, so that text of others cannot look like a further cell or line.
+// EscapeCell is [EscapeText] for a cell of a table or a part of a line, such as a name. It also replaces tabs and line
+// ends: text of others must not look like a further cell or line.
 func EscapeCell(s string) string {
 	return strings.NewReplacer("\n", "·", "\t", "·").Replace(EscapeText(s))
 }
