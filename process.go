@@ -114,7 +114,8 @@ type DispatcherOptions struct {
 }
 
 // Dispatcher admits calls, enforces their deadlines, and writes the audit record. Make one with [Conn.Dispatcher]. A
-// bus needs at least one. Each dispatcher must know the tools of all executors.
+// bus needs at least one. Each dispatcher must know the tools of all executors. On Linux its process becomes
+// undumpable: processes of the same user cannot attach to it or read its memory, and the kernel writes no core dump.
 type Dispatcher struct {
 	conn    *Conn
 	options app.DispatcherOptions

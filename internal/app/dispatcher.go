@@ -17,6 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -63,6 +64,9 @@ type dispatcherProcess struct {
 // failure: the server may go away before the dispatcher follows the log. If ctx ends meanwhile, RunDispatcher returns
 // nil.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) (err error) {
+	if err := supervisor.Undumpable(); err != nil {
+		return err
+	}
 	stops := stops{log: c.Logger}
 	defer func() { err = stops.stop(err) }()
 	d, err := openDispatcher(ctx, c, o, &stops)

@@ -46,12 +46,58 @@ functions:
 limits: {timeout_ms_default: 20000, timeout_ms_max: 20000, concurrency_max: 1}
 `
 
-// nobody is the user of the executor and its tools where the tests run as root, who may read everything.
+// nobody is the user of the processes under attack where the tests run as root, who may read everything.
 const nobody = 65534
 
 // A tool reads neither environment, nor memory, nor open files of its executor and its supervisor, whose user it is.
 func TestToolReadsItsExecutor(t *testing.T) {
 	t.Parallel()
+	dir, srv := spyFolder(t, "./cmd/executor", "./cmd/toolbus-supervisor"), natstest.Start(t)
+	d := &devDeployment{T: t, url: srv.URL}
+	tools := toolbus.NewToolset()
+	d.ok(tools.AddFolder(filepath.Join(dir, "tools")))
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Logger: quiet()})
+	d.part(conn, err, spying(conn, tools))
+	pid := unprivileged(t, "works for pool", filepath.Join(dir, "executor"), "--server", srv.URL, "--tools",
+		filepath.Join(dir, "tools"))
+	client, err := conn.Client(toolbus.ClientOptions{})
+	d.ok(err)
+	defer client.Close()
+	r, err := toolbus.Outcome(client.Call(t.Context(), toolbus.Call{Tool: "spy", Input: []byte(`{}`)}))
+	d.ok(err)
+	for _, want := range []string{
+		fmt.Sprintf(`"executor":"%d"`, pid), "itself/environ", "itself/mem", "itself/fd", "itself/maps",
+	} {
+		if r.Status != envelope.Success || !strings.Contains(string(r.Output), want) {
+			t.Fatalf("the tool does not say %s: %+v", want, r)
+		}
+	}
+	if got := string(r.Output); strings.Contains(got, "executor/") || strings.Contains(got, "supervisor/") {
+		t.Errorf("the tool reads %s", got)
+	}
+}
+
+// The keys of a deployment are in the memory of its dispatchers. So the files of a dispatcher in /proc belong to root
+// and not to its user, whose processes cannot attach to it, and the kernel writes no core dump.
+func TestDispatcherIsUndumpable(t *testing.T) {
+	t.Parallel()
+	dir, srv := spyFolder(t, "./cmd/dispatcher"), natstest.Start(t)
+	pid := unprivileged(t, "is serving", filepath.Join(dir, "dispatcher"), "--server", srv.URL, "--insecure-no-auth",
+		"--tools", filepath.Join(dir, "tools"))
+	for _, name := range []string{"environ", "mem", "coredump_filter"} {
+		info, err := os.Stat(fmt.Sprintf("/proc/%d/%s", pid, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
+			t.Errorf("%s of the dispatcher belongs to user %d", name, owner)
+		}
+	}
+}
+
+// spyFolder returns a folder that every user may read, with these commands and, in the folder tools, the tool spy.
+func spyFolder(t *testing.T, commands ...string) (dir string) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "hidden")
 	if err != nil {
 		t.Fatal(err)
@@ -68,34 +114,21 @@ func TestToolReadsItsExecutor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	processtest.Output(t, "go", "-C", "../..", "build", "-o", dir, "./cmd/executor", "./cmd/toolbus-supervisor")
-	srv := natstest.Start(t)
-	d := &devDeployment{T: t, url: srv.URL}
-	tools := toolbus.NewToolset()
-	d.ok(tools.AddFolder(filepath.Join(dir, "tools")))
-	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{Logger: quiet()})
-	d.part(conn, err, spying(conn, tools))
-	cmd := exec.Command(filepath.Join(dir, "executor"), "--server", srv.URL, "--tools", filepath.Join(dir, "tools"))
+	processtest.Output(t, "go", append([]string{"-C", "../..", "build", "-o", dir}, commands...)...)
+	return dir
+}
+
+// unprivileged runs a program until the test ends, as nobody if the test runs as root. It waits for an output line that
+// contains ready.
+func unprivileged(t *testing.T, ready, name string, args ...string) (pid int) {
+	t.Helper()
+	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), "HOME=/", "TOOLBUS_TEST_SECRET=x")
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
-	processtest.Launch(t, cmd).Await(t, "works for pool")
-	client, err := conn.Client(toolbus.ClientOptions{})
-	d.ok(err)
-	defer client.Close()
-	r, err := toolbus.Outcome(client.Call(t.Context(), toolbus.Call{Tool: "spy", Input: []byte(`{}`)}))
-	d.ok(err)
-	for _, want := range []string{
-		fmt.Sprintf(`"executor":"%d"`, cmd.Process.Pid), "itself/environ", "itself/mem", "itself/fd", "itself/maps",
-	} {
-		if r.Status != envelope.Success || !strings.Contains(string(r.Output), want) {
-			t.Fatalf("the tool does not say %s: %+v", want, r)
-		}
-	}
-	if got := string(r.Output); strings.Contains(got, "executor/") || strings.Contains(got, "supervisor/") {
-		t.Errorf("the tool reads %s", got)
-	}
+	processtest.Launch(t, cmd).Await(t, ready)
+	return cmd.Process.Pid
 }
 
 // spying returns a dispatcher that admits calls of tools.

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each unit limits memory, tasks, files and its output, and systemd finds nothing wrong with it.
+// Each unit limits memory, tasks, files and its output, writes no core dump, and systemd finds nothing wrong with it.
 func TestUnits(t *testing.T) {
 	units, err := filepath.Glob("../../deploy/systemd/*.service")
 	if err != nil || len(units) != 3 {
@@ -23,7 +23,8 @@ func TestUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, setting := range []string{
-			"MemoryHigh=", "MemoryMax=", "TasksMax=", "LimitNOFILE=", "LogRateLimitIntervalSec=", "LogRateLimitBurst=",
+			"MemoryHigh=", "MemoryMax=", "TasksMax=", "LimitNOFILE=", "LimitCORE=0\n", "LogRateLimitIntervalSec=",
+			"LogRateLimitBurst=",
 		} {
 			if !strings.Contains(string(text), "\n"+setting) {
 				t.Errorf("%s does not set %s", unit, setting)
