@@ -252,6 +252,11 @@ func TestCall(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d\nstdout: %s\nstderr: %s", c.args, code, c.code, stdout, stderr)
 		}
 	}
+	_, stdout, _ := s.do("doctor")
+	reach, warned := supervisor.HostReach(), strings.Contains(stdout, "a tool can signal processes")
+	if warned != (reach != supervisor.ReachOwn) {
+		t.Errorf("runs have the reach %q, and doctor prints %s", reach, stdout)
+	}
 }
 
 // A call is found again by its reference, also after a restart of everything.

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 // AdapterOptions configures the adapters of the tools that are defined in folders.
@@ -37,6 +38,14 @@ func Adapters(tools []*tool.Manifest, o AdapterOptions) (map[string]tool.Adapter
 		return nil, fmt.Errorf("tools of folders need a supervisor: call toolbus.SupervisorMain first in main: %w", err)
 	}
 	return adapters, nil
+}
+
+// runsReach returns the power of the adapters' runs over other processes of this host.
+func runsReach(adapters map[string]tool.Adapter) supervisor.Reach {
+	if adapters[process.Transport] == nil && adapters[mcp.Transport] == nil {
+		return supervisor.ReachOwn // no tool runs as a process
+	}
+	return supervisor.HostReach()
 }
 
 // rest calls Rest of the adapters that have it. It ends what they keep between calls, such as MCP server processes.

@@ -106,6 +106,7 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	}
 	e := &executorProcess{node: n, options: o, api: api, board: lock.NewBoard()}
 	e.pools = heartbeat.NewRemoteStore(c.JS, n.Lease, api.Beat)
+	e.pools.RunsReach = runsReach(o.Adapters)
 	e.executor = executor.New(executor.Options{
 		Instance: subjects.Instance(o.Pool, c.Instance), Catalog: o.Tools, Adapters: o.Adapters, CallLog: n.Log,
 		Replies: rpc.NewReplies(c.NC, c.Logger),

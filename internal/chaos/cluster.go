@@ -237,6 +237,9 @@ func (c *cluster) start(ctx context.Context) error {
 			f()
 		}
 	})
+	if err := c.servePoison(ctx); err != nil {
+		return err
+	}
 	first := len(c.servers) // the others would fail until the servers are ready
 	if err := c.startSome(ctx, c.names[:first]); err != nil {
 		return err

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/chaos/effects"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -199,8 +201,35 @@ func (n *node) wait(ctx context.Context, p *process, atMost time.Duration) bool 
 	return false
 }
 
+// servePoison kills the executors that poison calls name, until ctx ends.
+func (c *cluster) servePoison(ctx context.Context) error {
+	socket := effects.PoisonSocket(c.ledger())
+	_ = os.Remove(socket) // of an earlier run
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return fmt.Errorf("poison calls: %w", err)
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	c.wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			var pid int
+			if _, err = fmt.Fscan(conn, &pid); err == nil {
+				if p, err := os.FindProcess(pid); err == nil {
+					_ = p.Kill() // it may have just ended
+				}
+			}
+			_ = conn.Close()
+		}
+	})
+	return nil
+}
+
 // unexpected records an end that no fault explains. Exit code 1 is expected: a process that cannot reach the servers at
-// its start ends with it. A poison call kills its executor.
+// its start ends with it. A poison call has its executor killed.
 func (n *node) unexpected(p *process) {
 	state := p.cmd.ProcessState
 	poisoned := slices.Contains(executors, n.name) && killed(state)

@@ -17,13 +17,16 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Look checks the streams, the executors, the audit record and the pools. tools holds the tools of each pool, and
 // waiting the number of waiting calls in each pool.
 func Look(ctx context.Context, js jetstream.JetStream, now time.Time, tools map[string][]string,
 	waiting map[string]int) []envelope.Check {
-	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js), diagnoseRecord(ctx, js, now))
+	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js)...)
+	checks = append(checks, diagnoseRecord(ctx, js, now))
 	return append(checks, diagnosePools(ctx, js, tools, waiting)...)
 }
 
@@ -127,20 +130,44 @@ func emptyPool(pool string, tools []string, waiting int) envelope.Check {
 	return c
 }
 
-func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) envelope.Check {
-	n := 0
+// diagnoseExecutors checks for live executors, and for those whose runs can reach other processes.
+func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) []envelope.Check {
+	var alive []heartbeat.Heartbeat
 	pools, err := heartbeat.OpenStore(ctx, js, bus.DefaultLease)
 	if err == nil {
-		n, err = pools.AllAlive(ctx)
+		alive, err = pools.AllAlive(ctx)
 	}
 	switch {
 	case err != nil:
-		return envelope.Failed("executors", err.Error(), "start a dispatcher: it creates the topology")
-	case n == 0:
-		return envelope.Failed("executors", "no executor beats",
-			"start one with `toolbus executor` or `toolbus dev`")
+		return []envelope.Check{envelope.Failed("executors", err.Error(), "start a dispatcher: it creates the topology")}
+	case len(alive) == 0:
+		return []envelope.Check{envelope.Failed("executors", "no executor beats",
+			"start one with `toolbus executor` or `toolbus dev`")}
 	}
-	return envelope.Well("executors", fmt.Sprintf("%d alive", n))
+	return append([]envelope.Check{envelope.Well("executors", fmt.Sprintf("%d alive", len(alive)))}, unconfined(alive)...)
+}
+
+// unconfined returns a warning for each kind of reach that the runs of executors have.
+func unconfined(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
+	for _, kind := range []struct {
+		reach supervisor.Reach
+		says  string
+	}{
+		{supervisor.ReachSignals, "a tool can signal processes of the same user, such as other runs and the executor"},
+		{supervisor.ReachAll, "a tool can signal processes of the same user, and read the memory and files of other runs"},
+	} {
+		var names []string
+		for _, b := range alive {
+			if b.RunsReach == kind.reach {
+				names = append(names, subjects.Instance(b.Pool, b.Instance))
+			}
+		}
+		if slices.Sort(names); len(names) > 0 {
+			checks = append(checks, envelope.Doubtful("runs", kind.says+": "+some(names),
+				"run these executors on Linux 6.12 or later, with landlock in /sys/kernel/security/lsm, and not as root"))
+		}
+	}
+	return checks
 }
 
 // Placed checks the replicas of the streams, and whether direct gets are enabled, for a deployment with tokens.

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -49,16 +52,45 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	if _, err := js.Publish(t.Context(), subjects.PoolSubject("gpu", "ghost"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if c := diagnoseExecutors(t.Context(), js); c.Status != envelope.CheckOK {
+	if c := diagnoseExecutors(t.Context(), js); len(c) != 1 || c[0].Status != envelope.CheckOK {
 		t.Errorf("just beaten: %+v", c)
 	}
 	<-time.After(bus.DefaultLease + 100*time.Millisecond)
-	if c := diagnoseExecutors(t.Context(), js); c.Status != envelope.CheckFailed || c.Fix == "" {
+	if c := diagnoseExecutors(t.Context(), js); c[0].Status != envelope.CheckFailed || c[0].Fix == "" {
 		t.Errorf("long ago: %+v", c)
 	}
 	idle := diagnosePools(t.Context(), js, map[string][]string{"gpu": {"echo"}}, nil)
 	if len(idle) != 1 {
 		t.Errorf("pool without executors: %+v", idle)
+	}
+}
+
+// doctor names the executors whose kernel does not keep runs apart, and says what their tools can do.
+func TestDiagnoseReach(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools, err := heartbeat.OpenStore(t.Context(), js, bus.DefaultLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, reach := range map[string]supervisor.Reach{
+		"new": supervisor.ReachOwn, "old": supervisor.ReachSignals, "older": supervisor.ReachAll,
+	} {
+		pools.RunsReach = reach
+		if err := pools.Beat(t.Context(), "gpu", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checks := diagnoseExecutors(t.Context(), js)
+	if len(checks) != 3 {
+		t.Fatalf("got %+v", checks)
+	}
+	for i, says := range []string{"other runs and the executor: gpu/old", "files of other runs: gpu/older"} {
+		if c := checks[i+1]; c.Status != envelope.CheckWarning || !strings.HasSuffix(c.Says, says) || c.Fix == "" {
+			t.Errorf("got %+v", c)
+		}
 	}
 }
 

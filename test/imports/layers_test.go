@@ -84,11 +84,11 @@ var layers = []layer{
 	{4, "internal/natsserver/natstest", "server", ""},
 	{4, "internal/natsserver/bustest", "server", "bus envelope internal/call internal/encoding/format " +
 		"internal/natsserver/natstest internal/rpc kv subjects"},
-	{4, "internal/executor/heartbeat", "client", "internal/encoding/format subjects"},
+	{4, "internal/executor/heartbeat", "client", "internal/encoding/format internal/tool/supervisor subjects"},
 	{4, "internal/executor/workqueue", "client", "bus envelope internal/call internal/encoding/format " +
 		"internal/executor/heartbeat internal/flow internal/timer kv subjects"},
 	{4, "internal/health", "client", "bus envelope internal/audit/writer internal/auth internal/deployment " +
-		"internal/executor/heartbeat internal/timer"},
+		"internal/executor/heartbeat internal/timer internal/tool/supervisor subjects"},
 	{4, "internal/auth/callout", "client", "internal/auth internal/auth/tokenstore internal/deployment " +
 		"internal/flow subjects"},
 	{4, "internal/audit/deadletter", "client", "bus envelope internal/audit internal/audit/reader internal/call " +

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -192,8 +193,12 @@ func (t *run) crash() error {
 	return self.Kill()
 }
 
-// poison kills the executor, which is the parent of this tool's supervisor. The supervisor then kills this process, so
-// poison waits.
+// PoisonSocket returns the path of the Unix socket at which chaos takes the process id of an executor, and kills it. A
+// run cannot signal its executor itself.
+func PoisonSocket(ledger string) string { return ledger + ".poison" }
+
+// poison has the executor killed, which is the parent of this tool's supervisor. The supervisor then kills this
+// process, so poison waits.
 func (t *run) poison() error {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", os.Getppid()))
 	if err != nil {
@@ -204,10 +209,12 @@ func (t *run) poison() error {
 	if _, err := fmt.Sscan(rest, &pid); err != nil {
 		return err
 	}
-	executor, err := os.FindProcess(pid)
-	if err == nil {
-		err = executor.Kill()
+	conn, err := net.Dial("unix", PoisonSocket(t.path))
+	if err != nil {
+		return err
 	}
+	defer conn.Close()
+	_, err = fmt.Fprintln(conn, pid)
 	t.wait(time.Minute)
 	return err
 }

@@ -32,35 +32,39 @@ func (p *Store) LastAlive(ctx context.Context, pool string) (last time.Time, sai
 
 // Alive returns the number of running executors of a pool, at most 10000. It reads one message for each.
 func (p *Store) Alive(ctx context.Context, pool string) (int, error) {
-	n, err := p.count(ctx, subjects.PoolFilter(pool))
+	all, err := p.living(ctx, subjects.PoolFilter(pool))
 	if err != nil {
 		return 0, fmt.Errorf("pool %s: %w", pool, err)
 	}
-	return n, nil
+	return len(all), nil
 }
 
-// AllAlive returns the number of running executors of all pools, at most 10000. It reads one message for each.
-func (p *Store) AllAlive(ctx context.Context) (int, error) {
-	n, err := p.count(ctx, subjects.PoolsAll)
+// AllAlive returns the newest heartbeats of the running executors of all pools, at most 10000, in no order. A heartbeat
+// that cannot be decoded has only Pool and Instance. AllAlive reads one message for each.
+func (p *Store) AllAlive(ctx context.Context) ([]Heartbeat, error) {
+	all, err := p.living(ctx, subjects.PoolsAll)
 	if err != nil {
-		return 0, fmt.Errorf("pools: %w", err)
+		return nil, fmt.Errorf("pools: %w", err)
 	}
-	return n, nil
+	return all, nil
 }
 
 // maxCounted limits how many heartbeats are read, because a process with permission to write heartbeats could fill the
 // bucket.
 const maxCounted = 10_000
 
-func (p *Store) count(ctx context.Context, filter string) (n int, err error) {
+func (p *Store) living(ctx context.Context, filter string) (all []Heartbeat, err error) {
 	err = p.each(ctx, filter, maxCounted, func(subject string, now time.Time) error {
 		msg, err := p.newest(ctx, subject)
 		if err == nil && msg != nil && p.lives(msg, now) {
-			n++
+			b, _ := decodeBeat(msg.Data) // the executor runs in any case
+			// The server has compared the subject with the executor's token, not the content.
+			b.Pool, b.Instance, _ = subjects.ParsePool(subject)
+			all = append(all, b)
 		}
 		return err
 	})
-	return n, err
+	return all, err
 }
 
 // each calls do for each subject with a heartbeat, at most for most subjects, with the time of the server. It stops at

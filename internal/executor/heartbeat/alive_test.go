@@ -24,8 +24,8 @@ func TestForgottenBeat(t *testing.T) {
 		if err != nil || n != here {
 			t.Errorf("%d executors of pool %s, want %d, %v", n, pool, here, err)
 		}
-		if n, err := pools.AllAlive(t.Context()); err != nil || n != all {
-			t.Errorf("%d executors, want %d, %v", n, all, err)
+		if beats, err := pools.AllAlive(t.Context()); err != nil || len(beats) != all {
+			t.Errorf("%d executors, want %d, %v", len(beats), all, err)
 		}
 		last, _, err = pools.LastAlive(t.Context(), pool)
 		if is := n > 0; err != nil || is != lives {

@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 // Heartbeat is the stored form of a heartbeat.
@@ -16,6 +17,8 @@ type Heartbeat struct {
 	Definitions Definitions `json:"definitions,omitzero"`
 	// Missing are the builds of tools that the executor was handed work for and does not have. Older builds send none.
 	Missing []MissingBuild `json:"missing,omitzero"`
+	// RunsReach is the power of the executor's runs over other processes of its host. Older builds send none.
+	RunsReach supervisor.Reach `json:"runs_reach,omitzero"`
 }
 
 // OverflowSupport tells whether an executor pulls the overflow queue, see [subjects.Queue].

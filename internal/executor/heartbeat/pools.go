@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -28,6 +29,8 @@ type Store struct {
 	// Missing returns the field Missing of each heartbeat that Beat sends, of which it sends the first [MaxMissing]. Nil
 	// means none.
 	Missing func() []MissingBuild
+	// RunsReach is the field RunsReach of each heartbeat that Beat sends.
+	RunsReach supervisor.Reach
 
 	js     jetstream.JetStream
 	stream jetstream.Stream                                             // nil without permission to read it
@@ -87,7 +90,7 @@ func (p *Store) settled() bool {
 // Beat writes a heartbeat of an executor, instance, of a pool.
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // detects an interruption early
-	b := Heartbeat{Form: format.Entry.Current(), Pool: pool, Instance: instance}
+	b := Heartbeat{Form: format.Entry.Current(), Pool: pool, Instance: instance, RunsReach: p.RunsReach}
 	if p.PullsOverflow != nil {
 		b.Overflow = p.PullsOverflow()
 	}

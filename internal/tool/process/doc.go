@@ -53,7 +53,8 @@
 // supervisor kills all processes. A terminal line that the tool writes during the grace still counts. When the executor
 // dies, the supervisor kills all processes. When the executor is frozen, the supervisor ends the run in the same way 50
 // ms after its deadline. Execute returns when no process is left. Tools cannot gain privileges with set-user-id
-// programs, because a supervisor could not kill those.
+// programs, because a supervisor could not kill those. They cannot signal, trace or read processes outside of the run,
+// as far as the kernel has Landlock.
 //
 // A terminal line counts only if the tool exits after it. If a tool writes its output and does not exit, it is ended
 // with its context.

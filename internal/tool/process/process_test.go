@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -416,6 +417,55 @@ func marked(t *testing.T, variable string) int {
 		}
 	}
 	return n
+}
+
+// TestOtherRuns lets a tool attack another run of its executor, that run's supervisor, and the executor. Where the
+// kernel is too old for that, the test checks what package supervisor says that it leaves open.
+func TestOtherRuns(t *testing.T) {
+	over, pids, ended := filepath.Join(t.TempDir(), "over"), make(chan string, 1), make(chan error, 1)
+	m := manifest("victim", over)
+	m.Dir = t.TempDir()
+	sink := &tooltest.Recorder{OnEmit: func(e tooltest.Emitted) error { pids <- e.Data; return nil }}
+	go func() {
+		got, err := newAdapter(t, process.Options{}).Execute(t.Context(), m, callOf("f", "{}"), sink)
+		if err == nil && string(got.Output) != `"unharmed"` {
+			err = fmt.Errorf("it answered %s", got.Output)
+		}
+		ended <- err
+	}()
+	var victim, watcher int
+	select {
+	case said := <-pids:
+		if _, err := fmt.Sscanf(said, "[%d,%d]", &victim, &watcher); err != nil {
+			t.Fatal(err)
+		}
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	result, err := execute(t, "attack", fmt.Sprint(victim), fmt.Sprint(watcher), fmt.Sprint(os.Getpid()))
+	var got attacked
+	if err != nil || json.Unmarshal(result.Output, &got) != nil {
+		t.Fatalf("the attack: %s, %v", result.Output, err)
+	}
+	t.Logf("runs on this kernel have the reach %q", got.Reach)
+	var signals []string
+	for _, pid := range []int{victim, watcher, os.Getpid()} {
+		signals = append(signals, fmt.Sprint("signal of ", pid))
+	}
+	slices.Sort(signals)
+	switch {
+	case got.Reach == supervisor.ReachOwn && len(got.Done) > 0,
+		got.Reach == supervisor.ReachSignals && !slices.Equal(got.Done, signals):
+		t.Errorf("reach %q, and a tool could do %q", got.Reach, got.Done)
+	case got.Reach == supervisor.ReachAll && !slices.Contains(got.Done, fmt.Sprint("environ of ", victim)):
+		t.Errorf("without Landlock, a tool could do only %q", got.Done)
+	}
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the attacked run: %v", err)
+	}
 }
 
 // TestKillSupervisor shows that a program that kills its own supervisor dies with it.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +22,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -57,6 +60,8 @@ func play(part string, args []string) int {
 		"executor":     executor,
 		"kill-parent":  killParent,
 		"stop-parent":  stopParent,
+		"victim":       victim,
+		"attack":       attack,
 	}
 	return programs[part](args)
 }
@@ -323,6 +328,105 @@ func stopParent([]string) int {
 	}
 	_ = stdout{}.Emit(context.Background(), envelope.ChunkProgress, jsontext.Value(`"stopped"`))
 	return forever()
+}
+
+// victim emits its process id and that of its supervisor, and answers when the file in its argument exists.
+func victim(args []string) int {
+	pids := fmt.Sprintf("[%d,%d]", os.Getpid(), os.Getppid())
+	_ = stdout{}.Emit(context.Background(), envelope.ChunkProgress, jsontext.Value(pids))
+	for range time.Tick(time.Millisecond) {
+		if _, err := os.Stat(args[0]); err == nil {
+			break
+		}
+	}
+	fmt.Println(`{"type":"output","output":"unharmed"}`)
+	return 0
+}
+
+// attacked is the output of attack.
+type attacked struct {
+	Reach supervisor.Reach `json:"reach"`
+	Done  []string         `json:"done"`
+}
+
+// attack tries on the processes in its arguments what a tool may not do to others, and outputs what it could do. It
+// first gives up the two capabilities of root by which a process reads the environment of any other.
+func attack(args []string) int {
+	runtime.LockOSThread() // capabilities and ptrace(2) are of a thread
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return 1
+	}
+	for _, c := range []int{unix.CAP_SYS_ADMIN, unix.CAP_PERFMON} {
+		caps[c/32].Effective &^= 1 << (c % 32)
+		caps[c/32].Permitted &^= 1 << (c % 32)
+	}
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		return 1
+	}
+	done := []string{}
+	for _, arg := range args {
+		pid, err := strconv.Atoi(arg)
+		if err != nil {
+			return 1
+		}
+		for name, try := range attacks {
+			if try(pid) == nil {
+				done = append(done, name+" of "+arg)
+			}
+		}
+	}
+	slices.Sort(done)
+	raw, err := json.Marshal(attacked{supervisor.HostReach(), done})
+	if err != nil {
+		return 1
+	}
+	return answer(tool.Result{Output: raw}, nil)
+}
+
+// attacks return nil if they were possible.
+var attacks = map[string]func(pid int) error{
+	"signal": func(pid int) error { return unix.Kill(pid, unix.SIGURG) }, // which harms nobody
+	"attach": attachTo,
+	"environ": func(pid int) error {
+		_, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		return err
+	},
+	"mem": func(pid int) error {
+		_, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+		return err
+	},
+	"fd": func(pid int) error {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d/fd/1", pid))
+		return err
+	},
+	"copied memory": func(pid int) error {
+		b := make([]byte, 1)
+		_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: 1}}, []unix.RemoteIovec{{Base: 1, Len: 1}}, 0)
+		if errors.Is(err, unix.EFAULT) { // nothing is at that address
+			return nil
+		}
+		return err
+	},
+	"copied descriptor": func(pid int) error {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == nil {
+			_, err = unix.PidfdGetfd(fd, 1, 0)
+		}
+		return err
+	},
+}
+
+// attachTo attaches to a process, and lets go of it.
+func attachTo(pid int) error {
+	if err := unix.PtraceAttach(pid); err != nil {
+		return err
+	}
+	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+		return err
+	}
+	return unix.PtraceDetach(pid)
 }
 
 func forever() int {

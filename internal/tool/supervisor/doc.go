@@ -16,9 +16,15 @@
 // time that the run may take, and the supervisor enforces it: all processes have ended at the latest by the deadline
 // plus [Overdue] plus the grace.
 //
-// Limits: a tool that runs as the same user can kill its supervisor. The program itself then dies, too (parent death
-// signal), but daemons that it left do not. A sandbox must contain hostile tools.
+// Each run is in a Landlock domain of its own, as far as the kernel has it. None of its processes sends a signal to a
+// process outside, attaches to it, or reads its memory, environment and open files. [HostReach] returns what this
+// kernel leaves open. The thread of the supervisor that starts the tool must be in the domain, because Go runs no code
+// between fork and exec. So a tool can kill its own supervisor. The program itself then dies, too (parent death
+// signal), but daemons that it left do not.
 //
-// Start reading at run_linux.go, the executor's side, and supervisor_linux.go, the process itself. wire.go defines the
-// messages between them.
+// Limits: the domain covers neither files nor the resource limits of other processes of the user. A sandbox must
+// contain hostile tools.
+//
+// Start reading at run_linux.go, the executor's side, and supervisor_linux.go, the process itself. domain_linux.go has
+// the domain, wire.go the messages between the two.
 package supervisor

@@ -24,6 +24,9 @@ func SupervisorMain() {
 // Undumpable does nothing.
 func Undumpable() error { return nil }
 
+// HostReach returns [ReachOwn]: no tool runs as a process.
+func HostReach() Reach { return ReachOwn }
+
 // Run is never created on this system: only Linux can reliably end a process tree.
 type Run struct{ Stdout io.Reader }
 

@@ -25,7 +25,8 @@ func SupervisorMain() {
 
 // run supervises one run and returns the exit status of the supervisor.
 func run() int {
-	// The tool's parent death signal refers to the thread that starts it, and no_new_privs is a property of a thread.
+	// The tool's parent death signal refers to the thread that starts it. The giving up of new privileges and the Landlock
+	// domain are properties of a thread.
 	runtime.LockOSThread()
 	if err := unix.SetNonblock(ControlFD, true); err != nil { // else reading it would block a thread
 		return 1
@@ -65,8 +66,8 @@ func answer(control *os.File, r Report) int {
 	return 0
 }
 
-// harden prepares this process before the tool starts: it closes inherited descriptors, becomes a child subreaper, and
-// protects itself from the tool.
+// harden prepares this process before the tool starts: it closes inherited descriptors, becomes a child subreaper,
+// protects itself from the tool, and enters the domain of the run.
 func harden() error {
 	if err := closeInherited(); err != nil {
 		return fmt.Errorf("close inherited descriptors: %w", err)
@@ -80,6 +81,9 @@ func harden() error {
 	// Neither the tool nor its children may gain privileges, or the supervisor could not signal them.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
+	}
+	if err := confine(landlockVersion()); err != nil {
+		return fmt.Errorf("enter a Landlock domain: %w", err)
 	}
 	if _, err := children(os.Getpid()); err != nil {
 		return fmt.Errorf("read the process tree (needs /proc with CONFIG_PROC_CHILDREN): %w", err)
