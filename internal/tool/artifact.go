@@ -29,7 +29,7 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 		l.fail(jsontext.Pointer(at), message, hint)
 	})
 	for _, f := range l.manifest.Endpoint.Files() {
-		p, err := l.program(f.Name)
+		p, err := l.program(f)
 		if err == nil {
 			l.sums[f.Name] = p.sum
 			l.manifest.programs = append(l.manifest.programs, p)
@@ -117,24 +117,26 @@ func (l *toolLoader) read(name string) ([]byte, error) {
 }
 
 // program reads a file that the endpoint names. It takes the file info before the checksum: if the file changes in
-// between, Unchanged reads it again.
-func (l *toolLoader) program(name string) (p program, err error) {
-	p.name = name
-	if p.info, err = fs.Stat(l.files, name); err != nil {
+// between, OpenProgram reads it again.
+func (l *toolLoader) program(f File) (*program, error) {
+	p := &program{name: f.Name, runs: f.Runs}
+	info, err := fs.Stat(l.files, f.Name)
+	if err != nil {
 		return p, err
 	}
-	p.sum, err = sumFile(l.files, name)
+	p.info.Store(&info)
+	p.sum, err = sumFile(l.files, f.Name)
 	return p, err
 }
 
 // runnable reports a program that cannot be read or is not executable. Permissions are checked only in a folder on
 // disk.
-func (l *toolLoader) runnable(at jsontext.Pointer, p program, err error) {
+func (l *toolLoader) runnable(at jsontext.Pointer, p *program, err error) {
 	if err != nil {
 		l.fail(at, reason(err), "the program lies in the tool's own folder; build it first")
 		return
 	}
-	if l.manifest.Dir != "" && p.info.Mode()&0o111 == 0 {
+	if l.manifest.Dir != "" && (*p.info.Load()).Mode()&0o111 == 0 {
 		l.fail(at, p.name+" is not executable", "chmod +x "+p.name)
 	}
 }

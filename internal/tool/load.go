@@ -260,8 +260,12 @@ func sumFile(files fs.FS, name string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
+	return sumOf(file)
+}
+
+func sumOf(r io.Reader) (string, error) {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
+	if _, err := io.Copy(sum, r); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil

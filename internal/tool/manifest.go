@@ -69,7 +69,7 @@ type Manifest struct {
 	Dir         string `json:"-"` // absolute folder of the manifest; "" if embedded
 	// Missing is the name of the program if the manifest names none and the default one does not exist. Then no call runs.
 	Missing  string `json:"-"`
-	programs []program
+	programs []*program
 }
 
 // Callable reports whether calls of the tool may be admitted. Planned and disabled tools are only listed.

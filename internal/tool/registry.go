@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -72,37 +75,84 @@ func (r *Set) Len() int { return len(r.sorted) }
 // program is a file in the tool's folder that its endpoint names, as it was when the digest was computed.
 type program struct {
 	name string
+	runs bool   // it is the program of the command, not an argument
 	sum  string // SHA-256, hex
-	info fs.FileInfo
+	// info is the state of the file before sum was last computed. A file with the same identity, size and times has sum.
+	info atomic.Pointer[fs.FileInfo]
 }
 
-// Unchanged returns an error if a program of the tool differs from the one that was loaded: the run would not match the
-// recorded digest. It reads a file again only if its identity, size or modification time has changed.
-func (m *Manifest) Unchanged() error {
+// OpenProgram returns an error if a program of the tool differs from the one that was loaded: the run would not match
+// the recorded digest. If the program of the command is a binary in the tool's folder, OpenProgram returns it, opened.
+// Run that file: another one may be at its path at any time. The caller closes it. The file is nil if the program is a
+// script or is not in the folder. OpenProgram reads a file again only if its identity, its size, its modification time
+// or, on Linux, its change time has changed.
+func (m *Manifest) OpenProgram() (binary *os.File, err error) {
 	if m.Missing != "" {
-		return fmt.Errorf("%s: was missing when the tool was loaded; build it, and restart the executor", m.Missing)
+		return nil, fmt.Errorf("%s: was missing when the tool was loaded; build it, and restart the executor", m.Missing)
 	}
-	for _, p := range m.programs {
-		if err := p.unchanged(m.Dir); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+	defer func() {
+		if err != nil && binary != nil {
+			_ = binary.Close()
+			binary = nil
 		}
+	}()
+	for _, p := range m.programs {
+		file, err := p.open(m.Dir)
+		if err != nil {
+			return binary, fmt.Errorf("%s: %w", p.name, err)
+		}
+		if p.runs && isELF(file) {
+			binary = file
+			continue
+		}
+		_ = file.Close()
 	}
+	return binary, nil
+}
+
+func isELF(file *os.File) bool {
+	magic := make([]byte, 4)
+	_, err := file.ReadAt(magic, 0)
+	return err == nil && string(magic) == "\x7fELF"
+}
+
+// open opens the file, and returns an error unless it has the content that was loaded.
+func (p *program) open(dir string) (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // so that a named pipe in its place does not keep the run waiting
+	file, err := os.OpenFile(filepath.Join(dir, p.name), flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.unchanged(file); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func (p *program) unchanged(file *os.File) error {
+	info, err := file.Stat()
+	switch {
+	case err != nil || same(info, *p.info.Load()):
+		return err
+	case !info.Mode().IsRegular():
+		return errNotRegular
+	}
+	switch sum, err := sumOf(file); {
+	case err != nil:
+		return err
+	case sum != p.sum:
+		return errChanged
+	}
+	p.info.Store(&info)
 	return nil
 }
 
-func (p *program) unchanged(dir string) error {
-	info, err := os.Stat(filepath.Join(dir, p.name))
-	if err != nil {
-		return err
-	}
-	if os.SameFile(info, p.info) && info.Size() == p.info.Size() && info.ModTime().Equal(p.info.ModTime()) {
-		return nil
-	}
-	sum, err := sumFile(os.DirFS(dir), p.name)
-	if err == nil && sum != p.sum {
-		err = errChanged
-	}
-	return err
+// same reports whether nothing has written to a file between a and b. A program can set the modification time of a
+// file, but not its change time.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) &&
+		supervisor.ChangeTime(a).Equal(supervisor.ChangeTime(b))
 }
 
 // resolve returns the first of the versions, which are sorted by preferred, in the range want: an exact version, 1.x,

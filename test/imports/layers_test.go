@@ -36,7 +36,7 @@ var layers = []layer{
 	{1, "internal/call/calltest", "", "internal/call subjects"},
 	{1, "internal/call/outcome", "", "envelope internal/call subjects"},
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
-		"subjects"},
+		"internal/tool/supervisor subjects"},
 	{1, "internal/policy/lock", "", "envelope internal/timer"},
 	{1, "internal/operation", "", "envelope subjects"},
 	{1, "internal/auth", "", "envelope internal/call internal/operation subjects"},

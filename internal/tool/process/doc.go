@@ -46,6 +46,11 @@
 // tool's folder. The environment holds only PATH, LANG, the variables that endpoint.env of the manifest sets, and those
 // that capabilities.env names and the executor has.
 //
+// Each run opens the program, and compares the file with the one whose digest is recorded. A binary in the folder of
+// the tool is executed by that descriptor, so that no other file is run if the path changes. Programs find their path
+// in /proc/self/exe; the name of their process in ps -o comm is 4. A script is executed by its path, which its
+// interpreter opens.
+//
 // # The end of a run
 //
 // Every run has a supervisor (package supervisor), which ends all processes of the run: it kills daemons that the tool

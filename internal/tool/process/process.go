@@ -132,14 +132,15 @@ func (a *Adapter) start(
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Unchanged(); err != nil {
-		return nil, err
-	}
 	input, err := readRequest(op, inv)
 	if err != nil {
 		return nil, err
 	}
-	end, _ := ctx.Deadline() // run has set one; the supervisor enforces it also while this process is frozen
+	if cfg.Program, err = m.OpenProgram(); err != nil {
+		return nil, err
+	}
+	defer cfg.Program.Close() // does nothing if it is nil
+	end, _ := ctx.Deadline()  // run has set one; the supervisor enforces it also while this process is frozen
 	cfg.LimitMS = max(time.Until(end), time.Millisecond).Milliseconds()
 	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -419,7 +420,7 @@ func marked(t *testing.T, variable string) int {
 	return n
 }
 
-// TestOtherRuns lets a tool attack another run of its executor, that run's supervisor, and the executor. Where the
+// TestOtherRuns lets a tool attack another run of its executor, that run's supervisor, and the executor. If the
 // kernel is too old for that, the test checks what package supervisor says that it leaves open.
 func TestOtherRuns(t *testing.T) {
 	over, pids, ended := filepath.Join(t.TempDir(), "over"), make(chan string, 1), make(chan error, 1)
@@ -559,50 +560,162 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// TestChanged checks that only the loaded program is run, because the recorded digest is of that.
-func TestChanged(t *testing.T) {
+// folder is a tool's folder on disk, with the tool that was loaded from it.
+type folder struct {
+	*testing.T
+	dir     string
+	adapter *process.Adapter
+	tool    *tool.Manifest
+}
+
+// load writes a folder with these files and loads the tool, whose command is a list in YAML.
+func load(t *testing.T, command string, files map[string]string) *folder {
+	t.Helper()
 	dir := t.TempDir()
-	folder := filepath.Join(dir, "t")
-	write := func(name, content string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	f := &folder{T: t, dir: filepath.Join(dir, "t"), adapter: newAdapter(t, process.Options{})}
+	if err := os.Mkdir(f.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	const script = "echo '{\"type\":\"output\",\"output\":1}'\n"
-	write("main.sh", script)
-	write("any.json", "{}")
-	write("tool.yaml", `{tool_id: t, semver: 1.0.0, owner: "@test", title: T, description: d, status: active, 
-  determinism: pure, transport: process, endpoint: {command: [sh, ./main.sh]}, 
-  functions: {f: {description: d, request: any.json, response: any.json}}, 
+	f.write("any.json", "{}")
+	f.write("tool.yaml", `{tool_id: t, semver: 1.0.0, owner: "@test", title: T, description: d, status: active,
+  determinism: pure, transport: process, endpoint: {command: `+command+`},
+  functions: {f: {description: d, request: any.json, response: any.json}},
   limits: {timeout_ms_default: 20000, timeout_ms_max: 20000}}`)
+	for name, content := range files {
+		f.write(name, content)
+	}
 	tools, err := tool.Load(dir, process.Describe())
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, m := newAdapter(t, process.Options{}), tools.List()[0]
-	ends := func(want string) {
-		t.Helper()
-		got := "success"
-		if _, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{}); err != nil {
-			got = tool.ClassifyError(a, m, err).Cause
-		}
-		if !strings.Contains(got, want) {
-			t.Errorf("it ends with %q, want %q", got, want)
-		}
+	f.tool = tools.List()[0]
+	return f
+}
+
+func (f *folder) write(name, content string) {
+	f.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(content), 0o755); err != nil {
+		f.Fatal(err)
 	}
-	ends("success")
-	write("main.sh", script+"# changed\n")
-	ends("main.sh: has changed since it was loaded")
-	if err := os.Remove(filepath.Join(folder, "main.sh")); err != nil {
+}
+
+// ends runs the tool and checks the cause of its error, or that it succeeds.
+func (f *folder) ends(want string) {
+	f.Helper()
+	got := "success"
+	if _, err := f.adapter.Execute(f.Context(), f.tool, callOf("f", "{}"), &tooltest.Recorder{}); err != nil {
+		got = tool.ClassifyError(f.adapter, f.tool, err).Cause
+	}
+	if !strings.Contains(got, want) {
+		f.Errorf("it ends with %q, want %q", got, want)
+	}
+}
+
+// TestChanged checks that only the loaded program is run, because the recorded digest is of that.
+func TestChanged(t *testing.T) {
+	const script = "echo '{\"type\":\"output\",\"output\":1}'\n"
+	f := load(t, "[sh, ./main.sh]", map[string]string{"main.sh": script})
+	f.ends("success")
+	f.write("main.sh", script+"# changed\n")
+	f.ends("main.sh: has changed since it was loaded")
+	if err := os.Remove(filepath.Join(f.dir, "main.sh")); err != nil {
 		t.Fatal(err)
 	}
-	ends("no such file")
-	write("main.sh", script) // the same again
-	ends("success")
+	f.ends("no such file")
+	if err := syscall.Mkfifo(filepath.Join(f.dir, "main.sh"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.ends("not a regular file")
+	if err := os.Remove(filepath.Join(f.dir, "main.sh")); err != nil {
+		t.Fatal(err)
+	}
+	f.write("main.sh", script) // the same again
+	f.ends("success")
+}
+
+// TestReplaced checks that a program is not run under the digest of another one that had its size and modification time
+// before, be it written into the same file or moved to its path.
+func TestReplaced(t *testing.T) {
+	const script = "#!/bin/sh\necho '{\"type\":\"output\",\"output\":1}'\n"
+	for name, program := range map[string]string{"script": script, "binary": read(t, "/bin/echo")} {
+		t.Run(name, func(t *testing.T) {
+			f := load(t, `[./main, '{"type":"output","output":1}']`, map[string]string{"main": program})
+			at := filepath.Join(f.dir, "main")
+			f.ends("success")
+			before, err := os.Stat(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restore := func() {
+				t.Helper()
+				if err := os.Chtimes(at, time.Time{}, before.ModTime()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			last := len(program) - 1
+			other := program[:last] + string([]byte{program[last] ^ 1})
+			for later := false; !later; { // before Linux 6.13, change times are milliseconds apart
+				f.write("main", other)
+				restore()
+				now, err := os.Stat(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				later = supervisor.ChangeTime(now).After(supervisor.ChangeTime(before))
+			}
+			f.ends("main: has changed since it was loaded")
+			f.write("main", program)
+			restore()
+			f.ends("success")
+			f.write("new", other)
+			if err := os.Rename(filepath.Join(f.dir, "new"), at); err != nil {
+				t.Fatal(err)
+			}
+			restore()
+			f.ends("main: has changed since it was loaded")
+		})
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestDescriptor checks that the file that was opened is executed, whatever is at its path by then.
+func TestDescriptor(t *testing.T) {
+	f := load(t, `[./main, '{"type":"output","output":1}']`, map[string]string{"main": read(t, "/bin/echo")})
+	program, err := f.tool.OpenProgram()
+	if err != nil || program == nil {
+		t.Fatalf("opened %v, %v", program, err)
+	}
+	defer program.Close()
+	at := filepath.Join(f.dir, "main")
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	f.write("main", "#!/bin/sh\necho another program\n")
+	watcher, err := supervisor.Find("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := supervisor.Start(watcher, supervisor.Config{
+		Path: at, Args: []string{"main", "the opened program"}, Dir: f.dir, Program: program,
+	}, strings.NewReader(""), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(run.Stdout)
+	if err != nil || string(said) != "the opened program\n" {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	if report, err := run.Wait(); err != nil || report.Failure != "" {
+		t.Errorf("%+v, %v", report, err)
+	}
 }
 
 // TestSupervisors checks which programs New accepts as supervisors, and its errors for others.

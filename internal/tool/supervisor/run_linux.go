@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -39,12 +40,15 @@ func Start(program string, cfg Config, input io.Reader, stderrBytes int64) (*Run
 		return nil, err
 	}
 	defer ends.theirs.close()
+	inherited := []*os.File{ends.theirs.control} // becomes ControlFD
+	if cfg.Program != nil {
+		inherited, cfg.Descriptor = append(inherited, cfg.Program), programFD
+	}
 	r := &Run{
 		cmd: &exec.Cmd{
 			Path: program, Args: []string{Name}, Env: []string{}, Dir: "/",
 			Stdin: ends.theirs.stdin, Stdout: ends.theirs.stdout, Stderr: ends.theirs.stderr,
-			ExtraFiles:  []*os.File{ends.theirs.control}, // becomes ControlFD
-			SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+			ExtraFiles: inherited, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		},
 		stdin: ends.ours.stdin, stdout: &pipe{file: ends.ours.stdout}, errPipe: &pipe{file: ends.ours.stderr},
 		stderr: newTail(stderrBytes), grace: time.Duration(cfg.GraceMS) * time.Millisecond,
@@ -145,6 +149,15 @@ func (r *Run) close() {
 	r.control = nil
 	_ = r.stdout.file.Close()
 	_ = r.errPipe.file.Close()
+}
+
+// ChangeTime returns the time at which the content or the attributes of a file last changed (ctime). Unlike the
+// modification time, a program cannot set it. It is zero if the file system of info has none.
+func ChangeTime(info fs.FileInfo) time.Time {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(s.Ctim.Unix())
+	}
+	return time.Time{}
 }
 
 // probe starts a supervisor without a program, and returns an error unless it answers within inTime.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"time"
@@ -23,6 +24,9 @@ func SupervisorMain() {
 
 // Undumpable does nothing.
 func Undumpable() error { return nil }
+
+// ChangeTime returns the zero time.
+func ChangeTime(fs.FileInfo) time.Time { return time.Time{} }
 
 // HostReach returns [ReachOwn]: no tool runs as a process.
 func HostReach() Reach { return ReachOwn }

@@ -32,6 +32,7 @@ func run() int {
 		return 1
 	}
 	unix.CloseOnExec(ControlFD)
+	unix.CloseOnExec(programFD) // if it is open
 	return serve(os.NewFile(ControlFD, "control"), letGoOfStdio)
 }
 
@@ -122,7 +123,7 @@ func closeInherited() error {
 
 // start starts the program in its own session, so that signals to its process group do not reach this process.
 func start(cfg Config) (pid int, err error) {
-	return syscall.ForkExec(cfg.Path, cfg.Args, &syscall.ProcAttr{
+	return syscall.ForkExec(cfg.executable(), cfg.Args, &syscall.ProcAttr{
 		Dir:   cfg.Dir,
 		Env:   cfg.Env,
 		Files: []uintptr{0, 1, 2},

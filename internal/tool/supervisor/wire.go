@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,6 +15,9 @@ const Name = "toolbus-supervisor"
 
 // ControlFD is the file descriptor of the supervisor's control socket.
 const ControlFD = 3
+
+// programFD is the file descriptor of the program in the supervisor, if Config.Program is set.
+const programFD = 4
 
 const maxFrame = 4 << 20 // larger than any argv and environment that execve accepts
 
@@ -28,6 +32,20 @@ type Config struct {
 	// LimitMS is the longest time of the run in milliseconds, from when the supervisor reads Config; 0 means no limit. If
 	// the run lasts [Overdue] longer, the supervisor ends it as with Terminate.
 	LimitMS int64 `json:"limit_ms,omitzero"`
+	// Program, if not nil, is executed instead of Path: another file may be at that path by then. Use it for binaries. The
+	// kernel passes the path of a script to its interpreter, which opens it. Start does not close Program.
+	Program *os.File `json:"-"`
+
+	// Descriptor is set by Start: the descriptor of Program in the supervisor, or 0.
+	Descriptor int `json:"descriptor,omitzero"`
+}
+
+// executable returns the path by which the supervisor executes the program.
+func (c Config) executable() string {
+	if c.Descriptor != 0 {
+		return fmt.Sprintf("/proc/self/fd/%d", c.Descriptor)
+	}
+	return c.Path
 }
 
 // Overdue is the time after the limit at which the supervisor itself ends a run. The delay lets the command of an
