@@ -69,9 +69,16 @@ func (s *Server) sessionless(r *http.Request) bool {
 	return r.Header.Get(headerProtocol) >= modern || session != "" && !strings.HasPrefix(session, s.instance+"-")
 }
 
-// bounded refuses requests above MaxRequests, and closes the connections of clients that do not read.
+// bounded refuses requests above MaxRequests, and closes the connections of clients that do not read. A request whose
+// connection the listener has closed for another one is not served.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done, open := serving(r.Context())
+		if !open {
+			refuse(w, http.StatusServiceUnavailable, "too many connections at once") // which the client cannot read any more
+			return
+		}
+		defer done()
 		to := &reader{ResponseWriter: w, control: http.NewResponseController(w)}
 		select {
 		case s.requests <- struct{}{}:

@@ -12,12 +12,17 @@ func (q *quota) take(who string) bool {
 	if q.held[who] >= q.most-q.taken {
 		return false
 	}
+	q.add(who)
+	return true
+}
+
+// add takes one unit for a caller, whatever its share.
+func (q *quota) add(who string) {
 	if q.held == nil {
 		q.held = map[string]int{}
 	}
 	q.held[who]++
 	q.taken++
-	return true
 }
 
 // give returns one unit.

@@ -1,7 +1,10 @@
 package mcp
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"testing"
 )
 
@@ -37,5 +40,22 @@ func TestRoom(t *testing.T) {
 	}
 	if r.taken != 0 || len(r.held) != 0 {
 		t.Errorf("left are %+v", r)
+	}
+}
+
+// A request whose connection was closed for another one at the last moment is not served.
+func TestReplacedIsNotServed(t *testing.T) {
+	l := &listener{open: quota{most: 2}}
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	c := l.admit(ours)
+	if !l.replace("other") {
+		t.Fatal("the connection is not closed")
+	}
+	if _, ok := serving(context.WithValue(t.Context(), http.LocalAddrContextKey, c.LocalAddr())); ok {
+		t.Error("the request is served")
+	}
+	if err := c.Close(); err != nil || l.open.taken != 1 || l.open.held["other"] != 1 || l.waiting.Len() != 0 {
+		t.Errorf("left are %+v, %v", l.open, err)
 	}
 }

@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"container/list"
+	"context"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -22,19 +25,22 @@ const overloadedAnswer = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n
 	"too many connections at once: try again later\n"
 
 // listener limits the open connections of the listener that it wraps, including those that never send a request. The
-// limit is a [quota] for addresses, so one address holds at most half of it.
+// limit is a [quota] for addresses, so one address holds at most half of it. Above the limit, a new connection replaces
+// the oldest one without a request: connections that never send one keep nobody out.
 type listener struct {
 	net.Listener
 
 	mu       sync.Mutex
 	open     quota
+	waiting  list.List // of *counted without a request, ordered by the time since when
 	closed   bool
 	refusing sync.WaitGroup
 	turned   chan struct{} // one element for each connection that gets a 503 before it is closed
 }
 
-// Bound returns a listener that accepts connections of at, at most [Options.MaxConnections] at once. Further
-// connections are answered with 503 and closed. Close of the listener waits for these answers for at most 1 s.
+// Bound returns a listener that accepts connections of at, at most [Options.MaxConnections] at once. For a further
+// connection it closes the oldest one for which [Server.Handler] serves no request. If all have one, it answers the
+// further connection with 503 and closes it. Close of the listener waits for these answers for at most 1 s.
 func (s *Server) Bound(at net.Listener) net.Listener {
 	return &listener{Listener: at, open: quota{most: s.o.MaxConnections}, turned: make(chan struct{}, maxRefusing)}
 }
@@ -46,23 +52,37 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := source(c.RemoteAddr())
-		l.mu.Lock()
-		admitted := l.open.take(from)
-		if !admitted {
-			l.refuse(c)
-		}
-		l.mu.Unlock()
-		if admitted {
-			return &counted{Conn: c, ended: sync.OnceFunc(func() { l.ended(from) })}, nil
+		if admitted := l.admit(c); admitted != nil {
+			return admitted, nil
 		}
 	}
 }
 
-func (l *listener) ended(from string) {
+// admit counts a connection, or refuses it and returns nil.
+func (l *listener) admit(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open.give(from)
+	admitted := &counted{Conn: c, of: l, from: source(c.RemoteAddr())}
+	if !l.open.take(admitted.from) && !l.replace(admitted.from) {
+		l.refuse(c)
+		return nil
+	}
+	admitted.waits = l.waiting.PushBack(admitted)
+	return admitted
+}
+
+// replace closes the oldest connection without a request, and gives its unit to the address from. It leaves those of
+// addresses that hold fewer connections than from. It returns false if it finds no such connection. Callers hold l.mu.
+func (l *listener) replace(from string) bool {
+	for e := l.waiting.Front(); e != nil; e = e.Next() {
+		if oldest := e.Value.(*counted); l.open.held[oldest.from] >= l.open.held[from] {
+			_ = oldest.Conn.Close() // nothing of it was promised to the client
+			oldest.leave()
+			l.open.add(from)
+			return true
+		}
+	}
+	return false
 }
 
 // Close implements net.Listener.
@@ -121,14 +141,76 @@ func source(a net.Addr) string {
 	return ip.String()
 }
 
-// counted is a connection that holds a unit of the quota until it is closed.
+// counted is a connection that holds a unit of the quota until it is closed. The mutex of its listener guards the
+// fields below from.
 type counted struct {
 	net.Conn
-	ended func()
+	of   *listener
+	from string
+
+	requests int           // that the handler serves
+	waits    *list.Element // of the listener's list; nil while there are requests
+	left     bool          // the unit has been given back
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	defer c.ended()
+	defer func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.leave()
+	}()
 	return c.Conn.Close()
+}
+
+// leave gives the unit back, once. Callers hold the mutex of the listener.
+func (c *counted) leave() {
+	if c.left {
+		return
+	}
+	c.left = true
+	c.of.open.give(c.from)
+	if c.waits != nil {
+		c.of.waiting.Remove(c.waits)
+		c.waits = nil
+	}
+}
+
+// LocalAddr implements net.Conn. Package http passes the result to handlers, and [serving] finds the connection by it.
+func (c *counted) LocalAddr() net.Addr { return localAddr{c.Conn.LocalAddr(), c} }
+
+// localAddr is the local address of a connection, with the connection.
+type localAddr struct {
+	net.Addr
+	conn *counted
+}
+
+// serving notes that the connection of a request has one, so that its listener does not close it for another. It
+// returns false if the listener has closed it. Call done when the request is answered.
+func serving(ctx context.Context) (done func(), ok bool) {
+	at, _ := ctx.Value(http.LocalAddrContextKey).(localAddr)
+	if at.conn == nil {
+		return func() {}, true // not a connection of Bound
+	}
+	c := at.conn
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.left {
+		return nil, false
+	}
+	c.requests++
+	if c.waits != nil {
+		c.of.waiting.Remove(c.waits)
+		c.waits = nil
+	}
+	return c.served, true
+}
+
+// served notes the end of a request.
+func (c *counted) served() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.requests--; c.requests == 0 && !c.left {
+		c.waits = c.of.waiting.PushBack(c)
+	}
 }

@@ -67,7 +67,8 @@ It listens only on this machine by default, and without TLS: put a TLS proxy in 
 	)
 	f.IntVar(&l.server.MaxSessions, "max-sessions", mcp.DefaultSessions, "sessions at once, of clients that have such")
 	f.IntVar(&l.server.MaxConnections, "max-connections", mcp.DefaultConnections,
-		"connections at once, idle ones included; one address has half of them at most")
+		"connections at once, idle ones included; one address has half of them at most, and a further one replaces its "+
+			"oldest without a request")
 	f.StringVar(&l.url, "public-url", "",
 		"`URL` that clients reach the door by, for its OAuth metadata (default http:// with the host that a request names)")
 	f.StringArrayVar(&l.server.AuthorizationServers, "authorization-server", nil,
