@@ -47,7 +47,8 @@ func install(t *testing.T) *tool.Set {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(to, "tool.yaml"), manifest, 0o600); err != nil {
+		local := strings.Replace(string(manifest), "[./web-fetch]", "[./web-fetch, --allow-network, 127.0.0.1/32]", 1)
+		if err := os.WriteFile(filepath.Join(to, "tool.yaml"), []byte(local), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(to, program), "./"+folder)
@@ -96,6 +97,9 @@ func TestTools(t *testing.T) {
 			output: `"byline":"Lena Vogel"`},
 		{name: "fetch nothing", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": site.URL + "/none"},
 			code: "P-PRECOND-NOT_FETCHABLE", details: `"upstream_status":404`},
+		{name: "fetch from a network that is not allowed", tool: "web.fetch", fn: "fetch",
+			input: map[string]any{"url": "http://127.0.0.2/"},
+			code:  "P-PRECOND-NOT_FETCHABLE", details: `"reason":"address"`},
 		{name: "fetch no URL", tool: "web.fetch", fn: "fetch", input: map[string]any{"url": "ftp://example.com"},
 			code: "I-REQ-INVALID_URL"},
 		{name: "clean", tool: "transcript.clean", fn: "clean", input: map[string]any{"text": long},

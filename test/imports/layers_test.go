@@ -28,6 +28,7 @@ var layers = []layer{
 	{0, "internal/flow", "", ""},
 	{0, "internal/timer", "", ""},
 	{0, "internal/tool/supervisor", "", ""},
+	{0, "internal/tool/address", "", ""},
 	{0, "internal/natsserver", "server", "internal/flow"},
 	{0, "internal/tool/process/protocol", "", ""},
 	{0, "program", "", "internal/tool/process/protocol"},
@@ -109,13 +110,13 @@ var layers = []layer{
 	{5, "internal/tool/process", "", "envelope internal/encoding/ijson internal/tool " +
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},
-	{5, "internal/tool/mcp/client", "", "internal/encoding/ijson internal/tool/supervisor"},
+	{5, "internal/tool/mcp/client", "", "internal/encoding/ijson internal/tool/address internal/tool/supervisor"},
 	{5, "internal/tool/mcp", "", "envelope internal/encoding/ijson internal/encoding/jsonschema internal/tool " +
 		"internal/tool/mcp/client internal/tool/supervisor"},
 	{5, "internal/tool/tooltest", "", "envelope internal/call internal/timer internal/tool"},
 	{5, "internal/tool/programtest", "", "program"},
-	{5, "tools/...", "", "envelope internal/call internal/encoding/jsonschema internal/tool internal/tool/mcp " +
-		"internal/tool/process/protocol internal/tool/supervisor program"},
+	{5, "tools/...", "", "envelope internal/call internal/encoding/jsonschema internal/tool internal/tool/address " +
+		"internal/tool/mcp internal/tool/process/protocol internal/tool/supervisor program"},
 	{6, "internal/app", "client", "*"},
 	{7, "caller", "client", "envelope internal/client internal/client/link internal/operation internal/rpc"},
 	{7, ".", "client", "*"},

@@ -117,7 +117,13 @@ type tools struct {
 // start installs the tools for an executor with these variables.
 func start(t *testing.T, environ ...string) *tools {
 	t.Helper()
-	registry, err := tool.Load(install(t), app.Transports()...)
+	return startIn(t, install(t), environ...)
+}
+
+// startIn loads the tools that are installed in dir for an executor with these variables.
+func startIn(t *testing.T, dir string, environ ...string) *tools {
+	t.Helper()
+	registry, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 )
 
 // service answers as it is told to by a word of what it is asked, and fails the test where it is asked in another way.
@@ -180,8 +183,15 @@ func TestFetch(t *testing.T) {
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { misbehave(w, r, "slow") })
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	s := start(t)
 	fetch := func(url string) request { return request{tool: "web.fetch", input: map[string]any{"url": url}} }
+	kind := string(start(t).fails(fetch(server.URL+"/site/news.html"), "fetch_failed", "address").Details.Extra["kind"])
+	if kind != `"not_fetchable"` {
+		t.Errorf("a private address is %s", kind)
+	}
+	dir := install(t)
+	file := filepath.Join(dir, mcp.ServersFile)
+	edit(t, file, file, `web-fetch/web-fetch",`, `web-fetch/web-fetch", "args": ["--allow-network", "127.0.0.1/32"],`)
+	s := startIn(t, dir)
 	page := gets[struct {
 		Byline string
 		Text   string  `json:"clean_text"`

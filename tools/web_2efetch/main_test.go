@@ -6,8 +6,12 @@ import (
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,16 +19,20 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/address"
 	"github.com/seed-018f16cc/toolbus/internal/tool/programtest"
 	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/tools/internal/webpage"
 )
 
+// loopback allows the sites of these tests.
+var loopback = address.Networks{netip.MustParsePrefix("127.0.0.0/8")}
+
 func TestContract(t *testing.T) {
 	t.Parallel()
 	server := site(t)
 	programtest.Suite{
-		Tool:    func(*testing.T, string) program.Tool { return webpage.Tool() },
+		Tool:    func(*testing.T, string) program.Tool { return webpage.Tool(loopback) },
 		Replace: map[string]string{"{{server}}": server.URL},
 		Invalid: map[string][]string{"fetch": {
 			`{}`, `{"url":1}`, `{"url":"not a url"}`, `{"url":"http://a/","include_raw_html":"yes"}`,
@@ -61,7 +69,8 @@ func TestSchemasAreThoseOfTheSource(t *testing.T) {
 
 func fetchPage(t *testing.T, address string) programtest.Line {
 	t.Helper()
-	return programtest.Run(t, webpage.Tool(), programtest.NewCall(t, "fetch", webpage.Input{URL: address})).Terminal()
+	call := programtest.NewCall(t, "fetch", webpage.Input{URL: address})
+	return programtest.Run(t, webpage.Tool(loopback), call).Terminal()
 }
 
 // TestText covers encodings and types.
@@ -162,13 +171,56 @@ func TestConnection(t *testing.T) {
 	}
 }
 
+// TestAddresses tries spellings of an address that is not public, and redirects to them.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	from, asked := site(t), make(chan string, 100)
+	private := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Host }))
+	_ = private.Listener.Close() // it is at 127.0.0.1 alone
+	all, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	private.Listener = all
+	private.Start()
+	t.Cleanup(private.Close)
+	port := strconv.Itoa(all.Addr().(*net.TCPAddr).Port)
+	public := webpage.Tool(nil)
+	redirected := webpage.Tool(address.Networks{netip.MustParsePrefix("127.0.0.1/32")})
+	for _, host := range []string{
+		"127.0.0.2", "[::ffff:127.0.0.2]", "[::ffff:7f00:2]", "[64:ff9b::7f00:2]", "0.0.0.0", "[::]", "[::1]", "127。0。0。2",
+		"169.254.169.254", "10.0.0.1", "192.168.0.1", "[fd00:ec2::254]", "[fe80::1]", "[2002:a00:1::]", "[2001::1]",
+		"2130706434", "0x7f000002", "0x7f.2", "0177.0.0.2", "127.2", "127.0.0.2.",
+	} {
+		to := "http://" + host + ":" + port + "/"
+		for name, last := range map[string]programtest.Line{
+			"named": programtest.Run(t, public, programtest.NewCall(t, "fetch", webpage.Input{URL: to})).Terminal(),
+			"redirected": programtest.Run(t, redirected, programtest.NewCall(t, "fetch", webpage.Input{
+				URL: from.URL + "/to?url=" + url.QueryEscape(to)})).Terminal(),
+		} {
+			switch {
+			case last.Error == nil:
+				t.Errorf("%s, %s: %s", host, name, last.Output)
+			case last.Error.Code == "fetch_failed" && string(last.Error.Details["reason"]) == `"dns"`: // it is a name
+			case last.Error.Code != "not_fetchable" || string(last.Error.Details["reason"]) != `"address"` ||
+				strings.Contains(last.Error.Message, "127"):
+				t.Errorf("%s, %s: %+v", host, name, last.Error)
+			}
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("the server was asked as %s", <-asked)
+	}
+}
+
 // TestTimeout lets a page never end. The tool answers itself, before the deadline.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := site(t)
 	call := programtest.NewCall(t, "fetch", webpage.Input{URL: server.URL + "/slow"})
 	call.DeadlineUnixMS = time.Now().Add(time.Second).UnixMilli()
-	last := programtest.Run(t, webpage.Tool(), call).Terminal()
+	last := programtest.Run(t, webpage.Tool(loopback), call).Terminal()
 	if last.Error == nil || last.Error.Code != "timeout" || last.Error.Effect != program.EffectNone {
 		t.Errorf("%+v", last)
 	}
@@ -190,7 +242,7 @@ func TestStopped(t *testing.T) {
 		_ = writer.Close()
 	}()
 	var stdout bytes.Buffer
-	if err := program.Run(ctx, webpage.Tool(), reader, &stdout); err != nil ||
+	if err := program.Run(ctx, webpage.Tool(loopback), reader, &stdout); err != nil ||
 		!strings.Contains(stdout.String(), `"code":"timeout"`) {
 		t.Errorf("%s, %v", &stdout, err)
 	}
@@ -202,7 +254,12 @@ func TestProcess(t *testing.T) {
 	server, built := site(t), programtest.Build(t)
 	call := programtest.NewCall(t, "fetch", webpage.Input{URL: server.URL + "/site/news.html"})
 	proxied := []string{"HTTP_PROXY=http://127.0.0.1:1", "http_proxy=http://127.0.0.1:1"}
-	out := programtest.Decode[webpage.Output](t, programtest.Exec(t, built, t.TempDir(), proxied, call))
+	refused := programtest.Exec(t, built, t.TempDir(), proxied, call).Terminal()
+	if refused.Error == nil || string(refused.Error.Details["reason"]) != `"address"` {
+		t.Errorf("without the flag: %+v", refused)
+	}
+	out := programtest.Decode[webpage.Output](t,
+		programtest.Exec(t, built, t.TempDir(), proxied, call, "--allow-network", "127.0.0.1/32"))
 	if *out.Title != "Sea wall to be raised before next winter" || *out.Byline != "Lena Vogel" ||
 		*out.PublishedAt != "2025-11-18T22:41:00+01:00" || *out.Lang != "en-GB" {
 		t.Errorf("%+v", out)

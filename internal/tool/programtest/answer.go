@@ -102,11 +102,11 @@ func Build(t testing.TB) string {
 	return built
 }
 
-// Exec runs one call as a process in the folder dir, whose environment is env, and checks the answer against the
-// protocol.
-func Exec(t testing.TB, built, dir string, env []string, call program.Call) Answer {
+// Exec runs one call as a process in the folder dir, with the environment env and with args, and checks the answer
+// against the protocol.
+func Exec(t testing.TB, built, dir string, env []string, call program.Call, args ...string) Answer {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), built)
+	cmd := exec.CommandContext(t.Context(), built, args...)
 	cmd.Dir, cmd.Env = dir, append([]string{}, env...)
 	cmd.Stdin = bytes.NewReader(encode(t, call))
 	var stderr bytes.Buffer

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/address"
 	"github.com/seed-018f16cc/toolbus/program"
 )
 
@@ -27,7 +27,7 @@ const (
 // Service is an HTTP service.
 type Service struct {
 	Name string // for people, with an article
-	URL  string // that paths are appended to
+	URL  string // that paths are appended to; its host is reached whatever its addresses are
 	Key  string // its bearer token; "" is none
 }
 
@@ -54,15 +54,15 @@ func (f *Failure) Named(code string) *program.Error {
 
 // Post sends body to a path and decodes the answer. The error is a *[Failure], or that of ctx when it has ended.
 func (s Service) Post(ctx context.Context, path string, body, into any) error {
-	transport := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: startTime}).DialContext,
-		TLSHandshakeTimeout: startTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
-	}
-	defer transport.CloseIdleConnections()
 	req, err := s.request(ctx, path, body)
 	if err != nil {
 		return err
 	}
+	transport := &http.Transport{
+		DialContext:         address.Dialer{Hosts: []string{req.URL.Hostname()}, Timeout: startTime}.DialContext,
+		TLSHandshakeTimeout: startTime, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+	}
+	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}

@@ -4,8 +4,8 @@
 // # Fetching
 //
 // Only http and https, no user name or password in the URL, at most maxRedirects redirects, at most
-// MaxBody bytes after decompression. No cookies, no proxy, no script is run. Which hosts may be
-// reached is not decided here: that is the business of the sandbox around the tool.
+// MaxBody bytes after decompression. No cookies, no proxy, no script is run. It connects to public addresses, and to
+// those in networks that the operator allows, also after a redirect: package internal/tool/address decides.
 //
 // # Reading
 //
@@ -18,10 +18,11 @@
 //
 // fetch_failed: the page did not come, and may come next time (429, 5xx, a lost connection, DNS).
 // not_fetchable: it will not come as long as the server answers so: a status such as 404 or 403, or a
-// redirect that is not followed. The source contract knows one fetch_failed for both; its class is
-// R-UPSTREAM, which is for what passes and is retried, so what does not pass has a name and a class of
-// its own. Of both details.reason says why, and details.upstream_status is the answer of the server, if
-// it was one that is no page; http_status, which would be the better name, is that of the manifest.
+// redirect that is not followed, or a host without an address that it may connect to. The source contract
+// knows one fetch_failed for both; its class is R-UPSTREAM, which is for what passes and is retried, so
+// what does not pass has a name and a class of its own. Of both details.reason says why, and
+// details.upstream_status is the answer of the server, if it was one that is no page; http_status, which
+// would be the better name, is that of the manifest.
 // parse_failed: it came and cannot be read; details.reason says why. timeout: the deadline passed.
 // invalid_url: nothing was asked for.
 //

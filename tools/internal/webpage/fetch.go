@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/address"
 	"github.com/seed-018f16cc/toolbus/program"
 )
 
@@ -23,6 +24,7 @@ const (
 	UserAgent     = "toolbus-web-fetch/1.0 (+https://github.com/seed-018f16cc/toolbus)"
 	maxRedirects  = 10
 	maxRetryAfter = 24 * time.Hour
+	startTime     = 15 * time.Second // of a connection, and of TLS
 )
 
 // answer is what a server sent for a page.
@@ -33,12 +35,15 @@ type answer struct {
 	body        []byte
 }
 
+// fetcher fetches pages over connections of its dialer.
+type fetcher struct{ dialer address.Dialer }
+
 // fetch gets one page.
-func fetch(ctx context.Context, address *url.URL) (answer, error) {
-	transport := newTransport()
+func (f fetcher) fetch(ctx context.Context, from *url.URL) (answer, error) {
+	transport := f.newTransport()
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
 	if err != nil {
 		return answer{}, invalidURL("syntax", "the URL is not valid")
 	}
@@ -65,10 +70,10 @@ func fetch(ctx context.Context, address *url.URL) (answer, error) {
 // transport goes without a proxy: the environment says nothing to this tool.
 type transport struct{ *http.Transport }
 
-func newTransport() transport {
+func (f fetcher) newTransport() transport {
 	return transport{&http.Transport{
-		DialContext:            (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    15 * time.Second,
+		DialContext:            f.dialer.DialContext,
+		TLSHandshakeTimeout:    startTime,
 		MaxResponseHeaderBytes: 256 << 10,
 		ForceAttemptHTTP2:      true,
 	}}
@@ -154,6 +159,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 // classify turns an error of the HTTP client into one that the manifest declares.
 func classify(ctx context.Context, err error) error {
 	var redirect *redirectError
+	var refused *address.NotPublicError
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
@@ -163,6 +169,9 @@ func classify(ctx context.Context, err error) error {
 		return program.NoEffect("timeout", "the time was up before the page was there")
 	case errors.As(err, &redirect):
 		return notFetchable(redirect.reason, redirect.message)
+	case errors.As(err, &refused):
+		return notFetchable("address", "the host has no public address, and the operator of web.fetch has not allowed "+
+			"its network (--"+address.Flag+")")
 	case errors.As(err, &dns):
 		return fetchFailed("dns", "the host name cannot be resolved")
 	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &record):

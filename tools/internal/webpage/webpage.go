@@ -4,12 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/address"
 	"github.com/seed-018f16cc/toolbus/program"
 )
 
-// Tool returns the tool, whose one function is fetch.
-func Tool() program.Tool {
-	return program.Tool{"fetch": {Execute: program.Typed(run)}}
+// Tool returns the tool, whose one function is fetch. It reaches public addresses, and those in the allowed networks.
+func Tool(allowed address.Networks) program.Tool {
+	f := fetcher{address.Dialer{Allowed: allowed, Timeout: startTime}}
+	return program.Tool{"fetch": {Execute: program.Typed(f.run)}}
 }
 
 // Input says which page is wanted.
@@ -32,14 +34,14 @@ type Output struct {
 // maxTime bounds a call without a deadline.
 const maxTime = time.Minute
 
-func run(ctx context.Context, _ *program.Call, in Input, _ *program.Stream) (program.Result, error) {
+func (f fetcher) run(ctx context.Context, _ *program.Call, in Input, _ *program.Stream) (program.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
-	address, err := parseURL(in.URL)
+	from, err := parseURL(in.URL)
 	if err != nil {
 		return program.Result{}, err
 	}
-	answer, err := fetch(ctx, address)
+	answer, err := f.fetch(ctx, from)
 	if err != nil {
 		return program.Result{}, err
 	}

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/address"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
@@ -32,9 +33,10 @@ type session struct {
 
 // reach opens a session with s, whose references are resolved.
 func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) {
+	hosts := configured(s.URL, http.ProxyFromEnvironment)
 	g := &httpGuard{headers: s.Headers, router: r, inner: &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: dialPatience}).DialContext,
+		DialContext:            address.Dialer{Hosts: hosts, Timeout: dialPatience}.DialContext,
 		TLSHandshakeTimeout:    dialPatience,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    idleConnections,
@@ -57,6 +59,20 @@ func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) 
 	opened := &session{Connection: conn, router: r, guard: g}
 	g.gone = opened.because
 	return opened, nil
+}
+
+// configured returns the hosts that the operator of the executor has configured: that of the URL of a server, and that
+// of its proxy.
+func configured(server string, proxyFor func(*http.Request) (*url.URL, error)) (hosts []string) {
+	to, err := url.Parse(server)
+	if err != nil {
+		return nil
+	}
+	proxy, err := proxyFor(&http.Request{URL: to})
+	if err == nil && proxy != nil {
+		hosts = append(hosts, proxy.Hostname())
+	}
+	return append(hosts, to.Hostname())
 }
 
 const (

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus/internal/tool/address"
+)
+
+// TestConfiguredHosts connects to the host of a server's URL, and to no other host without a public address.
+func TestConfiguredHosts(t *testing.T) {
+	proxy := func(r *http.Request) (*url.URL, error) {
+		if r.URL.Scheme == "http" {
+			return nil, errors.New("no proxy")
+		}
+		return url.Parse("http://10.0.0.1:3128")
+	}
+	for server, want := range map[string][]string{
+		"https://mcp.example.com/mcp": {"10.0.0.1", "mcp.example.com"},
+		"http://mcp.example.com:8080": {"mcp.example.com"},
+		"http://[fe80::1%25eth0]:80/": {"fe80::1%eth0"},
+		"http://%zz":                  nil,
+	} {
+		if got := configured(server, proxy); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", server, got, want)
+		}
+	}
+	site := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(site.Close)
+	at := strings.TrimPrefix(site.URL, "http://")
+	_, port, _ := strings.Cut(at, ":")
+	s, err := reach(t.Context(), Server{URL: site.URL + "/mcp"}, newRouter(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // the server knows no session
+	conn, err := s.guard.inner.DialContext(t.Context(), "tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	for _, host := range []string{"127.0.0.2", "localhost", "[::1]", "169.254.169.254"} {
+		conn, err := s.guard.inner.DialContext(t.Context(), "tcp", host+":"+port)
+		if _, is := errors.AsType[*address.NotPublicError](err); !is {
+			t.Errorf("%s: %v, %v", host, conn, err)
+		}
+	}
+}
