@@ -66,8 +66,10 @@ func (e *Error) WithCause(cause string) *Error {
 	return e
 }
 
-// WithViolations adds broken rules, at most ijson.MaxViolations, with texts of bounded length.
+// WithViolations adds broken rules, at most ijson.MaxViolations, with texts of bounded length. It sets
+// Details.ViolationsTruncated if it leaves out others.
 func (e *Error) WithViolations(v ...jsonschema.Violation) *Error {
+	e.Details.ViolationsTruncated = len(v) > ijson.MaxViolations
 	v = v[:min(len(v), ijson.MaxViolations)]
 	e.Details.Violations = make([]jsonschema.Violation, len(v))
 	for i, x := range v {
@@ -111,7 +113,8 @@ func (e *Error) WithDetails(object jsontext.Value) *Error {
 		members = map[string]jsontext.Value{"details_dropped": jsontext.Value("true")}
 	}
 	for _, ours := range []string{
-		"retry_after_ms", "effect", "tool_code", "http_status", "violations", "stderr", "tool_result", "tool_result_ref",
+		"retry_after_ms", "effect", "tool_code", "http_status", "violations", "violations_truncated", "stderr",
+		"tool_result", "tool_result_ref",
 	} {
 		delete(members, ours)
 	}

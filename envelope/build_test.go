@@ -79,9 +79,11 @@ func TestWith(t *testing.T) {
 	if got := NewError(CodeToolFault, "").WithHTTPStatus(7).Details.HTTPStatus; got != 0 {
 		t.Errorf("HTTP status %d", got)
 	}
-	if got := NewError(CodeSchema, "").WithViolations(make([]jsonschema.Violation,
-		500)...).Details.Violations; len(got) != ijson.MaxViolations {
-		t.Errorf("%d violations", len(got))
+	for n, listed := range map[int]int{1: 1, ijson.MaxViolations: ijson.MaxViolations, 500: ijson.MaxViolations} {
+		got := NewError(CodeSchema, "").WithViolations(make([]jsonschema.Violation, n)...).Details
+		if len(got.Violations) != listed || got.ViolationsTruncated != (n > listed) {
+			t.Errorf("%d violations of %d, truncated: %t", len(got.Violations), n, got.ViolationsTruncated)
+		}
 	}
 }
 

@@ -49,6 +49,9 @@ type Details struct {
 	Violations   []jsonschema.Violation `json:"violations,omitzero"`
 	Stderr       string                 `json:"stderr,omitzero"`
 
+	// ViolationsTruncated means that Violations leaves out further ones.
+	ViolationsTruncated bool `json:"violations_truncated,omitzero"`
+
 	ToolResult    jsontext.Value `json:"tool_result,omitzero"`
 	ToolResultRef *PayloadRef    `json:"tool_result_ref,omitzero"`
 

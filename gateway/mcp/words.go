@@ -30,6 +30,9 @@ func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 	for _, v := range e.Details.Violations {
 		lines = append(lines, fmt.Sprintf("- %s: %s", placeOf(v.Pointer), v.Message))
 	}
+	if e.Details.ViolationsTruncated {
+		lines = append(lines, "- and more, which are not listed")
+	}
 	effect, mayRepeat := effectOf(r, class)
 	if effect != "" {
 		lines = append(lines, effect)

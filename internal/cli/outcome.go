@@ -43,6 +43,9 @@ func PrintError(to io.Writer, e *envelope.Error) {
 	for _, v := range e.Details.Violations {
 		fmt.Fprintf(w, "  %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)
 	}
+	if e.Details.ViolationsTruncated {
+		fmt.Fprintln(w, "  and more, which are not listed")
+	}
 	if e.Cause != "" {
 		fmt.Fprintln(w, "  cause:", e.Cause)
 	}

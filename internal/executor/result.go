@@ -53,7 +53,7 @@ func (r *run) result(res tool.Result, fault *envelope.Error) verdict {
 func (r *run) checkOutput(res tool.Result, d *outcome.Draft) *envelope.Error {
 	fn, _ := r.manifest.Function(r.job.state.Fn)
 	response := fn.Response
-	switch bad := response.Validate(res.Output); {
+	switch bad := r.violations(response, res.Output); {
 	case len(bad) > 0 && envelope.IsMCPResult(response.Raw()):
 		d.Warnings = append(slices.Clone(d.Warnings), broken(bad))
 	case len(bad) > 0:
@@ -73,6 +73,21 @@ func (r *run) checkOutput(res tool.Result, d *outcome.Draft) *envelope.Error {
 	}
 	d.OutputRef = &ref
 	return nil
+}
+
+// violations returns the rules of a schema that an output breaks. An output that is not checked shortly before the
+// deadline breaks one.
+func (r *run) violations(s *jsonschema.Schema, output jsontext.Value) []jsonschema.Violation {
+	if bad := ijson.Check(output); bad != nil || s.Accepts(output) {
+		return bad
+	}
+	ctx, stop := r.beforeDue(context.WithoutCancel(r.context))
+	defer stop()
+	bad, err := s.ValidateFully(ctx, output)
+	if err != nil {
+		return []jsonschema.Violation{ijson.NewViolation("", "steps", "could not be checked before the deadline")}
+	}
+	return bad
 }
 
 // broken returns the warning for an output that is returned although it does not fit its schema.

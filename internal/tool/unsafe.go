@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"path"
@@ -18,8 +19,12 @@ import (
 // Unsafe returns the addresses, paths and commands in an input of f that no tool gets. The schema of f declares them
 // by format. It also returns the members that differ from a declared one by case alone. input must be valid. It
 // changes nothing: what is unsafe is refused, and never rewritten. A path may be absolute only in one of the folders.
-func (f *Function) Unsafe(input jsontext.Value, folders []string) (found []jsonschema.Violation) {
-	all, err := f.Request.Formatted(input)
+// An input that is not checked when ctx ends is unsafe. If there are more than ijson.MaxViolations, Unsafe returns one
+// more than that.
+func (f *Function) Unsafe(
+	ctx context.Context, input jsontext.Value, folders []string,
+) (found []jsonschema.Violation) {
+	all, err := f.Request.Formatted(ctx, input)
 	if err != nil {
 		const why = "cannot be checked: the schema tries it in too many ways"
 		return []jsonschema.Violation{ijson.NewViolation("", "steps", why)}
@@ -31,8 +36,11 @@ func (f *Function) Unsafe(input jsontext.Value, folders []string) (found []jsons
 		} else if why := unsafe(one.Format, one.Value, folders); why != "" {
 			found = append(found, ijson.NewViolation(one.Pointer, "format", why))
 		}
+		if len(found) > ijson.MaxViolations {
+			break
+		}
 	}
-	return found[:min(len(found), ijson.MaxViolations)]
+	return found
 }
 
 // unsafe returns why a value is not safe as what its format says, or "" if it is. A list is as safe as its items. The

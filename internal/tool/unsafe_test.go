@@ -34,7 +34,7 @@ func unsafe(t testing.TB, f *tool.Function, value any, folders ...string) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := f.Unsafe(input, folders); len(found) > 0 {
+	if found := f.Unsafe(t.Context(), input, folders); len(found) > 0 {
 		return found[0].Message
 	}
 	return ""
@@ -188,7 +188,7 @@ func TestUnsafeLists(t *testing.T) {
 // A refusal names the place in the input and the rule, and never the value, which may be a secret.
 func TestUnsafePlace(t *testing.T) {
 	f := taking(t, `{"properties":{"to":{"items":{"properties":{"a/b":{"type":"string","format":"path"}}}}}}`)
-	found := f.Unsafe(jsontext.Value(`{"to":[{"a/b":"fine"},{"a/b":"../secret"}]}`), nil)
+	found := f.Unsafe(t.Context(), jsontext.Value(`{"to":[{"a/b":"fine"},{"a/b":"../secret"}]}`), nil)
 	if len(found) != 1 || found[0].Pointer != "/to/1/a~1b" || found[0].Rule != "format" ||
 		strings.Contains(found[0].Message, "secret") {
 		t.Errorf("found %+v", found)

@@ -154,27 +154,44 @@ func (s *Stages) function(_ context.Context, c *candidate) *envelope.Error {
 	return nil
 }
 
-func (s *Stages) schema(_ context.Context, c *candidate) *envelope.Error {
+func (s *Stages) schema(ctx context.Context, c *candidate) *envelope.Error {
 	if c.valid || c.large != nil && c.large.prints != nil {
 		return nil
 	}
-	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
+	if c.large == nil { // for a large input, fetch has asked
+		c.accepted = c.fn.Request.Accepts(c.input)
+	}
+	if c.accepted {
 		c.valid = true
 		return nil
 	}
-	if bad := c.fn.Request.ValidateChecked(c.input); len(bad) > 0 {
+	ctx, cancel := s.untilDeadline(ctx, c)
+	defer cancel()
+	bad, err := c.fn.Request.ValidateFully(ctx, c.input)
+	switch {
+	case err != nil:
+		return TooLate()
+	case len(bad) > 0:
 		return envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
 	c.valid = true
 	return nil
 }
 
+// untilDeadline returns a context that ends at the caller's deadline, and not before.
+func (s *Stages) untilDeadline(ctx context.Context, c *candidate) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), wished(c.In, c.Req).Sub(s.now()))
+}
+
 // sanitising refuses unsafe addresses, paths and commands. It never rewrites them: a caller must know what was done.
-func (s *Stages) sanitising(_ context.Context, c *candidate) *envelope.Error {
-	if c.accepted || c.large != nil && c.large.prints != nil { // what is accepted has nothing to sanitise
+func (s *Stages) sanitising(ctx context.Context, c *candidate) *envelope.Error {
+	// An accepted input has nothing to sanitise.
+	if c.accepted || !c.fn.Request.HasFormats() || c.large != nil && c.large.prints != nil {
 		return nil
 	}
-	if bad := c.fn.Unsafe(c.input, c.terms.folders(c.Tool.Capability.FS)); len(bad) > 0 {
+	ctx, cancel := s.untilDeadline(ctx, c)
+	defer cancel()
+	if bad := c.fn.Unsafe(ctx, c.input, c.terms.folders(c.Tool.Capability.FS)); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeUnsafe, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
 	return nil

@@ -14,13 +14,13 @@ import (
 type report struct {
 	at    place
 	found []Violation
-	over  bool // the list is complete
+	over  bool // the list has one violation more than an error may have
 }
 
 // add appends a violation, and reports whether the list has room for more.
 func (r *report) add(offset int, pointer, rule, text string) bool {
 	r.found = append(r.found, NewViolation(pointer, rule, r.at.move(offset).String()+": "+text))
-	r.over = len(r.found) == MaxViolations
+	r.over = len(r.found) > MaxViolations
 	return !r.over
 }
 

@@ -14,7 +14,8 @@ const (
 	// MaxInteger is the largest integer that every JSON library reads exactly (RFC 7493). The smallest is -MaxInteger.
 	MaxInteger = 1<<53 - 1
 
-	// MaxViolations is the largest number of violations in one error.
+	// MaxViolations is the largest number of violations in one error. A check lists one more than that if it finds more,
+	// and then stops.
 	MaxViolations = 100
 	// MaxViolationText is the largest length of the message or pointer of a violation, in bytes.
 	MaxViolationText = 256

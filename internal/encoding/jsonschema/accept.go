@@ -59,6 +59,24 @@ var acceptAll = &accepter{
 	types: kindAll, length: [2]float64{0, ijson.MaxInteger}, size: [2]float64{0, ijson.MaxInteger}, most: ijson.MaxInteger,
 }
 
+// maxConditions is the largest number of conditions in a schema with an accepter. The accepter may check a value
+// against all of them, and counts no steps.
+const maxConditions = 16
+
+// accepterOf returns the accepter of a document, or nil if the document has too many conditions or other keywords.
+func accepterOf(doc any) *accepter {
+	conditions := 0
+	Walk(doc, func(_ string, members map[string]any) {
+		if members["if"] != nil {
+			conditions++
+		}
+	})
+	if conditions > maxConditions {
+		return nil
+	}
+	return newAccepter(doc)
+}
+
 // newAccepter returns the accepter of a decoded schema, or nil if the schema has other keywords than those below.
 func newAccepter(schema any) *accepter {
 	if schema == true {

@@ -176,7 +176,7 @@ func (g *formatGraph) fill(n *formatNode, s *jsonschema.Schema) {
 
 // choice adds a conditional part to n, if it leads to a format.
 func (g *formatGraph) choice(n *formatNode, test, then, otherwise *jsonschema.Schema) {
-	c := formatChoice{test, g.nodes[then], g.nodes[otherwise]}
+	c := formatChoice{test, nil, g.nodes[then], g.nodes[otherwise]}
 	if c.then != nil || c.otherwise != nil {
 		n.maybe = append(n.maybe, c)
 	}
@@ -223,7 +223,7 @@ func (g *formatGraph) fillItems(n *formatNode, s *jsonschema.Schema) {
 		n.rest = g.node(s.UnevaluatedItems)
 	}
 	if to := g.nodes[s.Contains]; to != nil { // contains says nothing of an item that it does not accept
-		n.each = []*formatNode{{maybe: []formatChoice{{s.Contains, to, nil}}}}
+		n.each = []*formatNode{{maybe: []formatChoice{{s.Contains, nil, to, nil}}}}
 	}
 }
 
@@ -250,23 +250,30 @@ func (g *formatGraph) loosen() {
 }
 
 // compileFormats compiles the schema raw at an address for the search of its formats.
-func compileFormats(steps *counted, at string, raw []byte) error {
-	root, g, err := formatsOf(at, raw, steps)
+func compileFormats(at string, raw []byte) (*formatNode, error) {
+	root, g, err := formatsOf(at, raw)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g.loosen()
-	steps.schema, steps.root = root, g.nodes[root]
-	return nil
+	parts := planner{}
+	for _, n := range g.nodes {
+		for _, one := range append(slices.Clone(n.each), n) {
+			for i := range one.maybe {
+				one.maybe[i].test = parts.part(one.maybe[i].schema)
+			}
+		}
+	}
+	return g.nodes[root], nil
 }
 
 // formatsOf compiles a schema whose formats accept every value, and makes its graph.
-func formatsOf(at string, raw []byte, steps *counted) (*jsonschema.Schema, *formatGraph, error) {
+func formatsOf(at string, raw []byte) (*jsonschema.Schema, *formatGraph, error) {
 	doc, err := schemaDocument(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := newCompiler(loader{}, steps)
+	c := newCompiler(loader{})
 	for _, name := range formatNames() {
 		c.RegisterFormat(&jsonschema.Format{Name: name, Validate: func(any) error { return nil }})
 	}

@@ -1,9 +1,9 @@
 package jsonschema
 
 import (
+	"context"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -20,7 +20,9 @@ func formatNames() []string { return []string{FormatURI, FormatPath, FormatComma
 
 // Formatted is a part of a value to which a schema applies one of the formats above, or [FormatName].
 type Formatted struct {
-	Pointer string // to the part, or to the member if Value is the name of it
+	// Pointer leads to the part, or to the member if Value is the name of it. It is cut to about the length that a
+	// violation keeps.
+	Pointer string
 	Format  string
 	Value   any // of any type: formats also stand in schemas of lists; of [FormatName] the declared name
 }
@@ -29,8 +31,8 @@ type Formatted struct {
 // from a declared one by case alone. It returns nothing if [Schema.Accepts] has returned true for v. Alternatives
 // count together: if v fits several branches of an anyOf or oneOf, apart from these formats, the formats of all of
 // them apply. So no alternative lets through what another one declares. The error means that v has too many ways to
-// fit.
-func (s *Schema) Formatted(v jsontext.Value) (found []Formatted, err error) {
+// fit, or that ctx has ended.
+func (s *Schema) Formatted(ctx context.Context, v jsontext.Value) (found []Formatted, err error) {
 	if s.formats == nil {
 		return nil, nil
 	}
@@ -38,15 +40,15 @@ func (s *Schema) Formatted(v jsontext.Value) (found []Formatted, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.formats.use(func(c *counted) error {
-		return c.run(len(v), func() error {
-			w := formatWalk{steps: c}
-			w.visit(appendNode(nil, c.root), doc, "")
-			found = w.found
-			return nil
-		})
-	})
-	return found, err
+	root, err := s.formats()
+	if err != nil { // cannot be: Compile has compiled the schema
+		return nil, err
+	}
+	w := formatWalk{checker: newChecker(ctx.Err, len(v))}
+	if err := bounded(func() { w.visit(appendNode(nil, root), doc) }); err != nil {
+		return nil, err
+	}
+	return w.found, nil
 }
 
 // HasFormats reports whether [Schema.Formatted] decodes values.
@@ -67,42 +69,47 @@ func mentionsFormat(v any) bool {
 
 // formatWalk finds the formats that apply to one value.
 type formatWalk struct {
-	steps *counted
+	*checker
 	found []Formatted
 }
 
 // visit visits a value, and all values in it, with the schemas that apply to it.
-func (w *formatWalk) visit(nodes []*formatNode, v any, at jsontext.Pointer) {
+func (w *formatWalk) visit(nodes []*formatNode, v any) {
 	nodes = w.closure(nodes, v)
 	var names []string
 	for _, n := range nodes {
 		if n.format != "" && !slices.Contains(names, n.format) {
 			names = append(names, n.format)
-			w.found = append(w.found, Formatted{string(at), n.format, v})
+			w.found = append(w.found, Formatted{w.pointer(), n.format, v})
 		}
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		w.misnamed(nodes, v, at)
+		w.misnamed(nodes, v)
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			w.below(nodes, at.AppendToken(name), v[name], func(n *formatNode) []*formatNode { return n.member(name) })
-			w.below(nodes, at.AppendToken(name), name, func(n *formatNode) []*formatNode { return n.names })
+			at := token{name: name}
+			w.below(nodes, at, v[name], func(n *formatNode) []*formatNode { return w.ofMember(n, name) })
+			w.below(nodes, at, name, func(n *formatNode) []*formatNode { return n.names })
 		}
 	case []any:
 		for i, item := range v {
-			w.below(nodes, at.AppendToken(strconv.Itoa(i)), item, func(n *formatNode) []*formatNode { return n.item(i) })
+			at := token{index: i, item: true}
+			w.below(nodes, at, item, func(n *formatNode) []*formatNode { return n.item(i) })
 		}
 	}
 }
 
 // below visits a part of a value with those schemas for it that of returns.
-func (w *formatWalk) below(nodes []*formatNode, at jsontext.Pointer, part any, of func(*formatNode) []*formatNode) {
+func (w *formatWalk) below(nodes []*formatNode, at token, part any, of func(*formatNode) []*formatNode) {
+	w.take(len(nodes))
 	var next []*formatNode
 	for _, n := range nodes {
 		next = append(next, of(n)...)
 	}
 	if len(next) > 0 {
-		w.visit(next, part, at)
+		w.path = append(w.path, at)
+		w.visit(next, part)
+		w.path = w.path[:len(w.path)-1]
 	}
 }
 
@@ -113,13 +120,12 @@ func (w *formatWalk) closure(nodes []*formatNode, v any) []*formatNode {
 	for len(nodes) > 0 {
 		n := nodes[0]
 		nodes = nodes[1:]
-		if seen[n] {
+		if w.take(1); seen[n] {
 			continue
 		}
-		w.steps.Validate(nil, nil)
 		seen[n] = true
 		all = append(all, n)
-		nodes = append(append(nodes, n.same...), n.chosen(v)...)
+		nodes = append(append(nodes, n.same...), w.chosen(n, v)...)
 	}
 	return all
 }
@@ -144,20 +150,22 @@ type formatNode struct {
 
 // formatChoice is a part of a schema that applies to the same value on a condition.
 type formatChoice struct {
-	test            *jsonschema.Schema
+	schema          *jsonschema.Schema
+	test            *part       // of the schema, after [formatGraph.loosen]
 	then, otherwise *formatNode // nil without formats
 }
 
 // chosen returns the conditional parts that apply to v.
-func (n *formatNode) chosen(v any) (all []*formatNode) {
+func (w *formatWalk) chosen(n *formatNode, v any) (all []*formatNode) {
 	for _, c := range n.maybe {
 		next := c.then
-		if c.test.Validate(v) != nil {
+		if !w.valid(c.test, v, nil) {
 			next = c.otherwise
 		}
 		all = appendNode(all, next)
 	}
 	object, _ := v.(map[string]any)
+	w.take(len(n.dependent))
 	for name, of := range n.dependent {
 		if _, has := object[name]; has {
 			all = append(all, of)
@@ -166,10 +174,12 @@ func (n *formatNode) chosen(v any) (all []*formatNode) {
 	return all
 }
 
-func (n *formatNode) member(name string) (all []*formatNode) {
+// ofMember returns the parts for a member of an object.
+func (w *formatWalk) ofMember(n *formatNode, name string) (all []*formatNode) {
 	of, named := n.members[name]
 	all = appendNode(all, of)
 	for pattern, of := range n.patterns {
+		w.read(len(name))
 		if pattern.MatchString(name) {
 			named = true
 			all = appendNode(all, of)

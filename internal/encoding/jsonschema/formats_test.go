@@ -17,7 +17,7 @@ import (
 // formatted returns the pointer and format of each part that s finds.
 func formatted(t *testing.T, s *Schema, v string) (all []string) {
 	t.Helper()
-	found, err := s.Formatted(jsontext.Value(v))
+	found, err := s.Formatted(t.Context(), jsontext.Value(v))
 	if err != nil {
 		t.Fatalf("%s: %v", v, err)
 	}
@@ -63,14 +63,14 @@ func TestFormatted(t *testing.T) {
 // A schema that tries a value in very many ways costs a bounded time, and then the value is not called safe.
 func TestFormattedIsBounded(t *testing.T) {
 	branch := func(name string) string {
-		return `{"properties":{"a":{"$ref":"#/$defs/n"},"x":{"format":"path"}},"required":["` + name + `"]}`
+		return `{"properties":{"a":{"$ref":"#/$defs/n"},"x":{"format":"path"}},"type":"object","title":"` + name + `"}`
 	}
 	s := compile(t, `{"anyOf":[{"$ref":"#/$defs/n"},{}],"$defs":{"n":{"anyOf":[`+branch("x")+`,`+branch("y")+`]}}}`)
 	if got := formatted(t, s, `{"a":{"x":"y"},"x":"y"}`); len(got) != 2 {
 		t.Errorf("found %q", got)
 	}
-	deep := strings.Repeat(`{"a":`, 40) + `{}` + strings.Repeat(`}`, 40)
-	if found, err := s.Formatted(jsontext.Value(deep)); err == nil {
+	deep := strings.Repeat(`{"a":`, 40) + `1` + strings.Repeat(`}`, 40)
+	if found, err := s.Formatted(t.Context(), jsontext.Value(deep)); err == nil {
 		t.Errorf("found %v", found)
 	}
 }
@@ -82,7 +82,8 @@ func TestNoFormats(t *testing.T) {
 		t.Error("has formats")
 	}
 	v := jsontext.Value(`{"path":"x"}`)
-	if n := testing.AllocsPerRun(10, func() { _, _ = s.Formatted(v) }); n > 0 {
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(10, func() { _, _ = s.Formatted(ctx, v) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // FormatName is the format of a member whose name is not declared, but differs from a declared one by case alone. Go's
@@ -71,14 +69,17 @@ func declaresNames(doc any) (found bool) {
 }
 
 // misnamed notes the members of an object that differ from a declared one by case alone.
-func (w *formatWalk) misnamed(nodes []*formatNode, object map[string]any, at jsontext.Pointer) {
+func (w *formatWalk) misnamed(nodes []*formatNode, object map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
+		w.take(2 * len(nodes))
 		if slices.ContainsFunc(nodes, func(n *formatNode) bool { return n.declares(name) }) {
 			continue
 		}
 		for _, n := range nodes {
 			if declared, ok := n.declared[fold(name)]; ok {
-				w.found = append(w.found, Formatted{string(at.AppendToken(name)), FormatName, declared})
+				w.path = append(w.path, token{name: name})
+				w.found = append(w.found, Formatted{w.pointer(), FormatName, declared})
+				w.path = w.path[:len(w.path)-1]
 				break
 			}
 		}

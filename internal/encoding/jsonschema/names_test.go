@@ -39,7 +39,7 @@ func TestNamesThatDifferByCase(t *testing.T) {
 		if c.at != nil && s.Accepts(jsontext.Value(c.value)) {
 			t.Errorf("%s is accepted by %s", c.value, c.schema)
 		}
-		found, err := s.Formatted(jsontext.Value(c.value))
+		found, err := s.Formatted(t.Context(), jsontext.Value(c.value))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package jsonschema
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -20,12 +21,11 @@ import (
 type Schema struct {
 	raw   []byte
 	whole []byte // raw with the documents to which it refers
-	// compiled compiles the schema again, once. Compile has done so before, and dropped the result: it takes about ten
+	// plan compiles the schema again, once. Compile has done so before, and dropped the result: it takes more than ten
 	// times the memory of the text, and the accepter decides nearly all values.
-	compiled func() (*jsonschema.Schema, error)
-	counters *counters // nil if the schema has no references, and so no recursion
-	accepter *accepter // may be nil
-	formats  *counters // copies that find formats and names; nil if Formatted never finds one
+	plan     func() (*part, error)
+	accepter *accepter                   // may be nil
+	formats  func() (*formatNode, error) // the same to find formats and names; nil if Formatted never finds one
 }
 
 // Violation is one broken rule of a schema or of I-JSON: a JSON pointer to the value, the name of the rule, and what
@@ -52,30 +52,15 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	}
 	others := map[string][]byte{}
 	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
-	if _, err := newCompiler(loader{load, others}, nil).at(at, doc); err != nil {
+	if _, err := newCompiler(loader{load, others}).at(at, doc); err != nil {
 		return nil, fmt.Errorf("schema %s: %w", name, err)
 	}
 	if len(others) == 0 {
 		raw = bytes.Clone(raw)
-		s := &Schema{raw: raw, whole: raw, accepter: newAccepter(doc)}
-		s.compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
-			doc, err := schemaDocument(raw)
-			if err != nil {
-				return nil, err
-			}
-			return newCompiler(loader{}, nil).at(at, doc)
-		})
-		if bytes.Contains(raw, []byte(`ef"`)) { // $ref, $dynamicRef and $recursiveRef
-			s.counters = newCounters(func(c *counted) error {
-				doc, err := schemaDocument(raw)
-				if err == nil {
-					c.schema, err = newCompiler(loader{}, c).at(at, doc)
-				}
-				return err
-			})
-		}
+		s := &Schema{raw: raw, whole: raw, accepter: accepterOf(doc)}
+		s.plan = sync.OnceValues(func() (*part, error) { return newPlan(at, raw) })
 		if mentionsFormat(doc) || declaresNames(doc) {
-			s.formats = newCounters(func(c *counted) error { return compileFormats(c, at, raw) })
+			s.formats = sync.OnceValues(func() (*formatNode, error) { return compileFormats(at, raw) })
 		}
 		return s, nil
 	}
@@ -94,20 +79,12 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 // compiler compiles one schema.
 type compiler struct{ *jsonschema.Compiler }
 
-// newCompiler returns a compiler that reads other documents with l. If steps is not nil, it counts the steps of
-// validations.
-func newCompiler(l loader, steps *counted) compiler {
+// newCompiler returns a compiler that reads other documents with l.
+func newCompiler(l loader) compiler {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
 	c.UseLoader(l)
-	if steps != nil {
-		c.RegisterVocabulary(&jsonschema.Vocabulary{
-			URL:     schemaBase + "steps",
-			Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) { return steps, nil },
-		})
-		c.AssertVocabs()
-	}
 	return compiler{c}
 }
 
@@ -160,8 +137,9 @@ func (s *Schema) Raw() []byte { return s.raw }
 // must not change it.
 func (s *Schema) Whole() []byte { return s.whole }
 
-// Validate returns every rule that v breaks, in a stable order and at most ijson.MaxViolations. It returns nil if v is
-// valid. Messages never contain a value, which may be a secret.
+// Validate returns the rules that v breaks, sorted. It returns nil if v is valid. If v breaks more than
+// ijson.MaxViolations, it returns one more than that, and none of the others. A value that takes more than [MaxSteps]
+// breaks the rule "steps". Messages never contain a value, which may be a secret.
 func (s *Schema) Validate(v jsontext.Value) []Violation {
 	if found := ijson.Check(v); found != nil {
 		return found
@@ -180,7 +158,26 @@ func (s *Schema) ValidateChecked(v jsontext.Value) []Violation {
 	if s.Accepts(v) {
 		return nil
 	}
-	return s.judge(v)
+	found, _ := s.judge(nil, v)
+	return found
+}
+
+// ValidateFully is ValidateChecked for a v that [Schema.Accepts] has not accepted. The error is that of ctx: it ended
+// before it was known whether v is valid.
+func (s *Schema) ValidateFully(ctx context.Context, v jsontext.Value) (found []Violation, err error) {
+	return s.judge(ctx.Err, v)
+}
+
+func (s *Schema) judge(ended func() error, v jsontext.Value) (found []Violation, err error) {
+	doc, err := decodeAny(v)
+	if err != nil {
+		return listUnreadable(v), nil
+	}
+	root, err := s.plan()
+	if err != nil { // cannot be: Compile has compiled the schema
+		return []Violation{ijson.NewViolation("", "schema", "cannot be checked: the schema cannot be compiled")}, nil
+	}
+	return newChecker(ended, len(v)).judge(root, doc)
 }
 
 // Bytes per decoded value, without its text. Measured, including garbage from decoding.
@@ -194,33 +191,6 @@ const (
 func Cost(v jsontext.Value, values int) int64 {
 	objects := int64(bytes.Count(v, []byte("{"))) // an upper estimate: strings may contain braces, too
 	return int64(len(v)) + int64(values)*costOfValue + objects*costOfObject
-}
-
-func (s *Schema) judge(v jsontext.Value) []Violation {
-	doc, err := decodeAny(v)
-	if err != nil {
-		return listUnreadable(v)
-	}
-	if s.counters == nil {
-		err = s.check(doc)
-	} else {
-		err = s.counters.validate(doc, len(v))
-	}
-	switch invalid, ok := errors.AsType[*jsonschema.ValidationError](err); {
-	case ok:
-		return violations(invalid)
-	case err != nil:
-		return []Violation{ijson.NewViolation("", "steps", "cannot be checked: the schema tries it in too many ways")}
-	}
-	return nil
-}
-
-func (s *Schema) check(doc any) error {
-	compiled, err := s.compiled()
-	if err != nil {
-		return err
-	}
-	return compiled.Validate(doc)
 }
 
 // listUnreadable returns why v could not be decoded.

@@ -1,83 +1,74 @@
 package jsonschema
 
-import (
-	"errors"
-	"fmt"
-	"runtime"
+import "errors"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-)
-
-// A recursive schema may try each value in several ways, and each value inside it in several ways again. Forty bytes,
-// nested thirty deep, would take days, and the errors of all attempts would exhaust the memory. So the steps of a
-// schema with references are counted. One step is the validation of one value against one part of the schema.
+// A schema may try each value in several ways, and each value inside it in several ways again. Forty bytes, nested
+// thirty deep, would take days. So every check counts its steps. One step is the check of one value against one part of
+// the schema. Other work counts by its time: to read 8 bytes of a text for a pattern is one step, and to look up 4
+// names.
 
 const (
-	// MaxSteps is the largest number of steps of one validation with such a schema, except for large values.
+	// MaxSteps is the largest number of steps of one validation, except for large values.
 	MaxSteps = 200_000
 	// stepsPerByte is the largest number of steps per byte of a large value.
 	stepsPerByte = 8
+	// bytesPerStep is the number of bytes of a text that a pattern or a format reads in the time of one step.
+	bytesPerStep = 8
+	// stepsPerLook is the number of steps after which a check asks again whether it has to end.
+	stepsPerLook = 4096
+	// maxNested is the largest number of parts of a schema that a check is in at a time, so that its stack stays small.
+	maxNested = 10_000
 )
 
 var errSteps = errors.New("too many steps")
 
-// counted is a compiled schema that counts its steps, for one validation at a time.
-type counted struct {
-	schema *jsonschema.Schema
-	root   *formatNode // of schema, if it was compiled for its formats; nil if it has none
-	left   int
+// steps counts the steps of one check.
+type steps struct {
+	left  int
+	look  int          // the number of steps left at which it asks ended
+	ended func() error // such as the method Err of a context; may be nil
 }
 
-// Validate implements [jsonschema.SchemaExt]. The library calls it for each part of the schema after validating a value
-// against it.
-func (c *counted) Validate(*jsonschema.ValidatorContext, any) {
-	if c.left--; c.left < 0 {
-		panic(errSteps) // the library offers no other way to stop
+// newSteps returns the steps for the check of a value of that size.
+func newSteps(ended func() error, bytes int) steps {
+	left := max(MaxSteps, stepsPerByte*bytes)
+	return steps{left: left, look: left - stepsPerLook, ended: ended}
+}
+
+// stopped is the panic with which take ends a check. A check is recursive, and may end at any depth.
+type stopped struct{ error }
+
+// take counts n steps. It ends the check after the last one, or if ended returns an error.
+func (s *steps) take(n int) {
+	if s.left -= n; s.left >= s.look {
+		return
+	}
+	s.look = max(0, s.left-stepsPerLook)
+	if s.left < 0 {
+		panic(stopped{errSteps})
+	}
+	if s.ended == nil {
+		return
+	}
+	if err := s.ended(); err != nil {
+		panic(stopped{err})
 	}
 }
 
-// run calls do, which validates a value of that size. It returns errSteps if that takes too many steps.
-func (c *counted) run(bytes int, do func() error) (err error) {
+// read counts the steps to read a text of that size.
+func (s *steps) read(bytes int) { s.take(1 + bytes/bytesPerStep) }
+
+// bounded calls do, and returns the error with which take has ended it.
+func bounded(do func()) (err error) {
 	defer func() {
-		if r := recover(); r == errSteps {
-			err = errSteps
-		} else if r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case stopped:
+			err = r.error
+		default:
 			panic(r)
 		}
 	}()
-	c.left = max(MaxSteps, stepsPerByte*bytes)
-	return do()
-}
-
-// counters is a pool of copies of one schema, one per concurrent validation. Each copy is compiled at its first use.
-type counters struct {
-	idle    chan *counted
-	compile func(*counted) error
-}
-
-func newCounters(compile func(*counted) error) *counters {
-	c := &counters{make(chan *counted, runtime.GOMAXPROCS(0)), compile}
-	for range cap(c.idle) {
-		c.idle <- &counted{}
-	}
-	return c
-}
-
-// validate validates doc. It returns errSteps if that takes too many steps.
-func (cs *counters) validate(doc any, bytes int) error {
-	return cs.use(func(c *counted) error {
-		return c.run(bytes, func() error { return c.schema.Validate(doc) })
-	})
-}
-
-// use calls do with an idle copy.
-func (cs *counters) use(do func(*counted) error) error {
-	c := <-cs.idle
-	defer func() { cs.idle <- c }()
-	if c.schema == nil {
-		if err := cs.compile(c); err != nil { // cannot fail: the same schema was compiled before
-			return fmt.Errorf("schema: %w", err)
-		}
-	}
-	return do(c)
+	do()
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 // Unformatted returns the JSON pointers of members in s that may be any string, or a list of such. named is true for
 // their names, and no format of [Schema.Formatted] applies to them. The pointers are sorted.
 func (s *Schema) Unformatted(named func(name string) bool) (pointers []string, err error) {
-	_, g, err := formatsOf(unnamed, s.whole, nil)
+	_, g, err := formatsOf(unnamed, s.whole)
 	if err != nil {
 		return nil, err
 	}

@@ -36,9 +36,10 @@
 // free text. The executor keeps its beginning and end, and reports them when the run fails.
 //
 // The details of an error belong to the tool, except for the members that Toolbus defines: attempt, call_id, effect,
-// http_status, owner, retry_after_ms, stderr, tool_code, tool_id, tool_result, tool_result_ref, tool_version, trace_id
-// and violations. If a tool sends a member with such a name, it is left out. http_status is the status that the
-// manifest declares for the error. For the status of an upstream server, use another name, such as upstream_status.
+// http_status, owner, retry_after_ms, stderr, tool_code, tool_id, tool_result, tool_result_ref, tool_version, trace_id,
+// violations and violations_truncated. If a tool sends a member with such a name, it is left out. http_status is the
+// status that the manifest declares for the error. For the status of an upstream server, use another name, such as
+// upstream_status.
 //
 // # Surroundings
 //

@@ -130,7 +130,7 @@ func (m manifest) check(t *testing.T, call program.Call, answer Answer) string {
 
 // reserved are members of details that Toolbus defines. See package internal/tool/process.
 var reserved = []string{
-	"effect", "http_status", "retry_after_ms", "stderr", "tool_code", "violations",
+	"effect", "http_status", "retry_after_ms", "stderr", "tool_code", "violations", "violations_truncated",
 	"attempt", "call_id", "owner", "tool_id", "tool_version", "trace_id",
 }
 
