@@ -209,11 +209,18 @@ var ErrNoDispatcher = errors.New(
 // askTime is how long to wait for an answer if ctx has no deadline.
 const askTime = 5 * time.Second
 
-// askAgain returns the pauses after which a request without an answer is sent again: the dispatcher that got it may be
-// suspended, or the request or its answer lost.
-func askAgain() []time.Duration {
-	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+// askAgain returns the pauses after which a request without an answer is sent again, by the size of its body: the
+// dispatcher that got it may be suspended, or the request or its answer lost. The server chooses a dispatcher at random,
+// so a small request meets one that is not suspended soon. A large one must not fill a slow connection.
+func askAgain(bytes int) []time.Duration {
+	if bytes > largeQuestion {
+		return []time.Duration{400 * time.Millisecond}
+	}
+	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond}
 }
+
+// largeQuestion is the size of a body, in bytes, above which it is sent again less often.
+const largeQuestion = 16 << 10
 
 // Ask sends a request for the service operation op with the body q, and decodes the answer into answer. It returns the
 // refusal of the service, if there is one, or an error if there is no answer: [ErrNoDispatcher], or that of ctx.
@@ -247,7 +254,7 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 		return nil, nil, err
 	}
 	id, began := rand.Text(), time.Now()
-	msg, err := in.request(ctx, askAgain(), func(reply string) *nats.Msg {
+	msg, err := in.request(ctx, askAgain(len(data)), func(reply string) *nats.Msg {
 		msg := in.message(subject, reply, data)
 		msg.Header[subjects.HeaderRequest] = []string{id}
 		if deadline, ok := ctx.Deadline(); ok {
