@@ -210,8 +210,8 @@ var ErrNoDispatcher = errors.New(
 const askTime = 5 * time.Second
 
 // askAgain returns the pauses after which a request without an answer is sent again, by the size of its body: the
-// dispatcher that got it may be suspended, or the request or its answer lost. The server chooses a dispatcher at random,
-// so a small request meets one that is not suspended soon. A large one must not fill a slow connection.
+// dispatcher that got it may be suspended, or the request or its answer lost. The server chooses a dispatcher at
+// random, so a small request meets one that is not suspended soon. A large one must not fill a slow connection.
 func askAgain(bytes int) []time.Duration {
 	if bytes > largeQuestion {
 		return []time.Duration{400 * time.Millisecond}
