@@ -28,6 +28,12 @@ func run() int {
 	// The tool's parent death signal refers to the thread that starts it. The giving up of new privileges and the Landlock
 	// domain are properties of a thread.
 	runtime.LockOSThread()
+	// Signals to this process are signals to its first thread, so that must be in the domain, too. Go has rarely moved the
+	// main goroutine to another thread by now; then the process begins again.
+	if unix.Gettid() != os.Getpid() {
+		_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+		return 1
+	}
 	if err := unix.SetNonblock(ControlFD, true); err != nil { // else reading it would block a thread
 		return 1
 	}
