@@ -53,7 +53,8 @@ func (l *log) text() string {
 	return l.String()
 }
 
-func guard(t testing.TB) *guarded {
+// guard starts a server. It replaces pairs of texts in its configuration.
+func guard(t testing.TB, replace ...string) *guarded {
 	t.Helper()
 	keys, err := deployment.NewKeys("test")
 	if err != nil {
@@ -68,7 +69,7 @@ func guard(t testing.TB) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := natsserver.Start(natsserver.Options{Config: text})
+	srv, err := natsserver.Start(natsserver.Options{Config: strings.NewReplacer(replace...).Replace(text)})
 	if err != nil {
 		t.Fatal(err)
 	}

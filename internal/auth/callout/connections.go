@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // Limits of the connections of one root family, on all servers together. A root family is a credential with all tokens
@@ -28,8 +29,8 @@ const (
 
 	// lookTime is the pause between requests for the lists of connections. It is multiplied by the number of connections
 	// divided by lookMany.
-	lookTime = time.Second
-	lookMany = 2000
+	lookTime = 250 * time.Millisecond
+	lookMany = 500
 	// admitted is how long an accepted connection counts before a server has to list it.
 	admitted = time.Second
 )
@@ -54,6 +55,7 @@ type open struct {
 	since      time.Time
 	at         time.Time // the time of counts
 	counts     counts
+	pending    int64 // bytes that waited for it in the last list
 }
 
 // opened returns the entry for a connection of a role in an account.
@@ -67,7 +69,7 @@ func opened(root, account string, r auth.Role, since time.Time) *open {
 
 // Connections limits the connections of each credential, and closes the connections of a credential if servers refuse
 // too many of its messages. Each dispatcher has one. It counts a connection that it accepted at once, and a connection
-// that another dispatcher accepted from the next list of the servers, about 1 s later. Connections that exceed the
+// that another dispatcher accepted from the next list of the servers, about 0.5 s later. Connections that exceed the
 // limit by then are closed. While no server lists its connections, accepted ones count until the server reports their
 // end. Its methods are safe for concurrent use.
 type Connections struct {
@@ -84,6 +86,7 @@ type Connections struct {
 	full   map[string]bool      // families that had reached the limit in the last lists
 	looked time.Time            // when debts were last reduced
 	out    map[string]time.Time // refused families, and until when
+	slow   flow.Bucket          // limits what is logged of connections that unread finds
 }
 
 // NewConnections returns a Connections without entries. nc is a connection to the account SYS. now is bus time.
@@ -91,6 +94,7 @@ func NewConnections(nc *nats.Conn, now func() time.Time, log *slog.Logger) *Conn
 	return &Connections{
 		kick: NewDisconnector(nc), now: now, log: log, open: map[place]*open{}, roots: map[string]int{},
 		debts: map[string]*debt{}, out: map[string]time.Time{}, looked: now(),
+		slow: flow.Bucket{Rate: logUnread, Burst: 1},
 	}
 }
 
@@ -188,7 +192,7 @@ func (c *Connections) look(ctx context.Context) error {
 	err := c.kick.each(ctx, func(server string, all []connection) error {
 		answered[server] = true
 		c.counted(server, all, begun)
-		return nil
+		return c.close(ctx, c.unread(server, all))
 	})
 	var closed []place
 	if len(answered) > 0 {
@@ -199,7 +203,11 @@ func (c *Connections) look(ctx context.Context) error {
 		err = errors.Join(err, c.kick.nc.Publish(shutOutSubject, []byte(root)))
 		closed = append(closed, of...)
 	}
-	for _, at := range closed {
+	return errors.Join(err, c.close(ctx, closed))
+}
+
+func (c *Connections) close(ctx context.Context, all []place) (err error) {
+	for _, at := range all {
 		err = errors.Join(err, c.kick.close(ctx, at.server, at.cid))
 	}
 	return err

@@ -72,11 +72,7 @@ func (c *Connections) traffic(o *open, l connection) {
 		c.heard.bytes += got.bytes
 		return
 	}
-	d := c.debts[o.root]
-	if d == nil {
-		d = &debt{asks: o.asks}
-		c.debts[o.root] = d
-	}
+	d := c.debt(o)
 	switch d.sent.messages += sent.messages; {
 	case o.asks:
 		d.sent.bytes += sent.bytes
@@ -85,6 +81,16 @@ func (c *Connections) traffic(o *open, l connection) {
 	default:
 		d.sent.messages -= got.messages
 	}
+}
+
+// debt returns the debt of the family of a connection. The caller holds c.mu.
+func (c *Connections) debt(o *open) *debt {
+	d := c.debts[o.root]
+	if d == nil {
+		d = &debt{asks: o.asks}
+		c.debts[o.root] = d
+	}
+	return d
 }
 
 // flooding returns the families whose debt exceeds a limit, with their connections, and clears their debts. The debt of

@@ -190,3 +190,33 @@ func TestConnectionsGone(t *testing.T) {
 	b.forget(func(at place) bool { return at.server != "new" }, b.clock)
 	fill("new")
 }
+
+// A family is closed by what its clients leave unread in two lists in a row, and shut out if that goes on. Clients that
+// read in between are not closed, and neither is a dispatcher.
+func TestUnread(t *testing.T) {
+	b := newBooks(t)
+	waits := func(cid uint64, family string, bytes int64) connection {
+		l := b.connection(cid, family, 0, 0)
+		l.Pending = bytes
+		return l
+	}
+	slow := b.dispatcher(9, 0)
+	slow.Pending = 1 << 30
+	list := func(want string, all ...connection) {
+		t.Helper()
+		all = append(all, slow, waits(8, "y", 30<<20))
+		b.counted("s", all, b.clock)
+		got := ""
+		for _, at := range b.unread("s", all) {
+			got += fmt.Sprint(at.cid, " ")
+		}
+		if got != want {
+			t.Errorf("connections %q are closed, want %q", got, want)
+		}
+	}
+	list("", waits(1, "x", 8<<20), waits(2, "x", 60<<20))
+	list("", waits(1, "x", 90<<20), waits(2, "x", 20<<20))
+	list("1 ", waits(1, "x", 90<<20), waits(2, "x", 1<<20), waits(3, "x", 99<<20))
+	list("3 ", waits(2, "x", 1<<20), waits(3, "x", 423<<20))
+	b.after(time.Second, 1, slow)
+}

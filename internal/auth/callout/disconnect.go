@@ -32,6 +32,7 @@ type connection struct {
 	User    string    `json:"authorized_user"`
 	Account string    `json:"account"`
 	Start   time.Time `json:"start"`
+	Pending int64     `json:"pending_bytes"` // the server has not written them to the client yet
 	counts
 }
 
