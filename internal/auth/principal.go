@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/rand"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,6 +77,11 @@ const idLength = 20
 
 // NewID returns a random id for a token or a family: 20 lowercase letters and digits.
 func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
+
+// IDFrom returns an id as that of [NewID], made from at least 13 random bytes.
+func IDFrom(random []byte) string {
+	return strings.ToLower(base32.StdEncoding.EncodeToString(random)[:idLength])
+}
 
 // IsSub reports whether actor is a sub-actor of the actor of: its name is of, a slash, and at least one more byte. The
 // slashes of "agent://" do not count.
@@ -175,6 +182,7 @@ func (p Principal) Renewed(now time.Time) (Principal, error) {
 // Narrowing describes the rights of a narrowed token. An empty field leaves that right unchanged, except Scopes:
 // without scopes, the narrowed token has none.
 type Narrowing struct {
+	ID        string // of the new token; default: random
 	Actor     string // the actor or a sub-actor, see [IsSub]
 	Scopes    []string
 	RoleIDs   []string
@@ -194,8 +202,8 @@ func (p Principal) Narrow(l Narrowing, now time.Time) (Principal, error) {
 		child.Origin = p.Role
 	}
 	child.Chain = append(slices.Clone(p.Chain), p.Family)
-	child.ID, child.Issued = NewID(), latest(now, p.Issued)
-	child.Family = p.Root() + NewID()[:narrowedPart]
+	child.ID, child.Issued = cmp.Or(l.ID, NewID()), latest(now, p.Issued)
+	child.Family = p.Root() + child.ID[:narrowedPart]
 	child.Scopes = sorted(l.Scopes)
 	for _, s := range child.Scopes {
 		if !p.Has(s) {

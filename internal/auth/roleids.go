@@ -18,11 +18,14 @@ const maxRoleID = 128
 const rolesMark = "1"
 
 // NewFamily returns a random family for a token with these roles. A token with roles is valid only with such a family.
-func NewFamily(roleIDs []string) string {
+func NewFamily(roleIDs []string) string { return FamilyFrom(NewID(), roleIDs) }
+
+// FamilyFrom is [NewFamily] for a family that is named by the id of its first token.
+func FamilyFrom(id string, roleIDs []string) string {
 	if len(roleIDs) == 0 {
-		return NewID()
+		return id
 	}
-	return rolesMark + NewID()[len(rolesMark):]
+	return rolesMark + id[len(rolesMark):]
 }
 
 // Carries returns the roles that calls with the token may have: those of RoleIDs, or the deployment's default role if

@@ -72,8 +72,8 @@ var layers = []layer{
 		"internal/flow internal/operation internal/rpc internal/timer subjects"},
 	{4, "internal/auth/tokensource", "", "bus envelope internal/auth internal/operation internal/timer"},
 	{4, "internal/deployment", "", "internal/auth"},
-	{4, "internal/auth/tokenstore", "client", "bus envelope internal/audit internal/auth internal/deployment " +
-		"internal/encoding/format internal/flow internal/policy/replica internal/timer subjects"},
+	{4, "internal/auth/tokenstore", "client", "bus envelope internal/audit internal/auth internal/call " +
+		"internal/deployment internal/encoding/format internal/flow internal/policy/replica internal/timer subjects"},
 	{4, "internal/policy/lockstore", "client", "envelope internal/audit internal/call internal/policy " +
 		"internal/policy/lock internal/policy/replica subjects"},
 	{4, "internal/policy/runstore", "client", "bus envelope internal/audit internal/auth internal/call " +

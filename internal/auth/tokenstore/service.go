@@ -87,6 +87,7 @@ func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.Tok
 	if err != nil {
 		return a, envelope.NewError(envelope.CodeForbidden, err.Error()).WithFix("have a credential issued anew")
 	}
+	p.ID = auth.IDFrom(s.Store.word(ctx, "renew", by.Family))
 	if p.Role == auth.Agent && len(p.Chain) > 0 && p.Origin != auth.Agent {
 		return a, envelope.NewError(envelope.CodeForbidden, "the token does not prove that it was narrowed from an agent's").
 			WithFix("narrow the token of an agent again")
@@ -99,7 +100,10 @@ func (s *Service) Renew(ctx context.Context, by *auth.Principal) (a envelope.Tok
 func (s *Service) Narrow(
 	ctx context.Context, by *auth.Principal, q envelope.NarrowRequest,
 ) (a envelope.TokenResponse, _ *envelope.Error) {
-	less := auth.Narrowing{Actor: q.Actor, Scopes: q.Scopes, RoleIDs: q.RoleIDs, Run: q.Run, Lane: q.Lane}
+	less := auth.Narrowing{
+		ID: auth.IDFrom(s.Store.word(ctx, "narrow", by.Family, q)), Actor: q.Actor, Scopes: q.Scopes, RoleIDs: q.RoleIDs,
+		Run: q.Run, Lane: q.Lane,
+	}
 	var refusal *envelope.Error
 	if less.Life, refusal = seconds("life_s", q.LifeS, MaxRenewal); refusal != nil {
 		return a, refusal
@@ -139,22 +143,32 @@ func (s *Service) mint(
 	return answered(token, p), nil
 }
 
-// Issue creates a credential and returns its first token.
+// Issue creates a credential and returns its first token. A copy of the request gets that token, too, perhaps with
+// another end.
 func (s *Service) Issue(
 	ctx context.Context, by *auth.Principal, q envelope.IssueRequest,
 ) (a envelope.TokenResponse, refusal *envelope.Error) {
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}
-	p, refusal := s.asked(q)
+	p, refusal := s.asked(q, auth.IDFrom(s.Store.word(ctx, "issue", by.Family, q)))
 	if refusal != nil {
 		return a, refusal
 	}
 	if err := s.Store.Prove(ctx); err != nil {
 		return a, unreached(err)
 	}
-	p.Issued = s.Store.afterBar(p)
-	if refusal := s.note(ctx, audit.CredentialIssued, by, p); refusal != nil {
+	first, copied, err := s.Store.listed(ctx, p.Family)
+	if err != nil {
+		return a, unreached(err)
+	}
+	if copied {
+		p.Issued = first.Issued
+	} else {
+		p.Issued = s.Store.afterBar(p)
+		refusal = s.note(ctx, audit.CredentialIssued, by, p)
+	}
+	if refusal != nil {
 		return a, refusal
 	}
 	token, err := s.Store.Issue(ctx, p, name(by))
@@ -164,8 +178,9 @@ func (s *Service) Issue(
 	return answered(token, p), nil
 }
 
-// asked returns the content of the token that a request asks for, or a refusal if the request is not valid.
-func (s *Service) asked(q envelope.IssueRequest) (p auth.Principal, refusal *envelope.Error) {
+// asked returns the content of the token that a request asks for, or a refusal if the request is not valid. id names
+// the token and its family.
+func (s *Service) asked(q envelope.IssueRequest, id string) (p auth.Principal, refusal *envelope.Error) {
 	life, refusal := seconds("life_s", q.LifeS, auth.MaxLife)
 	if refusal != nil {
 		return p, refusal
@@ -178,7 +193,7 @@ func (s *Service) asked(q envelope.IssueRequest) (p auth.Principal, refusal *env
 	roles := slices.Compact(slices.Sorted(slices.Values(q.RoleIDs)))
 	p = auth.Principal{
 		Tenant: q.Tenant, Actor: q.Actor, Role: auth.Role(q.Role), Scopes: q.Scopes, RoleIDs: roles,
-		Run: q.Run, Lane: q.Lane, Pool: q.Pool, ID: auth.NewID(), Family: auth.NewFamily(roles), Issued: now,
+		Run: q.Run, Lane: q.Lane, Pool: q.Pool, ID: id, Family: auth.FamilyFrom(id, roles), Issued: now,
 		Expires: now.Add(cmp.Or(life, auth.Life)),
 	}
 	if renew > 0 {

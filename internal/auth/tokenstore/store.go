@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -51,6 +49,7 @@ type Store struct {
 	js      jetstream.JetStream
 	keys    *deployment.Keys
 	public  string // the public curve key that private signing keys are encrypted with
+	secret  []byte // of the deployment
 	checker *auth.Verifier
 
 	mu     sync.Mutex
@@ -76,17 +75,18 @@ type signingKey struct {
 func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o Options) (*Store, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	public, err := keys.XKey.PublicKey()
-	if err != nil {
+	secret, err2 := keys.XKey.Seed()
+	if err := errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("authority: %w", err)
 	}
 	s := &Store{
-		Options: o, js: js, keys: keys, public: public, synced: make(chan struct{}), known: map[string]signingKey{},
-		changed: make(chan struct{}, 1),
+		Options: o, js: js, keys: keys, public: public, secret: secret, synced: make(chan struct{}),
+		known: map[string]signingKey{}, changed: make(chan struct{}, 1),
 		checker: &auth.Verifier{
 			Keys: auth.NewKeyring(keys.Deployment, nil), Revoked: &auth.Revocations{Lease: timer.LeaseTime},
 		},
 	}
-	err = timer.Backoff{Pause: 50 * time.Millisecond}.Until(ctx, func(ctx context.Context) (done bool, err error) {
+	err = tries().Until(ctx, func(ctx context.Context) (done bool, err error) {
 		err = s.first(ctx)
 		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err // or another process stored the first key
 	})
@@ -141,7 +141,7 @@ func (s *Store) forget(ctx context.Context, subject string) error {
 	return err
 }
 
-// put writes an entry that the server removes after life; 0 means never.
+// put writes an entry that the server removes after life; 0 means never. It writes nothing after the deadline of ctx.
 func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
 	data, err := format.Marshal(format.Entry, v)
 	if err != nil {
@@ -150,6 +150,9 @@ func (s *Store) put(ctx context.Context, subject string, v any, life time.Durati
 	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 	if life > 0 {
 		msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int(max(life, time.Second)/time.Second)))
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) { // this process may have been suspended
+		return context.DeadlineExceeded
 	}
 	_, err = s.js.PublishMsg(ctx, msg, o...)
 	return err
@@ -190,53 +193,6 @@ func (s *Store) current() (kid string, key signingKey, ok bool) {
 // good reports whether Until of the key has not been reached.
 func (k signingKey) good(now time.Time) bool { return k.Until.IsZero() || now.Before(k.Until) }
 
-// Rotate creates a new signing key, which is used after settle. The previous keys stay valid for [auth.MaxLife], the
-// longest lifetime of a token. Tokens that they signed can then still be renewed, up to [MaxRenewal]. With distrust,
-// which is for a key that was leaked, Rotate deletes the previous keys at once, so every credential must be issued
-// again. If a new key is not in use yet, Rotate without distrust creates none and returns that one.
-func (s *Store) Rotate(ctx context.Context, distrust bool) (r envelope.RotateResponse, err error) {
-	now := s.Now()
-	former := s.snapshot()
-	for kid, k := range former {
-		if k.Since.After(now) && !distrust {
-			return envelope.RotateResponse{KeyID: kid, Since: k.Since, Until: k.Since.Add(auth.MaxLife + slack)}, nil
-		}
-	}
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return r, err
-	}
-	r.Since = now.Add(settle).UTC()
-	r.Until = r.Since.Add(auth.MaxLife + slack)
-	if distrust {
-		r.Since, r.Until = now.UTC(), now.UTC()
-	}
-	kid, key, err := s.seal(private, r.Since)
-	if err != nil {
-		return r, err
-	}
-	r.KeyID = kid
-	if err := s.put(ctx, subjects.SigningKey(kid), key, 0); err != nil {
-		return r, fmt.Errorf("new key: %w", err)
-	}
-	for kid, k := range former { // only after the new key is stored
-		switch {
-		case distrust:
-			err = errors.Join(err, s.forget(ctx, subjects.SigningKey(kid)))
-		case k.Until.IsZero():
-			k.Until = r.Until
-			err = errors.Join(err, s.put(ctx, subjects.SigningKey(kid), k, r.Until.Sub(now)+MaxRenewal+slack))
-		}
-	}
-	return r, err
-}
-
-func (s *Store) snapshot() map[string]signingKey {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.known)
-}
-
 // Issue returns the first token of a credential, and adds the credential to the list of issued ones.
 func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token string, err error) {
 	now := s.Now()
@@ -254,7 +210,14 @@ func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token s
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Scopes: p.Scopes, RoleIDs: p.RoleIDs, Pool: p.Pool,
 		Run: p.Run, Lane: p.Lane, Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
 	}
-	if err := s.put(ctx, subjects.Issued(p.Family), c, until.Sub(now)+slack); err != nil {
+	err = tries().Until(ctx, func(ctx context.Context) (bool, error) {
+		err := s.put(ctx, subjects.Issued(p.Family), c, until.Sub(now)+slack, jetstream.WithExpectLastSequencePerSubject(0))
+		if bus.HasErrorCode(err, bus.CodeWrongLast) { // a copy of the request has listed it
+			err = nil
+		}
+		return !bus.HasErrorCode(err, bus.CodeUnderWay), err
+	})
+	if err != nil {
 		return "", fmt.Errorf("credential: %w", err)
 	}
 	return token, nil
