@@ -4,6 +4,7 @@ package subjects
 const (
 	RunsStream = "KV_runs"
 	RunsAll    = runsPrefix + ">"
+	RunRecords = runsPrefix + "*.*" // see [Run]
 
 	runsPrefix = "$KV.runs."
 )

@@ -12,11 +12,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Limits of one page of runs: of its records, of their size in bytes, and of the records that are read for it.
+// Limits of one page of runs.
 const (
-	maxPage      = 500
-	maxPageBytes = 256 << 10
-	maxPageRead  = 20_000
+	maxPage      = 500       // records
+	maxPageBytes = 256 << 10 // bytes of them
+	maxPageRead  = 8 << 20   // bytes that are read for the page, with readOverhead for each message
+	// listPull is the size, in bytes, of what is asked of the server and has not come yet. The server ends a connection
+	// for which 8 MiB wait. It is more than any record has.
+	listPull     = 512 << 10
+	readOverhead = 300
 )
 
 // listQuiet is how long a page waits for the next record.
@@ -34,18 +38,19 @@ func (s *Service) List(ctx context.Context, q envelope.RunListRequest) (
 
 func (s *Store) list(ctx context.Context, q envelope.RunListRequest) (a envelope.RunListResponse, err error) {
 	from := bus.StartAfter(q.After)
-	if from.FilterSubjects = []string{subjects.RunsAll}; q.Tenant != "" {
+	if from.FilterSubjects = []string{subjects.RunRecords}; q.Tenant != "" {
 		from.FilterSubjects[0] = subjects.RunsOf(q.Tenant)
 	}
 	a.Runs = []envelope.Run{}
 	bytes, read := 0, 0
-	for m, err := range bus.Messages(ctx, s.js, subjects.RunsStream, from, listQuiet, jetstream.PullMaxMessages(maxPage)) {
+	for m, err := range bus.Messages(ctx, s.js, subjects.RunsStream, from, listQuiet, jetstream.PullMaxBytes(listPull)) {
 		if err != nil {
 			return a, err
 		}
-		if read++; len(a.Runs) == maxPage || bytes > maxPageBytes || read > maxPageRead {
+		if len(a.Runs) == maxPage || bytes > maxPageBytes || read > maxPageRead {
 			return a, nil // m is on the next page
 		}
+		read += len(m.Data()) + readOverhead
 		a.Next = m.Seq
 		if len(m.Data()) == 0 { // deleted by hand
 			continue
