@@ -77,7 +77,7 @@ var layers = []layer{
 	{4, "internal/policy/lockstore", "client", "envelope internal/audit internal/call internal/policy " +
 		"internal/policy/lock internal/policy/replica subjects"},
 	{4, "internal/policy/runstore", "client", "bus envelope internal/audit internal/auth internal/call " +
-		"internal/encoding/format internal/policy internal/policy/replica internal/timer subjects"},
+		"internal/encoding/format internal/encoding/ijson internal/policy internal/policy/replica internal/timer subjects"},
 	{4, "internal/policy/store", "client", "bus envelope internal/call internal/encoding/format internal/policy " +
 		"internal/policy/replica internal/timer internal/tool subjects"},
 	{4, "internal/deployment/deploymenttest", "client", "bus internal/auth internal/deployment"},

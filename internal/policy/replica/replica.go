@@ -146,6 +146,12 @@ func (r *Replica[T]) Replace(ctx context.Context, subject string, v T, revision 
 	return Entry[T]{Value: &v, Revision: ack.Sequence, At: at}, nil
 }
 
+// Delete deletes the message with the given revision. It needs no room in the bucket. It returns an error if the entry
+// has changed since.
+func (r *Replica[T]) Delete(ctx context.Context, revision uint64) error {
+	return r.stream.DeleteMsg(ctx, revision)
+}
+
 // Follow calls confirm until it returns nil, and then five times a second until ctx ends.
 func Follow(ctx context.Context, confirm func(context.Context) error) {
 	for Confirm(ctx, confirm) == nil && timer.Sleep(ctx, askEvery) {

@@ -2,13 +2,11 @@ package runstore
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -108,14 +106,4 @@ func (s *Store) ask(ctx context.Context, n name) (v version, err error) {
 		s.cache.put(n, v)
 	}
 	return v, err
-}
-
-// Start returns the implicit run r, which it creates if it does not exist.
-func (s *Store) Start(ctx context.Context, r envelope.Run) (*policy.Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
-	if err := s.Create(ctx, r); err != nil && !errors.Is(err, ErrExists) {
-		return nil, err
-	}
-	return s.Find(ctx, r.Tenant, r.ID, time.Time{})
 }

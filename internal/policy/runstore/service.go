@@ -56,7 +56,7 @@ func (s *Service) Start(ctx context.Context, by Sender, q envelope.RunStartReque
 		func(before *envelope.Run) (envelope.Run, error) {
 			switch {
 			case before == nil:
-				return run, nil
+				return run, s.Store.admit(ctx, by)
 			case sameStart(*before, run):
 				return *before, replica.ErrUnchanged
 			}
@@ -154,14 +154,19 @@ func (s *Service) edit(
 		return a, malformed(fmt.Sprintf("the reason has at most %d bytes", envelope.MaxReason))
 	}
 	id := call.CredentialFromContext(ctx).Request
-	after, err := s.Store.edit(ctx, n, func(before replica.Entry[record]) (now record, err error) {
+	var was replica.Entry[record]
+	var now record
+	after, err := s.Store.edit(ctx, n, func(before replica.Entry[record]) (_ record, err error) {
+		was, now = before, record{Request: id}
 		if err := before.Expected(id, expect, before.Value.request()); err != nil {
 			return now, err
 		}
-		now.Request = id
 		now.Run, err = change(before.Value.run())
-		if now.Changed = err == nil; errors.Is(err, replica.ErrUnchanged) {
+		switch now.Changed = err == nil; {
+		case errors.Is(err, replica.ErrUnchanged):
 			err = nil
+		case err == nil && before.Value == nil:
+			err = checkSize(now)
 		}
 		return now, err
 	}, func(before *record, after record) error {
@@ -178,6 +183,9 @@ func (s *Service) edit(
 		}
 		return nil
 	})
+	if bus.IsStorageFull(err) && now.ends() {
+		after.Value, err = &now, s.Store.remove(ctx, n, was.Revision)
+	}
 	if err != nil {
 		return a, refusalOf(err)
 	}
@@ -224,8 +232,7 @@ func refusalOf(err error) *envelope.Error {
 	case errors.Is(err, ErrNone):
 		return envelope.NewError(envelope.CodeRunUnknown, "").WithFix("list the runs with `toolbus runs list`")
 	case bus.IsStorageFull(err):
-		return envelope.NewError(envelope.CodeStoreFull, "the bucket of the runs is full").WithRetryAfter(time.Minute).
-			WithFix("close runs that have ended: `toolbus runs list`")
+		return full("the bucket of the runs is full")
 	}
 	return replica.Answer(err, "the bucket of the runs")
 }

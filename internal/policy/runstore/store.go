@@ -67,6 +67,9 @@ func (r *record) request() string {
 	return r.Request
 }
 
+// ends reports whether a run that is not implicit is closed. An implicit run needs its record to stay closed.
+func (r *record) ends() bool { return r.State == string(policy.RunClosed) && !r.Implicit }
+
 // Open returns a Store.
 func Open(ctx context.Context, js jetstream.JetStream) (*Store, error) {
 	runs, err := replica.Open(ctx, js, subjects.RunsStream, "record of a run", life)
