@@ -84,7 +84,8 @@ func policyInit(g *global) *cobra.Command {
 		Long: `Writes into DIR a set with the role agent, the lane default with implicit runs, and an entry for each tool.
 Without DIR and --tools, the tools are those that a dispatcher of the bus has loaded, and the set is written into the
 current folder; that needs an operator's token. An entry restricts nothing that its manifest allows. A tool that writes,
-but whose manifest names no write targets, gets the target *. It replaces no file.`,
+but whose manifest names no write targets, gets the target *. Paths, addresses and commands whose schema has no such
+format get an item of unsanitized. It replaces no file.`,
 		Example: "  toolbus policy init --credentials operator.token\n" +
 			"  toolbus policy init ./deployment --tools ./tools",
 		Args: cli.Args(0, 1, "at most one folder"),
@@ -164,8 +165,8 @@ func policyLint(g *global) *cobra.Command {
 		Use: "lint [DIR]", Short: "Check a policy set and its tools",
 		Long: `Checks the three documents in DIR (default: the current folder) against their schemas, against each other and
 against the manifests of the tools. It lists all problems at once, with file, line, column and fix. Problems end with
-exit code 1. Warnings do not: they name what is allowed more widely than it has to be, such as the write target *,
-what has no effect, and strings named like a path, a url or a command whose schema has no such format.`,
+exit code 1. Warnings do not: they name what is allowed more widely than it has to be, such as the write target *, and
+what has no effect.`,
 		Example: "  toolbus policy lint\n  toolbus policy lint ./deployment --tools ./tools --json",
 		Args:    cli.Args(0, 1, "at most one folder"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -198,12 +199,16 @@ func (f policyFolders) lint() (tool.Problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnings := policy.Lint(set, tools)
-	_, err = policy.Compile(set, tools)
-	if found, ok := errors.AsType[tool.Problems](err); ok {
-		return append(found, warnings...), nil
+	_, unfit := policy.Compile(set, tools)
+	var all tool.Problems
+	for _, err := range []error{unfit, policy.Sanitized(set, tools)} {
+		found, ok := errors.AsType[tool.Problems](err)
+		if err != nil && !ok {
+			return nil, err
+		}
+		all = append(all, found...)
 	}
-	return warnings, err
+	return append(all, policy.Lint(set, tools)...), nil
 }
 
 func (r policyReport) text(w io.Writer) error {

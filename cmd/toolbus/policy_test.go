@@ -51,7 +51,7 @@ func TestPolicy(t *testing.T) {
 	}
 	code, out, _ = s.do(append([]string{"policy", "lint", dir}, tools...)...)
 	if code != 0 || !strings.Contains(out, "fs.write may write to every target") ||
-		!strings.Contains(out, "tools/text.search/tool.yaml: warning: /properties/path has no format") ||
+		!strings.Contains(out, "warning: text.search may be given any text as /properties/path") ||
 		!strings.Contains(out, "\n0 problems, 3 warnings") {
 		t.Errorf("lint: exit %d: %s", code, out)
 	}
@@ -60,9 +60,9 @@ func TestPolicy(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 || len(report.Problems) != 3 {
 		t.Fatalf("lint --json: exit %d, %v: %s", code, err, out)
 	}
-	for i, file := range []string{policy.ToolRegistryFile, "tools/fs.write/tool.yaml", "tools/text.search/tool.yaml"} {
-		if p := report.Problems[i]; p.File != file || p.Severity != tool.Warning || p.Hint == "" {
-			t.Errorf("lint --json: %+v, want a warning about %s", p, file)
+	for _, p := range report.Problems {
+		if p.File != policy.ToolRegistryFile || p.Line == 0 || p.Severity != tool.Warning || p.Hint == "" {
+			t.Errorf("lint --json: %+v, want a warning about an entry", p)
 		}
 	}
 	set := append([]string{"--policy", dir}, tools...)

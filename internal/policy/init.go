@@ -40,13 +40,19 @@ func GenerateFor(roleID, laneID string, tools []*tool.Manifest) (Documents, erro
 	for _, m := range slices.SortedFunc(slices.Values(tools), func(a, b *tool.Manifest) int {
 		return cmp.Compare(a.ToolID, b.ToolID)
 	}) {
+		unchecked, err := uncheckedIn(m)
+		if err != nil {
+			return Documents{}, err
+		}
 		if last := len(entries) - 1; last >= 0 && entries[last].ToolName == m.ToolID { // another version
+			entries[last].Unsanitized = union(entries[last].Unsanitized, pointersOf(unchecked))
 			continue
 		}
 		e, err := entryOf(m, laneID)
 		if err != nil {
 			return Documents{}, fmt.Errorf("manifest of %s: %w", m.ToolID, err)
 		}
+		e.Unsanitized = pointersOf(unchecked)
 		for _, lane := range e.AllowedLanes {
 			lanes[lane] = true
 		}
@@ -157,6 +163,7 @@ func (w *writer) entry(e Entry) {
 	w.line("    required_scope_keys: %s", list(e.RequiredScopeKeys))
 	w.line("    prohibited_flags: %s", list(e.ProhibitedFlags))
 	w.some("write_targets", e.WriteTargets)
+	w.some("unsanitized", e.Unsanitized)
 	if e.Versions != "" {
 		w.line("    versions: %s", ijson.Quote(e.Versions))
 	}

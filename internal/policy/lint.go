@@ -2,9 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"maps"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,7 +12,7 @@ import (
 )
 
 // Lint returns warnings about a set and the tools of a deployment: what is allowed more widely than it has to be, and
-// what has no effect. It also lists strings of inputs that are named like a path, but declare no such format.
+// what has no effect.
 func Lint(set *Set, tools []*tool.Manifest) tool.Problems {
 	l := linter{set: set, manifests: map[string]*tool.Manifest{}, entries: map[string]bool{}}
 	for _, m := range tools {
@@ -33,21 +30,8 @@ func Lint(set *Set, tools []*tool.Manifest) tool.Problems {
 			l.warn(set.registry, "", fmt.Sprintf("the tool %s is not registered, so it cannot be called", m.ToolID),
 				"add an entry; `toolbus policy init` writes one for each tool")
 		}
-		l.problems = append(l.problems, unformatted(m)...)
 	}
 	return l.problems
-}
-
-// unformatted returns warnings about strings in the inputs of a tool that dispatchers cannot check for safety.
-func unformatted(m *tool.Manifest) (warnings tool.Problems) {
-	file := m.ToolID
-	if m.Dir != "" {
-		file = path.Join("tools", filepath.Base(m.Dir), "tool.yaml")
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Functions)) {
-		warnings = append(warnings, m.Functions[name].Undeclared(file)...)
-	}
-	return warnings
 }
 
 type linter struct {
@@ -67,6 +51,10 @@ func (l *linter) entry(at jsontext.Pointer, e Entry) {
 	if i := slices.Index(e.WriteTargets, call.AnyTarget); i >= 0 {
 		l.warn(l.set.registry, item(at+"/write_targets", i), fmt.Sprintf("%s may write to every target", e.ToolName),
 			"name the beginnings of the targets that it needs")
+	}
+	for i, pointer := range e.Unsanitized {
+		l.warn(l.set.registry, item(at+"/unsanitized", i), fmt.Sprintf("%s may be given any text as %s", e.ToolName, pointer),
+			"declare what it is in the schema: format path, uri or command")
 	}
 	if l.manifests[e.ToolName] == nil {
 		l.warn(l.set.registry, at+"/tool_name", fmt.Sprintf("the tool %s does not exist here", e.ToolName),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/policy"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // The page about policy has the fields of the schemas.
@@ -28,5 +29,17 @@ func TestPolicyPage(t *testing.T) {
 				strings.ReplaceAll(f.Type, " | ", ", "), f.Default, f.State, f.Source, f.Description)
 		}
 	}
-	golden(t, "../../docs/policy.md", strings.ReplaceAll(string(template), "{{fields}}\n", b.String()))
+	filled := strings.NewReplacer("{{fields}}\n", b.String(), "{{meanings}}\n", meanings())
+	golden(t, "../../docs/policy.md", filled.Replace(string(template)))
+}
+
+// meanings is the table of the strings that have to be sanitized.
+func meanings() string {
+	var b strings.Builder
+	b.WriteString("| format | a word of the name, or one of the first three of the description | " +
+		"the last word of the name |\n|---|---|---|\n")
+	for _, by := range tool.Meanings() {
+		fmt.Fprintf(&b, "| `%s` | `%s` | `%s` |\n", by.Format, strings.Join(by.Words, "`, `"), strings.Join(by.Ends, "`, `"))
+	}
+	return b.String()
 }

@@ -62,5 +62,6 @@ type Entry struct {
 	RequiredScopeKeys []string `json:"required_scope_keys"`
 	ProhibitedFlags   []string `json:"prohibited_flags"`
 	WriteTargets      []string `json:"write_targets,omitzero"`
-	Versions          string   `json:"versions,omitzero"` // range of versions; "" is every version
+	Unsanitized       []string `json:"unsanitized,omitzero"` // JSON pointers, see [Unsanitized]
+	Versions          string   `json:"versions,omitzero"`    // range of versions; "" is every version
 }

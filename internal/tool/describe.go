@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Inventory returns the version and digest of each loaded tool, sorted by id. It sets More if not all fit into one
@@ -97,8 +98,8 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 	return info
 }
 
-// FromDescription returns the manifest of a tool as far as a dispatcher describes it: without its endpoint, and without
-// the functions and errors.
+// FromDescription returns the manifest of a tool as far as a dispatcher describes it: without its endpoint, its
+// errors, and the outputs of its functions.
 func FromDescription(info envelope.ToolInfo) (*Manifest, error) {
 	m := &Manifest{}
 	if info.Manifest != nil {
@@ -109,5 +110,22 @@ func FromDescription(info envelope.ToolInfo) (*Manifest, error) {
 	m.ToolID, m.Semver, m.Digest, m.Whole = info.ToolID, info.Version, info.Digest, info.Manifest
 	m.Description, m.Status, m.ReadOnly, m.Limits = info.Description, Status(info.Status), info.ReadOnly, info.Limits
 	m.Class, m.Effect = call.EffectClass(info.Determinism), info.Effect
-	return m, nil
+	var err error
+	m.Functions, err = describedFunctions(info)
+	return m, err
+}
+
+// describedFunctions returns the functions of a tool with the schemas of their inputs, as far as info has them.
+func describedFunctions(info envelope.ToolInfo) (all map[string]*Function, err error) {
+	all = make(map[string]*Function, len(info.Functions))
+	for name, of := range info.Functions {
+		f := &Function{Name: name, Description: of.Description}
+		if of.Request != nil {
+			if f.Request, err = jsonschema.Compile(name, of.Request, nil); err != nil {
+				return nil, fmt.Errorf("input of %s: %w", info.ToolID, err)
+			}
+		}
+		all[name] = f
+	}
+	return all, nil
 }

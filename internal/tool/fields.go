@@ -136,8 +136,8 @@ func LintDescription(info envelope.ToolInfo, transports ...Transport) (Problems,
 	for _, name := range info.DeclaredOnly {
 		s.warn(place{}, name+" is declared only: it has no effect yet", declaredHint)
 	}
-	warnings, err := undeclaredIn(info)
-	return slices.Concat(s.problems, warnings), err
+	described, err := describedFunctions(info)
+	return slices.Concat(s.problems, undeclaredIn(described, info.ToolID)), err
 }
 
 // declaredHint is the fix of a field that is declared only.

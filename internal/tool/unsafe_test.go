@@ -261,13 +261,38 @@ func FuzzUnsafeCommand(f *testing.F) {
 	})
 }
 
-// What names say is found by whole words, however they are joined.
+// What a string is meant as is told by whole words of its name, however they are joined, and by the first words of its
+// description.
+func TestMeant(t *testing.T) {
+	const path, uri, command = "path", "uri", "command"
+	for name, want := range map[string]string{
+		"path": path, "file_path": path, "pathName": path, "paths": path, "filepath": path, "file": path, "sourceFile": path,
+		"file_name": path, "fileNames": path, "working-dir": path, "directories": path, "folder": path, "cwd": path,
+		"targetUrl": uri, "sourceURL": uri, "URLTarget": uri, "url2": uri, "callback_uri": uri, "href": uri, "urls": uri,
+		"CMD": command, "run-command": command, "commands": command, "argv": command,
+		"xpath": "", "curl": "", "commander": "", "profile": "", "file_text": "", "fileId": "", "name": "", "dir_count": "",
+		"query": "", "": "",
+	} {
+		got, err := taking(t, `{"properties":{"`+name+`":{"type":"string"}}}`).Unsanitized()
+		if err != nil || got["/properties/"+name] != want {
+			t.Errorf("%s is meant as %v, want %q: %v", name, got, want, err)
+		}
+	}
+	for description, want := range map[string]string{
+		"Path of the file": path, "The absolute path": path, "URL to fetch": uri, "The shell command.": command,
+		"(list of) URLs": uri, "Text that goes to the path": "", "An XPath": "", "A file": "",
+	} {
+		got, err := taking(t, `{"properties":{"a":{"type":"string","description":"`+description+`"}}}`).Unsanitized()
+		if err != nil || got["/properties/a"] != want {
+			t.Errorf("%s: meant as %v, want %q: %v", description, got, want, err)
+		}
+	}
+}
+
+// Each of these strings that has no format is a warning.
 func TestUndeclared(t *testing.T) {
-	f := taking(t, `{"properties":{
-		"path":{"type":"string"}, "file_path":{"type":"string"}, "targetUrl":{"type":"string"}, "sourceURL":{"type":"string"},
-		"URLTarget":{"type":"string"}, "CMD":{"type":"string"}, "run-command":{"type":"string"}, "url2":{"type":"string"},
-		"paths":{"type":"string"}, "xpath":{"type":"string"}, "curl":{"type":"string"}, "commander":{"type":"string"},
-		"path_count":{"type":"integer"}, "safe_path":{"type":"string","format":"path"}}}`)
+	f := taking(t, `{"properties":{"b_path":{"type":"string"}, "a_url":{"type":"string"}, "path_count":{"type":"integer"},
+		"safe_path":{"type":"string","format":"path"}}}`)
 	var got []string
 	for _, p := range f.Undeclared("a/tool.yaml") {
 		if p.Severity != tool.Warning || p.File != "a/tool.yaml" || p.Hint == "" {
@@ -275,12 +300,11 @@ func TestUndeclared(t *testing.T) {
 		}
 		got = append(got, strings.Fields(p.Message)[0])
 	}
-	want := []string{
-		"/properties/CMD", "/properties/URLTarget", "/properties/file_path", "/properties/path", "/properties/run-command",
-		"/properties/sourceURL", "/properties/targetUrl", "/properties/url2",
-	}
-	if !slices.Equal(got, want) {
+	if want := []string{"/properties/a_url", "/properties/b_path"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+	if got := (&tool.Function{Name: "run"}).Undeclared("a"); got != nil {
+		t.Errorf("without a schema: %v", got)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestUnformatted(t *testing.T) {
 	s := compile(t, `{"properties":{
 		"path":{"type":"string"}, "list":{"items":{"properties":{"path":{"type":["string","null"]}}}},
 		"mine":{"properties":{"path":{"type":"string","format":"path"}}}, "fixed":{"properties":{"path":{"enum":["a"]}}},
-		"number":{"properties":{"path":{"type":"number"}}}, "other":{"type":"string"},
+		"number":{"properties":{"path":{"type":"number"}}}, "other":{"type":"string","description":"a path"},
 		"many":{"properties":{"path":{"type":"array","items":{"type":"string"}}}},
 		"numbers":{"properties":{"path":{"type":"array","items":{"type":"number"}}}},
 		"argv":{"properties":{"path":{"type":"array","items":{"type":"string"},"format":"command"}}},
@@ -102,14 +102,41 @@ func TestUnformatted(t *testing.T) {
 		"free":{"properties":{"path":{"anyOf":[{"type":"null"},{"type":"string"}]}}}},
 		"$defs":{"p":{"type":"string","format":"path"},
 			"a/b c":{"type":"string","properties":{"path":{"$ref":"#/$defs/a~1b c"}}}}}`)
-	got, err := s.Unformatted(func(name string) bool { return name == "path" })
+	got, err := s.Unformatted(func(name, description string) string {
+		if name == "path" || description == "a path" {
+			return "path"
+		}
+		return ""
+	})
+	var pointers []string
+	for at, format := range got {
+		if pointers = append(pointers, at); format != "path" {
+			t.Errorf("%s is meant as %s", at, format)
+		}
+	}
+	slices.Sort(pointers)
 	want := []string{
 		"/$defs/a~1b c/properties/path", "/properties/any/properties/path", "/properties/free/properties/path",
-		"/properties/list/items/properties/path", "/properties/many/properties/path", "/properties/path",
-		"/properties/text/properties/path",
+		"/properties/list/items/properties/path", "/properties/many/properties/path", "/properties/other",
+		"/properties/path", "/properties/text/properties/path",
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, pointers); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// A schema for strings counts as a member without a name, and one for objects does not.
+func TestUnformattedWhole(t *testing.T) {
+	for text, want := range map[string]int{
+		`{"type":"string"}`: 1, `{"type":["null","array"],"items":{}}`: 1, `{"type":"string","format":"path"}`: 0,
+		`{"properties":{"a":{}}}`: 0, `{"type":"object"}`: 0,
+	} {
+		got, err := compile(t, text).Unformatted(func(name, _ string) string {
+			return map[string]string{"": "path"}[name]
+		})
+		if err != nil || len(got) != want || want == 1 && got[""] != "path" {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
 	}
 }
 

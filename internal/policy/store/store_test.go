@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/store"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -142,6 +145,39 @@ func TestInvalidSetsAreRefused(t *testing.T) {
 	}
 	if now, err := s.inForce(); err != nil || now.Versions() != set("good").Versions() {
 		t.Errorf("in force is not the former: %v", err)
+	}
+}
+
+// A set that lets a path through unchecked is refused, and stays in force where a former build has pushed it.
+func TestUnsanitizedSetsAreRefused(t *testing.T) {
+	request, err := jsonschema.Compile("request.json", []byte(`{"properties":{"path":{"type":"string"}}}`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bustest.Start(t)
+	opened, err := store.Open(t.Context(), b.JS, []*tool.Manifest{{
+		ToolID: "a", Semver: "1.0.0", Status: tool.StatusActive, Class: call.Pure,
+		Functions: map[string]*tool.Function{"run": {Name: "run", Request: request}},
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, d := shelf{b, opened}, set("old")
+	d.ToolRegistry = []byte("tools: [{tool_name: a, description: d, enabled: true, idempotent: true, " +
+		"timeout_default_ms: 1, allowed_lanes: [main], required_scope_keys: [], prohibited_flags: []}]\n")
+	s.put(d)
+	_, err = s.push(d.Versions(), 0)
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), policy.ToolRegistryFile+":1:9") ||
+		!strings.Contains(err.Error(), `unsanitized: ["/properties/path"]`) {
+		t.Errorf("the error is %v", err)
+	}
+	pushed := func() error { return nil }
+	q := envelope.PolicyPushRequest{Versions: d.Versions()}
+	if _, err := s.Push(t.Context(), q, "default/operator", "", pushed); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := s.inForce(); err != nil || now.Versions() != d.Versions() {
+		t.Errorf("a set of a former build is not in force: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -70,10 +71,22 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.compile(d); err != nil {
+	if err := s.fits(d); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
+}
+
+// fits checks a set before it is in force.
+func (s *Store) fits(d policy.Documents) error {
+	set, err := policy.Parse(d)
+	if err != nil {
+		return err
+	}
+	if _, err := policy.Compile(set, s.tools); err != nil {
+		return err
+	}
+	return policy.Sanitized(set, s.tools)
 }
 
 // Push puts a set of documents that [Store.Check] has accepted in force if the version in force has the revision
