@@ -112,7 +112,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 	}
 	w := writer{
 		o: o, server: envelope.ServerInfo{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
-		version: version(release),
+		version: version(release), folders: o.folders(s),
 	}
 	return r, locked(o.Dir, func() error {
 		if err := w.look(); err != nil {
@@ -155,6 +155,7 @@ type writer struct {
 	o              Options
 	server         envelope.ServerInfo
 	about, version string
+	folders        []string // of source
 
 	known map[string]*tool.Manifest // imported tools of the server, by their name at the server
 	seen  map[string]bool           // names in the server's list so far
@@ -212,6 +213,7 @@ func (w *writer) write(t client.Tool) Tool {
 	s := source{
 		id: idOf(w.server.Name, t.Name, w.taken), name: mcpNameOf(w.server.Name, t.Name, w.names), server: w.server,
 		about: w.about, version: w.version, owner: w.o.Owner, pool: w.o.Pool, class: out.Class, tool: t, timeout: w.o.Timeout,
+		folders: w.folders,
 	}
 	files, notes, err := s.files()
 	if err == nil {

@@ -117,6 +117,7 @@ type source struct {
 	class   call.EffectClass
 	tool    client.Tool
 	timeout time.Duration // see Options.Timeout
+	folders []string      // that the tool may open
 }
 
 // files returns the files of the tool's folder by name, and notes about parts of the definition that are not checked or
@@ -131,6 +132,9 @@ func (s source) files() (map[string][]byte, []string, error) {
 		return nil, nil, err
 	}
 	if input.shown, err = object(input.shown); err != nil {
+		return nil, nil, err
+	}
+	if err := input.sanitize("input schema"); err != nil {
 		return nil, nil, err
 	}
 	shown := map[string]jsontext.Value{"inputSchema": input.shown}
@@ -267,9 +271,17 @@ func (s source) manifest(digest string) yaml.MapSlice {
 			{Key: "description", Value: told(description)},
 			{Key: "request", Value: requestFile}, {Key: "response", Value: responseFile},
 		}}}},
-		yaml.MapItem{Key: "capabilities", Value: yaml.MapSlice{{Key: "streaming", Value: true}}},
+		yaml.MapItem{Key: "capabilities", Value: s.capabilities()},
 		yaml.MapItem{Key: "limits", Value: s.limits()},
 	)
+}
+
+func (s source) capabilities() yaml.MapSlice {
+	all := yaml.MapSlice{{Key: "streaming", Value: true}}
+	if len(s.folders) > 0 {
+		all = append(all, yaml.MapItem{Key: "fs", Value: s.folders})
+	}
+	return all
 }
 
 // limits returns the limits of the manifest: the timeouts.
