@@ -42,7 +42,7 @@ func (s *siege) connect(context.Context) string {
 	}
 	if *builds == "" {
 		s.startDispatcher().Kill()
-		s.startExecutor().Kill()
+		s.startExecutor("default").Kill()
 		s.agent("agent://late")
 	}
 	opening.Wait()

@@ -96,6 +96,7 @@ func besiege(t *testing.T) *siege {
 	s := &siege{T: t, scale: scaled()}
 	s.files()
 	of := processtest.Build(t, "../..", "transcript_2eclean")
+	heavyTool(t, of.Tools)
 	if *builds != "" {
 		of.Dir = s.replaced(of)
 	}
@@ -109,7 +110,7 @@ func besiege(t *testing.T) *siege {
 	}
 	s.Serve(all...)
 	s.dispatcher = s.startDispatcher()
-	s.startExecutor()
+	s.startExecutor("default")
 	s.rogue = auth.Principal{Tenant: "default", Actor: "executor://rogue", Role: auth.Executor, Pool: "other"}
 	_, s.rogueToken = s.Credential(s.rogue)
 	s.bystander = s.agent(bob)
@@ -180,16 +181,16 @@ func (s *siege) startDispatcher() *processtest.Process {
 	return p
 }
 
-// startExecutor starts an executor, at full scale as another user if this process may.
-func (s *siege) startExecutor() *processtest.Process {
+// startExecutor starts an executor of a pool, at full scale as another user if this process may.
+func (s *siege) startExecutor(pool string) *processtest.Process {
 	s.Helper()
-	file, _ := s.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
+	file, _ := s.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: pool})
 	other := *full && os.Geteuid() == 0
 	access := append([]string{"--credentials", file}, s.Access()...)
 	if other {
 		access = s.Handed(file, nobody)
 	}
-	cmd := exec.Command(s.Toolbus(), append([]string{"executor", "--tools", s.Tools}, access...)...)
+	cmd := exec.Command(s.Toolbus(), append([]string{"executor", "--pool", pool, "--tools", s.Tools}, access...)...)
 	if other {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		cmd.Env = append(os.Environ(), "HOME=/nonexistent")
@@ -219,12 +220,22 @@ func (s *siege) agent(actor string) *clientlib.Client {
 func (s *siege) agentAt(servers, actor string, more ...nats.Option) *clientlib.Client {
 	s.Helper()
 	_, token := s.Credential(auth.Principal{Actor: actor, Role: auth.Agent})
+	return s.client(servers, token, more...)
+}
+
+// client is a client with a token, connected to servers.
+func (s *siege) client(servers, token string, more ...nats.Option) *clientlib.Client {
+	s.Helper()
+	says, err := auth.Inspect(token)
+	s.must(err)
 	conn, err := link.Establish(s.Context(), link.Options{
-		URL: servers, Connect: s.encrypted(append(more, nats.Token(token))...), Actor: actor,
+		URL: servers, Connect: s.encrypted(append(more, nats.Token(token))...), Tenant: says.Tenant, Actor: says.Actor,
 	})
 	s.must(err)
 	s.Cleanup(conn.Close)
-	c, err := conn.Client(clientlib.Options{Actor: actor, Token: func() string { return token }})
+	c, err := conn.Client(clientlib.Options{
+		Tenant: says.Tenant, Actor: says.Actor, Token: func() string { return token },
+	})
 	s.must(err)
 	s.Cleanup(func() { _ = c.Close() })
 	return c

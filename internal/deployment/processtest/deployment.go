@@ -1,6 +1,7 @@
 package processtest
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -193,14 +194,14 @@ func TLS(t testing.TB, dir string) *tls.Config {
 		MinVersion: tls.VersionTLS13}
 }
 
-// Credential writes a token of the tenant default, valid for an hour, to a new file.
+// Credential writes a token, valid for an hour, to a new file. The tenant is default if p has none.
 func (d *Deployment) Credential(p auth.Principal) (file, token string) {
 	d.T.Helper()
 	signer, err := d.Keys.Signer()
 	if err != nil {
 		d.T.Fatal(err)
 	}
-	p.Tenant, p.ID, p.Family = "default", auth.NewID(), auth.NewID()
+	p.Tenant, p.ID, p.Family = cmp.Or(p.Tenant, "default"), auth.NewID(), auth.NewID()
 	p.Issued, p.Expires = time.Now(), time.Now().Add(time.Hour)
 	if token, err = signer.Mint(p); err != nil {
 		d.T.Fatal(err)
