@@ -32,7 +32,7 @@ func Passed(subject string, passes func(instance string) bool) bool {
 func Before(
 	ctx context.Context, stream jetstream.Stream, key subjects.Key, seq uint64, passes func(instance string) bool,
 ) (call.State, error) {
-	log, err := fold(ctx, stream, key, seq-1, passes, true)
+	log, err := fold(ctx, stream, key, seq-1, passes, false)
 	return log.state, err
 }
 
@@ -45,9 +45,9 @@ type folded struct {
 }
 
 // fold reads the events of a log up to a position, and passes over what the log does not allow. It may stop at a
-// request which says that the log is not bound: then each event alone says whether it counts. An event of an executor
-// that cannot be decoded leaves its mark on the attempt, see [call.Attempt]. Of a log with more than maxFold events it
-// returns [ErrOverlong].
+// request which says that the log is not bound: most events of such a log can be judged by its first request. An event
+// of an executor that cannot be decoded leaves its mark on the attempt, see [call.Attempt]. Of a log with more than
+// maxFold events it returns [ErrOverlong].
 func fold(
 	ctx context.Context, stream jetstream.Stream, key subjects.Key, through uint64, passes func(instance string) bool,
 	mayStop bool,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -43,6 +44,9 @@ type Follower struct {
 	// Passes reports whether to skip events of an instance that this build cannot read; nil skips none. Set it before Run.
 	Passes func(instance string) bool
 	Log    *slog.Logger // logs skipped events; nil discards
+	// Foreign is called with each event that the log does not allow; nil ignores them. It must not block. Set it before
+	// Run.
+	Foreign func(call.Event)
 
 	js     jetstream.JetStream
 	part   subjects.Partition
@@ -54,8 +58,7 @@ type Follower struct {
 	notices format.Notices
 	seeing  sync.Mutex // one event at a time, also while one consumer takes over from another
 	over    bool       // nothing is observed any more
-	logs    openLogs   // as they were observed
-	closed  closedLogs // others that were read
+	knownLogs
 	refused chan *Unreadable
 
 	mu       sync.Mutex
@@ -76,8 +79,8 @@ type place struct {
 
 // NewFollower returns a follower of a partition of the call log. Call its Run.
 func NewFollower(js jetstream.JetStream, part subjects.Partition) *Follower {
-	return &Follower{js: js, part: part, logs: openLogs{}, closed: closedLogs{}, doubts: make(chan place, 1),
-		refused: make(chan *Unreadable, 1)}
+	return &Follower{js: js, part: part, knownLogs: knownLogs{openLogs{}, closedLogs{}, maphash.MakeSeed()},
+		doubts: make(chan place, 1), refused: make(chan *Unreadable, 1)}
 }
 
 // Unreadable is the error of a follower that stopped at an event in a format that this build does not read. The process
@@ -270,13 +273,15 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		return
 	}
 	if err == nil {
-		switch s, ok := f.logs.fold(ctx, f, e, meta.Sequence.Stream); {
+		switch s, ok := f.fold(ctx, e, place{meta.Sequence.Stream, meta.Timestamp}); {
 		case ok:
 			observe(FollowedEvent{
 				Kind: e.Kind, Attempt: e.Attempt, State: s, Seq: meta.Sequence.Stream, Time: meta.Timestamp, Known: known,
 			})
 		case ctx.Err() != nil: // e was not checked: the log may allow it
 			return
+		case f.Foreign != nil:
+			f.Foreign(e)
 		}
 	}
 	f.passed(meta.Sequence.Stream)

@@ -71,11 +71,14 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 	}
 	good := err == nil
 	log, err := fold(ctx, stream, key, msg.Sequence, s.passes, good)
-	switch {
-	case err != nil:
+	if good && err == nil && !log.state.Bound() {
+		if log.event.Kind != call.Requested || log.state.Allows(e) == nil { // its request has expired, or allows it
+			return StoredEvent{msg, msg.Sequence}, nil
+		}
+		log, err = fold(ctx, stream, key, msg.Sequence, s.passes, false)
+	}
+	if err != nil {
 		return StoredEvent{}, err
-	case good && !log.state.Bound():
-		return StoredEvent{msg, msg.Sequence}, nil
 	}
 	return StoredEvent{log.last, msg.Sequence}, nil
 }

@@ -154,7 +154,9 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 // startBackground starts the goroutines that requests in progress need.
 func (d *dispatcherParts) startBackground(b *background) {
 	b.group.Go(func() error { return d.dispatcher.Run(b.ctx) })
+	foreign := foreign{d.journal, make(chan call.Event, maxForeign)}
 	for _, r := range d.readers {
+		r.follower.Foreign = foreign.observe
 		b.group.Go(func() error { return r.projector.Run(b.ctx) })
 		b.group.Go(func() error {
 			return r.follower.Run(b.ctx, r.from, func(o kv.FollowedEvent) {
@@ -163,7 +165,7 @@ func (d *dispatcherParts) startBackground(b *background) {
 			})
 		})
 	}
-	b.run(d.runClock, d.fill.Run, d.quota.Run, d.journal.Run, d.evidence.Run, d.watermark.Run, d.policy.Run)
+	b.run(d.runClock, d.fill.Run, d.quota.Run, d.journal.Run, d.evidence.Run, d.watermark.Run, d.policy.Run, foreign.run)
 }
 
 // logReader follows one partition of the call log and writes its events to the audit record.

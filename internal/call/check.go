@@ -23,9 +23,9 @@ var ErrForeign = errors.New("an event that the log does not allow")
 //
 // Executors write claims and decisions, and each of these events contains the whole state. If the log is
 // [Pinned.Bound], such an event may differ from s only in that claim or decision. So an executor cannot change any
-// other part of the state. Such an event cannot make an unbound log bound. Only dispatchers can write requests and
-// joins, which are accepted unchanged. All readers of a log apply this rule to all of its events in order, so they all
-// find the same state.
+// other part of the state. In an unbound log, it changes no fact of the requests: nobody's name, run or policy. Only
+// dispatchers can write requests and joins, which are accepted unchanged. All readers of a bound log apply this rule to
+// all of its events in order, so they all find the same state.
 func (s State) Allows(e Event) error {
 	if err := e.Check(); err != nil {
 		return err
@@ -33,10 +33,10 @@ func (s State) Allows(e Event) error {
 	switch {
 	case s.Empty(), e.Kind == Requested, e.Kind == Joined:
 		return nil
-	case !s.Bound() && e.State.Bound():
-		return ErrForeign
-	case !s.Bound():
+	case !s.Bound() && s.sameFacts(e.State):
 		return nil
+	case !s.Bound():
+		return ErrForeign
 	}
 	before := e.State.with(e.Attempt, func(a *Attempt) {
 		if e.Kind == Claimed {
@@ -59,9 +59,7 @@ func (s State) same(o State) bool {
 }
 
 func (a Attempt) same(o Attempt) bool {
-	return a.N == o.N && a.Owner == o.Owner && slices.Equal(a.Joined, o.Joined) && a.Nonce == o.Nonce &&
-		a.Admitted == o.Admitted && a.At == o.At && a.Deadline == o.Deadline && a.Priority == o.Priority &&
-		a.Overflow == o.Overflow && a.Ignored == o.Ignored && a.Strict == o.Strict && a.Writes == o.Writes &&
+	return a.facts() == o.facts() && slices.Equal(a.Joined, o.Joined) &&
 		sameWithout(a.Claim, o.Claim, func(c *Claim) { c.More = "" }) &&
 		sameWithout(a.Decision, o.Decision, func(d *Decision) { d.More = "" })
 }

@@ -19,24 +19,27 @@ import (
 )
 
 // Executors write events of their tools themselves, and with them whatever they like. Where a call is to be answered
-// is one of these things, and dispatchers publish there with their own rights: only where answers are.
+// is one of these things, and dispatchers publish there with their own rights: only where answers are, and nothing
+// about calls that nobody has made.
 func TestForgedEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	replies := append(d.hostile(), "x%0d%0aPUB $JS.API.STREAM.DELETE.CHUNKS 0%0d%0a%0d%0a", ">", "*")
 	before, word := d.look(), subjects.Answers("acme", alice)+"WORD"
+	var forged []subjects.Key
 	for as, tool := range map[string]string{insider: "echo", outsider: "vault"} {
 		p := d.crowd[as]
 		for _, reply := range replies {
 			id := auth.NewID()
 			key := subjects.Key{Tool: tool, ID: id}
+			forged = append(forged, key)
 			v := call.Admit(call.State{}, call.AdmitRequest{
 				Owner:       call.Owner{CallID: id, Actor: alice, Reply: word, ContentType: envelope.ContentJSON},
 				Fingerprint: "f", Priority: envelope.PriorityNormal, Nonce: "n" + id,
 				Pinned: call.Pinned{
 					Tenant: "acme", Tool: tool, ID: id, Version: "0.1.0", Class: call.Pure, Pool: p.Pool, Fingerprint: "f",
 				},
-				// As if the request had expired: claims of logs without one do not count before their deadline.
+				// As if the request had expired: it is past its deadline.
 				Deadline: call.At(time.Now().Add(-300 * time.Millisecond)), Now: call.At(time.Now().Add(-time.Second)),
 			})
 			e := v.Event
@@ -49,20 +52,16 @@ func TestForgedEvents(t *testing.T) {
 		}
 		d.ok(p.nc.Flush())
 	}
-	decided := 2 * 2 * len(replies) // claimed, and then timed out
+	d.bystander()
+	d.followed()
 	log, err := d.js.Stream(t.Context(), subjects.Partition(0).Stream())
 	d.ok(err)
-	for end := time.Now().Add(20 * time.Second); ; { // dispatchers decide each of them when it is due
-		info, err := log.Info(t.Context())
-		d.ok(err)
-		if info.State.LastSeq >= before.streams[subjects.Partition(0).Stream()].State.LastSeq+uint64(decided) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("not all are decided")
+	for _, key := range forged {
+		if last, err := log.GetLastMsgForSubject(t.Context(), key.Filter()); err != nil || strings.Contains(last.Subject,
+			".o.") {
+			t.Errorf("the log of a call that nobody has made ends with %v, %v", last, err)
 		}
 	}
-	d.bystander()
 	for _, on := range d.tap.answers() {
 		if !strings.HasPrefix(on, "tb.ans.") {
 			t.Errorf("a dispatcher has answered on %s", on)
