@@ -66,7 +66,7 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 // recordLate is the lag of the audit record from which on dispatchers refuse calls; see AuditLag in dispatcher.Options.
 const recordLate = 10 * time.Second
 
-// diagnoseRecord checks how far the audit record lags behind the call log.
+// diagnoseRecord checks how far the audit record lags behind the call log, and how far it reaches back.
 func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) envelope.Check {
 	c := envelope.Well("audit record", "up to date")
 	waiting, err := writer.FirstUnrecorded(ctx, js)
@@ -77,6 +77,8 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 		c.Status, c.Says = envelope.CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted",
 			now.Sub(waiting.Time).Round(time.Second))
 		c.Fix = "see what the dispatchers log: is the disk of the server full, or the stream AUDIT changed?"
+	default:
+		return recordAge(ctx, js, now)
 	}
 	return c
 }

@@ -1,0 +1,59 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// shortRecord is how far the audit record must reach back. A flood of calls may fill the stream in an hour.
+const shortRecord = 24 * time.Hour
+
+// recordAge returns the check of an audit record that is up to date. It is a warning if records of the last day are
+// gone: the stream was full, or it was deleted.
+func recordAge(ctx context.Context, js jetstream.JetStream, now time.Time) envelope.Check {
+	stream, err := js.Stream(ctx, subjects.AuditStream)
+	if err != nil {
+		return envelope.Well("audit record", "up to date") // the check of the stream reports it
+	}
+	info := stream.CachedInfo()
+	oldest := now.Sub(info.State.FirstTime)
+	switch made := now.Sub(info.Created); {
+	case drops(info) && oldest < shortRecord:
+		return envelope.Doubtful("audit record", fmt.Sprintf("it reaches back %s only: AUDIT is full, and drops its oldest "+
+			"records", oldest.Round(time.Second)), "see who calls with `toolbus audit tail`, and raise "+
+			"--audit-bytes; with --audit-full refuse, calls are refused instead")
+	case made < shortRecord && calledBefore(ctx, js, info.Created):
+		return envelope.Doubtful("audit record", fmt.Sprintf("it reaches back %s only: AUDIT was deleted and created again, "+
+			"and there were calls before", made.Round(time.Second)),
+			"restore the record from a backup, and see who may delete streams")
+	}
+	return envelope.Well("audit record", "up to date")
+}
+
+// drops reports whether a stream has dropped messages because it is full.
+func drops(s *jetstream.StreamInfo) bool {
+	full := s.Config.MaxBytes > 0 && s.State.Bytes*100 > uint64(s.Config.MaxBytes)*85
+	return full && s.Config.Discard == jetstream.DiscardOld && s.State.FirstSeq > 1
+}
+
+// calledBefore reports whether the call log has an event from before a time.
+func calledBefore(ctx context.Context, js jetstream.JetStream, before time.Time) bool {
+	n, err := bus.Partitions(ctx, js)
+	if err != nil {
+		return false // the check of the call log reports it
+	}
+	for p := range subjects.Partition(n) {
+		log, err := js.Stream(ctx, p.Stream())
+		if err == nil && log.CachedInfo().State.Msgs > 0 && log.CachedInfo().State.FirstTime.Before(before) {
+			return true
+		}
+	}
+	return false
+}
