@@ -182,6 +182,7 @@ type AuditRecord struct {
 	Code                      envelope.Code
 	Effect                    envelope.Effect
 	DecidedBy                 string         // executor, deadline, canceller or dispatcher; "" if nothing was decided
+	Act                       string         // intended, done or refused, if the record is of an operator's act
 	JSON                      jsontext.Value // the whole record as JSON; see docs/wire.md
 }
 
@@ -213,12 +214,16 @@ func (c *Client) AuditRecords(ctx context.Context, f AuditFilter) iter.Seq2[Audi
 
 func recordOf(r audit.Record) (AuditRecord, error) {
 	text, err := json.Marshal(r)
-	return AuditRecord{
+	record := AuditRecord{
 		Time: r.Timestamp, Form: r.Form, Event: string(r.Event), Tenant: r.Tenant, Actor: r.Actor, Tool: r.ToolName,
 		Function: r.Fn, Ref: r.Ref, CallID: r.CallID, Attempt: r.Attempt, TraceID: r.TraceID,
 		ArgumentsHash: r.ArgumentsHash, OutputHash: r.OutputHash, Status: r.Status, Code: r.Code, Effect: r.Effect,
 		DecidedBy: string(r.DecidedBy), JSON: text,
-	}, err
+	}
+	if r.Act != nil {
+		record.Act = string(r.Act.State)
+	}
+	return record, err
 }
 
 // OpenCalls yields the calls of a tenant that have no outcome yet, oldest first; "" is the tenant of the operator. It

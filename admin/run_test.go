@@ -146,7 +146,7 @@ func (s *stage) wantOnRecord(t *testing.T, operator *admin.Client, id string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name, changed := strings.CutPrefix(r.Event, "run_"); changed {
+		if name, changed := strings.CutPrefix(r.Event, "run_"); changed && r.Act == "done" {
 			events = append(events, name)
 		}
 	}

@@ -71,8 +71,8 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 		strings.TrimLeft(unusual(r.Tenant)+"  "+note(&r.Record), " "))
 }
 
-// note returns the last cell of a row: where a request was refused, how many refusals the record counts, and whether
-// the call is a dry run.
+// note returns the last cell of a row: where a request was refused, how many refusals the record counts, whether the
+// call is a dry run, and the state of an operation.
 func note(r *audit.Record) string {
 	var all []string
 	if r.Rule != "" {
@@ -83,6 +83,9 @@ func note(r *audit.Record) string {
 	}
 	if r.DryRun {
 		all = append(all, "dry run")
+	}
+	if r.Act != nil {
+		all = append(all, r.Act.Op+" "+string(r.Act.State))
 	}
 	return strings.Join(all, ", ")
 }

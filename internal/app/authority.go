@@ -52,7 +52,7 @@ func (d *dispatcherParts) tokenEndpoints() []rpc.Endpoint {
 	if d.tokens == nil {
 		return nil
 	}
-	s := &tokenstore.Service{Store: d.tokens, Record: d.journal.Note}
+	s := &tokenstore.Service{Store: d.tokens, Record: d.note}
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.TokenRenew, func(ctx context.Context, from call.Sender, _ struct{}) (
 			envelope.TokenResponse, *envelope.Error) {

@@ -69,11 +69,15 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		}),
 	}, d.lockEndpoints(), d.tokenEndpoints(), d.policyEndpoints(), d.runEndpoints())
 	for i, e := range all {
-		if operation.Named(e.Op).Expired {
+		op := operation.Named(e.Op)
+		if op.Act {
+			all[i] = d.acting(e)
+		} else {
 			all[i] = recorded(d.dispatcher, e)
-			continue
 		}
-		all[i] = guarded(d.dispatcher, e)
+		if !op.Expired {
+			all[i] = guarded(d.dispatcher, all[i])
+		}
 	}
 	return all
 }
@@ -121,10 +125,9 @@ func deployed(ctx context.Context, c *node) []envelope.Check {
 	return append(health.Placed(ctx, c.JS, want), health.Servers(ctx, sys, want)...)
 }
 
-// guarded returns an endpoint that authenticates each request and passes the principal in the context. It records
-// refusals as recorded does.
+// guarded returns an endpoint that authenticates each request and passes the principal in the context.
 func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
-	answer := recorded(d, e).Handle
+	answer := e.Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		p, refusal := d.Authenticate(ctx, e.Op, from, call.CredentialFromContext(ctx))
 		if refusal != nil {

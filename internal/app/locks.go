@@ -26,7 +26,7 @@ func openLocks(ctx context.Context, c *node) (s *lockstore.Store, stop func(), e
 // lockEndpoints returns the endpoints for safety locks. The caller must guard them: they are for operators.
 func (d *dispatcherParts) lockEndpoints() []rpc.Endpoint {
 	s := &lockstore.Service{
-		Store: d.locks, Record: d.journal.Note, Now: d.Clock.Now, Policy: d.policyNow,
+		Store: d.locks, Record: d.note, Now: d.Clock.Now, Policy: d.policyNow,
 	}
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.Lock, fromNamed(s.Lock)),

@@ -23,10 +23,15 @@ func (d *dispatcherParts) newPolicyService() *policystore.Service {
 	return &policystore.Service{
 		Store: d.policy,
 		Record: func(ctx context.Context, by call.Sender, q envelope.PolicyPushRequest) error {
-			push := audit.PolicyPush{By: by.Tenant + "/" + by.Actor, Replaced: q.Expected, Reason: q.Reason}
-			return d.journal.Note(ctx, push.About(by.Tenant, by.Actor, q.Versions, d.Clock.Now()))
+			return d.note(ctx, d.pushed(by, q))
 		},
 	}
+}
+
+// pushed returns the record of a push of a policy set by an operator.
+func (d *dispatcherParts) pushed(by call.Sender, q envelope.PolicyPushRequest) audit.Record {
+	push := audit.PolicyPush{By: by.Tenant + "/" + by.Actor, Replaced: q.Expected, Reason: q.Reason}
+	return push.About(by.Tenant, by.Actor, q.Versions, d.Clock.Now())
 }
 
 // allowAll does what DispatcherOptions.AllowAll says.
@@ -45,7 +50,11 @@ func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
 	s := d.newPolicyService()
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.PolicyPart, fromAny(s.Part)),
-		rpc.NewEndpoint(operation.PolicyPush, fromNamed(s.Push)),
+		rpc.NewEndpoint(operation.PolicyPush, fromNamed(func(ctx context.Context, by call.Sender,
+			q envelope.PolicyPushRequest) (envelope.PolicyPushResponse, *envelope.Error) {
+			describe(ctx, d.pushed(by, q))
+			return s.Push(ctx, by, q)
+		})),
 		rpc.NewEndpoint(operation.PolicyHistory, fromAny(func(ctx context.Context, _ struct{}) (
 			envelope.PolicyHistoryResponse, *envelope.Error) {
 			return s.History(ctx)

@@ -70,6 +70,8 @@ type Record struct {
 	Push *PolicyPush `json:"policy_push,omitzero"`
 	// Run is set if the record describes a change of a run.
 	Run *RunChange `json:"run,omitzero"`
+	// Act is set if the record describes the intent or the result of an operation of the service.
+	Act *Act `json:"act,omitzero"`
 	// EventID is the id of a record that has no event in the call log. Answers name the same id.
 	EventID string `json:"audit_event_id,omitzero"`
 	// Salt is random, so that the hash of a record reveals nothing about its content.
@@ -163,6 +165,7 @@ type Refusal struct {
 	Rule  string // name of the check: a stage of the dispatcher, a rule of the policy, or one of the Rule constants
 	// Policies are the digests of the policy in force; zero without a policy, or if the request failed before.
 	Policies envelope.PolicyVersions
+	Of       *Record // of the refused operation, see [Act]; nil for other requests
 }
 
 // Rules of refusals that concern no call: requests to the service of the dispatchers, and requests of executors.
@@ -189,6 +192,9 @@ func Denied(refusal Refusal, at time.Time) Record {
 	if req != nil {
 		r.Fn, r.ToolVersion, r.CallID, r.TraceID = req.Fn, req.ToolVersion, req.CallID, req.Context.TraceID
 		r.RunID, r.RoleID, r.LaneID = req.Context.RunID, req.Context.RoleID, req.Context.LaneID
+	}
+	if refusal.Of != nil {
+		r.describe(refusal.Of)
 	}
 	return r
 }

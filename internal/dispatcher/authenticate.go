@@ -24,8 +24,15 @@ func (d *Dispatcher) Authenticate(ctx context.Context, op string, from call.Send
 // RecordDenied records the refusal of a service request, and returns the error to answer with: refusal, or R-CAP-AUDIT
 // if it could not be recorded.
 func (d *Dispatcher) RecordDenied(ctx context.Context, from call.Sender, refusal *envelope.Error) *envelope.Error {
+	return d.RecordRefusedAct(ctx, from, nil, refusal)
+}
+
+// RecordRefusedAct is RecordDenied for the refusal of an operation that changes something. of is a record of it.
+func (d *Dispatcher) RecordRefusedAct(ctx context.Context, from call.Sender, of *audit.Record,
+	refusal *envelope.Error) *envelope.Error {
 	r := audit.Refusal{
 		In: &call.IncomingRequest{From: Named(from)}, Error: refusal, Step: audit.StepIdentity, Rule: audit.RuleService,
+		Of: of,
 	}
 	if _, _, err := d.Records.Denied(ctx, r); err != nil {
 		return envelope.NewError(envelope.CodeAuditLag, "").WithCause(err.Error())

@@ -25,6 +25,7 @@ type Info struct {
 	Name  string
 	Roles []Role // that may use the operation
 	All   bool   // all dispatchers answer a request; otherwise one of them does
+	Act   bool   // it may change what others depend on: its intent and its result are on record
 	Own   bool   // only over a connection of the actor itself, and not over that of a gateway
 	// Expired means that an expired token may be used, too. The handler then authenticates the request itself.
 	Expired bool

@@ -28,6 +28,7 @@ var (
 )
 
 func toAll(i *Info)       { i.All = true }
+func act(i *Info)         { i.Act = true }
 func own(i *Info)         { i.Own = true }
 func withExpired(i *Info) { i.Expired = true }
 
@@ -54,16 +55,16 @@ var (
 var (
 	TokenRenew  = row[struct{}, envelope.TokenResponse](subjects.OpTokenRenew, everybody, own, withExpired)
 	TokenNarrow = row[envelope.NarrowRequest, envelope.TokenResponse](subjects.OpTokenNarrow, readers, own)
-	TokenIssue  = row[envelope.IssueRequest, envelope.TokenResponse](subjects.OpTokenIssue, operators)
-	TokenRevoke = row[envelope.RevokeRequest, envelope.RevokeResponse](subjects.OpTokenRevoke, operators)
+	TokenIssue  = row[envelope.IssueRequest, envelope.TokenResponse](subjects.OpTokenIssue, operators, act)
+	TokenRevoke = row[envelope.RevokeRequest, envelope.RevokeResponse](subjects.OpTokenRevoke, operators, act)
 	TokenList   = row[envelope.CredentialsRequest, envelope.CredentialsResponse](subjects.OpTokenList, operators)
-	KeyRotate   = row[envelope.RotateRequest, envelope.RotateResponse](subjects.OpKeyRotate, operators)
+	KeyRotate   = row[envelope.RotateRequest, envelope.RotateResponse](subjects.OpKeyRotate, operators, act)
 )
 
 // Operations about safety locks.
 var (
-	Lock     = row[envelope.LockRequest, envelope.LocksResponse](subjects.OpLock, operators)
-	Unlock   = row[envelope.LockRequest, envelope.LocksResponse](subjects.OpUnlock, operators)
+	Lock     = row[envelope.LockRequest, envelope.LocksResponse](subjects.OpLock, operators, act)
+	Unlock   = row[envelope.LockRequest, envelope.LocksResponse](subjects.OpUnlock, operators, act)
 	LockKill = row[envelope.LockKillRequest, envelope.LockKillResponse](subjects.OpLockKill, operators)
 	Locks    = row[struct{}, envelope.LocksResponse](subjects.OpLocks, operators)
 )
@@ -71,16 +72,16 @@ var (
 // Operations about the policy.
 var (
 	PolicyPart    = row[envelope.PolicyPartRequest, struct{}](subjects.OpPolicyPart, operators)
-	PolicyPush    = row[envelope.PolicyPushRequest, envelope.PolicyPushResponse](subjects.OpPolicyPush, operators)
+	PolicyPush    = row[envelope.PolicyPushRequest, envelope.PolicyPushResponse](subjects.OpPolicyPush, operators, act)
 	PolicyHistory = row[struct{}, envelope.PolicyHistoryResponse](subjects.OpPolicyHistory, operators)
 	PolicyRead    = row[envelope.PolicyReadRequest, envelope.PolicyReadResponse](subjects.OpPolicyRead, operators)
 )
 
 // Operations about runs.
 var (
-	RunStart  = row[envelope.RunStartRequest, envelope.RunResponse](subjects.OpRunStart, callers)
-	RunChange = row[envelope.RunChangeRequest, envelope.RunResponse](subjects.OpRunChange, callers)
-	RunRepin  = row[envelope.RunRequest, envelope.RunResponse](subjects.OpRunRepin, operators)
+	RunStart  = row[envelope.RunStartRequest, envelope.RunResponse](subjects.OpRunStart, callers, act)
+	RunChange = row[envelope.RunChangeRequest, envelope.RunResponse](subjects.OpRunChange, callers, act)
+	RunRepin  = row[envelope.RunRequest, envelope.RunResponse](subjects.OpRunRepin, operators, act)
 	RunShow   = row[envelope.RunRequest, envelope.RunResponse](subjects.OpRunShow, operators)
 	RunList   = row[envelope.RunListRequest, envelope.RunListResponse](subjects.OpRunList, operators)
 )

@@ -89,9 +89,11 @@ func (j *Journal) Denied(ctx context.Context, refusal audit.Refusal) (id string,
 	return r.EventID, counted, err
 }
 
-// Note records r, an operation on a credential or the replay of a dead letter, with a new id.
+// Note records r, an operation of the service. If r has no id, it gets a new one.
 func (j *Journal) Note(ctx context.Context, r audit.Record) error {
-	r.EventID = audit.GatePrefix + j.newNonce()
+	if r.EventID == "" {
+		r.EventID = audit.GatePrefix + j.newNonce()
+	}
 	return j.calls.append(ctx, r)
 }
 
