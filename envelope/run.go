@@ -16,6 +16,9 @@ type Run struct {
 	Start    time.Time      `json:"start"`
 	End      time.Time      `json:"end,omitzero"` // when the run was closed
 	By       string         `json:"by"`           // who started it: tenant and actor, with a slash between
+	// Expires is set for a run that an agent has started: an active or paused one counts as closed from then on, because
+	// the credential of the agent ends. It also does if that is revoked. The record is forgotten then.
+	Expires time.Time `json:"expires,omitzero"`
 	// Implicit states that a dispatcher started the run for calls that name none.
 	Implicit bool `json:"implicit,omitzero"`
 }

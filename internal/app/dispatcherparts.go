@@ -96,6 +96,10 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	if p.runs, err = runstore.Open(ctx, d.JS); err != nil {
 		return nil, err
 	}
+	p.runs.Now = d.Clock.Now
+	if tokens := d.verifier(); tokens != nil {
+		p.runs.Revoked = tokens.Revoked
+	}
 	// the projectors need the dispatcher for the oldest open attempts, and it needs the projectors' lag
 	oldest := func(partition subjects.Partition) uint64 { return p.dispatcher.Deadlines.ReplayFrom(partition) }
 	if p.readers, err = readParts(ctx, d.node, oldest); err != nil {

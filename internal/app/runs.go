@@ -17,7 +17,7 @@ import (
 // runEndpoints returns the endpoints for runs. The caller must guard them.
 func (d *dispatcherParts) runEndpoints() []rpc.Endpoint {
 	s := &runstore.Service{
-		Store: d.runs, Record: d.note, Now: d.Clock.Now,
+		Store: d.runs, Record: d.note,
 		DefaultRole: cmp.Or(d.options.DefaultRole, check.DefaultRole),
 		Policy:      d.policyNow,
 	}

@@ -62,7 +62,7 @@ func (c *cache) drop(n name) {
 // Known returns a run as it was within the last second, if that is known. It sends no messages.
 func (s *Store) Known(tenant, id string) (r *policy.Run, ok bool) {
 	v, ok := s.cache.get(name{tenant, id})
-	return v.facts, ok
+	return s.facts(v), ok
 }
 
 // Find returns a run, or nil for an unknown id, as it was within the last second and after a time, which must have
@@ -70,7 +70,7 @@ func (s *Store) Known(tenant, id string) (r *policy.Run, ok bool) {
 func (s *Store) Find(ctx context.Context, tenant, id string, after time.Time) (*policy.Run, error) {
 	n, since := name{tenant, id}, time.Now()
 	if v, ok := s.cache.get(n); ok && !v.At.Before(after) {
-		return v.facts, nil
+		return s.facts(v), nil
 	}
 	for {
 		asked := s.cache.asking.DoChan(n.subject(), func() (any, error) {
@@ -83,7 +83,7 @@ func (s *Store) Find(ctx context.Context, tenant, id string, after time.Time) (*
 			}
 			v, _ := answer.Val.(version)
 			if v.Fresh() && (!v.At.Before(since) || v.Value != nil && !v.At.Before(after)) {
-				return v.facts, nil
+				return s.facts(v), nil
 			} // the question was sent before the call, or this process was suspended: ask again
 		case <-ctx.Done():
 			return nil, ctx.Err()

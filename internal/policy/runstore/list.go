@@ -55,11 +55,11 @@ func (s *Store) list(ctx context.Context, q envelope.RunListRequest) (a envelope
 		if len(m.Data()) == 0 { // deleted by hand
 			continue
 		}
-		var run envelope.Run
-		if err := format.Unmarshal(format.Entry, m.Data(), &run); err != nil {
+		var r record
+		if err := format.Unmarshal(format.Entry, m.Data(), &r); err != nil {
 			return a, err
 		}
-		if selects(q, &run) {
+		if run := s.now(&r).Run; selects(q, &run) {
 			a.Runs, bytes = append(a.Runs, run), bytes+len(m.Data())
 		}
 	}

@@ -26,8 +26,7 @@ const maxName = 256
 type Service struct {
 	Store       *Store
 	Record      func(context.Context, audit.Record) error
-	Now         func() time.Time // bus time
-	DefaultRole string           // role of tokens without roles
+	DefaultRole string // role of tokens without roles
 	// Policy returns the policy in force, as it was after the call of Policy.
 	Policy func(context.Context) (*policy.Snapshot, error)
 }
@@ -50,7 +49,13 @@ func (s *Service) Start(ctx context.Context, by Sender, q envelope.RunStartReque
 	}
 	run := envelope.Run{
 		ID: q.ID, Tenant: q.Tenant, Actors: q.Actors, Role: q.Role, Lanes: q.Lanes, State: string(policy.RunActive),
-		Policies: in.Versions(), Start: s.Now().UTC(), By: by.name(),
+		Policies: in.Versions(), Start: s.Store.Now().UTC(), By: by.name(),
+	}
+	var started *starter
+	started, run.Expires = by.starter()
+	id := call.CredentialFromContext(ctx).Request
+	if refusal := checkSize(record{Run: run, Starter: started, Request: id}); refusal != nil {
+		return a, refusal
 	}
 	return s.edit(ctx, by, audit.RunStarted, name{q.Tenant, q.ID}, q.Reason, nil,
 		func(before *envelope.Run) (envelope.Run, error) {
@@ -99,9 +104,9 @@ func (s *Service) Change(
 		}
 		after := *before
 		if after.State = q.State; q.State == string(policy.RunClosed) {
-			after.End = s.Now().UTC()
+			after.End = s.Store.Now().UTC()
 		}
-		return after, nil
+		return s.Store.kept(ctx, after), nil
 	})
 }
 
@@ -158,15 +163,17 @@ func (s *Service) edit(
 	var now record
 	after, err := s.Store.edit(ctx, n, func(before replica.Entry[record]) (_ record, err error) {
 		was, now = before, record{Request: id}
+		if before.Value = s.Store.now(before.Value); before.Value != nil {
+			now.Starter = before.Value.Starter
+		} else {
+			now.Starter, _ = by.starter()
+		}
 		if err := before.Expected(id, expect, before.Value.request()); err != nil {
 			return now, err
 		}
 		now.Run, err = change(before.Value.run())
-		switch now.Changed = err == nil; {
-		case errors.Is(err, replica.ErrUnchanged):
+		if now.Changed = err == nil; errors.Is(err, replica.ErrUnchanged) {
 			err = nil
-		case err == nil && before.Value == nil:
-			err = checkSize(now)
 		}
 		return now, err
 	}, func(before *record, after record) error {
@@ -177,9 +184,12 @@ func (s *Service) edit(
 		if before != nil {
 			pinned = before.Policies
 		}
-		err := s.Record(ctx, audit.RunChanged(e, by.name(), by.Actor, after.Run, pinned, reason, s.Now()))
+		err := s.Record(ctx, audit.RunChanged(e, by.name(), by.Actor, after.Run, pinned, reason, s.Store.Now()))
 		if err != nil {
 			return replica.Refuse(replica.Unrecorded(err))
+		}
+		if before == nil {
+			return s.Store.take(ctx, after)
 		}
 		return nil
 	})
@@ -189,6 +199,7 @@ func (s *Service) edit(
 	if err != nil {
 		return a, refusalOf(err)
 	}
+	s.Store.leave(ctx, *after.Value)
 	return envelope.RunResponse{Run: after.Value.Run, Changed: after.Value.Changed, Revision: &after.Revision}, nil
 }
 

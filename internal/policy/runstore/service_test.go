@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 type office struct {
 	*runstore.Service
 	p         process
+	mu        sync.Mutex // of events
 	events    []audit.Record
 	refuses   error
 	inForce   *policy.Snapshot
@@ -31,8 +33,10 @@ type office struct {
 func serve(t *testing.T) *office {
 	o := &office{p: open(t, bustest.Start(t)), inForce: snapshot(t, "first")}
 	o.Service = &runstore.Service{
-		Store: o.p.Store, Now: time.Now, DefaultRole: "agent",
+		Store: o.p.Store, DefaultRole: "agent",
 		Record: func(_ context.Context, r audit.Record) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
 			if o.refuses == nil {
 				o.events = append(o.events, r)
 			}
@@ -69,9 +73,15 @@ var (
 	anybody = runstore.Sender{Tenant: "acme", Actor: "agent://a"} // without tokens
 )
 
+// issued is the time of issue of the tokens of agents.
+var issued = time.Now().Truncate(time.Second)
+
 // agent returns an agent with the scope run:start, or what edit makes of it.
 func agent(edit func(*auth.Principal)) runstore.Sender {
-	p := &auth.Principal{Tenant: "acme", Actor: "agent://a", Role: auth.Agent, Scopes: []string{auth.ScopeRun}}
+	p := &auth.Principal{
+		Tenant: "acme", Actor: "agent://a", Role: auth.Agent, Scopes: []string{auth.ScopeRun}, Family: "family",
+		Issued: issued, Expires: issued.Add(time.Minute), RenewUntil: issued.Add(time.Hour),
+	}
 	if edit != nil {
 		edit(p)
 	}

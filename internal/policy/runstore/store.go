@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -39,6 +40,9 @@ var (
 // Store reads and writes the records of runs. Make one with [Open]. Its methods are safe for concurrent use, and
 // several processes may use the same bucket.
 type Store struct {
+	Now     func() time.Time  // bus time; Open sets time.Now
+	Revoked *auth.Revocations // with them runs of agents end; nil without tokens
+
 	js    jetstream.JetStream
 	runs  *replica.Replica[record]
 	cache cache
@@ -49,6 +53,8 @@ type record struct {
 	envelope.Run
 	Request string `json:"request,omitzero"` // id of the last request
 	Changed bool   `json:"changed,omitzero"` // it has changed the run
+	// Starter is set if an agent has started the run. Builds before it leave it out, also of a run that they change.
+	Starter *starter `json:"starter,omitzero"`
 }
 
 // run returns the run, or nil for a missing record.
@@ -72,11 +78,13 @@ func (r *record) ends() bool { return r.State == string(policy.RunClosed) && !r.
 
 // Open returns a Store.
 func Open(ctx context.Context, js jetstream.JetStream) (*Store, error) {
-	runs, err := replica.Open(ctx, js, subjects.RunsStream, "record of a run", life)
+	s := &Store{Now: time.Now, js: js, cache: cache{known: map[name]version{}}}
+	runs, err := replica.Open(ctx, js, subjects.RunsStream, "record of a run", s.life)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{js: js, runs: runs, cache: cache{known: map[name]version{}}}, nil
+	s.runs = runs
+	return s, nil
 }
 
 // name names a run.
@@ -110,7 +118,7 @@ func (s *Store) Get(ctx context.Context, tenant, id string) (r envelope.Run, rev
 	case e.Value == nil:
 		return r, 0, ErrNone
 	}
-	return e.Value.Run, e.Revision, nil
+	return s.now(e.Value).Run, e.Revision, nil
 }
 
 // Create stores a new run. The error is [ErrExists] if there is a run with its id.
@@ -158,9 +166,11 @@ func (s *Store) edit(
 }
 
 // life returns how long the server keeps a run; 0 is until it is replaced.
-func life(r record) time.Duration {
+func (s *Store) life(r record) time.Duration {
 	active := r.State == string(policy.RunActive)
 	switch {
+	case !r.Expires.IsZero():
+		return max(time.Second, r.Expires.Sub(s.Now()))
 	case r.Implicit && active:
 		return implicitLife
 	case r.Implicit:
