@@ -1,26 +1,9 @@
 package workqueue
 
 import (
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
-
-// pull is a pull request to a consumer. Ended ones are reused. Each keeps the subscription to its inbox, so a message
-// that arrives after the end of its request is not lost: it would be delivered again only after a lease.
-type pull struct {
-	inbox  string
-	sub    *nats.Subscription
-	closed <-chan nats.SubStatus // receives when the subscription has ended
-	source *source               // of the pending request; nil if none is pending
-	left   int                   // messages of the request that have not arrived
-	spare  bool                  // no slot is reserved for its message
-	wrong  bool                  // the server answered with an error
-	turn   int                   // number of the request
-	end    *time.Timer
-}
 
 // taken is a number of slots, and how many of them overflow work has.
 type taken struct{ all, overflow int }
@@ -119,16 +102,25 @@ func (w *Puller) share() {
 	for _, s := range w.sources {
 		s.share = 0
 	}
+	more, large := w.pulls.affordable(), w.pulls.large()
 	for gather := !w.worthwhile(t); !gather; {
-		s := w.turn(func(s *source) bool { return s.wants() && w.slots.room(s.overflow, t) > 0 })
+		s := w.turn(func(s *source) bool {
+			may := more > 0 && (!s.large || large == nil || large == s)
+			return s.wants() && w.slots.room(s.overflow, t) > 0 && (may || len(s.waiting) > 0)
+		})
 		if s == nil {
 			break
 		}
-		if t = t.more(s.overflow, 1); !w.beginWaiting(s) {
-			s.share++
+		if t = t.more(s.overflow, 1); w.beginWaiting(s) {
+			continue
+		}
+		s.share++
+		more--
+		if s.large {
+			large = s
 		}
 	}
-	w.foresee(t)
+	w.foresee(t, more)
 	for _, s := range w.sources {
 		w.ask(s, s.share, extraPull, false)
 	}
@@ -151,19 +143,20 @@ func (w *Puller) worthwhile(t taken) bool {
 }
 
 // foresee divides most of the free slots evenly among the sources that had work recently, if that is several for each.
-// It leaves one slot for each other source. The caller holds w.mu.
-func (w *Puller) foresee(t taken) {
+// It leaves one slot for each other source. At most more messages may be requested. The caller holds w.mu.
+func (w *Puller) foresee(t taken, more int) {
 	now, recent := time.Now(), 0
 	for _, s := range w.sources {
 		if s.recent = s == w.last || now.Sub(s.worked) < extraPull; s.recent {
 			recent++
 		}
 	}
-	each := (w.slots.all - w.slots.running.all - len(w.sources) + recent) / recent
+	each := (min(w.slots.all-w.slots.running.all, w.pulls.most) - len(w.sources) + recent) / recent
 	for _, s := range w.sources {
-		n := min(each-s.credits-s.share, w.slots.room(s.overflow, t))
-		if s.recent && n >= max(1, each/4) {
+		n := min(each-s.credits-s.share, w.slots.room(s.overflow, t), more)
+		if s.recent && !w.pulls.alone(s, n) && n >= max(1, each/4) {
 			s.share += n
+			more -= n
 			t = t.more(s.overflow, n)
 		}
 	}
@@ -193,88 +186,4 @@ func (w *Puller) turn(may func(*source) bool) (next *source) {
 		next.turns -= total
 	}
 	return next
-}
-
-// ask sends a pull request for n messages of s, and reserves slots for them unless spare is true. The caller holds
-// w.mu.
-func (w *Puller) ask(s *source, n int, wait time.Duration, spare bool) {
-	if n == 0 {
-		return
-	}
-	p := w.unused()
-	if p == nil {
-		return // no connection: pull is called again after the reconnect
-	}
-	if s.heeded = s.heeded || spare; !spare {
-		s.credits += n
-	}
-	p.source, p.left, p.spare, p.wrong = s, n, spare, false
-	p.turn++
-	turn := p.turn
-	p.end = time.AfterFunc(wait+pullGrace, func() { w.unanswered(p, turn) })
-	_ = w.nc.PublishRequest(s.next, p.inbox, request(n, wait)) // after an error, unanswered ends the request
-}
-
-func request(n int, wait time.Duration) []byte {
-	if wait == atOnce {
-		return fmt.Appendf(nil, `{"no_wait":true,"batch":%d}`, n)
-	}
-	return fmt.Appendf(nil, `{"expires":%d,"batch":%d}`, wait.Nanoseconds(), n)
-}
-
-// unused returns a pull without a pending request. The caller holds w.mu.
-func (w *Puller) unused() *pull {
-	for _, p := range w.pulls {
-		if p.source == nil {
-			return p
-		}
-	}
-	p := &pull{inbox: w.nc.NewInbox()}
-	sub, err := w.nc.Subscribe(p.inbox, func(msg *nats.Msg) { w.receive(p, msg) })
-	if err != nil || sub.SetPendingLimits(-1, -1) != nil { // the slots limit the messages
-		return nil
-	}
-	p.sub, p.closed = sub, sub.StatusChanged(nats.SubscriptionClosed)
-	w.pulls = append(w.pulls, p)
-	return p
-}
-
-// over ends the request of a pull and frees its reserved slots. The caller holds w.mu.
-func (w *Puller) over(p *pull) {
-	if p.source == nil {
-		return
-	}
-	p.end.Stop()
-	if p.source.heeded = p.source.heeded && !p.spare; !p.spare {
-		p.source.credits -= p.left
-	}
-	p.source, p.left = nil, 0
-}
-
-// came records that a message of the request of a pull has arrived. The caller holds w.mu.
-func (w *Puller) came(p *pull) {
-	if !p.spare {
-		p.source.credits--
-	}
-	if p.left--; p.left == 0 {
-		w.over(p)
-	}
-}
-
-// unanswered ends the request of a pull that the server has not ended in time.
-func (w *Puller) unanswered(p *pull, turn int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p.source == nil || p.turn != turn {
-		return
-	}
-	if !p.wrong { // otherwise hear has done this
-		p.source.known.gone = true // the server may have crashed and lost counts, too
-		w.lookSoon()
-	}
-	if !p.wrong && w.nc.IsConnected() {
-		w.answers(p.source, false)
-	}
-	w.over(p)
-	w.pull()
 }

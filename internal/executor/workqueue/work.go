@@ -84,7 +84,7 @@ type Puller struct {
 	resumes uint64 // paused until the connection has reconnected this often; 0: not paused
 	slots   slots
 	last    *source // that had work most recently
-	pulls   []*pull
+	pulls   pulls
 }
 
 // source is the consumer of one queue in one partition.
@@ -98,6 +98,7 @@ type source struct {
 	share    int  // messages to request
 	heeded   bool // one message is requested without a slot, to learn whether there is any
 	demand   int  // number of further messages that are known to wait in the stream
+	large    bool // the last message was larger than a portion, or the next one is larger than was requested
 	answered bool // the server has answered a request on this connection
 	heard    bool // the server answered the last request, on any connection
 	silent   bool // the server did not answer the last request
@@ -157,6 +158,7 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		w.sources = append(w.sources, &source{consumerNames: c})
 	}
 	w.last = w.sources[1]
+	w.pulls = pullsFor(slots, len(w.sources))
 	for _, s := range w.sources {
 		if s.known = meet(of(all, s)); s.known.gone {
 			w.lookSoon()
@@ -207,7 +209,7 @@ func (w *Puller) done(m *Message) {
 // stop ends all pull requests, returns messages that wait or still arrive, and waits for the handlers.
 func (w *Puller) stop() {
 	w.mu.Lock()
-	for _, p := range w.pulls {
+	for _, p := range w.pulls.all {
 		_ = p.sub.Drain() // it is gone with the connection otherwise
 		w.over(p)
 	}
@@ -227,8 +229,8 @@ func (w *Puller) Pause() {
 		return
 	}
 	w.resumes = w.nc.Stats().Reconnects + 1
-	ended := w.pulls
-	w.pulls = nil
+	ended := w.pulls.all
+	w.pulls.all = nil
 	for _, p := range ended {
 		_ = p.sub.Drain() // it is gone with the connection otherwise
 		w.over(p)
@@ -258,7 +260,7 @@ func (w *Puller) restart() {
 	w.resumes = 0
 	w.lookSoon()
 	w.repeats.forget()
-	for _, p := range w.pulls {
+	for _, p := range w.pulls.all {
 		w.over(p)
 	}
 	for _, s := range w.sources {
@@ -270,7 +272,7 @@ func (w *Puller) restart() {
 // receive handles a message for the inbox of a pull: a work message or a status.
 func (w *Puller) receive(p *pull, msg *nats.Msg) {
 	if status := msg.Header.Get("Status"); status != "" && len(msg.Data) == 0 {
-		w.hear(p, status)
+		w.hear(p, status, msg.Header.Get("Description"))
 		return
 	}
 	work, ok := w.open(msg)
@@ -286,7 +288,7 @@ func (w *Puller) receive(p *pull, msg *nats.Msg) {
 			p.source.demand = int(work.meta.NumPending)
 		}
 		w.answers(p.source, true)
-		w.came(p)
+		w.came(p, msg.Size())
 	}
 	if ok {
 		w.take(work, late)
@@ -339,32 +341,6 @@ func (w *Puller) deliveries(s *source, work *Message) int {
 	}
 	s.known = s.known.heard(work.meta, time.Now())
 	return w.declines.recall(work.meta)
-}
-
-// Status codes of the server for a pull request.
-const (
-	statusHeartbeat = "100"
-	statusNothing   = "404"
-	statusExpired   = "408"
-)
-
-// hear handles a status for a pull request. It ends the request if the server has ended it, and a little later after an
-// error of the consumer or the server.
-func (w *Puller) hear(p *pull, status string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case p.source == nil || status == statusHeartbeat:
-	case status == statusNothing || status == statusExpired:
-		p.source.demand = 0
-		w.answers(p.source, true)
-		w.over(p)
-		w.pull()
-	default:
-		p.end.Reset(extraPull)
-		p.wrong, p.source.known.gone = true, true
-		w.lookSoon()
-	}
 }
 
 // unreadableDelay is the pause before the next delivery of a message that this executor cannot read.

@@ -27,9 +27,9 @@ type Bus struct {
 }
 
 // Start starts a Bus. It is stopped when the test ends.
-func Start(t *testing.T) *Bus {
+func Start(t *testing.T, options ...natstest.Option) *Bus {
 	t.Helper()
-	srv := natstest.Start(t)
+	srv := natstest.Start(t, options...)
 	nc := srv.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -47,16 +47,21 @@ func Start(t *testing.T) *Bus {
 
 // Admit writes the admission of call n. All calls are of one actor.
 func (b *Bus) Admit(n int, prio envelope.Priority) call.State {
-	return b.admit(n, "agent", prio, false)
+	return b.admit(n, "agent", prio, false, 0)
 }
 
 // AdmitGreedy writes the admission of call n of an actor with many open calls. If behind is true, the call goes to the
 // overflow queue.
 func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, behind bool) call.State {
-	return b.admit(n, "greedy", prio, behind)
+	return b.admit(n, "greedy", prio, behind, 0)
 }
 
-func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) call.State {
+// AdmitLarge is [Bus.Admit] of a request that is larger by a number of bytes.
+func (b *Bus) AdmitLarge(n int, prio envelope.Priority, bytes int) call.State {
+	return b.admit(n, "agent", prio, false, bytes)
+}
+
+func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool, bytes int) call.State {
 	b.T.Helper()
 	now := time.Now()
 	id := fmt.Sprintf("id%05d", n)
@@ -67,7 +72,7 @@ func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool) ca
 		},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
-	s, err := b.Log.Write(b.T.Context(), v.Event, []byte(`{"request":{}}`))
+	s, err := b.Log.Write(b.T.Context(), v.Event, fmt.Appendf(nil, `{"request":{%*s}}`, bytes, ""))
 	if err != nil {
 		b.T.Fatal(err)
 	}
