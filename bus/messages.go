@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // Message is a message of a stream with its stream sequence and the time at which the server stored it.
@@ -23,6 +25,9 @@ func StartAfter(seq uint64) jetstream.OrderedConsumerConfig {
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1}
 }
 
+// page returns the number of bytes that [Messages] asks of the server at a time: the largest message, with its subject.
+func page(nc *nats.Conn) int { return int(nc.MaxPayload()) + envelope.MaxHeaders }
+
 // ReadTimeout is the usual quiet of [Messages]. The restart of a server and the reconnect take about 10 s.
 const ReadTimeout = 30 * time.Second
 
@@ -31,10 +36,14 @@ const ReadTimeout = 30 * time.Second
 //
 // If quiet is 0, Messages does not end at the end of the stream, but waits for new messages. It then ends without an
 // error when ctx is cancelled.
+//
+// It asks the server for no more bytes at a time than one message may have. If js was made by [Shared], it is one of its [MaxPages] until it ends,
+// so its consumer must not read pages over the same connection. One that waits for new messages is not counted: a process
+// has few of those, and none is of calls with their bodies.
 func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
-	quiet time.Duration, pull ...jetstream.PullMessagesOpt) iter.Seq2[Message, error] {
+	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		if err := consume(ctx, js, stream, cfg, quiet, yield, pull...); err != nil {
+		if err := consume(ctx, js, stream, cfg, quiet, yield); err != nil {
 			yield(Message{}, fmt.Errorf("read %s: %w", stream, err))
 		}
 	}
@@ -42,8 +51,15 @@ func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 
 // consume calls yield for each message as [Messages] does, and returns the error that ends them.
 func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
-	quiet time.Duration, yield func(Message, error) bool, pull ...jetstream.PullMessagesOpt) error {
+	quiet time.Duration, yield func(Message, error) bool) error {
 	follow := quiet == 0
+	if j, ok := js.(*SharedJetStream); ok && !follow {
+		done, err := j.reads.beginPage(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	cons, err := js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
 		return MissingStreamError(err)
@@ -52,7 +68,7 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 	if err != nil || info.NumPending == 0 && !follow {
 		return err
 	}
-	it, err := cons.Messages(pull...)
+	it, err := cons.Messages(jetstream.PullMaxBytes(page(js.Conn())))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type PubAck struct {
 // server refuses the message, the error wraps a [jetstream.APIError]. [jetstream.ErrNoStreamResponse] means that no
 // stream has the subject. Other errors are those of the connection. Publish does not keep msg.
 //
-// Make js with [WithSharedAcks] if the process publishes often. Another js works, too, with the same errors, but costs
+// Make js with [Shared] if the process publishes often. Another js works, too, with the same errors, but costs
 // more for each message.
 func Publish(ctx context.Context, js jetstream.JetStream, msg *nats.Msg, answer time.Duration) (PubAck, error) {
 	if p, ok := js.(publisher); ok {
@@ -38,24 +38,34 @@ type publisher interface {
 	PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (PubAck, error)
 }
 
-// AckingJetStream is a JetStream context whose messages share one inbox and one timer for acknowledgements. [Publish]
-// uses it. It is safe for concurrent use.
-type AckingJetStream struct {
+// SharedJetStream is a JetStream context whose messages share one inbox and one timer for acknowledgements, and whose
+// reads are at most [MaxReads] at a time. [Publish] and [Messages] use it. It is safe for concurrent use.
+type SharedJetStream struct {
 	jetstream.JetStream
 	inbox *ackInbox
+	reads *reads
 }
 
-// WithSharedAcks returns js with a shared inbox for acknowledgements, which the first [Publish] opens. Close it when
-// done.
-func WithSharedAcks(js jetstream.JetStream) *AckingJetStream {
-	return &AckingJetStream{JetStream: js, inbox: newAckInbox(js.Conn())}
+// Shared returns js with a shared inbox for acknowledgements, which the first [Publish] opens, and with the
+// limit [MaxReads]. Close it when done. A connection needs one only.
+func Shared(js jetstream.JetStream) *SharedJetStream {
+	return &SharedJetStream{JetStream: js, inbox: newAckInbox(js.Conn()), reads: newReads(js.Conn())}
+}
+
+// Stream returns a stream whose GetMsg and GetLastMsgForSubject wait while [MaxReads] reads are under way.
+func (j *SharedJetStream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := j.JetStream.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return boundedStream{s, j.reads}, nil
 }
 
 // PublishAcked publishes msg as [Publish] does. Callers use Publish.
-func (j *AckingJetStream) PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (PubAck, error) {
+func (j *SharedJetStream) PublishAcked(ctx context.Context, msg *nats.Msg, answer time.Duration) (PubAck, error) {
 	return j.inbox.publish(ctx, msg, answer)
 }
 
 // Close ends all waiting and later calls of [Publish] with [nats.ErrConnectionClosed]. It returns when the subscription
 // and the timer have ended. The connection stays open. Further calls do nothing.
-func (j *AckingJetStream) Close() { j.inbox.close() }
+func (j *SharedJetStream) Close() { j.inbox.close() }

@@ -23,10 +23,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const ackTime = time.Minute
 
 // setupAcks returns a server with a stream of three messages on s.>, and a connection with an inbox.
-func setupAcks(t testing.TB) (*natstest.Server, *bus.AckingJetStream) {
+func setupAcks(t testing.TB) (*natstest.Server, *bus.SharedJetStream) {
 	t.Helper()
 	srv := natstest.Start(t)
-	js := bus.WithSharedAcks(srv.JetStream(t))
+	js := bus.Shared(srv.JetStream(t))
 	t.Cleanup(js.Close)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "S", Subjects: []string{"s.>"}, MaxMsgSize: 1 << 10, MaxMsgs: 3, MaxMsgsPerSubject: 2,
@@ -170,10 +170,10 @@ func TestContext(t *testing.T) {
 
 // The end of the inbox, or of the connection, ends all waits, and there are none after it.
 func TestEnd(t *testing.T) {
-	for name, end := range map[string]func(*bus.AckingJetStream){
-		"inbox":      (*bus.AckingJetStream).Close,
-		"connection": func(js *bus.AckingJetStream) { js.Conn().Close() },
-		"drain": func(js *bus.AckingJetStream) {
+	for name, end := range map[string]func(*bus.SharedJetStream){
+		"inbox":      (*bus.SharedJetStream).Close,
+		"connection": func(js *bus.SharedJetStream) { js.Conn().Close() },
+		"drain": func(js *bus.SharedJetStream) {
 			if err := js.Conn().Drain(); err != nil {
 				t.Error(err)
 			}
@@ -206,7 +206,7 @@ func TestEnd(t *testing.T) {
 
 func TestClosedBeforeItWasOpened(t *testing.T) {
 	_, js := setupAcks(t)
-	other := bus.WithSharedAcks(js.JetStream)
+	other := bus.Shared(js.JetStream)
 	other.Close()
 	if _, err := bus.Publish(t.Context(), other, ackMessage("s.1"), ackTime); err != nats.ErrConnectionClosed {
 		t.Errorf("got %v", err)
@@ -251,7 +251,7 @@ func TestRestart(t *testing.T) {
 // Many at once are told their own answers, and nothing of them is left.
 func TestMany(t *testing.T) {
 	srv := natstest.Start(t)
-	js := bus.WithSharedAcks(srv.JetStream(t))
+	js := bus.Shared(srv.JetStream(t))
 	defer js.Close()
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"},
 		Storage: jetstream.MemoryStorage})
@@ -284,7 +284,7 @@ func TestMany(t *testing.T) {
 
 func BenchmarkPublish(b *testing.B) {
 	srv := natstest.Start(b)
-	js := bus.WithSharedAcks(srv.JetStream(b))
+	js := bus.Shared(srv.JetStream(b))
 	b.Cleanup(js.Close)
 	_, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"},
 		Storage: jetstream.MemoryStorage, MaxMsgs: 1000})

@@ -154,7 +154,7 @@ func TestGroupInTrouble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := kv.OpenLog(t.Context(), bus.WithSharedAcks(js), kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
+	log, err := kv.OpenLog(t.Context(), bus.Shared(js), kv.LogOptions{Group: 2, Answer: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestGroupUnsure(t *testing.T) {
 func TestWriteUntil(t *testing.T) {
 	for _, least := range []int{0, 1, 4} {
 		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
-		js := bus.WithSharedAcks(f.js)
+		js := bus.Shared(f.js)
 		defer js.Close()
 		log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: least, Answer: 100 * time.Millisecond})
 		if err != nil {
@@ -266,7 +266,7 @@ func TestWriteUntil(t *testing.T) {
 
 // sameContext is a JetStream over which all is published with one context.
 type sameContext struct {
-	*bus.AckingJetStream
+	*bus.SharedJetStream
 	t   *testing.T
 	ctx context.Context
 }
@@ -275,14 +275,14 @@ func (s sameContext) PublishAcked(ctx context.Context, msg *nats.Msg, answer tim
 	if ctx != s.ctx {
 		s.t.Error("there is a context for a write")
 	}
-	return s.AckingJetStream.PublishAcked(ctx, msg, answer)
+	return s.SharedJetStream.PublishAcked(ctx, msg, answer)
 }
 
 // A write that the server takes at once needs no context of its own.
 func TestWriteTakesNoContext(t *testing.T) {
 	for _, least := range []int{0, 4} {
 		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
-		js := sameContext{bus.WithSharedAcks(f.js), t, t.Context()}
+		js := sameContext{bus.Shared(f.js), t, t.Context()}
 		defer js.Close()
 		log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{Group: least})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ type FollowedEvent struct {
 	Attempt int
 	State   call.State
 	Seq     uint64
+	Size    int // of the body in bytes
 	Time    time.Time
 	Known   time.Duration // time on the clock of [Follower.Served] when the follower learnt of it
 }
@@ -276,7 +278,8 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		switch s, ok := f.fold(ctx, e, place{meta.Sequence.Stream, meta.Timestamp}); {
 		case ok:
 			observe(FollowedEvent{
-				Kind: e.Kind, Attempt: e.Attempt, State: s, Seq: meta.Sequence.Stream, Time: meta.Timestamp, Known: known,
+				Kind: e.Kind, Attempt: e.Attempt, State: s, Seq: meta.Sequence.Stream, Size: bodySize(msg.Headers()),
+				Time: meta.Timestamp, Known: known,
 			})
 		case ctx.Err() != nil: // e was not checked: the log may allow it
 			return
@@ -285,6 +288,12 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		}
 	}
 	f.passed(meta.Sequence.Stream)
+}
+
+// bodySize returns the size of the body of a message that was delivered without it, from a header of the server.
+func bodySize(h nats.Header) int {
+	n, _ := strconv.Atoi(h.Get(nats.MsgSize)) // the server leaves it out for an empty body
+	return n
 }
 
 // begun stores the place of an event that has arrived, and returns when the follower learnt of it. isNew is false if

@@ -27,6 +27,8 @@ type Log struct {
 	parts  []part
 	copies int // of the log, on as many servers
 	reader Reader
+	local  *streams // the reader of a process that may read the log itself, else nil
+	heads  *heads
 	expiry call.Expiry
 	answer time.Duration
 	silent atomic.Int64
@@ -65,7 +67,9 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 		}
 		all.parts = append(all.parts, stream)
 	}
-	return NewRemoteLog(js, n, all.replicas(), all, o), nil
+	l := NewRemoteLog(js, n, all.replicas(), all, o)
+	l.local = &all
+	return l, nil
 }
 
 // NewRemoteLog returns a Log with that number of partitions and replicas for a process that may write to the call log
@@ -73,7 +77,7 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 func NewRemoteLog(js jetstream.JetStream, partitions, replicas int, reader Reader, o LogOptions) *Log {
 	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
 	l := &Log{
-		js: js, reader: reader, copies: replicas, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing},
+		js: js, reader: reader, heads: newHeads(), copies: replicas, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing},
 	}
 	l.parts = make([]part, partitions)
 	for p := range l.parts {
@@ -240,7 +244,11 @@ func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	if err != nil || last.RawStreamMsg == nil && last.End == 0 {
 		return call.Entry{}, err
 	}
-	return last.Entry(subjects.PartitionOf(id, len(l.parts)))
+	e, err := last.Entry(subjects.PartitionOf(id, len(l.parts)))
+	if err == nil && !e.State.Empty() {
+		l.heads.put(e, len(e.Body))
+	}
+	return e, err
 }
 
 // Last returns the last event of the log as it is stored. Its errors are those of [Log.Read].

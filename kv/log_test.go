@@ -21,7 +21,7 @@ import (
 
 // faulty is a JetStream whose publishes go wrong as a test wants.
 type faulty struct {
-	*bus.AckingJetStream
+	*bus.SharedJetStream
 	mu sync.Mutex
 	// publish, if set, replaces the publish; do does the real one.
 	publish func(do func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error)
@@ -32,7 +32,7 @@ func (f *faulty) PublishAcked(ctx context.Context, m *nats.Msg, answer time.Dura
 	publish := f.publish
 	f.mu.Unlock()
 	do := func() (*jetstream.PubAck, error) {
-		a, err := f.AckingJetStream.PublishAcked(ctx, m, answer)
+		a, err := f.SharedJetStream.PublishAcked(ctx, m, answer)
 		return &jetstream.PubAck{Sequence: a.Sequence, Duplicate: a.Duplicate}, err
 	}
 	if publish == nil {
@@ -67,7 +67,7 @@ func setup(t *testing.T, o kv.LogOptions, topology bus.TopologyOptions) *fixture
 	if err := bus.Ensure(t.Context(), js, topology); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{srv: srv, js: &faulty{AckingJetStream: bus.WithSharedAcks(js)}}
+	f := &fixture{srv: srv, js: &faulty{SharedJetStream: bus.Shared(js)}}
 	if f.log, err = kv.OpenLog(t.Context(), f.js, o); err != nil {
 		t.Fatal(err)
 	}

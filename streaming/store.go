@@ -223,6 +223,11 @@ func (s *Store) request(ctx context.Context, api string, req getRequest) (*nats.
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxTry)
 	defer cancel()
+	done, err := bus.BeginRead(ctx, s.js)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer done()
 	reply, err := s.js.Conn().RequestWithContext(ctx, s.prefix+api+s.stream, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

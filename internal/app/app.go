@@ -59,7 +59,7 @@ type Conn struct {
 	nonces  atomic.Uint64
 	notices format.Notices
 	control *rpc.Control
-	acked   *bus.AckingJetStream // the same as JS
+	acked   *bus.SharedJetStream // the same as JS
 }
 
 // Connect connects to the NATS server with a connection name, and opens a Conn.
@@ -105,7 +105,7 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 	if o.Keys != nil {
 		o.Instance = keyed + o.Instance
 	}
-	acked := bus.WithSharedAcks(js)
+	acked := bus.Shared(js)
 	return &Conn{
 		Options: o, NC: nc, JS: acked, acked: acked,
 		control: &rpc.Control{NC: nc, Log: o.Logger},

@@ -14,11 +14,11 @@ import (
 // openAuthority returns the store of keys and revocations, which follows the bucket until stop is called. It returns a
 // nil store if c has no keys. Before it returns, the store has read the whole bucket, so that no revoked token is
 // accepted.
-func openAuthority(ctx context.Context, c *node) (s *tokenstore.Store, stop func(), err error) {
+func openAuthority(ctx context.Context, c *dispatcherProcess) (s *tokenstore.Store, stop func(), err error) {
 	if c.Keys == nil {
 		return nil, func() {}, nil
 	}
-	s, err = tokenstore.Open(ctx, c.JS, c.Keys, tokenstore.Options{Now: c.Clock.Now, Logger: c.Logger})
+	s, err = tokenstore.Open(ctx, c.state.js, c.Keys, tokenstore.Options{Now: c.Clock.Now, Logger: c.Logger})
 	if err != nil {
 		return nil, nil, err
 	}

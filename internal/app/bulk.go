@@ -12,11 +12,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/streaming"
 )
 
-// bulk is the connection of a dispatcher for parts of payloads: parts that clients store, that it sends to clients, and
-// that it reads itself. So messages on the other connections do not wait behind parts of half a MiB.
+// bulk is the connection of a dispatcher for parts of payloads, which clients store and it reads for them and for itself,
+// and for what it reads of the record, the chunks and the dead letters. So messages on the other connections do not wait
+// behind half a MiB.
 type bulk struct {
 	*requestConn
-	acked    *bus.AckingJetStream
+	js       *bus.SharedJetStream
 	payloads *streaming.Payloads
 }
 
@@ -30,15 +31,13 @@ func openBulk(c *Conn) (*bulk, error) {
 		f.close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	acked := bus.WithSharedAcks(js)
-	return &bulk{
-		requestConn: f, acked: acked, payloads: link.OpenPayloads(acked),
-	}, nil
+	shared := bus.Shared(js)
+	return &bulk{requestConn: f, js: shared, payloads: link.OpenPayloads(shared)}, nil
 }
 
 func (b *bulk) close() {
 	b.requestConn.close()
-	b.acked.Close()
+	b.js.Close()
 }
 
 // take stores the parts that clients send, until stop is called. In a deployment without tokens it does nothing,

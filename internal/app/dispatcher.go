@@ -54,6 +54,7 @@ func (o *DispatcherOptions) connected(f *requestConn) {
 type dispatcherProcess struct {
 	*node
 	options DispatcherOptions
+	state   *stateConn
 	tokens  *tokenstore.Store // nil without keys
 	locks   *lockstore.Store
 	served  bool // it has served at least once
@@ -104,12 +105,19 @@ func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops)
 		return nil, err
 	}
 	d := &dispatcherProcess{node: n, options: o}
+	if d.state, err = openStateConn(c.NC, c.Logger); err != nil {
+		return nil, err
+	}
+	s.push("state connection", d.state.close)
+	if o.Connected != nil {
+		o.Connected(d.state.nc.Stats)
+	}
 	var stop func()
-	if d.tokens, stop, err = openAuthority(ctx, n); err != nil {
+	if d.tokens, stop, err = openAuthority(ctx, d); err != nil {
 		return nil, err
 	}
 	s.push("keys and revocations", stop)
-	if d.locks, stop, err = openLocks(ctx, n); err != nil {
+	if d.locks, stop, err = openLocks(ctx, d); err != nil {
 		return nil, err
 	}
 	s.push("locks", stop)

@@ -85,15 +85,15 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	if err := makeWork(ctx, d.node, d.options.Tools); err != nil {
 		return nil, err
 	}
-	pools, err := heartbeat.OpenStore(ctx, d.JS, d.Lease)
+	pools, err := heartbeat.OpenStore(ctx, d.state.js, d.Lease)
 	if err != nil {
 		return nil, err
 	}
 	p = &dispatcherParts{dispatcherProcess: d, fill: d.Log.FillLevel(), quota: newShares(d.Conn)}
-	if p.policy, err = openPolicy(ctx, d.Conn, d.options.Tools); err != nil {
+	if p.policy, err = openPolicy(ctx, d); err != nil {
 		return nil, err
 	}
-	if p.runs, err = runstore.Open(ctx, d.JS); err != nil {
+	if p.runs, err = runstore.Open(ctx, d.state.js); err != nil {
 		return nil, err
 	}
 	p.runs.Now = d.Clock.Now
@@ -109,7 +109,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	p.evidence = newEvidence(d.node, pools, d.options.Tools)
 	p.evidence.Look(ctx) // before the first call is admitted
 	findings := &heartbeat.Findings{}
-	stop, err := listenToBeats(d.Conn, findings)
+	stop, err := listenToBeats(d.state.nc, findings)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	d.options.connected(p.bulk.requestConn)
 	p.watermark = writer.NewWatermark(d.JS, d.Log.Partitions(), d.Logger)
 	p.executors = &executorapi.Server{
-		Payloads: p.bulk.payloads, Chunks: streaming.NewStore(d.JS, subjects.ChunksStream),
+		Payloads: p.bulk.payloads, Chunks: streaming.NewStore(p.bulk.js, subjects.ChunksStream),
 		NC: d.NC, JS: d.JS, CallLog: d.Log, Clock: d.Clock, Pools: pools, Journal: p.journal, Watermark: p.watermark,
 		Locks: d.locks.Board,
 		Made:  poolsOf(d.options.Tools), Lease: d.Lease, Fsync: d.Fsync, Identity: d.Identity, Log: d.Logger,
@@ -147,7 +147,7 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 			OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,
 		},
 		Process: dispatcher.Process{
-			CallLog: d.Log, Now: d.Clock.Now, Instance: d.Instance, NewNonce: d.NewNonce,
+			CallLog: d.Log, Heads: d.Log, Now: d.Clock.Now, Instance: d.Instance, NewNonce: d.NewNonce,
 			Strange: d.logOptions().Passes, Trace: d.Trace, Logger: d.Logger,
 		},
 		Names: o.Tools, Replies: rpc.NewReplies(d.NC, d.Logger), Records: d.journal, Control: d.control, Pools: pools,
@@ -164,6 +164,7 @@ func (d *dispatcherParts) startBackground(b *background) {
 		b.group.Go(func() error { return r.projector.Run(b.ctx) })
 		b.group.Go(func() error {
 			return r.follower.Run(b.ctx, r.from, func(o kv.FollowedEvent) {
+				d.Log.Followed(o)
 				d.dispatcher.Observe(b.ctx, o.Kind, o.Attempt, o.State)
 				r.projector.Observe(b.ctx, o)
 			})
@@ -248,7 +249,7 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 		return err
 	}
 	s.pushErr("requests", stopRequests)
-	for _, nc := range []*nats.Conn{d.NC, f.nc, d.bulk.nc} {
+	for _, nc := range []*nats.Conn{d.NC, d.state.nc, f.nc, d.bulk.nc} {
 		if err := nc.FlushTimeout(5 * time.Second); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
 		}
@@ -316,8 +317,8 @@ type builds struct {
 }
 
 // listenToBeats passes the heartbeats of all executors to findings, until stop is called.
-func listenToBeats(c *Conn, findings *heartbeat.Findings) (stop func(), err error) {
-	sub, err := c.NC.Subscribe(subjects.PoolsAll, findings.Hear)
+func listenToBeats(nc *nats.Conn, findings *heartbeat.Findings) (stop func(), err error) {
+	sub, err := nc.Subscribe(subjects.PoolsAll, findings.Hear)
 	if err != nil {
 		return nil, fmt.Errorf("listen to heartbeats: %w", err)
 	}

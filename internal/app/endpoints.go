@@ -25,7 +25,7 @@ import (
 
 // endpoints returns the endpoints of the dispatcher's service.
 func (d *dispatcherParts) endpoints() []rpc.Endpoint {
-	store := streaming.NewStore(d.JS, subjects.ChunksStream)
+	store := streaming.NewStore(d.bulk.js, subjects.ChunksStream)
 	looking := make(chan struct{}, 1)
 	all := slices.Concat([]rpc.Endpoint{
 		rpc.NewEndpoint(operation.Result, d.dispatcher.Result),
@@ -47,7 +47,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		}),
 		rpc.NewEndpoint(operation.Stored, fromAny(func(ctx context.Context, q envelope.StreamReadRequest) (
 			envelope.StreamReadResponse, *envelope.Error) {
-			return stored(ctx, d.node, q)
+			return stored(ctx, d, q)
 		})),
 		rpc.NewEndpoint(operation.Health, fromAny(func(ctx context.Context, _ struct{}) (envelope.Health, *envelope.Error) {
 			// The answers of the servers are megabytes, and more in a flood of requests: serve one health request at a time.
@@ -61,7 +61,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		})),
 		rpc.NewEndpoint(operation.Replay, func(ctx context.Context, from call.Sender, q envelope.ReplayRequest) (
 			envelope.ResultResponse, *envelope.Error) {
-			return replay(ctx, d.Conn, d.dispatcher, from, q)
+			return replay(ctx, d, from, q)
 		}),
 		rpc.NewForwarder(operation.Payload, func(ctx context.Context, from call.Sender, q envelope.PayloadRequest) (
 			any, *envelope.Error) {
@@ -155,7 +155,7 @@ func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 
 // stored answers with a page of a stream of the audit record or the dead letters. An auditor without the scope for all
 // tenants gets only the records of its own tenant, and no dead letters.
-func stored(ctx context.Context, c *node, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
+func stored(ctx context.Context, c *dispatcherParts, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
 	_ *envelope.Error) {
 	if p := auth.FromContext(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
 		if q.Tenant == "" {
@@ -166,7 +166,7 @@ func stored(ctx context.Context, c *node, q envelope.StreamReadRequest) (page en
 				WithFix("ask for the record of your tenant, or with a token for all: scope " + auth.ScopeAudit)
 		}
 	}
-	page, err := reader.ServePage(ctx, c.JS, q)
+	page, err := reader.ServePage(ctx, c.bulk.js, q)
 	if err != nil {
 		return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
 	}
@@ -175,9 +175,9 @@ func stored(ctx context.Context, c *node, q envelope.StreamReadRequest) (page en
 }
 
 // replay replays a dead letter on behalf of the sender.
-func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Sender,
+func replay(ctx context.Context, d *dispatcherParts, from call.Sender,
 	q envelope.ReplayRequest) (a envelope.ResultResponse, _ *envelope.Error) {
-	letter, err := deadletter.DeadLetterAt(ctx, reader.Streams(c.JS), q.Letter)
+	letter, err := deadletter.DeadLetterAt(ctx, reader.Streams(d.bulk.js), q.Letter)
 	switch {
 	case errors.Is(err, deadletter.ErrNoDeadLetter):
 		return a, envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("give the number of a dead letter")
@@ -186,7 +186,7 @@ func replay(ctx context.Context, c *Conn, d *dispatcher.Dispatcher, from call.Se
 			WithRetryAfter(time.Second).WithCause(err.Error())
 	}
 	by := cmp.Or(auth.FromContext(ctx), &auth.Principal{Tenant: from.Tenant, Actor: from.Actor})
-	return d.Replay(ctx, by.Tenant+"/"+by.Actor, dispatcher.DeadLetter{
+	return d.dispatcher.Replay(ctx, by.Tenant+"/"+by.Actor, dispatcher.DeadLetter{
 		Seq: letter.Seq, Attempt: letter.Attempt, State: letter.State, Body: letter.Body,
 	}, q.Again)
 }

@@ -18,6 +18,7 @@ func TestEndpoints(t *testing.T) {
 	n := &node{Conn: &Conn{JS: natstest.Start(t).JetStream(t)}, Clock: &bus.Clock{}}
 	d := dispatcherParts{
 		dispatcherProcess: &dispatcherProcess{node: n, tokens: &tokenstore.Store{}}, journal: &writer.Journal{},
+		bulk:       &bulk{js: bus.Shared(n.JS)},
 		dispatcher: &dispatcher.Dispatcher{},
 	}
 	for _, e := range d.endpoints() {

@@ -13,8 +13,8 @@ import (
 )
 
 // openLocks returns the store of the safety locks, whose board is kept up to date until stop is called.
-func openLocks(ctx context.Context, c *node) (s *lockstore.Store, stop func(), err error) {
-	if s, err = lockstore.Open(ctx, c.JS, c.Logger); err != nil {
+func openLocks(ctx context.Context, c *dispatcherProcess) (s *lockstore.Store, stop func(), err error) {
+	if s, err = lockstore.Open(ctx, c.state.js, c.Logger); err != nil {
 		return nil, nil, err
 	}
 	reading, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	policystore "github.com/seed-018f16cc/toolbus/internal/policy/store"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // allowingActor is the actor that the record names for the pushes of DispatcherOptions.AllowAll.
@@ -64,8 +63,8 @@ func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
 }
 
 // openPolicy returns the store of the policy. It has read the policy in force, so that the first call is decided.
-func openPolicy(ctx context.Context, c *Conn, tools *tool.Set) (*policystore.Store, error) {
-	s, err := policystore.Open(ctx, c.JS, tools.List(), c.Logger)
+func openPolicy(ctx context.Context, c *dispatcherProcess) (*policystore.Store, error) {
+	s, err := policystore.Open(ctx, c.state.js, c.options.Tools.List(), c.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
@@ -45,13 +44,9 @@ var errAway = errors.New("the connection of the dispatcher is away")
 // openRequestConn connects to the server of back with its options. kind is added to the connection name.
 func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestConn, error) {
 	f := &requestConn{main: back, web: strings.HasPrefix(back.ConnectedUrl(), "ws"), done: make(chan struct{})}
-	o := back.Opts
-	o.Name += " (" + kind + ")"
-	o.ClosedCB, o.ReconnectedCB, o.DiscoveredServersCB = nil, nil, nil
-	for _, watched := range bus.LogConnection(log.With("connection", kind)) {
-		if err := watched(&o); err != nil {
-			return nil, err
-		}
+	o, err := siblingOptions(back, kind, log)
+	if err != nil {
+		return nil, err
 	}
 	if o.CustomDialer == nil { // back was not dialed by package bus
 		o.CustomDialer = &net.Dialer{Timeout: o.Timeout}
@@ -61,7 +56,6 @@ func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestCo
 		o.InProcessServer = inProcess{f, o.InProcessServer}
 	}
 	f.changes = back.StatusChanged(nats.RECONNECTING, nats.CONNECTED)
-	var err error
 	if f.nc, err = o.Connect(); err != nil {
 		back.RemoveStatusListener(f.changes)
 		return nil, fmt.Errorf("connect for %s: %w", kind, err)

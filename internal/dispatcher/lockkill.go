@@ -70,7 +70,7 @@ func (d *Dispatcher) killLocked(
 	if l.Tool != "" && l.Tool != open.Tool {
 		return nil, nil
 	}
-	last, err := d.CallLog.Read(ctx, open.Tool, open.ID)
+	last, err := d.Head(ctx, open.Tool, open.ID)
 	if err != nil {
 		return nil, err
 	}

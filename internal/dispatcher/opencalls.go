@@ -69,7 +69,7 @@ func listedOwner(p *auth.Principal, from call.Sender, tenant string) (subjects.O
 func (d *Dispatcher) openCall(
 	ctx context.Context, open deadline.Place, of subjects.Owner,
 ) (*envelope.OpenCall, error) {
-	last, err := d.CallLog.Read(ctx, open.Tool, open.ID)
+	last, err := d.Head(ctx, open.Tool, open.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again 
 			WithCause(err.Error()).WithFix("call the tool anew; `toolbus dead show` shows what the letter says")
 	}
 	key := subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req)}
-	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
+	last, err := d.Head(ctx, key.Tool, key.ID)
 	if err != nil {
 		return none, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
 			WithRetryAfter(time.Second)

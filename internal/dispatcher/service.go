@@ -68,7 +68,7 @@ func (d *Dispatcher) entry(
 		token, _, _ := strings.Cut(ref, ".")
 		key.Tool, _ = d.Names.Named(token)
 	}
-	last, err := d.CallLog.Read(ctx, key.Tool, key.ID)
+	last, err := d.Head(ctx, key.Tool, key.ID)
 	if err != nil {
 		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
 			WithRetryAfter(time.Second)

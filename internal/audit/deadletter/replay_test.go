@@ -21,9 +21,10 @@ func TestReadFromAServerThatDies(t *testing.T) {
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	const all = 600 // more than the server sends at once
+	const all = 600
+	body := []byte(`{"more":"` + strings.Repeat("x", 4<<10) + `"}`) // all are more than the server sends at once
 	for range all {
-		if _, err := js.PublishAsync(subjects.Dead("t", "echo"), []byte("{}")); err != nil {
+		if _, err := js.PublishAsync(subjects.Dead("t", "echo"), body); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,7 +65,7 @@ func (d streams) State(ctx context.Context, stream string) (State, error) {
 func (d streams) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		for m, err := range bus.Messages(ctx, d.js, stream, from.config(stream), quiet, jetstream.PullMaxBytes(pullBytes)) {
+		for m, err := range bus.Messages(ctx, d.js, stream, from.config(stream), quiet) {
 			if err != nil {
 				yield(Message{}, err)
 				return

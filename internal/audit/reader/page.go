@@ -43,11 +43,10 @@ func ServePage(ctx context.Context, js jetstream.JetStream,
 func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequest,
 	page *envelope.StreamReadResponse) error {
 	from, room := StartAt{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
-	pull := jetstream.PullMaxBytes(room + int(js.Conn().MaxPayload())) // prefetches at most one message more than fits
 	cfg := from.config(q.Stream)
 	cfg.NamePrefix = rand.Text()
 	defer dropConsumers(ctx, js, q.Stream, cfg.NamePrefix)
-	for m, err := range bus.Messages(ctx, js, q.Stream, cfg, pageTime, pull) {
+	for m, err := range bus.Messages(ctx, js, q.Stream, cfg, pageTime) {
 		if err != nil {
 			return err
 		}

@@ -34,11 +34,8 @@ func (b batch) goneOn() {
 	}
 }
 
-// How far a goroutine reads ahead of the consumer: it decodes while the consumer prints.
-const (
-	maxBatches = 4
-	pullBytes  = 16 << 20 // bytes of one pull request
-)
+// maxBatches is how far a goroutine reads ahead of the consumer: it decodes while the consumer prints.
+const maxBatches = 4
 
 // readers runs the goroutines that read sources.
 type readers struct {

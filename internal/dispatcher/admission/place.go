@@ -180,7 +180,7 @@ func (m *Admission) noJoin(a *arrival) *envelope.Error {
 // reread reads the log. A caller that sends its request again has missed an answer. This dispatcher, for which the
 // attempt is still open, may have missed the outcome as well.
 func (m *Admission) reread(ctx context.Context, q *queue, s call.State) call.State {
-	last, err := m.CallLog.Read(ctx, s.Tool, s.ID)
+	last, err := m.Head(ctx, s.Tool, s.ID)
 	if err != nil {
 		m.Logger.Warn("call log not read", "call", q.ID, "err", err) // s is the newest known state
 		return s

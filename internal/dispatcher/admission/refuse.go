@@ -15,7 +15,7 @@ import (
 // of a call that was admitted before. If the log cannot be read, Deny sends no answer, and the client sends the
 // request again.
 func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.Refusal) {
-	last, err := m.CallLog.Read(ctx, r.Req.ToolID, envelope.CallKeyID(r.In.From.Tenant, r.Req))
+	last, err := m.Head(ctx, r.Req.ToolID, envelope.CallKeyID(r.In.From.Tenant, r.Req))
 	if err != nil {
 		m.Logger.Warn("denial not delivered: the call log cannot be read", "call", r.Req.CallID, "err", err)
 		return
@@ -65,7 +65,7 @@ func (m *Admission) turnDown(
 func (m *Admission) refuse(
 	ctx context.Context, q *queue, s call.State, a *arrival, refusal *check.Refusal,
 ) (_ call.State, again bool) {
-	last, err := m.CallLog.Read(ctx, a.Ask.Pinned.Tool, a.Ask.Pinned.ID)
+	last, err := m.Head(ctx, a.Ask.Pinned.Tool, a.Ask.Pinned.ID)
 	switch {
 	case err != nil: // perhaps the request belongs to an attempt: no answer; the client sends it again
 		m.Logger.Warn("refusal not delivered: the call log cannot be read", "call", q.ID, "err", err)

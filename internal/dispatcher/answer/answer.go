@@ -19,10 +19,20 @@ import (
 // Log is the call log. kv.Log implements it.
 type Log = outcome.Log
 
-// Process has the log, the clock and the hooks that all parts of one dispatcher share. Strange, Trace and Logger
+// Heads reads events that may lack their bodies: a question about the state of a call should not have its input sent.
+// kv.Log implements it.
+type Heads interface {
+	// Head returns the last event of a log, like Read of [outcome.Log].
+	Head(ctx context.Context, tool, id string) (call.Entry, error)
+	// StoredAt returns the time of the event of the log s at a sequence, or the zero time if it has expired.
+	StoredAt(ctx context.Context, s call.State, seq uint64) (time.Time, error)
+}
+
+// Process has the log, the clock and the hooks that all parts of one dispatcher share. Heads, Strange, Trace and Logger
 // are optional.
 type Process struct {
 	CallLog  Log
+	Heads    Heads            // nil: CallLog, with the bodies
 	Now      func() time.Time // bus time
 	Instance string           // unique per start of a process; every nonce begins with it
 	NewNonce func() string
@@ -36,6 +46,23 @@ type Process struct {
 // IsStrange reports whether Strange identifies the writer of an event with this nonce.
 func (p *Process) IsStrange(nonce string) bool {
 	return p.Strange != nil && p.Strange(call.Instance(nonce))
+}
+
+// Head returns the last event of a log. It may lack its body.
+func (p *Process) Head(ctx context.Context, tool, id string) (call.Entry, error) {
+	if p.Heads == nil {
+		return p.CallLog.Read(ctx, tool, id)
+	}
+	return p.Heads.Head(ctx, tool, id)
+}
+
+// StoredAt returns when the server stored the event of the log s at a sequence, or the zero time if it has expired.
+func (p *Process) StoredAt(ctx context.Context, s call.State, seq uint64) (time.Time, error) {
+	if p.Heads == nil {
+		e, err := outcome.At(ctx, p.CallLog, s, seq)
+		return e.Time, err
+	}
+	return p.Heads.StoredAt(ctx, s, seq)
 }
 
 // Safely calls f and reports whether f returned. It recovers from a panic of f and logs it with its stack.

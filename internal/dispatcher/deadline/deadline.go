@@ -203,7 +203,7 @@ type ending struct {
 func (d *Deadlines) end(
 	ctx context.Context, job *openAttempt, at call.TracePoint, why ending,
 ) (outcome.Stored, error) {
-	last, err := d.CallLog.Read(ctx, job.tool, job.id)
+	last, err := d.Head(ctx, job.tool, job.id)
 	if err != nil {
 		return outcome.Stored{}, err
 	}
@@ -230,11 +230,10 @@ func (d *Deadlines) evidence(ctx context.Context, last call.Entry, n int, end *c
 	}
 	stored := last.Time
 	if s.Seq != a.Admitted {
-		request, err := outcome.At(ctx, d.CallLog, s, a.Admitted)
-		if err != nil || request.Time.IsZero() {
+		var err error
+		if stored, err = d.StoredAt(ctx, s, a.Admitted); err != nil || stored.IsZero() {
 			return draft
 		}
-		stored = request.Time
 	}
 	end.Stored = call.At(stored)
 	if end.Stored < a.Deadline && s.MayRunAgain() && d.PoolEvidence != nil { // else the log shows it

@@ -48,7 +48,7 @@ func (d *Server) locked(context.Context, executorName, nothing) (locked, error) 
 
 // own returns the state of a call. It refuses a call that is not of the pool of the requesting executor.
 func (d *Server) own(ctx context.Context, from executorName, tool, id string, attempt int) (call.State, error) {
-	last, err := d.CallLog.Read(ctx, tool, id)
+	last, err := d.CallLog.Head(ctx, tool, id)
 	if err != nil {
 		return call.State{}, err
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
@@ -17,9 +15,6 @@ const (
 	maxPage      = 500       // records
 	maxPageBytes = 256 << 10 // bytes of them
 	maxPageRead  = 8 << 20   // bytes that are read for the page, with readOverhead for each message
-	// listPull is the size, in bytes, of what is asked of the server and has not come yet. The server ends a connection
-	// for which 8 MiB wait. It is more than any record has.
-	listPull     = 512 << 10
 	readOverhead = 300
 )
 
@@ -43,7 +38,7 @@ func (s *Store) list(ctx context.Context, q envelope.RunListRequest) (a envelope
 	}
 	a.Runs = []envelope.Run{}
 	bytes, read := 0, 0
-	for m, err := range bus.Messages(ctx, s.js, subjects.RunsStream, from, listQuiet, jetstream.PullMaxBytes(listPull)) {
+	for m, err := range bus.Messages(ctx, s.js, subjects.RunsStream, from, listQuiet) {
 		if err != nil {
 			return a, err
 		}
