@@ -9,15 +9,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MaxReads is the number of reads of bodies, pages and parts that a process may have under way over one connection. Each
-// asks the server for at most one message of the largest size, 1 MiB, or for a page of that size, so that half of what
-// the server buffers for a connection (deployment.MaxPending) is enough. The server closes a connection for which more
-// waits.
+// maxReads is the number of reads of bodies, pages and parts that a process may have under way over one connection.
+// Each asks the server for at most one message of the largest size, 1 MiB, or for a page of that size, so that half of
+// what the server buffers for a connection (deployment.MaxPending) is enough. The server closes a connection for which
+// more waits.
 //
-// At most MaxPages of them are pages, see [Messages], so that who reads pages does not keep out who reads a message.
+// At most maxPages of them are pages, see [Messages], so that who reads pages does not keep out who reads a message.
 const (
-	MaxReads = 4
-	MaxPages = 2
+	maxReads = 4
+	maxPages = 2
 )
 
 // reads counts the reads that are under way over a connection. After a reconnect none is, because the server has
@@ -34,7 +34,7 @@ type reads struct {
 
 func newReads(nc *nats.Conn) *reads {
 	return &reads{
-		nc: nc, pages: make(chan struct{}, MaxPages), underWay: make(chan struct{}, MaxReads),
+		nc: nc, pages: make(chan struct{}, maxPages), underWay: make(chan struct{}, maxReads),
 		reconnects: nc.Stats().Reconnects,
 	}
 }
@@ -45,7 +45,7 @@ func (r *reads) current() chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n != r.reconnects {
-		r.underWay, r.reconnects = make(chan struct{}, MaxReads), n
+		r.underWay, r.reconnects = make(chan struct{}, maxReads), n
 	}
 	return r.underWay
 }
@@ -57,7 +57,7 @@ func (r *reads) begin(ctx context.Context) (done func(), err error) {
 		select {
 		case all <- struct{}{}:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d reads of the server were under way: %w", MaxReads, ctx.Err())
+			return nil, fmt.Errorf("%d reads of the server were under way: %w", maxReads, ctx.Err())
 		}
 		if all == r.current() {
 			return func() { <-all }, nil
@@ -71,7 +71,7 @@ func (r *reads) beginPage(ctx context.Context) (done func(), err error) {
 	select {
 	case r.pages <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%d pages of the server were under way: %w", MaxPages, ctx.Err())
+		return nil, fmt.Errorf("%d pages of the server were under way: %w", maxPages, ctx.Err())
 	}
 	read, err := r.begin(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *reads) beginPage(ctx context.Context) (done func(), err error) {
 	return func() { read(); <-r.pages }, nil
 }
 
-// BeginRead waits until a read of one message may begin over the connection of js, see [MaxReads]. Call done when the
+// BeginRead waits until a read of one message may begin over the connection of js, see maxReads. Call done when the
 // answer has arrived, or will not be waited for. If js was not made by [Shared], there is no limit.
 func BeginRead(ctx context.Context, js jetstream.JetStream) (done func(), err error) {
 	if j, ok := js.(*SharedJetStream); ok {

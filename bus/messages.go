@@ -37,9 +37,9 @@ const ReadTimeout = 30 * time.Second
 // If quiet is 0, Messages does not end at the end of the stream, but waits for new messages. It then ends without an
 // error when ctx is cancelled.
 //
-// It asks the server for no more bytes at a time than one message may have. If js was made by [Shared], it is one of its [MaxPages] until it ends,
-// so its consumer must not read pages over the same connection. One that waits for new messages is not counted: a process
-// has few of those, and none is of calls with their bodies.
+// It asks the server for no more bytes at a time than one message may have. If js was made by [Shared], it is one of
+// its maxPages until it ends, so its consumer must not read pages over the same connection. One that waits for new
+// messages is not counted: a process has few of those, and none is of calls with their bodies.
 func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {

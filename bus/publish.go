@@ -39,7 +39,7 @@ type publisher interface {
 }
 
 // SharedJetStream is a JetStream context whose messages share one inbox and one timer for acknowledgements, and whose
-// reads are at most [MaxReads] at a time. [Publish] and [Messages] use it. It is safe for concurrent use.
+// reads are at most maxReads at a time. [Publish] and [Messages] use it. It is safe for concurrent use.
 type SharedJetStream struct {
 	jetstream.JetStream
 	inbox *ackInbox
@@ -47,12 +47,12 @@ type SharedJetStream struct {
 }
 
 // Shared returns js with a shared inbox for acknowledgements, which the first [Publish] opens, and with the
-// limit [MaxReads]. Close it when done. A connection needs one only.
+// limit maxReads. Close it when done. A connection needs one only.
 func Shared(js jetstream.JetStream) *SharedJetStream {
 	return &SharedJetStream{JetStream: js, inbox: newAckInbox(js.Conn()), reads: newReads(js.Conn())}
 }
 
-// Stream returns a stream whose GetMsg and GetLastMsgForSubject wait while [MaxReads] reads are under way.
+// Stream returns a stream whose GetMsg and GetLastMsgForSubject wait while maxReads reads are under way.
 func (j *SharedJetStream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := j.JetStream.Stream(ctx, name)
 	if err != nil {

@@ -20,9 +20,9 @@ var ErrOverlong = errors.New("the log of the call has too many events")
 // maxFold is the largest number of events that fold reads from one log. Each one takes a request.
 const maxFold = 1000
 
-// Passed reports whether readers may skip an event that they cannot decode: it is a claim or a decision, which affects
+// passed reports whether readers may skip an event that they cannot decode: it is a claim or a decision, which affects
 // only its own call, and passes returns true for the instance that wrote it. If passes is nil, the result is false.
-func Passed(subject string, passes func(instance string) bool) bool {
+func passed(subject string, passes func(instance string) bool) bool {
 	by := subjects.Writer(subject)
 	return by != "" && passes != nil && passes(by)
 }
@@ -62,7 +62,7 @@ func fold(
 			return folded{}, fmt.Errorf("read call log: %w", err)
 		}
 		e, err := DecodeEvent(msg.Subject, msg.Header)
-		passed := err != nil && Passed(msg.Subject, passes)
+		passed := err != nil && passed(msg.Subject, passes)
 		switch {
 		case format.IsUnsupported(err) && !passed:
 			return folded{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)

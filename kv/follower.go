@@ -43,7 +43,8 @@ var errLogGone = fmt.Errorf("%w: the call log is gone", ErrStreamRolledBack)
 // the server stops delivering events that it has. Make one with [NewFollower]. Its methods are safe for concurrent use.
 // Run may be called once.
 type Follower struct {
-	// Passes reports whether to skip events of an instance that this build cannot read; nil skips none. Set it before Run.
+	// Passes reports whether to skip events of an instance that this build cannot read; nil skips none. Set it before
+	// Run.
 	Passes func(instance string) bool
 	Log    *slog.Logger // logs skipped events; nil discards
 	// Foreign is called with each event that the log does not allow; nil ignores them. It must not block. Set it before
@@ -262,7 +263,7 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		return
 	}
 	e, err := DecodeEvent(msg.Subject(), msg.Headers())
-	if format.IsUnsupported(err) && Passed(msg.Subject(), f.Passes) {
+	if format.IsUnsupported(err) && passed(msg.Subject(), f.Passes) {
 		f.notices.Log(f.Log, "an event that cannot be read is passed over: only the call that it is of is harmed", err)
 	} else if format.IsUnsupported(err) { // no later event may be observed either
 		f.over = true

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// LargeBody is the size in bytes from which on the body of an event is not read for the sake of its header.
-	LargeBody = 32 << 10
+	// largeBody is the size in bytes from which on the body of an event is not read for the sake of its header.
+	largeBody = 32 << 10
 	// headRoom bounds the memory of [heads], in about half as many bytes as it may take.
 	headRoom = 8 << 20
 )
 
 // heads holds the last events of logs with large bodies, as far as a process has read or followed them, without the
-// bodies. The server has no read of a header alone, so without it each question about the state of a call would read the
-// whole input of the call.
+// bodies. The server has no read of a header alone, so without it each question about the state of a call would read
+// the whole input of the call.
 type heads struct {
 	mu         sync.Mutex
 	young, old map[logKey]head // old is forgotten when young is full
@@ -43,7 +43,7 @@ func (h *heads) put(e call.Entry, size int) {
 	defer h.mu.Unlock()
 	last, ok := h.get(logKey{e.State.Tool, e.State.ID})
 	switch {
-	case size >= LargeBody:
+	case size >= largeBody:
 		last.large = place{e.State.Seq, e.Time}
 	case !ok:
 		return
@@ -86,8 +86,8 @@ func (l *Log) Head(ctx context.Context, tool, id string) (call.Entry, error) {
 	return l.Read(ctx, tool, id)
 }
 
-// StoredAt returns the time of the event of the log s at a sequence, or the zero time if it has expired. It asks nothing
-// if this process knows the event as one with a large body.
+// StoredAt returns the time of the event of the log s at a sequence, or the zero time if it has expired. It asks
+// nothing if this process knows the event as one with a large body.
 func (l *Log) StoredAt(ctx context.Context, s call.State, seq uint64) (time.Time, error) {
 	if known, ok := l.known(s.Tool, s.ID); ok && known.large.seq == seq {
 		return known.large.at, nil

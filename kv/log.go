@@ -44,12 +44,12 @@ type part struct {
 type LogOptions struct {
 	Expiry call.Expiry   // TTLs of events; default call.DefaultExpiry
 	Answer time.Duration // longest wait for one answer of the server; default 2 s
-	// Group is the number of waiting events from which on they are written as one batch; 0 writes each event by itself. It
-	// is for servers that sync every write, see [DefaultBatch]. A log with replicas ignores it, because replicas share
-	// syncs.
+	// Group is the number of waiting events from which on they are written as one batch; 0 writes each event by
+	// itself. It is for servers that sync every write, see [DefaultBatch]. A log with replicas ignores it, because
+	// replicas share syncs.
 	Group int
-	// Passes reports whether to skip events of an instance that this build cannot read. nil skips none: reading a log with
-	// such an event is an error.
+	// Passes reports whether to skip events of an instance that this build cannot read. nil skips none: reading a log
+	// with such an event is an error.
 	Passes func(instance string) bool
 }
 
@@ -77,7 +77,8 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 func NewRemoteLog(js jetstream.JetStream, partitions, replicas int, reader Reader, o LogOptions) *Log {
 	o.Expiry, o.Answer = cmp.Or(o.Expiry, call.DefaultExpiry), cmp.Or(o.Answer, 2*time.Second)
 	l := &Log{
-		js: js, reader: reader, heads: newHeads(), copies: replicas, expiry: o.Expiry, answer: o.Answer, sent: sync.Pool{New: newOutgoing},
+		js: js, reader: reader, heads: newHeads(), copies: replicas, expiry: o.Expiry, answer: o.Answer,
+		sent: sync.Pool{New: newOutgoing},
 	}
 	l.parts = make([]part, partitions)
 	for p := range l.parts {

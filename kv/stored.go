@@ -15,8 +15,8 @@ import (
 // StoredEvent is an event as it is stored. The zero value means that there is no event.
 type StoredEvent struct {
 	*jetstream.RawStreamMsg
-	// End is the sequence of the last message of the log. It is higher than that of the event if the last message is not a
-	// valid event.
+	// End is the sequence of the last message of the log. It is higher than that of the event if the last message is
+	// not a valid event.
 	End uint64
 }
 
@@ -64,7 +64,7 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 	}
 	e, err := DecodeEvent(msg.Subject, msg.Header)
 	switch {
-	case format.IsUnsupported(err) && !Passed(msg.Subject, s.passes):
+	case format.IsUnsupported(err) && !passed(msg.Subject, s.passes):
 		return StoredEvent{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	case err == nil && (e.Kind == call.Requested || e.Kind == call.Joined):
 		return StoredEvent{msg, msg.Sequence}, nil

@@ -89,7 +89,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	if err != nil {
 		return nil, err
 	}
-	p = &dispatcherParts{dispatcherProcess: d, fill: d.Log.FillLevel(), quota: newShares(d.Conn)}
+	p = &dispatcherParts{dispatcherProcess: d, fill: d.Log.FillLevel(d.Logger), quota: newShares(d.Conn)}
 	if p.policy, err = openPolicy(ctx, d); err != nil {
 		return nil, err
 	}
@@ -284,7 +284,8 @@ func (d *dispatcherParts) startRequests(b *background, f *requestConn) (stop fun
 	}, nil
 }
 
-// condition tells the dispatcher the fill level of the call log and the lag of the audit record.
+// condition tells the dispatcher the fill level of the call log, who has more than a share of it, and the lag of the
+// audit record.
 type condition struct {
 	*kv.FillLevel
 	readers []logReader

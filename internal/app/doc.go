@@ -21,6 +21,7 @@
 //   - auth callout
 //   - locks
 //   - keys and revocations
+//   - state connection: tokens, locks, the policy, runs and heartbeats
 //
 // An executor whose context ends stops pulling work. Running calls may finish within Drain; then it kills them and
 // returns their messages. After that it stops these parts, in this order:

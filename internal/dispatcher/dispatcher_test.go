@@ -43,6 +43,7 @@ type world struct {
 	garbled   bool // dispatchers that start now cannot read outcomes
 	lag       time.Duration
 	full      bool
+	over      map[subjects.Owner]int64 // bytes that owners keep, twice their share
 	gateErr   error
 	running   bool // what executors answer to a kill
 	executors int
@@ -197,6 +198,8 @@ func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeC
 
 func (w *world) AuditBehind() time.Duration { return w.lag }
 func (w *world) LogFull() bool              { return w.full }
+
+func (w *world) Over(of subjects.Owner) (used, share int64) { return w.over[of], w.over[of] / 2 }
 
 func (w *world) Accepted(to call.ReplyAddress, a *envelope.Accepted) {
 	w.mu.Lock()

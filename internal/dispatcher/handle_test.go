@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 func bubble(t *testing.T, class call.EffectClass, test func(t *testing.T, w *world)) {
@@ -114,6 +115,8 @@ func TestRefuse(t *testing.T) {
 		"deadline passed": {edit: []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}, want: envelope.CodeTimeout},
 		"audit behind":    {setup: func(w *world) { w.lag = 11 * time.Second }, want: envelope.CodeAuditLag},
 		"store full":      {setup: func(w *world) { w.full = true }, want: envelope.CodeStoreFull},
+		"over its share": {setup: func(w *world) { w.over = map[subjects.Owner]int64{{Tenant: "t", Actor: "agent"}: 2} },
+			want: envelope.CodeStoreFull},
 		"write too large": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrTooLarge }) },
 			want: envelope.CodeAttempts},
 		"write full": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) },

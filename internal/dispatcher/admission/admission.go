@@ -8,12 +8,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Capacity reports whether the deployment can admit more calls.
 type Capacity interface {
 	AuditBehind() time.Duration // lag of the audit record behind the call log
 	LogFull() bool              // the call log is above its high-water mark
+	// Over returns the bytes that an owner keeps in the call log, and the share that they exceed; zeros if they do not.
+	Over(of subjects.Owner) (used, share int64)
 }
 
 // Pools reports what the executors of pools do.

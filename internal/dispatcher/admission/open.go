@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // open writes the request event of a new attempt, which is in v. It returns true if the log has changed, so that the
@@ -21,7 +22,7 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 	if a.Stored == nil {
 		return s, false // a recalled request, whose log has expired since
 	}
-	refusal := m.capacity()
+	refusal := m.capacity(a)
 	if refusal == nil {
 		refusal = m.hold(a, v.Event.State.Pool)
 		defer m.letGo(a)
@@ -195,14 +196,28 @@ func (m *Admission) letGo(a *arrival) {
 
 // capacity returns a refusal if the deployment cannot take another attempt. It is not checked for requests that join
 // an attempt or get a stored outcome.
-func (m *Admission) capacity() *envelope.Error {
+func (m *Admission) capacity(a *arrival) *envelope.Error {
 	switch {
 	case m.Capacity.AuditBehind() > m.AuditLag:
 		return envelope.NewError(envelope.CodeAuditLag, "").WithRetryAfter(time.Second)
 	case m.Capacity.LogFull():
 		return StoreFull()
 	}
-	return nil
+	return m.overShare(a)
+}
+
+// overShare returns a refusal if the sender of a request, or its tenant, keeps more in the call log than it may while
+// the log is more than half full.
+func (m *Admission) overShare(a *arrival) *envelope.Error {
+	used, share := m.Capacity.Over(subjects.Owner{Tenant: a.Ask.Pinned.Tenant, Actor: a.Ask.Owner.Actor})
+	if share == 0 {
+		return nil
+	}
+	says := fmt.Sprintf("the call log is half full, and its sender or the tenant keeps %d bytes in it, of %d that it may",
+		used, share)
+	return envelope.NewError(envelope.CodeStoreFull, says).WithRetryAfter(5 * time.Second).
+		WithFix("send less at once, keep outcomes for a shorter time (retention_s of the tool), or wait until calls " +
+			"expire; an operator can make the log larger")
 }
 
 // StoreFull returns the refusal of a call that the log has no room for.

@@ -174,7 +174,7 @@ func (m *Admission) noJoin(a *arrival) *envelope.Error {
 	case m.Capacity.LogFull(): // a join event takes space, too
 		return StoreFull()
 	}
-	return nil
+	return m.overShare(a)
 }
 
 // reread reads the log. A caller that sends its request again has missed an answer. This dispatcher, for which the
