@@ -66,32 +66,18 @@ func (r *MemoryBudget) Acquire(ctx context.Context, from Sender, n int64) (*Rese
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	begun := make(chan struct{})
-	job, err := r.queue.Put(from, begun, n, n)
-	if err != nil {
+	job, err := awaitRoom(ctx, r.queue, from, n, func() {})
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, ErrTooManyWaiters
-	}
-	r.begin()
-	select {
-	case <-begun:
-	case <-ctx.Done():
-		if r.queue.Drop(job) {
-			r.begin()
-			return nil, ctx.Err()
-		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held += n
 	r.used += n
 	return &Reservation{room: r, job: job, bytes: n}, nil
-}
-
-// begin ends the wait of all callers for whom there is room.
-func (r *MemoryBudget) begin() {
-	for j := r.queue.Begin(); j != nil; j = r.queue.Begin() {
-		close(j.Item)
-	}
 }
 
 // spend records n bytes as garbage and held bytes as no longer reserved. It runs the garbage collector when there is
@@ -150,7 +136,7 @@ func (s *Reservation) Keep(n int64) {
 	if s.room.queue.Shrink(s.job, back); n == 0 {
 		s.room.queue.End(s.job)
 	}
-	s.room.begin()
+	beginAll(s.room.queue)
 }
 
 // Release ends the reservation. It may be called more than once.

@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -69,13 +71,14 @@ type Stages struct {
 	newNonce func() string
 	stages   []stage
 	inputs   *inputs
+	slow     *flow.Turns // of checks of inputs that take long
 }
 
 // New returns Stages that read o, in which it sets the defaults. now is the bus time, and newNonce returns a new nonce
 // for each event.
 func New(o *Options, now func() time.Time, newNonce func() string) *Stages {
 	o.DefaultRole, o.DefaultLane = cmp.Or(o.DefaultRole, DefaultRole), cmp.Or(o.DefaultLane, DefaultLane)
-	return &Stages{o, now, newNonce, table(), newInputs(o.PayloadMemory)}
+	return &Stages{o, now, newNonce, table(), newInputs(o.PayloadMemory), slowTurns()}
 }
 
 // Request is a received message, and what the stages have found out about it. Req is incomplete or nil if the message
@@ -98,6 +101,7 @@ type Request struct {
 	proven   bool      // a stage has set Principal
 	implicit bool      // a stage has set the run that Req names
 	refused  *Refusal  // by the last round; nil if it was not
+	verdict  verdict
 }
 
 // Call is a checked request on its way into the log.
@@ -128,11 +132,21 @@ type candidate struct {
 	fn       *tool.Function
 	input    jsontext.Value
 	large    *large // set if the input is in the payload store
-	valid    bool   // the input is valid
-	accepted bool   // and has nothing to sanitise
 	deadline time.Time
 	call     Call // set by the last stage
 }
+
+// verdict is what the schema of a function says of the input. It stays the same in every round.
+type verdict struct {
+	of       *tool.Function
+	valid    bool            // the input is valid
+	accepted bool            // and has nothing to sanitise
+	refusal  *envelope.Error // or it is not valid
+}
+
+// slowTurns returns the turns of the checks that take up to a third of a second of processor time. Half of the
+// processors stay free for everything else.
+func slowTurns() *flow.Turns { return flow.NewTurns(max(1, int64(runtime.GOMAXPROCS(0))/2)) }
 
 // useTime is how long the result of a check may be used. Its facts about tokens, policies, runs and locks are at most
 // [timer.LeaseTime] old at first, and so at most a second.

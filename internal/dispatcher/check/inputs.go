@@ -166,8 +166,8 @@ func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal 
 		return envelope.InputFault(jsonschema.Below("/input", bad))
 	}
 	c.large.canonical = text.Canonical
-	if c.accepted = c.fn.Request.Accepts(c.input); c.accepted {
-		c.valid = true
+	if c.verdict.accepted = c.fn.Request.Accepts(c.input); c.verdict.accepted {
+		c.verdict.valid = true
 		return nil
 	}
 	decoded := jsonschema.Cost(c.input, text.Values)

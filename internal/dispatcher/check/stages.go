@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -150,47 +151,63 @@ func (s *Stages) function(_ context.Context, c *candidate) *envelope.Error {
 	if !ok {
 		return envelope.NoFunction(c.Tool.ToolID, c.Req.Fn, slices.Collect(maps.Keys(c.Tool.Functions)))
 	}
-	c.fn = fn
+	if c.fn = fn; c.verdict.of != fn {
+		c.verdict = verdict{of: fn}
+	}
 	return nil
 }
 
 func (s *Stages) schema(ctx context.Context, c *candidate) *envelope.Error {
-	if c.valid || c.large != nil && c.large.prints != nil {
-		return nil
+	v := &c.verdict
+	if v.valid || v.refusal != nil || c.large != nil && c.large.prints != nil {
+		return v.refusal
 	}
 	if c.large == nil { // for a large input, fetch has asked
-		c.accepted = c.fn.Request.Accepts(c.input)
+		v.accepted = c.fn.Request.Accepts(c.input)
 	}
-	if c.accepted {
-		c.valid = true
+	if v.accepted {
+		v.valid = true
 		return nil
 	}
-	ctx, cancel := s.untilDeadline(ctx, c)
-	defer cancel()
+	ctx, done, err := s.slowly(ctx, c)
+	if err != nil {
+		return TooLate()
+	}
+	defer done()
 	bad, err := c.fn.Request.ValidateFully(ctx, c.input)
 	switch {
 	case err != nil:
 		return TooLate()
 	case len(bad) > 0:
-		return envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
+		v.refusal = envelope.NewError(envelope.CodeSchema, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
-	c.valid = true
-	return nil
+	v.valid = v.refusal == nil
+	return v.refusal
 }
 
-// untilDeadline returns a context that ends at the caller's deadline, and not before.
-func (s *Stages) untilDeadline(ctx context.Context, c *candidate) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), wished(c.In, c.Req).Sub(s.now()))
+// slowly waits for the turn of the sender to have an input checked, which ends with done. The context that it returns
+// ends at the caller's deadline, and not before.
+func (s *Stages) slowly(ctx context.Context, c *candidate) (_ context.Context, done func(), _ error) {
+	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), wished(c.In, c.Req).Sub(s.now()))
+	end, err := s.slow.Take(left, flow.Sender(c.In.From), c.In.OnlyWaits)
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return left, func() { end(); cancel() }, nil
 }
 
 // sanitising refuses unsafe addresses, paths and commands. It never rewrites them: a caller must know what was done.
 func (s *Stages) sanitising(ctx context.Context, c *candidate) *envelope.Error {
 	// An accepted input has nothing to sanitise.
-	if c.accepted || !c.fn.Request.HasFormats() || c.large != nil && c.large.prints != nil {
+	if c.verdict.accepted || !c.fn.Request.HasFormats() || c.large != nil && c.large.prints != nil {
 		return nil
 	}
-	ctx, cancel := s.untilDeadline(ctx, c)
-	defer cancel()
+	ctx, done, err := s.slowly(ctx, c)
+	if err != nil {
+		return TooLate()
+	}
+	defer done()
 	if bad := c.fn.Unsafe(ctx, c.input, c.terms.folders(c.Tool.Capability.FS)); len(bad) > 0 {
 		return envelope.NewError(envelope.CodeUnsafe, "").WithViolations(jsonschema.Below("/input", bad)...)
 	}
