@@ -10,9 +10,8 @@ import (
 )
 
 // maxReads is the number of reads of bodies, pages and parts that a process may have under way over one connection.
-// Each asks the server for at most one message of the largest size, 1 MiB, or for a page of that size, so that half of
-// what the server buffers for a connection (deployment.MaxPending) is enough. The server closes a connection for which
-// more waits.
+// Each asks the server for one message of the largest size, 1 MiB, or for a page of that size. So all take half of
+// what the server buffers for a connection (deployment.MaxPending), beyond which it closes the connection.
 //
 // At most maxPages of them are pages, see [Messages], so that who reads pages does not keep out who reads a message.
 const (

@@ -14,8 +14,8 @@ import (
 )
 
 // FillLevel monitors the size of the call log. Dispatchers admit no calls while a partition is at least 85 per cent
-// full, so that decisions still find room, and none of a sender that keeps more than its share of a log that is half
-// full. Make one with [Log.FillLevel]. Its methods are safe for concurrent use.
+// full, so that decisions still find room. While it is half full, they admit none of a sender that keeps more than its
+// share. Make one with [Log.FillLevel]. Its methods are safe for concurrent use.
 type FillLevel struct {
 	js      jetstream.JetStream
 	percent []atomic.Int64 // by partition
@@ -28,8 +28,8 @@ const (
 	highWater    = 85 // per cent
 )
 
-// FillLevel returns a FillLevel of the log, which reports nothing until its Run is called. It logs to log when it has
-// to count the shares anew.
+// FillLevel returns a FillLevel of the log, which reports nothing until its Run is called. It logs to log when it must
+// count the shares again.
 func (l *Log) FillLevel(log *slog.Logger) *FillLevel {
 	g := &FillLevel{js: l.js, percent: make([]atomic.Int64, l.Partitions())}
 	g.shares = &shares{fill: g, log: log, kept: map[subjects.Owner]*kept{}}

@@ -43,7 +43,7 @@ type shares struct {
 	swept int64                    // minute up to which expired events have been subtracted
 }
 
-// kept is what one owner keeps: in all, and by the minute in which it expires.
+// kept has the bytes that one owner keeps: in all, and by the minute in which they expire.
 type kept struct {
 	bytes    int64
 	expiring map[int64]int64
@@ -59,7 +59,7 @@ func (s *shares) run(ctx context.Context) {
 }
 
 // count counts the events of all partitions until the log is nearly empty or ctx ends. After an error it returns, too,
-// and begins anew.
+// and begins again.
 func (s *shares) count(ctx context.Context) {
 	defer s.forget()
 	counting, ctx := errgroup.WithContext(ctx)
@@ -72,7 +72,7 @@ func (s *shares) count(ctx context.Context) {
 		return context.Canceled // ends the readers
 	})
 	if err := counting.Wait(); !errors.Is(err, context.Canceled) {
-		s.log.Warn("what each tenant keeps in the call log is counted anew", "err", err)
+		s.log.Warn("what each tenant keeps in the call log is counted again", "err", err)
 	}
 }
 

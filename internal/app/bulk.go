@@ -12,9 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/streaming"
 )
 
-// bulk is the connection of a dispatcher for parts of payloads, which clients store and it reads for them and for
-// itself, and for what it reads of the record, the chunks and the dead letters. So messages on the other connections
-// do not wait behind half a MiB.
+// bulk is the connection of a dispatcher for parts of payloads, which clients store and it reads. It also reads the
+// record, the chunks and the dead letters over it. So messages on the other connections do not wait behind half a MiB.
 type bulk struct {
 	*requestConn
 	js       *bus.SharedJetStream

@@ -136,7 +136,7 @@ type candidate struct {
 	call     Call // set by the last stage
 }
 
-// verdict is what the schema of a function says of the input. It stays the same in every round.
+// verdict has the result of checking the input by the schema of a function. It stays the same in every round.
 type verdict struct {
 	of       *tool.Function
 	valid    bool            // the input is valid
