@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"flag"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -17,9 +18,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
+// frozenRounds is how often a dispatcher is frozen and thawed.
+var frozenRounds = flag.Int("frozen", 20, "how often TestFrozenDispatcher freezes a dispatcher")
+
 const (
-	// frozenRounds is how often a dispatcher is frozen and thawed.
-	frozenRounds = 20
 	// emergencyTime is how long a command may take while one of two dispatchers is frozen.
 	emergencyTime = 5 * time.Second
 	// hurry is how long an operator waits who gives up at once.
@@ -40,7 +42,7 @@ func TestFrozenDispatcher(t *testing.T) {
 	}
 	d.AllowAll()
 	o := newOperator(t, d)
-	for round := range frozenRounds {
+	for round := range *frozenRounds {
 		frozen := all[round%2].Cmd.Process
 		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
