@@ -15,21 +15,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// openCallout answers the auth callout of the NATS server and closes connections with revoked tokens, until stop is
-// called. If c has no keys it does nothing.
-func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (stop func(), err error) {
+// openCallout answers the auth callout of the NATS server, and closes connections with revoked tokens and those of
+// dispatchers that hang, until stop is called. If c has no keys it does nothing.
+func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (peers *callout.Peers, stop func(), err error) {
 	if c.Keys == nil {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	asked, err := c.dialAs("callout", c.Keys.Callout)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	system, err := c.dialAs("system", c.Keys.System)
 	if err != nil {
 		asked.Close()
-		return nil, err
+		return nil, nil, err
 	}
+	peers = callout.NewPeers(system, c.Logger)
+	peers.Name(asked)
 	out := callout.NewRevocationWatcher(s, system)
 	open := callout.NewConnections(system, c.Clock.Now, c.Logger)
 	porter, err := callout.Serve(asked, callout.Options{
@@ -42,13 +44,14 @@ func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (stop func(), err er
 	if err != nil {
 		asked.Close()
 		system.Close()
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { out.Run(ctx) })
 	running.Go(func() { open.Run(ctx) })
-	return func() { end(); running.Wait(); porter.Stop(); asked.Close(); system.Close() }, nil
+	running.Go(func() { peers.Run(ctx) })
+	return peers, func() { end(); running.Wait(); porter.Stop(); asked.Close(); system.Close() }, nil
 }
 
 // dialAs connects as a user of the server configuration, who authenticates with key.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
@@ -57,7 +58,8 @@ type dispatcherProcess struct {
 	state   *stateConn
 	tokens  *tokenstore.Store // nil without keys
 	locks   *lockstore.Store
-	served  bool // it has served at least once
+	peers   *callout.Peers // nil without keys
+	served  bool           // it has served at least once
 }
 
 // RunDispatcher serves until ctx ends. If the server has lost writes that were not synced, the dispatcher discards its
@@ -121,7 +123,7 @@ func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops)
 		return nil, err
 	}
 	s.push("locks", stop)
-	if stop, err = openCallout(n, o.Tools, d.tokens); err != nil {
+	if d.peers, stop, err = openCallout(n, o.Tools, d.tokens); err != nil {
 		return nil, err
 	}
 	s.push("auth callout", stop)

@@ -233,7 +233,8 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 	if err != nil {
 		return err
 	}
-	s.push("request connection", f.close)
+	unname := d.peers.Name(f.nc)
+	s.push("request connection", func() { unname(); f.close() })
 	d.options.connected(f)
 	stop, err := d.bulk.take(b.ctx, d.node, d.quota)
 	if err != nil {

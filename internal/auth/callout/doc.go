@@ -2,5 +2,6 @@
 //
 // [Serve] verifies the token of each new connection, and returns its user and permissions to the server. A
 // [RevocationWatcher] closes connections whose token was revoked, through a [Disconnector]. [Connections] limits the
-// connections of each credential, and refuses credentials that flood a server. Start reading at callout.go.
+// connections of each credential, and refuses credentials that flood a server. [Peers] closes the connections of
+// dispatchers that hang. Start reading at callout.go.
 package callout
