@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,8 +28,8 @@ func recordAge(ctx context.Context, js jetstream.JetStream, now time.Time) envel
 	switch made := now.Sub(info.Created); {
 	case drops(info) && oldest < shortRecord:
 		return envelope.Doubtful("audit record", fmt.Sprintf("it reaches back %s only: AUDIT is full, and drops its oldest "+
-			"records", oldest.Round(time.Second)), "see who calls with `toolbus audit tail`, and raise "+
-			"--audit-bytes; with --audit-full refuse, calls are refused instead")
+			"records; most of it is about %s", oldest.Round(time.Second), mostOf(ctx, stream)), "see who calls with "+
+			"`toolbus audit tail`, and raise --audit-bytes; with --audit-full refuse, calls are refused instead")
 	case made < shortRecord && calledBefore(ctx, js, info.Created):
 		return envelope.Doubtful("audit record", fmt.Sprintf("it reaches back %s only: AUDIT was deleted and created again, "+
 			"and there were calls before", made.Round(time.Second)),
@@ -41,6 +42,26 @@ func recordAge(ctx context.Context, js jetstream.JetStream, now time.Time) envel
 func drops(s *jetstream.StreamInfo) bool {
 	full := s.Config.MaxBytes > 0 && s.State.Bytes*100 > uint64(s.Config.MaxBytes)*85
 	return full && s.Config.Discard == jetstream.DiscardOld && s.State.FirstSeq > 1
+}
+
+// mostOf names the tenant that has most segments in AUDIT.
+func mostOf(ctx context.Context, audit jetstream.Stream) string {
+	most, of := uint64(0), "no tenant"
+	info, err := audit.Info(ctx, jetstream.WithSubjectFilter(subjects.AuditAll))
+	if err != nil {
+		return of
+	}
+	segments := map[string]uint64{} // by tenant
+	for subject, n := range info.State.Subjects {
+		tenant, err := subjects.ParseToken(subject[strings.LastIndexByte(subject, '.')+1:])
+		if err != nil {
+			continue
+		}
+		if segments[tenant] += n; segments[tenant] > most {
+			most, of = segments[tenant], "the tenant "+tenant
+		}
+	}
+	return of
 }
 
 // calledBefore reports whether the call log has an event from before a time.

@@ -44,7 +44,8 @@ func TestShortRecord(t *testing.T) {
 	publish(audit, 9, 100<<10)
 	checked(time.Now(), "") // nearly full, with its first record
 	publish(audit, 9, 100<<10)
-	checked(time.Now().Add(time.Hour), "AUDIT is full")
+	publish(subjects.Partition(1).Audit("other"), 1, 100)
+	checked(time.Now().Add(time.Hour), "AUDIT is full, and drops its oldest records; most of it is about the tenant t")
 	checked(time.Now().Add(25*time.Hour), "")
 
 	publish(subjects.Key{Tool: "echo", ID: "id"}.Claim(1, "e"), 1, 1)
