@@ -182,7 +182,7 @@ type AuditRecord struct {
 	Code                      envelope.Code
 	Effect                    envelope.Effect
 	DecidedBy                 string         // executor, deadline, canceller or dispatcher; "" if nothing was decided
-	Act                       string         // intended, done or refused, if the record is of an operator's act
+	Act                       string         // intended, done, refused or unknown, if the record is of an operator's act
 	JSON                      jsontext.Value // the whole record as JSON; see docs/wire.md
 }
 

@@ -14,11 +14,13 @@ type Act struct {
 // ActState is the state of an operation in a record.
 type ActState string
 
-// Values of [ActState]. The record of a refused operation is that of a refusal, with the code of the answer.
+// Values of [ActState]. The record of an operation that is refused, or whose effect is not known, is that of a refusal,
+// with the code of the answer.
 const (
 	ActIntended ActState = "intended"
 	ActDone     ActState = "done"
 	ActRefused  ActState = "refused"
+	ActUnknown  ActState = "unknown" // the store did not answer: the operation may have acted, or may act yet
 )
 
 // Done returns the record of the success of the operation whose intent is r.
@@ -32,6 +34,9 @@ func (r Record) Done(at time.Time) Record {
 // run: readers take a refusal with a run for one of a call of the run.
 func (r *Record) describe(of *Record) {
 	r.Act = &Act{Op: of.Act.Op, State: ActRefused, Intent: of.EventID}
+	if of.EventID != "" && r.Code.Retryable() {
+		r.Act.State = ActUnknown
+	}
 	r.RoleID, r.LaneID, r.ToolName, r.Policies = of.RoleID, of.LaneID, of.ToolName, of.Policies
 	r.Credential, r.Lock, r.Push, r.Run = of.Credential, of.Lock, of.Push, of.Run
 }
