@@ -328,6 +328,11 @@ func (s State) AttemptOf(callID string) (Attempt, bool) {
 	return Attempt{}, false
 }
 
+// OwnedBy reports whether the actor, of the tenant of the log, opened an attempt.
+func (s State) OwnedBy(actor string) bool {
+	return slices.ContainsFunc(s.Attempts, func(a Attempt) bool { return a.Owner.Actor == actor })
+}
+
 // Has reports whether the request with callID opened or joined the attempt.
 func (a Attempt) Has(callID string) bool {
 	return a.Owner.CallID == callID || slices.Contains(a.Joined, callID)

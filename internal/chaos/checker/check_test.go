@@ -308,7 +308,7 @@ func TestBrokenPromises(t *testing.T) {
 			h.Log[2].State.Attempts[0].Decision.Code = envelope.CodeLost
 		}},
 		{"refused with effect none after an effect", "P7 honest", paid,
-			func(h *History) { h.Asks[0].Sent = epoch.Add(time.Hour) }},
+			func(h *History) { h.Asks[0].Sent, h.Asks[0].Actor = epoch.Add(time.Hour), "a" }},
 		{"unrecorded refusal that is not for good", "P4 denied", paid,
 			func(h *History) { h.Asks[0].Answers[0].Provenance.AuditEventID = "gate.0" }},
 		{"counted, though on record by itself", "P4 denied", paid,

@@ -123,12 +123,13 @@ func honesty(x *index) (found []Violation) {
 	return append(found, x.harmless()...)
 }
 
-// harmless checks that a refusal states effect none only if the key had no effect before.
+// harmless checks that a refusal states effect none only if the key had no effect before. Who has opened no attempt of
+// the key is told none.
 func (x *index) harmless() (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]
 		for _, r := range a.Answers {
-			other := l == nil || l.last.Class == call.Pure || !a.same(l)
+			other := l == nil || l.last.Class == call.Pure || !a.same(l) || !l.last.OwnedBy(a.Actor)
 			if other || !turnedDown(r) || effect(r) != envelope.EffectNone {
 				continue
 			}

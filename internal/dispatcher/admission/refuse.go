@@ -13,14 +13,14 @@ import (
 // Deny refuses a request after it has read the log of its key. If the call id of the request already belongs to an
 // attempt, the answer is about that attempt instead: a stage that refuses the request now must not change the outcome
 // of a call that was admitted before. If the log cannot be read, Deny sends no answer, and the client sends the
-// request again.
+// request again. The answer tells of the log only what the sender may know, see knownTo.
 func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.Refusal) {
 	last, err := m.Head(ctx, r.Req.ToolID, envelope.CallKeyID(r.In.From.Tenant, r.Req))
 	if err != nil {
 		m.Logger.Warn("denial not delivered: the call log cannot be read", "call", r.Req.CallID, "err", err)
 		return
 	}
-	if _, bound := last.State.AttemptOf(r.Req.CallID); bound {
+	if a, bound := last.State.AttemptOf(r.Req.CallID); bound && !ofAnother(a, r) {
 		m.Admit(ctx, r.Recall(last.State), last.State)
 		return
 	}
@@ -36,11 +36,27 @@ func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.R
 		m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error, !answer.Stands(refusal.Error.Code))
 		return
 	}
-	effect := answer.EffectSoFar(last.State)
-	if otherInput(last.State, r) {
+	known := knownTo(r, last.State)
+	effect := answer.EffectSoFar(known)
+	if otherInput(known, r) {
 		effect = envelope.EffectNone
 	}
-	m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(effect), last.State.Untouched())
+	m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(effect), known.Untouched())
+}
+
+// knownTo returns the log s as the sender of a request that a stage refuses may know it: all of it if the sender opened
+// an attempt, and otherwise nothing. A key may be shared, and then the effect of another actor's call would tell that
+// the tool exists.
+func knownTo(r *check.Request, s call.State) call.State {
+	if s.OwnedBy(r.In.From.Actor) {
+		return s
+	}
+	return call.State{}
+}
+
+// ofAnother reports whether another actor has opened the attempt with the call id of a request.
+func ofAnother(a call.Attempt, r *check.Request) bool {
+	return a.Owner.CallID == r.Req.CallID && a.Owner.Actor != r.In.From.Actor
 }
 
 // otherInput reports whether the request certainly has another fingerprint than the call with the log s. It returns
@@ -82,11 +98,12 @@ func (m *Admission) refuse(
 		m.Answers.Refuse(ctx, a.Request, refusal.Stage, refusal.Error, !answer.Stands(refusal.Error.Code))
 		return s, false
 	}
-	if refusal.Stage == answer.StageAdmission {
-		a.Step = answer.StepRecord
+	known := knownTo(a.Request, s)
+	if refusal.Stage == answer.StageAdmission { // the sender may join the call
+		a.Step, known = answer.StepRecord, s
 	}
-	m.Answers.Refuse(ctx, a.Request, refusal.Stage, refusal.Error.WithEffect(a.effect(s, refusal.Error.Code)),
-		s.Untouched() && !a.unsure)
+	m.Answers.Refuse(ctx, a.Request, refusal.Stage, refusal.Error.WithEffect(a.effect(known, refusal.Error.Code)),
+		known.Untouched() && !a.unsure)
 	return s, false
 }
 
