@@ -21,7 +21,7 @@ const (
 )
 
 // MaxSet is the largest size of the three documents of a set together, in bytes.
-const MaxSet = 16 << 20
+const MaxSet = 2 << 20
 
 // Documents are the three documents of a policy set as they were written.
 type Documents struct{ Roles, Lanes, ToolRegistry []byte }

@@ -25,6 +25,9 @@ var (
 	targetPattern = regexp.MustCompile(`^[^*]*[^*\s][^*]*$`)
 )
 
+// maxDescription is the largest size of a description in a generated entry, in bytes: 5,000 entries fit into a set.
+const maxDescription = 120
+
 // defaultTimeoutMS is the timeout of a tool whose manifest was not loaded from a file.
 const defaultTimeoutMS = 15_000
 
@@ -70,7 +73,8 @@ func GenerateFor(roleID, laneID string, tools []*tool.Manifest) (Documents, erro
 func entryOf(m *tool.Manifest, laneID string) (Entry, error) {
 	declared, err := fieldsOf(m)
 	e := Entry{
-		ToolName: m.ToolID, Description: cmp.Or(strings.TrimSpace(m.Description), m.ToolID), Enabled: true, Idempotent: true,
+		ToolName: m.ToolID, Description: cmp.Or(strings.TrimSpace(ijson.Clip(m.Description, maxDescription)), m.ToolID),
+		Enabled: true, Idempotent: true,
 		TimeoutDefaultMS: cmp.Or(m.Limits.TimeoutDefaultMS, defaultTimeoutMS), AllowedLanes: []string{laneID},
 	}
 	r := merge(e, m, gatewayFields{})

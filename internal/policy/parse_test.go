@@ -134,11 +134,11 @@ func TestAllDocumentsAtOnce(t *testing.T) {
 	}
 }
 
-// A set has at most 16 MiB.
+// A set has at most 2 MiB.
 func TestTooLarge(t *testing.T) {
 	d := small()
 	d.Lanes = append(d.Lanes, []byte("#"+strings.Repeat("x", policy.MaxSet))...)
-	if _, err := policy.Parse(d); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB together") {
+	if _, err := policy.Parse(d); err == nil || !strings.Contains(err.Error(), "larger than 2 MiB together") {
 		t.Errorf("parsed: %.200v", err)
 	}
 	files := folder(d)

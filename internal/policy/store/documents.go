@@ -49,9 +49,12 @@ func (s *Store) Documents(ctx context.Context, v envelope.PolicyVersions) (d pol
 	return d, err
 }
 
+// maxStored is the largest size of a stored document, in bytes: that of builds whose [policy.MaxSet] was larger.
+const maxStored = 16 << 20
+
 // document returns a document, and checks its digest.
 func (s *Store) document(ctx context.Context, digest string) (data []byte, err error) {
-	for n := 0; n <= policy.MaxSet/envelope.PolicyPartBytes; n++ {
+	for n := 0; n <= maxStored/envelope.PolicyPartBytes; n++ {
 		part, err := s.Part(ctx, digest, n)
 		if err != nil {
 			return nil, err

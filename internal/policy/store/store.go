@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,7 +30,8 @@ type Store struct {
 	versions *replica.Replica[entry]
 	tools    []*tool.Manifest
 	log      *slog.Logger
-	loading  sync.Mutex // held by confirm, so that a set is loaded once
+	loading  sync.Mutex                      // held by confirm, so that a set is loaded once; Current does not wait for it
+	checked  atomic.Pointer[policy.Snapshot] // the last set that Check has accepted
 	known    timer.Lease[loaded]
 }
 
@@ -103,18 +105,13 @@ func (s *Store) load(ctx context.Context, v envelope.PolicyVersion) (l loaded, e
 	if v.Revision == 0 {
 		return loaded{err: policy.ErrNone}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTime)
-	defer cancel()
-	d, err := s.Documents(ctx, v.Versions)
-	if err != nil && !errors.Is(err, ErrIncomplete) {
+	l.snapshot, err = s.snapshot(ctx, v.Versions)
+	if err != nil && !errors.Is(err, policy.ErrUnusable) {
 		return l, err // the bucket did not answer: ask again
 	}
 	l.revision = v.Revision
-	if err == nil {
-		l.snapshot, err = s.compile(d)
-	}
 	if err != nil {
-		l.err = fmt.Errorf("%w: %w", policy.ErrUnusable, err)
+		l.err = err
 		s.log.Error("the policy in force cannot be used", "revision", v.Revision, "err", err)
 		return l, nil
 	}
@@ -123,10 +120,33 @@ func (s *Store) load(ctx context.Context, v envelope.PolicyVersion) (l loaded, e
 	return l, nil
 }
 
-func (s *Store) compile(d policy.Documents) (*policy.Snapshot, error) {
-	set, err := policy.Parse(d)
-	if err != nil {
+// snapshot returns the set with these versions. That which this process has checked for a push is compiled already, so
+// that applying it takes no time.
+func (s *Store) snapshot(ctx context.Context, v envelope.PolicyVersions) (*policy.Snapshot, error) {
+	if checked := s.checked.Load(); checked != nil && checked.Versions() == v {
+		return checked, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTime)
+	defer cancel()
+	d, err := s.Documents(ctx, v)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
 	}
-	return policy.Compile(set, s.tools)
+	var snapshot *policy.Snapshot
+	if err == nil {
+		_, snapshot, err = s.compile(d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", policy.ErrUnusable, err)
+	}
+	return snapshot, nil
+}
+
+func (s *Store) compile(d policy.Documents) (*policy.Set, *policy.Snapshot, error) {
+	set, err := policy.Parse(d)
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshot, err := policy.Compile(set, s.tools)
+	return set, snapshot, err
 }

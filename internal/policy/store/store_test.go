@@ -98,7 +98,7 @@ func TestPush(t *testing.T) {
 		t.Errorf("before the first push: %v", err)
 	}
 	revision := uint64(0)
-	for _, d := range []policy.Documents{set("one"), set(strings.Repeat("large ", 300_000)), set("one")} {
+	for _, d := range []policy.Documents{set("one"), set(strings.Repeat("large ", 100_000)), set("one")} {
 		revision = here.mustPush(d, revision)
 		for _, s := range []shelf{here, there} {
 			snapshot, err := s.inForce()

@@ -77,16 +77,17 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 	return nil
 }
 
-// fits checks a set before it is in force.
+// fits checks a set before it is in force, and keeps it for load.
 func (s *Store) fits(d policy.Documents) error {
-	set, err := policy.Parse(d)
+	set, snapshot, err := s.compile(d)
 	if err != nil {
 		return err
 	}
-	if _, err := policy.Compile(set, s.tools); err != nil {
+	if err := policy.Sanitized(set, s.tools); err != nil {
 		return err
 	}
-	return policy.Sanitized(set, s.tools)
+	s.checked.Store(snapshot)
+	return nil
 }
 
 // Push puts a set of documents that [Store.Check] has accepted in force if the version in force has the revision
