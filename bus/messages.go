@@ -40,12 +40,29 @@ const ReadTimeout = 30 * time.Second
 // It asks the server for no more bytes at a time than one message may have. If js was made by [Shared], it is one of
 // its maxPages until it ends, so its consumer must not read pages over the same connection. One that waits for new
 // messages is not counted: a process has few of those, and none is of calls with their bodies.
+//
+// If cfg has a NamePrefix, Messages deletes its consumers when it ends. The prefix must be unique. Otherwise the server
+// keeps them for five minutes, and a stream permits some hundreds of consumers, while a large list takes more pages.
 func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
+		if cfg.NamePrefix != "" {
+			defer dropConsumers(ctx, js, stream, cfg.NamePrefix)
+		}
 		if err := consume(ctx, js, stream, cfg, quiet, yield); err != nil {
 			yield(Message{}, fmt.Errorf("read %s: %w", stream, err))
 		}
+	}
+}
+
+// dropTime is the time for consumers to be deleted.
+const dropTime = 500 * time.Millisecond
+
+func dropConsumers(ctx context.Context, js jetstream.JetStream, stream, prefix string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+	defer cancel()
+	for _, n := range []string{"_1", "_2"} { // nats.go creates one for the stream state and one for the messages
+		_ = js.DeleteConsumer(ctx, stream, prefix+n) // the server deletes it later
 	}
 }
 

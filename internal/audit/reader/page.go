@@ -45,7 +45,6 @@ func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequ
 	from, room := StartAt{q.After, q.Since, q.Tenant}, bus.MaxChunkBytes
 	cfg := from.config(q.Stream)
 	cfg.NamePrefix = rand.Text()
-	defer dropConsumers(ctx, js, q.Stream, cfg.NamePrefix)
 	for m, err := range bus.Messages(ctx, js, q.Stream, cfg, pageTime) {
 		if err != nil {
 			return err
@@ -68,20 +67,9 @@ func fill(ctx context.Context, js jetstream.JetStream, q envelope.StreamReadRequ
 	return nil
 }
 
-// dropConsumers deletes the consumers that [bus.Messages] has created for a page. The server would keep them for five
-// minutes, and a stream permits some hundreds of consumers, while a large record takes more pages.
-func dropConsumers(ctx context.Context, js jetstream.JetStream, stream, prefix string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
-	defer cancel()
-	for _, n := range []string{"_1", "_2"} { // nats.go creates one for the stream state and one for the messages
-		_ = js.DeleteConsumer(ctx, stream, prefix+n) // the server deletes it later
-	}
-}
-
 const (
-	pageTime     = 2 * time.Second        // for each message of a page to arrive
-	recordedTime = 2 * time.Second        // for the audit record to be complete
-	dropTime     = 500 * time.Millisecond // for the consumers of a page to be deleted
+	pageTime     = 2 * time.Second // for each message of a page to arrive
+	recordedTime = 2 * time.Second // for the audit record to be complete
 )
 
 // recorded waits up to recordedTime for the audit record to hold the whole call log, and reports whether it does.

@@ -2,6 +2,7 @@ package runstore
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -33,6 +34,7 @@ func (s *Service) List(ctx context.Context, q envelope.RunListRequest) (
 
 func (s *Store) list(ctx context.Context, q envelope.RunListRequest) (a envelope.RunListResponse, err error) {
 	from := bus.StartAfter(q.After)
+	from.NamePrefix = rand.Text()
 	if from.FilterSubjects = []string{subjects.RunRecords}; q.Tenant != "" {
 		from.FilterSubjects[0] = subjects.RunsOf(q.Tenant)
 	}

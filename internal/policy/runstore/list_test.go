@@ -65,6 +65,10 @@ func TestListOfLargeRuns(t *testing.T) {
 	if listed != runs {
 		t.Errorf("%d runs are listed, of %d", listed, runs)
 	}
+	stream, err := o.p.JS.Stream(t.Context(), subjects.RunsStream)
+	if err != nil || stream.CachedInfo().State.Consumers > 0 {
+		t.Errorf("the pages left %d consumers behind, %v", stream.CachedInfo().State.Consumers, err)
+	}
 	asked := pulls()
 	if len(asked) == 0 {
 		t.Error("no pull was seen")
