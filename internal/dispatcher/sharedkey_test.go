@@ -70,7 +70,7 @@ func TestHiddenBehindSharedKey(t *testing.T) {
 	}
 }
 
-// Who has opened an attempt is told its effect, also when it may not know the tool any more.
+// The answer to whoever has opened an attempt has its effect, also when it may not know the tool any more.
 func TestOwnersKnowTheEffect(t *testing.T) {
 	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)

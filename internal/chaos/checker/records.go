@@ -124,7 +124,7 @@ func honesty(x *index) (found []Violation) {
 }
 
 // harmless checks that a refusal states effect none only if the key had no effect before. Who has opened no attempt of
-// the key is told none.
+// the key gets none.
 func (x *index) harmless() (found []Violation) {
 	for _, a := range x.Asks {
 		l := x.logs[a.Ref]

@@ -25,7 +25,8 @@ func TestPushAppliesWhatWasChecked(t *testing.T) {
 	}
 	d := set("one")
 	s.put(d)
-	service := &store.Service{Store: s.Store, Record: func(context.Context, call.Sender, envelope.PolicyPushRequest) error {
+	type push = envelope.PolicyPushRequest
+	service := &store.Service{Store: s.Store, Record: func(context.Context, call.Sender, push) error {
 		for _, digest := range d.Versions().All() { // after the check, and before the set is in force
 			if err := bucket.Delete(t.Context(), subjects.PolicyPart(digest, 0)); err != nil {
 				t.Error(err)
