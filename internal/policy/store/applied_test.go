@@ -25,15 +25,15 @@ func TestPushAppliesWhatWasChecked(t *testing.T) {
 	}
 	d := set("one")
 	s.put(d)
-	type push = envelope.PolicyPushRequest
-	service := &store.Service{Store: s.Store, Record: func(context.Context, call.Sender, push) error {
+	record := func(context.Context, call.Sender, envelope.PolicyPushRequest) error {
 		for _, digest := range d.Versions().All() { // after the check, and before the set is in force
 			if err := bucket.Delete(t.Context(), subjects.PolicyPart(digest, 0)); err != nil {
 				t.Error(err)
 			}
 		}
 		return nil
-	}}
+	}
+	service := &store.Service{Store: s.Store, Record: record}
 	if _, refusal := service.Push(t.Context(), root, envelope.PolicyPushRequest{Versions: d.Versions()}); refusal != nil {
 		t.Fatal(refusal)
 	}
