@@ -72,13 +72,15 @@ type Stages struct {
 	stages   []stage
 	inputs   *inputs
 	slow     *flow.Turns // of checks of inputs that take long
+	verdicts *flow.TTLMap[*verdict]
 }
 
 // New returns Stages that read o, in which it sets the defaults. now is the bus time, and newNonce returns a new nonce
 // for each event.
 func New(o *Options, now func() time.Time, newNonce func() string) *Stages {
 	o.DefaultRole, o.DefaultLane = cmp.Or(o.DefaultRole, DefaultRole), cmp.Or(o.DefaultLane, DefaultLane)
-	return &Stages{o, now, newNonce, table(), newInputs(o.PayloadMemory), slowTurns()}
+	return &Stages{o, now, newNonce, table(), newInputs(o.PayloadMemory), slowTurns(),
+		flow.NewTTLMap[*verdict](maxVerdicts, printsTime)}
 }
 
 // Request is a received message, and what the stages have found out about it. Req is incomplete or nil if the message
@@ -144,9 +146,25 @@ type verdict struct {
 	refusal  *envelope.Error // or it is not valid
 }
 
+// copy returns v with a refusal of its own, which the answer adds to.
+func (v verdict) copy() verdict {
+	if v.refusal != nil {
+		v.refusal = new(*v.refusal)
+	}
+	return v
+}
+
+// maxVerdicts is the number of results of slow checks that are kept, for copies of a request.
+const maxVerdicts = 256
+
+// maxSlow is the largest number of slow checks at a time. Each may decode an inline input, into 24 MB.
+const maxSlow = 8
+
 // slowTurns returns the turns of the checks that take up to a third of a second of processor time. Half of the
 // processors stay free for everything else.
-func slowTurns() *flow.Turns { return flow.NewTurns(max(1, int64(runtime.GOMAXPROCS(0))/2)) }
+func slowTurns() *flow.Turns {
+	return flow.NewTurns(min(maxSlow, max(1, int64(runtime.GOMAXPROCS(0))/2)))
+}
 
 // useTime is how long the result of a check may be used. Its facts about tokens, policies, runs and locks are at most
 // [timer.LeaseTime] old at first, and so at most a second.
