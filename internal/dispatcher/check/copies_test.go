@@ -13,7 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// The input of a request that is sent again is not checked again. Other inputs, and the same one of another sender, are.
+// The input of a request that is sent again is not checked again. Other inputs, and the same one of another sender,
+// are.
 func TestCopiesAreCheckedOnce(t *testing.T) {
 	schema, err := jsonschema.Compile("in", []byte(`{"properties":{"n":{"items":{"enum":[1]}}}}`), nil)
 	if err != nil {
