@@ -17,17 +17,17 @@ import (
 // admit opens the next attempt of the call id, as a dispatcher would.
 func admit(t *testing.T, log *calltest.Log, id, callID string) call.Entry {
 	t.Helper()
-	return admitWith(t, log, id, callID, "")
+	return admitWith(t, log, id, callID, "", call.Pure)
 }
 
-// admitWith is admit with another body than a dispatcher would write.
-func admitWith(t *testing.T, log *calltest.Log, id, callID, other string) call.Entry {
+// admitWith is admit for a call of a class, with another body than a dispatcher would write if other is not empty.
+func admitWith(t *testing.T, log *calltest.Log, id, callID, other string, class call.EffectClass) call.Entry {
 	t.Helper()
 	last, _ := log.Read(t.Context(), "echo", id)
 	now := time.Now()
 	v := call.Admit(last.State, call.AdmitRequest{
 		Owner: call.Owner{CallID: callID, Actor: "a"}, Fingerprint: "fp", Nonce: "q-" + callID,
-		Pinned: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: call.Pure, Fingerprint: "fp",
+		Pinned: call.Pinned{Tool: "echo", ID: id, Fn: "say", Version: "1.0.0", Class: class, Fingerprint: "fp",
 			Tenant: "t"},
 		Deadline: call.At(now.Add(time.Minute)), Now: call.At(now),
 	})
@@ -107,7 +107,7 @@ func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
 			if _, err := decide(t.Context(), log, admit(t, log, "id1", "A").State, envelope.CodeUpstream, "", nil); err != nil {
 				t.Fatal(err)
 			}
-			s := admitWith(t, log, "id1", "B", c.body).State
+			s := admitWith(t, log, "id1", "B", c.body, call.Pure).State
 			if _, err := decide(t.Context(), log, s, "", `{}`, c.earlier); err != nil {
 				t.Fatal(err)
 			}
@@ -150,9 +150,8 @@ func TestTimesOfTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &calltest.Log{}
-			s := admit(t, log, "id1", "A").State
+			s := admitWith(t, log, "id1", "A", "", c.class).State
 			at := s.Last().At
-			s.Class = c.class
 			if c.claimed {
 				pickup := call.WorkDelivery{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"}
 				step, claim := call.Take(s, pickup)

@@ -108,8 +108,7 @@ func TestGone(t *testing.T) {
 // A claim comes while somebody decides: the effect is judged by the log as it is then (C1, C4).
 func TestDecidesByTheLogAsItIs(t *testing.T) {
 	log := &calltest.Log{}
-	s := admit(t, log, "id1", callA).State
-	s.Class = call.SideEffectful
+	s := admitWith(t, log, "id1", callA, "", call.SideEffectful).State
 	log.Before(func(call.Event) error {
 		log.Before(nil)
 		_, claim := call.Take(s, call.WorkDelivery{Attempt: 1, Admitted: s.Seq, Deliveries: 1, Now: call.At(time.Now()),
