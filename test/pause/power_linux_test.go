@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
@@ -186,7 +187,7 @@ func oneCall(ctx context.Context, log *kv.Log, written chan<- call.Event) {
 	now := time.Now()
 	v := call.Admit(call.State{}, call.AdmitRequest{
 		Owner: call.Owner{CallID: uuid.NewString(), Actor: actor}, Fingerprint: "fp", Now: call.At(now),
-		Deadline: call.At(now.Add(time.Minute)), Nonce: uuid.NewString(),
+		Deadline: call.At(now.Add(time.Minute)), Nonce: uuid.NewString(), Priority: envelope.PriorityNormal,
 		Pinned: call.Pinned{Tenant: tenant, Tool: "t", ID: uuid.NewString(), Version: "1", Class: call.Idempotent,
 			Pool: "default", Fingerprint: "fp", KeepSeconds: 3600},
 	})
