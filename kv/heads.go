@@ -41,6 +41,9 @@ func (h *heads) put(e call.Entry, size int) {
 	e.Body = nil
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if size < largeBody && len(h.young)+len(h.old) == 0 { // no call had a large body, as usual
+		return
+	}
 	last, ok := h.get(logKey{e.State.Tool, e.State.ID})
 	switch {
 	case size >= largeBody:
