@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -30,16 +29,7 @@ const (
 // With all dispatchers but one frozen, logins and commands of an operator succeed in time, and the server asks the
 // frozen ones no longer. When they thaw, and after the server was frozen, no dispatcher closes connections of others.
 func TestAloneDispatcher(t *testing.T) {
-	d := processtest.Prepare(t, processtest.Options{
-		Programs: processtest.Build(t, "../..", "text_2esearch"), Profile: "single",
-	})
-	d.Serve(0)
-	var all []*processtest.Process
-	for range 3 {
-		all = append(all, processtest.Start(t, "is serving", d.Toolbus(), "dispatcher", "--secrets-dir",
-			filepath.Join(d.Dir, "keys"), "--server", d.URL, "--tools", d.Tools))
-	}
-	d.AllowAll()
+	d, all := dispatchers(t, 3)
 	o := newOperator(t, d)
 	credentials, _ := d.Credential(auth.Principal{Actor: "operator://o", Role: auth.Operator})
 	s := newServerEvents(t, d)
@@ -78,7 +68,7 @@ func others(t *testing.T, all []*processtest.Process, but int, s syscall.Signal)
 	}
 }
 
-// command is what somebody does in an emergency.
+// command is a login or a command of an operator in an emergency.
 type command struct {
 	name string
 	do   func(context.Context) error

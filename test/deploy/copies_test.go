@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,16 +19,7 @@ import (
 // The same request reaches two dispatchers, one after the other because the other one is frozen. It creates one token,
 // one key or one run, and both answer so.
 func TestRequestReachesTwo(t *testing.T) {
-	d := processtest.Prepare(t, processtest.Options{
-		Programs: processtest.Build(t, "../..", "text_2esearch"), Profile: "single",
-	})
-	d.Serve(0)
-	var all []*processtest.Process
-	for range 2 {
-		all = append(all, processtest.Start(t, "is serving", d.Toolbus(), "dispatcher", "--secrets-dir",
-			filepath.Join(d.Dir, "keys"), "--server", d.URL, "--tools", d.Tools))
-	}
-	d.AllowAll()
+	d, all := dispatchers(t, 2)
 	o := newOperator(t, d)
 	issue := envelope.IssueRequest{Tenant: "default", Actor: "agent://b", Role: "agent"}
 	start := envelope.RunStartRequest{ID: "one", Actors: []string{"agent://b"}}

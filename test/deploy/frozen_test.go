@@ -28,19 +28,25 @@ const (
 	hurry = 100 * time.Millisecond
 )
 
-// While one of two dispatchers is frozen, commands of operators succeed. When it thaws, the locks and the run are as
-// the last command that succeeded has left them: no command before it, a copy of which waited there, takes effect.
-func TestFrozenDispatcher(t *testing.T) {
-	d := processtest.Prepare(t, processtest.Options{
+// dispatchers starts a server and n dispatchers with a policy that allows every call.
+func dispatchers(t *testing.T, n int) (d *processtest.Deployment, all []*processtest.Process) {
+	t.Helper()
+	d = processtest.Prepare(t, processtest.Options{
 		Programs: processtest.Build(t, "../..", "text_2esearch"), Profile: "single",
 	})
 	d.Serve(0)
-	var all []*processtest.Process
-	for range 2 {
+	for range n {
 		all = append(all, processtest.Start(t, "is serving", d.Toolbus(), "dispatcher", "--secrets-dir",
 			filepath.Join(d.Dir, "keys"), "--server", d.URL, "--tools", d.Tools))
 	}
 	d.AllowAll()
+	return d, all
+}
+
+// While one of two dispatchers is frozen, commands of operators succeed. When it thaws, the locks and the run are as
+// the last command that succeeded has left them: no command before it, a copy of which waited there, takes effect.
+func TestFrozenDispatcher(t *testing.T) {
+	d, all := dispatchers(t, 2)
 	o := newOperator(t, d)
 	for round := range *frozenRounds {
 		frozen := all[round%2].Cmd.Process
