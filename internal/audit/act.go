@@ -4,7 +4,7 @@ import "time"
 
 // Act is the part of a record that tells the intent of an operation from its result. The intent is recorded before the
 // operation changes anything, and the result after. If there is no result, a dispatcher ended between the two, and the
-// operation may have acted or not. Builds before 89c5406f record the intent alone, without an Act.
+// operation may have acted or not. Builds up to 89c5406f record the intent alone, without an Act.
 type Act struct {
 	Op     string   `json:"op"` // name of the operation
 	State  ActState `json:"state"`

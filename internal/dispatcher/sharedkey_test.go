@@ -70,7 +70,7 @@ func TestHiddenBehindSharedKey(t *testing.T) {
 	}
 }
 
-// The answer to whoever has opened an attempt has its effect, also when it may not know the tool any more.
+// A refusal has the effect of an earlier attempt if its sender opened that, even if the tool is now hidden from it.
 func TestOwnersKnowTheEffect(t *testing.T) {
 	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)

@@ -51,7 +51,7 @@ func awaitRoom(
 	return job, nil
 }
 
-// beginAll ends the wait of all for whom there is room.
+// beginAll wakes each waiting sender for which the queue has room.
 func beginAll(q *Queue[chan struct{}]) {
 	for j := q.Begin(); j != nil; j = q.Begin() {
 		close(j.Item)

@@ -261,8 +261,8 @@ func FuzzUnsafeCommand(f *testing.F) {
 	})
 }
 
-// What a string is meant as is told by whole words of its name, however they are joined, and by the first words of its
-// description.
+// Whole words of the name of a string, however they are joined, and the first words of its description say whether it
+// is a path, an address or a command.
 func TestMeant(t *testing.T) {
 	const path, uri, command = "path", "uri", "command"
 	for name, want := range map[string]string{

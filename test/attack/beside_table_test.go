@@ -25,7 +25,7 @@ type flood struct {
 // maker prepares an attack, and returns what makes its next message.
 type maker func(*beside) (next func() string)
 
-// floods are what one tenant can do with valid credentials.
+// floods lists the floods of one tenant that has valid credentials.
 func floods() []flood {
 	const (
 		mostBeside4, mostBeside256 = time.Second, 5 * time.Second

@@ -30,7 +30,7 @@ const (
 	operateTime = 5 * time.Second // for what an operator asks during a flood
 )
 
-// beside is a deployment with two dispatchers, and a bystander beside whom an attacker floods it.
+// beside has a deployment with two dispatchers, an attacker that floods it, and a bystander that calls meanwhile.
 type beside struct {
 	*siege
 	time        time.Duration // of each flood

@@ -66,7 +66,7 @@ func (g *guarded) waiting(system *nats.Conn, family string) (n int, bytes int64)
 	return n, bytes
 }
 
-// fill publishes answers to the actor of p until more than so many bytes wait for connections of its family.
+// fill publishes answers to the actor of p until more than the given number of bytes wait for its family.
 func (g *guarded) fill(system, dispatcher *nats.Conn, p auth.Principal, bytes int64) {
 	g.t.Helper()
 	body := make([]byte, 100<<10)

@@ -50,7 +50,7 @@ func (o *office) fill(share int64) {
 	}
 }
 
-// S4: agents, and then operators, start no run in a bucket that is nearly full, so that there is room for changes.
+// S4: a nearly full bucket refuses new runs, of agents first and then of operators, so that changes still have room.
 func TestNearlyFullBucket(t *testing.T) {
 	o := serve(t)
 	for n := range 50 {
