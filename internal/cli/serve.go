@@ -75,6 +75,7 @@ func (n *Node) serve(
 	if err != nil {
 		return err
 	}
+	boundGarbage(ctx, env.Environ)
 	if err := n.Unready(); err != nil {
 		return err
 	}

@@ -6,9 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,40 +22,6 @@ func UntilSignal() (ctx context.Context, stop context.CancelFunc) {
 	ctx, stop = signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
-}
-
-// MemoryLimit is the size of the process above which [Collect] makes the garbage collector run more often: 1 GiB. A
-// dispatcher or executor with a --payload-memory of at most 512 MiB needs less, also in floods (docs/limits.md). If the
-// live memory exceeds the limit, garbage collection takes up to half of the CPU time.
-const MemoryLimit = 1 << 30
-
-// servingPercent is the GOGC of processes that serve calls.
-const servingPercent = 400
-
-// Collect sets the target of the garbage collector: garbage of percent of the live memory, and less if the process
-// would exceed limit bytes. The variables GOGC and GOMEMLIMIT in environ take precedence.
-func Collect(environ []string, percent int, limit int64) {
-	set := func(name string) bool {
-		return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
-	}
-	if !set("GOGC") {
-		debug.SetGCPercent(percent)
-	}
-	if !set("GOMEMLIMIT") {
-		debug.SetMemoryLimit(limit)
-	}
-}
-
-// thrifty runs read, which leaves much garbage that is never needed again, with a GOGC of at most 100 (Go's default),
-// and returns the garbage to the operating system. A dispatcher that has read 5,000 tools has 76 MB then, else 155 MB.
-func thrifty(read func() error) error {
-	percent := debug.SetGCPercent(100)
-	if percent >= 0 && percent < 100 { // of the variable GOGC; below 0 it is off
-		debug.SetGCPercent(percent)
-	}
-	defer debug.FreeOSMemory()
-	defer debug.SetGCPercent(percent)
-	return read()
 }
 
 // Main runs a command, ends its context at a signal, and ends the process with its exit code. Most memory of a process

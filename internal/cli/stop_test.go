@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"math"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,29 +28,5 @@ func TestPatience(t *testing.T) {
 	Patience(t.Context(), &said)() // the process failed before a signal
 	if said.Len() > 0 {
 		t.Errorf("it says %q", said.String())
-	}
-}
-
-// Collect does not override a setting that an environment variable has made, and sets the other one.
-func TestCollect(t *testing.T) {
-	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
-	defer func() {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(limit)
-	}()
-	for _, c := range []struct {
-		environ string
-		percent int
-		limit   int64
-	}{
-		{"MYGOGC=1 GOGCX=1", 400, 1 << 30}, {"GOGC=50", 100, 1 << 30}, {"GOMEMLIMIT=1GiB", 400, math.MaxInt64},
-		{"GOMEMLIMIT=off GOGC=off", 100, math.MaxInt64},
-	} {
-		debug.SetGCPercent(100)
-		debug.SetMemoryLimit(math.MaxInt64)
-		Collect(strings.Fields(c.environ), 400, 1<<30)
-		if p, l := debug.SetGCPercent(100), debug.SetMemoryLimit(-1); p != c.percent || l != c.limit {
-			t.Errorf("%s: %d %% and %d bytes", c.environ, p, l)
-		}
 	}
 }
