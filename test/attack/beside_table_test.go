@@ -56,7 +56,7 @@ func floods() []flood {
 		row("parts of an output", 240, parts),
 		row("results of a large call", 500, about(subjects.OpResult)),
 		row("states of a large call", 500, about(subjects.OpWhy)),
-		{name: "idle readers", most: mostBeside4, prepare: readers},
+		{name: "idle readers", most: mostBeside256, prepare: readers},
 		short(flood{name: "half-open requests", most: mostBeside4, prepare: halfOpen}),
 	}
 }
