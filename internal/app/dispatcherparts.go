@@ -33,6 +33,7 @@ type dispatcherParts struct {
 	runs       *runstore.Store
 	journal    *writer.Journal
 	watermark  *writer.Watermark
+	shares     *writer.Shares
 	fill       *kv.FillLevel
 	readers    []logReader
 	evidence   evidence
@@ -120,6 +121,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	s.push("payload connection", p.bulk.close)
 	d.options.connected(p.bulk.requestConn)
 	p.watermark = writer.NewWatermark(d.JS, d.Log.Partitions(), d.Logger)
+	p.shares = writer.NewShares(d.JS, d.Logger)
 	p.executors = &executorapi.Server{
 		Payloads: p.bulk.payloads, Chunks: streaming.NewStore(p.bulk.js, subjects.ChunksStream),
 		NC: d.NC, JS: d.JS, CallLog: d.Log, Clock: d.Clock, Pools: pools, Journal: p.journal, Watermark: p.watermark,
@@ -143,7 +145,7 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 			PoolEvidence: d.evidence, Builds: builds{findings, pools}, PoolAbsence: d.absence(),
 		},
 		AdmissionOptions: dispatcher.AdmissionOptions{
-			Capacity: &condition{d.fill, d.readers}, AuditLag: o.AuditLag,
+			Capacity: &condition{d.fill, d.shares, d.readers}, AuditLag: o.AuditLag,
 			OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant, OverflowAfter: o.OverflowAfter,
 		},
 		Process: dispatcher.Process{
@@ -170,7 +172,8 @@ func (d *dispatcherParts) startBackground(b *background) {
 			})
 		})
 	}
-	b.run(d.runClock, d.fill.Run, d.quota.Run, d.journal.Run, d.evidence.Run, d.watermark.Run, d.policy.Run, foreign.run)
+	b.run(d.runClock, d.fill.Run, d.quota.Run, d.journal.Run, d.shares.Run, d.evidence.Run, d.watermark.Run, d.policy.Run,
+		foreign.run)
 }
 
 // logReader follows one partition of the call log and writes its events to the audit record.
@@ -285,10 +288,11 @@ func (d *dispatcherParts) startRequests(b *background, f *requestConn) (stop fun
 	}, nil
 }
 
-// condition tells the dispatcher the fill level of the call log, who has more than a share of it, and the lag of the
-// audit record.
+// condition tells the dispatcher the fill level of the call log, who has more than a share of it or of the audit
+// record, and the lag of that.
 type condition struct {
 	*kv.FillLevel
+	*writer.Shares
 	readers []logReader
 }
 

@@ -44,6 +44,7 @@ type world struct {
 	lag       time.Duration
 	full      bool
 	over      map[subjects.Owner]int64 // bytes that owners keep, twice their share
+	record    map[string]int64         // the same of tenants in the record
 	gateErr   error
 	running   bool // what executors answer to a kill
 	executors int
@@ -198,6 +199,10 @@ func (damaged) Fault() *envelope.Error { return envelope.NewError(envelope.CodeC
 
 func (w *world) AuditBehind() time.Duration { return w.lag }
 func (w *world) LogFull() bool              { return w.full }
+
+func (w *world) OverRecord(tenant string) (used, share int64) {
+	return w.record[tenant], w.record[tenant] / 2
+}
 
 func (w *world) Over(of subjects.Owner) (used, share int64) { return w.over[of], w.over[of] / 2 }
 

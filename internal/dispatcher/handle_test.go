@@ -117,6 +117,8 @@ func TestRefuse(t *testing.T) {
 		"store full":      {setup: func(w *world) { w.full = true }, want: envelope.CodeStoreFull},
 		"over its share": {setup: func(w *world) { w.over = map[subjects.Owner]int64{{Tenant: "t", Actor: "agent"}: 2} },
 			want: envelope.CodeStoreFull},
+		"over its share of the record": {setup: func(w *world) { w.record = map[string]int64{"t": 2} },
+			want: envelope.CodeAuditLag},
 		"write too large": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrTooLarge }) },
 			want: envelope.CodeAttempts},
 		"write full": {setup: func(w *world) { w.log.Before(func(call.Event) error { return call.ErrFull }) },

@@ -531,6 +531,8 @@ func (o owners) Outcome(to call.ReplyAddress, r *envelope.Response) {
 func (well) AuditBehind() time.Duration { return 0 }
 func (well) LogFull() bool              { return false }
 
+func (well) OverRecord(string) (used, share int64) { return 0, 0 }
+
 func (well) Over(subjects.Owner) (used, share int64) { return 0, 0 }
 
 func (g gate) Denied(_ context.Context, r audit.Refusal) (string, uint64, error) {

@@ -17,6 +17,8 @@ type Capacity interface {
 	LogFull() bool              // the call log is above its high-water mark
 	// Over returns the bytes that an owner keeps in the call log, and the share that they exceed; zeros if they do not.
 	Over(of subjects.Owner) (used, share int64)
+	// OverRecord returns the same of a tenant in the stream AUDIT, if a full AUDIT drops no records.
+	OverRecord(tenant string) (used, share int64)
 }
 
 // Pools reports what the executors of pools do.

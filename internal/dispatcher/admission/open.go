@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,7 +204,20 @@ func (m *Admission) capacity(a *arrival) *envelope.Error {
 	case m.Capacity.LogFull():
 		return StoreFull()
 	}
-	return m.overShare(a)
+	return cmp.Or(m.overRecord(a), m.overShare(a))
+}
+
+// overRecord returns a refusal if the tenant of a request keeps more in AUDIT than it may while AUDIT is more than half
+// full, and no record may be dropped.
+func (m *Admission) overRecord(a *arrival) *envelope.Error {
+	used, share := m.Capacity.OverRecord(a.Ask.Pinned.Tenant)
+	if share == 0 {
+		return nil
+	}
+	says := fmt.Sprintf("the audit record is half full, and the tenant keeps %d bytes in it, of %d that it may", used,
+		share)
+	return envelope.NewError(envelope.CodeAuditLag, says).WithRetryAfter(5 * time.Second).
+		WithFix("wait until records expire; an operator can make the record larger (--audit-bytes)")
 }
 
 // overShare returns a refusal if the sender of a request, or its tenant, keeps more in the call log than it may while

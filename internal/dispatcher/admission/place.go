@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -109,7 +110,12 @@ func (m *Admission) place(ctx context.Context, q *queue, s call.State, a *arriva
 				s, again = m.reread(ctx, q, s), true
 			}
 		case call.Replay:
-			m.Answers.Replay(ctx, &q.Line, s, v.Attempt, a.Call)
+			refusal := m.noReplay(s, v.Attempt, a)
+			if refusal == nil {
+				m.Answers.Replay(ctx, &q.Line, s, v.Attempt, a.Call)
+				return s, false
+			}
+			s, again = m.turnDown(ctx, q, s, a, refusal)
 		case call.Refuse:
 			s, again = m.turnDown(ctx, q, s, a, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
 		case call.Write:
@@ -174,7 +180,15 @@ func (m *Admission) noJoin(a *arrival) *envelope.Error {
 	case m.Capacity.LogFull(): // a join event takes space, too
 		return StoreFull()
 	}
-	return m.overShare(a)
+	return cmp.Or(m.overRecord(a), m.overShare(a)) // each join has a record, too
+}
+
+// noReplay returns a refusal if the request may not get the stored outcome of attempt n of s now, or nil.
+func (m *Admission) noReplay(s call.State, n int, a *arrival) *envelope.Error {
+	if attempt, _ := s.Attempt(n); attempt.Has(a.Ask.Owner.CallID) {
+		return nil // it gets the outcome of its own call, without a record
+	}
+	return m.overRecord(a)
 }
 
 // reread reads the log. A caller that sends its request again has missed an answer. This dispatcher, for which the
