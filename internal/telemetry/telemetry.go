@@ -3,12 +3,13 @@ package telemetry
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -69,11 +70,30 @@ func nature(s call.TraceEvent) (all []attribute.KeyValue) {
 	return all
 }
 
-// parent returns the traceparent of the span in ctx.
+// parent returns the W3C traceparent of the span in ctx, or "" without a valid one.
 func parent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"]
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
+		return ""
+	}
+	return fmt.Sprintf("00-%s-%s-%s", span.TraceID(), span.SpanID(), span.TraceFlags())
+}
+
+// below returns ctx with the span of a traceparent that [parent] has returned; ok is false for "".
+func below(ctx context.Context, traceparent string) (_ context.Context, ok bool) {
+	parts := strings.Split(traceparent, "-")
+	if len(parts) != 4 {
+		return ctx, false
+	}
+	traceID, bad := trace.TraceIDFromHex(parts[1])
+	spanID, err := trace.SpanIDFromHex(parts[2])
+	flags, other := hex.DecodeString(parts[3])
+	if errors.Join(bad, err, other) != nil || len(flags) != 1 {
+		return ctx, false
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.TraceFlags(flags[0]), Remote: true,
+	})), true
 }
 
 // refuse creates the span of a refused request, in the trace that the request names. The span has no duration.
@@ -98,8 +118,8 @@ const keyPrefix = 8
 // run starts the span of a run. The tool may also fail to start.
 func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	a, _ := s.State.Attempt(s.Attempt)
-	from := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.Owner.Parent})
-	if !trace.SpanContextFromContext(from).IsValid() {
+	from, known := below(ctx, a.Owner.Parent)
+	if !known {
 		from = requested(ctx, s.Request)
 	}
 	key := s.Request.Constraints.IdempotencyKey

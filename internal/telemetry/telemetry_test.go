@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"strings"
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -124,21 +125,29 @@ func TestAdmittedOrNot(t *testing.T) {
 	}
 }
 
-// A run whose admission was not traced is in the trace that its request names. A request without a valid trace id
-// starts a trace.
+// A run whose admission was not traced, or names no span, is in the trace that its request names. A request without a
+// valid trace id starts a trace.
 func TestWithoutParent(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	s := call.State{Attempts: []call.Attempt{{N: 1}}}
-	for _, id := range []string{"0af76519-16cd-43dd-8448-eb211c80319c", "nonsense"} {
-		req := &envelope.Request{ToolID: "echo"}
-		req.Context.TraceID = id
-		run(t, tr, s, req, nil)
-	}
-	got := spans.GetSpans()
-	if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
-		!got[1].SpanContext.TraceID().IsValid() {
-		t.Errorf("traces %s, %s", got[0].SpanContext.TraceID(), got[1].SpanContext.TraceID())
+	const trace, span = "1111111111111111111111111111111f", "222222222222222f"
+	for _, parent := range []string{
+		"", "00-" + trace + "-" + span, "00-" + trace + "-" + span + "-0x", "00-" + trace + "-" + span + "-0101",
+		"00-" + trace + "-" + strings.Repeat("0", 16) + "-01", "00-" + trace[1:] + "-" + span + "-01",
+	} {
+		s.Attempts[0].Owner.Parent = parent
+		for _, id := range []string{"0af76519-16cd-43dd-8448-eb211c80319c", "nonsense"} {
+			req := &envelope.Request{ToolID: "echo"}
+			req.Context.TraceID = id
+			run(t, tr, s, req, nil)
+		}
+		got := spans.GetSpans()
+		if got[0].SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" ||
+			!got[1].SpanContext.TraceID().IsValid() || got[1].SpanContext.TraceID().String() == trace {
+			t.Errorf("%q: traces %s, %s", parent, got[0].SpanContext.TraceID(), got[1].SpanContext.TraceID())
+		}
+		spans.Reset()
 	}
 }
 
