@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // begin makes a call and returns its reference, once it was accepted; end waits for the command.
@@ -116,7 +116,7 @@ func TestInterruptInBackoff(t *testing.T) {
 func TestCallWaitsForServer(t *testing.T) {
 	s, stop := startDev(t, t.TempDir())
 	stop()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	code, stdout, stderr := s.do("call", "play", "--timeout", "700ms", "--json", "--key", "k-0123456789abcdef")

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -155,7 +155,7 @@ func TestRevokedAreOut(t *testing.T) {
 		_, child := w.connect("agent://a/part", narrowed.Token)
 		closed, childClosed := nc.StatusChanged(nats.CLOSED), child.StatusChanged(nats.CLOSED)
 		out := nc.StatusChanged(nats.RECONNECTING)
-		watch, revoked := timer.StartStallMeter(), time.Now()
+		watch, revoked := timertest.StartStallMeter(), time.Now()
 		w.ask(w.Inbox, subjects.OpTokenRevoke, revoke(issued.Family), &envelope.RevokeResponse{}, "")
 		<-out
 		_, err := agent.Ask(t.Context(), subjects.OpTokenRenew, struct{}{}, &narrowed)

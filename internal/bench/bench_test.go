@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -108,7 +108,7 @@ func TestMatrix(t *testing.T) {
 		Callers: []int{2}, Sizes: []int{256}, Duration: 500 * time.Millisecond, Rounds: 2, Rate: 100,
 		Mode: Embedded, Sync: Interval, Dir: t.TempDir(), Slots: 16,
 	}
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	r, err := Run(t.Context(), o)
 	if err != nil {

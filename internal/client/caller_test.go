@@ -16,7 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // muted returns a client that has seen its server go and has found another one, which lets itself be connected to
@@ -74,7 +74,7 @@ func TestCancelledWhileServerIsMute(t *testing.T) {
 	c := f.muted()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	r, err := c.Call(ctx, client.Call{Tool: "echo", Timeout: 20 * time.Second})
@@ -97,7 +97,7 @@ func TestDeadlineOfContext(t *testing.T) {
 	} {
 		call.Tool = "echo"
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		watch := timer.StartStallMeter()
+		watch := timertest.StartStallMeter()
 		began := time.Now()
 		r, err := c.Call(ctx, call)
 		took := time.Since(began)
@@ -151,7 +151,7 @@ func TestManyWhileServerIsMute(t *testing.T) {
 	f := setup(t)
 	f.serve(bustest.Describing("echo"))
 	c := f.muted()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	var wg sync.WaitGroup
 	for i := range 200 {
@@ -181,7 +181,7 @@ func TestCloseWithCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, accepted := range []func(envelope.Accepted){nil, func(envelope.Accepted) {}} {
 		wg.Go(func() {
-			watch := timer.StartStallMeter()
+			watch := timertest.StartStallMeter()
 			defer watch.End()
 			began := time.Now()
 			r, err := c.Call(t.Context(), client.Call{Tool: "echo", Timeout: time.Second, OnAccepted: accepted})

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // Whoever may not receive answers is told so at once, and not at the deadline that the bus is silent.
@@ -21,7 +21,7 @@ func TestNoInbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	r, err := c.Call(t.Context(), client.Call{Tool: "echo", Timeout: 20 * time.Second})

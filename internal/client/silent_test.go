@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -34,7 +34,7 @@ func (f *fixture) freshClient() *client.Client {
 // unsent makes a call which cannot be sent, and wants to be told so after the given time.
 func unsent(t *testing.T, c *client.Client, call client.Call, after time.Duration) {
 	t.Helper()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	started := time.Now()
 	r, err := c.Call(t.Context(), call)
@@ -150,7 +150,7 @@ func TestMuteServer(t *testing.T) {
 	}
 	f.Srv.Stop()
 	conn := <-connected
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	for _, tool := range []string{"echo", "unknown"} {
 		began := time.Now()

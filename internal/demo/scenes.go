@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // scene is one line of the demo. play returns an error if the result is not as expected.
@@ -192,7 +193,7 @@ const busy = 200 * time.Millisecond
 func killed(ctx context.Context, s *stage) (t told, err error) {
 	var at started
 	const timeout = 1500 * time.Millisecond // includes the start of two processes
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	r, err := toolbus.Outcome(s.callers[ada].Call(ctx, toolbus.Call{

@@ -1,5 +1,5 @@
 // Package timer retries with a backoff, sleeps with a context, queues entries by time, ends runs at their deadlines,
-// keeps values that count for a time, and measures stalls of the process.
+// and keeps values that count for a time.
 //
 // All waits end with their context: [Sleep] waits for a duration, and [Backoff.Until] repeats a function until it is
 // done. A [Heap] orders entries by due time; a [Queue] is a Heap for concurrent use. A [Lease] holds a value that

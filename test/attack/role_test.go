@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // carol is an agent of the tenant acme whose tokens are for parts of what she does.
@@ -174,7 +174,7 @@ func TestSubActorsEndWithTheirActor(t *testing.T) {
 	boss := d.as(d.crowd[operator].token, answersOf("evil", operator))
 	got := boss.ask("token_revoke", "evil", operator, d.crowd[operator].token, answersOf("evil", operator),
 		`{"form":2,"tenant":"acme","actor":"`+carol+`"}`)
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	revoked := time.Now()
 	if !strings.Contains(got, `"families":0`) {

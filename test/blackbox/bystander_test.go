@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -102,7 +102,7 @@ func TestBystanderOfFloods(t *testing.T) {
 		nc := d.srv.Connect(t)
 		sending.Go(func() { f.run(t, nc, tenant, actor) })
 	}
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	made, late := 0, time.Duration(0)
 	for sent := make(chan struct{}); ; made++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -402,7 +402,7 @@ func TestExecutorDies(t *testing.T) {
 // stalled returns what says how late the machine has made this process since: that is not held against it.
 func stalled(t *testing.T) (late func() time.Duration) {
 	t.Helper()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	t.Cleanup(watch.End)
 	return watch.Late
 }

@@ -27,6 +27,7 @@ var layers = []layer{
 	{0, "internal/encoding/format", "", ""},
 	{0, "internal/flow", "", ""},
 	{0, "internal/timer", "", ""},
+	{0, "internal/timer/timertest", "", ""},
 	{0, "internal/tool/supervisor", "", ""},
 	{0, "internal/tool/address", "", ""},
 	{0, "internal/natsserver", "server", "internal/flow"},
@@ -113,7 +114,7 @@ var layers = []layer{
 	{5, "internal/tool/mcp/client", "", "internal/encoding/ijson internal/tool/address internal/tool/supervisor"},
 	{5, "internal/tool/mcp", "", "envelope internal/encoding/ijson internal/encoding/jsonschema internal/tool " +
 		"internal/tool/mcp/client internal/tool/supervisor"},
-	{5, "internal/tool/tooltest", "", "envelope internal/call internal/timer internal/tool"},
+	{5, "internal/tool/tooltest", "", "envelope internal/call internal/timer/timertest internal/tool"},
 	{5, "internal/tool/programtest", "", "program"},
 	{5, "tools/...", "", "envelope internal/call internal/encoding/jsonschema internal/tool internal/tool/address " +
 		"internal/tool/mcp internal/tool/process/protocol internal/tool/supervisor program"},

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -366,7 +366,7 @@ func TestKick(t *testing.T) {
 	connect(auth.Agent, "agent://a", "one-more")
 	connect(auth.Agent, "agent://b", "other")
 	connect(auth.Executor, "agent://a", "work", nats.Name("executor work-1"))
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	started := time.Now()
 	kick := func(by func() (int, error), want ...string) {
@@ -415,7 +415,7 @@ func TestRevoked(t *testing.T) {
 	}
 	t.Cleanup(nc.Close)
 	failed := nc.StatusChanged(nats.CLOSED)
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	started := time.Now()
 	g.remove("a")

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -131,7 +131,7 @@ func TestStoreIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	began := time.Now()
 	if err := one.Revoke(t.Context(), a.Family, "operator"); err != nil {

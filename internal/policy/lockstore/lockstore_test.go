@@ -20,7 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -114,7 +114,7 @@ func (o *offices) becomes(s *lockstore.Service, locked bool, want error) time.Du
 // A lock that one dispatcher sets all know within a second, and that it is cleared, too. Each is an event.
 func TestLocksAreShared(t *testing.T) {
 	o := &offices{Bus: bustest.Start(t)}
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	one, _ := o.served()
 	two, _ := o.served()
@@ -168,7 +168,7 @@ func TestUnreadLocks(t *testing.T) {
 	o.becomes(s, false, nil)
 	stop() // as if its process were suspended
 	o.lock(other, request("echo"))
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	if took := o.becomes(s, false, lock.ErrStale); took > 2*time.Second+watch.Late() {
 		t.Errorf("it admitted for %s", took)

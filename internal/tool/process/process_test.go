@@ -23,7 +23,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/native"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -386,7 +386,7 @@ func TestForkBomb(t *testing.T) {
 			t.Fatal("the bomb does not go off")
 		}
 	}
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	cancel()
 	start := time.Now()

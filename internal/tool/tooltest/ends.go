@@ -13,14 +13,14 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // stop runs a function that waits, ends its context while it runs, and returns the error.
 func (s *suite) stop(t *testing.T, ctx context.Context, cancel func()) error {
 	t.Helper()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	stopped := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { stopped <- time.Now() })
@@ -100,7 +100,7 @@ func testDaemons(t *testing.T, s *suite) {
 		done <- err
 	}()
 	witness.Alive(t, 2)
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	cancel()
 	start := time.Now()

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // Witnessed is a socket to which processes connect (see Attend). It shows a test which of them live: the kernel closes
@@ -69,7 +69,7 @@ func (w *Witnessed) Gone(t *testing.T) { w.GoneWithin(t, 50*time.Millisecond) }
 // GoneWithin is Gone with the time d.
 func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
 	t.Helper()
-	watch := timer.StartStallMeter()
+	watch := timertest.StartStallMeter()
 	defer watch.End()
 	for i, conn := range w.conns {
 		if !ends(t, conn, d, watch) {
@@ -80,7 +80,7 @@ func (w *Witnessed) GoneWithin(t *testing.T, d time.Duration) {
 
 // ends reports whether the process at the other end ends within d. If timers of this process are late, the check may be
 // late, too, although the process has ended: then ends checks again.
-func ends(t *testing.T, conn net.Conn, d time.Duration, watch *timer.StallMeter) bool {
+func ends(t *testing.T, conn net.Conn, d time.Duration, watch *timertest.StallMeter) bool {
 	t.Helper()
 	for limit := time.Now().Add(patience); time.Now().Before(limit); {
 		late := watch.Late()
