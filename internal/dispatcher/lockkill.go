@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
@@ -29,24 +27,14 @@ func (d *Dispatcher) KillLocked(
 		return a, refusal
 	}
 	page, next, more := d.Deadlines.OpenAfter(q.After, maxKillPage, subjects.Owner{})
-	a.Killed, a.Next, a.More = []envelope.KilledCall{}, next, more
-	killed := make([]*envelope.KilledCall, len(page))
-	var g errgroup.Group
-	for i, o := range page {
-		g.Go(func() (err error) {
-			killed[i], err = d.killLocked(ctx, o, l)
-			return err
-		})
+	page = slices.DeleteFunc(page, func(o deadline.Place) bool { return l.Tool != "" && l.Tool != o.Tool })
+	killed, err := eachOpen(ctx, d, page, func(s call.State, a call.Attempt) (*envelope.KilledCall, error) {
+		return d.killLocked(ctx, s, a, l)
+	})
+	if err != nil { // what was killed is decided, and the request can be repeated
+		return envelope.LockKillResponse{}, unsettled(err)
 	}
-	if err := g.Wait(); err != nil { // what was killed is decided, and the request can be repeated
-		return a, unsettled(err)
-	}
-	for _, k := range killed {
-		if k != nil {
-			a.Killed = append(a.Killed, *k)
-		}
-	}
-	return a, nil
+	return envelope.LockKillResponse{Killed: killed, Next: next, More: more}, nil
 }
 
 // lockOn returns the lock of a target that is in force.
@@ -65,18 +53,9 @@ func (d *Dispatcher) lockOn(t envelope.LockTarget) (envelope.Lock, *envelope.Err
 
 // killLocked cancels an attempt if the lock covers it and it is running. It returns nil for any other attempt.
 func (d *Dispatcher) killLocked(
-	ctx context.Context, open deadline.Place, l envelope.Lock,
+	ctx context.Context, s call.State, a call.Attempt, l envelope.Lock,
 ) (*envelope.KilledCall, error) {
-	if l.Tool != "" && l.Tool != open.Tool {
-		return nil, nil
-	}
-	last, err := d.Head(ctx, open.Tool, open.ID)
-	if err != nil {
-		return nil, err
-	}
-	s := last.State
-	a, ok := s.Attempt(open.Attempt)
-	if !ok || !a.Open() || a.Admitted != open.At.Seq || !l.Covers(s.Tool, a.Owner.Lane) || !d.runs(ctx, s, a) {
+	if !l.Covers(s.Tool, a.Owner.Lane) || !d.runs(ctx, s, a) {
 		return nil, nil
 	}
 	o, _, err := d.cancel(ctx, s, a, outcome.Draft{Error: lock.Refusal(&l)})

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,25 +27,41 @@ func (d *Dispatcher) OpenCalls(
 		return a, refusal
 	}
 	page, next, more := d.Deadlines.OpenAfter(q.After, maxOpenPage, of)
-	a.Calls, a.Next, a.More = []envelope.OpenCall{}, next, more
-	found := make([]*envelope.OpenCall, len(page))
+	calls, err := eachOpen(ctx, d, page, func(s call.State, a call.Attempt) (*envelope.OpenCall, error) {
+		return d.openCall(ctx, s, a, of), nil
+	})
+	if err != nil {
+		return a, logUnread().WithCause(err.Error())
+	}
+	return envelope.OpenCallsResponse{Calls: calls, Next: next, More: more}, nil
+}
+
+// eachOpen calls do at the same time for each attempt of a page that is still open, and returns what is not nil.
+func eachOpen[T any](
+	ctx context.Context, d *Dispatcher, page []deadline.Place, do func(call.State, call.Attempt) (*T, error),
+) ([]T, error) {
+	found := make([]*T, len(page))
 	var g errgroup.Group
-	for i, o := range page {
-		g.Go(func() (err error) {
-			found[i], err = d.openCall(ctx, o, of)
+	for i, open := range page {
+		g.Go(func() error {
+			last, err := d.Head(ctx, open.Tool, open.ID)
+			if err != nil {
+				return err
+			}
+			if a, ok := last.State.Attempt(open.Attempt); ok && a.Open() && a.Admitted == open.At.Seq {
+				found[i], err = do(last.State, a)
+			}
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return a, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
-			WithRetryAfter(time.Second).WithCause(err.Error())
-	}
-	for _, c := range found {
-		if c != nil {
-			a.Calls = append(a.Calls, *c)
+	err := g.Wait()
+	all := []T{}
+	for _, one := range found {
+		if one != nil {
+			all = append(all, *one)
 		}
 	}
-	return a, nil
+	return all, err
 }
 
 // listedOwner returns the owner whose open calls the sender may list; its Actor is "" for all of a tenant.
@@ -64,20 +79,10 @@ func listedOwner(p *auth.Principal, from call.Sender, tenant string) (subjects.O
 	return subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}, nil
 }
 
-// openCall returns an attempt for a list. It returns nil if the attempt is decided, is not of the owner, or may not be
-// seen.
-func (d *Dispatcher) openCall(
-	ctx context.Context, open deadline.Place, of subjects.Owner,
-) (*envelope.OpenCall, error) {
-	last, err := d.Head(ctx, open.Tool, open.ID)
-	if err != nil {
-		return nil, err
-	}
-	s := last.State
-	a, ok := s.Attempt(open.Attempt)
-	if !ok || !a.Open() || a.Admitted != open.At.Seq || s.Tenant != of.Tenant ||
-		of.Actor != "" && a.Owner.Actor != of.Actor || !covered(ctx, a) {
-		return nil, nil
+// openCall returns an attempt for a list. It returns nil if the attempt is not of the owner, or may not be seen.
+func (d *Dispatcher) openCall(ctx context.Context, s call.State, a call.Attempt, of subjects.Owner) *envelope.OpenCall {
+	if s.Tenant != of.Tenant || of.Actor != "" && a.Owner.Actor != of.Actor || !covered(ctx, a) {
+		return nil
 	}
 	c := &envelope.OpenCall{
 		Ref: s.Ref(), Tool: s.Tool, Fn: s.Fn, Tenant: s.Tenant, Actor: a.Owner.Actor, Attempt: a.N,
@@ -86,5 +91,5 @@ func (d *Dispatcher) openCall(
 	if d.runs(ctx, s, a) {
 		c.State = envelope.OpenRunning
 	}
-	return c, nil
+	return c
 }

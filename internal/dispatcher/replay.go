@@ -53,8 +53,7 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again 
 	key := subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req)}
 	last, err := d.Head(ctx, key.Tool, key.ID)
 	if err != nil {
-		return none, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
-			WithRetryAfter(time.Second)
+		return none, logUnread()
 	}
 	var standing envelope.ResultResponse
 	var refusal *envelope.Error

@@ -70,8 +70,7 @@ func (d *Dispatcher) entry(
 	}
 	last, err := d.Head(ctx, key.Tool, key.ID)
 	if err != nil {
-		return call.Entry{}, envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").
-			WithRetryAfter(time.Second)
+		return call.Entry{}, logUnread()
 	}
 	if last.State.Empty() || !may(last.State) {
 		return call.Entry{}, unknownCall(ref)
@@ -81,6 +80,10 @@ func (d *Dispatcher) entry(
 
 // covered is [check.Covers] for the sender of the service request that ctx belongs to.
 func covered(ctx context.Context, a call.Attempt) bool { return check.Covers(auth.FromContext(ctx), a) }
+
+func logUnread() *envelope.Error {
+	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
+}
 
 func unknownCall(ref string) *envelope.Error {
 	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -81,16 +82,13 @@ func (m *Admission) placeOne(
 func (m *Admission) place(ctx context.Context, q *queue, s call.State, a *arrival, fresh *bool) (call.State, bool) {
 	for {
 		var again bool
-		if refusal := m.recheck(ctx, s, a); refusal != nil {
-			if s, again = m.refuse(ctx, q, s, a, refusal); again {
-				*fresh = true
-				continue
-			}
-			return s, false
+		refusal, v := m.recheck(ctx, s, a), call.AdmitResult{}
+		if refusal == nil {
+			v = call.Admit(s, a.Ask)
+			refusal = outside(a.Principal, s, v)
 		}
-		v := call.Admit(s, a.Ask)
-		if refusal := outside(a.Principal, s, v); refusal != nil {
-			if s, again = m.turnDown(ctx, q, s, a, refusal); again {
+		if refusal != nil {
+			if s, again = m.refuse(ctx, q, s, a, refusal); again {
 				*fresh = true
 				continue
 			}
@@ -149,7 +147,7 @@ func (m *Admission) recheck(ctx context.Context, s call.State, a *arrival) *chec
 
 // outside refuses a request whose answer would be about an attempt that its bound token does not cover. That can
 // happen because all calls of an actor, also in other runs, share the scope of a key.
-func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Error {
+func outside(p *auth.Principal, s call.State, v call.AdmitResult) *check.Refusal {
 	if v.Do != call.Join && v.Do != call.Await && v.Do != call.Replay {
 		return nil
 	}
@@ -157,10 +155,10 @@ func outside(p *auth.Principal, s call.State, v call.AdmitResult) *envelope.Erro
 	if !ok || check.Covers(p, a) {
 		return nil
 	}
-	return envelope.NewError(envelope.CodeScope, fmt.Sprintf(
+	return &check.Refusal{Stage: answer.StageAdmission, Error: envelope.NewError(envelope.CodeScope, fmt.Sprintf(
 		"the token does not cover the call that attempt %d of this key is of: its role, run, lane or scopes are others",
 		a.N)).
-		WithFix("use a key of your own, or a token that covers that call")
+		WithFix("use a key of your own, or a token that covers that call")}
 }
 
 // await makes the caller wait for the outcome of attempt n of s.
