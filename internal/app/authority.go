@@ -22,10 +22,7 @@ func openAuthority(ctx context.Context, c *dispatcherProcess) (s *tokenstore.Sto
 	if err != nil {
 		return nil, nil, err
 	}
-	following, end := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); s.Run(following) }()
-	stop = func() { end(); <-done }
+	stop = startAll(ctx, s.Run)
 	select {
 	case <-s.Ready():
 		return s, stop, nil

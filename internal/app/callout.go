@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -46,12 +45,8 @@ func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (peers *callout.Peer
 		system.Close()
 		return nil, nil, err
 	}
-	ctx, end := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { out.Run(ctx) })
-	running.Go(func() { open.Run(ctx) })
-	running.Go(func() { peers.Run(ctx) })
-	return peers, func() { end(); running.Wait(); porter.Stop(); asked.Close(); system.Close() }, nil
+	end := startAll(context.Background(), out.Run, open.Run, peers.Run)
+	return peers, func() { end(); porter.Stop(); asked.Close(); system.Close() }, nil
 }
 
 // dialAs connects as a user of the server configuration, who authenticates with key.

@@ -25,30 +25,20 @@ import (
 
 // endpoints returns the endpoints of the dispatcher's service.
 func (d *dispatcherParts) endpoints() []rpc.Endpoint {
-	store := streaming.NewStore(d.bulk.js, subjects.ChunksStream)
 	looking := make(chan struct{}, 1)
 	all := slices.Concat([]rpc.Endpoint{
 		rpc.NewEndpoint(operation.Result, d.dispatcher.Result),
 		rpc.NewEndpoint(operation.Cancel, d.dispatcher.Cancel),
 		rpc.NewEndpoint(operation.Why, d.dispatcher.Why),
 		rpc.NewEndpoint(operation.CallList, d.dispatcher.OpenCalls),
-		rpc.NewEndpoint(operation.Describe, fromAny(func(ctx context.Context, q envelope.DescribeRequest) (
-			envelope.DescribeResponse, *envelope.Error) {
-			return d.describe(ctx, q)
-		})),
+		rpc.NewEndpoint(operation.Describe, fromAny(d.describe)),
 		rpc.NewEndpoint(operation.Inventory, fromAny(func(context.Context, struct{}) (envelope.Inventory, *envelope.Error) {
 			loaded := d.options.Tools.Inventory(d.Instance)
 			loaded.NoAuth = !d.Identity
 			return loaded, nil
 		})),
-		rpc.NewEndpoint(operation.Chunks, func(ctx context.Context, from call.Sender, q envelope.ChunksRequest) (
-			envelope.ChunksResponse, *envelope.Error) {
-			return d.chunks(ctx, store, from, q)
-		}),
-		rpc.NewEndpoint(operation.Stored, fromAny(func(ctx context.Context, q envelope.StreamReadRequest) (
-			envelope.StreamReadResponse, *envelope.Error) {
-			return stored(ctx, d, q)
-		})),
+		rpc.NewEndpoint(operation.Chunks, d.chunks),
+		rpc.NewEndpoint(operation.Stored, fromAny(d.stored)),
 		rpc.NewEndpoint(operation.Health, fromAny(func(ctx context.Context, _ struct{}) (envelope.Health, *envelope.Error) {
 			// The answers of the servers are megabytes, and more in a flood of requests: serve one health request at a time.
 			select {
@@ -59,14 +49,8 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 			}
 			return d.look(ctx), nil
 		})),
-		rpc.NewEndpoint(operation.Replay, func(ctx context.Context, from call.Sender, q envelope.ReplayRequest) (
-			envelope.ResultResponse, *envelope.Error) {
-			return replay(ctx, d, from, q)
-		}),
-		rpc.NewForwarder(operation.Payload, func(ctx context.Context, from call.Sender, q envelope.PayloadRequest) (
-			any, *envelope.Error) {
-			return payload(ctx, d.dispatcher, d.bulk.payloads, from, q)
-		}),
+		rpc.NewEndpoint(operation.Replay, d.replay),
+		rpc.NewForwarder(operation.Payload, d.payload),
 	}, d.lockEndpoints(), d.tokenEndpoints(), d.policyEndpoints(), d.runEndpoints())
 	for i, e := range all {
 		op := operation.Named(e.Op)
@@ -155,7 +139,7 @@ func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 
 // stored answers with a page of a stream of the audit record or the dead letters. An auditor without the scope for all
 // tenants gets only the records of its own tenant, and no dead letters.
-func stored(ctx context.Context, c *dispatcherParts, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
+func (d *dispatcherParts) stored(ctx context.Context, q envelope.StreamReadRequest) (page envelope.StreamReadResponse,
 	_ *envelope.Error) {
 	if p := auth.FromContext(ctx); p != nil && p.Role != auth.Operator && !p.Has(auth.ScopeAudit) {
 		if q.Tenant == "" {
@@ -166,17 +150,17 @@ func stored(ctx context.Context, c *dispatcherParts, q envelope.StreamReadReques
 				WithFix("ask for the record of your tenant, or with a token for all: scope " + auth.ScopeAudit)
 		}
 	}
-	page, err := reader.ServePage(ctx, c.bulk.js, q)
+	page, err := reader.ServePage(ctx, d.bulk.js, q)
 	if err != nil {
 		return page, envelope.NewError(envelope.CodeUnavailable, "the record could not be read").WithCause(err.Error())
 	}
-	page.Now = c.Clock.Now()
+	page.Now = d.Clock.Now()
 	return page, nil
 }
 
 // replay replays a dead letter on behalf of the sender.
-func replay(ctx context.Context, d *dispatcherParts, from call.Sender,
-	q envelope.ReplayRequest) (a envelope.ResultResponse, _ *envelope.Error) {
+func (d *dispatcherParts) replay(ctx context.Context, from call.Sender, q envelope.ReplayRequest) (
+	a envelope.ResultResponse, _ *envelope.Error) {
 	letter, err := deadletter.DeadLetterAt(ctx, reader.Streams(d.bulk.js), q.Letter)
 	switch {
 	case errors.Is(err, deadletter.ErrNoDeadLetter):
@@ -192,10 +176,10 @@ func replay(ctx context.Context, d *dispatcherParts, from call.Sender,
 }
 
 // payload answers with one part of the large output of a call.
-func payload(
-	ctx context.Context, d *dispatcher.Dispatcher, store *streaming.Payloads, from call.Sender, q envelope.PayloadRequest,
+func (d *dispatcherParts) payload(
+	ctx context.Context, from call.Sender, q envelope.PayloadRequest,
 ) (any, *envelope.Error) {
-	of, refusal := d.OutputOwner(ctx, from, q)
+	of, refusal := d.dispatcher.OutputOwner(ctx, from, q)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -204,7 +188,7 @@ func payload(
 		to, body := streaming.GetNewest(subjects.PayloadsStream, subject)
 		return rpc.Forward{To: to, Body: body}, nil
 	}
-	m, err := store.Newest(ctx, subject)
+	m, err := d.bulk.payloads.Newest(ctx, subject)
 	switch {
 	case err != nil:
 		return nil, envelope.NewError(envelope.CodeUnavailable, "the output could not be read").WithCause(err.Error())
@@ -215,7 +199,7 @@ func payload(
 }
 
 func (d *dispatcherParts) chunks(
-	ctx context.Context, store *streaming.Store, from call.Sender, q envelope.ChunksRequest,
+	ctx context.Context, from call.Sender, q envelope.ChunksRequest,
 ) (a envelope.ChunksResponse, _ *envelope.Error) {
 	s, refusal := d.dispatcher.StateOf(ctx, from, envelope.CallRef{Ref: q.Ref, CallID: q.CallID}, q.Attempt)
 	if refusal != nil {
@@ -225,7 +209,7 @@ func (d *dispatcherParts) chunks(
 		q.Fence = run.Fence()
 	}
 	at := streaming.Position{Run: streaming.Run{Attempt: q.Attempt, Fence: q.Fence}, Index: q.Index, After: q.After}
-	source := streaming.NewStoreSource(store, func(r streaming.Run) string {
+	source := streaming.NewStoreSource(d.executors.Chunks, func(r streaming.Run) string {
 		a, _ := s.Attempt(r.Attempt)
 		return chunkSubject(d.Identity, s, a, r.Fence)
 	})

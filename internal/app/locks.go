@@ -17,10 +17,7 @@ func openLocks(ctx context.Context, c *dispatcherProcess) (s *lockstore.Store, s
 	if s, err = lockstore.Open(ctx, c.state.js, c.Logger); err != nil {
 		return nil, nil, err
 	}
-	reading, end := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() { defer close(done); s.Run(reading) }()
-	return s, func() { end(); <-done }, nil
+	return s, startAll(ctx, s.Run), nil
 }
 
 // lockEndpoints returns the endpoints for safety locks. The caller must guard them: they are for operators.

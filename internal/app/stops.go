@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -58,6 +59,17 @@ func (n namedStop) run() error {
 	case <-limit.C:
 		return fmt.Errorf("it has not stopped within %s", stopLimit)
 	}
+}
+
+// startAll calls functions in goroutines of their own, with the values of ctx. stop ends their context, and waits for
+// them.
+func startAll(ctx context.Context, all ...func(context.Context)) (stop func()) {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, run := range all {
+		running.Go(func() { run(ctx) })
+	}
+	return func() { end(); running.Wait() }
 }
 
 // background holds the goroutines of a process that outlive its intake, because requests and runs in progress need
