@@ -41,7 +41,12 @@ func BenchmarkLargestSet(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	raw, err := set.Parsed()
+	if err != nil {
+		b.Fatal(err)
+	}
 	for name, f := range map[string]func() error{
+		"read":    func() error { _, err := policy.ReadParsed(raw, d.Versions()); return err },
 		"parse":   func() error { _, err := policy.Parse(d); return err },
 		"compile": func() error { _, err := policy.Compile(set, tools); return err },
 	} {

@@ -38,7 +38,7 @@ func (s *DocumentSchema) Fields() []Field { return fieldsOf(s.contract.document)
 
 // Read reads a document. Its problems have file as the name of the file.
 func (s *DocumentSchema) Read(file string, raw []byte) *Document {
-	d := &Document{newSource(file, documentWords())}
+	d := NewDocument(file)
 	if !d.parse(raw) {
 		return d
 	}
@@ -54,6 +54,9 @@ func (s *DocumentSchema) Read(file string, raw []byte) *Document {
 
 // Document is a YAML document that was read against its schema: its value, the place of each part, and its problems.
 type Document struct{ *source }
+
+// NewDocument returns an empty document. Its problems have no line.
+func NewDocument(file string) *Document { return &Document{newSource(file, documentWords())} }
 
 // Decode decodes the document into v. Values with a wrong type, and values out of range, are left out.
 func (d *Document) Decode(v any) error {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -43,12 +42,8 @@ func (s *Service) pushDocuments(
 	ctx context.Context, by call.Sender, d policy.Documents, q envelope.PolicyPushRequest,
 ) (refusal *envelope.Error, err error) {
 	for _, document := range d.All() {
-		n := 0
-		for part := range slices.Chunk(document, envelope.PolicyPartBytes) {
-			if err := s.Store.PutPart(ctx, policy.Digest(document), n, part); err != nil {
-				return nil, err
-			}
-			n++
+		if err := s.Store.put(ctx, document); err != nil {
+			return nil, err
 		}
 	}
 	_, refusal = s.Push(ctx, by, q)

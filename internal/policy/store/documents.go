@@ -25,6 +25,18 @@ func (s *Store) PutPart(ctx context.Context, digest string, n int, data []byte) 
 	return err
 }
 
+// put stores a document.
+func (s *Store) put(ctx context.Context, document []byte) error {
+	digest, n := policy.Digest(document), 0
+	for part := range slices.Chunk(document, envelope.PolicyPartBytes) {
+		if err := s.PutPart(ctx, digest, n, part); err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}
+
 // Part returns part n of a document, or nil if it is not stored.
 func (s *Store) Part(ctx context.Context, digest string, n int) ([]byte, error) {
 	stored, err := s.bucket.Get(ctx, subjects.PolicyPart(digest, n))
@@ -81,14 +93,18 @@ func (s *Store) removeDamaged(ctx context.Context, v envelope.PolicyVersions) er
 }
 
 // RemoveUnused removes the documents that no entry of the history names, such as those of pushes that were refused.
+// It keeps only the parsed set of the entry in force.
 func (s *Store) RemoveUnused(ctx context.Context) error {
-	history, err := s.History(ctx)
+	history, err := s.history(ctx)
 	if err != nil {
 		return err
 	}
 	used := map[string]bool{}
-	for _, e := range history {
-		for _, digest := range e.Versions.All() {
+	for i, e := range history {
+		if i == 0 {
+			used[e.Value.Parsed] = true
+		}
+		for _, digest := range e.Value.Versions.All() {
 			used[digest] = true
 		}
 	}

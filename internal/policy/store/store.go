@@ -30,9 +30,15 @@ type Store struct {
 	versions *replica.Replica[entry]
 	tools    []*tool.Manifest
 	log      *slog.Logger
-	loading  sync.Mutex                      // held by confirm, so that a set is loaded once; Current does not wait for it
-	checked  atomic.Pointer[policy.Snapshot] // the last set that Check has accepted
+	loading  sync.Mutex              // held by confirm, so that a set is loaded once; Current does not wait for it
+	checked  atomic.Pointer[checked] // the last set that Check has accepted
 	known    timer.Lease[loaded]
+}
+
+// checked is a set that this process has accepted for a push.
+type checked struct {
+	snapshot *policy.Snapshot
+	parsed   string // see entry
 }
 
 // loaded is the result of reading the set of one entry.
@@ -85,13 +91,12 @@ func (s *Store) confirm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v := version(e)
 		have, at := s.known.Last()
-		if !at.IsZero() && have.revision == v.Revision {
+		if !at.IsZero() && have.revision == version(e).Revision {
 			s.known.Learn(have, e.At)
 			return nil
 		}
-		next, err := s.load(ctx, v)
+		next, err := s.load(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -101,52 +106,74 @@ func (s *Store) confirm(ctx context.Context) error {
 
 // load reads and compiles the set of a version. If the set cannot be used, the error is in the result: it stays so
 // until the next push.
-func (s *Store) load(ctx context.Context, v envelope.PolicyVersion) (l loaded, err error) {
-	if v.Revision == 0 {
+func (s *Store) load(ctx context.Context, e replica.Entry[entry]) (l loaded, err error) {
+	if e.Value == nil {
 		return loaded{err: policy.ErrNone}, nil
 	}
-	l.snapshot, err = s.snapshot(ctx, v.Versions)
+	l.snapshot, err = s.snapshot(ctx, *e.Value)
 	if err != nil && !errors.Is(err, policy.ErrUnusable) {
 		return l, err // the bucket did not answer: ask again
 	}
-	l.revision = v.Revision
+	l.revision = e.Revision
 	if err != nil {
 		l.err = err
-		s.log.Error("the policy in force cannot be used", "revision", v.Revision, "err", err)
+		s.log.Error("the policy in force cannot be used", "revision", e.Revision, "err", err)
 		return l, nil
 	}
-	s.log.Info("policy in force", "revision", v.Revision, "roles", v.Versions.Roles, "lanes", v.Versions.Lanes,
-		"tool_registry", v.Versions.ToolRegistry)
+	v := e.Value.Versions
+	s.log.Info("policy in force", "revision", e.Revision, "roles", v.Roles, "lanes", v.Lanes,
+		"tool_registry", v.ToolRegistry)
 	return l, nil
 }
 
-// snapshot returns the set with these versions. That which this process has checked for a push is compiled already, so
-// that applying it takes no time.
-func (s *Store) snapshot(ctx context.Context, v envelope.PolicyVersions) (*policy.Snapshot, error) {
-	if checked := s.checked.Load(); checked != nil && checked.Versions() == v {
-		return checked, nil
+// snapshot returns the set of an entry. That which this process has checked for a push is compiled already, so that
+// applying it takes no time.
+func (s *Store) snapshot(ctx context.Context, e entry) (*policy.Snapshot, error) {
+	if c := s.checkedFor(e.Versions); c.snapshot != nil {
+		return c.snapshot, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
-	d, err := s.Documents(ctx, v)
-	if err != nil && !errors.Is(err, ErrIncomplete) {
+	set, err := s.read(ctx, e)
+	if err != nil {
 		return nil, err
 	}
-	var snapshot *policy.Snapshot
-	if err == nil {
-		_, snapshot, err = s.compile(d)
-	}
+	snapshot, err := policy.Compile(set, s.tools)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", policy.ErrUnusable, err)
 	}
 	return snapshot, nil
 }
 
-func (s *Store) compile(d policy.Documents) (*policy.Set, *policy.Snapshot, error) {
-	set, err := policy.Parse(d)
-	if err != nil {
-		return nil, nil, err
+// checkedFor returns the set with these versions that this process has checked last, or nothing.
+func (s *Store) checkedFor(v envelope.PolicyVersions) (c checked) {
+	if last := s.checked.Load(); last != nil && last.snapshot.Versions() == v {
+		return *last
 	}
-	snapshot, err := policy.Compile(set, s.tools)
-	return set, snapshot, err
+	return c
+}
+
+// read returns the set of an entry as another dispatcher has parsed it, because parsing a large set takes longer than
+// calls may be stopped. If that is not stored, or not for this build, read parses the documents.
+func (s *Store) read(ctx context.Context, e entry) (*policy.Set, error) {
+	if e.Parsed != "" {
+		raw, err := s.document(ctx, e.Parsed)
+		if err == nil {
+			if set, err := policy.ReadParsed(raw, e.Versions); err == nil {
+				return set, nil
+			}
+		}
+	}
+	d, err := s.Documents(ctx, e.Versions)
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		return nil, err
+	}
+	var set *policy.Set
+	if err == nil {
+		set, err = policy.Parse(d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", policy.ErrUnusable, err)
+	}
+	return set, nil
 }

@@ -25,9 +25,9 @@ type shelf struct {
 	*store.Store
 }
 
-func open(t *testing.T, b *bustest.Bus) shelf {
+func open(t *testing.T, b *bustest.Bus, tools ...*tool.Manifest) shelf {
 	t.Helper()
-	s, err := store.Open(t.Context(), b.JS, nil, nil)
+	s, err := store.Open(t.Context(), b.JS, tools, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,15 +154,10 @@ func TestUnsanitizedSetsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := bustest.Start(t)
-	opened, err := store.Open(t.Context(), b.JS, []*tool.Manifest{{
+	s, d := open(t, bustest.Start(t), &tool.Manifest{
 		ToolID: "a", Semver: "1.0.0", Status: tool.StatusActive, Class: call.Pure,
 		Functions: map[string]*tool.Function{"run": {Name: "run", Request: request}},
-	}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, d := shelf{b, opened}, set("old")
+	}), set("old")
 	d.ToolRegistry = []byte("tools: [{tool_name: a, description: d, enabled: true, idempotent: true, " +
 		"timeout_default_ms: 1, allowed_lanes: [main], required_scope_keys: [], prohibited_flags: []}]\n")
 	s.put(d)

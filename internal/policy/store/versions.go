@@ -27,6 +27,7 @@ type entry struct {
 	By       string                  `json:"by"`
 	Reason   string                  `json:"reason,omitzero"`
 	Request  string                  `json:"request,omitzero"` // id of the request that pushed it
+	Parsed   string                  `json:"parsed,omitzero"`  // SHA-256 of [policy.Set.Parsed], stored as a document
 }
 
 // Newest asks the leader of the bucket for the version in force. Its revision is 0 before the first push.
@@ -46,6 +47,14 @@ func version(e replica.Entry[entry]) (v envelope.PolicyVersion) {
 
 // History returns the newest versions, at most 64, the one in force first.
 func (s *Store) History(ctx context.Context) (all []envelope.PolicyVersion, err error) {
+	history, err := s.history(ctx)
+	for _, e := range history {
+		all = append(all, version(e))
+	}
+	return all, err
+}
+
+func (s *Store) history(ctx context.Context) (all []replica.Entry[entry], err error) {
 	stored, err := s.bucket.History(ctx, subjects.PolicyEntry)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, nil
@@ -55,7 +64,7 @@ func (s *Store) History(ctx context.Context) (all []envelope.PolicyVersion, err 
 		if err := format.Unmarshal(format.Entry, one.Value(), e.Value); err != nil {
 			return all, fmt.Errorf("version %d of the policy: %w", e.Revision, err)
 		}
-		all = append(all, version(e))
+		all = append(all, e)
 	}
 	return all, err
 }
@@ -71,23 +80,41 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := s.fits(d); err != nil {
+	if err := s.fits(ctx, d); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
 
-// fits checks a set before it is in force, and keeps it for load.
-func (s *Store) fits(d policy.Documents) error {
-	set, snapshot, err := s.compile(d)
+// fits checks a set before it is in force, and keeps it for load. For other dispatchers, it stores what was parsed.
+func (s *Store) fits(ctx context.Context, d policy.Documents) error {
+	set, err := policy.Parse(d)
+	if err != nil {
+		return err
+	}
+	snapshot, err := policy.Compile(set, s.tools)
 	if err != nil {
 		return err
 	}
 	if err := policy.Sanitized(set, s.tools); err != nil {
 		return err
 	}
-	s.checked.Store(snapshot)
+	s.checked.Store(&checked{snapshot, s.putParsed(ctx, set)})
 	return nil
+}
+
+// putParsed stores a parsed set, and returns its digest. If it is not stored, the digest is "", and other dispatchers
+// parse the documents.
+func (s *Store) putParsed(ctx context.Context, set *policy.Set) string {
+	raw, err := set.Parsed()
+	if err == nil {
+		err = s.put(ctx, raw)
+	}
+	if err != nil {
+		s.log.Warn("the parsed policy could not be stored: each dispatcher parses it", "err", err)
+		return ""
+	}
+	return policy.Digest(raw)
 }
 
 // Push puts a set of documents that [Store.Check] has accepted in force if the version in force has the revision
@@ -103,7 +130,7 @@ func (s *Store) Push(
 		case before.Revision != q.Expected:
 			return entry{}, ErrMoved
 		}
-		return entry{q.Versions, by, q.Reason, id}, nil
+		return entry{q.Versions, by, q.Reason, id, s.checkedFor(q.Versions).parsed}, nil
 	}, func(*entry, entry) error { return record() })
 	return e.Revision, err
 }
