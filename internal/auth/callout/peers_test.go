@@ -26,16 +26,19 @@ func (g *guarded) peers(named *nats.Conn) (stop func()) {
 	return stop
 }
 
-// beat is a heartbeat of a dispatcher that hangs after it. It names a connection, and the server of the connection that
-// it came over.
-func (g *guarded) beat(system *nats.Conn, id, server string, named *nats.Conn) {
+// beat is a heartbeat of a dispatcher that hangs after it. It names a connection, others at further servers, and the
+// server of the connection that it came over.
+func (g *guarded) beat(system *nats.Conn, id, server string, named *nats.Conn, further ...string) {
 	g.t.Helper()
 	cid, err := named.GetClientID()
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	body := fmt.Sprintf(`{"id":%q,"server":%q,"connections":[{"server":%q,"cid":%d}]}`, id, server,
-		named.ConnectedServerId(), cid)
+	connections := fmt.Sprintf(`{"server":%q,"cid":%d}`, named.ConnectedServerId(), cid)
+	for _, other := range further {
+		connections += fmt.Sprintf(`,{"server":%q,"cid":1}`, other)
+	}
+	body := fmt.Sprintf(`{"id":%q,"server":%q,"connections":[%s]}`, id, server, connections)
 	if err := system.Publish("toolbus.beat", []byte(body)); err != nil {
 		g.t.Fatal(err)
 	}
@@ -44,33 +47,54 @@ func (g *guarded) beat(system *nats.Conn, id, server string, named *nats.Conn) {
 	}
 }
 
+// askedOf returns the requests to a server that does not answer.
+func (g *guarded) askedOf(system *nats.Conn, server string) <-chan *nats.Msg {
+	g.t.Helper()
+	asked := make(chan *nats.Msg, 100)
+	if _, err := system.ChanSubscribe("$SYS.REQ.SERVER."+server+".IDZ", asked); err != nil {
+		g.t.Fatal(err)
+	}
+	return asked
+}
+
+// await waits for a request.
+func (g *guarded) await(asked <-chan *nats.Msg) {
+	g.t.Helper()
+	select {
+	case <-asked:
+	case <-time.After(10 * time.Second):
+		g.t.Fatal("a server that does not answer was asked no longer")
+	}
+}
+
 // A dispatcher that hangs loses its connections after a second. One that sends heartbeats keeps them, and so does one
-// that has stopped, or whose server does not answer or is gone.
+// that has stopped, or one of whose servers does not answer or is gone.
 func TestPeers(t *testing.T) {
 	g := guard(t)
 	conn := func() *nats.Conn { return g.as(g.keys.Dispatcher) }
-	hangs, alive, stopped, stalled, gone := conn(), conn(), conn(), conn(), conn()
+	hangs, alive, stopped, stalled, gone, half := conn(), conn(), conn(), conn(), conn(), conn()
 	g.peers(alive)
 	g.peers(conn())
 	stop := g.peers(stopped)
 	system := g.as(g.keys.System)
-	asked := make(chan *nats.Msg, 100)
-	if _, err := system.ChanSubscribe("$SYS.REQ.SERVER.STALLED.IDZ", asked); err != nil {
-		t.Fatal(err)
-	}
+	asked, askedHalf := g.askedOf(system, "STALLED"), g.askedOf(system, "HALF")
 	stop()
 	g.beat(system, "stalled", "STALLED", stalled)
 	g.beat(system, "gone", "GONE", gone)
+	g.beat(system, "half", system.ConnectedServerId(), half, "HALF")
 	began := time.Now()
 	g.beat(system, "hangs", system.ConnectedServerId(), hangs)
 	g.until("the connection of the dispatcher that hangs is closed", hangs.IsClosed)
 	if took := time.Since(began); took < 750*time.Millisecond {
 		t.Errorf("closed after %s", took)
 	}
-	for range 2 * 6 { // two dispatchers have asked the server that does not answer for longer than the other one
-		<-asked
+	for range 2 * 6 { // two dispatchers have asked the servers that do not answer for longer than the other one
+		g.await(asked)
+		g.await(askedHalf)
 	}
-	for name, nc := range map[string]*nats.Conn{"alive": alive, "stopped": stopped, "stalled": stalled, "gone": gone} {
+	for name, nc := range map[string]*nats.Conn{
+		"alive": alive, "stopped": stopped, "stalled": stalled, "gone": gone, "half": half,
+	} {
 		if err := nc.Flush(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
