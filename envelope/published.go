@@ -46,11 +46,14 @@ func published(name string) func() *jsonschema.Schema {
 }
 
 // outcomeSchema is the schema of a [Response] by which it is judged: that of the source, and what all builds write
-// into its metrics.
+// into its metrics. Builds up to 329e2657 may have stored a negative duration_ms.
 var outcomeSchema = sync.OnceValue(func() *jsonschema.Schema {
-	const number = `{"type":"integer","minimum":0,"maximum":9007199254740991}`
+	const (
+		number   = `{"type":"integer","minimum":0,"maximum":9007199254740991}`
+		duration = `{"type":"integer","minimum":-9007199254740991,"maximum":9007199254740991}`
+	)
 	text := strings.NewReplacer(`{"$ref":"output.json#"}`, `true`, `"duration_ms":{"type":"integer"}`,
-		`"duration_ms":`+number+`,"cpu_ms":`+number+`,"memory_peak_mb":`+number+`,"queue_ms":`+number+`,"attempts":`+number,
+		`"duration_ms":`+duration+`,"cpu_ms":`+number+`,"memory_peak_mb":`+number+`,"queue_ms":`+number+`,"attempts":`+number,
 	).Replace(string(ResponseSchema().Raw()))
 	s, err := jsonschema.Compile("response.json", []byte(text), nil)
 	if err != nil {

@@ -616,7 +616,7 @@ func TestForgottenDelivery(t *testing.T) {
 // A result is kept until a full log takes it: the tool is not run for it again.
 func TestResultWhileFull(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		m := w.admit("A", time.Minute)
+		m := w.admit(callA, time.Minute)
 		w.log.Before(func(e call.Event) error {
 			if e.Kind == call.Decided {
 				return call.ErrFull
@@ -639,7 +639,7 @@ func TestResultWhileFull(t *testing.T) {
 // nobody runs it again for that key.
 func TestRecordLostDuringRun(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		m := w.admit("A", time.Minute)
+		m := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			w.log.LoseTail(0)
 			return tool.Result{Output: inv.Input}, nil
@@ -659,7 +659,7 @@ func TestRecordLostDuringRun(t *testing.T) {
 // attempt any more, and decides nothing.
 func TestReadmittedDuringRun(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
-		first := w.admit("A", time.Minute)
+		first := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			w.log.LoseTail(0)
 			for n := range 3 { // so that the new admission has another position than the old claim

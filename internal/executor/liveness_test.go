@@ -1,12 +1,14 @@
 package executor_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // What was stored before the heartbeats of its executor, or while they were interrupted, is claimed before it
@@ -91,6 +93,23 @@ func TestSeek(t *testing.T) {
 		end()
 		if _, ok := w.ex.Locate(id, 1); ok {
 			t.Error("it is said to run after its end")
+		}
+	})
+}
+
+// The duration of a run is measured by the monotonic clock: bus time may be set back during the run, R5.
+func TestDurationWhileBusTimeIsSetBack(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		var back time.Duration
+		w.ex.Now = func() time.Time { return time.Now().Add(-back) }
+		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
+			pass(2 * time.Second)
+			back = 10 * time.Second
+			return tool.Result{Output: inv.Input}, nil
+		}
+		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
+		if len(w.replies) != 1 || w.replies[0].Metrics.DurationMS != 2000 {
+			t.Errorf("replies %+v", w.replies)
 		}
 	})
 }

@@ -26,7 +26,7 @@ import (
 // becomes an error.
 func (r *run) result(res tool.Result, fault *envelope.Error) verdict {
 	d := outcome.Draft{SideEffects: res.SideEffects, Warnings: res.Warnings, Metrics: res.Metrics}
-	d.Metrics.DurationMS = r.Now().Sub(r.started).Milliseconds()
+	d.Metrics.DurationMS = time.Since(r.began).Milliseconds()
 	d.Metrics.QueueMS = max(0, r.started.Sub(r.job.enqueued()).Milliseconds())
 	d.Timed = true
 	end := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: r.fence}

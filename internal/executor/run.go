@@ -26,6 +26,7 @@ type run struct {
 	phase       phase
 	fence       uint64
 	started     time.Time         // bus time of the start of the tool; before it, of the admission
+	began       time.Time         // local time of the start of the tool, with the monotonic clock
 	input       *flow.Reservation // of a large input in memory; nil without one
 	chunks      chunkSink
 	traceparent string                // of the run's span; "" if no exporter is configured
@@ -62,7 +63,7 @@ func (r *run) execute() verdict {
 		return r.denied(ctx, err)
 	}
 	r.chunks = chunkSink{run: r}
-	r.started = r.Now()
+	r.started, r.began = r.Now(), time.Now()
 	r.job.control.start(r.started)
 	r.job.step(call.TraceBeforeEffect)
 	res, err := r.adapter.Execute(ctx, r.manifest, inv, &r.chunks)

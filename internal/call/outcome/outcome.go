@@ -89,6 +89,11 @@ func Resolve(
 			}
 		}
 		response := respond(ruling, d.timed(ruling, end.Cause))
+		if err := check(response); err != nil && !small {
+			end, d = shrink(end, d, envelope.CodeToolProtocol, "readers would refuse the response: "+err.Error())
+			small = true
+			continue
+		}
 		body, err := call.EncodeOutcome(response, earlier)
 		if err != nil {
 			return Stored{}, fmt.Errorf("outcome body: %w", err)
@@ -103,7 +108,7 @@ func Resolve(
 		case errors.As(err, &moved):
 			s = moved.State
 		case errors.Is(err, call.ErrTooLarge) && !small:
-			end, d = shrink(end, d)
+			end, d = shrink(end, d, envelope.CodeOutputLimit, tooLarge)
 			small = true
 		default:
 			return Stored{}, err
@@ -134,17 +139,33 @@ func (d Draft) timed(r call.DecideResult, cause call.Cause) Draft {
 // between returns the milliseconds from one time to another, at least 0, because clocks differ.
 func between(from, to call.UnixMS) int64 { return max(0, int64(to-from)) }
 
-// shrink returns a small completion and draft for a response that is too large. Without it the attempt could never be
-// decided, and the tool would run again and again.
-func shrink(end call.Completion, d Draft) (call.Completion, Draft) {
+// check returns the reason for which readers would refuse the response. They refuse no success with an output that was
+// checked and no more.
+func check(r *envelope.Response) error {
+	if r.Error == nil && len(r.SideEffects) == 0 && len(r.Warnings) == 0 {
+		return r.Check()
+	}
+	body, err := envelope.AppendResponse(nil, r)
+	if err != nil {
+		return err
+	}
+	if _, refused := envelope.DecodeResponse(envelope.ContentJSON, body); refused != nil {
+		return fmt.Errorf("%s: %v", refused.Message, refused.Details.Violations)
+	}
+	return nil
+}
+
+// shrink returns a small completion and draft for a response that is too large or that readers would refuse. Without it
+// the attempt could never be decided, and the tool would run again and again. The code is used if the tool gave none.
+func shrink(end call.Completion, d Draft, code envelope.Code, why string) (call.Completion, Draft) {
 	small := Draft{Metrics: d.Metrics, Timed: d.Timed, Chunks: d.Chunks, PolicyApplied: d.PolicyApplied, Owner: d.Owner}
 	switch {
 	case d.Error != nil:
-		small.Error = envelope.NewError(d.Error.Code, d.Error.Message).WithCause(tooLarge)
+		small.Error = envelope.NewError(d.Error.Code, strings.ToValidUTF8(d.Error.Message, "")).WithCause(why)
 		end.Output = ""
 	case end.Cause == call.ToolEnded || end.Cause == call.Confirmed:
-		end.Cause, end.Error, end.Output = call.ToolEnded, envelope.CodeOutputLimit, ""
-		small.Error = envelope.NewError(end.Error, tooLarge)
+		end.Cause, end.Error, end.Output = call.ToolEnded, code, ""
+		small.Error = envelope.NewError(end.Error, why)
 	}
 	return end, small
 }
@@ -254,6 +275,9 @@ func respond(ruling call.DecideResult, d Draft) *envelope.Response {
 		PolicyApplied: d.PolicyApplied,
 	}
 	d.Metrics.Attempts = a.N
+	for _, m := range []*int64{&d.Metrics.DurationMS, &d.Metrics.QueueMS, &d.Metrics.CPUMS, &d.Metrics.MemoryPeakMB} {
+		*m = max(0, *m)
+	}
 	if ruling.Code != "" {
 		e := failure(ruling, d.Error)
 		if owner := a.Decision.Owner; owner != "" {

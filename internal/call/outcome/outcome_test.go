@@ -67,11 +67,11 @@ func decide(
 // any more: what stands there is not taken for theirs.
 func TestPositionsUsedAgain(t *testing.T) {
 	log := &calltest.Log{}
-	first := admit(t, log, "id1", "A")
+	first := admit(t, log, "id1", callA)
 	if _, err := decide(t.Context(), log, first.State, envelope.CodeUpstream, "", nil); err != nil {
 		t.Fatal(err)
 	}
-	second := admit(t, log, "id1", "B")
+	second := admit(t, log, "id1", callB)
 	earlier, err := second.Outcomes()
 	if err != nil {
 		t.Fatal(err)
@@ -104,10 +104,11 @@ func TestEarlierOutcomesAreCarriedAlways(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &calltest.Log{}
-			if _, err := decide(t.Context(), log, admit(t, log, "id1", "A").State, envelope.CodeUpstream, "", nil); err != nil {
+			first := admit(t, log, "id1", callA).State
+			if _, err := decide(t.Context(), log, first, envelope.CodeUpstream, "", nil); err != nil {
 				t.Fatal(err)
 			}
-			s := admitWith(t, log, "id1", "B", c.body, call.Pure).State
+			s := admitWith(t, log, "id1", callB, c.body, call.Pure).State
 			if _, err := decide(t.Context(), log, s, "", `{}`, c.earlier); err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +151,7 @@ func TestTimesOfTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &calltest.Log{}
-			s := admitWith(t, log, "id1", "A", "", c.class).State
+			s := admitWith(t, log, "id1", callA, "", c.class).State
 			at := s.Last().At
 			if c.claimed {
 				pickup := call.WorkDelivery{Attempt: 1, Admitted: s.Seq, Deliveries: 2, Now: at + 300, By: "e", Nonce: "c"}
@@ -192,7 +193,7 @@ func (l *emptied) Write(_ context.Context, e call.Event, _ []byte) (call.State, 
 // A result is written behind whatever an operator has left in its log.
 func TestEmptyButForAForeignMessage(t *testing.T) {
 	log := &emptied{Log: &calltest.Log{}}
-	s := admit(t, log.Log, "id1", "A").State
+	s := admit(t, log.Log, "id1", callA).State
 	o, err := decide(t.Context(), log, s, "", `{}`, nil)
 	if err != nil || !o.Won || len(log.expected) != 2 {
 		t.Errorf("%+v, %v, after writes that expected %v", o, err, log.expected)
@@ -223,13 +224,13 @@ func TestTooLargeToBeWritten(t *testing.T) {
 			code:  envelope.CodeUpstream, want: envelope.CodeUpstream,
 		},
 		"side effects": {
-			draft: outcome.Draft{Output: []byte(`{}`), SideEffects: []jsontext.Value{[]byte(`"` + large + `"`)}},
+			draft: outcome.Draft{Output: []byte(`{}`), SideEffects: []jsontext.Value{[]byte(`{"x":"` + large + `"}`)}},
 			want:  envelope.CodeOutputLimit,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := bounded{&calltest.Log{}}
-			s := admit(t, log.Log, "id1", "A").State
+			s := admit(t, log.Log, "id1", callA).State
 			end := call.Completion{
 				Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: call.At(time.Now()), Error: c.code,
 				Effect: envelope.EffectApplied, Output: "hash",

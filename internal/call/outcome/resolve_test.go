@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
@@ -216,4 +218,76 @@ func TestErrorOfTheToolIsTheCause(t *testing.T) {
 	if e.Code != envelope.CodeTimeout || e.Cause != cause || e.Details.ToolCode != "E-DOWN" {
 		t.Errorf("%+v", e)
 	}
+}
+
+// What is stored can be read: a response that readers would refuse is stored as an error that they accept.
+func TestStoredCanBeRead(t *testing.T) {
+	effect := func(text string) outcome.Draft {
+		return outcome.Draft{Output: []byte(`{}`), SideEffects: []jsontext.Value{[]byte(text)}}
+	}
+	for name, c := range map[string]struct {
+		draft outcome.Draft
+		code  envelope.Code
+		want  envelope.Code
+	}{
+		"negative times": {draft: outcome.Draft{
+			Output: []byte(`{}`), Timed: true,
+			Metrics: envelope.Metrics{DurationMS: -1, QueueMS: -1, CPUMS: -1, MemoryPeakMB: -1},
+		}},
+		"no output":    {want: envelope.CodeToolProtocol},
+		"side effect":  {draft: effect(`{"type":"write"}`)},
+		"no object":    {draft: effect(`"write"`), want: envelope.CodeToolProtocol},
+		"member twice": {draft: effect(`{"a":1,"a":1}`), want: envelope.CodeToolProtocol},
+		"no JSON":      {draft: effect(`{`), want: envelope.CodeToolProtocol},
+		"warning": {
+			draft: outcome.Draft{Output: []byte(`{}`), Warnings: []string{"\xff"}}, want: envelope.CodeToolProtocol,
+		},
+		"message": {
+			draft: outcome.Draft{Error: envelope.NewError(envelope.CodeUpstream, "\xff")},
+			code:  envelope.CodeUpstream, want: envelope.CodeUpstream,
+		},
+		"large side effects": {draft: effect(`{"a":"` + strings.Repeat("x", 3000) + `"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &calltest.Log{}
+			s := admit(t, log, "id1", callA).State
+			end := call.Completion{
+				Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "o", Now: call.At(time.Now()), Error: c.code,
+				Effect: envelope.EffectApplied, Output: "hash",
+			}
+			won, err := outcome.Resolve(t.Context(), log, s, 1, s.Seq, end, c.draft, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := outcome.Load(t.Context(), log, won.State, 1)
+			if err != nil {
+				t.Fatalf("%+v: %v", won.Response, err)
+			}
+			if code := read.Attempt.Decision.Code; code != c.want || read.Response.Status != won.Response.Status {
+				t.Errorf("%q, want %q: %+v", code, c.want, read.Response)
+			}
+		})
+	}
+}
+
+// A negative duration that an older build has stored is read as 0.
+func TestNegativeDurationOfAnOlderBuild(t *testing.T) {
+	log := older{&calltest.Log{}}
+	won, err := decide(t.Context(), log, admit(t, log.Log, "id1", callA).State, "", `{"n":1}`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := outcome.Load(t.Context(), log, won.State, 1)
+	if err != nil || o.Response.Metrics.DurationMS != 0 || string(o.Response.Output) != `{"n":1}` {
+		t.Errorf("%+v, %v", o.Response, err)
+	}
+}
+
+// older is a log to which an older build writes, whose clock was set back during the run.
+type older struct{ *calltest.Log }
+
+func (l older) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	text, n := string(body), strings.Index(string(body), `"duration_ms":`)
+	rest := text[n+len(`"duration_ms":`):]
+	return l.Log.Write(ctx, e, []byte(text[:n]+`"duration_ms":-104`+rest[strings.IndexByte(rest, ','):]))
 }
