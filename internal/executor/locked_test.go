@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -129,6 +130,25 @@ func TestLockedWhileItIsPrepared(t *testing.T) {
 		set()
 		w.ex.Payloads = locking{payloads{w}, set}
 		m := large(w.admit(callA, time.Minute))
+		w.ex.Handle(w.t.Context(), m)
+		w.locked(m, envelope.EffectNone)
+	})
+}
+
+// A lock that is set while the adapter validates the call stops it. An executor that was frozen then does not start the
+// tool by the locks from before.
+func TestLockedWhileItIsValidated(t *testing.T) {
+	eachLockable(t, func(w *world, set func(...envelope.LockTarget)) {
+		set()
+		w.refuse = func(tool.Invocation) error {
+			pass(2 * time.Second)
+			go func() {
+				pass(50 * time.Millisecond)
+				set(envelope.LockTarget{All: true})
+			}()
+			return nil
+		}
+		m := w.admit(callA, time.Minute)
 		w.ex.Handle(w.t.Context(), m)
 		w.locked(m, envelope.EffectNone)
 	})

@@ -62,6 +62,9 @@ func (r *run) execute() verdict {
 	} else if err != nil {
 		return r.denied(ctx, err)
 	}
+	if err := cmp.Or(ctx.Err(), r.checkLock(ctx)); err != nil { // the adapter took time, or this process was frozen
+		return r.unprepared(err)
+	}
 	r.chunks = chunkSink{run: r}
 	r.started, r.began = r.Now(), time.Now()
 	r.job.control.start(r.started)
