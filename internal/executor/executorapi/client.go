@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -169,32 +170,59 @@ func (c *Client) Look(ctx context.Context) ([]workqueue.Consumer, error) {
 	return all.All, err
 }
 
-// locksEvery is the pause between two requests for the safety locks, and locksTime the time limit of one.
+// maxTrip is the longest round trip at which an executor can always start calls. It is shorter than [timer.LeaseTime],
+// because the locks are up to 200 ms old when a dispatcher answers. The pause between two requests for the locks is
+// locksEvery, or locksOften if round trips take longer than that.
 const (
+	maxTrip    = 600 * time.Millisecond
 	locksEvery = 300 * time.Millisecond
-	locksTime  = 400 * time.Millisecond
+	locksOften = 100 * time.Millisecond
 )
 
-// KeepLocks keeps a board of the safety locks up to date until ctx ends. While no dispatcher answers that knows them,
-// the board becomes stale.
+// KeepLocks keeps a board of the safety locks up to date until ctx ends. It does not wait for an answer before it sends
+// the next request, because a round trip may take most of the time for which the locks hold. While no dispatcher that
+// knows them answers, the board becomes stale.
 func (c *Client) KeepLocks(ctx context.Context, board *lock.Board) {
+	k := lockKeeper{client: c, board: board}
+	var asking sync.WaitGroup
+	defer asking.Wait()
 	for {
-		err := c.insist(ctx, "the safety locks in force", func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, locksTime)
-			defer cancel()
-			at, all := time.Now(), locked{}
-			err := c.put(ctx, subjects.OpLocked, nothing{}, &all)
-			if err == nil {
-				board.Learn(all.Locks, at.Add(-time.Duration(max(0, all.AgeMS))*time.Millisecond))
-			}
-			return err
-		})
-		if err != nil && ctx.Err() == nil {
-			c.Log.Error("the safety locks are not known: no call is started", "err", err)
+		asking.Go(func() { k.ask(ctx) })
+		pause := locksEvery
+		if time.Duration(k.trip.Load()) > locksEvery {
+			pause = locksOften
 		}
-		if !timer.Sleep(ctx, locksEvery) {
+		if !timer.Sleep(ctx, pause) {
 			return
 		}
+	}
+}
+
+// lockKeeper asks for the safety locks, with several requests at a time.
+type lockKeeper struct {
+	client *Client
+	board  *lock.Board
+	trip   atomic.Int64 // the last round trip, in nanoseconds
+	slow   atomic.Bool  // it was logged that round trips take too long
+}
+
+func (k *lockKeeper) ask(ctx context.Context) {
+	c, at, all := k.client, time.Now(), locked{}
+	once, cancel := context.WithTimeout(ctx, timer.LeaseTime)
+	defer cancel()
+	if err := c.put(once, subjects.OpLocked, nothing{}, &all); err != nil {
+		if _, age, _ := k.board.Known(); ctx.Err() == nil && age > tellWaiting && !c.waiting.Swap(true) {
+			c.Log.Error("the safety locks are not known: no call is started", "err", err)
+		}
+		return
+	}
+	trip := time.Since(at)
+	k.trip.Store(int64(trip))
+	c.waiting.Store(false)
+	k.board.Learn(all.Locks, at.Add(-time.Duration(max(0, all.AgeMS))*time.Millisecond))
+	if slow := trip > maxTrip; k.slow.Swap(slow) != slow && slow {
+		c.Log.Warn("answers of dispatchers take too long: calls start late or not at all",
+			"took", trip.Round(time.Millisecond), "most", maxTrip)
 	}
 }
 

@@ -3,12 +3,18 @@ package executorapi_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // becomes waits until a board says what is wanted of a tool.
@@ -55,4 +61,77 @@ func TestLocksOfADispatcher(t *testing.T) {
 	stop()
 	f.locks.Learn(nil, time.Now().Add(time.Minute)) // a dispatcher that does not answer helps nobody
 	f.becomes(board, false, lock.ErrStale)
+}
+
+// far is a dialer of connections to a server that is half a round trip away.
+type far struct {
+	ctx  context.Context
+	half time.Duration
+}
+
+func (f far) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	near, remote := net.Pipe()
+	carry := func(to io.WriteCloser, from io.Reader) {
+		packets := make(chan packet, 1000)
+		go func() {
+			defer close(packets)
+			for {
+				buf := make([]byte, 64<<10)
+				n, err := from.Read(buf)
+				if err != nil {
+					return
+				}
+				packets <- packet{buf[:n], time.Now().Add(f.half)}
+			}
+		}()
+		for p := range packets {
+			timer.Sleep(f.ctx, time.Until(p.due))
+			_, _ = to.Write(p.data) // if it is closed, both ends are
+		}
+		_ = to.Close()
+	}
+	go carry(c, remote)
+	go carry(remote, c)
+	return near, nil
+}
+
+type packet struct {
+	data []byte
+	due  time.Time
+}
+
+// R7: at a round trip of 600 ms to its dispatcher, whose knowledge is 200 ms old, an executor always knows the locks
+// within the time that the start of a call waits for them.
+func TestLocksOverALongWay(t *testing.T) {
+	f := setup(t)
+	f.locks = lock.NewBoard()
+	defer f.serve("d")()
+	nc, err := nats.Connect(f.Srv.URL, nats.SetCustomDialer(far{t.Context(), 280 * time.Millisecond}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	inbox, err := (&rpc.Control{NC: nc}).Inbox("default", "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, board := f.client("default"), lock.NewBoard()
+	c.Inbox = inbox
+	bustest.Run(t, func(ctx context.Context) { c.KeepLocks(ctx, board) })
+	bustest.Run(t, func(ctx context.Context) {
+		for timer.Sleep(ctx, 10*time.Millisecond) {
+			f.locks.Learn(nil, time.Now().Add(-200*time.Millisecond))
+		}
+	})
+	f.becomes(board, false, nil)
+	for range 50 {
+		if _, err := board.Find(t.Context(), "echo", ""); err != nil {
+			t.Error(err)
+		}
+		timer.Sleep(t.Context(), 37*time.Millisecond)
+	}
 }
