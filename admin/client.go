@@ -128,22 +128,15 @@ type CredentialFilter struct{ Tenant, Actor string }
 
 // Credentials yields the issued credentials that can still be used or renewed. After an error it ends.
 func (c *Client) Credentials(ctx context.Context, f CredentialFilter) iter.Seq2[Credential, error] {
-	return func(yield func(Credential, error) bool) {
-		q := envelope.CredentialsRequest{Tenant: f.Tenant, Actor: f.Actor}
-		for more := true; more; {
-			page, err := ask(ctx, c, operation.TokenList, q)
-			if err != nil {
-				yield(Credential{}, err)
-				return
-			}
-			for _, one := range page.Credentials {
-				if q.After = one.Family; !yield(one, nil) {
-					return
-				}
-			}
-			more = page.More && len(page.Credentials) > 0
+	first := envelope.CredentialsRequest{Tenant: f.Tenant, Actor: f.Actor}
+	return client.Pages(first, func(q *envelope.CredentialsRequest) ([]Credential, bool, error) {
+		page, err := ask(ctx, c, operation.TokenList, *q)
+		n := len(page.Credentials)
+		if n > 0 {
+			q.After = page.Credentials[n-1].Family
 		}
-	}
+		return page.Credentials, page.More && n > 0, err
+	})
 }
 
 // RotateKeys has a dispatcher create a new key for signing tokens. Without distrust, tokens of earlier keys stay valid
@@ -229,13 +222,7 @@ func recordOf(r audit.Record) (AuditRecord, error) {
 // OpenCalls yields the calls of a tenant that have no outcome yet, oldest first; "" is the tenant of the operator. It
 // asks for them page by page. After an error it ends.
 func (c *Client) OpenCalls(ctx context.Context, tenant string) iter.Seq2[envelope.OpenCall, error] {
-	return func(yield func(envelope.OpenCall, error) bool) {
-		for open, err := range client.OpenCalls(ctx, c.own, tenant) {
-			if !yield(open, refused(err)) {
-				return
-			}
-		}
-	}
+	return client.OpenCalls(ctx, c.own, tenant, refused)
 }
 
 // DeadLetter describes a call that executors could not run, and whose request is stored for a retry.

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
@@ -74,23 +75,11 @@ func (c *Client) RunRecord(ctx context.Context, r envelope.RunRequest) (envelope
 
 // Runs yields the runs that r selects, the one changed longest ago first. After an error it ends.
 func (c *Client) Runs(ctx context.Context, r envelope.RunListRequest) iter.Seq2[envelope.Run, error] {
-	return func(yield func(envelope.Run, error) bool) {
-		for {
-			page, err := ask(ctx, c, operation.RunList, r)
-			if err != nil {
-				yield(envelope.Run{}, err)
-				return
-			}
-			for _, run := range page.Runs {
-				if !yield(run, nil) {
-					return
-				}
-			}
-			if r.After = page.Next; page.Next == 0 {
-				return
-			}
-		}
-	}
+	return client.Pages(r, func(q *envelope.RunListRequest) ([]envelope.Run, bool, error) {
+		page, err := ask(ctx, c, operation.RunList, *q)
+		q.After = page.Next
+		return page.Runs, page.Next != 0, err
+	})
 }
 
 // RunsPinnedTo returns the active runs that are pinned to a version of the policy, without implicit ones. A push of

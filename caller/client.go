@@ -177,13 +177,7 @@ func (c *Client) Why(ctx context.Context, ref envelope.CallRef) (string, error) 
 // OpenCalls yields the calls of the caller that have no outcome yet, oldest first, as far as its token may see them. It
 // asks for them page by page. A call that the caller has only joined is not listed. After an error it ends.
 func (c *Client) OpenCalls(ctx context.Context) iter.Seq2[envelope.OpenCall, error] {
-	return func(yield func(envelope.OpenCall, error) bool) {
-		for open, err := range client.OpenCalls(ctx, c.own, "") {
-			if !yield(open, ErrorOf(err)) {
-				return
-			}
-		}
-	}
+	return client.OpenCalls(ctx, c.own, "", ErrorOf)
 }
 
 // Tools returns the descriptions of the tools of which the policy could allow the caller at least one call, sorted by

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/seed-018f16cc/toolbus"
 
@@ -30,8 +29,7 @@ type connection struct {
 	reach  cli.Reach
 	tenant string
 	actor  string
-	flags  *pflag.FlagSet // the flags of all commands
-	dial   time.Duration  // time for the connection to a server; 0: default
+	dial   time.Duration // time for the connection to a server; 0: default
 	// given reports whether one of these flags is on the command line.
 	given func(flag string) bool
 }

@@ -181,7 +181,7 @@ Exit codes:
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	f := root.PersistentFlags()
-	g.flags, g.given = f, f.Changed
+	g.given = f.Changed
 	g.reach.Flags(f)
 	f.BoolVar(&g.json, "json", false, "print JSON instead of text")
 	f.StringVar(&g.tenant, "tenant", toolbus.DefaultTenant,

@@ -44,23 +44,35 @@ func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
 	return a.Sentence, err
 }
 
-// OpenCalls yields the open calls of the caller or, for an operator, those of a tenant, oldest first. After an error it
-// ends.
-func OpenCalls(ctx context.Context, c *Client, tenant string) iter.Seq2[envelope.OpenCall, error] {
-	return func(yield func(envelope.OpenCall, error) bool) {
-		q := envelope.OpenCallsRequest{Tenant: tenant}
-		for more := true; more; {
-			page, err := Ask(ctx, c, operation.CallList, q)
-			if err != nil {
-				yield(envelope.OpenCall{}, err)
+// OpenCalls yields the open calls of the caller or, for an operator, those of a tenant, oldest first. After an error,
+// which asError converts, it ends.
+func OpenCalls(
+	ctx context.Context, c *Client, tenant string, asError func(error) error,
+) iter.Seq2[envelope.OpenCall, error] {
+	return Pages(envelope.OpenCallsRequest{Tenant: tenant}, func(q *envelope.OpenCallsRequest) (
+		[]envelope.OpenCall, bool, error) {
+		page, err := Ask(ctx, c, operation.CallList, *q)
+		q.After = page.Next
+		return page.Calls, page.More, asError(err)
+	})
+}
+
+// Pages yields the items of all pages of a list. The function ask returns those of a page, and whether there are more.
+// It changes q, which is a copy of first at first, to the request for the next page. After an error the list ends.
+func Pages[Q, T any](first Q, ask func(q *Q) (page []T, more bool, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for q, more := first, true; more; {
+			var page []T
+			var err error
+			if page, more, err = ask(&q); err != nil {
+				yield(*new(T), err)
 				return
 			}
-			for _, open := range page.Calls {
-				if !yield(open, nil) {
+			for _, one := range page {
+				if !yield(one, nil) {
 					return
 				}
 			}
-			q.After, more = page.Next, page.More
 		}
 	}
 }

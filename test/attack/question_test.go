@@ -77,7 +77,7 @@ func TestListedCalls(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	listed := func(p *party) (refs []string) {
-		for c, err := range clientlib.OpenCalls(t.Context(), d.client(p), "") {
+		for c, err := range clientlib.OpenCalls(t.Context(), d.client(p), "", func(err error) error { return err }) {
 			d.ok(err)
 			refs = append(refs, c.Ref)
 		}

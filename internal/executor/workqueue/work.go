@@ -66,7 +66,6 @@ type Puller struct {
 	// Log logs messages that cannot be read, and missing consumers. Set it before Run. Nil discards.
 	Log       *slog.Logger
 	notices   format.Notices
-	lease     time.Duration
 	patience  time.Duration // how long a received message waits for a slot
 	declines  declines
 	repeats   repeats
@@ -146,7 +145,7 @@ func New(ctx context.Context, consumers Consumers, pool string, partitions, slot
 		return nil, fmt.Errorf("%d slots are too few, it takes %d", slots, MinSlots)
 	}
 	w := &Puller{
-		lease: lease, patience: min(prefetchTime, lease/4), handle: handle, consumers: consumers,
+		patience: min(prefetchTime, lease/4), handle: handle, consumers: consumers,
 		lookNow: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		slots: slotsOf(slots),
 	}
