@@ -145,11 +145,11 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // check the flags before the request for the bus time
 		return err
 	}
-	from, done, err := g.archive(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+	return g.reading(ctx, func(from reader.Source) error { return f.print(ctx, g, from) })
+}
+
+// print prints the records that the flags select.
+func (f *auditFlags) print(ctx context.Context, g *global, from reader.Source) error {
 	now, err := from.Now(ctx)
 	if err != nil {
 		return err

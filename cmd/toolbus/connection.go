@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -76,7 +74,7 @@ func (c *connection) access() (cli.Access, error) {
 	}
 	who := toolbus.Options{Tenant: a.Tenant}
 	if a.Credentials != "" {
-		held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
+		held, err := heldBy(a.Credentials)
 		if err != nil {
 			return a, err
 		}
@@ -210,23 +208,24 @@ func (c *connection) operatingAs(ctx context.Context, byFlags bool, do func(*adm
 	return do(own)
 }
 
-// archive connects as operator, and returns the source of the audit record and the dead letters.
-func (c *connection) archive(ctx context.Context) (from reader.Source, done func(), err error) {
+// reading connects as operator, and calls do with the source of the audit record and the dead letters.
+func (c *connection) reading(ctx context.Context, do func(reader.Source) error) error {
 	conn, client, err := c.seat(ctx, auth.Operator)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	var end func()
+	defer closeBoth(conn, client)
 	js, err := jetstream.New(conn.NATS())
-	if err == nil {
-		o := client.Options()
-		from, end, err = reader.OpenAs(ctx, js, o.Tenant, o.Actor, o.Token)
-	}
 	if err != nil {
-		closeBoth(conn, client)
-		return nil, nil, err
+		return err
 	}
-	return from, func() { end(); closeBoth(conn, client) }, nil
+	o := client.Options()
+	from, done, err := reader.OpenAs(ctx, js, o.Tenant, o.Actor, o.Token)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(from)
 }
 
 // holder returns the Access with the credentials of the command line, or of the file in args. On a bus of `toolbus dev`

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
@@ -245,7 +243,7 @@ func shown(p auth.Principal) shownToken {
 
 func (g *global) inspected(file string) (auth.Principal, error) {
 	if file != "-" {
-		held, err := tokensource.Read(file, slog.New(slog.DiscardHandler))
+		held, err := heldBy(file)
 		if err != nil {
 			return auth.Principal{}, err
 		}

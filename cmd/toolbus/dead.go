@@ -33,14 +33,18 @@ func deadCmd(g *global) *cobra.Command {
 		Long: `Lists the dead letters of all tenants, or of --tenant, and below each its replays with their outcomes. A
 replay is a recorded request for the same tool and input in the same trace, such as "dead replay" makes.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return listDead(cmd.Context(), g) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.reading(cmd.Context(), func(from reader.Source) error { return listDead(cmd.Context(), g, from) })
+		},
 	}, &cobra.Command{
 		Use: "show N", Short: "Show the request of a dead letter, why executors gave it up, and its history", Args: seqArg,
 		Example: "  toolbus dead show 3  # a number that `toolbus dead list` shows",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withDead(cmd.Context(), g, args[0], func(from reader.Source, d deadletter.Message) error {
-				return showDead(cmd.Context(), g, from, d)
-			})
+			seq, err := letterNumber(args[0])
+			if err != nil {
+				return err
+			}
+			return g.reading(cmd.Context(), func(from reader.Source) error { return showDead(cmd.Context(), g, from, seq) })
 		},
 	}, replayCmd(g, seqArg))
 	return cmd
@@ -80,12 +84,7 @@ func letterNumber(n string) (uint64, error) {
 	return seq, nil
 }
 
-func listDead(ctx context.Context, g *global) error {
-	from, done, err := g.archive(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+func listDead(ctx context.Context, g *global, from reader.Source) error {
 	letters, err := deadletter.DeadLetters(ctx, from)
 	if err != nil {
 		return err
@@ -113,7 +112,11 @@ func listDead(ctx context.Context, g *global) error {
 	return w.Flush()
 }
 
-func showDead(ctx context.Context, g *global, from reader.Source, d deadletter.Message) error {
+func showDead(ctx context.Context, g *global, from reader.Source, seq uint64) error {
+	d, err := deadletter.DeadLetterAt(ctx, from, seq)
+	if err != nil {
+		return err
+	}
 	if !g.sees(d.State.Tenant) {
 		return fmt.Errorf("dead letter %d is not of tenant %q but of %q", d.Seq, g.tenant, d.State.Tenant)
 	}
@@ -122,23 +125,6 @@ func showDead(ctx context.Context, g *global, from reader.Source, d deadletter.M
 		return err
 	}
 	return g.print(all[0], all[0].Write)
-}
-
-func withDead(ctx context.Context, g *global, n string, do func(reader.Source, deadletter.Message) error) error {
-	seq, err := letterNumber(n)
-	if err != nil {
-		return err
-	}
-	from, done, err := g.archive(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	d, err := deadletter.DeadLetterAt(ctx, from, seq)
-	if err != nil {
-		return err
-	}
-	return do(from, d)
 }
 
 // replayDead has a dispatcher replay a dead letter, and waits for the outcome. The dispatcher makes the same call if

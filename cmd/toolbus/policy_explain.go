@@ -56,12 +56,11 @@ func readArguments(file string) (jsontext.Value, error) {
 }
 
 func (g *global) explainPolicy(ctx context.Context, id string, arguments jsontext.Value) error {
-	from, done, err := g.archive(ctx)
-	if err != nil {
+	var r *audit.Record
+	err := g.reading(ctx, func(from reader.Source) (err error) {
+		r, err = decisionOf(ctx, from, id)
 		return err
-	}
-	r, err := decisionOf(ctx, from, id)
-	done()
+	})
 	switch {
 	case err != nil:
 		return err

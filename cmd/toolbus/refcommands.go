@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -151,7 +152,9 @@ not know the tool, so only operators and auditors can read it.`,
 	ofCall := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if strings.HasPrefix(args[0], audit.GatePrefix) && !isRef(args[0]) {
-			return g.whyDenied(cmd.Context(), args[0])
+			return g.reading(cmd.Context(), func(from reader.Source) error {
+				return g.whyDenied(cmd.Context(), from, args[0])
+			})
 		}
 		return ofCall(cmd, args)
 	}

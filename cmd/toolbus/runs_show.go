@@ -44,11 +44,10 @@ func (g *global) showRun(ctx context.Context, c *admin.Client, q envelope.RunReq
 	if err != nil {
 		return err
 	}
-	from, done, err := g.archive(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+	return g.reading(ctx, func(from reader.Source) error { return g.printRun(ctx, from, run) })
+}
+
+func (g *global) printRun(ctx context.Context, from reader.Source, run envelope.Run) (err error) {
 	behind := upToDate(ctx, from)
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind

@@ -35,12 +35,7 @@ type denied struct {
 }
 
 // whyDenied prints why the call was denied whose denial has this id.
-func (g *global) whyDenied(ctx context.Context, id string) error {
-	from, done, err := g.archive(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) error {
 	r, err := newestRecord(ctx, from, reader.Filter{EventID: id, Event: audit.ToolDenied})
 	if err != nil {
 		return err
