@@ -284,13 +284,8 @@ func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
 
 // Admission holds the flags of a process with a dispatcher: the pool absence, the audit mode, and limits of open calls.
 type Admission struct {
-	absence       time.Duration
-	audit         string
-	perActor      int
-	perTenant     int
-	overflowAfter int
-	defaultRole   string
-	defaultLane   string
+	options toolbus.DispatcherOptions
+	audit   string
 }
 
 // Values of --audit.
@@ -301,39 +296,40 @@ const (
 
 // Flags adds the flags to cmd.
 func (a *Admission) Flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.audit, "audit", auditLags,
+	f, o := cmd.Flags(), &a.options
+	f.StringVar(&a.audit, "audit", auditLags,
 		"lag: audit records are written up to some seconds after the call; strict: a call starts only when "+
 			"its request is recorded, some milliseconds later")
-	cmd.Flags().DurationVar(&a.absence, "pool-absence", deadline.DefaultPoolAbsence,
+	f.DurationVar(&o.PoolAbsence, "pool-absence", deadline.DefaultPoolAbsence,
 		"time without a live executor in a pool after which its waiting calls end with S-TOOL-UNAVAILABLE. "+
 			"Choose it longer than a restart of the executors")
-	cmd.Flags().IntVar(&a.perActor, "open-per-actor", admission.DefaultOpenPerActor,
+	f.IntVar(&o.OpenPerActor, "open-per-actor", admission.DefaultOpenPerActor,
 		"open calls of one actor; further calls are refused with R-CAP-OPEN")
-	cmd.Flags().IntVar(&a.perTenant, "open-per-tenant", admission.DefaultOpenPerTenant,
+	f.IntVar(&o.OpenPerTenant, "open-per-tenant", admission.DefaultOpenPerTenant,
 		"open calls of one tenant; further calls are refused with R-CAP-OPEN")
-	cmd.Flags().IntVar(&a.overflowAfter, "overflow-after", admission.DefaultOverflowAfter,
+	f.IntVar(&o.OverflowAfter, "overflow-after", admission.DefaultOverflowAfter,
 		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
 			"actors come first. Choose less than 7/8 of the slots of an executor")
-	cmd.Flags().StringVar(&a.defaultRole, "default-role", check.DefaultRole,
+	f.StringVar(&o.DefaultRole, "default-role", check.DefaultRole,
 		"role of tokens without roles; without tokens, of calls that name none")
-	cmd.Flags().StringVar(&a.defaultLane, "default-lane", check.DefaultLane,
+	f.StringVar(&o.DefaultLane, "default-lane", check.DefaultLane,
 		"lane of calls that name none and whose token is not bound to one")
 }
 
 // Check returns an [ErrUsage] if the flags are invalid. An executor may be silent for the lease, so the pool absence
 // must not be shorter.
 func (a *Admission) Check(n *Node) error {
-	switch {
-	case a.absence < n.lease:
+	switch o := a.options; {
+	case o.PoolAbsence < n.lease:
 		return Usagef("--pool-absence is %s: use the lease or more, %s; an executor may be silent for that time",
-			a.absence, n.lease)
-	case a.perActor < 1 || a.perTenant < 1:
-		return Usagef("--open-per-actor is %d, --open-per-tenant %d: use 1 or more for both", a.perActor, a.perTenant)
-	case a.overflowAfter < 1:
-		return Usagef("--overflow-after is %d: use 1 or more", a.overflowAfter)
-	case !auth.ValidRoleID(a.defaultRole) || !auth.ValidRoleID(a.defaultLane):
+			o.PoolAbsence, n.lease)
+	case o.OpenPerActor < 1 || o.OpenPerTenant < 1:
+		return Usagef("--open-per-actor is %d, --open-per-tenant %d: use 1 or more for both", o.OpenPerActor, o.OpenPerTenant)
+	case o.OverflowAfter < 1:
+		return Usagef("--overflow-after is %d: use 1 or more", o.OverflowAfter)
+	case !auth.ValidRoleID(o.DefaultRole) || !auth.ValidRoleID(o.DefaultLane):
 		return Usagef("--default-role is %.40q, --default-lane %.40q: use at most 128 letters, digits and . _ : / - and "+
-			"begin with a letter or a digit", a.defaultRole, a.defaultLane)
+			"begin with a letter or a digit", o.DefaultRole, o.DefaultLane)
 	case a.audit != auditLags && a.audit != auditStrict:
 		return Usagef("--audit: use %s or %s, not %q", auditLags, auditStrict, a.audit)
 	}
@@ -342,9 +338,7 @@ func (a *Admission) Check(n *Node) error {
 
 // Options returns the options of a dispatcher.
 func (a *Admission) Options() toolbus.DispatcherOptions {
-	return toolbus.DispatcherOptions{
-		PoolAbsence: a.absence, StrictAudit: a.audit == auditStrict,
-		OpenPerActor: a.perActor, OpenPerTenant: a.perTenant, OverflowAfter: a.overflowAfter,
-		DefaultRole: a.defaultRole, DefaultLane: a.defaultLane,
-	}
+	o := a.options
+	o.StrictAudit = a.audit == auditStrict
+	return o
 }
