@@ -46,7 +46,7 @@ func (w *watch) queue(s call.State, a call.Attempt) {
 			w.queued[pool.name] = pool
 		}
 		pool.waiting++
-		d.pool, d.tried = pool, false
+		d.pool, d.triedPool = pool, false
 	}
 }
 
@@ -80,25 +80,33 @@ func (w Watches) Waiting() map[string]int {
 	return counts
 }
 
-// withoutExecutors returns the attempts that wait in one of the pools and are old enough, each of them once. It leaves
-// out those whose deadline has passed, which expire ends.
-func (w *watch) withoutExecutors(pools map[string]bool, now time.Time) (found []*openAttempt) {
+// early returns the attempts that fit, and are old enough to be ended for a cause before their deadlines, each of them
+// once. It leaves out those whose deadline has passed, which expire ends.
+func (w *watch) early(cause call.Cause, now time.Time, fits func(*openAttempt) bool) (found []*openAttempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range w.byKey {
-		if d.pool != nil && !d.tried && pools[d.pool.name] && !now.Before(d.early) && now.Before(d.place.At()) {
-			d.tried = true
+		if tried := d.tried(cause); !*tried && fits(d) && !now.Before(d.early) && now.Before(d.place.At()) {
+			*tried = true
 			found = append(found, d)
 		}
 	}
 	return found
 }
 
-// again makes withoutExecutors return d once more.
-func (w *watch) again(d *openAttempt) {
+// again makes early return d for the cause once more.
+func (w *watch) again(d *openAttempt, cause call.Cause) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d.tried = false
+	*d.tried(cause) = false
+}
+
+// tried says whether ending the attempt for the cause was tried. Callers hold the mu of its watch.
+func (o *openAttempt) tried(cause call.Cause) *bool {
+	if cause == call.BuildAbsent {
+		return &o.triedBuild
+	}
+	return &o.triedPool
 }
 
 // endPoolAbsent ends attempts of absent pools before their deadlines, until ctx ends.
@@ -107,10 +115,14 @@ func (d *Deadlines) endPoolAbsent(ctx context.Context) {
 		return
 	}
 	for timer.Sleep(ctx, poolAbsentEvery) {
-		if pools := d.empty(); len(pools) > 0 {
-			for _, w := range d.Watches {
-				d.endAll(ctx, w.withoutExecutors(pools, d.Now()), func(job *openAttempt) { d.endOne(ctx, w, job) })
-			}
+		pools := d.empty()
+		if len(pools) == 0 {
+			continue
+		}
+		waits := func(o *openAttempt) bool { return o.pool != nil && pools[o.pool.name] }
+		for _, w := range d.Watches {
+			d.endEarly(ctx, w, w.early(call.PoolAbsent, d.Now(), waits), call.TraceBeforePoolAbsent,
+				ending{cause: call.PoolAbsent, by: call.ByDispatcher})
 		}
 	}
 }
@@ -126,10 +138,10 @@ func (d *Deadlines) empty() map[string]bool {
 	return empty
 }
 
-// endAll calls end for each of the attempts, for several at once, and returns when all calls have returned.
-func (d *Deadlines) endAll(ctx context.Context, found []*openAttempt, end func(*openAttempt)) {
+// endEarly ends attempts, several at once, and returns when it has tried each.
+func (d *Deadlines) endEarly(ctx context.Context, w *watch, found []*openAttempt, at call.TracePoint, why ending) {
 	crew := flow.NewBoundedWorkerPool(deserters, func(job *openAttempt) {
-		d.Safely("a call without executors", func() { end(job) })
+		d.Safely("a call without executors", func() { d.endOne(ctx, w, job, at, why) })
 	})
 	defer crew.Wait()
 	for _, job := range found {
@@ -139,17 +151,17 @@ func (d *Deadlines) endAll(ctx context.Context, found []*openAttempt, end func(*
 	}
 }
 
-// endOne ends an attempt of an absent pool, unless an executor may have started it, and sends its owner the outcome.
-func (d *Deadlines) endOne(ctx context.Context, w *watch, job *openAttempt) {
-	o, err := d.end(ctx, job, call.TraceBeforePoolAbsent, ending{cause: call.PoolAbsent, by: call.ByDispatcher})
+// endOne ends an attempt, unless an executor of its absent pool may have started it, and sends its owner the outcome.
+func (d *Deadlines) endOne(ctx context.Context, w *watch, job *openAttempt, at call.TracePoint, why ending) {
+	o, err := d.end(ctx, job, at, why)
 	switch {
 	case errors.Is(err, outcome.ErrMayHaveRun), errors.Is(err, outcome.ErrAttemptGone), errors.Is(err,
 		outcome.ErrUnreadable):
 		return // the attempt ends at its deadline
 	case err != nil:
 		if ctx.Err() == nil {
-			d.Logger.Warn("not ended for want of executors yet", "call", job.id, "err", err)
-			w.again(job)
+			d.Logger.Warn("not ended before its deadline yet", "call", job.id, "err", err)
+			w.again(job, why.cause)
 		}
 	default:
 		d.ended(ctx, w, job, o)
@@ -206,20 +218,6 @@ func (w *watch) lacking(of Builds) (all []build) {
 	return all
 }
 
-// admittedFor returns the undecided attempts of a build that are old enough, each of them once. It leaves out those
-// whose deadline has passed, which expire ends.
-func (w *watch) admittedFor(b build, now time.Time) (found []*openAttempt) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, d := range w.byKey {
-		if d.build != nil && d.build.build == b && !d.unbuilt && !now.Before(d.early) && now.Before(d.place.At()) {
-			d.unbuilt = true
-			found = append(found, d)
-		}
-	}
-	return found
-}
-
 // endBuildAbsent ends attempts before their deadlines if no live executor of their pool has the build that they were
 // admitted for, until ctx ends. The effect is that which the log proves: a claimed call of a side-effectful tool ends
 // with an unknown one.
@@ -245,31 +243,13 @@ func (d *Deadlines) endBuild(ctx context.Context, w *watch, b build) {
 	if !certain {
 		return
 	}
-	found := w.admittedFor(b, d.Now())
+	found := w.early(call.BuildAbsent, d.Now(), func(o *openAttempt) bool { return o.build != nil && o.build.build == b })
 	if len(found) > 0 {
 		d.Logger.Warn("ending calls: no live executor has the build that they were admitted for", "tool", b.tool,
 			"pool", b.pool, "admitted", call.ShortDigest(b.digest), "calls", len(found))
 	}
-	d.endAll(ctx, found, func(job *openAttempt) { d.endWithoutBuild(ctx, w, job, here) })
-}
-
-// endWithoutBuild ends an attempt whose build no live executor has, and sends its owner the outcome.
-func (d *Deadlines) endWithoutBuild(ctx context.Context, w *watch, job *openAttempt, here []string) {
-	o, err := d.end(ctx, job, call.TraceBeforeNoBuild,
+	d.endEarly(ctx, w, found, call.TraceBeforeNoBuild,
 		ending{cause: call.BuildAbsent, by: call.ByDispatcher, here: here})
-	switch {
-	case errors.Is(err, outcome.ErrAttemptGone), errors.Is(err, outcome.ErrUnreadable):
-		return // the attempt ends at its deadline
-	case err != nil:
-		if ctx.Err() == nil {
-			d.Logger.Warn("not ended for want of its build yet", "call", job.id, "err", err)
-			w.mu.Lock()
-			job.unbuilt = false
-			w.mu.Unlock()
-		}
-	default:
-		d.ended(ctx, w, job, o)
-	}
 }
 
 // withoutBuild returns the error of an attempt of s whose build no live executor has.

@@ -108,11 +108,11 @@ type openAttempt struct {
 	claimed  bool
 	pool     *poolQueue     // pool in which it waits; nil if it is claimed or that is not known
 	early    time.Time      // earliest time, in bus time, to end it because its pool or its build is absent
-	tried    bool           // ending it for an absent pool was tried; do not try again
 	build    *openBuild     // nil until watch has set it
-	unbuilt  bool           // ending it for want of its build was tried; do not try again
 	opened   *flow.Counters // counters that hold counter
 	counter  *flow.Counter  // nil if the attempt is not counted
+
+	triedPool, triedBuild bool // ending it for an absent pool, or build, was tried; do not try again
 }
 
 func newWatch(now func() time.Time) *watch {
