@@ -28,10 +28,11 @@ type directGets struct {
 	js jetstream.JetStream
 }
 
-// Limits of one batch of direct gets.
+// Limits of one batch of direct gets. It ends with the message that exceeds copiedBytes. A server closes a connection
+// for which 8 MiB wait, counting what it has sent until its present write ends, and three streams are read at once.
 const (
 	copiedMessages = 256
-	copiedBytes    = 8 << 20
+	copiedBytes    = 512 << 10
 )
 
 // State counts all sequences from the first to the last as messages, because a direct get does not return their number.
