@@ -69,6 +69,11 @@ func (r Retention) apply(c *jetstream.StreamConfig) (changed bool) {
 		case DropOldest:
 			c.Discard = jetstream.DiscardOld
 		}
+	case subjects.SurplusStream:
+		replace(&c.MaxAge, r.AuditAge)
+		if r.AuditBytes != 0 {
+			c.MaxBytes = max(r.AuditBytes/4, minRecord)
+		}
 	case subjects.DeniedStream:
 		replace(&c.MaxAge, r.DeniedAge)
 		replace(&c.MaxBytes, r.DeniedBytes)

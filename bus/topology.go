@@ -33,10 +33,10 @@ type TopologyOptions struct {
 	ChunksBytes  int64         // maximum size of the streams CHUNKS and DEAD, each; default 1 GiB
 	PayloadAge   time.Duration // maximum age of large inputs and outputs; default 26 h, more than outcomes are kept
 	PayloadBytes int64         // maximum size of large inputs and outputs; default 2 GiB
-	// DirectRecord lets every replica of AUDIT and DENIED answer reads (allow_direct). A replica may lag behind the
-	// leader.
+	// DirectRecord lets every replica of AUDIT, SURPLUS and DENIED answer reads (allow_direct). A replica may lag behind
+	// the leader.
 	DirectRecord bool
-	Logger       *slog.Logger // logs that Ensure waits for a leader; nil discards
+	Logger       *slog.Logger // logs that Ensure waits for a leader, or goes on without SURPLUS; nil discards
 }
 
 // DefaultLease is the default time that an executor may be silent before others take over its work.
@@ -89,7 +89,7 @@ func callLog(p subjects.Partition, o TopologyOptions) jetstream.StreamConfig {
 // of the call log come first; if o.Partitions is 0, there are none.
 func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
-	all := make([]jetstream.StreamConfig, 0, o.Partitions+9)
+	all := make([]jetstream.StreamConfig, 0, o.Partitions+10)
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Partition(p), o))
 	}
@@ -187,6 +187,18 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			MaxBytes:          64 << 20,
 			Duplicates:        time.Second,
 		},
+		{
+			Name:              subjects.SurplusStream,
+			Description:       "Toolbus audit record of tenants above their share of AUDIT",
+			Subjects:          []string{subjects.SurplusAll},
+			Discard:           jetstream.DiscardOld,
+			DenyDelete:        true,
+			DenyPurge:         true,
+			AllowDirect:       o.DirectRecord,
+			MaxMsgsPerSubject: 1024, // so that one tenant has at most half: a segment has up to 512 KiB
+			MaxAge:            month,
+			MaxBytes:          1 << 30,
+		},
 	}...)
 	for i := range all {
 		c := &all[i]
@@ -219,7 +231,8 @@ const ours = "Toolbus "
 
 // Ensure creates the streams that do not exist, and checks the others. It returns an error that names each setting with
 // which Toolbus cannot work; sizes may differ. It updates the retention, and settings of earlier versions. While the
-// servers have no leader, it waits up to 30 s. Several processes may call it at the same time.
+// servers have no leader, it waits up to 30 s. If they cannot reserve the stream SURPLUS, it goes on without. Several
+// processes may call it at the same time.
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
 	begun, told := time.Now(), false
@@ -228,8 +241,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 			err = cmp.Or(denied(js.Conn()), err)
 		}
 		done = !passing(err) || time.Since(begun) > electionTime
-		if !done && !told && o.Logger != nil {
-			o.Logger.Warn("waiting for the servers to have a leader", "err", err)
+		if !done && !told {
+			o.warn("waiting for the servers to have a leader", err)
 			told = true
 		}
 		return done, err
@@ -245,11 +258,22 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 		return err
 	}
 	for _, want := range Streams(o)[1:] {
-		if err := ensureStream(ctx, js, want, o.Retention); err != nil {
+		err := ensureStream(ctx, js, want, o.Retention)
+		if want.Name == subjects.SurplusStream && HasErrorCode(err, CodeStorage, CodeAccountStorage, CodePeers, CodeStreams) {
+			o.warn("records of tenants above their share go to AUDIT", err) // as on a bus of an older build
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (o TopologyOptions) warn(says string, err error) {
+	if o.Logger != nil {
+		o.Logger.Warn(says, "err", err)
+	}
 }
 
 // partitioned creates the first partition of the call log if it does not exist, and returns o with the number of
@@ -350,7 +374,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 
 // evidence reports whether a stream belongs to the audit record. Its allow_direct may have either value.
 func evidence(c jetstream.StreamConfig) bool {
-	return c.Name == subjects.AuditStream || c.Name == subjects.DeniedStream
+	return c.Name == subjects.AuditStream || c.Name == subjects.SurplusStream || c.Name == subjects.DeniedStream
 }
 
 // Compatible returns an error that names each setting of an existing stream with which Toolbus cannot keep its

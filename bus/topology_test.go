@@ -199,7 +199,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A server that can reserve no more serves with the streams that it has.
+// A server that can reserve no more serves with the streams that it has, of which SURPLUS is the last.
 func TestStreamsFillTheStore(t *testing.T) {
 	js := natstest.Start(t, func(o *server.Options) { o.JetStreamMaxStore = 27 << 29 }).JetStream(t)
 	for range 2 {

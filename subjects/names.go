@@ -12,6 +12,9 @@ const (
 	AuditStream = "AUDIT"
 	AuditAll    = "tb.audit.>"
 
+	SurplusStream = "SURPLUS" // records of tenants that fill more than their share of AUDIT
+	SurplusAll    = surplusPrefix + ">"
+
 	DeniedStream = "DENIED"
 	DeniedAll    = deniedPrefix + ">"
 
@@ -22,7 +25,10 @@ const (
 	PayloadsAll    = payloadPrefix + ">"
 )
 
-const poolsPrefix = "$KV.pools."
+const (
+	poolsPrefix   = "$KV.pools."
+	surplusPrefix = "tb.surplus."
+)
 
 // Headers of messages on the bus. Package streaming has the headers of frames of chunks.
 const (

@@ -47,6 +47,14 @@ func (p Partition) Audit(tenant string) string { return auditOf(p.Bucket(), tena
 // AuditLog returns the subject filter of the audit segments of all tenants that are derived from the partition.
 func (p Partition) AuditLog() string { return auditPrefix + p.Bucket() + ".*" }
 
+// Surplus returns the subject of the segments in the stream SURPLUS that are derived from the partition.
+func (p Partition) Surplus(tenant string) string {
+	return surplusPrefix + p.Bucket() + "." + Token(tenant)
+}
+
+// SurplusLog returns the subject filter of [Partition.Surplus] for all tenants.
+func (p Partition) SurplusLog() string { return surplusPrefix + p.Bucket() + ".*" }
+
 // Recorded returns the subject filters of the events that the audit record is derived from: requests and decisions.
 func (p Partition) Recorded() []string {
 	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}

@@ -186,6 +186,11 @@ func JournalSubject(process, tenant string) string { return auditOf("gate."+word
 // JournalSubjectsOf returns the subject filter of [JournalSubject] for all tenants.
 func JournalSubjectsOf(process string) string { return auditPrefix + "gate." + word(process) + ".*" }
 
+// JournalSurplus returns the subject in the stream SURPLUS for the segments of [JournalSubject].
+func JournalSurplus(process, tenant string) string {
+	return surplusPrefix + "gate." + word(process) + "." + Token(tenant)
+}
+
 // Denied returns the subject of the segments with refusals of a tenant that a dispatcher writes.
 func Denied(process, tenant string) string { return deniedOf(process) + Token(tenant) }
 
@@ -196,6 +201,11 @@ func DeniedOf(process string) string { return deniedOf(process) + "*" }
 func AuditOfTenant(tenant string) []string {
 	of := auditOf("*", tenant)
 	return []string{of, auditOf("gate.*", tenant), of + ".*.*"}
+}
+
+// SurplusOfTenant returns the subject filters of all messages of a tenant in the stream SURPLUS.
+func SurplusOfTenant(tenant string) []string {
+	return []string{surplusPrefix + "*." + Token(tenant), surplusPrefix + "gate.*." + Token(tenant)}
 }
 
 // DeniedOfTenant returns the subject filters of all refusals of a tenant.

@@ -101,12 +101,14 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	if tokens := d.verifier(); tokens != nil {
 		p.runs.Revoked = tokens.Revoked
 	}
+	p.shares = writer.NewShares(d.JS, d.Logger)
 	// the projectors need the dispatcher for the oldest open attempts, and it needs the projectors' lag
 	oldest := func(partition subjects.Partition) uint64 { return p.dispatcher.Deadlines.ReplayFrom(partition) }
-	if p.readers, err = readParts(ctx, d.node, oldest); err != nil {
+	if p.readers, err = readParts(ctx, d.node, p.shares, oldest); err != nil {
 		return nil, err
 	}
 	p.journal = writer.NewJournal(d.JS, "dispatcher-"+d.Instance, d.Clock.Now, d.NewNonce, d.Logger)
+	p.journal.Shares = p.shares
 	p.evidence = newEvidence(d.node, pools, d.options.Tools)
 	p.evidence.Look(ctx) // before the first call is admitted
 	findings := &heartbeat.Findings{}
@@ -121,7 +123,6 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	s.push("payload connection", p.bulk.close)
 	d.options.connected(p.bulk.requestConn)
 	p.watermark = writer.NewWatermark(d.JS, d.Log.Partitions(), d.Logger)
-	p.shares = writer.NewShares(d.JS, d.Logger)
 	p.executors = &executorapi.Server{
 		Payloads: p.bulk.payloads, Chunks: streaming.NewStore(p.bulk.js, subjects.ChunksStream),
 		NC: d.NC, JS: d.JS, CallLog: d.Log, Clock: d.Clock, Pools: pools, Journal: p.journal, Watermark: p.watermark,
@@ -185,13 +186,15 @@ type logReader struct {
 
 // readParts returns a reader for each partition. oldest must return the sequence of the oldest open attempt of a
 // partition.
-func readParts(ctx context.Context, c *node, oldest func(subjects.Partition) uint64) ([]logReader, error) {
+func readParts(ctx context.Context, c *node, shares *writer.Shares,
+	oldest func(subjects.Partition) uint64) ([]logReader, error) {
 	var all []logReader
 	for p := range subjects.Partition(c.Log.Partitions()) {
 		projector, from, err := writer.NewProjector(ctx, c.JS, p, c.Logger, func() uint64 { return oldest(p) })
 		if err != nil {
 			return nil, err
 		}
+		projector.Shares = shares
 		follower := kv.NewFollower(c.JS, p)
 		if c.Keys != nil {
 			follower.Passes, follower.Log = passable, c.Logger

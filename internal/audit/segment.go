@@ -22,7 +22,8 @@ import (
 // per line.
 //
 // Segments form chains: one for each partition of the call log, and two for each process with records of its own, in
-// AUDIT and in DENIED. Each segment holds the hash of the one before. So removing or inserting a segment is detectable.
+// AUDIT and in DENIED. In SURPLUS each subject has a chain. Each segment holds the hash of the one before. So removing
+// or inserting a segment is detectable.
 type Segment struct {
 	Form   int                `json:"form"`               // format number, see internal/encoding/format
 	Source string             `json:"source"`             // SourceLog, SourceProcess or SourceRefusal
@@ -52,6 +53,9 @@ const (
 	SourceLog     = "log"    // projected from the call log
 	SourceProcess = "gate"   // no event of the log: callers that share a call, late results, credentials
 	SourceRefusal = "denial" // refusals
+	// SourceSurplus is of segments in the stream SURPLUS that are projected from the call log. Those of each tenant and
+	// partition are a chain of their own. Through is the position of the last record.
+	SourceSurplus = "surplus"
 )
 
 // Position is a place in a partition of the call log. A log that lost its end uses sequences again; the time

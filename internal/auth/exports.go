@@ -66,7 +66,7 @@ func ServiceExports() (all []ServiceExport) {
 			all = append(all, once(Exec, s))
 		}
 	}
-	for _, s := range []string{subjects.AuditStream, subjects.DeniedStream} {
+	for _, s := range []string{subjects.AuditStream, subjects.SurplusStream, subjects.DeniedStream} {
 		all = append(all, many(Auditors, "$JS.API.DIRECT.GET."+s))
 	}
 	return all

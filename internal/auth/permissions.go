@@ -53,7 +53,9 @@ func Permissions(p Principal, f PermissionInputs) jwt.Permissions {
 	case Auditor:
 		publish := asks(p)[1:]
 		if p.Has(ScopeAudit) {
-			publish = append(publish, "$JS.API.DIRECT.GET."+subjects.AuditStream, "$JS.API.DIRECT.GET."+subjects.DeniedStream)
+			for _, s := range []string{subjects.AuditStream, subjects.SurplusStream, subjects.DeniedStream} {
+				publish = append(publish, subjects.DirectGet(s))
+			}
 		}
 		return allow(publish, hears(p))
 	case Executor:

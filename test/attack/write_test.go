@@ -73,7 +73,7 @@ func TestStreams(t *testing.T) {
 	d := deploy(t)
 	var table []row
 	for _, s := range []string{
-		"KV_calls", "KV_pools", "KV_control", "KV_policy", "KV_runs", "AUDIT", "DENIED", "CHUNKS", "DEAD",
+		"KV_calls", "KV_pools", "KV_control", "KV_policy", "KV_runs", "AUDIT", "SURPLUS", "DENIED", "CHUNKS", "DEAD",
 		"PAYLOADS",
 	} {
 		for _, op := range []string{
@@ -82,7 +82,7 @@ func TestStreams(t *testing.T) {
 			"CONSUMER.NAMES", "CONSUMER.LIST", "DIRECT.GET",
 		} {
 			as := everybody()
-			if op == "DIRECT.GET" && (s == "AUDIT" || s == "DENIED") {
+			if op == "DIRECT.GET" && (s == "AUDIT" || s == "SURPLUS" || s == "DENIED") {
 				as = []string{bob, mallory, door, auditor, operator, insider, outsider} // all but who may
 			}
 			table = append(table, row{name: op + " of " + s, as: as, publish: "$JS.API." + op + "." + s})

@@ -88,6 +88,8 @@ func (p StartAt) config(stream string) (c jetstream.OrderedConsumerConfig) {
 	case p.Tenant == "":
 	case stream == subjects.AuditStream:
 		c.FilterSubjects = subjects.AuditOfTenant(p.Tenant)
+	case stream == subjects.SurplusStream:
+		c.FilterSubjects = subjects.SurplusOfTenant(p.Tenant)
 	case stream == subjects.DeniedStream:
 		c.FilterSubjects = subjects.DeniedOfTenant(p.Tenant)
 	}

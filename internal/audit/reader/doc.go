@@ -1,4 +1,5 @@
-// Package reader reads the streams AUDIT, DENIED and DEAD: with consumers, by direct gets, or through dispatchers.
+// Package reader reads the streams AUDIT, SURPLUS, DENIED and DEAD: with consumers, by direct gets, or through
+// dispatchers.
 //
 // A [Source] reads the streams in one of these three ways. Operators and auditors without access to JetStream read
 // through dispatchers. [Open] returns the Source that the permissions of a connection allow. [Replay] yields the

@@ -26,7 +26,7 @@ func ServePage(ctx context.Context, js jetstream.JetStream,
 		return page, err
 	}
 	switch q.Stream {
-	case subjects.AuditStream, subjects.DeniedStream, subjects.DeadStream:
+	case subjects.AuditStream, subjects.SurplusStream, subjects.DeniedStream, subjects.DeadStream:
 	default:
 		return page, fmt.Errorf("%.100q is no stream of the record", q.Stream)
 	}

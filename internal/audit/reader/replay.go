@@ -7,7 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -81,19 +85,32 @@ func (a *auditReader) run(ctx context.Context) error {
 
 // open sets where to start in each stream.
 func (a *auditReader) open(ctx context.Context) error {
-	for _, s := range []*source{
-		{stream: subjects.AuditStream, from: a.start()}, {stream: subjects.DeniedStream, from: a.start()},
-	} {
-		if a.filter.FromNow || a.filter.Last > 0 {
+	for _, stream := range []string{subjects.AuditStream, subjects.SurplusStream, subjects.DeniedStream} {
+		s := &source{stream: stream, from: a.start()}
+		if back := a.filter.FromNow || a.filter.Last > 0; back || stream == subjects.SurplusStream {
 			var err error
-			if s.state, err = a.archive.State(ctx, s.stream); err != nil {
+			s.state, err = a.archive.State(ctx, stream)
+			if stream == subjects.SurplusStream && absent(err) {
+				continue
+			}
+			if err != nil {
 				return err
 			}
-			s.goBack(0)
+			if back {
+				s.goBack(0)
+			}
 		}
 		a.sources = append(a.sources, s)
 	}
 	return nil
+}
+
+// absent reports whether err says that a bus has no stream SURPLUS, which builds before did not make, or that a
+// dispatcher of these builds does not read it.
+func absent(err error) bool {
+	var refused denied
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.As(err, &refused) && refused.reason.Code == envelope.CodeUnavailable
 }
 
 // ahead is the largest time by which the timestamp of a record may be later than that of its message. Events of the

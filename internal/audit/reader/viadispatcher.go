@@ -34,13 +34,20 @@ func Open(ctx context.Context, js jetstream.JetStream, asker operation.Asker) So
 	case !ownRights(asker): // the server would log each denied attempt
 	case !bus.IsPermissionDenied(bus.CheckLevel(ctx, js)):
 		return Streams(js)
-	case bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(subjects.AuditStream)):
-		from := DirectGets(js, asker)
-		if _, err := from.State(ctx, subjects.AuditStream); err == nil {
-			return from
-		}
+	case readable(ctx, js, asker, subjects.AuditStream) && readable(ctx, js, asker, subjects.SurplusStream):
+		return DirectGets(js, asker)
 	}
 	return ViaDispatcher(asker)
+}
+
+// readable reports whether direct gets may read a stream. An older build permits none of SURPLUS, and the configuration
+// of a server that was written by one does not export them.
+func readable(ctx context.Context, js jetstream.JetStream, asker operation.Asker, stream string) bool {
+	if !bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(stream)) {
+		return false
+	}
+	_, err := DirectGets(js, asker).State(ctx, stream)
+	return err == nil
 }
 
 // OpenAs is [Open] for an operator or auditor of a tenant, with a token or with nil. The connection of js must be one

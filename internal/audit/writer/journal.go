@@ -24,10 +24,15 @@ type Journal struct {
 	now        func() time.Time // returns the bus time
 	newNonce   func() string
 	log        *slog.Logger
-	calls      *writer // all records except refusals; in AUDIT
+	calls      *writer // all records except refusals; in AUDIT, see Shares
 	denials    *writer // refusals; in DENIED, so that a flood of them drops no records of calls
 	aggregates aggregates
 	allowed    flow.SeenSet // ids of recorded joins and late results
+
+	// Shares selects the tenants whose records go to SURPLUS instead of AUDIT; nil selects none. It must be set before the
+	// first record.
+	Shares  *Shares
+	surplus surplusWriters
 }
 
 // NewJournal returns the journal of a process. now dates the records, in bus time, and newNonce names them. log gets
@@ -46,8 +51,13 @@ func NewJournal(js jetstream.JetStream, process string, now func() time.Time, ne
 			as: audit.Segment{Source: source, Writer: process}, log: log, more: make(chan struct{}, 1),
 		}
 	}
+	surplus := func(tenant string) *writer {
+		subject := subjects.JournalSurplus(process, tenant)
+		return write(subjects.SurplusStream, audit.SourceProcess, subject, func(_, _ string) string { return subject })
+	}
 	return &Journal{
-		js: js, now: now, newNonce: newNonce, aggregates: newFloods(), log: log,
+		surplus: surplusWriters{open: surplus, all: map[string]*writer{}, begun: make(chan *writer, 16)},
+		js:      js, now: now, newNonce: newNonce, aggregates: newFloods(), log: log,
 		calls: write(subjects.AuditStream, audit.SourceProcess, subjects.JournalSubjectsOf(process),
 			subjects.JournalSubject),
 		denials: write(subjects.DeniedStream, audit.SourceRefusal, subjects.DeniedOf(process), subjects.Denied),
@@ -64,6 +74,7 @@ func (j *Journal) Run(ctx context.Context) {
 	writers.Go(func() { j.calls.run(ctx) })
 	writers.Go(func() { j.denials.run(ctx) })
 	writers.Go(func() { j.closeCounts(ctx) })
+	writers.Go(func() { j.surplus.run(ctx) })
 	writers.Wait()
 }
 
@@ -94,7 +105,18 @@ func (j *Journal) Note(ctx context.Context, r audit.Record) error {
 	if r.EventID == "" {
 		r.EventID = audit.GatePrefix + j.newNonce()
 	}
+	if r.Event == audit.CredentialNarrowed || r.Event == audit.CredentialRenewed { // agents do that as often as they like
+		return j.of(r.Tenant).append(ctx, r)
+	}
 	return j.calls.append(ctx, r)
+}
+
+// of returns the writer for records of a tenant. Those of refusals have another writer.
+func (j *Journal) of(tenant string) *writer {
+	if j.Shares.crowds(tenant) {
+		return j.surplus.of(tenant)
+	}
+	return j.calls
 }
 
 // closeCounts records the numbers of counts that are over, until ctx ends.
@@ -148,7 +170,7 @@ func (j *Journal) Shared(ctx context.Context, s call.State, n int, who []call.Ow
 		r.EventID = id
 		ids, records = append(ids, id), append(records, r)
 	}
-	err := j.calls.append(ctx, records...)
+	err := j.of(s.Tenant).append(ctx, records...)
 	if err == nil {
 		j.allowed.Add(slices.Values(ids))
 	}
@@ -163,7 +185,7 @@ func (j *Journal) LateResult(ctx context.Context, id string, s call.State, attem
 	if j.allowed.Has(r.EventID) {
 		return nil
 	}
-	err := j.calls.append(ctx, r)
+	err := j.of(s.Tenant).append(ctx, r)
 	if err == nil {
 		j.allowed.Add(slices.Values([]string{r.EventID}))
 	}

@@ -30,6 +30,10 @@ type Projector struct {
 	open  func() uint64 // returns the sequence of the oldest open attempt; 0 if none is open
 	chain *chain        // of the partition; used only by Run
 
+	// Shares selects the tenants whose records go to SURPLUS; nil selects none. It must be set before Run and Observe.
+	Shares  *Shares
+	surplus *surplus // used only by Run
+
 	mu      sync.Mutex
 	pending []audit.Record
 	waiting kv.Lag // since when the pending records are known
@@ -79,7 +83,8 @@ func (p *Projector) Observe(ctx context.Context, o kv.FollowedEvent) {
 	}
 	for !p.add(records, o.Known) && timer.Sleep(ctx, pollEvery) {
 	}
-	if a, ok := o.State.Attempt(o.Attempt); ok && a.Strict && o.Kind == call.Requested {
+	a, ok := o.State.Attempt(o.Attempt)
+	if ok && a.Strict && o.Kind == call.Requested && !p.Shares.crowds(o.State.Tenant) {
 		p.await(o.Seq)
 	}
 }
@@ -250,7 +255,11 @@ func (p *Projector) linger(ctx context.Context) {
 		}
 		return
 	}
-	timer := time.NewTimer(flushLinger)
+	long := flushLinger
+	if p.Shares.crowded() {
+		long = surplusLinger
+	}
+	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -282,6 +291,9 @@ func (p *Projector) findEnd(ctx context.Context) error {
 	final := false
 	err := rhythm().Until(ctx, func(ctx context.Context) (bool, error) {
 		_, err := p.resume(ctx)
+		if err == nil {
+			err = p.surplus.resume(ctx)
+		}
 		if final = err == nil || errors.Is(err, kv.ErrStreamRolledBack) || format.IsUnsupported(err); !final {
 			p.log.Warn("end of the audit record not found yet", "err", err)
 		}
@@ -356,7 +368,11 @@ func (p *Projector) upTo(seq uint64) int {
 // which.
 func (p *Projector) flush(ctx context.Context, f *flush) error {
 	f.segment.Oldest = p.open()
-	lines, err := audit.SplitSegments(f.records, audit.MaxSegment)
+	rest, err := p.divert(ctx, f.records)
+	if err != nil {
+		return err
+	}
+	lines, err := audit.SplitSegments(rest, audit.MaxSegment)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Par
 	p = newProjector(js, part)
 	p.log, p.open = log, open
 	oldest, err := p.resume(ctx)
+	if err == nil {
+		err = p.surplus.resume(ctx)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -36,9 +39,12 @@ func NewProjector(ctx context.Context, js jetstream.JetStream, part subjects.Par
 }
 
 func newProjector(js jetstream.JetStream, part subjects.Partition) *Projector {
-	return &Projector{part: part, more: make(chan struct{}, 1), enough: make(chan struct{}, 1), chain: &chain{
-		js: js, stream: subjects.AuditStream, all: part.AuditLog(), subject: part.Audit, answer: ackTime,
-	}}
+	return &Projector{
+		part: part, surplus: newSurplus(js, part), more: make(chan struct{}, 1), enough: make(chan struct{}, 1),
+		chain: &chain{
+			js: js, stream: subjects.AuditStream, all: part.AuditLog(), subject: part.Audit, answer: ackTime,
+		},
+	}
 }
 
 // projectors returns a projector for each partition. They have not read their chains yet.

@@ -25,6 +25,8 @@ const tenantShare = 4
 const (
 	countsFrom = 25
 	sharesFrom = 50
+	// surplusFrom is how full AUDIT is when a tenant above its share could make it drop records of others.
+	surplusFrom = 85
 )
 
 // Shares counts what tenants keep in AUDIT, so that none of them fills it for all. It counts from the stream itself,
@@ -37,6 +39,7 @@ type Shares struct {
 
 	mu    sync.Mutex
 	info  jetstream.StreamInfo // as it was measured last; zero before
+	spare bool                 // there is a stream SURPLUS
 	kept  map[string]int64     // bytes, by the token of the tenant
 	spans []span               // of the messages that are counted, oldest first
 }
@@ -88,9 +91,10 @@ func (s *Shares) measure(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	_, err = s.js.Stream(ctx, subjects.SurplusStream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.info = *stream.CachedInfo()
+	s.info, s.spare = *stream.CachedInfo(), err == nil
 	for len(s.spans) > 0 && s.spans[0].last < s.info.State.FirstSeq {
 		for tenant, bytes := range s.spans[0].kept {
 			if s.kept[tenant] -= bytes; s.kept[tenant] == 0 {
@@ -141,6 +145,9 @@ func (s *Shares) add(seq uint64, subject string, bytes int64) {
 	s.spans[n].kept[tenant] += bytes
 	s.spans[n].bytes += bytes
 	s.spans[n].last = seq
+	if seq > s.info.State.LastSeq { // stored since the last measurement
+		s.info.State.Bytes += uint64(bytes)
+	}
 }
 
 // OverRecord returns what a tenant keeps in AUDIT, and the share of which that is more, in bytes. It returns zeros
@@ -156,4 +163,35 @@ func (s *Shares) OverRecord(tenant string) (used, share int64) {
 		return 0, 0
 	}
 	return used, share
+}
+
+// crowds reports whether the records of a tenant go to SURPLUS: it has more than its share of AUDIT, which is nearly
+// full, drops its oldest records, and has those of other tenants.
+func (s *Shares) crowds(tenant string) bool {
+	if s == nil || !s.fullTo(surplusFrom) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over(s.kept[subjects.Token(tenant)])
+}
+
+// crowded reports whether any tenant crowds.
+func (s *Shares) crowded() bool {
+	if s == nil || !s.fullTo(surplusFrom) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	most := int64(0)
+	for _, bytes := range s.kept {
+		most = max(most, bytes)
+	}
+	return s.over(most)
+}
+
+// over reports whether a tenant that keeps that many bytes crowds a nearly full AUDIT. The caller holds s.mu.
+func (s *Shares) over(bytes int64) bool {
+	return s.spare && s.info.Config.Discard == jetstream.DiscardOld && len(s.kept) > 1 &&
+		bytes >= s.info.Config.MaxBytes/tenantShare
 }
