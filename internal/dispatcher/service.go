@@ -92,12 +92,9 @@ func unknownCall(ref string) *envelope.Error {
 // concerns reports whether the actor owns an attempt of the call, or knows a call id of one, and its token covers that
 // attempt.
 func concerns(ctx context.Context, s call.State, actor, callID string) bool {
-	for _, a := range s.Attempts {
-		if (subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID)) && covered(ctx, a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Attempts, func(a call.Attempt) bool {
+		return (subjects.Token(a.Owner.Actor) == actor || callID != "" && a.Has(callID)) && covered(ctx, a)
+	})
 }
 
 // attempt returns the attempt of q.CallID, or the newest one if that is empty, and the last event of its log.

@@ -110,12 +110,10 @@ func (m *Admission) turnAllDown(
 
 // mayJoin reports whether all requests may join the open attempt n of s.
 func mayJoin(s call.State, n int, joining []arrival) bool {
-	for _, a := range joining {
-		if v := call.Admit(s, a.Ask); v.Do != call.Join || v.Attempt != n {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(joining, func(a arrival) bool {
+		v := call.Admit(s, a.Ask)
+		return v.Do != call.Join || v.Attempt != n
+	})
 }
 
 // joinEvent returns one event that joins all requests to attempt n of s. left are those for which the event has no

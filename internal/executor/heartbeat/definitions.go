@@ -2,6 +2,7 @@ package heartbeat
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -49,17 +50,10 @@ func (d Definitions) Bounded() Definitions {
 // compared the tool. If lists were cut, a server that is not listed counts as approved: the executor itself refuses a
 // changed tool.
 func (d Definitions) verdict(server string, t ChangedTool) (changed, approved bool) {
-	for _, c := range d.Changed {
-		if c == t {
-			return true, false
-		}
+	if slices.Contains(d.Changed, t) {
+		return true, false
 	}
-	for _, name := range d.Compared {
-		if name == server {
-			return false, true
-		}
-	}
-	return false, d.MoreCompared > 0
+	return false, d.MoreCompared > 0 || slices.Contains(d.Compared, server)
 }
 
 // Findings keeps what the newest heartbeats of the running executors say of tools. The zero value is ready to use. Its

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -119,12 +120,7 @@ func (l *serverConn) refresh(ctx context.Context, tools []*tool.Manifest) error 
 
 // withholds reports whether the server has changed one of the tools.
 func (l *serverConn) withholds(tools []*tool.Manifest) bool {
-	for _, m := range tools {
-		if l.change(m.Endpoint.(Endpoint)) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tools, func(m *tool.Manifest) bool { return l.change(m.Endpoint.(Endpoint)) != nil })
 }
 
 // withhold logs that a tool waits for approval, with the command that approves it. It logs this once until release.
