@@ -63,6 +63,12 @@ func (a asked) actor() string {
 // say sends a message, and returns with which code it is refused; "" is that it was answered.
 func (d *devDeployment) say(a asked) envelope.Code {
 	d.Helper()
+	return d.refusal(d.told(a))
+}
+
+// told sends a message, and returns what a dispatcher says to it.
+func (d *devDeployment) told(a asked) *nats.Msg {
+	d.Helper()
 	p, tenant, actor := d.crowd[a.as], d.crowd[a.as].Tenant, a.actor()
 	word := strings.ToLower(auth.NewID()) + "." + "w"
 	if says, err := auth.Inspect(a.token); err == nil && says.Bound() && says.Actor == actor {
@@ -94,7 +100,7 @@ func (d *devDeployment) say(a asked) envelope.Code {
 		select {
 		case msg := <-answers:
 			if msg.Header.Get(subjects.HeaderKind) != envelope.KindAccepted {
-				return d.refusal(msg)
+				return msg
 			}
 		case <-time.After(20 * time.Second):
 			d.Fatalf("%s, as %s: no answer", a.name, a.as)

@@ -3,10 +3,15 @@ package attack
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -81,6 +86,59 @@ func TestPolicyHolds(t *testing.T) {
 		if a, err := c.Describe(t.Context(), envelope.DescribeRequest{Tool: id}); err != nil || len(a.Tools) > 0 {
 			t.Errorf("%s is described as %+v, %v", id, a.Tools, err)
 		}
+	}
+	d.finish()
+}
+
+// S16: a key that all actors of a tenant share does not tell that a hidden tool was called with it. An agent that may
+// not know the tool gets the answer that it gets for a tool that does not exist. The caller of the tool is told.
+func TestSharedKeysHideTools(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	d.restrict(d.crowd[alice].Principal, "alices")
+	plain := map[string]any{"role_id": "agent", "lane_id": "default"}
+	vip := map[string]any{"role_id": "boss", "lane_id": "vip"}
+	shared := map[string]any{"idempotency_key": auth.NewID(), "idempotency_scope": "global"}
+	roles := []string{"agent", "boss"}
+	both, _ := d.token(auth.Principal{
+		Tenant: "acme", Actor: alice, Role: auth.Agent, RoleIDs: roles, Family: auth.NewFamily(roles),
+	})
+	tokens := map[string]string{alice: both, bob: d.crowd[bob].token}
+	ask := func(as, tool, input string, context map[string]any) string {
+		d.Helper()
+		msg := d.told(asked{
+			name: tool, as: as, token: tokens[as], tool: tool, input: input, context: context, limits: shared,
+		})
+		var r envelope.Response
+		d.ok(json.Unmarshal(msg.Data, &r))
+		if r.Error != nil { // without the ids of the request
+			maps.DeleteFunc(r.Error.Details.Extra, func(name string, _ jsontext.Value) bool {
+				return name == "call_id" || name == "trace_id"
+			})
+		}
+		said := []any{r.Status, r.Error, r.Output, r.Provenance.NotStarted, r.SideEffects}
+		text, err := json.Marshal(said, json.Deterministic(true))
+		d.ok(err)
+		return strings.ReplaceAll(string(text), tool, "TOOL")
+	}
+	close(d.paid.gate("shared").goOn)
+	for _, tool := range []string{"weigh", "wiegh"} { // the second one does not exist
+		_, err := d.victim.client.Call(t.Context(), clientlib.Call{Tool: tool, Input: []byte(`"shared"`)})
+		d.ok(err)
+	}
+	for _, state := range []string{"before the call", "after it"} {
+		for _, input := range []string{`"shared"`, `"another"`} {
+			hidden, unknown := ask(bob, "weigh", input, plain), ask(bob, "wiegh", input, plain)
+			if hidden != unknown || !strings.Contains(hidden, string(envelope.CodeToolUnknown)) {
+				t.Errorf("%s, with %s:\nhidden:  %s\nunknown: %s", state, input, hidden, unknown)
+			}
+		}
+		if got := ask(alice, "weigh", `"shared"`, vip); !strings.Contains(got, `"success"`) {
+			t.Fatalf("the call that is allowed: %s", got)
+		}
+	}
+	if got := ask(alice, "weigh", `"shared"`, plain); strings.Contains(got, `"effect":"none"`) {
+		t.Errorf("who has called the tool is told %s", got)
 	}
 	d.finish()
 }
