@@ -29,13 +29,23 @@ type Bus struct {
 // Start starts a Bus. It is stopped when the test ends.
 func Start(t *testing.T, options ...natstest.Option) *Bus {
 	t.Helper()
-	srv := natstest.Start(t, options...)
+	return begin(t, natstest.Start(t, options...), bus.TopologyOptions{})
+}
+
+// StartCluster starts a Bus of three servers, each of which has a copy of all streams.
+func StartCluster(t *testing.T) *Bus {
+	t.Helper()
+	return begin(t, natstest.StartCluster(t, 3)[0], bus.TopologyOptions{Replicas: 3})
+}
+
+func begin(t *testing.T, srv *natstest.Server, o bus.TopologyOptions) *Bus {
+	t.Helper()
 	nc := srv.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+	if err := bus.Ensure(t.Context(), js, o); err != nil {
 		t.Fatal(err)
 	}
 	log, err := kv.OpenLog(t.Context(), js, kv.LogOptions{})

@@ -182,10 +182,17 @@ func TestOneQuestion(t *testing.T) {
 	}
 }
 
-// Two processes that change a run at the same time lose no change.
+// Two processes that change a run at the same time lose no change, also with three servers.
 func TestChangesMeet(t *testing.T) {
-	b := bustest.Start(t)
-	here, there := open(t, b), open(t, b)
+	for name, start := range map[string]func(*testing.T) *bustest.Bus{
+		"one server": func(t *testing.T) *bustest.Bus { return bustest.Start(t) }, "three servers": bustest.StartCluster,
+	} {
+		t.Run(name, func(t *testing.T) { b := start(t); changesMeet(t, open(t, b), open(t, b)) })
+	}
+}
+
+func changesMeet(t *testing.T, here, there process) {
+	t.Helper()
 	here.create(run("r1"))
 	var all sync.WaitGroup
 	for n := range 20 {
