@@ -79,6 +79,7 @@ type devDeployment struct {
 	release chan struct{} // closed to let the victim's call end
 	gates   sync.Map      // chan struct{} by the input of another held call, closed to let it end
 	runs    atomic.Int64  // of the victim's call
+	opened  atomic.Int64  // runs of the tool open
 	killed  atomic.Int64  // held calls whose run was ended
 	died    chan struct{} // has a value then
 	subs    []subscription
@@ -156,6 +157,13 @@ func (d *devDeployment) tools() *toolbus.Toolset {
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "gold for " + in, nil }))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "pay", Class: toolbus.SideEffectful, AcceptRerun: true}, d.paid.pay))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "weigh", Class: toolbus.Idempotent}, d.paid.pay))
+	d.ok(toolbus.Add(tools, toolbus.Tool{
+		ID: "open", Class: toolbus.Pure,
+		Request: []byte(`{"properties":{"path":{"format":"path"},"run":{"format":"command"}}}`),
+	}, func(_ context.Context, _ *toolbus.Run, in map[string]any) (bool, error) {
+		d.opened.Add(1)
+		return true, nil
+	}))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "look", Class: toolbus.Pure}, d.paid.pay))
 	d.ok(toolbus.Add(tools, toolbus.Tool{
 		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
