@@ -24,7 +24,7 @@ import (
 
 // question is a question of the attacker.
 func (b *beside) question(op, members string) string {
-	return rawPublish(subjects.Service(op, evil, b.actor), subjects.Answers(evil, b.actor)+"flood.x",
+	return rawPublish(subjects.Service(op, b.tenant, b.actor), subjects.Answers(b.tenant, b.actor)+"flood.x",
 		rawHeader("Tb-Token: "+b.attacker, "Tb-Answer: flood.x"), `{"form":2,`+members+`}`)
 }
 
@@ -35,7 +35,7 @@ func (b *beside) ask(message string) rawMsg {
 	b.must(err)
 	go c.listen()
 	defer func() { _ = c.conn.Close(); <-c.done }()
-	b.must(c.subscribe(subjects.Answers(evil, b.actor) + "flood.x"))
+	b.must(c.subscribe(subjects.Answers(b.tenant, b.actor) + "flood.x"))
 	b.must(c.send(message))
 	m, err := c.await(func(rawMsg) bool { return true })
 	b.must(err)
@@ -53,7 +53,7 @@ func pages(b *beside) func() string {
 		return b.request(asking{tool: "heavy", fn: "wait", key: auth.NewID(), input: "{}", due: time.Now().Add(time.Second)})
 	})
 	b.actor = auditor
-	_, b.attacker = b.Credential(auth.Principal{Tenant: evil, Actor: auditor, Role: auth.Auditor})
+	_, b.attacker = b.Credential(auth.Principal{Tenant: b.tenant, Actor: auditor, Role: auth.Auditor})
 	page := b.question(subjects.OpStored, fmt.Sprintf(`"stream":%q`, subjects.AuditStream))
 	b.Logf("a page of the record has %d bytes", len(b.ask(page).body))
 	return func() string { return page }
@@ -95,12 +95,12 @@ func readers(b *beside) func(context.Context) {
 	for i := range 4 {
 		one := *b
 		one.actor = fmt.Sprint(mallory, i)
-		_, one.attacker = b.Credential(auth.Principal{Tenant: evil, Actor: one.actor, Role: auth.Agent})
+		_, one.attacker = b.Credential(auth.Principal{Tenant: b.tenant, Actor: one.actor, Role: auth.Agent})
 		ask := maker(parts).from(1, 20)(&one)
 		for range callout.FamilyConnections - 4 {
 			c, err := b.raw(one.attacker, "reader")
 			b.must(err)
-			b.must(c.subscribe(subjects.Answers(evil, one.actor) + ">"))
+			b.must(c.subscribe(subjects.Answers(b.tenant, one.actor) + ">"))
 			b.Cleanup(func() { _ = c.conn.Close() })
 		}
 		all = append(all, ask)

@@ -82,7 +82,7 @@ func (b *beside) request(a asking) string {
 		`"trace_id":%q,"timezone":"UTC","env":"prod","pad":%q},"constraints":{"timeout_ms":600000,"deadline_unix_ms":%d,`+
 		`"idempotency_key":%q}}`, uuid.NewString(), a.tool, a.fn, a.input, a.more, b.actor, uuid.NewString(),
 		strings.Repeat("x", a.pad), a.due.UnixMilli(), a.key)
-	return rawPublish(subjects.Call(evil, b.actor, a.tool), subjects.Answers(evil, b.actor)+"flood.x",
+	return rawPublish(subjects.Call(b.tenant, b.actor, a.tool), subjects.Answers(b.tenant, b.actor)+"flood.x",
 		rawHeader("Tb-Token: "+b.attacker), body)
 }
 

@@ -23,9 +23,8 @@ import (
 var floodTime = flag.Duration("flood", 10*time.Second, "with -full, how long each flood of TestBystanderOfFloods lasts")
 
 const (
-	evil        = "evil" // the tenant of the attackers
-	bystanding  = 200    // calls of the bystander during each flood, and of a short one 20 a second
-	mostMemory  = 400.0  // of a dispatcher, in MB
+	bystanding  = 200   // calls of the bystander during each flood, and of a short one 20 a second
+	mostMemory  = 400.0 // of a dispatcher, in MB
 	calmAgain   = 5 * time.Second
 	operateTime = 5 * time.Second // for what an operator asks during a flood
 )
@@ -39,6 +38,7 @@ type beside struct {
 	system      *rawConn // hears which connections servers have ended
 	operator    *admin.Client
 	others      func(context.Context) error // a call of the bystander
+	tenant      string                      // of the attacker; each flood has its own, with its own share of the log
 	actor       string                      // the attacker
 }
 
@@ -91,8 +91,9 @@ func (b *beside) row(t *testing.T, f flood) {
 	inner.T = t
 	b = &beside{siege: &inner, time: b.time, dispatchers: b.dispatchers, limit: b.limit, system: b.system,
 		operator: b.operator, others: b.siege.call}
-	b.actor = "agent://" + strings.ReplaceAll(f.name, " ", "-") // hears no answers to a flood before
-	_, b.attacker = b.Credential(auth.Principal{Tenant: evil, Actor: b.actor, Role: auth.Agent,
+	b.tenant = "evil-" + strings.ReplaceAll(f.name, " ", "-")
+	b.actor = "agent://" + b.tenant // hears no answers to a flood before
+	_, b.attacker = b.Credential(auth.Principal{Tenant: b.tenant, Actor: b.actor, Role: auth.Agent,
 		Scopes: []string{auth.ScopeAll}})
 	attack := f.prepare(b)
 	calm := b.calls(20, time.Second)
