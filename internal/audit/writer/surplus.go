@@ -128,6 +128,9 @@ const surplusLinger = 2 * time.Second
 // AUDIT if no other is left, because a flush ends with a segment there. If SURPLUS cannot be written, all records go to
 // AUDIT, also those that it may have stored: calls do not wait for it.
 func (p *Projector) divert(ctx context.Context, records []audit.Record) (rest []audit.Record, err error) {
+	if len(p.surplus.chains) == 0 && !p.Shares.crowded() {
+		return records, nil
+	}
 	crowd, crowds := map[string][]audit.Record{}, map[string]bool{} // the same for all records of a tenant
 	for _, r := range records {
 		if _, known := crowds[r.Tenant]; !known {
