@@ -65,7 +65,7 @@ func MayPublish(ctx context.Context, nc *nats.Conn, subject string) bool {
 	if nc.Publish(subject, nil) != nil || nc.FlushWithContext(ctx) != nil {
 		return true
 	}
-	err := LastError(nc)
+	err := lastError(ctx, nc) // not LastError: on a busy machine it may return nil, and then every subject is permitted
 	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), strconv.Quote(subject))
 }
 
@@ -114,12 +114,19 @@ const atHand = 5 * time.Millisecond
 // LastError returns the last error of the connection, usually one that the server reported. It returns nil if there is
 // none, and also if nc.LastError blocks for more than 5 ms, as it can during a reconnect.
 func LastError(nc *nats.Conn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), atHand)
+	defer cancel()
+	return lastError(ctx, nc)
+}
+
+// lastError returns the last error of the connection, or nil if it has no error yet or ctx ends first.
+func lastError(ctx context.Context, nc *nats.Conn) error {
 	last := make(chan error, 1)
 	go func() { last <- nc.LastError() }() // ends when the connection releases its lock
 	select {
 	case err := <-last:
 		return err
-	case <-time.After(atHand):
+	case <-ctx.Done():
 		return nil
 	}
 }
