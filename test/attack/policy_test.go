@@ -90,8 +90,8 @@ func TestPolicyHolds(t *testing.T) {
 	d.finish()
 }
 
-// S16: a key that all actors of a tenant share does not tell that a hidden tool was called with it. An agent that may
-// not know the tool gets the answer that it gets for a tool that does not exist. The caller of the tool is told.
+// S16: a shared key does not reveal that a hidden tool was called with it. An agent from which the policy hides the
+// tool gets the same answer as for a tool that does not exist. The agent that called the tool learns of its effect.
 func TestSharedKeysHideTools(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
