@@ -19,10 +19,14 @@ type Clock struct {
 	local  func() time.Time
 	last   atomic.Pointer[Reading]
 	server func(context.Context) (time.Time, error)
+	moved  chan struct{} // signals that the last measurement is wrong
 }
 
-// Reading is a pair of local time and bus time, read at the same moment.
-type Reading struct{ Local, Bus time.Time }
+// Reading is a pair of local time and bus time, read at the same moment. Bus is right to within Error.
+type Reading struct {
+	Local, Bus time.Time
+	Error      time.Duration
+}
 
 // At returns the bus time at the given local time. If both times have a monotonic reading, setting the wall clock in
 // between does not change the result.
@@ -57,7 +61,7 @@ func NewClockOf(ctx context.Context, server func(context.Context) (time.Time, er
 	if local == nil {
 		local = time.Now
 	}
-	c := &Clock{local: local, server: server}
+	c := &Clock{local: local, server: server, moved: make(chan struct{}, 1)}
 	return c, c.Measure(ctx)
 }
 
@@ -71,44 +75,91 @@ func (c *Clock) Now() time.Time { return c.last.Load().At(c.local()) }
 const measurements = 5
 
 // Measure asks the server for its time five times and keeps the answer with the shortest round trip. Bus time is then
-// accurate to half of that round trip. If a request fails, Measure returns its error and keeps the last measurement.
+// accurate to half of that round trip. If an answer contradicts the last measurement, because a clock was set, the
+// clock uses it at once. If a request fails, Measure returns its error.
 func (c *Clock) Measure(ctx context.Context) error {
-	best := time.Duration(1<<63 - 1)
-	var r Reading
-	for range measurements {
-		sent := c.local()
-		says, err := c.server(ctx)
+	var best Reading
+	for n := range measurements {
+		r, err := c.ask(ctx)
 		if err != nil {
-			return fmt.Errorf("bus clock: %w", err)
+			return err
 		}
-		trip := c.local().Sub(sent)
-		if trip < best {
-			best, r = trip, Reading{sent.Add(trip / 2), says}
+		if n == 0 || r.Error < best.Error {
+			best = r
+		}
+		if last := c.last.Load(); last == nil || last.contradicts(r) {
+			best = r
+			c.last.Store(&r)
 		}
 	}
-	c.last.Store(&r)
+	c.last.Store(&best)
 	return nil
 }
 
-// Run reads the local clock every lookAtClock, and measures at once if the clock has stepped by more than maxStep.
-const (
-	lookAtClock = time.Second
-	maxStep     = 100 * time.Millisecond
-)
+// ask asks the server for its time once.
+func (c *Clock) ask(ctx context.Context) (Reading, error) {
+	sent := c.local()
+	says, err := c.server(ctx)
+	if err != nil {
+		return Reading{}, fmt.Errorf("bus clock: %w", err)
+	}
+	return readingOf(says, sent, c.local()), nil
+}
 
-// Run measures every interval until ctx ends. It also measures within 1 s after the local clock was set or the machine
-// slept. While the server does not answer, the last measurement stays in use.
-func (c *Clock) Run(ctx context.Context, interval time.Duration) {
-	for timer.Sleep(ctx, min(interval, lookAtClock)) {
-		if c.due(interval) {
-			once, cancel := context.WithTimeout(ctx, interval)
-			_ = c.Measure(once) // the next round tries again; until then the last measurement is good enough
-			cancel()
-		}
+// readingOf returns the reading of a bus time that another clock showed between two local times.
+func readingOf(bus, sent, received time.Time) Reading {
+	half := received.Sub(sent) / 2
+	return Reading{sent.Add(half), bus, half}
+}
+
+// maxStep is how far two readings may be apart beyond their errors.
+const maxStep = 100 * time.Millisecond
+
+// contradicts reports whether one of two readings is wrong by now, because a clock was set or the machine slept.
+func (r Reading) contradicts(other Reading) bool {
+	return r.At(other.Local).Sub(other.Bus).Abs() > maxStep+r.Error+other.Error
+}
+
+// Hear compares the clock with a bus time that somebody else told between two local times. If the clock is wrong, Run
+// measures at once.
+func (c *Clock) Hear(bus, sent, received time.Time) {
+	if c.last.Load().contradicts(readingOf(bus, sent, received)) {
+		timer.Notify(c.moved)
 	}
 }
 
-func (c *Clock) due(interval time.Duration) bool {
-	now, last := c.local(), c.last.Load()
-	return now.Sub(last.Local) >= interval || last.Stepped(now).Abs() > maxStep
+// measureTime is the longest time of one Measure of Run.
+const measureTime = 3 * time.Second
+
+// Run measures every interval, and when [Clock.Hear] has found the clock wrong, until ctx ends. While the server does
+// not answer, the last measurement stays in use.
+func (c *Clock) Run(ctx context.Context, interval time.Duration) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-c.moved:
+		}
+		once, cancel := context.WithTimeout(ctx, measureTime)
+		_ = c.Measure(once) // the next round tries again; until then the last measurement is good enough
+		cancel()
+	}
+}
+
+// lookAtServer is the time between two looks at the clock of the server, and the longest wait for one.
+const lookAtServer = time.Second / 2
+
+// Watch compares the clock with that of the server every half second until ctx ends, so that Run learns within a second
+// that one of them was set. It is for a few processes: each look is a request to the server.
+func (c *Clock) Watch(ctx context.Context) {
+	for timer.Sleep(ctx, lookAtServer) {
+		once, cancel := context.WithTimeout(ctx, lookAtServer)
+		if r, err := c.ask(once); err == nil && c.last.Load().contradicts(r) {
+			timer.Notify(c.moved)
+		}
+		cancel()
+	}
 }

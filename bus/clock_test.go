@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // set returns t, a time of time.Now, as it would be had the wall clock been set by so many seconds. There
@@ -27,7 +29,7 @@ func TestWallClockIsSet(t *testing.T) {
 	}
 	bus := begun.Add(time.Hour).Round(0)
 	for _, by := range []int{-3600, -30, 0, 30, 3600} {
-		r := Reading{begun, bus}
+		r := Reading{Local: begun, Bus: bus}
 		later := set(begun.Add(time.Second), by)
 		if got := r.At(later); !got.Equal(bus.Add(time.Second)) {
 			t.Errorf("set by %d s: bus time is %s off", by, got.Sub(bus.Add(time.Second)))
@@ -38,8 +40,8 @@ func TestWallClockIsSet(t *testing.T) {
 	}
 }
 
-// A clock that was set is measured again soon, since the machine may have slept as well.
-func TestClockThatWasSetIsMeasured(t *testing.T) {
+// A step of the server's clock is noticed within a second, and bus time follows it, both ways.
+func TestStepOfTheServersClock(t *testing.T) {
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err != nil {
 		t.Fatal(err)
@@ -47,39 +49,57 @@ func TestClockThatWasSetIsMeasured(t *testing.T) {
 	if err := Ensure(t.Context(), js, TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var by atomic.Int64
-	local := func() time.Time { return set(time.Now(), int(by.Load())) }
-	c, err := NewClock(t.Context(), js, local)
+	own, err := NewClock(t.Context(), js, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := c.last.Load()
-	by.Store(30)
-	exact := func() {
-		t.Helper()
-		const precision = 500 * time.Millisecond // within half of the quickest round trip, on a busy machine
-		before, now, after := time.Now(), c.Now(), time.Now()
-		if now.Before(before.Add(-precision)) || now.After(after.Add(precision)) {
-			t.Errorf("bus time is %s off", now.Sub(before))
-		}
+	var by atomic.Int64
+	c, err := NewClockOf(t.Context(), func(ctx context.Context) (time.Time, error) {
+		now, err := own.Server(ctx)
+		return now.Add(time.Duration(by.Load())), err
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	exact()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx, time.Hour) })
+	running.Go(func() { c.Watch(ctx) })
+	defer running.Wait()
 	defer cancel()
-	done := make(chan struct{})
-	go func() { defer close(done); c.Run(ctx, time.Hour) }()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for c.last.Load() == before {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("it is not measured again")
+	watch := timertest.StartStallMeter()
+	defer watch.End()
+	for _, step := range []time.Duration{15 * time.Second, -15 * time.Minute, time.Hour, 0} {
+		by.Store(int64(step))
+		set := time.Now()
+		off := func() time.Duration { return c.Now().Sub(time.Now().Add(step)).Abs() }
+		for off() > 500*time.Millisecond && time.Since(set) < 10*time.Second {
+			<-tick.C
+		}
+		if took := time.Since(set); took > time.Second+watch.Late() {
+			t.Errorf("set by %s: bus time is %s off after %s", step, off(), took)
 		}
 	}
-	cancel()
-	<-done
-	if exact(); c.due(time.Hour) {
-		t.Error("it is to be measured once more")
+}
+
+// A time that another process tells, and the network delays, contradicts the clock only when one of them was set.
+func TestHear(t *testing.T) {
+	now := time.Now()
+	c := &Clock{local: time.Now, moved: make(chan struct{}, 1)}
+	c.last.Store(&Reading{now, now.Add(time.Hour), 20 * time.Millisecond})
+	for _, told := range []struct {
+		off, trip time.Duration
+		wrong     bool
+	}{
+		{0, 0, false}, {119 * time.Millisecond, 0, false}, {-121 * time.Millisecond, 0, true},
+		{250 * time.Millisecond, 270 * time.Millisecond, false}, {15 * time.Second, 250 * time.Millisecond, true},
+	} {
+		c.Hear(now.Add(time.Hour+told.trip/2+told.off), now, now.Add(told.trip))
+		if wrong := len(c.moved) > 0; wrong != told.wrong {
+			t.Errorf("%+v: %t", told, wrong)
+		}
+		c.moved = make(chan struct{}, 1)
 	}
 }

@@ -173,8 +173,8 @@ func (d *dispatcherParts) startBackground(b *background) {
 			})
 		})
 	}
-	b.run(d.runClock, d.fill.Run, d.quota.Run, d.journal.Run, d.shares.Run, d.evidence.Run, d.watermark.Run, d.policy.Run,
-		foreign.run)
+	b.run(d.runClock, d.Clock.Watch, d.fill.Run, d.quota.Run, d.journal.Run, d.shares.Run, d.evidence.Run,
+		d.watermark.Run, d.policy.Run, foreign.run)
 }
 
 // logReader follows one partition of the call log and writes its events to the audit record.

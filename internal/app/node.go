@@ -71,7 +71,7 @@ func openRemote(ctx context.Context, c *Conn, api *executorapi.Client) (*node, e
 	if n.Clock, err = bus.NewClockOf(ctx, api.Time, c.local); err != nil {
 		return nil, err
 	}
-	api.Now = n.Clock.Now
+	api.Clock = n.Clock
 	return n, nil
 }
 
@@ -87,7 +87,7 @@ func (n *node) logOptions() kv.LogOptions {
 	return o
 }
 
-// runClock measures the bus clock every clockInterval until ctx ends.
+// runClock measures the bus clock every clockInterval, and soon after a clock was set, until ctx ends.
 func (n *node) runClock(ctx context.Context) { n.Clock.Run(ctx, clockInterval) }
 
 // chunkSubject returns the subject of the chunks of one run. It contains the pool if the deployment has tokens, because

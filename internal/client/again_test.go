@@ -84,3 +84,41 @@ func TestRetriesByClass(t *testing.T) {
 		})
 	}
 }
+
+// After the server's clock was set forward, the deadlines of a client have passed in bus time. One refused call
+// suffices for it to learn bus time anew: it makes that call again, and sends the next ones in time.
+func TestServersClockIsSetForward(t *testing.T) {
+	f := setup(t)
+	var step, refused atomic.Int64
+	busTime := func() time.Time { return time.Now().Add(time.Duration(step.Load())) }
+	c := f.serve(rpc.Endpoint{Op: subjects.OpDescribe,
+		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
+			return envelope.DescribeResponse{NowUnixMS: busTime().UnixMilli(), Tools: []envelope.ToolInfo{{
+				ToolID: "count", Version: "1.0.0", Determinism: "pure", TimeoutDefaultMS: 30_000,
+				Functions: map[string]envelope.FunctionInfo{
+					"run": {Request: jsontext.Value(`{}`), Response: jsontext.Value(`{}`)}},
+			}}}, nil
+		}})
+	f.listening(func(in *call.IncomingRequest, req envelope.Request, replies *rpc.Replies) {
+		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Final: true}
+		if time.UnixMilli(req.Constraints.DeadlineUnixMS).Before(busTime()) {
+			refused.Add(1)
+			p.NotStarted = true
+			late := envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone)
+			replies.Outcome(in.ReplyAddress(), envelope.Failure(req.CallID, late, p, envelope.Metrics{}))
+			return
+		}
+		replies.Outcome(in.ReplyAddress(), &envelope.Response{
+			CallID: req.CallID, Status: envelope.Success, Output: jsontext.Value(`{}`), Provenance: p})
+	})
+	for range 3 {
+		r, err := c.Call(t.Context(), client.Call{Tool: "count", Retry: quick(2)})
+		if err != nil || r.Status != envelope.Success {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		step.Store(int64(15 * time.Minute))
+	}
+	if n := refused.Load(); n != 1 {
+		t.Errorf("%d requests came too late, want 1", n)
+	}
+}

@@ -19,6 +19,7 @@ import (
 // outcome of the first attempt. It returns nil if an attempt gets no answer.
 func (p *pendingCall) retry(r *envelope.Response) (*envelope.Response, error) {
 	for n := 1; r.Status != envelope.Success; n++ {
+		p.learnTime(r)
 		pause, more := p.again(n, r)
 		if !more || time.Until(p.Deadline) <= pause || !timer.Sleep(p.Context(), pause) {
 			break
@@ -29,6 +30,7 @@ func (p *pendingCall) retry(r *envelope.Response) (*envelope.Response, error) {
 		}
 		req := *p.req
 		req.CallID, req.Constraints.TimeoutMS = freshID(), left
+		req.Constraints.DeadlineUnixMS = p.client.BusTime().UnixMilli() + left
 		next, err := p.attempt(&req)
 		if next == nil && errors.Is(err, context.DeadlineExceeded) && p.Cancelled() == nil {
 			break
@@ -39,6 +41,15 @@ func (p *pendingCall) retry(r *envelope.Response) (*envelope.Response, error) {
 		r = next
 	}
 	return r, nil
+}
+
+// learnTime asks a dispatcher for bus time if r says that the call was not started by its deadline, which has not
+// passed here. Then the clock of the server was set, and this client would send every call too late until it asks
+// again.
+func (p *pendingCall) learnTime(r *envelope.Response) {
+	if left := time.Until(p.Deadline); r.Error.Code == envelope.CodeTimeout && r.Provenance.NotStarted && left > 0 {
+		_, _ = p.client.Fetch(p.Context(), p.call.key(), min(catalogue.MaxWait, left)) // the next call asks again
+	}
 }
 
 // policyOf is the retry policy of a call, with the defaults.

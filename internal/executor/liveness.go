@@ -48,7 +48,7 @@ func (p *presence) begin(now time.Time) {
 func (p *presence) stored(sent, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.heartbeatSent.IsZero() || now.Sub(p.heartbeatSent) > p.lease {
+	if p.heartbeatSent.IsZero() || now.Sub(p.heartbeatSent).Abs() > p.lease { // negative: the server's clock was set back
 		p.since = now
 	}
 	p.heartbeatSent = sent

@@ -35,6 +35,12 @@ func TestClaimsWhatItsHeartbeatsDoNotCover(t *testing.T) {
 			pass(time.Second)
 			admit()
 		}, false},
+		"after the server's clock was set back": {func(w *world, admit func()) {
+			w.ex.HeartbeatStored(time.Now().Add(time.Hour))
+			pass(time.Second)
+			admit()
+			w.beat()
+		}, true},
 		"one that took long": {func(w *world, admit func()) {
 			w.beat()
 			sent := time.Now()

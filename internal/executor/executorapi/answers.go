@@ -43,7 +43,7 @@ func (d *Server) beat(ctx context.Context, _ executorName, q beating) (b beating
 // locked returns the safety locks. The refusal of a dispatcher that does not know them is temporary.
 func (d *Server) locked(context.Context, executorName, nothing) (locked, error) {
 	locks, age, err := d.Locks.Known()
-	return locked{locks, (age + time.Millisecond - 1).Milliseconds()}, err
+	return locked{locks, (age + time.Millisecond - 1).Milliseconds(), call.At(d.Clock.Now())}, err
 }
 
 // own returns the state of a call. It refuses a call that is not of the pool of the requesting executor.

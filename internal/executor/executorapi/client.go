@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -28,9 +29,9 @@ import (
 type Client struct {
 	Inbox    *rpc.Inbox // of the executor: see [rpc.Control.Inbox]
 	Pool     string
-	Instance string           // the instance id of the executor
-	NewNonce func() string    // creates the id of an audit record
-	Now      func() time.Time // bus time, for the time of dead letters
+	Instance string        // the instance id of the executor
+	NewNonce func() string // creates the id of an audit record
+	Clock    *bus.Clock    // made with Time; KeepLocks and Dead need it
 	Log      *slog.Logger
 
 	waiting atomic.Bool   // it was logged that no dispatcher answers
@@ -216,8 +217,12 @@ func (k *lockKeeper) ask(ctx context.Context) {
 		}
 		return
 	}
-	trip := time.Since(at)
+	received := time.Now()
+	trip := received.Sub(at)
 	k.trip.Store(int64(trip))
+	if all.Now > 0 {
+		c.Clock.Hear(all.Now.Time(), at, received)
+	}
 	c.waiting.Store(false)
 	k.board.Learn(all.Locks, at.Add(-time.Duration(max(0, all.AgeMS))*time.Millisecond))
 	if slow := trip > maxTrip; k.slow.Swap(slow) != slow && slow {
@@ -252,7 +257,7 @@ const deadTime = 10 * time.Second
 // cause. It repeats the request up to 10 s. It returns [outcome.ErrAttemptGone] if the attempt or its request is not in
 // the call log any more.
 func (c *Client) Dead(ctx context.Context, s call.State, m call.Entry, deliveries int, cause *envelope.Error) error {
-	data, err := deadletter.New(s, m, deliveries, cause, c.Now()).Fit(c.Inbox.NC.MaxPayload())
+	data, err := deadletter.New(s, m, deliveries, cause, c.Clock.Now()).Fit(c.Inbox.NC.MaxPayload())
 	if err != nil {
 		return err
 	}

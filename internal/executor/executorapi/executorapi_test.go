@@ -28,6 +28,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -36,7 +37,8 @@ import (
 // fixture is a bus with dispatchers' desks and executors that ask.
 type fixture struct {
 	*bustest.Bus
-	locks *lock.Board // of dispatchers that start now
+	locks *lock.Board  // of dispatchers that start now
+	step  atomic.Int64 // of the server's clock, as dispatchers see it
 }
 
 func setup(t *testing.T) *fixture {
@@ -52,7 +54,14 @@ func (f *fixture) serve(name string) (stop func()) {
 	if err != nil {
 		f.T.Fatal(err)
 	}
-	clock, err := bus.NewClock(f.T.Context(), js, nil)
+	own, err := bus.NewClock(f.T.Context(), js, nil)
+	if err != nil {
+		f.T.Fatal(err)
+	}
+	clock, err := bus.NewClockOf(f.T.Context(), func(ctx context.Context) (time.Time, error) {
+		now, err := own.Server(ctx)
+		return now.Add(time.Duration(f.step.Load())), err
+	}, nil)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -63,6 +72,8 @@ func (f *fixture) serve(name string) (stop func()) {
 	silent := slog.New(slog.DiscardHandler)
 	journal := writer.NewJournal(js, name, clock.Now, nonces(name), silent)
 	coverage := writer.NewWatermark(js, 1, silent)
+	endClock := bustest.Run(f.T, func(ctx context.Context) { clock.Run(ctx, time.Hour) })
+	endWatch := bustest.Run(f.T, clock.Watch)
 	end := bustest.Run(f.T, journal.Run)
 	endCoverage := bustest.Run(f.T, coverage.Run)
 	d := &executorapi.Server{
@@ -77,6 +88,8 @@ func (f *fixture) serve(name string) (stop func()) {
 	}
 	return func() {
 		d.Stop()
+		endWatch()
+		endClock()
 		end()
 		endCoverage()
 		if err := errors.Join(nc.Flush(), f.NC.Flush()); err != nil { // what it has answered is there
@@ -97,8 +110,12 @@ func (f *fixture) client(pool string) *executorapi.Client {
 	if err != nil {
 		f.T.Fatal(err)
 	}
+	clock, err := bus.NewClock(f.T.Context(), f.JS, nil)
+	if err != nil {
+		f.T.Fatal(err)
+	}
 	return &executorapi.Client{
-		Inbox: inbox, Pool: pool, Instance: "e", NewNonce: nonces("e"), Now: time.Now,
+		Inbox: inbox, Pool: pool, Instance: "e", NewNonce: nonces("e"), Clock: clock,
 		Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -304,6 +321,30 @@ func TestClockOfADispatcher(t *testing.T) {
 		off := time.Since(clock.Now()).Abs()
 		if most := time.Since(before); off > most {
 			t.Errorf("with a skew of %s it is off by %s, more than the %s of the measurement", skew, off, most)
+		}
+	}
+}
+
+// R9: an executor learns from the answers about locks that the server's clock was set, and follows it.
+func TestStepOfTheServersClock(t *testing.T) {
+	f := setup(t)
+	f.locks = lock.NewBoard()
+	f.locks.Learn(nil, time.Now().Add(time.Hour))
+	defer f.serve("d")()
+	c := f.client("default")
+	var err error
+	if c.Clock, err = bus.NewClockOf(t.Context(), c.Time, nil); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Run(t, func(ctx context.Context) { c.Clock.Run(ctx, time.Hour) })
+	bustest.Run(t, func(ctx context.Context) { c.KeepLocks(ctx, lock.NewBoard()) })
+	for _, step := range []time.Duration{15 * time.Minute, -time.Hour} {
+		f.step.Store(int64(step))
+		off := func() time.Duration { return c.Clock.Now().Sub(time.Now().Add(step)).Abs() }
+		for set := time.Now(); off() > time.Second; timer.Sleep(t.Context(), 10*time.Millisecond) {
+			if time.Since(set) > 10*time.Second {
+				t.Fatalf("set by %s: bus time is %s off", step, off())
+			}
 		}
 	}
 }

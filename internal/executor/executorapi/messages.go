@@ -55,10 +55,12 @@ type late struct {
 	Output  string          `json:"output,omitzero"`
 }
 
-// locked is the answer with the safety locks in force. The dispatcher has known for AgeMS that these are all.
+// locked is the answer with the safety locks in force. The dispatcher has known for AgeMS that these are all. Now is
+// its bus time; older builds send none.
 type locked struct {
 	Locks []envelope.Lock `json:"locks,omitzero"`
 	AgeMS int64           `json:"age_ms"`
+	Now   call.UnixMS     `json:"now_ms,omitzero"`
 }
 
 // recordedRequest asks whether the audit record contains an event.

@@ -96,6 +96,9 @@ func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *po
 		k = &poolPresence{}
 		a.known[pool] = k
 	}
+	if k.at.Sub(at) > a.pools.ttl/2 { // the server's clock was set back
+		*k = poolPresence{overflow: k.overflow}
+	}
 	if !settled || k.unsettled || at.Sub(k.at) > a.pools.ttl/2 {
 		k.from = at
 	}

@@ -67,6 +67,23 @@ func TestAttendance(t *testing.T) {
 	}
 }
 
+// After the server's clock was set back, nothing is concluded from times that are yet to come.
+func TestAbsenceAfterTheClockWasSetBack(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	step := time.Hour
+	a := heartbeat.NewAbsenceMonitor(open(t, js, time.Second), func() time.Time { return time.Now().Add(step) }, "default")
+	for _, step = range []time.Duration{time.Hour, 0} {
+		a.Look(t.Context())
+		now := time.Now().Add(step)
+		if since := a.AbsentSince("default"); since.After(now) || since.Before(now.Add(-time.Minute)) {
+			t.Errorf("set to %s: nobody has lived since %s", now, since)
+		}
+	}
+}
+
 // Whether what goes behind is pulled is what the newest heartbeat says. One that does not know yet changes nothing.
 func TestAttendancePullsBehind(t *testing.T) {
 	t.Parallel()
