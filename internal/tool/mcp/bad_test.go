@@ -119,6 +119,16 @@ func TestAnswersOnce(t *testing.T) {
 	}
 }
 
+// TestTextIDs calls a server that sends back the id of each request as text.
+func TestTextIDs(t *testing.T) {
+	p := peerOf(t, played(t, "misbehave", "texts"), mcp.Options{})
+	p.echoes("hello")
+	p.wants(p.fails("missing", "{}"), "I-REQ-REQUEST_REFUSED", envelope.EffectNone)
+	p.wants(p.fails("half", "{}"), envelope.CodeToolProtocol, envelope.EffectUnknown)
+	p.wants(p.fails("huge", fmt.Sprintf(`{"n":%d}`, 2<<20)), envelope.CodeOutputLimit, envelope.EffectUnknown)
+	p.echoes("after all that")
+}
+
 // TestLateAnswer gives up a call whose answer comes during the next call.
 func TestLateAnswer(t *testing.T) {
 	p := newPeer(t)

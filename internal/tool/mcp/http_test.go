@@ -196,6 +196,15 @@ func TestHTTPFaults(t *testing.T) {
 		"a deep one": {
 			answer("text/event-stream", "data: "+strings.Repeat("[", 9999)), envelope.CodeToolProtocol, envelope.EffectUnknown,
 		},
+		"a 400 about the request": {
+			func(w http.ResponseWriter, _ *http.Request, call bool) bool {
+				if call {
+					w.WriteHeader(http.StatusBadRequest)
+					_, _ = fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no JSON"}}`)
+				}
+				return call
+			}, "I-REQ-REQUEST_REFUSED", envelope.EffectNone,
+		},
 		"another's": {
 			answer("application/json", `{"jsonrpc":"2.0","id":4711,"result":{}}`), envelope.CodeTimeoutUnknown,
 			envelope.EffectUnknown,
@@ -254,23 +263,41 @@ func TestHTTPLeft(t *testing.T) {
 	})
 }
 
-// TestHTTPForgotten loses the session, as at a restart of the server: the next call has a new one.
+// TestHTTPForgotten loses the session, as at a restart of the server: the next call has a new one, whatever the server
+// says about it.
 func TestHTTPForgotten(t *testing.T) {
-	s := newSite(t, false)
-	p := s.peer(t)
-	p.works("before")
-	var once atomic.Bool
-	forget := func(w http.ResponseWriter, _ *http.Request, call bool) bool {
-		first := call && !once.Swap(true)
-		if first {
-			w.WriteHeader(http.StatusNotFound)
-		}
-		return first
-	}
-	s.spoil.Store(&forget)
-	p.works("after")
-	if n := s.ran.Load(); n != 2 {
-		t.Errorf("the tool ran %d times, want 2", n)
+	const said = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"Bad Request: no valid session ID"}}`
+	for name, test := range map[string]struct {
+		status int
+		body   string
+	}{
+		"no body":          {404, ""},
+		"text":             {404, "Session not found"},
+		"no id":            {404, fmt.Sprintf(said, "null")},
+		"another id":       {404, fmt.Sprintf(said, `"server-error"`)},
+		"the request's id": {404, fmt.Sprintf(said, "3")},
+		"400":              {400, fmt.Sprintf(said, "null")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, false)
+			p := s.peer(t)
+			p.works("before")
+			var once atomic.Bool
+			forget := func(w http.ResponseWriter, _ *http.Request, call bool) bool {
+				first := call && !once.Swap(true)
+				if first {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(test.status)
+					_, _ = fmt.Fprint(w, test.body)
+				}
+				return first
+			}
+			s.spoil.Store(&forget)
+			p.works("after")
+			if n := s.ran.Load(); n != 2 {
+				t.Errorf("the tool ran %d times, want 2", n)
+			}
+		})
 	}
 }
 

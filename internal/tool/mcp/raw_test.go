@@ -65,6 +65,9 @@ func (r *raw) answer(id json.RawMessage, result string) {
 }
 
 func (r *raw) take(m rawMessage) {
+	if r.how == "texts" && m.ID != nil {
+		m.ID = fmt.Appendf(nil, "%q", m.ID)
+	}
 	switch {
 	case r.how == "older" && m.Method == "server/discover":
 		r.how = "mute" // as servers are whose reader has failed
@@ -147,12 +150,16 @@ func (r *raw) call(m rawMessage) {
 	case "huge":
 		r.answer(m.ID, text(strings.Repeat("x", arguments.N)))
 	case "half":
-		r.say(`{"result":{"content":[`+`,"jsonrpc":"2.0","id":%s}`, m.ID)
+		r.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[}`, m.ID)
 	case "die":
 		fmt.Fprintln(os.Stderr, "dying as asked")
 		syscall.Exit(3)
 	case "noise":
 		r.say("something that is no message")
+		r.say(`{"jsonrpc":"2.0","debug":"a line of a log"}`)
+		r.say(`received {"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{}}`, m.ID)
+		r.say(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{…}}`, m.ID)
+		r.say(`{"jsonrpc":"2.0","result":{…}}`)
 		r.say(`{"jsonrpc":"2.0","id":"another","result":{}}`)
 		r.say(`{"jsonrpc":"2.0","id":99999,"result":{}}`)
 		r.answer(m.ID, text(arguments.Text))

@@ -10,9 +10,12 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
@@ -114,19 +117,35 @@ func (g *httpGuard) whole(f *flight, resp *http.Response) (*http.Response, error
 func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, error) {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	_ = resp.Body.Close()
+	if resp.Request.Header.Get(headerSession) != "" && forgotten(resp.StatusCode, text) {
+		f.sent.Store(false) // the server has not begun the request
+		g.gone("the server does not know the session any more")
+		resp.StatusCode, resp.Body = http.StatusNotFound, http.NoBody // with a body the SDK would keep the session
+		return resp, nil
+	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	msg, _ := decode(text)
 	if answer, ok := msg.(*jsonrpc.Response); ok && answer.Error != nil || f.end == nil {
 		return resp, nil
 	}
-	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(headerSession) != "" {
-		f.sent.Store(false) // the server has not begun the request
-		g.gone("the server does not know the session any more")
-		return resp, nil
-	}
 	f.fail(&StatusError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header)})
 	resp.StatusCode = http.StatusServiceUnavailable
 	return resp, nil
+}
+
+// forgotten reports whether the server has lost the session of a request. It must answer 404 then, whatever the body
+// says (MCP 2025-11-25 §Session Management). Servers built from the examples of the TypeScript SDK answer 400 instead,
+// with an error that belongs to no request.
+func forgotten(status int, body []byte) bool {
+	if status != http.StatusBadRequest {
+		return status == http.StatusNotFound
+	}
+	var answer struct {
+		ID    *jsontext.Value
+		Error struct{ Message string }
+	}
+	return json.Unmarshal(body, &answer, json.MatchCaseInsensitiveNames(true)) == nil && answer.ID == nil &&
+		strings.Contains(strings.ToLower(answer.Error.Message), "session")
 }
 
 // retryAfter returns the time in the header Retry-After, or 0.

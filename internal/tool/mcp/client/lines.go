@@ -123,6 +123,7 @@ type finder struct {
 	token         []byte // last token in the outermost object
 	name          []byte // name of its member
 	id            jsontext.Value
+	answer        bool // it has a member result or error
 }
 
 // maxToken is longer than any id that this client uses, and than the quoted name id.
@@ -153,7 +154,8 @@ func (f *finder) one(c byte) {
 		}
 		return
 	case c == ':' && f.depth == 1:
-		f.name, f.token = f.token, nil
+		f.name, f.token = bytes.TrimSpace(f.token), nil
+		f.answer = f.answer || string(f.name) == `"result"` || string(f.name) == `"error"`
 		return
 	}
 	f.keep(c)
@@ -170,7 +172,7 @@ func (f *finder) member() {
 	if f.depth != 1 {
 		return
 	}
-	if value := jsontext.Value(bytes.TrimSpace(f.token)); string(bytes.TrimSpace(f.name)) == `"id"` && value.IsValid() {
+	if value := jsontext.Value(bytes.TrimSpace(f.token)); string(f.name) == `"id"` && value.IsValid() {
 		f.id = value
 	}
 	f.name, f.token = nil, nil

@@ -145,15 +145,21 @@ func FuzzFinder(f *testing.F) {
 	})
 }
 
-// TestEventsAreMended checks that the SDK gets an event with valid JSON, also if its data has several lines, and gets
-// other events unchanged.
+// TestEventsAreMended checks that the SDK gets each event in the form that it reads, with valid JSON, and gets events
+// without JSON unchanged (HTML 9.2.6).
 func TestEventsAreMended(t *testing.T) {
+	const answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"
 	for text, want := range map[string]string{
 		"event: message\r\nid: 7\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"n\":NaN}}\r\n\r\n": "" +
-			"event: message\nid: 7\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":null}}\n\n",
-		"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n": "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n",
-		": keep alive\n\n":            ": keep alive\n\n",
-		"data: no message\n\ndata: {": "data: no message\n\ndata: {",
+			"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":null}}\nevent: message\nid: 7\n\n",
+		"data: " + answer + "\n\n":                                   "data: " + answer + "\n\n",
+		"event: message\rdata: " + answer + "\r\r: x\r\r":            "data: " + answer + "\nevent: message\n\n: x\n\n",
+		"\ufeffdata:" + answer + "\r\n\r\n":                          "data: " + answer + "\n\n",
+		"retry\nid\ndata\n\ndata\ndata\n\n":                          "data: \nretry: \nid: \n\ndata: \ndata: \n\n",
+		"data: " + answer:                                            "data: " + answer + "\n\n",
+		"data: {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":{}}\n\n": "data: " + answer + "\n\n",
+		": keep alive\n\n":                                           ": keep alive\n\n",
+		"data: no message\n\ndata: {":                                "data: no message\n\n",
 	} {
 		for _, from := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
 			got, err := io.ReadAll(newEvents(io.NopCloser(from), &flight{}, newRouter(nil)))

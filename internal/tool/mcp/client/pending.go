@@ -128,41 +128,52 @@ func (r *pendingRequests) of(id jsonrpc.ID) *flight {
 	return f
 }
 
-// fail ends the flight with the id of a message, and reports whether there was one.
-func (r *pendingRequests) fail(id jsontext.Value, err error) bool {
+// fail ends the flight with the id of a message, if there is one.
+func (r *pendingRequests) fail(id jsontext.Value, err error) {
 	var plain any
 	if json.Unmarshal(id, &plain) != nil {
-		return false
+		return
 	}
-	known, err2 := jsonrpc.MakeID(plain)
+	known, err2 := idOf(plain)
 	if err2 != nil {
-		return false
+		return
 	}
-	f := r.of(known)
-	if f != nil {
+	if f := r.of(known); f != nil {
 		f.fail(err)
 	}
-	return f != nil
 }
 
-// failAll ends all flights that wait for an answer. The message was the answer to one of them, and its id is unknown.
-func (r *pendingRequests) failAll(err error) {
-	r.mu.Lock()
-	var all []*flight
-	for _, f := range r.ids {
-		all = append(all, f)
+// idOf returns the id of a request of this client from that of an answer. The SDK counts its requests, and some servers
+// send the number back as text.
+func idOf(plain any) (jsonrpc.ID, error) {
+	if text, is := plain.(string); is {
+		if n, err := strconv.ParseInt(text, 10, 53); err == nil {
+			plain = float64(n)
+		}
 	}
-	r.mu.Unlock()
-	for _, f := range all {
-		f.fail(err)
+	return jsonrpc.MakeID(plain)
+}
+
+// numbered returns a message, and its text if numbered has changed the id of an answer from a text to a number.
+func numbered(msg jsonrpc.Message) (jsonrpc.Message, []byte, error) {
+	answer, is := msg.(*jsonrpc.Response)
+	if !is {
+		return msg, nil, nil
 	}
+	id, err := idOf(answer.ID.Raw())
+	if err != nil || id == answer.ID {
+		return msg, nil, nil
+	}
+	answer.ID = id
+	text, err := jsonrpc.EncodeMessage(answer)
+	return answer, text, err
 }
 
 // legible decodes a message. If the SDK cannot decode text, legible decodes the result of [ijson.Mend], and returns
 // that text too. If the message is an answer, its flight records the repairs.
 func (r *pendingRequests) legible(text []byte) (msg jsonrpc.Message, mended []byte, err error) {
 	if msg, err = decode(text); err == nil {
-		return msg, nil, nil
+		return numbered(msg)
 	}
 	mended, repairs, ok := ijson.Mend(text, ijson.MaxDepth)
 	if !ok || len(mended) == len(text) && &mended[0] == &text[0] { // not JSON, or the JSON is not the problem
@@ -171,6 +182,10 @@ func (r *pendingRequests) legible(text []byte) (msg jsonrpc.Message, mended []by
 	if msg, err = decode(mended); err != nil {
 		return nil, nil, err
 	}
+	msg, again, err := numbered(msg)
+	if again != nil {
+		mended = again
+	}
 	if answer, is := msg.(*jsonrpc.Response); is {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -178,7 +193,7 @@ func (r *pendingRequests) legible(text []byte) (msg jsonrpc.Message, mended []by
 			f.mended = below(repairs, "/result")
 		}
 	}
-	return msg, mended, nil
+	return msg, mended, err
 }
 
 // below returns the repairs inside the value at pointer, with pointers relative to it. They do not share memory with

@@ -120,12 +120,16 @@ func ending(report supervisor.Report, err error) string {
 	return fmt.Sprintf("exit status %d", report.ExitCode)
 }
 
-// take handles one line. It skips a line that is not a message, as other clients do, because some servers print a
-// greeting.
+// take handles one line. It skips a line that is no message, as other clients do: some servers print a greeting, or
+// what they receive. If the line is the answer to a call and cannot be read, take fails that call.
 func (p *process) take(line []byte) {
 	msg, _, err := p.router.legible(line)
 	if err != nil {
-		p.garbled(line)
+		var f finder
+		f.take(line)
+		if f.answer && bytes.HasPrefix(line, []byte("{")) && bytes.HasSuffix(line, []byte("\n")) {
+			p.router.fail(f.id, &MalformedError{Reason: fmt.Sprintf("%.120q", line)})
+		}
 		return
 	}
 	told, ok := p.router.received(msg)
@@ -138,20 +142,6 @@ func (p *process) take(line []byte) {
 	select {
 	case p.incoming <- told:
 	case <-p.ended:
-	}
-}
-
-// garbled handles a line that is not a valid message. If the line looks like a message of JSON-RPC, garbled fails the
-// call that it answers. If it has no known id, garbled fails all calls that wait for an answer.
-func (p *process) garbled(line []byte) {
-	if !bytes.HasSuffix(line, []byte("\n")) || !bytes.Contains(line, []byte(`"jsonrpc"`)) {
-		return // an incomplete last line: how the process ended says more
-	}
-	var f finder
-	f.take(line)
-	err := &MalformedError{Reason: fmt.Sprintf("%.120q", line)}
-	if f.id == nil || !p.router.fail(f.id, err) {
-		p.router.failAll(err)
 	}
 }
 
