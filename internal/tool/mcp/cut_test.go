@@ -46,9 +46,34 @@ func TestCut(t *testing.T) {
 	if longest < len(whole)-len(`{"type":"text","text":"last"}`)-1 {
 		t.Errorf("too much was cut: %d of %d bytes are left", longest, len(whole))
 	}
-	structured := `{"content":[],"structuredContent":{"a":"` + strings.Repeat("x", 100) + `"}}`
-	got, says := cut(ijson.Members(jsontext.Value(structured)), 50)
-	if string(got) != `{"content":[]}` || !strings.Contains(says, "structuredContent was left out") {
-		t.Errorf("%s, %s", got, says)
+}
+
+// TestCutStructured cuts a success to every size: its structured content is whole, or it is an error that says that the
+// tool was run.
+func TestCutStructured(t *testing.T) {
+	const value = `{"a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx","n":1.0}`
+	for name, text := range map[string]string{
+		"the same text": `{"n":1, "a":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`,
+		"a long text":   strings.Repeat("a line\n", 100),
+	} {
+		whole := `{"content":[` + string(textBlock(text)) + `],"structuredContent":` + value + `}`
+		for most := len(whole) - 1; most >= 200; most-- {
+			got, says := cut(ijson.Members(jsontext.Value(whole)), most)
+			var result struct {
+				Content    []block        `json:"content"`
+				Structured jsontext.Value `json:"structuredContent"`
+				IsError    bool           `json:"isError"`
+			}
+			if err := json.Unmarshal(got, &result); err != nil || len(got) > most || says == "" {
+				t.Fatalf("%s, %d bytes: %d, %s, %q, %v", name, most, len(got), got, says, err)
+			}
+			switch {
+			case string(result.Structured) == value && !result.IsError:
+			case most >= len(value)+len(`{"content":[],"structuredContent":}`):
+				t.Fatalf("%s, %d bytes: the structured content was lost: %s", name, most, got)
+			case !result.IsError || len(result.Content) == 0 || !strings.Contains(result.Content[0].Text, "was run"):
+				t.Fatalf("%s, %d bytes: %s", name, most, got)
+			}
+		}
 	}
 }
