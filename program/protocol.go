@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// MaxLine is the longest line that a program may write, in bytes, including its newline.
-	MaxLine = protocol.MaxLine
+	// MaxLine is the longest line that this package writes, in bytes, including its newline. Executors of older builds
+	// refuse a longer one.
+	MaxLine = 1 << 20
 	// MaxChunk is the largest size, in bytes, of the data of one chunk, progress or log line.
 	MaxChunk = 256 << 10
 	// MaxRequest is the longest request that a program reads, in bytes: the largest input, which is 64 MiB, and the other

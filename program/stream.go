@@ -51,7 +51,7 @@ func newOutputLine(res Result) protocol.Output[any, SideEffect] {
 func newErrorLine(e *Error) protocol.Error[map[string]any] {
 	return protocol.Error[map[string]any]{Type: protocol.LineError, Error: protocol.Failure[map[string]any]{
 		Code: e.Code, Message: e.Message, Details: e.Details,
-		Effect: string(cmp.Or(e.Effect, EffectUnknown)), RetryAfterMS: e.RetryAfter.Milliseconds(),
+		Effect: string(cmp.Or(e.Effect, EffectUnknown)), RetryAfterMS: protocol.Milliseconds(e.RetryAfter.Milliseconds()),
 	}}
 }
 

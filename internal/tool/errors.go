@@ -42,15 +42,19 @@ type CrashError struct {
 	Stderr   string
 }
 
-// ProtocolError means that the output of the tool breaks the tool protocol.
+// ProtocolError means that the output of the tool breaks the tool protocol. Effect is the effect that the tool stated
+// nevertheless, or "".
 type ProtocolError struct {
 	Reason string
+	Effect envelope.Effect
 	Stderr string
 }
 
-// LimitError means that the tool's output and chunks together exceed its limit.
+// LimitError means that the tool's output and chunks together exceed its limit. Effect is the effect that the tool
+// stated, or "".
 type LimitError struct {
 	Limit  int64 // bytes
+	Effect envelope.Effect
 	Stderr string
 }
 
@@ -169,12 +173,12 @@ func (e *CrashError) classify(m *Manifest) *envelope.Error {
 }
 
 func (e *ProtocolError) classify(m *Manifest) *envelope.Error {
-	return m.failure(envelope.CodeToolProtocol, envelope.CodeToolProtocol, "", e.Reason, e.Stderr)
+	return m.failure(envelope.CodeToolProtocol, envelope.CodeToolProtocol, m.implied(e.Effect), e.Reason, e.Stderr)
 }
 
 func (e *LimitError) classify(m *Manifest) *envelope.Error {
 	says := fmt.Sprintf("output and chunks are larger than %d bytes", e.Limit)
-	return m.failure(envelope.CodeOutputLimit, envelope.CodeOutputLimit, "", says, e.Stderr)
+	return m.failure(envelope.CodeOutputLimit, envelope.CodeOutputLimit, m.implied(e.Effect), says, e.Stderr)
 }
 
 func (e *SinkError) classify(m *Manifest) *envelope.Error {
@@ -208,6 +212,14 @@ func (m *Manifest) failure(
 		again = unsafe
 	}
 	return envelope.NewError(again, message).WithEffect(effect).WithStderr(stderr)
+}
+
+// implied returns the effect that a tool stated by an answer that cannot be used. A pure tool has no effect.
+func (m *Manifest) implied(said envelope.Effect) envelope.Effect {
+	if m.Class == call.Pure {
+		return ""
+	}
+	return said
 }
 
 // effect returns the known effect of a failed run, given the effect that the tool stated.

@@ -31,7 +31,7 @@ var folders = map[string]string{
 	"mcp": "internal/tool/mcp", "mcpclient": "internal/tool/mcp/client",
 	"client": "internal/client", "catalogue": "internal/client/catalogue", "chunk": "internal/client/chunk",
 	"exchange": "internal/client/exchange", "gateway": "gateway/mcp",
-	"mcpcmd": "internal/cli/mcpcmd", "protocol": "internal/tool/process/protocol",
+	"mcpcmd": "internal/cli/mcpcmd", "program": "program", "protocol": "internal/tool/process/protocol",
 	"supervisor": "internal/tool/supervisor", "tool": "internal/tool", "audit": "internal/audit",
 	"rpc": "internal/rpc", "heartbeat": "internal/executor/heartbeat",
 	"callout": "internal/auth/callout", "lock": "internal/policy/lock", "lockstore": "internal/policy/lockstore",

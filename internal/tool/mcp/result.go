@@ -91,7 +91,7 @@ func resultOf(a client.Answer) (r tool.Result, err error) {
 			}
 		}
 	}
-	r.Warnings = append(r.Warnings, lost(a.Repairs, len(r.Warnings), "/structuredContent")...)
+	r.Warnings = append(r.Warnings, tool.Replaced(a.Repairs, len(r.Warnings), "/structuredContent")...)
 	return r, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -93,7 +92,7 @@ func foreign(meta jsontext.Value) jsontext.Value {
 // Limits of reports about values that I-JSON cannot represent.
 const (
 	maxExact = 32 << 10 // bytes of their JSON texts and pointers
-	maxSaid  = 20       // warnings
+	maxSaid  = 40       // warnings
 	maxWas   = 160      // bytes of a value or pointer in a warning
 )
 
@@ -111,7 +110,7 @@ func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 		left -= size
 		texts[r.Pointer] = string(r.Was)
 	}
-	warnings = lost(ijson.Repairs{List: others, More: of.More}, 0, "")
+	warnings = tool.Replaced(ijson.Repairs{List: others, More: of.More}, 0, "")
 	if len(texts) == 0 {
 		return nil, warnings
 	}
@@ -120,7 +119,7 @@ func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 		panic("unreachable: " + err.Error()) // exact texts and pointers are valid UTF-8
 	}
 	for _, pointer := range slices.Sorted(maps.Keys(texts)) {
-		if len(warnings) >= 2*maxSaid {
+		if len(warnings) >= maxSaid {
 			warnings = append(warnings, envelope.MetaInexact+"further values; _meta has them all")
 			break
 		}
@@ -129,34 +128,4 @@ func apart(of ijson.Repairs) (exact jsontext.Value, warnings []string) {
 			maxWas), was))
 	}
 	return exact, warnings
-}
-
-// lost returns warnings about values that were replaced below a pointer of the result. others is the number of warnings
-// that the result has already.
-func lost(of ijson.Repairs, others int, below string) (warnings []string) {
-	more := of.More
-	for _, r := range of.List {
-		pointer, is := strings.CutPrefix(r.Pointer, below)
-		switch {
-		case !is:
-			continue
-		case len(warnings) == maxSaid || others+len(warnings)+1 >= envelope.MaxWarnings:
-			more++
-			continue
-		}
-		what := "the value at"
-		if r.Name {
-			what = "the name at"
-		}
-		if r.Rule == ijson.RuleDuplicate {
-			what = "an earlier member of the name at"
-		}
-		was := ijson.Clip(strings.ToValidUTF8(string(r.Was), "\ufffd"), maxWas)
-		warnings = append(warnings,
-			fmt.Sprintf("%s %q was replaced: the server sent %s", what, ijson.Clip(pointer, maxWas), was))
-	}
-	if more > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d more values were replaced", more))
-	}
-	return warnings
 }

@@ -31,9 +31,13 @@
 //	  "effect":"none|applied|unknown","retry_after_ms":500}}
 //	{"type":"absent"}        only for op lookup: nothing is committed under this key
 //
-// This last line is the terminal line. Then the tool exits with status 0; after an error line any status is valid. A
-// line has at most 1 MiB. All of standard output together has at most limits.output_bytes_max bytes. Standard error is
-// free text. The executor keeps its beginning and end, and reports them when the run fails.
+// This last line is the terminal line. Then the tool exits with status 0; after an error line any status is valid. All
+// of standard output together has at most limits.output_bytes_max bytes. Blank lines and byte order marks are skipped.
+// Standard error is free text. The executor keeps its beginning and end, and reports them when the run fails.
+//
+// A result is not lost after its effect. Values that I-JSON cannot represent are replaced, with a warning, as
+// ijson.Mend describes: integers beyond 2^53 become strings, NaN becomes null. If an output line cannot be read at all,
+// the effect of the error is applied.
 //
 // The details of an error belong to the tool, except for the members that Toolbus defines: attempt, call_id, effect,
 // http_status, owner, retry_after_ms, stderr, tool_code, tool_id, tool_result, tool_result_ref, tool_version, trace_id,

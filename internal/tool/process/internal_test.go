@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -43,14 +44,18 @@ func TestReader(t *testing.T) {
 
 		{"absent, executing", protocol.OpExecute, `{"type":"absent"}`, "", "a line of type"},
 		{"absent with more", protocol.OpLookup, `{"type":"absent","output":1}`, protocol.LineAbsent, "not of its type"},
-		{"blank line", protocol.OpExecute, "\n" + goodOutput, "", "not a JSON object"},
+		{"blank lines", protocol.OpExecute, "\n \r\n\ufeff" + goodOutput + "\n\ufeff\n", protocol.LineOutput, ""},
+		{"a large output", protocol.OpExecute, `{"type":"output","output":"` + strings.Repeat("x", 3<<20) + `"}`,
+			protocol.LineOutput, ""},
 		{"no object", protocol.OpExecute, `["output"]` + "\n", "", "not a JSON object"},
 		{"no type", protocol.OpExecute, `{"output":1}` + "\n", "", "a line of type"},
 		{"unknown type", protocol.OpExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
 		{"type of another kind", protocol.OpExecute, `{"type":1}` + "\n", "", "not a JSON object"},
 		{"case matters", protocol.OpExecute, `{"Type":"output","output":1}` + "\n", "", "a line of type"},
-		{"twice the same name", protocol.OpExecute, `{"type":"output","output":1,"output":2}` + "\n", "", `at "/output": `},
-		{"no UTF-8", protocol.OpExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", "", `at "/output": `},
+		{"twice the same name", protocol.OpExecute, `{"type":"output","output":1,"output":2}` + "\n", protocol.LineOutput,
+			""},
+		{"no UTF-8", protocol.OpExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", protocol.LineOutput, ""},
+		{"no JSON", protocol.OpExecute, `{"type":"output","output":{"a":1,}}` + "\n", "", "cannot be read"},
 		{"chunk without data", protocol.OpExecute, `{"type":"chunk"}` + "\n", "", "without data"},
 		{"chunk with more", protocol.OpExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
 		{"output without output", protocol.OpExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
@@ -70,8 +75,8 @@ func TestReader(t *testing.T) {
 			"error code"},
 		{"error with a bad effect", protocol.OpExecute, `{"type":"error","error":{"code":"a","effect":"maybe"}}` + "\n", "",
 			"effect"},
-		{"error with a bad hint", protocol.OpExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1}}` + "\n", "",
-			"negative"},
+		{"error with a bad hint", protocol.OpExecute, `{"type":"error","error":{"code":"a","retry_after_ms":-1.5}}` + "\n",
+			protocol.LineError, ""},
 		{"error with bad details", protocol.OpExecute, `{"type":"error","error":{"code":"a","details":1}}` + "\n", "",
 			"details"},
 		{"error with more", protocol.OpExecute, `{"type":"error","error":{"code":"a","stack":"…"}}` + "\n", "", "/error"},
@@ -79,8 +84,6 @@ func TestReader(t *testing.T) {
 			protocol.LineOutput, "after the output line"},
 		{"chunk after the end", protocol.OpExecute, goodOutput + `{"type":"chunk","data":1}` + "\n", protocol.LineOutput,
 			"after the output line"},
-		{"long line", protocol.OpExecute, `{"type":"log","data":"` + strings.Repeat("x", protocol.MaxLine) + `"}` + "\n", "",
-			"longer than"},
 		{"too much", protocol.OpExecute, strings.Repeat(`{"type":"log","data":"`+strings.Repeat("x", 1<<19)+`"}`+"\n", 9),
 			"", "larger than"},
 	}
@@ -101,15 +104,79 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// TestReaderMends checks that an output with values that I-JSON cannot represent is not lost after its effect.
+func TestReaderMends(t *testing.T) {
+	for output, want := range map[string]string{
+		`{"n":9007199254740993}`:                  `{"n":"9007199254740993"}`,
+		`{"n":1e400}`:                             `{"n":"1e400"}`,
+		`{"n":NaN,"m":-Infinity}`:                 `{"n":null,"m":null}`,
+		`{"s":"\ud800"}`:                          `{"s":"` + "\ufffd" + `"}`,
+		"{\"s\":\"caf\xe9\"}":                     `{"s":"caf` + "\ufffd" + `"}`,
+		`{"a":1,"a":2}`:                           `{"a":2}`,
+		`{"` + strings.Repeat("x", 2000) + `":1}`: "",
+	} {
+		text := `{"type":"output","output":` + output + `,"warnings":["w"]}`
+		r := newReader(strings.NewReader(text+"\n"), protocol.OpExecute, 1<<20)
+		err := r.readAll(t.Context(), &tooltest.Recorder{})
+		got, warnings := string(r.said.result.Output), r.said.result.Warnings
+		if err != nil || want != "" && got != want || !ijson.Valid(jsontext.Value(got)) || len(warnings) < 2 {
+			t.Errorf("%.80q became %.80q with %q, %v", output, got, warnings, err)
+		}
+	}
+}
+
+// TestStatedEffect checks that an answer which cannot be used still says that the effect took place.
+func TestStatedEffect(t *testing.T) {
+	const broken = `{"a":1,}`
+	for text, want := range map[string]envelope.Effect{
+		`{"type":"output","output":` + broken + `}`:                                     envelope.EffectApplied,
+		` { "type" : "output" , "output":` + broken:                                     envelope.EffectApplied,
+		`{"output":` + broken + `, "type": "output" }`:                                  envelope.EffectApplied,
+		`{"type":"output","output":1,"side_effects":7}`:                                 envelope.EffectApplied,
+		`{"type":"output","output":"` + strings.Repeat("x", 1<<20) + `"}`:               envelope.EffectApplied,
+		goodOutput + "one more line":                                                    envelope.EffectApplied,
+		`{"type":"error","error":{"code":"a","effect":"none"}}` + "\none more line":     envelope.EffectNone,
+		`{"type":"chunk","data":{"type":"output","output":` + broken + `}}`:             "",
+		`{"type":"chunk","data":{"type":"output"}` + broken + `}`:                       "",
+		`{"type":"error","error":{"code":"a","message":"{\"type\":\"output\",","x":1}}`: "",
+	} {
+		err := newReader(strings.NewReader(text+"\n"), protocol.OpExecute, 1<<20).readAll(t.Context(), &tooltest.Recorder{})
+		var got envelope.Effect
+		switch err := err.(type) {
+		case *tool.ProtocolError:
+			got = err.Effect
+		case *tool.LimitError:
+			got = err.Effect
+		default:
+			t.Errorf("%.80q: error %v", text, err)
+		}
+		if got != want {
+			t.Errorf("%.80q: effect %q, want %q", text, got, want)
+		}
+	}
+}
+
 // A retry delay of tens of thousands of years is cut to a day.
 func TestAbsurdHint(t *testing.T) {
 	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour,
-		1<<63 - 1: 24 * time.Hour} {
+		1<<63 - 1: 24 * time.Hour, -1: 0} {
 		text := fmt.Sprintf(`{"type":"error","error":{"code":"a_b","effect":"none","retry_after_ms":%d}}`+"\n", n)
 		r := newReader(strings.NewReader(text), protocol.OpExecute, 1<<20)
 		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault == nil ||
 			r.said.fault.RetryAfter != want {
 			t.Errorf("%d ms: %+v, %v", n, r.said.fault, err)
+		}
+	}
+}
+
+// A retry delay may be any JSON number, or the text of one.
+func TestHints(t *testing.T) {
+	for n, want := range map[string]time.Duration{"1500.0": 1500 * time.Millisecond, "0.2": time.Millisecond, "1e2": 100 *
+		time.Millisecond, `"70"`: 70 * time.Millisecond, "null": 0, "NaN": 0} {
+		text := `{"type":"error","error":{"code":"a_b","effect":"none","retry_after_ms":` + n + "}}\n"
+		r := newReader(strings.NewReader(text), protocol.OpExecute, 1<<20)
+		if err := r.readAll(t.Context(), &tooltest.Recorder{}); err != nil || r.said.fault.RetryAfter != want {
+			t.Errorf("%s: %+v, %v", n, r.said.fault, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -80,14 +81,15 @@ func (s statement) effect() envelope.Effect {
 
 // reader reads the lines of a tool, within limits.
 type reader struct {
-	lines *bufio.Reader
-	op    protocol.Op
-	limit int64 // bytes of all lines together
-	read  int64
-	line  []byte
-	said  statement
-	cut   bool // the output ended in the middle of a line
-	lost  bool // a chunk was not stored because the context had ended
+	lines    *bufio.Reader
+	op       protocol.Op
+	limit    int64 // bytes of all lines together
+	read     int64
+	line     []byte
+	replaced ijson.Repairs // values of the line that I-JSON cannot represent
+	said     statement
+	cut      bool // the output ended in the middle of a line
+	lost     bool // a chunk was not stored because the context had ended
 }
 
 func newReader(r io.Reader, op protocol.Op, limit int64) *reader {
@@ -103,17 +105,35 @@ func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil {
+		if err == nil && len(r.line) > 0 {
 			err = r.take(ctx, sink)
 		}
 		if err != nil {
-			return err
+			return r.stated(err)
 		}
 	}
 }
 
-// next reads the next line. The last line may lack its newline if it is a whole JSON value. Otherwise the tool died
-// while it wrote the line.
+// saidOutput matches a line that says that it is the output line, even if the rest of it cannot be read.
+var saidOutput = regexp.MustCompile(`^\s*\{\s*"type"\s*:\s*"output"\s*,|,\s*"type"\s*:\s*"output"\s*\}\s*$`)
+
+// stated adds the effect to an error of the output: a tool that says output has done its work.
+func (r *reader) stated(err error) error {
+	effect := r.said.effect()
+	if r.op == protocol.OpExecute && r.said.kind == "" && saidOutput.Match(r.line) {
+		effect = envelope.EffectApplied
+	}
+	switch err := err.(type) {
+	case *tool.ProtocolError:
+		err.Effect = effect
+	case *tool.LimitError:
+		err.Effect = effect
+	}
+	return err
+}
+
+// next reads the next line, without white space and byte order marks around it. The last line may lack its newline if
+// it is a whole JSON value. Otherwise the tool died while it wrote the line.
 func (r *reader) next() error {
 	r.line = r.line[:0]
 	for {
@@ -123,14 +143,15 @@ func (r *reader) next() error {
 		switch {
 		case r.read > r.limit:
 			return &tool.LimitError{Limit: r.limit}
-		case len(r.line) > protocol.MaxLine:
-			return broken("a line is longer than %d bytes", protocol.MaxLine)
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case errors.Is(err, io.EOF) && jsontext.Value(r.line).IsValid():
-			return nil
-		case errors.Is(err, io.EOF):
-			r.cut = len(r.line) > 0
+		}
+		r.line = bytes.Trim(r.line, " \t\r\n\ufeff")
+		if errors.Is(err, io.EOF) && len(r.line) > 0 {
+			if _, _, whole := ijson.Mend(r.line, ijson.MaxDepth); whole {
+				return nil
+			}
+			r.cut = true
 		}
 		return err
 	}
@@ -142,12 +163,14 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 		return broken("a line after the %s line: %s", r.said.kind, excerpt(r.line))
 	}
 	var l protocol.Absent // decodes the type of any line
-	if err := json.Unmarshal(r.line, &l); err != nil {
+	mended, replaced, ok := ijson.Mend(r.line, ijson.MaxDepth)
+	if !ok || json.Unmarshal(mended, &l) != nil {
 		if bad := ijson.Check(r.line); len(bad) > 0 && r.line[0] == '{' {
 			return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(r.line))
 		}
 		return broken("not a JSON object with a type: %s", excerpt(r.line))
 	}
+	r.line, r.replaced = mended, replaced
 	switch {
 	case l.Type == protocol.LineOutput:
 		return r.output()
@@ -170,9 +193,6 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	if l.Data == nil {
 		return broken("a %s line without data", l.Type)
 	}
-	if bad := ijson.Check(l.Data); len(bad) > 0 {
-		return broken("a %s line with data that cannot travel, at %q: %s", l.Type, bad[0].Pointer, bad[0].Message)
-	}
 	if r.lost { // drop chunks after a gap
 		return nil
 	}
@@ -190,6 +210,9 @@ func (r *reader) output() error {
 		return err
 	}
 	result := tool.Result{Output: l.Output, SideEffects: l.SideEffects, Warnings: l.Warnings}
+	if len(r.replaced.List) > 0 {
+		result.Warnings = append(result.Warnings, tool.Replaced(r.replaced, len(l.Warnings), "/output")...)
+	}
 	if err := result.Check(); err != nil {
 		return broken("%v", err)
 	}
@@ -213,9 +236,9 @@ func (r *reader) fault() error {
 	return nil
 }
 
-// milliseconds returns n ms, at most envelope.MaxRetryAfter. A negative n becomes -1 ms, which Check refuses.
-func milliseconds(n int64) time.Duration {
-	return time.Duration(min(max(n, -1), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
+// milliseconds returns n ms, at most envelope.MaxRetryAfter, or 0 if n is negative.
+func milliseconds(n protocol.Milliseconds) time.Duration {
+	return time.Duration(min(max(int64(n), 0), envelope.MaxRetryAfter.Milliseconds())) * time.Millisecond
 }
 
 // decode decodes the line into v, and refuses unknown members.

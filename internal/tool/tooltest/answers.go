@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,7 +67,10 @@ func testEcho(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 		var got tool.Invocation
-		if err := json.Unmarshal(result.Output, &got); err != nil {
+		// An adapter may return the fence as text, because it is beyond 2^53.
+		fence := strconv.FormatUint(inv.Fence, 10)
+		output := strings.Replace(string(result.Output), strconv.Quote(fence), fence, 1)
+		if err := json.Unmarshal([]byte(output), &got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(inv, got); diff != "" {
@@ -217,7 +221,7 @@ func testUnsafe(t *testing.T, s *suite) {
 
 func testBadOutput(t *testing.T, s *suite) {
 	if got := s.fails(t, FnBadOutput, Input{}); got.Code != envelope.CodeToolProtocol ||
-		got.Details.Effect != envelope.EffectUnknown {
+		got.Details.Effect == envelope.EffectNone {
 		t.Errorf("got %v, effect %s", got, got.Details.Effect)
 	}
 }

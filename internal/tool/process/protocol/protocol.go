@@ -2,10 +2,14 @@
 // that a program reads, and the lines that it writes. Package internal/tool/process documents the protocol.
 package protocol
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
 
-// MaxLine is the largest line that a program may write, in bytes, with its newline.
-const MaxLine = 1 << 20
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // Op is the operation that the executor requests.
 type Op = string
@@ -49,17 +53,35 @@ type (
 	}
 	// Failure is the failure in an [Error].
 	Failure[Details any] struct {
-		Code         string  `json:"code"`
-		Message      string  `json:"message"`
-		Details      Details `json:"details,omitzero"`
-		Effect       string  `json:"effect"`
-		RetryAfterMS int64   `json:"retry_after_ms,omitzero"`
+		Code         string       `json:"code"`
+		Message      string       `json:"message"`
+		Details      Details      `json:"details,omitzero"`
+		Effect       string       `json:"effect"`
+		RetryAfterMS Milliseconds `json:"retry_after_ms,omitzero"`
 	}
 	// Absent is the terminal line of a lookup that finds nothing. It also decodes the type of any other line.
 	Absent struct {
 		Type string `json:"type"`
 	}
 )
+
+// Milliseconds is a time in ms. It is read from any JSON number, or from the text of one: some languages write 1500.0,
+// and values that are no I-JSON are read as text. Fractions are rounded up, and null is 0.
+type Milliseconds int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *Milliseconds) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*m = 0
+		return nil
+	}
+	number, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	if err != nil || math.IsNaN(number) {
+		return fmt.Errorf("%.40q is not a number", text)
+	}
+	*m = Milliseconds(math.Ceil(min(max(number, math.MinInt32), math.MaxInt32)))
+	return nil
+}
 
 // Request is the request that the executor writes to standard input.
 type Request struct {
