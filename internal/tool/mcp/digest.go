@@ -71,21 +71,27 @@ func spell(v any) any {
 	return v
 }
 
-// digestsOf returns the digests of tools by name. The digest is "", which equals no approved digest, if the definition
-// cannot be read, or if the list has several definitions with the same name.
+// digestsOf returns the digests of tools by name, each of the first tool with that name. The digest of an unreadable
+// definition is "", which equals no approved digest.
 func digestsOf(tools []client.Tool) map[string]string {
 	digests := make(map[string]string, len(tools))
 	for _, t := range tools {
-		digest := ""
-		if definition, err := Definition(t); err == nil {
-			digest = Digest(definition)
+		if _, again := digests[t.Name]; !again {
+			digests[t.Name] = digestOf(t)
 		}
-		if before, twice := digests[t.Name]; twice && before != digest {
-			digest = ""
-		}
-		digests[t.Name] = digest
 	}
 	return digests
+}
+
+// SameDefinition reports whether two tools have the same digest.
+func SameDefinition(a, b client.Tool) bool { return digestOf(a) == digestOf(b) }
+
+func digestOf(t client.Tool) string {
+	definition, err := Definition(t)
+	if err != nil {
+		return ""
+	}
+	return Digest(definition)
 }
 
 // Digest returns the SHA-256 of a definition, in the form of manifests.

@@ -163,16 +163,22 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// TestEndless verifies a definition of a server that lists tools without end.
+// TestEndless verifies a definition of a server that lists tools without end: with one cursor again and again, with two
+// in turn, or with another one each time.
 func TestEndless(t *testing.T) {
-	p := peerOf(t, played(t, "misbehave", "endless"), mcp.Options{})
-	m := p.of("echo")
-	m.Endpoint = mcp.Endpoint{Server: "test", Tool: "echo", Definition: "sha256:" + strings.Repeat("0", 64)}
-	_, err := p.adapter.Execute(t.Context(), m, invocationOf("{}"), &tooltest.Recorder{})
-	got := p.adapter.ClassifyError(m, err)
-	p.wants(got, envelope.CodeUnavailable, envelope.EffectNone)
-	if !strings.Contains(got.Cause, "lists more than") {
-		t.Errorf("cause: %s", got.Cause)
+	for how, says := range map[string]string{
+		"endless": `page 2 has the cursor "more"`, "endless turns": `page 3 has the cursor "1"`,
+		"endless counts": "lists more than",
+	} {
+		p := peerOf(t, played(t, "misbehave", strings.Fields(how)...), mcp.Options{})
+		m := p.of("echo")
+		m.Endpoint = mcp.Endpoint{Server: "test", Tool: "echo", Definition: "sha256:" + strings.Repeat("0", 64)}
+		_, err := p.adapter.Execute(t.Context(), m, invocationOf("{}"), &tooltest.Recorder{})
+		got := p.adapter.ClassifyError(m, err)
+		p.wants(got, envelope.CodeUnavailable, envelope.EffectNone)
+		if !strings.Contains(got.Cause, says) {
+			t.Errorf("%s: cause: %s", how, got.Cause)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 type raw struct {
 	out    *bufio.Writer
 	late   json.RawMessage // id of a call that is answered with the next one
+	lists  int             // answers to tools/list
 	gaveUp int             // calls that its client has cancelled
 	how    string          // further behavior: "mute" sends nothing at all, "endless" lists tools without end, and so on
 }
@@ -93,8 +94,16 @@ func (r *raw) take(m rawMessage) {
 		if r.how == "mistyped" {
 			tools = append(tools, `{"name":"typed","inputSchema":7,"annotations":{"readOnlyHint":"yes"},"icons":7}`)
 		}
-		if r.how == "endless" {
+		r.lists++
+		switch r.how {
+		case "endless":
 			next = `,"nextCursor":"more"`
+		case "endless turns":
+			next = fmt.Sprintf(`,"nextCursor":"%d"`, r.lists%2)
+		case "endless counts":
+			next = fmt.Sprintf(`,"nextCursor":"%d"`, r.lists)
+		case "huge numbers":
+			tools = append(tools, `{"name":"far","inputSchema":{"type":"object","properties":{"n":{"maximum":1e400}}}}`)
 		}
 		r.answer(m.ID, `{"tools":[`+strings.Join(tools, ",")+`]`+next+`}`)
 	case "tools/call":

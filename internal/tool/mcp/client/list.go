@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // Limits of the list of a server's tools.
@@ -33,7 +35,8 @@ type Tool struct {
 // List returns all tools of the server in the server's order.
 func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 	cursor, left := "", int64(maxList)
-	for range maxPages {
+	seen := map[string]bool{}
+	for n := range maxPages {
 		raw, err := c.page(ctx, cursor, min(left, minFrame))
 		if err != nil {
 			return nil, err
@@ -56,6 +59,10 @@ func (c *Conn) List(ctx context.Context) (all []Tool, err error) {
 		if page.Next == "" {
 			return all, nil
 		}
+		if seen[page.Next] {
+			return nil, fmt.Errorf("its list does not end: page %d has the cursor %.64q, as a page before", n+1, page.Next)
+		}
+		seen[page.Next] = true
 		if cursor = page.Next; len(all) > MaxTools || left <= 0 {
 			break
 		}
@@ -125,6 +132,9 @@ func unkept(page jsontext.Value) jsontext.Value {
 	}
 	if json.Unmarshal(page, &told) != nil {
 		return page
+	}
+	for i := range told.Tools {
+		told.Tools[i].InputSchema = ijson.WithoutHuge(told.Tools[i].InputSchema, nil)
 	}
 	short, err := json.Marshal(told)
 	if err != nil {

@@ -118,9 +118,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 		if err := w.look(); err != nil {
 			return err
 		}
-		for _, t := range listed {
-			r.Tools = append(r.Tools, w.write(t))
-		}
+		r.Tools = w.all(listed)
 		return nil
 	})
 }
@@ -158,7 +156,6 @@ type writer struct {
 	folders        []string // of source
 
 	known map[string]*tool.Manifest // imported tools of the server, by their name at the server
-	seen  map[string]bool           // names in the server's list so far
 	ids   map[string]bool           // used tool ids
 	names map[string]bool           // used MCP names
 }
@@ -166,7 +163,7 @@ type writer struct {
 // look reads the tools of the folder, so that each keeps its id and MCP name. For a folder that it cannot read, only
 // the folder's name counts as used.
 func (w *writer) look() error {
-	w.known, w.seen = map[string]*tool.Manifest{}, map[string]bool{}
+	w.known = map[string]*tool.Manifest{}
 	w.ids, w.names = map[string]bool{}, map[string]bool{envelope.MCPSearchTool: true}
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil {
@@ -195,20 +192,33 @@ func (w *writer) look() error {
 	return nil
 }
 
+// all writes the tools of a list. It takes the first of several tools with one name, as executors do.
+func (w *writer) all(listed []client.Tool) (all []Tool) {
+	at := map[string]int{} // indexes in all
+	for _, t := range listed {
+		i, again := at[t.Name]
+		if !again {
+			at[t.Name] = len(all)
+			all = append(all, w.write(t))
+			continue
+		}
+		first := slices.IndexFunc(listed, func(other client.Tool) bool { return other.Name == t.Name })
+		if !mcp.SameDefinition(listed[first], t) {
+			all[i].Notes = append(all[i].Notes, "the server lists it twice, differently: the first one is taken")
+		}
+	}
+	return all
+}
+
 func (w *writer) write(t client.Tool) Tool {
 	out := Tool{Name: t.Name, State: LeftOut}
 	switch m := w.known[t.Name]; {
 	case w.o.Skip != nil && w.o.Skip(t.Name):
 		out.State = Off
 		return out
-	case w.seen[t.Name]:
-		out.Why = "the server lists it twice"
-		return out
 	case m != nil:
-		w.seen[t.Name] = true
 		return w.compare(m, t)
 	}
-	w.seen[t.Name] = true
 	out.Class, out.Why = proposed(t)
 	s := source{
 		id: idOf(w.server.Name, t.Name, w.taken), name: mcpNameOf(w.server.Name, t.Name, w.names), server: w.server,

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "play" {
 		syscall.Exit(play(os.Args[2]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "tell" {
+		syscall.Exit(tell(os.Args[2]))
+	}
 	os.Exit(m.Run())
 }
 

@@ -203,6 +203,9 @@ func (s source) listed(schemas map[string]jsontext.Value) (text []byte, notes []
 	if err != nil {
 		return nil, nil, err
 	}
+	tool = ijson.WithoutHuge(tool, func(at jsontext.Pointer) {
+		notes = append(notes, fmt.Sprintf("%s is not shown: no double holds its number", at))
+	})
 	raw, err := json.Marshal(envelope.Listed{Server: server, Tool: tool})
 	return []byte(visible(string(pretty(raw)))), notes, err
 }
