@@ -157,6 +157,11 @@ func table() []CodeInfo {
 			"another command of an operator came first, or a copy of this one came late",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityWarning,
 		}, {
+			CodeLogDamaged, TerminalError, false, 0, EffectUnknown, "The log of the call is damaged",
+			"find out whether the call took effect, and have an operator decide about its key: `toolbus repair`",
+			"the server has lost events of the call that it had stored",
+			503, 0, GatewayDependencyDown, CategorySystem, SeverityCritical,
+		}, {
 			CodeTimeout, RetryableError, true, 200, EffectUnknown, "The call did not end before its deadline",
 			"call again with the same key, and with a larger timeout_ms", "the tool is slow or its queue is long",
 			504, 0, GatewayTimeout, CategoryPolicy, SeverityWarning,

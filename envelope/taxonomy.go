@@ -58,6 +58,7 @@ const (
 	CodeLocked           Code = "P-PRECOND-LOCKED"
 	CodeNotFound         Code = "P-PRECOND-NOT_FOUND"
 	CodeChanged          Code = "P-PRECOND-CHANGED"
+	CodeLogDamaged       Code = "P-PRECOND-LOG_DAMAGED"
 	CodeTimeout          Code = "R-TIMEOUT-001"
 	CodeTimeoutUnknown   Code = "R-TIMEOUT-002"
 	CodeUpstream         Code = "R-UPSTREAM-001"

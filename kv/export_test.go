@@ -2,6 +2,7 @@ package kv
 
 import (
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -26,3 +27,14 @@ func (g *FillLevel) Add(of subjects.Owner, bytes int64, expires time.Time) {
 }
 
 func Passed(subject string, passes func(instance string) bool) bool { return passed(subject, passes) }
+
+// Kept holds ids of calls.
+type Kept struct{ ids *keptIDs }
+
+func NewKept(now func() time.Time) Kept { return Kept{newKept(now)} }
+
+func (k Kept) Put(call, seq uint64, expires time.Time) {
+	k.ids.put(keptIDOf("tool", strconv.FormatUint(call, 10)), seq, expires)
+}
+
+func (k Kept) Len() int { return k.ids.len() }

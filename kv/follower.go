@@ -28,6 +28,7 @@ type FollowedEvent struct {
 	Seq     uint64
 	Size    int // of the body in bytes
 	Time    time.Time
+	Expires time.Time     // when the server drops it
 	Known   time.Duration // time on the clock of [Follower.Served] when the follower learnt of it
 }
 
@@ -280,7 +281,7 @@ func (f *Follower) see(ctx context.Context, msg jetstream.Msg, observe func(Foll
 		case ok:
 			observe(FollowedEvent{
 				Kind: e.Kind, Attempt: e.Attempt, State: s, Seq: meta.Sequence.Stream, Size: bodySize(msg.Headers()),
-				Time: meta.Timestamp, Known: known,
+				Time: meta.Timestamp, Expires: expiresAt(msg.Headers(), meta.Timestamp), Known: known,
 			})
 		case ctx.Err() != nil: // e was not checked: the log may allow it
 			return

@@ -62,6 +62,12 @@ func (h *heads) put(e call.Entry, size int) {
 	h.young[logKey{e.State.Tool, e.State.ID}] = last
 }
 
+func (h *heads) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.young, h.old, h.taken = map[logKey]head{}, nil, 0
+}
+
 // get returns the head of a log. Callers hold h.mu.
 func (h *heads) get(key logKey) (last head, ok bool) {
 	if last, ok = h.young[key]; !ok {
@@ -73,6 +79,9 @@ func (h *heads) get(key logKey) (last head, ok bool) {
 // Followed lets the log know of an event that a follower has read. See [Log.Head].
 func (l *Log) Followed(o FollowedEvent) {
 	l.heads.put(call.Entry{State: o.State, Kind: o.Kind, Attempt: o.Attempt, Time: o.Time}, o.Size)
+	if p, in := l.part(o.State.ID); in.kept != nil && p == o.State.Partition {
+		in.kept.put(keptIDOf(o.State.Tool, o.State.ID), o.Seq, o.Expires)
+	}
 }
 
 // Head is [Log.Read], but the entry may lack its body. If this process knows a log with a large body, Head asks only

@@ -29,6 +29,7 @@ type Log struct {
 	reader Reader
 	local  *streams // the reader of a process that may read the log itself, else nil
 	heads  *heads
+	found  found
 	expiry call.Expiry
 	answer time.Duration
 	silent atomic.Int64
@@ -37,7 +38,8 @@ type Log struct {
 
 // part is one partition of the log.
 type part struct {
-	group *group // nil: every event is sent as it comes
+	group *group   // nil: every event is sent as it comes
+	kept  *keptIDs // nil in a process that may not read the log
 }
 
 // LogOptions configures a [Log]. The zero value uses all defaults.
@@ -51,6 +53,7 @@ type LogOptions struct {
 	// Passes reports whether to skip events of an instance that this build cannot read. nil skips none: reading a log
 	// with such an event is an error.
 	Passes func(instance string) bool
+	Now    func() time.Time // bus time; default time.Now
 }
 
 // OpenLog returns a Log for the partitions of the call log, which must exist (see [bus.Ensure]).
@@ -69,6 +72,12 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	}
 	l := NewRemoteLog(js, n, all.replicas(), all, o)
 	l.local = &all
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	for p := range l.parts {
+		l.parts[p].kept = newKept(o.Now)
+	}
 	return l, nil
 }
 
@@ -104,11 +113,21 @@ func (l *Log) part(id string) (subjects.Partition, part) {
 // Write appends e if no event was added to the log since the state from which e was derived, and returns the state
 // after e. A nil error means that e is in the log, even if acknowledgements were lost. With a [call.ConflictError],
 // which holds the current state, [call.ErrFull] or [call.ErrTooLarge], e is not in the log and never will be. With
-// [call.ErrUnsure] it may be in the log: ctx ended or e.Until passed first, or the log has an event that this build
-// does not read; then the error wraps a [format.Error], too.
+// [call.ErrUnsure] it may be in the log: ctx ended or e.Until passed first, or the log cannot be read. Then the error
+// wraps a [format.Error] if the log has an event that this build does not read, and a [call.DamagedError] if the log
+// is damaged.
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Partition, in = l.part(e.State.ID)
+	id := keptIDOf(e.State.Tool, e.State.ID)
+	if in.stale(id, e) {
+		switch state, settled, err := l.resolve(ctx, e); {
+		case settled:
+			return state, err
+		case err != nil:
+			return call.State{}, unsure(err)
+		}
+	}
 	out := l.message(e, body)
 	defer l.sent.Put(out)
 	msg := &out.Msg
@@ -121,6 +140,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		silence.heard(err)
 		switch {
 		case err == nil:
+			l.wrote(in, id, e, seq)
 			return call.Fold(e, seq), nil
 		case full && !underway, errors.Is(err, call.ErrTooLarge):
 			return call.State{}, err
@@ -136,18 +156,20 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
-		if format.IsUnsupported(err) { // whoever reads it goes on; it does not get any better here
-			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, err)
+		if isDamaged(err) || format.IsUnsupported(err) { // whoever reads it goes on; it does not get any better here
+			return call.State{}, unsure(err)
 		}
 		if errors.Is(failed, errDuplicate) {
 			out.values[1] = "" // it was somebody else's; the compare-and-set is what counts
 		}
 		silence.looked(err)
 		if !timer.Sleep(ctx, tries.Next()) {
-			return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, context.Cause(ctx))
+			return call.State{}, unsure(context.Cause(ctx))
 		}
 	}
 }
+
+func unsure(err error) error { return fmt.Errorf("%w: %w", call.ErrUnsure, err) }
 
 // UnackedFor returns for how long the server has acknowledged no write although it answered reads. A server does that
 // after a failed write to its disk. It returns 0 if writes work or if reads fail, too.
@@ -239,7 +261,7 @@ func (l *Log) resolve(ctx context.Context, e call.Event) (state call.State, sett
 
 // Read returns the last event of the log of a tool and id, or the zero Entry if the log is empty. It waits at most
 // LogOptions.Answer. An error means that the log could not be read. It is a [format.Error] if the log has an event that
-// this build does not read.
+// this build does not read, and a [call.DamagedError] if the log has lost its end.
 func (l *Log) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	last, err := l.Last(ctx, tool, id)
 	if err != nil || last.RawStreamMsg == nil && last.End == 0 {
@@ -257,7 +279,7 @@ func (l *Log) Last(ctx context.Context, tool, id string) (StoredEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
 	p, _ := l.part(id)
-	return l.reader.Last(ctx, subjects.Key{Tool: tool, ID: id, Partition: p})
+	return l.whole(ctx, subjects.Key{Tool: tool, ID: id, Partition: p})
 }
 
 // Get returns the event at a position, or the zero Entry if it has expired.

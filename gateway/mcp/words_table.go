@@ -75,9 +75,10 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeToolDisabled:     {"The tool may not be called now", "use another tool, or tell the user"},
 	envelope.CodeToolChanged: {"The tool has changed at its server and waits for approval",
 		"tell the operator of this bus that this tool waits for approval, and do not call it again"},
-	envelope.CodeLocked:   {"An operator has locked this call", "do without this tool for now, or tell the user"},
-	envelope.CodeNotFound: {"There is no such call", "call the tool again if its result is needed"},
-	envelope.CodeChanged:  {"Something has changed meanwhile", "try again"},
+	envelope.CodeLocked:     {"An operator has locked this call", "do without this tool for now, or tell the user"},
+	envelope.CodeNotFound:   {"There is no such call", "call the tool again if its result is needed"},
+	envelope.CodeChanged:    {"Something has changed meanwhile", "try again"},
+	envelope.CodeLogDamaged: {"What became of this call was lost", checkFirst},
 
 	envelope.CodeTimeout:        {"The call did not end in time", "ask for less at once, or try again later"},
 	envelope.CodeTimeoutUnknown: {"The call did not end in time", checkFirst},

@@ -91,7 +91,9 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) (err error
 			return nil
 		}
 		c.Logger.Error("starting over", "err", err)
-		if !lost {
+		if lost {
+			d.Log.Forget()
+		} else {
 			timer.Sleep(ctx, restartDelay)
 		}
 	}

@@ -33,10 +33,12 @@ func openLocal(ctx context.Context, c *Conn) (n *node, err error) {
 	if err := bus.Ensure(ctx, c.JS, topology); err != nil {
 		return nil, err
 	}
-	if n.Log, err = kv.OpenLog(ctx, c.JS, n.logOptions()); err != nil {
+	if n.Clock, err = bus.NewClock(ctx, c.JS, c.local); err != nil {
 		return nil, err
 	}
-	n.Clock, err = bus.NewClock(ctx, c.JS, c.local)
+	o := n.logOptions()
+	o.Now = n.Clock.Now
+	n.Log, err = kv.OpenLog(ctx, c.JS, o)
 	return n, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -31,7 +32,7 @@ func (d *Dispatcher) OpenCalls(
 		return d.openCall(ctx, s, a, of), nil
 	})
 	if err != nil {
-		return a, logUnread().WithCause(err.Error())
+		return a, logUnread(err).WithCause(err.Error())
 	}
 	return envelope.OpenCallsResponse{Calls: calls, Next: next, More: more}, nil
 }
@@ -45,7 +46,10 @@ func eachOpen[T any](
 	for i, open := range page {
 		g.Go(func() error {
 			last, err := d.Head(ctx, open.Tool, open.ID)
-			if err != nil {
+			switch {
+			case answer.Damaged(err) != nil: // what became of it is not known
+				return nil
+			case err != nil:
 				return err
 			}
 			if a, ok := last.State.Attempt(open.Attempt); ok && a.Open() && a.Admitted == open.At.Seq {

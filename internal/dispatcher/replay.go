@@ -53,7 +53,7 @@ func (d *Dispatcher) Replay(ctx context.Context, by string, l DeadLetter, again 
 	key := subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(in.From.Tenant, req)}
 	last, err := d.Head(ctx, key.Tool, key.ID)
 	if err != nil {
-		return none, logUnread()
+		return none, logUnread(err)
 	}
 	var standing envelope.ResultResponse
 	var refusal *envelope.Error

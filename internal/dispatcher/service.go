@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -70,7 +71,7 @@ func (d *Dispatcher) entry(
 	}
 	last, err := d.Head(ctx, key.Tool, key.ID)
 	if err != nil {
-		return call.Entry{}, logUnread()
+		return call.Entry{}, logUnread(err)
 	}
 	if last.State.Empty() || !may(last.State) {
 		return call.Entry{}, unknownCall(ref)
@@ -81,7 +82,10 @@ func (d *Dispatcher) entry(
 // covered is [check.Covers] for the sender of the service request that ctx belongs to.
 func covered(ctx context.Context, a call.Attempt) bool { return check.Covers(auth.FromContext(ctx), a) }
 
-func logUnread() *envelope.Error {
+func logUnread(err error) *envelope.Error {
+	if refusal := answer.Damaged(err); refusal != nil {
+		return refusal
+	}
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -62,6 +63,11 @@ func (m *Admission) join(ctx context.Context, q *queue, s call.State, joining []
 		return
 	case errors.Is(err, call.ErrFull):
 		m.turnAllDown(ctx, q, s, joining, StoreFull())
+		return
+	case answer.Damaged(err) != nil:
+		for i := range joining {
+			m.damaged(ctx, &joining[i], err)
+		}
 		return
 	case err != nil: // perhaps written: the clients send their requests again
 		m.Logger.Warn("join unsure", "call", q.ID, "err", err)

@@ -36,6 +36,8 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 	}
 	earlier, current, err := m.earlier(ctx, s)
 	switch {
+	case m.damaged(ctx, a, err):
+		return s, false
 	case errors.Is(err, outcome.ErrUnreadable) && m.IsStrange(s.Last().Decision.Nonce):
 		m.Answers.Replay(ctx, &q.Line, s, s.Last().N, a.Call)
 		return s, false
@@ -127,6 +129,8 @@ func (m *Admission) notWritten(
 	switch {
 	case errors.As(err, &moved):
 		return q.Found(s.Seq, moved.State), true
+	case m.damaged(ctx, a, err):
+		return s, false
 	case a.Late(m.Now()):
 		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)
 		return m.turnDown(ctx, q, s, a, check.TooLate())

@@ -105,7 +105,7 @@ func (m *Admission) place(ctx context.Context, q *queue, s call.State, a *arriva
 			if *fresh {
 				m.await(ctx, q, s, v.Attempt, a)
 			} else {
-				s, again = m.reread(ctx, q, s), true
+				s, again = m.reread(ctx, q, s, a)
 			}
 		case call.Replay:
 			refusal := m.noReplay(s, v.Attempt, a)
@@ -190,12 +190,26 @@ func (m *Admission) noReplay(s call.State, n int, a *arrival) *envelope.Error {
 }
 
 // reread reads the log. A caller that sends its request again has missed an answer. This dispatcher, for which the
-// attempt is still open, may have missed the outcome as well.
-func (m *Admission) reread(ctx context.Context, q *queue, s call.State) call.State {
+// attempt is still open, may have missed the outcome as well. again is false if the log is damaged, and the request
+// refused for it.
+func (m *Admission) reread(ctx context.Context, q *queue, s call.State, a *arrival) (_ call.State, again bool) {
 	last, err := m.Head(ctx, s.Tool, s.ID)
-	if err != nil {
+	switch {
+	case m.damaged(ctx, a, err):
+		return s, false
+	case err != nil:
 		m.Logger.Warn("call log not read", "call", q.ID, "err", err) // s is the newest known state
-		return s
+		return s, true
 	}
-	return q.Found(s.Seq, last.State)
+	return q.Found(s.Seq, last.State), true
+}
+
+// damaged refuses a request if err says that the log of its key is damaged.
+func (m *Admission) damaged(ctx context.Context, a *arrival, err error) bool {
+	refusal := answer.Damaged(err)
+	if refusal != nil {
+		a.Step = answer.StepRecord
+		m.Answers.Refuse(ctx, a.Request, answer.StageAdmission, refusal, false)
+	}
+	return refusal != nil
 }

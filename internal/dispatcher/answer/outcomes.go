@@ -44,6 +44,15 @@ func Unreadable(message string) *envelope.Error {
 			"the operator must look at the call log, and at which builds run")
 }
 
+// Damaged returns the refusal of a request whose log is damaged, or nil if err does not say that.
+func Damaged(err error) *envelope.Error {
+	damaged, ok := errors.AsType[*call.DamagedError](err)
+	if !ok {
+		return nil
+	}
+	return envelope.NewError(envelope.CodeLogDamaged, damaged.Error()).WithEffect(envelope.EffectUnknown)
+}
+
 // tellUnreadable sends a caller the status and effect of attempt n, whose outcome cannot be read. The answer has Final
 // false, because another dispatcher may be able to read the outcome.
 func (a *Answers) tellUnreadable(to call.ReplyAddress, callID string, s call.State, n int) {
@@ -66,8 +75,12 @@ func (a *Answers) Replay(ctx context.Context, l *Line, s call.State, n int, c *c
 	o, err := a.Load(ctx, s, n)
 	if err != nil {
 		a.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
-		if errors.Is(err, outcome.ErrUnreadable) { // sending the request again would not help
+		refusal := Damaged(err)
+		switch { // sending the request again would not help
+		case errors.Is(err, outcome.ErrUnreadable):
 			a.tellUnreadable(c.In.ReplyAddress(), c.Ask.Owner.CallID, s, n)
+		case refusal != nil:
+			a.Refuse(ctx, c.Request, StageAdmission, refusal, false)
 		}
 		return
 	}

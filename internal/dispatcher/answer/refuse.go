@@ -27,10 +27,10 @@ const (
 // Stands reports whether every dispatcher would refuse every copy of the request with this code. That is so if the
 // refusal follows from the request or from the log of its key. It is not so if the reason may differ in another
 // dispatcher or change with time: a full store, a lagging audit record, a clock, a missing payload, an unusable policy,
-// a run.
+// a run. An operator may decide about a damaged log.
 func Stands(c envelope.Code) bool {
 	switch c {
-	case envelope.CodePolicyVersion, envelope.CodeRunUnknown, envelope.CodeRunState:
+	case envelope.CodePolicyVersion, envelope.CodeRunUnknown, envelope.CodeRunState, envelope.CodeLogDamaged:
 		return false
 	}
 	return !c.Retryable() && c.Class() != envelope.ClassData

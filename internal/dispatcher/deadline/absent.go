@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
@@ -156,7 +157,7 @@ func (d *Deadlines) endOne(ctx context.Context, w *watch, job *openAttempt, at c
 	o, err := d.end(ctx, job, at, why)
 	switch {
 	case errors.Is(err, outcome.ErrMayHaveRun), errors.Is(err, outcome.ErrAttemptGone), errors.Is(err,
-		outcome.ErrUnreadable):
+		outcome.ErrUnreadable), answer.Damaged(err) != nil:
 		return // the attempt ends at its deadline
 	case err != nil:
 		if ctx.Err() == nil {

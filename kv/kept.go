@@ -1,0 +1,120 @@
+package kv
+
+import (
+	"crypto/sha256"
+	"sync"
+	"time"
+)
+
+// keptIDs holds the ids of the calls of one partition whose logs have not expired, each with the sequence of the newest
+// event, in about 24 bytes. A log that ends before that event has lost it, see [Log.whole]. The follower and the writes
+// of this process add events, and an older event never replaces a newer one. Its methods are safe for concurrent use.
+type keptIDs struct {
+	now    func() time.Time // bus time
+	shards [256]keptShard   // by the first byte of the id, so that dropping expired ids holds no lock for long
+}
+
+type keptShard struct {
+	mu   sync.Mutex
+	ids  map[keptID]newest
+	full int // number of ids from which on expired ones are dropped
+}
+
+// keptID is a hash of a tool and an id.
+type keptID [16]byte
+
+// newest is the newest event of a log: the time, in seconds since 1970, at which it expires, and the low half of its
+// sequence. The zero value means that no event is known.
+type newest struct{ expires, seq uint32 }
+
+// keptMargin is the time before the expiry of an event from which on its absence proves nothing.
+const keptMargin = 10 * time.Second
+
+func newKept(now func() time.Time) *keptIDs {
+	k := &keptIDs{now: now}
+	k.forget()
+	return k
+}
+
+func keptIDOf(tool, id string) keptID {
+	room := make([]byte, 0, 160) // on the stack
+	room = append(append(append(room, tool...), 0), id...)
+	sum := sha256.Sum256(room)
+	return keptID(sum[:16])
+}
+
+// put stores the newest event of a log, unless a newer one is known.
+func (k *keptIDs) put(id keptID, seq uint64, expires time.Time) {
+	s := &k.shards[id[0]]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, ok := s.ids[id]; ok && have.after(seq) {
+		return
+	}
+	s.ids[id] = newest{seconds(expires), uint32(seq)}
+	if len(s.ids) >= s.full {
+		s.sweep(seconds(k.now()))
+	}
+}
+
+// get returns the newest event of a log, or the zero value if none is known or it has nearly expired.
+func (k *keptIDs) get(id keptID) newest {
+	s := &k.shards[id[0]]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have, ok := s.ids[id]
+	if !ok || have.expires <= seconds(k.now().Add(keptMargin)) {
+		return newest{}
+	}
+	return have
+}
+
+// forget drops all ids.
+func (k *keptIDs) forget() {
+	for i := range k.shards {
+		s := &k.shards[i]
+		s.mu.Lock()
+		s.ids, s.full = map[keptID]newest{}, leastFull
+		s.mu.Unlock()
+	}
+}
+
+// len returns the number of ids, with expired ones that have not been dropped yet.
+func (k *keptIDs) len() (n int) {
+	for i := range k.shards {
+		s := &k.shards[i]
+		s.mu.Lock()
+		n += len(s.ids)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+const leastFull = 64
+
+// sweep drops the ids that have expired. A new map gives their memory back. Callers hold s.mu.
+func (s *keptShard) sweep(now uint32) {
+	live := 0
+	for _, n := range s.ids {
+		if n.expires > now {
+			live++
+		}
+	}
+	if live < len(s.ids) {
+		ids := make(map[keptID]newest, live)
+		for id, n := range s.ids {
+			if n.expires > now {
+				ids[id] = n
+			}
+		}
+		s.ids = ids
+	}
+	s.full = live + live/4 + leastFull
+}
+
+// after reports whether n is a known event with a higher sequence than seq. Sequences may pass the end of their low
+// half: the events of one log are close together.
+func (n newest) after(seq uint64) bool { return n != newest{} && int32(n.seq-uint32(seq)) > 0 }
+
+// seconds returns t in seconds since 1970, within the range of an uint32.
+func seconds(t time.Time) uint32 { return uint32(min(max(t.Unix(), 0), 1<<32-1)) }

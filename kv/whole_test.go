@@ -1,0 +1,159 @@
+package kv_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/kv"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// lose removes a message from the log, as a server does that finds it damaged.
+func (f *fixture) lose(t *testing.T, seq uint64) {
+	t.Helper()
+	stream, err := f.js.Stream(t.Context(), subjects.Partition(0).Stream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), seq); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// decided writes the log of a call that has ended.
+func (f *fixture) decided(t *testing.T, id string) (asked, ended call.State) {
+	t.Helper()
+	var err error
+	if asked, err = f.log.Write(t.Context(), admission(t, call.State{}, id, "A", time.Minute), body); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err = f.log.Write(t.Context(), timeout(asked, "d-1.1"), body); err != nil {
+		t.Fatal(err)
+	}
+	return asked, ended
+}
+
+func wantDamaged(t *testing.T, err error) {
+	t.Helper()
+	if _, ok := errors.AsType[*call.DamagedError](err); !ok {
+		t.Errorf("%v, want a damaged log", err)
+	}
+}
+
+// A log that has lost its last event, or all, can be neither read nor written, and other logs go on.
+func TestDamaged(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	asked, ended := f.decided(t, "end")
+	gone, goneEnd := f.decided(t, "all")
+	f.decided(t, "other")
+	for _, seq := range []uint64{ended.Seq, gone.Seq, goneEnd.Seq} {
+		f.lose(t, seq)
+	}
+	for _, id := range []string{"end", "all"} {
+		_, err := f.log.Read(t.Context(), "web.fetch", id)
+		wantDamaged(t, err)
+		_, err = f.log.Head(t.Context(), "web.fetch", id)
+		wantDamaged(t, err)
+		before, _ := f.js.Stream(t.Context(), subjects.Partition(0).Stream())
+		_, err = f.log.Write(t.Context(), admission(t, call.State{}, id, "B", time.Minute), body)
+		wantDamaged(t, err)
+		after, _ := f.js.Stream(t.Context(), subjects.Partition(0).Stream())
+		if was, is := before.CachedInfo().State.LastSeq, after.CachedInfo().State.LastSeq; was != is {
+			t.Errorf("the log of %s was written to at %d", id, is)
+		}
+	}
+	_, err := f.log.Write(t.Context(), timeout(asked, "d-1.2"), body)
+	wantDamaged(t, err)
+	f.decided(t, "new")
+	if e, err := f.log.Read(t.Context(), "web.fetch", "other"); err != nil || e.State.Last().Open() {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A process that only follows the log knows what has been lost, too.
+func TestDamagedAsFollowed(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	_, ended := f.decided(t, "id")
+	other, err := kv.OpenLog(t.Context(), f.js, kv.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expires := time.Now().Add(time.Hour)
+	other.Followed(kv.FollowedEvent{Kind: call.Decided, Attempt: 1, State: ended, Seq: ended.Seq, Time: time.Now(),
+		Expires: expires})
+	other.Followed(kv.FollowedEvent{Kind: call.Requested, Attempt: 1, State: ended, Seq: ended.Seq - 1, Time: time.Now(),
+		Expires: expires}) // an older one changes nothing
+	f.lose(t, ended.Seq)
+	_, err = other.Read(t.Context(), "web.fetch", "id")
+	wantDamaged(t, err)
+}
+
+// What an operator writes after the last event, and what has expired, is no damage.
+func TestNoDamage(t *testing.T) {
+	now := time.Now()
+	f := setup(t, kv.LogOptions{Now: func() time.Time { return now }}, bus.TopologyOptions{})
+	_, ended := f.decided(t, "marked")
+	bucket, err := f.js.KeyValue(t.Context(), subjects.Partition(0).Bucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ended.Key().Outcome(1, "d-1")[len("$KV.calls."):]
+	if err := bucket.Delete(t.Context(), key, jetstream.LastRevision(ended.Seq)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.log.Read(t.Context(), "web.fetch", "marked"); err != nil {
+		t.Errorf("a delete marker: %v", err)
+	}
+	asked, ended := f.decided(t, "expired")
+	f.lose(t, asked.Seq)
+	f.lose(t, ended.Seq)
+	now = now.Add(call.DefaultExpiry.TTL(timeout(asked, "d-1.1")) - 9*time.Second)
+	if e, err := f.log.Read(t.Context(), "web.fetch", "expired"); err != nil || !e.State.Empty() {
+		t.Errorf("expired: %+v, %v", e, err)
+	}
+	if _, err := f.log.Write(t.Context(), admission(t, call.State{}, "expired", "B", time.Minute), body); err != nil {
+		t.Errorf("expired: %v", err)
+	}
+}
+
+// A server that has lost the end of the whole log has not damaged the logs in it: the follower finds that.
+func TestLostEndIsNoDamage(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	f.decided(t, "id")
+	if err := f.js.DeleteStream(t.Context(), subjects.Partition(0).Stream()); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), f.js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.log.Read(t.Context(), "web.fetch", "id"); !errors.Is(err, kv.ErrStreamRolledBack) {
+		t.Errorf("%v, want a lost end", err)
+	}
+	f.log.Forget()
+	f.decided(t, "id")
+}
+
+// Ids that have expired are dropped, and an id takes some 24 bytes.
+func TestKeptIDs(t *testing.T) {
+	now := time.Now()
+	k := kv.NewKept(func() time.Time { return now })
+	const n = 100_000
+	for i := range uint64(n) {
+		k.Put(i, i+1, now.Add(time.Minute))
+	}
+	if k.Len() != n {
+		t.Errorf("%d ids, want %d", k.Len(), n)
+	}
+	now = now.Add(time.Hour)
+	for i := range uint64(n) {
+		k.Put(n+i, n+i+1, now.Add(time.Minute))
+	}
+	if k.Len() > n*3/2 {
+		t.Errorf("%d ids, of which %d have not expired", k.Len(), n)
+	}
+}
