@@ -293,6 +293,7 @@ func (c *eventCoder) claim(a *call.Attempt) {
 	number(&c.coder, &k.Fence)
 	number(&c.coder, &k.Count)
 	since(&c.coder, &k.At, a.At)
+	number(&c.coder, &k.Alone)
 	c.end(&k.More)
 	if c.reading {
 		*a.Claim = k

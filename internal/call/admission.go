@@ -132,6 +132,7 @@ type WorkDelivery struct {
 	Now        UnixMS
 	By         string // this executor's instance
 	Nonce      string // nonce of the claim to write
+	Alone      bool   // no other call runs in this executor
 	// Gone reports whether an executor instance is known to be gone. It may return true late, but never for a live
 	// executor, whose claim must not be taken over.
 	Gone func(instance string) bool
@@ -169,7 +170,7 @@ func Take(s State, p WorkDelivery) (NextStep, Event) {
 		return WaitClaim, Event{}
 	case a.Claim != nil && !s.MayRunAgain():
 		return AskTool, Event{}
-	case a.Claim != nil && a.Claim.Count >= MaxClaims:
+	case a.Claim != nil && a.Poison():
 		return DeadLetter, Event{}
 	case a.Claim == nil && s.MayRunAgain() && p.Deliveries <= 1:
 		return Run, Event{}
@@ -180,11 +181,14 @@ func Take(s State, p WorkDelivery) (NextStep, Event) {
 }
 
 func claim(s State, a Attempt, p WorkDelivery) Event {
-	count := 1
+	c := Claim{By: p.By, Nonce: p.Nonce, Count: 1, At: p.Now}
 	if a.Claim != nil {
-		count += a.Claim.Count
+		c.Count, c.Alone = a.Claim.Count+1, a.Claim.Alone
 	}
-	next := s.with(a.N, func(a *Attempt) { a.Claim = &Claim{By: p.By, Nonce: p.Nonce, Count: count, At: p.Now} })
+	if p.Alone {
+		c.Alone++
+	}
+	next := s.with(a.N, func(a *Attempt) { a.Claim = &c })
 	return Event{Kind: Claimed, Attempt: a.N, Nonce: p.Nonce, State: next}
 }
 

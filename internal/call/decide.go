@@ -33,7 +33,7 @@ const (
 	TimedOut                     // the deadline has passed
 	Cancelled                    // the owner cancelled
 	ClaimLost                    // the claimer is gone and the tool could not confirm its effect
-	Poisoned                     // the attempt has MaxClaims claims and no outcome
+	Poisoned                     // the claims of the attempt count as MaxDeaths deaths
 	Unrunnable                   // the tool could not be started, for the reason Error
 	PoolAbsent                   // the pool has had no live executor for too long
 	BuildAbsent                  // no live executor of the pool has the admitted build of the tool

@@ -23,8 +23,8 @@ func Explain(s State, n int, now time.Time) string {
 		return fmt.Sprintf("%s %s; no executor starts it any more, and it ends at its deadline, in %s.", who, undecoded,
 			left)
 	case a.Open() && a.Claim != nil:
-		return fmt.Sprintf("%s was claimed by executor %s (claim %d) and has %s until its deadline.", who, a.Claim.By,
-			a.Claim.Count, left)
+		return fmt.Sprintf("%s was claimed by executor %s (%s) and has %s until its deadline.", who, a.Claim.By,
+			a.Claim.describe(), left)
 	case a.Open() && !s.MayRunAgain():
 		return fmt.Sprintf("%s waits for a free slot in pool %s with %s and has %s until its deadline.", who,
 			s.Pool, a.urgency(), left)
@@ -34,6 +34,14 @@ func Explain(s State, n int, now time.Time) string {
 			who, s.Pool, a.urgency(), s.Class, left)
 	}
 	return explainEnd(who, s, a)
+}
+
+// describe returns the number of the claim, and how many of the claims were for a run alone in an executor.
+func (c *Claim) describe() string {
+	if c.Alone == 0 {
+		return fmt.Sprintf("claim %d", c.Count)
+	}
+	return fmt.Sprintf("claim %d, %d of them to run alone", c.Count, c.Alone)
 }
 
 // undecoded is the part of a sentence after the name of an attempt.

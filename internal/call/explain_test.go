@@ -36,6 +36,11 @@ func TestExplain(t *testing.T) {
 			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for, or runs in, a slot of pool default with normal priority " +
 				"(idempotent calls run without a claim) and has 14s until its deadline.",
 		},
+		"claimed alone": {
+			func(j *journal) { j.admit(idem, "A"); j.claim("c"); j.claimAlone("d") }, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) was claimed by executor default/e-d (claim 2, 1 of them to run alone) " +
+				"and has 14s until its deadline.",
+		},
 		"claimed": {
 			func(j *journal) { j.admit(side, "A"); j.claim("c") }, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) was claimed by executor default/e-c (claim 1) and has 14s until its deadline.",

@@ -77,7 +77,19 @@ func (j *journal) pickup(nonce string) call.WorkDelivery {
 // claim lets the second delivery of the newest attempt claim it.
 func (j *journal) claim(nonce string) call.State {
 	j.t.Helper()
+	return j.claimWith(j.pickup(nonce))
+}
+
+// claimAlone is claim by an executor in which nothing else runs.
+func (j *journal) claimAlone(nonce string) call.State {
+	j.t.Helper()
 	p := j.pickup(nonce)
+	p.Alone = true
+	return j.claimWith(p)
+}
+
+func (j *journal) claimWith(p call.WorkDelivery) call.State {
+	j.t.Helper()
 	p.Deliveries = 2
 	step, e := call.Take(j.state, p)
 	if step != call.TakeClaim {

@@ -28,7 +28,7 @@ func TestSizeIsAnUpperBound(t *testing.T) {
 				a := Attempt{
 					N: n + 1, Owner: owner, Nonce: text, Admitted: 1 << 63, At: 1 << 62, Deadline: 1 << 62,
 					Priority: envelope.PriorityNormal,
-					Claim:    &Claim{By: text, Nonce: text, Fence: 1 << 63, Count: MaxClaims},
+					Claim:    &Claim{By: text, Nonce: text, Fence: 1 << 63, Count: 2 * MaxDeaths, Alone: MaxDeaths},
 					Decision: &Decision{
 						Seq: 1 << 63, Nonce: id, Code: envelope.CodeCancelledUnknown, Status: envelope.TerminalError,
 						Effect: envelope.EffectUnknown, OutputHash: strings.Repeat("0", 64), At: 1 << 62, Fence: 1 << 63,

@@ -56,7 +56,7 @@ const (
 const (
 	MaxJoined   = 1024 // joined callers of one attempt
 	MaxAttempts = 5    // attempts of one key; those that no executor started do not count
-	MaxClaims   = 5    // claims of one attempt without an outcome, after which it is a poison call
+	MaxDeaths   = 4    // runs of one attempt that end without an outcome, after which it is a poison call; see [Claim]
 )
 
 // State is the state of a log: the facts of the call and all its attempts, oldest first. The zero State is that of an
@@ -197,11 +197,17 @@ type Owner struct {
 }
 
 // Claim names the executor that runs the attempt. Fence is the sequence of the claim event.
+//
+// A claimed run without an outcome has mostly died with its executor, as have all calls that ran beside it. So it
+// counts as half a death, or as a whole one if it ran alone.
 type Claim struct {
 	By    string `json:"by"` // executor instance
 	Nonce string `json:"nonce"`
 	Fence uint64 `json:"fence,omitzero"`
 	Count int    `json:"count"` // number of claims of this attempt, including this one
+	// Alone is the number of these claims with which the attempt ran alone in its executor. Builds up to f80ebde8 keep
+	// it in More, and drop it with their own claim.
+	Alone int    `json:"alone,omitzero"`
 	At    UnixMS `json:"at,omitzero"`
 	More  string `json:"more,omitzero"` // as [Pinned.More]
 }
@@ -351,6 +357,16 @@ func (s State) Undecoded(n int) State {
 		return s
 	}
 	return s.with(n, func(a *Attempt) { a.Undecoded = true })
+}
+
+// Poison reports whether the claims of the attempt count as MaxDeaths deaths.
+func (a Attempt) Poison() bool { return a.Claim != nil && a.Claim.Count+a.Claim.Alone >= 2*MaxDeaths }
+
+// Suspect reports whether attempt n may have ended two executors, so that its next run should be alone in one: it was
+// claimed, which a first delivery does not need, and it may run again.
+func (s State) Suspect(n int) bool {
+	a, ok := s.Attempt(n)
+	return ok && a.Open() && a.Claim != nil && s.MayRunAgain()
 }
 
 // claimedBy reports whether the attempt is claimed with this nonce.

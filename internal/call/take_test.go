@@ -69,13 +69,32 @@ func TestTake(t *testing.T) {
 		"unknown class, the claimer is gone":  {claimed(future), nil, call.AskTool},
 		"idempotent, claimed for the last time": {func(j *journal) {
 			j.admit(idem, "A")
-			for n := range call.MaxClaims {
+			for n := range 2 * call.MaxDeaths {
 				j.claim(fmt.Sprint("c", n))
 			}
 		}, second, call.DeadLetter},
+		"idempotent, died beside others": {func(j *journal) {
+			j.admit(idem, "A")
+			for n := range 2*call.MaxDeaths - 1 {
+				j.claim(fmt.Sprint("c", n))
+			}
+		}, second, call.TakeClaim},
+		"idempotent, died alone": {func(j *journal) {
+			j.admit(idem, "A")
+			for n := range call.MaxDeaths {
+				j.claimAlone(fmt.Sprint("c", n))
+			}
+		}, second, call.DeadLetter},
+		"idempotent, may die alone once more": {func(j *journal) {
+			j.admit(idem, "A")
+			j.claim("c")
+			for n := range call.MaxDeaths - 1 {
+				j.claimAlone(fmt.Sprint("c", n))
+			}
+		}, second, call.TakeClaim},
 		"the same, but the last claimer lives": {func(j *journal) {
 			j.admit(idem, "A")
-			for n := range call.MaxClaims {
+			for n := range 2 * call.MaxDeaths {
 				j.claim(fmt.Sprint("c", n))
 			}
 		}, func(p *call.WorkDelivery) { p.Gone = alive }, call.WaitClaim},
@@ -124,7 +143,7 @@ func TestClaimsAndFences(t *testing.T) {
 	if newest := j.state.Last().Fence(); newest != fence {
 		t.Errorf("the newest run has fence %d, want %d", newest, fence)
 	}
-	for n := 1; n <= call.MaxClaims; n++ {
+	for n := 1; n <= 2*call.MaxDeaths; n++ {
 		nonce := fmt.Sprint("c", n)
 		j.claim(nonce)
 		want := &call.Claim{By: "default/e-" + nonce, Nonce: nonce, Fence: j.state.Seq, Count: n, At: start + 1}

@@ -115,6 +115,7 @@ type Executor struct {
 	outcomes outcomes
 	memory   *flow.MemoryBudget // for large inputs
 	missing  *missingBuilds
+	gate     gate
 }
 
 // New returns an Executor.
@@ -194,7 +195,8 @@ func (e *Executor) acknowledge(j *job, err error) {
 		}
 		j.step(call.TraceBeforeAck)
 		j.message.Lease.Ack()
-	case errors.Is(err, errUnrecorded), errors.Is(err, errUnlocked), errors.Is(err, lock.ErrStale):
+	case errors.Is(err, errUnrecorded), errors.Is(err, errUnlocked), errors.Is(err, errCrowded),
+		errors.Is(err, lock.ErrStale):
 		j.step(call.TraceNak)
 		j.message.Lease.NakUnstarted(retryDelay)
 	case errors.Is(err, errOtherBuild):
@@ -214,6 +216,7 @@ func (e *Executor) acknowledge(j *job, err error) {
 func (e *Executor) end(j *job) {
 	j.run.close(verdict{})
 	j.control.stop()
+	e.gate.leave(j)
 	e.jobs.remove(j, e.Now())
 }
 
@@ -273,7 +276,7 @@ func (e *Executor) InProgress() {
 
 // recoverPanic must be deferred. If handling the message panicked, it logs the stack and returns the message to the
 // server. The call continues as if this executor had died: it runs again if its class allows that, becomes a poison
-// call after five claims, and has an unknown effect if it is side-effectful and was claimed.
+// call after MaxDeaths deaths, and has an unknown effect if it is side-effectful and was claimed.
 func (e *Executor) recoverPanic(m Message) {
 	p := recover()
 	if p == nil {

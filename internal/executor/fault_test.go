@@ -34,7 +34,7 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 				!strings.Contains(log.String(), "fault_test.go") {
 				t.Errorf("%d in hand, logged %s", w.ex.Running(), log.String())
 			}
-			for n := 0; w.state().Last().Open() && n < 2*call.MaxClaims; n++ {
+			for n := 0; w.state().Last().Open() && n < 2*call.MaxDeaths; n++ {
 				w.ex.Handle(t.Context(), executor.Message{Entry: m.Entry, Deliveries: 2, Lease: &holding{}})
 			}
 			if d := w.decided(1); d.Code != want || d.Effect != envelope.EffectUnknown {

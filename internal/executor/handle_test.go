@@ -261,7 +261,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Five claims without an outcome are a poison call: kept in DEAD, then decided lost. Both say the same of its effect.
+// A call whose claims count as MaxDeaths deaths is a poison call: kept in DEAD, then decided lost. Both say the same of
+// its effect.
 func TestPoison(t *testing.T) {
 	for class, effect := range map[call.EffectClass]envelope.Effect{
 		call.Idempotent: envelope.EffectUnknown, call.Pure: envelope.EffectNone,
@@ -275,7 +276,7 @@ func poison(t *testing.T, class call.EffectClass, effect envelope.Effect) {
 		w := newWorld(t, class)
 		m := w.admit(callA, time.Hour)
 		w.gone["default/dead"] = true
-		for i := range call.MaxClaims {
+		for i := range 2 * call.MaxDeaths {
 			step, claim := call.Take(w.state(), call.WorkDelivery{
 				Attempt: 1, Admitted: m.Entry.State.Seq, Deliveries: 2, By: "default/dead", Nonce: string(rune('a' + i)),
 				Now: call.At(time.Now()), Gone: func(string) bool { return true },
@@ -304,7 +305,7 @@ func poison(t *testing.T, class call.EffectClass, effect envelope.Effect) {
 			t.Errorf("the letter says %s, effect %s; the outcome says %s, effect %s", said.Code, said.Details.Effect, d.Code,
 				d.Effect)
 		}
-		if c := w.buried.Last().Claim; c == nil || c.Count != call.MaxClaims || c.By != "default/dead" || c.Fence == 0 {
+		if c := w.buried.Last().Claim; c == nil || c.Count != 2*call.MaxDeaths || c.By != "default/dead" || c.Fence == 0 {
 			t.Errorf("the letter does not say who claimed it last, and how many did: %+v", c)
 		}
 	})

@@ -42,6 +42,7 @@ type job struct {
 	build        *tool.Manifest    // the admitted build of the tool; nil if it is not here
 	counted      bool              // among the concurrent runs of the tool
 	locked       *envelope.Lock    // stops the call; nil without one
+	inside       bool              // of the gate
 	run          run               // by value: a run needs no allocation of its own
 	control      control
 }

@@ -1,7 +1,10 @@
 package executor
 
 import (
+	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
@@ -25,6 +28,12 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 		}
 		if (step == call.Run || step == call.TakeClaim) && j.current().Strict && !j.recorded {
 			if err := e.waitRecorded(j); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if j.needsBuild(step) && !j.inside {
+			if err := e.enter(j); err != nil {
 				return 0, err
 			}
 			continue
@@ -94,4 +103,151 @@ func (e *Executor) waitRecorded(j *job) error {
 		return err
 	}
 	return e.readState(j)
+}
+
+// gate holds calls back before their tools run. A suspect, see [call.State.Suspect], passes it only once no other call
+// is inside, and until it leaves no other one passes. The zero gate is open. It is safe for concurrent use.
+type gate struct {
+	mu      sync.Mutex
+	inside  int           // calls that have passed
+	outside int           // calls that are no suspects, and wait
+	suspect *job          // that waits to be alone, or is; nil without one
+	most    *time.Timer   // ends that time; nil if no suspect has been alone
+	changed chan struct{} // closed when a call that waits may pass; nil if none waits
+}
+
+// Limits of the waits at a gate. An executor that has a suspect starts nothing else for at most aloneWait + aloneMost.
+const (
+	gateWait  = time.Second      // then the call is handed back: another executor may be free
+	aloneWait = 10 * time.Second // then a suspect runs beside others, and its claim counts half
+	aloneMost = 10 * time.Second // then others run beside a suspect: it may wait for a call that it has made itself
+)
+
+// errCrowded means that a suspect is alone in the executor, or waits to be, or that the executor shuts down.
+var errCrowded = errors.New("a call that may end its executor runs alone here")
+
+// enter waits until the call may run, alone if it is a suspect, and sets delivery.Alone. If the deadline passes or a
+// kill comes, it reads the log instead, which decides the next step.
+func (e *Executor) enter(j *job) error {
+	suspect := j.state.Suspect(j.attempt)
+	if !suspect && e.gate.pass(j) {
+		return nil
+	}
+	ctx := j.untilDue(&j.control.tool)
+	defer ctx.Stop()
+	alone := aloneWait
+	if left := j.current().Due().Sub(e.Now()) / 2; left < alone {
+		alone = left
+	}
+	switch passed := e.gate.enter(ctx, j, suspect, alone); {
+	case passed:
+		return nil
+	case ctx.Err() == nil || j.ctx.Err() != nil:
+		return errCrowded
+	}
+	return e.readState(j)
+}
+
+// pass lets a call in that is no suspect, unless it must wait.
+func (g *gate) pass(j *job) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.let(j, g.suspect == nil)
+}
+
+// let counts the call as inside if it may pass. Callers hold g.mu.
+func (g *gate) let(j *job, may bool) bool {
+	if may {
+		j.inside = true
+		g.inside++
+	}
+	return may
+}
+
+// enter lets a call in once it may pass; false means that it did not within gateWait, or that ctx ended. A suspect
+// that may wait then waits for the calls inside, for at most the time alone.
+func (g *gate) enter(ctx context.Context, j *job, suspect bool, alone time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !suspect {
+		g.outside++
+		passed := g.let(j, g.wait(ctx, gateWait, func() bool { return g.suspect == nil }))
+		g.outside--
+		g.notify() // suspects let those pass first that waited while another was alone
+		return passed
+	}
+	if !g.wait(ctx, gateWait, func() bool { return g.suspect == nil && g.outside == 0 }) {
+		return false
+	}
+	g.suspect = j
+	j.delivery.Alone = g.wait(ctx, alone, func() bool { return g.inside == 0 })
+	if passed := g.let(j, j.delivery.Alone || ctx.Err() == nil); !j.delivery.Alone {
+		g.open(j)
+		return passed
+	}
+	g.most = time.AfterFunc(aloneMost, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.open(j)
+	})
+	return true
+}
+
+// wait waits until a condition holds, for at most a time, and reports whether it does. Callers hold g.mu, which it
+// releases while it waits.
+func (g *gate) wait(ctx context.Context, most time.Duration, holds func() bool) bool {
+	over := time.NewTimer(most)
+	defer over.Stop()
+	for !holds() {
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		changed := g.changed
+		g.mu.Unlock()
+		ended := false
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			ended = true
+		case <-over.C:
+			ended = true
+		}
+		if g.mu.Lock(); ended {
+			return holds()
+		}
+	}
+	return true
+}
+
+// leave notes that the call runs no more.
+func (g *gate) leave(j *job) {
+	if !j.inside {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	j.inside = false
+	g.inside--
+	g.open(j)
+	g.notify()
+}
+
+// open lets others pass beside the suspect j. Callers hold g.mu.
+func (g *gate) open(j *job) {
+	if g.suspect != j {
+		return
+	}
+	g.suspect = nil
+	if g.most != nil {
+		g.most.Stop()
+	}
+	g.notify()
+}
+
+// notify makes those that wait look again. Callers hold g.mu.
+func (g *gate) notify() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
 }

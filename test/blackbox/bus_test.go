@@ -35,6 +35,7 @@ type busDeployment struct {
 	t        *testing.T
 	srv      *natstest.Server
 	registry *tool.Set
+	dir      string // of the tools
 	funcs    map[string]native.Func
 	lease    time.Duration
 	kv       kv.LogOptions
@@ -87,12 +88,18 @@ func deployOn(t *testing.T, srv *natstest.Server, tools map[string]spec) *busDep
 			}
 		}
 	}
+	d.load(dir)
+	return d
+}
+
+// load loads the tools in a folder.
+func (d *busDeployment) load(dir string) {
+	d.t.Helper()
 	registry, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
-	d.registry = registry
-	return d
+	d.registry, d.dir = registry, dir
 }
 
 func (d *busDeployment) open(name string) *app.Conn {

@@ -84,7 +84,7 @@ func (m *machine) run(w *world, j *job, fence uint64) {
 	switch {
 	case m.Class == call.SideEffectful && w.runs[n] > 1:
 		m.malformed("attempt %d of a side-effectful call runs twice", n+1)
-	case m.Poison && int(w.runs[n]) > 1+call.MaxClaims:
+	case m.Poison && int(w.runs[n]) > 2+call.MaxDeaths: // the first two runs count as one death
 		m.broken("attempt %d runs more often than it may be claimed", n+1)
 	case !m.Poison:
 		w.runs[n] = 1

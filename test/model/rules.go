@@ -152,7 +152,7 @@ func (r *rules) askTake(q takeAsk) takeAnswer {
 	m, s := r.entries[q.msg], r.views[q.view]
 	p := call.WorkDelivery{
 		Attempt: m.Attempt, Admitted: uint64(m.seq), Deliveries: 2, Now: at(q.now),
-		By: claimant(q.name), Nonce: claimant(q.name), Gone: func(string) bool { return q.gone },
+		By: claimant(q.name), Nonce: claimant(q.name), Gone: func(string) bool { return q.gone }, Alone: s.Suspect(m.Attempt),
 	}
 	if q.first || r.without(ClaimSecond) {
 		p.Deliveries = 1
@@ -188,7 +188,7 @@ func (r *rules) straight(e call.Event, s call.State, m stored) call.Event {
 	a := &e.State.Attempts[e.Attempt-1]
 	a.At = s.Attempts[e.Attempt-1].At
 	if r.without(CountClaims) {
-		a.Claim.Count = 1
+		a.Claim.Count, a.Claim.Alone = 1, 0
 	}
 	if r.without(FreshSequence) {
 		e.State.Seq = uint64(m.seq)
