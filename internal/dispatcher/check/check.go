@@ -184,7 +184,7 @@ func (s *Stages) Check(ctx context.Context, r *Request) (_ *Call, refusal *Refus
 	settled := false
 	for range maxRounds {
 		refusal = s.round(ctx, c)
-		if settled = r.Holds() || c.received && wished(r.In, r.Req).Before(s.now()); settled {
+		if settled = r.Holds() || !c.received || wished(r.In, r.Req).Before(s.now()); settled {
 			break
 		}
 	}
