@@ -103,8 +103,8 @@ func TestServersClockIsSetForward(t *testing.T) {
 		p := envelope.Provenance{ToolID: "count", ToolVersion: "1.0.0", Attempt: 1, Final: true}
 		if time.UnixMilli(req.Constraints.DeadlineUnixMS).Before(busTime()) {
 			refused.Add(1)
-			p.NotStarted = true
-			late := envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectNone)
+			p.Attempt = 0
+			late := envelope.NewError(envelope.CodeTimeout, "").WithEffect(envelope.EffectUnknown)
 			replies.Outcome(in.ReplyAddress(), envelope.Failure(req.CallID, late, p, envelope.Metrics{}))
 			return
 		}
@@ -120,5 +120,12 @@ func TestServersClockIsSetForward(t *testing.T) {
 	}
 	if n := refused.Load(); n != 1 {
 		t.Errorf("%d requests came too late, want 1", n)
+	}
+	step.Add(int64(15 * time.Minute)) // of a call that is not made again, the next one profits
+	for n, want := range []envelope.Status{envelope.RetryableError, envelope.Success} {
+		r, err := c.Call(t.Context(), client.Call{Tool: "count", Retry: quick(1)})
+		if err != nil || r.Status != want {
+			t.Errorf("call %d: %+v, %v", n, r, err)
+		}
 	}
 }

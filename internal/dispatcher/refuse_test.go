@@ -132,10 +132,35 @@ func (w *world) ended() {
 	synctest.Wait()
 }
 
+// due makes a request's deadline one that is so far from now.
+func due(from time.Duration) []string {
+	return []string{fmt.Sprintf(`"deadline_unix_ms":%d`, time.Now().Add(10*time.Second).UnixMilli()),
+		fmt.Sprintf(`"deadline_unix_ms":%d`, time.Now().Add(from).UnixMilli())}
+}
+
+// A request may be so late that the event of its attempt has expired, as all are for which the server's clock was set
+// forward. Then an empty log does not prove that the call had no effect.
+func TestLateForAnEmptyLog(t *testing.T) {
+	for class, effect := range map[call.EffectClass]envelope.Effect{
+		call.Pure: envelope.EffectNone, call.Idempotent: envelope.EffectUnknown, call.SideEffectful: envelope.EffectUnknown,
+	} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			w.ask(1, due(-call.DefaultExpiry.Grace)...)
+			w.wantLate(1, effect)
+			if w.outcome(1).Provenance.NotStarted {
+				t.Errorf("%s: said not to be started", class)
+			}
+			w.ask(2, due(-call.DefaultExpiry.Grace/2)...)
+			w.wantLate(2, envelope.EffectNone)
+			if !w.outcome(2).Provenance.NotStarted {
+				t.Errorf("%s: not said to be unstarted", class)
+			}
+		})
+	}
+}
+
 // A denial says of the effect what the log of the key proves, and not what the denial itself had.
 func TestEffectOfADenial(t *testing.T) {
-	expired := []string{`"deadline_unix_ms":9`, `"deadline_unix_ms":1`}
-	other := append([]string{`{"n":1}`, `{"n":2}`}, expired...)
 	for name, c := range map[string]struct {
 		before func(*world)
 		want   envelope.Effect
@@ -149,6 +174,8 @@ func TestEffectOfADenial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 				c.before(w)
+				expired := due(-time.Second)
+				other := append([]string{`{"n":1}`, `{"n":2}`}, expired...)
 				w.ask(2, expired...)
 				w.wantLate(2, c.want)
 				w.ask(3, other...) // another input under the key is another call

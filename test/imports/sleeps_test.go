@@ -41,6 +41,8 @@ var pauses = map[string]struct {
 	"test/blackbox/lost_test.go":                        {1, "a server that is away"},
 	"test/blackbox/overflow_test.go":                    {1, "the age of an event by the clock of the server"},
 	"test/blackbox/renewal_test.go":                     {1, "a refusal of which the client tells nobody"},
+	"test/clock/clock_test.go":                          {1, "load before and after a clock is set"},
+	"test/clock/jitter_test.go":                         {1, "a network with a delay"},
 	"test/pause/tree_linux_test.go":                     {1, "a poll of another process"},
 }
 

@@ -41,11 +41,19 @@ func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.R
 		return
 	}
 	known := knownTo(r, last.State)
-	effect := answer.EffectSoFar(known)
-	if otherInput(known, r) {
+	effect, lost := answer.EffectSoFar(known), m.lost(r, last.State)
+	switch {
+	case otherInput(known, r):
 		effect = envelope.EffectNone
+	case lost && !r.Harmless():
+		effect = envelope.EffectUnknown
 	}
-	m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(effect), known.Untouched())
+	m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(effect), known.Untouched() && !lost)
+}
+
+// lost reports whether the log of a request is empty, and may have held an attempt of it.
+func (m *Admission) lost(r *check.Request, s call.State) bool {
+	return s.Empty() && r.MayHaveExpired(m.Now())
 }
 
 // knownTo returns the log s as the sender of a request that a stage refuses may know it: all of it if the sender opened
@@ -108,6 +116,7 @@ func (m *Admission) refuse(
 	if refusal.Stage == answer.StageAdmission { // the sender may join the call
 		a.Step, known = answer.StepRecord, s
 	}
+	a.unsure = a.unsure || m.lost(a.Request, s)
 	m.Answers.Refuse(ctx, a.Request, refusal.Stage, refusal.Error.WithEffect(a.effect(known, refusal.Error.Code)),
 		known.Untouched() && !a.unsure)
 	return s, false

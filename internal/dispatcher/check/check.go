@@ -239,6 +239,19 @@ func TooLate() *envelope.Error {
 	return envelope.NewError(envelope.CodeTimeout, "the deadline had passed before the call was admitted")
 }
 
+// expiryMargin covers the differences between bus time and the clock of the server, which expires events.
+const expiryMargin = 10 * time.Second
+
+// MayHaveExpired reports whether an empty log does not prove that no attempt of the request was admitted: the request
+// is so old that the event of one may have expired. A request that a client repeats for some seconds is that old if the
+// server's clock was set forward meanwhile.
+func (r *Request) MayHaveExpired(now time.Time) bool {
+	return !wished(r.In, r.Req).Add(call.DefaultExpiry.Grace - expiryMargin).After(now)
+}
+
+// Harmless reports whether a run of the call is known to have no effect.
+func (r *Request) Harmless() bool { return r.Req.DryRun || r.Tool != nil && r.Tool.Class == call.Pure }
+
 // Recall returns a Call for a refused request that may only be answered about its existing attempt in s, and not be
 // admitted.
 func (r *Request) Recall(s call.State) *Call {

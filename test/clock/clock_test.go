@@ -1,0 +1,105 @@
+// Package clock tests what happens when somebody sets the clock of a server or of the other processes, and calls over
+// a network whose delay changes.
+package clock
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
+)
+
+var all = flag.Bool("all", false, "set clocks by every step, and run ten minutes with jitter")
+
+// stepped is one step of clocks.
+type stepped struct {
+	server  bool // otherwise of the processes
+	by      time.Duration
+	restart bool // of the server
+}
+
+func (s stepped) String() string {
+	whose, how := "processes", "running"
+	if s.server {
+		whose = "server"
+	}
+	if s.restart {
+		how = "restarted"
+	}
+	return fmt.Sprintf("%s %s %s", whose, s.by, how)
+}
+
+// steps returns one step each way, or all.
+func steps() (list []stepped) {
+	if !*all {
+		return []stepped{{true, 15 * time.Minute, true}, {false, -15 * time.Second, false}}
+	}
+	for _, by := range []time.Duration{15 * time.Second, 15 * time.Minute, time.Hour} {
+		for _, server := range []bool{true, false} {
+			for _, restart := range []bool{false, true} {
+				list = append(list, stepped{server, by, restart}, stepped{server, -by, restart})
+			}
+		}
+	}
+	return list
+}
+
+// back is how long calls may be refused after a clock was set and dispatchers answer again.
+const back = 2 * time.Second
+
+func TestClocks(t *testing.T) {
+	role := buildRole(t)
+	for _, step := range steps() {
+		t.Run(step.String(), func(t *testing.T) {
+			if !*all { // of many at a time, none would be served within its bounds
+				t.Parallel()
+			}
+			testStep(t, role, step)
+		})
+	}
+	t.Run("jitter", func(t *testing.T) {
+		if !*all {
+			t.Parallel()
+		}
+		testJitter(t, role)
+	})
+}
+
+func testStep(t *testing.T, role string, step stepped) {
+	s := newSystem(t, role)
+	s.startAll()
+	l := &load{t: t, client: s.client(), began: time.Now()}
+	ctx, stop := context.WithCancel(t.Context())
+	var loads sync.WaitGroup
+	loads.Go(func() { l.run(ctx, 6, 200*time.Millisecond, 10*time.Second) })
+	loads.Go(func() { l.run(ctx, 6, 3*time.Second, 10*time.Second) })
+	watch := timertest.StartStallMeter()
+	defer watch.End()
+	rest(time.Second)
+	if step.restart {
+		s.server.Kill()
+	}
+	if step.server {
+		s.ofServer.set(step.by)
+	} else {
+		s.ofOther.set(step.by)
+	}
+	if step.restart {
+		s.serve()
+	}
+	set := time.Since(l.began)
+	rest(2*back + time.Second)
+	stop()
+	loads.Wait()
+	answered := l.answered(set)
+	for _, m := range l.refused(answered + back + watch.Late()) {
+		t.Errorf("%s: refused %s after the first answer since the step", m, m.began-answered)
+	}
+	l.check(s.ledger)
+}
+
+func rest(d time.Duration) { <-time.After(d) }
