@@ -224,6 +224,9 @@ func Dead(tenant, tool string) string { return tokens(deadPrefix, tenant, tool) 
 // JoinerLeft is the subject on which dispatchers notify each other that a joiner no longer waits.
 const JoinerLeft = "tb.ctl.left"
 
+// DispatcherTools is the subject on which dispatchers notify each other of the tools that they have loaded.
+const DispatcherTools = "tb.ctl.tools"
+
 // Kill returns the subject on which dispatchers ask the executor of a call to end it.
 func Kill(id string) string { return killPrefix + Token(id) }
 

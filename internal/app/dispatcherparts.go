@@ -40,6 +40,7 @@ type dispatcherParts struct {
 	bulk       *bulk
 	quota      *payloadQuota
 	executors  *executorapi.Server
+	toolPeers  *toolPeers
 	dispatcher *dispatcher.Dispatcher
 }
 
@@ -129,6 +130,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 		Locks: d.locks.Board,
 		Made:  poolsOf(d.options.Tools), Lease: d.Lease, Fsync: d.Fsync, Identity: d.Identity, Log: d.Logger,
 	}
+	p.toolPeers = newToolPeers(d.Instance, d.options.Tools, d.control.TellTools, d.Logger)
 	p.dispatcher = p.newDispatcher(pools, findings)
 	return p, nil
 }
@@ -151,7 +153,7 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 		},
 		Process: dispatcher.Process{
 			CallLog: d.Log, Heads: d.Log, Now: d.Clock.Now, Instance: d.Instance, NewNonce: d.NewNonce,
-			Strange: d.logOptions().Passes, Trace: d.Trace, Logger: d.Logger,
+			Strange: d.logOptions().Passes, ToolsDiffer: d.toolPeers.differ, Trace: d.Trace, Logger: d.Logger,
 		},
 		Names: o.Tools, Replies: rpc.NewReplies(d.NC, d.Logger), Records: d.journal, Control: d.control, Pools: pools,
 		Overflow: d.evidence, Partitions: d.Log.Partitions(),
@@ -251,6 +253,11 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 		return err
 	}
 	s.push("joiners", stop)
+	if stop, err = d.control.OnTools(d.toolPeers.hear); err != nil {
+		return err
+	}
+	s.push("notices of dispatchers", stop)
+	b.run(d.toolPeers.run)
 	stopRequests, err := d.startRequests(b, f)
 	if err != nil {
 		return err

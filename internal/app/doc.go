@@ -11,6 +11,7 @@
 //
 //   - requests: no more are taken; those in progress get 5 s, then the background ends
 //   - joiners: other dispatchers' notices of joiners that left
+//   - notices of dispatchers: other dispatchers' notices of the tools that they have loaded
 //   - payload parts
 //   - request connection
 //   - requests of executors

@@ -43,8 +43,8 @@ func (p *pendingCall) retry(r *envelope.Response) (*envelope.Response, error) {
 	return r, nil
 }
 
-// learnTime asks a dispatcher for bus time if r refuses the call because of its deadline, which has not passed here. Then the clock of the server was set, and this client would send every call too late until it asks
-// again.
+// learnTime asks a dispatcher for bus time if r refuses the call because of its deadline, which has not passed here.
+// Then the clock of the server was set, and this client would send every call too late until it asks again.
 func (p *pendingCall) learnTime(r *envelope.Response) {
 	if left := time.Until(p.Deadline); r.Error.Code == envelope.CodeTimeout && r.Provenance.Attempt == 0 && left > 0 {
 		_, _ = p.client.Fetch(p.Context(), p.call.key(), min(catalogue.MaxWait, left)) // the next call asks again

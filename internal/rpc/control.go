@@ -91,6 +91,40 @@ func (c *Control) JoinerLeft(l envelope.JoinerLeft) {
 	}
 }
 
+// ToolNotice has a digest of the tools that a dispatcher has loaded. With Ask, it asks all others for theirs.
+type ToolNotice struct {
+	Instance string `json:"instance"`
+	Digest   string `json:"digest"`
+	Ask      bool   `json:"ask,omitzero"`
+}
+
+// TellTools sends a notice to all dispatchers, this one included.
+func (c *Control) TellTools(n ToolNotice) {
+	data, err := format.Marshal(format.Message, n)
+	if err == nil {
+		err = c.NC.Publish(subjects.DispatcherTools, data)
+	}
+	if err != nil {
+		c.Log.Warn("other dispatchers are not told of the tools here", "err", err)
+	}
+}
+
+// OnTools calls hear for each [Control.TellTools] of any dispatcher, until stop is called.
+func (c *Control) OnTools(hear func(ToolNotice)) (stop func(), err error) {
+	notices, err := c.NC.Subscribe(subjects.DispatcherTools, func(msg *nats.Msg) {
+		var n ToolNotice
+		if err := format.Unmarshal(format.Message, msg.Data, &n); err != nil {
+			c.notices.Log(c.Log, "a notice of another dispatcher is not read", err)
+			return
+		}
+		hear(n)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen for notices of dispatchers: %w", err)
+	}
+	return func() { _ = notices.Unsubscribe() }, nil // fails only if the connection is closed
+}
+
 // request sends a request to executors and returns the first answer of the pool.
 func (c *Control) request(ctx context.Context, pool, subject string, q controlRequest) (*nats.Msg, error) {
 	answer, err := c.replies.open(c.NC, pool, &q.ReplyToken)

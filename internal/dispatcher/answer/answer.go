@@ -28,8 +28,8 @@ type Heads interface {
 	StoredAt(ctx context.Context, s call.State, seq uint64) (time.Time, error)
 }
 
-// Process has the log, the clock and the hooks that all parts of one dispatcher share. Heads, Strange, Trace and Logger
-// are optional.
+// Process has the log, the clock and the hooks that all parts of one dispatcher share. Heads, Strange, ToolsDiffer,
+// Trace and Logger are optional.
 type Process struct {
 	CallLog  Log
 	Heads    Heads            // nil: CallLog, with the bodies
@@ -39,8 +39,10 @@ type Process struct {
 	// Strange reports whether an instance is an executor, if server permissions let each executor write only under its own
 	// instance. An unreadable event of such an instance does not block other calls. nil means that no instance is.
 	Strange func(instance string) bool
-	Trace   call.Trace
-	Logger  *slog.Logger // nil: discards
+	// ToolsDiffer reports whether another dispatcher has loaded other tools. nil means that none has.
+	ToolsDiffer func() bool
+	Trace       call.Trace
+	Logger      *slog.Logger // nil: discards
 }
 
 // IsStrange reports whether Strange identifies the writer of an event with this nonce.

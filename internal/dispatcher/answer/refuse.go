@@ -27,7 +27,8 @@ const (
 // Stands reports whether every dispatcher would refuse every copy of the request with this code. That is so if the
 // refusal follows from the request or from the log of its key. It is not so if the reason may differ in another
 // dispatcher or change with time: a full store, a lagging audit record, a clock, a missing payload, an unusable policy,
-// a run. An operator may decide about a damaged log.
+// a run. An operator may decide about a damaged log. While dispatchers have different tools, a refusal that depends on
+// these does not stand either.
 func Stands(c envelope.Code) bool {
 	switch c {
 	case envelope.CodePolicyVersion, envelope.CodeRunUnknown, envelope.CodeRunState, envelope.CodeLogDamaged:
@@ -54,8 +55,8 @@ func (a *Answers) Refuse(ctx context.Context, r *check.Request, stage string, e 
 	case err != nil:
 		return
 	}
-	p := envelope.Provenance{ToolID: in.Tool, Final: Stands(e.Code), AuditEventID: id, Counted: counted,
-		NotStarted: notStarted}
+	p := envelope.Provenance{ToolID: in.Tool, Final: Stands(e.Code) && !a.disputed(r, stage), AuditEventID: id,
+		Counted: counted, NotStarted: notStarted}
 	callID, trace := "", ""
 	if req != nil {
 		callID, trace, p.ToolVersion = req.CallID, req.Context.TraceID, req.ToolVersion
@@ -68,6 +69,14 @@ func (a *Answers) Refuse(ctx context.Context, r *check.Request, stage string, e 
 	a.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "step", r.Step,
 		"stage", stage)
 	a.replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
+}
+
+// stepTool is the first step of the gateway contract that depends on the tools that a dispatcher has loaded.
+const stepTool = 5
+
+// disputed reports whether a dispatcher with other tools may take the request that a stage of this one refuses.
+func (a *Answers) disputed(r *check.Request, stage string) bool {
+	return a.ToolsDiffer != nil && r.Step >= stepTool && stage != StageAdmission && a.ToolsDiffer()
 }
 
 // refusalRecord returns the record of a refusal. For a denial by policy, it has the true reason.
