@@ -10,8 +10,8 @@
 // whose context ends stops these parts, in this order:
 //
 //   - requests: no more are taken; those in progress get 5 s, then the background ends
-//   - joiners: other dispatchers' notices of joiners that left
 //   - notices of dispatchers: other dispatchers' notices of the tools that they have loaded
+//   - joiners: other dispatchers' notices of joiners that left
 //   - payload parts
 //   - request connection
 //   - requests of executors
