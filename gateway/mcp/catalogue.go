@@ -202,8 +202,12 @@ func (c *catalogue) called(w *viewer, name string) *Definition {
 	return c.seen[name]
 }
 
-// page returns the tools after a cursor, and the cursor of the next page, which is "" after the last one.
-func (v *view) page(cursor string, size int) (page []*Definition, next string, err error) {
+// pageBytes is the size of a page at which it ends, because clients limit the size of an answer.
+const pageBytes = 512 << 10
+
+// page returns the tools after a cursor, at most size of them and at most pageBytes of more than one, and the cursor of
+// the next page, which is "" after the last one.
+func (v *view) page(cursor string, size int, protocol string) (page []*Definition, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(after) > envelope.MaxFunctionName {
 		return nil, "", invalid("the gateway does not know the cursor: list from the start, without a cursor")
@@ -214,8 +218,13 @@ func (v *view) page(cursor string, size int) (page []*Definition, next string, e
 	if w < len(v.sorted) && v.sorted[w].Name == string(after) {
 		w++
 	}
-	page = v.sorted[w:min(w+size, len(v.sorted))]
-	if w+size < len(v.sorted) {
+	end, bytes := w, 0
+	for ; end < min(w+size, len(v.sorted)); end++ {
+		if bytes += len(v.sorted[end].shownTo(protocol)); bytes > pageBytes && end > w {
+			break
+		}
+	}
+	if page = v.sorted[w:end]; end < len(v.sorted) {
 		next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].Name))
 	}
 	return page, next, nil

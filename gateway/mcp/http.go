@@ -97,19 +97,10 @@ type reader struct {
 	control *http.ResponseController
 }
 
-// primeEvent is the event name that the library writes for the first event of a stream, which has an id and no data.
-// The protocol has no such name, and other libraries warn about it, so reader removes it.
-var primeEvent = []byte("event: prime\n")
-
 // Write implements http.ResponseWriter.
 func (r *reader) Write(p []byte) (int, error) {
 	_ = r.control.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines is used without one
-	rest, prime := bytes.CutPrefix(p, primeEvent)
-	n, err := r.ResponseWriter.Write(rest)
-	if prime {
-		n += len(primeEvent)
-	}
-	return n, err
+	return r.ResponseWriter.Write(p)
 }
 
 // Flush implements http.Flusher.
@@ -231,8 +222,23 @@ func (s *Server) read(next http.Handler) http.Handler {
 				return
 			}
 		}
-		next.ServeHTTP(w, r)
+		to := hold(w, s.holding(r, id, method))
+		defer to.release()
+		next.ServeHTTP(to, r)
 	})
+}
+
+// holding returns how the answer to a request is held. The library sends a new session in the headers of the answer to
+// initialize, so these are not sent without the answer.
+func (s *Server) holding(r *http.Request, id, method string) holding {
+	a := holding{
+		whole: id != "" && method != "subscriptions/listen", links: r.Header.Get(headerProtocol) >= linked,
+		wait: s.o.HTTPHold, every: s.o.HTTPComment,
+	}
+	if method == "initialize" {
+		a.wait = bodyTime
+	}
+	return a
 }
 
 // refutedPost returns the error for a body that is not a message of MCP. It returns none for an empty body, which the

@@ -456,13 +456,3 @@ func TestMirrored(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 }
-
-// The first event of a stream has an id, no data, and no name, which clients would not know.
-func TestPrimed(t *testing.T) {
-	s := open(t, mcp.New(t.Context(), start(t).Client, mcp.Options{}))
-	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}`
-	status, answer := post(t, s.URL, call, begin(t, s.URL))
-	if status != http.StatusOK || !strings.Contains(answer, "\ndata: \n\n") || strings.Contains(answer, "prime") {
-		t.Errorf("%d %s", status, answer)
-	}
-}

@@ -45,6 +45,11 @@ type Options struct {
 	// TaskAfter is the time after which a running call is answered with a task, if the client supports tasks; default 5 s.
 	// A negative time means never.
 	TaskAfter time.Duration
+	// HTTPHold is the time for which an answer over HTTP is held back. One that is ready by then is application/json, and
+	// a later one an event of a stream. Default 10 s.
+	HTTPHold time.Duration
+	// HTTPComment is the interval of comments in event streams, which keep connections open. Default 15 s.
+	HTTPComment time.Duration
 	// Every is the interval at which the gateway checks whether the tools have changed; default 5 s.
 	Every time.Duration
 }
@@ -58,6 +63,8 @@ const (
 	DefaultConnections = 8192
 	DefaultSearchAbove = 50
 	DefaultTaskAfter   = 5 * time.Second
+	defaultHTTPHold    = 10 * time.Second
+	defaultHTTPComment = 15 * time.Second
 	defaultEvery       = 5 * time.Second
 )
 
@@ -68,6 +75,7 @@ func (o Options) filled() Options {
 	o.MaxRequests, o.MaxSessions = cmp.Or(o.MaxRequests, DefaultRequests), cmp.Or(o.MaxSessions, DefaultSessions)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultConnections)
 	o.SearchAbove, o.TaskAfter = cmp.Or(o.SearchAbove, DefaultSearchAbove), cmp.Or(o.TaskAfter, DefaultTaskAfter)
+	o.HTTPHold, o.HTTPComment = cmp.Or(o.HTTPHold, defaultHTTPHold), cmp.Or(o.HTTPComment, defaultHTTPComment)
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	return o
 }
@@ -107,7 +115,9 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {
 		*bound = make(chan struct{}, o.MaxRequests)
 	}
-	capabilities := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}}
+	capabilities := &sdk.ServerCapabilities{
+		Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{},
+	}
 	if o.TaskAfter > 0 {
 		capabilities.AddExtension(tasks, nil)
 	}
@@ -123,6 +133,7 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	d.repeated.server, d.repeated.log = d.server, o.Logger
 	d.catalogue.changed = d.repeated.mirror
 	d.server.AddReceivingMiddleware(d.receive)
+	d.server.AddResourceTemplate(resultTemplate(), d.readResult)
 	if o.TaskAfter > 0 {
 		d.serveTasks()
 	}
@@ -176,7 +187,7 @@ func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		if !served(method) {
 			return nil, &jsonrpc.Error{
 				Code:    jsonrpc.CodeMethodNotFound,
-				Message: "method not supported: the gateway serves only tools, not " + method,
+				Message: "method not supported: the gateway serves tools and their results, not " + method,
 			}
 		}
 		res, err := next(ctx, method, req)
@@ -191,7 +202,8 @@ func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 // with an empty list of prompts.
 func served(method string) bool {
 	switch method {
-	case "initialize", "ping", "server/discover", "subscriptions/listen":
+	case "initialize", "ping", "server/discover", "subscriptions/listen",
+		"resources/list", "resources/templates/list", "resources/read":
 		return true
 	}
 	return strings.HasPrefix(method, "notifications/")
@@ -249,7 +261,7 @@ func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsReque
 	if req.Params != nil {
 		cursor = req.Params.Cursor
 	}
-	page, next, err := v.page(cursor, s.o.PageSize)
+	page, next, err := v.page(cursor, s.o.PageSize, peer.protocol)
 	if err != nil {
 		return nil, err
 	}

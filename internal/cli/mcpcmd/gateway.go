@@ -69,6 +69,10 @@ It listens only on this machine by default, and without TLS: put a TLS proxy in 
 	f.IntVar(&l.server.MaxConnections, "max-connections", mcp.DefaultConnections,
 		"connections at once, idle ones included; one address has half of them at most, and a further one replaces its "+
 			"oldest without a request")
+	f.DurationVar(&l.server.HTTPHold, "http-hold", 0,
+		"how long an answer is held back: one that is ready by then is application/json, a later one an event (default 10s)")
+	f.DurationVar(&l.server.HTTPComment, "http-comment", 0,
+		"interval of comments in event streams, which keep connections open: less than a proxy waits (default 15s)")
 	f.StringVar(&l.url, "public-url", "",
 		"`URL` that clients reach the door by, for its OAuth metadata (default http:// with the host that a request names)")
 	f.StringArrayVar(&l.server.AuthorizationServers, "authorization-server", nil,
@@ -102,6 +106,9 @@ func (l *listener) check() (err error) {
 	o := &l.server
 	if err := check(o, o.MaxBody, int64(o.MaxRequests), int64(o.MaxSessions), int64(o.MaxConnections)); err != nil {
 		return err
+	}
+	if o.HTTPHold < 0 || o.HTTPComment < 0 {
+		return cli.Usagef("use 0 or more for --http-hold and --http-comment")
 	}
 	if l.url != "" {
 		if o.URL, err = mcp.CheckURL(l.url); err != nil {
