@@ -42,6 +42,9 @@ func (s *Server) callTool(ctx context.Context, peer *sender, req *sdk.CallToolRe
 	if peer.over != nil {
 		defer context.AfterFunc(peer.over, func() { cancel(context.Cause(peer.over)) })()
 	}
+	if peer = s.reached(ctx, peer); !s.isConnected(peer) {
+		return unsent(peer, req)
+	}
 	if req.Params.Name == SearchTool && s.o.SearchAbove >= 0 {
 		return s.search(ctx, peer, req)
 	}

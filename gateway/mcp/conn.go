@@ -51,7 +51,8 @@ type incoming struct {
 	id    jsonrpc.ID // id that the client sent
 	group *batch     // nil outside of batches
 
-	cancelled bool // at the end of the input
+	unlistened bool // cancelled at the end of the input
+	cancelled  bool // by the client, so it gets no answer
 }
 
 func newConn(in io.Reader, out io.Writer, most int64) *conn {
@@ -138,7 +139,7 @@ func (c *conn) take(l line) error {
 }
 
 // accept registers a request. If a client cancels an id that it has used for several running requests, accept cancels
-// all of them.
+// all of them. A cancelled request gets no answer, in all versions of the protocol.
 func (c *conn) accept(m *incoming) jsonrpc.Message {
 	req, ok := m.msg.(*jsonrpc.Request)
 	switch {
@@ -167,7 +168,7 @@ func (c *conn) accept(m *incoming) jsonrpc.Message {
 // overKey is the key in TokenInfo.Extra under which the library passes conn.over with each request.
 const overKey = "over"
 
-// cancelTwins cancels all requests with the id in a cancellation except the first one, which the library cancels.
+// cancelTwins cancels all requests with the id in a cancellation. The library cancels the first one.
 func (c *conn) cancelTwins(req *jsonrpc.Request) {
 	var named struct {
 		ID any `json:"requestId"`
@@ -182,10 +183,20 @@ func (c *conn) cancelTwins(req *jsonrpc.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for known, m := range c.open {
-		if m.id == id && known != id {
+		if m.id != id {
+			continue
+		}
+		m.cancelled = m.mayCancel()
+		if known != id {
 			c.cancel(known)
 		}
 	}
+}
+
+// mayCancel reports whether a client may cancel the request so that it gets no answer.
+func (m *incoming) mayCancel() bool {
+	req, ok := m.msg.(*jsonrpc.Request)
+	return ok && req.Method != "initialize" && req.Method != "subscriptions/listen"
 }
 
 // cancel makes Read return a cancellation.
@@ -204,8 +215,8 @@ func (c *conn) unlisten() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, m := range c.open {
-		if req, ok := m.msg.(*jsonrpc.Request); ok && req.Method == "subscriptions/listen" && !m.cancelled {
-			m.cancelled = true
+		if req, ok := m.msg.(*jsonrpc.Request); ok && req.Method == "subscriptions/listen" && !m.unlistened {
+			m.unlistened = true
 			c.cancel(id)
 		}
 	}
@@ -272,16 +283,20 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	}
 	c.mu.Lock()
 	group := c.open[resp.ID]
-	c.mu.Unlock()
 	if group == nil {
 		group = &incoming{id: resp.ID}
 	}
+	cancelled := group.cancelled
+	c.mu.Unlock()
 	answer := *resp
 	answer.ID = group.id
 	text, err := jsonrpc.EncodeMessage(&answer)
 	if err != nil {
 		id, _ := json.Marshal(group.id.Raw()) // a text or a number
 		text = bytes.TrimSpace(refusal(id, jsonrpc.CodeInternalError, err.Error()))
+	}
+	if cancelled {
+		text = nil
 	}
 	if group.group != nil {
 		text = c.gather(group.group, text)
@@ -293,12 +308,15 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	return err
 }
 
-// gather adds an answer to a batch. If it is the last one, gather returns all answers, and otherwise nil.
+// gather adds an answer, or nil for none, to a batch. If it is the last one, gather returns all answers, if there are
+// any, and otherwise nil.
 func (c *conn) gather(group *batch, text []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	group.answers = append(group.answers, text)
-	if group.left--; group.left > 0 {
+	if text != nil {
+		group.answers = append(group.answers, text)
+	}
+	if group.left--; group.left > 0 || len(group.answers) == 0 {
 		return nil
 	}
 	return append(append([]byte{'['}, bytes.Join(group.answers, []byte{','})...), ']')

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -140,6 +141,11 @@ func (h *held) Write(p []byte) (int, error) {
 		return h.to.Write(p)
 	case h.form == undecided && isPrime:
 		h.prime = bytes.Clone(prime)
+	case isMessage && isCancelled(message):
+		if h.form == undecided {
+			h.form = plain
+			h.to.WriteHeader(http.StatusAccepted)
+		}
 	case h.form == undecided && isMessage && h.whole && isAnswer(message):
 		h.form = plain
 		maps.Copy(h.to.Header(), h.header)
@@ -186,6 +192,13 @@ func messageOf(event []byte) (message jsontext.Value, ok bool) {
 // isAnswer reports whether a message is an answer. All others are notifications: the gateway asks clients for nothing.
 func isAnswer(message jsontext.Value) bool {
 	return !bytes.HasPrefix(message, []byte(`{"jsonrpc":"2.0","method":`))
+}
+
+// isCancelled reports whether a message is the answer to a request that its client has cancelled, who gets none. An id
+// has no such text: its quotes are escaped.
+func isCancelled(message jsontext.Value) bool {
+	beginning := message[:min(len(message), idBytes)]
+	return bytes.Contains(beginning, fmt.Appendf(nil, `,"error":{"code":%d,`, codeCancelled))
 }
 
 // Flush implements http.Flusher.

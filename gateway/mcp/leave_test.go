@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
@@ -56,44 +57,97 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A request that was cancelled is answered with that, in words.
-func TestCancelledAnswer(t *testing.T) {
-	f := start(t)
-	in, asks := io.Pipe()
-	hears, out := io.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		served <- mcp.New(t.Context(), f.Client, mcp.Options{}).Serve(t.Context(), in, out)
-		_ = out.Close()
-	}()
-	answers := bufio.NewScanner(hears)
-	say := func(message string) {
-		t.Helper()
-		if _, err := io.WriteString(asks, message+"\n"); err != nil {
-			t.Fatal(err)
+// A request that its client has cancelled gets no answer, in any version of the protocol, alone, twice and in a batch.
+func TestCancelledUnanswered(t *testing.T) {
+	for _, protocol := range []string{"2025-11-25", "2025-03-26", "2026-07-28"} {
+		f := start(t)
+		in, asks := io.Pipe()
+		hears, out := io.Pipe()
+		served := make(chan error, 1)
+		go func() {
+			served <- mcp.New(t.Context(), f.Client, mcp.Options{}).Serve(t.Context(), in, out)
+			_ = out.Close()
+		}()
+		answers := bufio.NewScanner(hears)
+		say := func(message string) {
+			t.Helper()
+			if _, err := io.WriteString(asks, message+"\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		common := ""
+		if protocol == "2026-07-28" {
+			common = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
+		} else {
+			say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + protocol +
+				`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			answers.Scan()
+			say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		}
+		call := func(id, tool, meta string) string {
+			if meta != "" && common != "" {
+				meta += ","
+			}
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":{"text":"a%s"},`+
+				`"_meta":{%s%s}}}`, id, tool, id, meta, common)
+		}
+		cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`
+		for _, meta := range []string{"", `"io.toolbus/idempotency_key":"a-key-of-the-client"`} {
+			say(call("1", "hold", meta))
+			<-f.held
+			say(fmt.Sprintf(cancel, 1))
+		}
+		if protocol == "2025-03-26" {
+			say("[" + call("3", "hold", "") + "]")
+			<-f.held
+			say(fmt.Sprintf(cancel, 3))
+			say("[" + call("4", "hold", "") + "," + call("5", "echo", "") + "]")
+			<-f.held
+			say(fmt.Sprintf(cancel, 4))
+			if !answers.Scan() || !strings.HasPrefix(answers.Text(), `[{"jsonrpc":"2.0","id":5,`) {
+				t.Errorf("%s: %s", protocol, answers.Text())
+			}
+		}
+		say(call("6", "echo", ""))
+		if !answers.Scan() || !strings.Contains(answers.Text(), `"id":6,`) {
+			t.Errorf("%s: %s", protocol, answers.Text())
+		}
+		close(f.hold)
+		if err := asks.Close(); err != nil {
+			t.Error(err)
+		}
+		if answers.Scan() {
+			t.Errorf("%s: %s", protocol, answers.Text())
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
 		}
 	}
-	say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},` +
-		`"clientInfo":{"name":"x","version":"1"}}}`)
-	answers.Scan()
-	say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	for meta, want := range map[string]string{
-		`{}`: "the work of its call with it", `{"io.toolbus/idempotency_key":"a-key-of-the-client"}`: "the call goes on",
-	} {
-		say(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold","arguments":{"text":"a"},"_meta":` +
-			meta + `}}`)
+}
+
+// Over HTTP the request of a session ends without a message if it was cancelled.
+func TestCancelledOverHTTP(t *testing.T) {
+	for _, o := range []mcp.Options{{}, {HTTPHold: time.Nanosecond}} {
+		f := start(t)
+		s := open(t, mcp.New(t.Context(), f.Client, o))
+		header := begin(t, s.URL)
+		type answer struct {
+			status int
+			text   string
+		}
+		answers := make(chan answer)
+		go func() {
+			status, text := post(t, s.URL, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hold",`+
+				`"arguments":{"text":"a"}}}`, header)
+			answers <- answer{status, text}
+		}()
 		<-f.held
-		say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if !answers.Scan() || !strings.Contains(answers.Text(), `"code":499`) || !strings.Contains(answers.Text(), want) {
-			t.Errorf("no %q in %s", want, answers.Text())
+		post(t, s.URL, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, header)
+		a := <-answers
+		if strings.Contains(a.text, "error") || (a.status == http.StatusAccepted && a.text == "") != (o.HTTPHold == 0) {
+			t.Errorf("%+v", a)
 		}
-	}
-	close(f.hold)
-	if err := asks.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
+		<-f.ends
 	}
 }
 

@@ -142,6 +142,9 @@ func (s *Server) readResult(ctx context.Context, req *sdk.ReadResourceRequest) (
 	if err != nil {
 		return nil, err
 	}
+	if peer.client == nil {
+		return nil, unlisted(errAway)
+	}
 	uri := req.Params.URI
 	ref, err := url.PathUnescape(strings.TrimPrefix(uri, resultURI))
 	if err != nil {

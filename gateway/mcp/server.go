@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -50,6 +51,12 @@ type Options struct {
 	HTTPHold time.Duration
 	// HTTPComment is the interval of comments in event streams, which keep connections open. Default 15 s.
 	HTTPComment time.Duration
+	// Connect makes the client of a gateway that was made without one. [Server.Watch] calls it once. It waits for the bus
+	// until ctx ends. Until it returns, and if it fails, the list of tools is empty.
+	Connect func(ctx context.Context) (*toolbus.Client, error)
+	// Connected reports whether the connection to the bus is up. A call that begins while it is down waits 5 s for it, and
+	// ends unsent. If Connected is nil, such a call waits until its deadline.
+	Connected func() bool
 	// Every is the interval at which the gateway checks whether the tools have changed; default 5 s.
 	Every time.Duration
 }
@@ -84,7 +91,8 @@ func (o Options) filled() Options {
 // safe for concurrent use.
 type Server struct {
 	o         Options
-	own       viewer
+	own       atomic.Pointer[viewer] // with a nil client until Connect returns
+	bare      atomic.Bool            // a list was empty because there was no bus
 	server    *sdk.Server
 	catalogue catalogue
 	searching *jsonschema.Schema // of the arguments of SearchTool
@@ -102,15 +110,18 @@ type Server struct {
 }
 
 // New returns a gateway that lists tools with client, and makes the calls of [Server.Serve] with it. It does not close
-// client. When ctx ends, waits for calls end as with [Server.Close]. Close the gateway when done.
+// client. If client is nil, Options.Connect makes it, which is for [Server.Serve] only. When ctx ends, waits for calls
+// end as with [Server.Close]. Close the gateway when done.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
 	d := &Server{o: o, instance: rand.Text()[:13], searching: searchArguments(), callers: callers{
-		tenant: client.Options().Tenant, client: o.NewClient, requests: quota{most: o.MaxRequests},
-		calls:  quota{most: o.MaxRequests},
+		client: o.NewClient, requests: quota{most: o.MaxRequests}, calls: quota{most: o.MaxRequests},
 		places: quota{most: maxCallers},
 	}}
-	d.own.client = client
+	d.own.Store(&viewer{client: client})
+	if client != nil {
+		d.callers.tenant = client.Options().Tenant
+	}
 	d.open, d.end = context.WithCancel(ctx)
 	for _, bound := range []*chan struct{}{&d.requests, &d.answers, &d.calls} {
 		*bound = make(chan struct{}, o.MaxRequests)
@@ -211,7 +222,8 @@ func served(method string) bool {
 
 // senderOf returns the sender of a request.
 func (s *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
-	peer := &sender{client: s.own.client, tools: &s.own, protocol: protocol}
+	own := s.own.Load()
+	peer := &sender{client: own.client, tools: own, protocol: protocol}
 	extra := req.GetExtra()
 	if extra == nil {
 		return peer, nil
@@ -253,7 +265,16 @@ type listing struct {
 
 // list answers tools/list: SearchTool first, then all tools sorted by name.
 func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
+	if peer = s.reached(ctx, peer); peer.client == nil {
+		return s.noTools(peer), nil
+	}
+	if !s.isConnected(peer) {
+		return nil, unlisted(errAway)
+	}
 	v, err := s.catalogue.refresh(ctx, peer.tools)
+	if err != nil && isSilent(err) && !peer.web && peer.tools.last.Load() == nil {
+		return s.noTools(peer), nil
+	}
 	if err != nil {
 		return nil, unlisted(err)
 	}
@@ -295,10 +316,16 @@ func (s *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	if err != nil {
 		return
 	}
+	if peer.client == nil {
+		*into = notReached
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, greetTime)
 	defer cancel()
 	if v, err := s.catalogue.refresh(ctx, peer.tools); err == nil {
 		*into = v.instructions()
+	} else if isSilent(err) && peer.tools.last.Load() == nil {
+		*into = notReached
 	}
 }
 
@@ -339,16 +366,20 @@ func (s *Server) Drain(ctx context.Context) {
 }
 
 // Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
-// they have changed, or the policy has, which decides what each client may list.
+// they have changed, or the policy has, which decides what each client may list. It first calls Options.Connect if
+// [New] got no client.
 func (s *Server) Watch(ctx context.Context) {
+	if !s.connect(ctx) {
+		return
+	}
 	tick := time.NewTicker(s.o.Every)
 	defer tick.Stop()
-	for last := s.own.last.Load(); ; {
+	for last := s.own.Load().last.Load(); ; {
 		looking, cancel := context.WithTimeout(ctx, s.o.Every)
-		v, err := s.catalogue.refresh(looking, &s.own)
+		v, err := s.catalogue.refresh(looking, s.own.Load())
 		cancel()
 		if err == nil {
-			if last != nil && (v.sum != last.sum || v.policies != last.policies) {
+			if s.bare.Swap(false) || last != nil && (v.sum != last.sum || v.policies != last.policies) {
 				s.changed()
 			}
 			last = v

@@ -214,6 +214,9 @@ func (s *Server) aboutTask(ctx context.Context, peer *sender, method string, req
 	if err := mayAsk(peer, req); err != nil {
 		return nil, err
 	}
+	if peer.client == nil {
+		return nil, unlisted(errAway)
+	}
 	tool, id, began, err := s.named(ctx, peer, req.Params.TaskID)
 	if err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	}
 	defer conn.Close()
 	defer func() { _ = client.Close() }() // conn.Close follows
-	l.server.Version = cli.Version()
+	l.server.Version, l.server.Connected = cli.Version(), conn.NATS().IsConnected
 	if client.Options().Token != nil {
 		if says, err := auth.Inspect(client.Options().Token()); err != nil || says.Role != auth.Gateway {
 			return cli.Usagef("the credentials are of the role %s, and a door needs some of the role door: "+

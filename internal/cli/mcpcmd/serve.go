@@ -40,14 +40,15 @@ as the actor of the credentials of the command line. It writes only messages to 
 		cli.Collect(env.Environ, leanPercent, cli.MemoryLimit)
 		ctx, stop := context.WithCancel(cmd.Context())
 		defer stop()
-		conn, client, err := connect(ctx, auth.Agent)
+		agent := &agent{open: connect}
+		defer agent.close()
+		client, err := agent.connect(ctx)
 		if err != nil {
 			turnAway(ctx, stdin, env.Stdout, err)
 			return err
 		}
-		defer conn.Close()
-		defer func() { _ = client.Close() }() // conn.Close follows
-		signal.Ignore(syscall.SIGPIPE)        // if the client has gone, a write fails and its calls are cancelled
+		o.Connect, o.Connected = agent.wait, agent.connected
+		signal.Ignore(syscall.SIGPIPE) // if the client has gone, a write fails and its calls are cancelled
 		door := mcp.New(context.WithoutCancel(ctx), client, o)
 		defer door.Close()
 		watched := make(chan struct{})
