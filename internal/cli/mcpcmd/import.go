@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ type importing struct {
 	choice  choice // configuration of a client
 	vars    []string
 	headers []string
+	start   time.Duration
 }
 
 // Import returns the command that imports the tools of MCP servers.
@@ -66,6 +68,8 @@ timeout there applies to the tools.`,
 	i.choice.flags(cmd)
 	f.StringArrayVar(&i.vars, "env", nil, "variable of the server, NAME=VALUE or NAME; may be repeated")
 	f.StringArrayVar(&i.headers, "header", nil, "header of every request to a URL, NAME=VALUE; may be repeated")
+	f.DurationVar(&i.start, "start-timeout", 0, "how long the server may take to answer for the first time, here and at "+
+		"executors (default 2m for a COMMAND, at its first start, and 30s else)")
 	f.StringVar(&i.options.Owner, "owner", "@local", "who answers for the tools")
 	f.StringVar(&i.options.Pool, "pool", "", "pool of executors that run the tools; by default that of all tools")
 	return cmd
@@ -91,6 +95,7 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	server.StartMS = i.start.Milliseconds()
 	report, err := importer.Import(cmd.Context(), i.name, server, i.options)
 	if err != nil {
 		return fmt.Errorf("import %s: %w", strings.Join(args, " "), err)
@@ -108,6 +113,8 @@ func (i *importing) check(args []string) error {
 		return cli.Usagef("--name, --env and --header are for one server; --client and --config name all")
 	case i.options.Pool != "" && !tool.ValidPool(i.options.Pool):
 		return cli.Usagef("--pool %q: use lower-case letters, digits and -", i.options.Pool)
+	case i.start < 0 || i.start > client.MaxStart:
+		return cli.Usagef("--start-timeout is at most %v", client.MaxStart)
 	case strings.TrimSpace(i.options.Owner) == "":
 		return cli.Usagef("--owner is empty: name who answers for the tools, such as @team")
 	}

@@ -40,6 +40,7 @@ func (i *importing) all(cmd *cobra.Command) error {
 		}
 		if s.Err == nil {
 			i.options.Skip, i.options.Timeout = s.Tools.Off, s.Timeout
+			s.Server.StartMS = i.start.Milliseconds()
 			var report importer.Report
 			if report, s.Err = importer.Import(cmd.Context(), s.Name, s.Server, i.options); s.Err == nil {
 				reports = append(reports, report)

@@ -46,7 +46,7 @@ func TestMute(t *testing.T) {
 	p := peerOf(t, s, mcp.Options{})
 	got := p.fails("echo", "{}")
 	p.wants(got, envelope.CodeUnavailable, envelope.EffectNone)
-	if !strings.Contains(got.Cause, "did not answer in time") {
+	if !strings.Contains(got.Cause, "did not answer in time, for ") {
 		t.Errorf("cause: %s", got.Cause)
 	}
 	if got.Details.RetryAfterMS < 1 || got.Details.RetryAfterMS > 250 {
@@ -70,6 +70,29 @@ func TestOlder(t *testing.T) {
 		p.adapter.Rest()
 		began := time.Now()
 		if p.echoes("again"); time.Since(began) > 4*time.Second {
+			t.Errorf("%s: it was waited for in vain a second time", how)
+		}
+	}
+}
+
+// TestSlow calls a server that needs long to start, and one that ignores the first request. Each is greeted again in the
+// same process. Only the second one is greeted in the older way from then on.
+func TestSlow(t *testing.T) {
+	for _, how := range []string{"slow", "ignores"} {
+		starts := filepath.Join(t.TempDir(), "starts")
+		s := played(t, "misbehave", how, "in", starts)
+		s.StartMS = 16_000 // the process is greeted again after 4 s
+		if how == "slow" {
+			s.StartMS = 8_000 // after 2 s
+		}
+		p := peerOf(t, s, mcp.Options{})
+		p.echoes("hello")
+		if text, err := os.ReadFile(starts); err != nil || string(text) != "started\n" {
+			t.Errorf("%s: %q, %v", how, text, err)
+		}
+		p.adapter.Rest()
+		began := time.Now()
+		if p.echoes("again"); how == "ignores" && time.Since(began) > 4*time.Second {
 			t.Errorf("%s: it was waited for in vain a second time", how)
 		}
 	}

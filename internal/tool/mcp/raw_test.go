@@ -4,11 +4,13 @@ package mcp_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // raw is a server written by hand, each of whose tools does one thing that no server should.
@@ -40,8 +42,25 @@ type rawMessage struct {
 const rawTools = "echo hang flood twice late huge half die noise task input content number deep drown silent environ " +
 	"pid cut gave_up arguments coded worded wordless"
 
+// slow is how long a slow server takes to start: longer than it takes until it is greeted again.
+const slow = 3 * time.Second
+
 func misbehave(args []string) int {
 	r := &raw{out: bufio.NewWriter(os.Stdout), how: strings.Join(args, " ")}
+	if how, file, ok := strings.Cut(r.how, " in "); ok { // it notes that it starts
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return 4
+		}
+		fmt.Fprintln(f, "started")
+		_ = f.Close()
+		r.how = how
+	}
+	if r.how == "slow" { // as one that is downloaded first
+		ctx, cancel := context.WithTimeout(context.Background(), slow)
+		defer cancel()
+		<-ctx.Done()
+	}
 	fmt.Println("a greeting that is no message")
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 8<<20)
@@ -75,7 +94,7 @@ func (r *raw) take(m rawMessage) {
 	case r.how == "older ends" && m.Method == "server/discover":
 		syscall.Exit(1)
 	}
-	if r.how == "mute" {
+	if r.how == "mute" || r.how == "ignores" && m.Method == "server/discover" {
 		return
 	}
 	switch m.Method {

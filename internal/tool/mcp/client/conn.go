@@ -23,6 +23,9 @@ type Options struct {
 	Grace       time.Duration
 	StderrBytes int64 // kept bytes of a process's standard error
 	Older       bool  // greet with "initialize", as protocols before 2026-07-28 do
+	Started     bool  // the server was started before, see [Server.StartMS]
+
+	greetAgain time.Duration // see Dial
 }
 
 // older is the last protocol version that begins with "initialize". A server that supports only such versions may
@@ -53,23 +56,28 @@ type Conn struct {
 }
 
 // Dial starts or reaches the server, whose references are resolved, and negotiates a version of the protocol. It takes
-// at most the server's StartMS. If a process sends no message in the first half of that time, or exits without one,
-// Dial starts it again and greets it with [Options.Older].
+// at most the server's StartMS. A process that sends no message is greeted again with "initialize", after 15 s or a
+// quarter of that time. If it sends none in the first half of that time, or exits without one, Dial starts it again and
+// greets it with [Options.Older].
 func Dial(ctx context.Context, s Server, o Options) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.start())
+	limit := s.start(o.Started)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if s.URL != "" || o.Older {
-		return dial(ctx, s, o)
+		return dial(ctx, s, o, limit)
 	}
-	first, stop := context.WithTimeout(ctx, s.start()/2)
+	first, stop := context.WithTimeout(ctx, limit/2)
 	defer stop()
-	c, err := dial(first, s, o)
+	c, err := dial(first, s, o, limit/2)
 	if _, silent := errors.AsType[*silentError](err); !silent || ctx.Err() != nil {
 		return c, err
 	}
 	o.Older = true
-	return dial(ctx, s, o)
+	return dial(ctx, s, o, limit)
 }
+
+// greetAgain is the longest time after which a process that sends no message is greeted again.
+const greetAgain = 15 * time.Second
 
 // silentError means that a server was started or reached, and sent no message.
 type silentError struct{ error }
@@ -77,7 +85,10 @@ type silentError struct{ error }
 // Unwrap returns the wrapped error.
 func (e *silentError) Unwrap() error { return e.error }
 
-func dial(ctx context.Context, s Server, o Options) (*Conn, error) {
+// dial is Dial with one process, which has until limit.
+func dial(ctx context.Context, s Server, o Options, limit time.Duration) (*Conn, error) {
+	began := time.Now()
+	o.greetAgain = min(greetAgain, limit/2)
 	c := &Conn{older: o.Older, broken: make(chan struct{})}
 	c.router = newRouter(func() { c.changed.Store(true) })
 	client := mcp.NewClient(&mcp.Implementation{Name: "toolbus", Version: o.Client}, &mcp.ClientOptions{
@@ -91,7 +102,10 @@ func dial(ctx context.Context, s Server, o Options) (*Conn, error) {
 	session, err := client.Connect(ctx, t, greeting(o))
 	c.way = t.way
 	if err != nil {
-		return nil, c.unreachable(ctx, discreet(err))
+		return nil, c.unreachable(ctx, discreet(err), began)
+	}
+	if p, is := c.way.(*process); is {
+		c.older = o.Older || p.ignored()
 	}
 	c.session = session
 	go func() {
@@ -134,12 +148,12 @@ func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
 }
 
 // unreachable ends a server to which the connection failed, and returns the reason.
-func (c *Conn) unreachable(ctx context.Context, err error) error {
+func (c *Conn) unreachable(ctx context.Context, err error, began time.Time) error {
 	if c.way == nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("it did not answer in time: %w", context.Cause(ctx))
+		err = fmt.Errorf("it did not answer in time, for %v: %w", time.Since(began).Round(time.Millisecond), context.Cause(ctx))
 		c.way.end("it did not answer in time", supervisor.Terminate)
 	}
 	_ = c.way.Close()
@@ -184,7 +198,7 @@ func (c *Conn) About() (name, version, protocol string) {
 	return name, version, about.ProtocolVersion
 }
 
-// Older reports whether the server was greeted as with [Options.Older].
+// Older reports whether the server answers only if it is greeted as with [Options.Older].
 func (c *Conn) Older() bool { return c.older }
 
 // Close ends the connection, and the server's process if it has one. It returns when no process is left.

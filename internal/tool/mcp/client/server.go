@@ -27,7 +27,8 @@ type Server struct {
 	// Instances is the largest number of processes, or sessions; default 1. With more than one, the calls are spread over
 	// them, which suits servers without a state of their own.
 	Instances int `json:"instances,omitzero"`
-	// StartMS is the time in milliseconds until the server must have answered for the first time; default 30,000.
+	// StartMS is the time in milliseconds until the server must have answered for the first time. The default is 120,000
+	// for the first start of a process, which may download the server, and 30,000 for others and for a URL.
 	StartMS int64 `json:"start_ms,omitzero"`
 }
 
@@ -35,7 +36,8 @@ type Server struct {
 const (
 	MaxInstances = 64
 	DefaultStart = 30 * time.Second
-	maxStart     = 10 * time.Minute
+	firstStart   = 2 * time.Minute // the first start of a process
+	MaxStart     = 10 * time.Minute
 	maxSecret    = 64 << 10 // bytes of a file in a reference
 )
 
@@ -64,8 +66,8 @@ func (s Server) Check() error {
 	if s.Instances < 0 || s.Instances > MaxInstances {
 		bad = append(bad, fmt.Errorf("instances is %d: it is 1 to %d", s.Instances, MaxInstances))
 	}
-	if s.StartMS < 0 || s.start() > maxStart {
-		bad = append(bad, fmt.Errorf("start_ms is %d: it is at most %d", s.StartMS, maxStart.Milliseconds()))
+	if s.StartMS < 0 || s.start(true) > MaxStart {
+		bad = append(bad, fmt.Errorf("start_ms is %d: it is at most %d", s.StartMS, MaxStart.Milliseconds()))
 	}
 	for name := range s.Headers {
 		if strings.HasSuffix(strings.ToLower(name), "idempotency-key") { // with this header net/http may send a request twice
@@ -80,8 +82,13 @@ func (s Server) Check() error {
 	return errors.Join(bad...)
 }
 
-func (s Server) start() time.Duration {
-	return cmp.Or(time.Duration(s.StartMS)*time.Millisecond, DefaultStart)
+// start returns the time that the server has to answer for the first time. again: it was started before.
+func (s Server) start(again bool) time.Duration {
+	limit := firstStart
+	if again || s.Command == "" {
+		limit = DefaultStart
+	}
+	return cmp.Or(time.Duration(s.StartMS)*time.Millisecond, limit)
 }
 
 // reference matches a reference in a [Server].

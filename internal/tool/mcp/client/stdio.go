@@ -35,8 +35,54 @@ type process struct {
 	how     BrokenError
 	itself  bool // it ended by itself
 
-	mu     sync.Mutex
-	reason string // why this client ended it
+	mu       sync.Mutex
+	reason   string     // why this client ended it
+	discover jsonrpc.ID // of the request server/discover, once it is sent
+	declined bool       // the SDK was told that the server does not have server/discover
+	answered bool       // the server has answered server/discover after that
+}
+
+// methodDiscover is the first request of protocols from 2026-07-28 on.
+const methodDiscover = "server/discover"
+
+// greetAgain waits, and if the process has not sent any message by then, it lets the SDK greet it with "initialize".
+// Some servers ignore requests that they do not know. A server that still starts reads both requests later.
+func (p *process) greetAgain(after time.Duration) {
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ended:
+		return
+	}
+	p.mu.Lock()
+	id, silent := p.discover, p.router.heard.Load() == 0
+	p.declined = silent && id.IsValid()
+	p.mu.Unlock()
+	if !silent || !id.IsValid() {
+		return
+	}
+	select {
+	case p.incoming <- &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "silence"}}:
+	case <-p.ended:
+	}
+}
+
+// ignored reports whether the server has answered "initialize", and not server/discover before.
+func (p *process) ignored() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.declined && !p.answered
+}
+
+// isLate reports whether a message is the answer to server/discover that the SDK does not wait for any more.
+func (p *process) isLate(msg jsonrpc.Message) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer, is := msg.(*jsonrpc.Response)
+	late := is && p.declined && answer.ID == p.discover
+	p.answered = p.answered || late
+	return late
 }
 
 // start starts the process of s, whose references are resolved.
@@ -55,6 +101,9 @@ func start(s Server, o Options, r *pendingRequests) (*process, error) {
 		ended: make(chan struct{}), gone: make(chan struct{}),
 	}
 	p.tasks.Go(p.write)
+	if !o.Older {
+		p.tasks.Go(func() { p.greetAgain(o.greetAgain) })
+	}
 	go p.read()
 	return p, nil
 }
@@ -132,6 +181,9 @@ func (p *process) take(line []byte) {
 		}
 		return
 	}
+	if p.isLate(msg) {
+		return
+	}
 	told, ok := p.router.received(msg)
 	if !ok {
 		p.end(fmt.Sprintf("it sent more than %d requests of its own", maxAsked), supervisor.Kill)
@@ -176,6 +228,11 @@ func (p *process) Write(ctx context.Context, msg jsonrpc.Message) error {
 	data, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err
+	}
+	if req, is := msg.(*jsonrpc.Request); is && req.Method == methodDiscover {
+		p.mu.Lock()
+		p.discover = req.ID
+		p.mu.Unlock()
 	}
 	f := p.router.sending(ctx, msg)
 	f.sent.Store(true) // the server may receive it from here on

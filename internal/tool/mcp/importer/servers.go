@@ -19,7 +19,7 @@ import (
 )
 
 // placed returns the entry of a server for the folder of tools. name is "" if it is not known yet. If the folder has
-// the server already, its entry stays, with the variables and headers of s added.
+// the server already, its entry stays, with the variables, the headers and the start time of s.
 func (o Options) placed(name string, s client.Server) (client.Server, error) {
 	s = rooted(s)
 	s.Env, s.Headers = joined(nil, s.Env), joined(nil, s.Headers)
@@ -32,6 +32,7 @@ func (o Options) placed(name string, s client.Server) (client.Server, error) {
 			return s, fmt.Errorf("%s has another server %s: give this one a name of its own, with --name",
 				filepath.Join(o.Dir, mcp.ServersFile), name)
 		}
+		other.StartMS = cmp.Or(s.StartMS, other.StartMS)
 		other.Env, other.Headers = joined(other.Env, s.Env), joined(other.Headers, s.Headers)
 		s = other
 	}
