@@ -176,7 +176,10 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	}
 	run, lane := peer.client.Bound()
 	facts := &a.call.Context
-	facts.RunID, facts.LaneID = cmp.Or(facts.RunID, run), cmp.Or(facts.LaneID, lane)
+	facts.RunID, facts.LaneID = cmp.Or(facts.RunID, run), cmp.Or(facts.LaneID, lane, s.o.Lane)
+	if facts.RoleID = cmp.Or(facts.RoleID, s.o.Role); facts.Scope == nil {
+		facts.Scope = s.o.Scope
+	}
 	if a.call.Key == "" && !tool.keyRequired { // without a key, the client refuses the call
 		a.call.Key = peer.asking.key(tool, given)
 	}

@@ -141,6 +141,8 @@ func (h *held) Write(p []byte) (int, error) {
 		return h.to.Write(p)
 	case h.form == undecided && isPrime:
 		h.prime = bytes.Clone(prime)
+	case isPrime:
+		h.send(prime)
 	case isMessage && isCancelled(message):
 		if h.form == undecided {
 			h.form = plain

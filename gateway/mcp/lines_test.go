@@ -199,7 +199,7 @@ func TestTwins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(out.String(), `"id":1,`); n != 2 {
+	if out.Len() > 0 { // who cancels a request gets no answer
 		t.Error(out)
 	}
 	if _, err := c.Read(t.Context()); !errors.Is(err, io.EOF) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strings"
@@ -55,11 +56,40 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 		}
 		s.key = keys[0]
 	}
+	if err := s.headers(header); err != nil {
+		return s, err
+	}
 	if n := utf8.RuneCountInString(s.key); s.key != "" && (n < envelope.MinKey || n > envelope.MaxKey) {
 		return s, invalid("an idempotency key has %d to %d characters, not %d", envelope.MinKey, envelope.MaxKey, n)
 	}
 	s.trace, s.span = traceOf(meta)
 	return s, nil
+}
+
+// HTTP headers that name the role, lane and scope of a call, for clients that cannot set _meta. A scope is a list of
+// NAME=VALUE, separated by commas.
+const (
+	headerRole  = "Toolbus-Role"
+	headerLane  = "Toolbus-Lane"
+	headerScope = "Toolbus-Scope"
+)
+
+// headers adds what the headers of a request name. A member of _meta wins.
+func (s *said) headers(h http.Header) error {
+	s.role, s.lane = cmp.Or(s.role, h.Get(headerRole)), cmp.Or(s.lane, h.Get(headerLane))
+	list := strings.Join(h.Values(headerScope), ",")
+	if s.scope != nil || list == "" {
+		return nil
+	}
+	s.scope = map[string]string{}
+	for entry := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(entry), "=")
+		if !ok || name == "" || len(s.scope) == envelope.MaxScopeKeys {
+			return invalid("the header %s is at most %d NAME=VALUE, separated by commas", headerScope, envelope.MaxScopeKeys)
+		}
+		s.scope[name] = value
+	}
+	return nil
 }
 
 // scopeOf returns the scope in _meta, or nil if it has none.

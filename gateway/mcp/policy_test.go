@@ -2,6 +2,9 @@ package mcp_test
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -119,7 +122,7 @@ func TestPolicyOfCallers(t *testing.T) {
 	lists(t, other, "whoami")
 }
 
-// A client names the role and the scope of its call in _meta.
+// A client names the role and the scope of its call in _meta, or in headers, or the gateway does.
 func TestRoleAndScope(t *testing.T) {
 	tools, _ := echoing(t)
 	w := wall(t, tools)
@@ -160,6 +163,33 @@ func TestRoleAndScope(t *testing.T) {
 		} {
 			_, err := bob.CallTool(t.Context(), &sdk.CallToolParams{Name: "whoami", Arguments: struct{}{}, Meta: odd})
 			wantCode(t, err, -32602)
+		}
+	}
+	named := open(t, w.server(mcp.Options{
+		Role: "agent", Lane: "default", Scope: map[string]string{"case_id": "7"},
+	}))
+	for _, c := range []struct {
+		at          *httptest.Server
+		headers     http.Header
+		meta, wants string
+	}{
+		{s, http.Header{"Toolbus-Role": {"agent"}, "Toolbus-Scope": {"case_id=7"}}, "", "agent://bob"},
+		{s, http.Header{"Toolbus-Role": {"agent"}, "Toolbus-Scope": {"a=b, case_id=7=7"}}, "", "agent://bob"},
+		{s, http.Header{"Toolbus-Role": {"agent"}}, "", "P-PRECOND-SCOPE_KEY"},
+		{s, http.Header{"Toolbus-Role": {"agent"}, "Toolbus-Lane": {"others"}}, "", "RUN_UNKNOWN"},
+		{s, http.Header{"Toolbus-Role": {"agent"}, "Toolbus-Scope": {"case_id"}}, "", "-32602"},
+		{
+			s, http.Header{"Toolbus-Role": {"other"}, "Toolbus-Scope": {"case_id=7"}},
+			`"io.toolbus/role_id":"agent",`, "agent://bob",
+		},
+		{named, http.Header{}, "", "agent://bob"},
+		{named, http.Header{"Toolbus-Lane": {"others"}}, "", "RUN_UNKNOWN"},
+	} {
+		body, header := modern("9", "whoami", "{}", c.meta)
+		maps.Copy(header, c.headers)
+		header.Set("Authorization", "Bearer "+w.read("bob"))
+		if _, answer := post(t, c.at.URL, body, header); !strings.Contains(answer, c.wants) {
+			t.Errorf("%v: %s", c.headers, answer)
 		}
 	}
 }

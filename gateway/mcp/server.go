@@ -57,6 +57,9 @@ type Options struct {
 	// Connected reports whether the connection to the bus is up. A call that begins while it is down waits 5 s for it, and
 	// ends unsent. If Connected is nil, such a call waits until its deadline.
 	Connected func() bool
+	// Role, Lane and Scope are those of calls whose requests do not name them.
+	Role, Lane string
+	Scope      map[string]string
 	// Every is the interval at which the gateway checks whether the tools have changed; default 5 s.
 	Every time.Duration
 }

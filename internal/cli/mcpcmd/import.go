@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -205,6 +206,10 @@ func describe(out io.Writer, r importer.Report) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(r.Tools, func(t importer.Tool) bool { return t.State == importer.Added }) {
+		fmt.Fprintf(out, "  each added tool runs up to %d calls at once on an executor: see limits.concurrency_max in its "+
+			"manifest\n", importer.Concurrency)
 	}
 	for _, t := range r.Tools {
 		for _, note := range t.Notes {

@@ -75,8 +75,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestSlow calls a server that needs long to start, and one that ignores the first request. Each is greeted again in the
-// same process. Only the second one is greeted in the older way from then on.
+// TestSlow calls a server that needs long to start, and one that ignores the first request. Each is greeted again in
+// the same process. Only the second one is greeted in the older way from then on.
 func TestSlow(t *testing.T) {
 	for _, how := range []string{"slow", "ignores"} {
 		starts := filepath.Join(t.TempDir(), "starts")

@@ -153,7 +153,8 @@ func (c *Conn) unreachable(ctx context.Context, err error, began time.Time) erro
 		return err
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("it did not answer in time, for %v: %w", time.Since(began).Round(time.Millisecond), context.Cause(ctx))
+		waited := time.Since(began).Round(time.Millisecond)
+		err = fmt.Errorf("it did not answer in time, for %v: %w", waited, context.Cause(ctx))
 		c.way.end("it did not answer in time", supervisor.Terminate)
 	}
 	_ = c.way.Close()

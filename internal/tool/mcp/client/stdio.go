@@ -38,7 +38,7 @@ type process struct {
 	mu       sync.Mutex
 	reason   string     // why this client ended it
 	discover jsonrpc.ID // of the request server/discover, once it is sent
-	declined bool       // the SDK was told that the server does not have server/discover
+	declined bool       // greetAgain has answered it to the SDK
 	answered bool       // the server has answered server/discover after that
 }
 
@@ -62,8 +62,9 @@ func (p *process) greetAgain(after time.Duration) {
 	if !silent || !id.IsValid() {
 		return
 	}
+	unknown := &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the server is silent"}
 	select {
-	case p.incoming <- &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "silence"}}:
+	case p.incoming <- &jsonrpc.Response{ID: id, Error: unknown}:
 	case <-p.ended:
 	}
 }

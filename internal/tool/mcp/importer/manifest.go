@@ -287,14 +287,19 @@ func (s source) capabilities() yaml.MapSlice {
 	return all
 }
 
-// limits returns the limits of the manifest: the timeouts.
+// Concurrency is the number of calls of an imported tool that an executor runs at once. Servers bound their work
+// themselves, and agents call several tools at once.
+const Concurrency = 64
+
+// limits returns the limits of the manifest: the timeouts and the concurrency.
 func (s source) limits() yaml.MapSlice {
 	within := maxTimeout
 	if s.timeout > 0 {
 		within = min(maxTimeout, max(time.Millisecond, s.timeout))
 	}
 	ms := within.Milliseconds()
-	return yaml.MapSlice{{Key: "timeout_ms_default", Value: ms}, {Key: "timeout_ms_max", Value: ms}}
+	return yaml.MapSlice{{Key: "timeout_ms_default", Value: ms}, {Key: "timeout_ms_max", Value: ms},
+		{Key: "concurrency_max", Value: Concurrency}}
 }
 
 func requestSchema(t client.Tool) jsontext.Value {
