@@ -180,36 +180,3 @@ func TestResultRead(t *testing.T) {
 		_ = other.Close()
 	}
 }
-
-// Pages of lists end by their size, too.
-func TestPageBytes(t *testing.T) {
-	var fat []toolbus.Tool
-	for i := range 12 {
-		fat = append(fat, toolbus.Tool{
-			ID: fmt.Sprintf("fat%02d", i), Class: toolbus.Pure, Description: strings.Repeat("fat ", 25<<10),
-		})
-	}
-	s := open(t, mcp.New(t.Context(), start(t, fat...).Client, mcp.Options{}))
-	for _, protocol := range protocols {
-		c := over(t, s, protocol, nil)
-		pages, names := 0, map[string]bool{}
-		for cursor := ""; pages == 0 || cursor != ""; pages++ {
-			page, err := c.ListTools(t.Context(), &sdk.ListToolsParams{Cursor: cursor})
-			if err != nil {
-				t.Fatal(err)
-			}
-			size := 0
-			for _, tool := range page.Tools {
-				names[tool.Name] = true
-				size += len(tool.Description)
-			}
-			if size > 512<<10 {
-				t.Errorf("a page of %d bytes", size)
-			}
-			cursor = page.NextCursor
-		}
-		if len(names) != 17 || pages != 3 {
-			t.Errorf("%d tools on %d pages", len(names), pages)
-		}
-	}
-}
