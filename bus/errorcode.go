@@ -24,10 +24,12 @@ const (
 	CodeStoreFailed     jetstream.ErrorCode = 10077 // the stream has reached a limit and cannot store the message
 	CodeHeaderTooLarge  jetstream.ErrorCode = 10097 // the headers of the message exceed 64 KiB
 	CodeConsumerStore   jetstream.ErrorCode = 10104 // the server cannot open or write the files of the consumer
+	codeOffline         jetstream.ErrorCode = 10118 // no server that holds the stream is there
 	CodeAccountMaxBytes jetstream.ErrorCode = 10122 // max_bytes of the stream exceeds the limit of the account
 	CodeInProcess       jetstream.ErrorCode = 10158 // a message with this id is being stored; its result is unknown
 	CodeUnderWay        jetstream.ErrorCode = 10164 // a write with the same compare-and-set is being stored
 	CodeTooManyRequests jetstream.ErrorCode = 10167 // the queue of the server is full
+	codeOfflineReason   jetstream.ErrorCode = 10194 // the server cannot load the configuration of the stream
 	CodeBatchUnknown    jetstream.ErrorCode = 10176 // the batch is incomplete here, but an earlier copy may be stored
 )
 

@@ -32,7 +32,8 @@ func page(nc *nats.Conn) int { return int(nc.MaxPayload()) + envelope.MaxHeaders
 const ReadTimeout = 30 * time.Second
 
 // Messages yields the messages of a stream in order, up to the end that the stream has when the last one arrives. It
-// yields an error, and ends, if the next message takes longer than quiet, or if ctx ends.
+// yields an error, and ends, if the next message takes longer than quiet, or if ctx ends. If the server cannot read the
+// messages that remain, the error says so and comes within 3 s.
 //
 // If quiet is 0, Messages does not end at the end of the stream, but waits for new messages. It then ends without an
 // error when ctx is cancelled.
@@ -78,6 +79,11 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 		defer done()
 	}
 	cons, err := js.OrderedConsumer(ctx, stream, cfg)
+	if IsAnswered(err) {
+		if _, why := js.Stream(ctx, stream); IsAnswered(why) { // the server may say only that it lacks resources
+			err = why
+		}
+	}
 	if err != nil {
 		return MissingStreamError(err)
 	}
@@ -90,8 +96,12 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 		return err
 	}
 	defer it.Stop()
+	rest := rest{js: js, stream: stream, cfg: cfg, consumer: cons}
 	for {
-		msg, err := nextWithin(ctx, it, quiet)
+		msg, err := rest.next(ctx, it, quiet)
+		if errors.Is(err, errEnd) {
+			return nil
+		}
 		if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
 			return nil // the usual end of a follower; a reader up to the end gets the error: it is incomplete
 		}
@@ -108,21 +118,108 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 	}
 }
 
+// errDamaged means that a stream has messages that the server cannot read.
+var errDamaged = errors.New("the server cannot read all messages of the stream: a file of its storage is damaged; " +
+	"see docs/operations.md, damaged streams")
+
+// errEnd means that no message remains.
+var errEnd = errors.New("end of the stream")
+
+// probeTime is the quiet after which [Messages] asks why nothing comes, and the time limit of that question.
+const probeTime = time.Second
+
+// rest holds the state of a consumer that has more to deliver.
+type rest struct {
+	js       jetstream.JetStream
+	stream   string
+	cfg      jetstream.OrderedConsumerConfig
+	consumer jetstream.Consumer
+	last     uint64 // sequence of the last message
+	stuck    int    // probes in a row that found a message that the server has and does not deliver
+}
+
+// next waits for the next message for at most quiet, or without limit if quiet is 0.
+func (r *rest) next(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
+	for waited := time.Duration(0); ; {
+		wait := min(quiet-waited, probeTime)
+		msg, err := nextWithin(ctx, it, wait)
+		if err == nil {
+			if meta, err := msg.Metadata(); err == nil {
+				r.last, r.stuck = meta.Sequence.Stream, 0
+			}
+		}
+		if quiet == 0 || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return msg, err
+		}
+		if err := r.probe(ctx); err != nil {
+			return nil, err
+		}
+		if waited += wait; waited >= quiet {
+			return nil, fmt.Errorf("nothing came for %s, before the end: is the server still there?", quiet)
+		}
+	}
+}
+
+// probe returns an error if the server says that no message will come: errEnd, or why it cannot deliver those that
+// remain. Without an answer it returns nil.
+func (r *rest) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	s, err := r.js.Stream(ctx, r.stream)
+	if err != nil {
+		if IsAnswered(err) && !HasErrorCode(err, CodeElecting) {
+			return MissingStreamError(err)
+		}
+		return nil
+	}
+	more, err := r.more(ctx, s)
+	if err != nil {
+		return nil
+	}
+	info, err := r.consumer.Info(ctx)
+	switch {
+	case err != nil:
+		return nil
+	case more:
+		if r.stuck++; r.stuck < maxStuck || info.NumWaiting == 0 {
+			return nil
+		}
+	case info.NumPending == 0 && !s.CachedInfo().Config.DenyDelete: // what was pending has expired
+		return errEnd
+	}
+	return errDamaged
+}
+
+// maxStuck is the number of probes after which a consumer that delivers nothing is stuck: a damaged message precedes
+// the next one.
+const maxStuck = 2
+
+// more reports whether the server can read a message after the last one.
+func (r *rest) more(ctx context.Context, s jetstream.Stream) (bool, error) {
+	filters := r.cfg.FilterSubjects
+	if len(filters) == 0 {
+		filters = []string{">"}
+	}
+	for _, filter := range filters {
+		_, err := s.GetMsg(ctx, r.last+1, jetstream.WithGetMsgSubject(filter))
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // nextWithin waits for the next message for at most quiet, or without limit if quiet is 0.
 func nextWithin(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
 	if err := ctx.Err(); err != nil { // Next might return a buffered message first
 		return nil, err
 	}
-	if quiet == 0 {
-		return it.Next(jetstream.NextContext(ctx))
+	if quiet > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, quiet)
+		defer cancel()
 	}
-	once, cancel := context.WithTimeout(ctx, quiet)
-	defer cancel()
-	msg, err := it.Next(jetstream.NextContext(once))
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = fmt.Errorf("nothing came for %s, before the end: is the server still there?", quiet)
-	}
-	return msg, err
+	return it.Next(jetstream.NextContext(ctx))
 }
 
 // MessageAt returns the message with the stream sequence seq. The error is [jetstream.ErrMsgNotFound] if the stream has

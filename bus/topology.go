@@ -156,6 +156,17 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			MaxBytes:          64 << 20,
 		},
 		{
+			Name:              subjects.CopiesStream,
+			Description:       "Toolbus copies of the locks and of the policy in force",
+			Subjects:          []string{subjects.Copy(">")},
+			Discard:           jetstream.DiscardNew,
+			AllowMsgTTL:       true,
+			AllowDirect:       false, // the leader says what an entry must be
+			DenyPurge:         true,
+			MaxMsgsPerSubject: 32, // a new copy must not replace a damaged one: the server would not acknowledge it
+			MaxBytes:          64 << 20,
+		},
+		{
 			Name:              subjects.PolicyStream,
 			Description:       "Toolbus policy sets, and the entry that names the one in force",
 			Subjects:          []string{subjects.PolicyAll},
@@ -353,7 +364,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return refusal(refused, want)
 	case err != nil:
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+		return fmt.Errorf("stream %s: %w", want.Name, MissingStreamError(err))
 	}
 	found := have.CachedInfo().Config
 	if err := Readable(found); err != nil {
@@ -432,15 +443,25 @@ func Compatible(have, want jetstream.StreamConfig) error {
 			bad = append(bad, fmt.Errorf("stream %s: %s is %v, must be %v", want.Name, c.setting, c.have, c.want))
 		}
 	}
+	if have.PersistMode == jetstream.AsyncPersistMode {
+		bad = append(bad, fmt.Errorf("stream %s: the server acknowledges writes before they are stored, and cannot change "+
+			"persist_mode of an existing stream: back it up, delete it, and restore it with persist_mode default", want.Name))
+	}
 	return errors.Join(bad...)
 }
 
-// MissingStreamError adds a hint to err if it is or wraps [jetstream.ErrStreamNotFound]. It returns any other err as it
-// is.
+// MissingStreamError adds a hint to err if it says that a stream does not exist, or that its servers cannot serve it.
+// It returns any other err as it is.
 func MissingStreamError(err error) error {
-	if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the "+
+			"streams, or name another server)", err)
+	case HasErrorCode(err, codeOffline):
+		return fmt.Errorf("%w: no server that holds it is running (start the missing servers)", err)
+	case HasErrorCode(err, codeOfflineReason):
+		return fmt.Errorf("%w: the server cannot load it (start the version of the server that wrote it, or restore the "+
+			"stream from a backup)", err)
 	}
-	return fmt.Errorf("%w: nothing of Toolbus has been on this server yet (start a dispatcher, which creates the "+
-		"streams, or name another server)", err)
+	return err
 }

@@ -18,6 +18,16 @@ const (
 // Locks is the subject of the one entry of the control bucket that holds all safety locks in force.
 const Locks = controlPrefix + "locks"
 
+// CopiesStream is the stream of the second copies of the locks and of the policy in force.
+const CopiesStream = "KV_copies"
+
+const bucketPrefix = "$KV."
+
+// Copy returns the subject of the copy of an entry of a bucket, or of those of all entries that match a filter.
+func Copy(entry string) string {
+	return bucketPrefix + "copies." + strings.TrimPrefix(entry, bucketPrefix)
+}
+
 // Filters of the kinds of entries in the control bucket.
 const (
 	KeysAll          = keysPrefix + "*"

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -56,6 +57,7 @@ type dispatcherProcess struct {
 	*node
 	options DispatcherOptions
 	state   *stateConn
+	copies  *replica.Copies
 	tokens  *tokenstore.Store // nil without keys
 	locks   *lockstore.Store
 	peers   *callout.Peers // nil without keys
@@ -115,6 +117,9 @@ func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops)
 	s.push("state connection", d.state.close)
 	if o.Connected != nil {
 		o.Connected(d.state.nc.Stats)
+	}
+	if d.copies, err = replica.OpenCopies(ctx, d.state.js, c.Logger); err != nil {
+		return nil, err
 	}
 	var stop func()
 	if d.tokens, stop, err = openAuthority(ctx, d); err != nil {

@@ -88,6 +88,7 @@ func (d *dispatcherParts) look(ctx context.Context) envelope.Health {
 		pools[m.Pool] = append(pools[m.Pool], m.ToolID)
 	}
 	checks := health.Look(ctx, d.JS, d.Clock.Now(), pools, d.dispatcher.Deadlines.Waiting())
+	checks = append(checks, health.Damaged(d.copies.Damaged())...)
 	return envelope.Health{Checks: append(checks, deployed(ctx, d.node)...)}
 }
 

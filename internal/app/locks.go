@@ -14,7 +14,7 @@ import (
 
 // openLocks returns the store of the safety locks, whose board is kept up to date until stop is called.
 func openLocks(ctx context.Context, c *dispatcherProcess) (s *lockstore.Store, stop func(), err error) {
-	if s, err = lockstore.Open(ctx, c.state.js, c.Logger); err != nil {
+	if s, err = lockstore.Open(ctx, c.state.js, c.copies, c.Logger); err != nil {
 		return nil, nil, err
 	}
 	return s, startAll(ctx, s.Run), nil

@@ -64,7 +64,7 @@ func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
 
 // openPolicy returns the store of the policy. It has read the policy in force, so that the first call is decided.
 func openPolicy(ctx context.Context, c *dispatcherProcess) (*policystore.Store, error) {
-	s, err := policystore.Open(ctx, c.state.js, c.options.Tools.List(), c.Logger)
+	s, err := policystore.Open(ctx, c.state.js, c.options.Tools.List(), c.copies, c.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -43,8 +43,7 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 	for _, want := range bus.Streams(bus.TopologyOptions{Partitions: n}) {
 		have, err := js.Stream(ctx, want.Name)
 		if err != nil {
-			checks = append(checks, envelope.Failed(want.Name, err.Error(),
-				"start a dispatcher or an executor: they create the topology"))
+			checks = append(checks, unserved(want.Name, err))
 			continue
 		}
 		info := have.CachedInfo()
@@ -61,6 +60,24 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 		checks = append(checks, c)
 	}
 	return checks
+}
+
+// Damaged returns a warning for each entry that was lost or cannot be read. found has what was found, by subject.
+func Damaged(found map[string]string) (checks []envelope.Check) {
+	for _, subject := range slices.Sorted(maps.Keys(found)) {
+		checks = append(checks, envelope.Doubtful("entry "+subject, found[subject],
+			"see docs/operations.md, damaged streams"))
+	}
+	return checks
+}
+
+// unserved returns the check of a stream that does not answer.
+func unserved(stream string, err error) envelope.Check {
+	fix := "start a dispatcher or an executor: they create the topology"
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		fix = "start all servers; if the files of the stream are damaged, see docs/operations.md, damaged streams"
+	}
+	return envelope.Failed(stream, err.Error(), fix)
 }
 
 // recordLate is the lag of the audit record from which on dispatchers refuse calls; see AuditLag in dispatcher.Options.

@@ -50,7 +50,7 @@ var layers = []layer{
 	{2, "streaming", "client", "bus envelope internal/encoding/format internal/timer subjects"},
 	{2, "internal/rpc", "client", "bus envelope internal/auth internal/call internal/encoding/format internal/flow " +
 		"internal/operation internal/timer subjects"},
-	{2, "internal/policy/replica", "client", "bus envelope internal/encoding/format internal/timer"},
+	{2, "internal/policy/replica", "client", "bus envelope internal/encoding/format internal/timer subjects"},
 	{3, "internal/dispatcher/check", "", "envelope internal/auth internal/call internal/call/outcome " +
 		"internal/encoding/ijson internal/encoding/jsonschema internal/flow internal/policy internal/policy/lock " +
 		"internal/timer internal/tool subjects"},

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -39,7 +40,12 @@ func (o *offices) open() *lockstore.Service {
 	if err != nil {
 		o.T.Fatal(err)
 	}
-	s, err := lockstore.Open(o.T.Context(), js, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	copies, err := replica.OpenCopies(o.T.Context(), js, log)
+	if err != nil {
+		o.T.Fatal(err)
+	}
+	s, err := lockstore.Open(o.T.Context(), js, copies, log)
 	if err != nil {
 		o.T.Fatal(err)
 	}
@@ -91,7 +97,7 @@ func (o *offices) lock(s *lockstore.Service, q envelope.LockRequest) envelope.Lo
 	o.T.Helper()
 	a, refusal := s.Lock(o.T.Context(), ada, q)
 	if refusal != nil {
-		o.T.Fatal(refusal)
+		o.T.Fatal(refusal, refusal.Cause)
 	}
 	return a
 }

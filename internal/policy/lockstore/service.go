@@ -39,7 +39,7 @@ func (s *Service) List(ctx context.Context) (a envelope.LocksResponse, _ *envelo
 	if err != nil {
 		return a, replica.Answer(err, bucket)
 	}
-	return envelope.LocksResponse{Locks: e.Value.locks(), Revision: &e.Revision}, nil
+	return envelope.LocksResponse{Locks: inForce(e), Revision: &e.Revision}, nil
 }
 
 // Lock sets a lock. A lock of the same target is replaced. If it has the same reason and operator, nothing changes, so
@@ -114,7 +114,7 @@ func (s *Service) change(
 		if err := before.Expected(id, q.Expect, before.Value.request()); err != nil {
 			return now, err
 		}
-		locks := slices.Clone(before.Value.locks())
+		locks := slices.Clone(inForce(before))
 		i := slices.IndexFunc(locks, func(l envelope.Lock) bool { return l.LockTarget == q.LockTarget })
 		now.Request = id
 		now.Locks, now.Changed = edit(locks, i)

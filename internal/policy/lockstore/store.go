@@ -20,9 +20,9 @@ type Store struct {
 	log   *slog.Logger
 }
 
-// Open returns a Store. Its board is stale until [Store.Run] has read the locks.
-func Open(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (*Store, error) {
-	locks, err := replica.Open[entry](ctx, js, subjects.ControlStream, "safety locks", nil)
+// Open returns a Store. Its board is stale until [Store.Run] has read the locks. copies may be nil.
+func Open(ctx context.Context, js jetstream.JetStream, copies *replica.Copies, log *slog.Logger) (*Store, error) {
+	locks, err := replica.Open[entry](ctx, js, subjects.ControlStream, "safety locks", nil, copies)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +43,20 @@ func (e *entry) locks() []envelope.Lock {
 	return e.Locks
 }
 
+// unknown is the only lock while nobody knows which locks are in force.
+var unknown = envelope.Lock{
+	LockTarget: envelope.LockTarget{All: true}, By: "dispatchers",
+	Reason: "the safety locks in force cannot be read: see which are on record, set them, and clear this one",
+}
+
+// inForce returns the locks of an entry.
+func inForce(e replica.Entry[entry]) []envelope.Lock {
+	if e.Unknown() {
+		return []envelope.Lock{unknown}
+	}
+	return e.Value.locks()
+}
+
 func (e *entry) request() string {
 	if e == nil {
 		return ""
@@ -60,7 +74,7 @@ func (s *Store) Refresh(ctx context.Context) error {
 	return replica.Confirm(ctx, func(ctx context.Context) error {
 		e, err := s.locks.Ask(ctx, subjects.Locks)
 		if err == nil {
-			s.Board.Learn(e.Value.locks(), e.At)
+			s.Board.Learn(inForce(e), e.At)
 			return nil
 		}
 		if !failing && ctx.Err() == nil {

@@ -31,6 +31,7 @@ type Replica[T any] struct {
 	stream jetstream.Stream
 	values string
 	life   func(T) time.Duration
+	copies *Copies // nil keeps none
 }
 
 // Entry is the state of a subject, as the leader of the bucket knew it.
@@ -39,21 +40,28 @@ type Entry[T any] struct {
 	Revision uint64    // stream sequence of the last message of the subject; 0 before the first
 	Created  time.Time // when the server stored the value
 	At       time.Time // when the question was sent whose answer this is, by the clock of this process
+	// Held is true if the server cannot read the entry. Value is that of its copy, or nil if
+	// that cannot be read either: the value is then unknown.
+	Held bool
 }
+
+// Unknown reports whether the entry exists, and neither it nor its copy can be read.
+func (e Entry[T]) Unknown() bool { return e.Held && e.Value == nil }
 
 // Fresh reports whether this process may still rely on the entry.
 func (e Entry[T]) Fresh() bool { return timer.Age(e.At) <= timer.LeaseTime }
 
 // Open returns a Replica of the entries of a stream. values names them in errors. life returns how long the server
-// keeps a value, in whole seconds; 0 is until it is replaced, and nil is 0 for all values.
+// keeps a value, in whole seconds. 0 is until it is replaced, and nil is 0 for all values. copies keeps a second copy
+// of each entry, unless it is nil.
 func Open[T any](
-	ctx context.Context, js jetstream.JetStream, stream, values string, life func(T) time.Duration,
+	ctx context.Context, js jetstream.JetStream, stream, values string, life func(T) time.Duration, copies *Copies,
 ) (*Replica[T], error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", values, err)
 	}
-	return &Replica[T]{js, s, values, life}, nil
+	return &Replica[T]{js, s, values, life, copies}, nil
 }
 
 // Last asks the leader of a stream for the last message whose subject matches a filter. It does not ask other servers,
@@ -66,10 +74,20 @@ func Last(ctx context.Context, s jetstream.Stream, filter string) (*jetstream.Ra
 	return msg, err
 }
 
-// Read asks the leader for an entry.
+// Read asks the leader for an entry. It does not compare an entry with its copy that is newer than one that it has
+// compared: [Replica.Ask] does.
 func (r *Replica[T]) Read(ctx context.Context, subject string) (e Entry[T], err error) {
+	return r.read(ctx, subject, r.copies.isNewer)
+}
+
+func (r *Replica[T]) read(
+	ctx context.Context, subject string, passes func(string, *jetstream.RawStreamMsg) bool,
+) (e Entry[T], err error) {
 	e.At = time.Now()
 	msg, err := Last(ctx, r.stream, subject)
+	if err == nil && (msg == nil || !passes(subject, msg)) {
+		msg, e.Held, err = r.copies.Check(ctx, r.stream, subject, msg)
+	}
 	if err != nil || msg == nil {
 		return e, err
 	}
@@ -83,11 +101,11 @@ func (r *Replica[T]) Read(ctx context.Context, subject string) (e Entry[T], err 
 	return e, nil
 }
 
-// Ask is [Replica.Read] with the time limit [AskTime].
+// Ask is [Replica.Read] with the time limit [AskTime], and compares each entry with its copy.
 func (r *Replica[T]) Ask(ctx context.Context, subject string) (Entry[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	return r.Read(ctx, subject)
+	return r.read(ctx, subject, r.copies.isKnown)
 }
 
 // ErrUnchanged is the error of an edit that leaves the entry as it is.
@@ -104,7 +122,7 @@ func (r *Replica[T]) Change(
 ) (e Entry[T], changed bool, err error) {
 	err = timer.Backoff{Pause: askPause, MaxPause: askEvery}.Until(ctx, func(ctx context.Context) (bool, error) {
 		if e, err = r.Read(ctx, subject); err != nil {
-			return true, err
+			return !errors.Is(err, errMoved), err
 		}
 		after, err := edit(e)
 		if err == nil && record != nil {
@@ -113,7 +131,7 @@ func (r *Replica[T]) Change(
 		if err != nil {
 			return true, err
 		}
-		e, err = r.Replace(ctx, subject, after, e.Revision)
+		e, err = r.replace(ctx, subject, after, e.Revision, e.Held)
 		changed = err == nil
 		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err
 	})
@@ -126,6 +144,13 @@ func (r *Replica[T]) Change(
 // Replace stores v if the revision of the entry is still the given one. Otherwise the error has the code
 // [bus.CodeWrongLast]. After any other error, v may be stored.
 func (r *Replica[T]) Replace(ctx context.Context, subject string, v T, revision uint64) (e Entry[T], err error) {
+	return r.replace(ctx, subject, v, revision, false)
+}
+
+// replace is Replace, also of an entry that is held.
+func (r *Replica[T]) replace(
+	ctx context.Context, subject string, v T, revision uint64, held bool,
+) (e Entry[T], err error) {
 	msg := &nats.Msg{Subject: subject, Header: nats.Header{}}
 	if msg.Data, err = format.Marshal(format.Entry, v); err != nil {
 		return e, err
@@ -139,11 +164,17 @@ func (r *Replica[T]) Replace(ctx context.Context, subject string, v T, revision 
 	if deadline, ok := ctx.Deadline(); ok && !at.Before(deadline) { // this process may have been suspended
 		return e, context.DeadlineExceeded
 	}
-	ack, err := r.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
+	var ack *jetstream.PubAck
+	if held {
+		ack, err = r.copies.replaceHeld(ctx, msg, revision)
+	} else if ack, err = r.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision)); err == nil {
+		stored := &jetstream.RawStreamMsg{Sequence: ack.Sequence, Header: msg.Header, Data: msg.Data, Time: at}
+		_, _, err = r.copies.Check(ctx, r.stream, subject, stored)
+	}
 	if err != nil {
 		return e, err
 	}
-	return Entry[T]{Value: &v, Revision: ack.Sequence, At: at}, nil
+	return Entry[T]{Value: &v, Revision: ack.Sequence, At: at, Held: held}, nil
 }
 
 // Delete deletes the message with the given revision. It needs no room in the bucket. It returns an error if the entry

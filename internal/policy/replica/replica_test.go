@@ -27,7 +27,7 @@ func open(t *testing.T, b *bustest.Bus) *replica.Replica[counter] {
 	t.Helper()
 	r, err := replica.Open(t.Context(), b.JS, subjects.RunsStream, "counter", func(c counter) time.Duration {
 		return time.Duration(c.N) * time.Hour
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestForeignEntries(t *testing.T) {
 	if e, changed, err := r.Change(t.Context(), subject, count, nil); err != nil || !changed || e.Value.N != 1 {
 		t.Errorf("after a deletion: %+v, %v", e, err)
 	}
-	if _, err := replica.Open[counter](t.Context(), b.JS, "NOSUCH", "counters", nil); err == nil ||
+	if _, err := replica.Open[counter](t.Context(), b.JS, "NOSUCH", "counters", nil, nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "counters: ") {
 		t.Errorf("without a bucket: %v", err)
 	}

@@ -79,7 +79,7 @@ func (r *record) ends() bool { return r.State == string(policy.RunClosed) && !r.
 // Open returns a Store.
 func Open(ctx context.Context, js jetstream.JetStream) (*Store, error) {
 	s := &Store{Now: time.Now, js: js, cache: cache{known: map[name]version{}}}
-	runs, err := replica.Open(ctx, js, subjects.RunsStream, "record of a run", s.life)
+	runs, err := replica.Open(ctx, js, subjects.RunsStream, "record of a run", s.life, nil)
 	if err != nil {
 		return nil, err
 	}

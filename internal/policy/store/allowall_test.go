@@ -18,7 +18,7 @@ func allowing(t *testing.T, b *bustest.Bus, recorded *int, ids ...string) *store
 	for _, id := range ids {
 		tools = append(tools, &tool.Manifest{ToolID: id, Semver: "1.0.0", Status: tool.StatusActive, Class: call.Pure})
 	}
-	s, err := store.Open(t.Context(), b.JS, tools, nil)
+	s, err := store.Open(t.Context(), b.JS, tools, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,14 +48,15 @@ type loaded struct {
 	err      error // policy.ErrNone, or one that wraps policy.ErrUnusable
 }
 
-// Open returns the store of a process that has these tools. A nil log discards. [Store.Run] must run before
-// [Store.Current] returns a policy.
-func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, log *slog.Logger) (*Store, error) {
+// Open returns the store of a process that has these tools. A nil log discards; copies may be nil. [Store.Run] must run
+// before [Store.Current] returns a policy.
+func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, copies *replica.Copies,
+	log *slog.Logger) (*Store, error) {
 	bucket, err := js.KeyValue(ctx, subjects.PolicyBucket)
 	if err != nil {
 		return nil, fmt.Errorf("bucket of the policy: %w", err)
 	}
-	versions, err := replica.Open[entry](ctx, js, subjects.PolicyStream, "version of the policy", nil)
+	versions, err := replica.Open[entry](ctx, js, subjects.PolicyStream, "version of the policy", nil, copies)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +108,12 @@ func (s *Store) confirm(ctx context.Context) error {
 // load reads and compiles the set of a version. If the set cannot be used, the error is in the result: it stays so
 // until the next push.
 func (s *Store) load(ctx context.Context, e replica.Entry[entry]) (l loaded, err error) {
-	if e.Value == nil {
-		return loaded{err: policy.ErrNone}, nil
+	switch {
+	case e.Unknown():
+		return loaded{revision: e.Revision, err: fmt.Errorf("%w: the entry that names it cannot be read: push it again with "+
+			"`toolbus policy push`", policy.ErrUnusable)}, nil
+	case e.Value == nil:
+		return loaded{revision: e.Revision, err: policy.ErrNone}, nil
 	}
 	l.snapshot, err = s.snapshot(ctx, *e.Value)
 	if err != nil && !errors.Is(err, policy.ErrUnusable) {

@@ -27,7 +27,7 @@ type shelf struct {
 
 func open(t *testing.T, b *bustest.Bus, tools ...*tool.Manifest) shelf {
 	t.Helper()
-	s, err := store.Open(t.Context(), b.JS, tools, nil)
+	s, err := store.Open(t.Context(), b.JS, tools, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,8 @@ func (s *Store) Newest(ctx context.Context) (envelope.PolicyVersion, error) {
 }
 
 func version(e replica.Entry[entry]) (v envelope.PolicyVersion) {
-	if e.Value == nil {
-		return v
+	if e.Value == nil { // deleted by hand, or unknown
+		return envelope.PolicyVersion{Revision: e.Revision}
 	}
 	return envelope.PolicyVersion{
 		Revision: e.Revision, At: e.Created, By: e.Value.By, Reason: e.Value.Reason, Versions: e.Value.Versions,
