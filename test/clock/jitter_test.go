@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,9 @@ const (
 	mostDelay  = 125 * time.Millisecond
 )
 
-// delay forwards connections to a server. What one side sends arrives in its order, after a time that changes.
-func delay(t *testing.T, upstream string) (addr string) {
+// delay forwards connections to a server. What one side sends arrives in its order, after a time that changes while
+// slow is set.
+func delay(t *testing.T, upstream string, slow *atomic.Bool) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,15 +44,15 @@ func delay(t *testing.T, upstream string) (addr string) {
 				_ = client.Close()
 				continue
 			}
-			all.Go(func() { late(server, client) })
-			all.Go(func() { late(client, server) })
+			all.Go(func() { late(server, client, slow) })
+			all.Go(func() { late(client, server, slow) })
 		}
 	})
 	return l.Addr().String()
 }
 
 // late copies from one connection to the other with delays, and closes both at the end.
-func late(to, from net.Conn) {
+func late(to, from net.Conn, slow *atomic.Bool) {
 	type piece struct {
 		data []byte
 		at   time.Time
@@ -70,7 +72,11 @@ func late(to, from net.Conn) {
 		buf := make([]byte, 32<<10)
 		n, err := from.Read(buf)
 		if n > 0 {
-			pieces <- piece{buf[:n], time.Now().Add(leastDelay + rand.N(mostDelay-leastDelay))}
+			at := time.Now()
+			if slow.Load() {
+				at = at.Add(leastDelay + rand.N(mostDelay-leastDelay))
+			}
+			pieces <- piece{buf[:n], at}
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
@@ -92,8 +98,10 @@ func testJitter(t *testing.T, role string) {
 	}
 	s := newSystem(t, role)
 	s.serve()
-	s.via = "nats://" + delay(t, s.host())
+	var slow atomic.Bool // not while processes start, which ask the server a hundred times
+	s.via = "nats://" + delay(t, s.host(), &slow)
 	s.startAll()
+	slow.Store(true)
 	l := &load{t: t, client: s.client(), began: time.Now()}
 	ctx, stop := context.WithTimeout(t.Context(), lasts)
 	defer stop()
@@ -107,6 +115,7 @@ func testJitter(t *testing.T, role string) {
 		}
 	}
 	calls.Wait()
+	slow.Store(false)
 	for _, m := range l.refused(0) {
 		if m.told.Error.Code == envelope.CodeChecksum {
 			t.Errorf("%s", m)
