@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -264,10 +266,14 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	if err := CheckLevel(ctx, js); err != nil {
 		return err
 	}
-	o, err := o.partitioned(ctx, js)
+	before, err := present(ctx, js)
 	if err != nil {
 		return err
 	}
+	if o, err = o.partitioned(ctx, js); err != nil {
+		return err
+	}
+	defer func() { o.warnOfLost(before) }()
 	for _, want := range Streams(o)[1:] {
 		err := ensureStream(ctx, js, want, o.Retention)
 		if want.Name == subjects.SurplusStream && HasErrorCode(err, CodeStorage, CodeAccountStorage, CodePeers, CodeStreams) {
@@ -284,6 +290,44 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 func (o TopologyOptions) warn(says string, err error) {
 	if o.Logger != nil {
 		o.Logger.Warn(says, "err", err)
+	}
+}
+
+// losses says what a bus loses with a stream. Every build that this one works with makes these streams.
+func losses() map[string]string {
+	return map[string]string{
+		subjects.Partition(0).Stream(): "which calls have run: a call that is asked for again may run again",
+		subjects.ControlStream: "revocations and keys of tokens: rotate the keys with --distrust, and issue tokens again; " +
+			"safety locks are restored from their copy",
+		subjects.PolicyStream: "the policy: no call is admitted before `toolbus policy push`",
+		subjects.RunsStream:   "all runs: their calls are refused until they are started again",
+		subjects.AuditStream:  "the audit record of calls",
+	}
+}
+
+// present returns which of the streams of losses exist.
+func present(ctx context.Context, js jetstream.JetStream) (map[string]bool, error) {
+	have := map[string]bool{}
+	for name := range losses() {
+		_, err := js.Stream(ctx, name)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, fmt.Errorf("stream %s: %w", name, MissingStreamError(err))
+		}
+		have[name] = err == nil
+	}
+	return have, nil
+}
+
+// warnOfLost logs which streams were created again on a bus that had others before.
+func (o TopologyOptions) warnOfLost(before map[string]bool) {
+	if o.Logger == nil || !slices.Contains(slices.Collect(maps.Values(before)), true) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !before[name] {
+			o.Logger.Warn("a stream was deleted, or its files were damaged: it was created again without its content",
+				"stream", name, "lost", losses()[name])
+		}
 	}
 }
 
