@@ -92,10 +92,10 @@ type DispatcherOptions struct {
 	// the NATS server may call any tool as any actor. [Conn.Dispatcher] refuses it together with secrets.
 	InsecureNoAuth bool
 	PoolAbsence    time.Duration // calls of a pool without a live executor for this time are refused; default 10 s
-	// OpenPerActor and OpenPerTenant limit the open calls of one actor and of one tenant, counted over all dispatchers;
-	// default 100,000 and 200,000. Further calls are refused with R-CAP-OPEN. Calls that several dispatchers admit at the
-	// same moment can exceed the limit. OverflowAfter is the number of open calls of an actor, default 8, from which on
-	// further calls go to the overflow queue, so that calls of actors with fewer open calls run first.
+	// OpenPerActor and OpenPerTenant limit the open calls of one actor with its sub-actors, and of one tenant, counted
+	// over all dispatchers; default 100,000 and 200,000. Further calls are refused with R-CAP-OPEN. Calls that several
+	// dispatchers admit at the same moment can exceed the limit. OverflowAfter is the number of open calls of an actor,
+	// default 8, above which further calls wait behind those of actors with fewer.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
 	// DefaultRole is the role of tokens without roles, and of callers that name none on a bus without tokens; default
 	// "agent". DefaultLane is the lane of calls that name none, and whose token is not bound to one; default "default".

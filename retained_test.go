@@ -73,7 +73,7 @@ func TestConsumerMadeAnewOverRetainedRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := subjects.Worker("default", subjects.Queue("", false))
+	name := subjects.Worker("default", subjects.Queue("", 0))
 	stream := subjects.Partition(0).Stream()
 	if err := js.DeleteConsumer(t.Context(), stream, name); err != nil {
 		t.Fatal(err)

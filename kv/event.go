@@ -222,7 +222,7 @@ func (c *eventCoder) queue(a *call.Attempt, n int) {
 	var q envelope.Priority
 	if !c.reading && !byKey {
 		q = a.Priority
-		if a.Overflow {
+		if a.Step > 0 {
 			q = envelope.Priority(a.Queue())
 		}
 	}
@@ -233,8 +233,8 @@ func (c *eventCoder) queue(a *call.Attempt, n int) {
 	if byKey {
 		q = envelope.Priority(c.key.Queue)
 	}
-	prio, behind := subjects.ParseQueue(string(q))
-	a.Priority, a.Overflow = envelope.Priority(prio), behind
+	prio, step := subjects.ParseQueue(string(q))
+	a.Priority, a.Step = envelope.Priority(prio), step
 }
 
 func (c *eventCoder) owner(o *call.Owner) {

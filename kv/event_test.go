@@ -125,12 +125,14 @@ func TestEventForm(t *testing.T) {
 func TestQueueOfEvent(t *testing.T) {
 	t.Parallel()
 	e := typicalEvent(call.Requested)
-	e.State.Attempts[0].Overflow = true
+	e.State.Attempts[0].Step = 3
 	plain := kv.EncodeEvent(typicalEvent(call.Requested))
 	if got := kv.EncodeEvent(e); got != plain || !strings.HasSuffix(kv.EventSubject(e), ".normal-behind.default") {
 		t.Errorf("%s is written as %s", kv.EventSubject(e), got)
 	}
-	for _, queue := range []string{"normal-behind", "-behind", "urgent", "high-behind-behind"} {
+	for _, queue := range []string{
+		"normal-behind", "-behind", "urgent", "high-behind-behind", "low-second", "high-third",
+	} {
 		e := typicalEvent(call.Decided)
 		e.State.Attempts[0].Priority = envelope.Priority(queue)
 		raw := kv.EncodeEvent(e)

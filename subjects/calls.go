@@ -194,31 +194,32 @@ func natural(s string) (int, bool) {
 	return n, err == nil && n > 0 && strconv.Itoa(n) == s
 }
 
-// Queue returns the name of the queue for requests of a priority, which is high, normal or low; "" means normal. Each
-// priority has two queues: the primary one, and the overflow queue if behind is true.
-func Queue(prio string, behind bool) string {
-	prio = cmp.Or(prio, "normal")
-	if behind {
-		return prio + overflowSuffix
-	}
-	return prio
-}
+// Steps is the number of queues of each priority of a pool.
+const Steps = 4
+
+// Queue returns the name of the queue for requests of a priority, which is high, normal or low; "" means normal. step
+// is less than [Steps]. Builds that know only two queues of a priority have those of the first and the last step.
+func Queue(prio string, step int) string { return cmp.Or(prio, "normal") + suffixes()[step] }
 
 // ParseQueue is the inverse of [Queue].
-func ParseQueue(queue string) (prio string, behind bool) {
-	prio, behind = strings.CutSuffix(queue, overflowSuffix)
-	if prio == "" {
-		return queue, false
+func ParseQueue(queue string) (prio string, step int) {
+	for step, suffix := range suffixes() {
+		if prio, ok := strings.CutSuffix(queue, suffix); ok && step > 0 && prio != "" {
+			return prio, step
+		}
 	}
-	return prio, behind
+	return queue, 0
 }
 
-const overflowSuffix = "-behind"
+// suffixes returns what the names of queues end with, by step.
+func suffixes() [Steps]string { return [Steps]string{"", "-second", "-third", "-behind"} }
 
-// Queues returns the names of the six queues that each pool has.
+// Queues returns the names of the twelve queues that each pool has.
 func Queues() (all []string) {
-	for _, prio := range []string{"high", "normal", "low"} {
-		all = append(all, Queue(prio, false), Queue(prio, true))
+	for step := range suffixes() {
+		for _, prio := range []string{"high", "normal", "low"} {
+			all = append(all, Queue(prio, step))
+		}
 	}
 	return all
 }

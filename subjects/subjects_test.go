@@ -22,16 +22,16 @@ func TestNames(t *testing.T) {
 		k.Ref():                                  "web_2efetch." + id,
 		k.Filter():                               "$KV.calls.web_2efetch." + id + ".>",
 		k.Request(1, "1.4.2", "high", "default"): "$KV.calls.web_2efetch." + id + ".1.q.1_2e4_2e2.high.default",
-		k.Request(2, "1.4.2", Queue("", false), "gpu pool"): "$KV.calls.web_2efetch." + id +
+		k.Request(2, "1.4.2", Queue("", 0), "gpu pool"): "$KV.calls.web_2efetch." + id +
 			".2.q.1_2e4_2e2.normal.gpu_20pool",
 		k.Join(1):              "$KV.calls.web_2efetch." + id + ".1.j",
 		k.Claim(1, "e-1"):      "$KV.calls.web_2efetch." + id + ".1.c.e-1",
 		k.Outcome(1, "d-2"):    "$KV.calls.web_2efetch." + id + ".1.x.o.d-2",
 		Answers("acme", "a.b"): "tb.ans.acme.a_2eb.",
 		Partition(0).WorkFilter("default", "low"):                 "$KV.calls.*.*.*.q.*.low.default",
-		Partition(0).WorkFilter("default", Queue("low", true)):    "$KV.calls.*.*.*.q.*.low-behind.default",
-		Worker("default", Queue("", false)):                       "exec_default_normal",
-		Worker("default", Queue("", true)):                        "exec_default_normal-behind",
+		Partition(0).WorkFilter("default", Queue("low", 3)):       "$KV.calls.*.*.*.q.*.low-behind.default",
+		Worker("default", Queue("", 0)):                           "exec_default_normal",
+		Worker("default", Queue("", 3)):                           "exec_default_normal-behind",
 		Worker("gpu pool", "high"):                                "exec_gpu_20pool_high",
 		PoolSubject("default", "host-1.x"):                        "$KV.pools.default.host-1_2ex",
 		PoolSubject("default", "h"):                               "$KV.pools.default.h",
@@ -92,10 +92,10 @@ func TestParseEvent(t *testing.T) {
 	for subject, want := range map[string]Event{
 		k.Request(1, "1.0.0", "high", "gpu"): {Key: k, Attempt: 1, Kind: KindRequest, Version: "1.0.0", Queue: "high",
 			Pool: "gpu"},
-		k.Request(7, "", Queue("", true), ""): {Key: k, Attempt: 7, Kind: KindRequest, Queue: "normal-behind"},
-		k.Join(2):                             {Key: k, Attempt: 2, Kind: KindJoin},
-		k.Claim(3, "e-1"):                     {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
-		k.Outcome(4, "d 2"):                   {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
+		k.Request(7, "", Queue("", 3), ""): {Key: k, Attempt: 7, Kind: KindRequest, Queue: "normal-behind"},
+		k.Join(2):                          {Key: k, Attempt: 2, Kind: KindJoin},
+		k.Claim(3, "e-1"):                  {Key: k, Attempt: 3, Kind: KindClaim, Instance: "e-1"},
+		k.Outcome(4, "d 2"):                {Key: k, Attempt: 4, Kind: KindOutcome, Instance: "d 2"},
 	} {
 		if got, err := ParseEvent(subject); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", subject, got, err)
@@ -256,18 +256,18 @@ func TestQueues(t *testing.T) {
 	workers := map[string]bool{}
 	for _, pool := range []string{"default", "default_high", "default-behind"} {
 		for _, queue := range Queues() {
-			if prio, behind := ParseQueue(queue); Queue(prio, behind) != queue {
-				t.Errorf("%s is of %s, behind: %t", queue, prio, behind)
+			if prio, step := ParseQueue(queue); Queue(prio, step) != queue {
+				t.Errorf("%s is of %s, step %d", queue, prio, step)
 			}
 			workers[Worker(pool, queue)] = true
 		}
 	}
-	if len(workers) != 18 {
+	if len(workers) != 36 {
 		t.Errorf("%d consumers: %v", len(workers), workers)
 	}
 	for _, queue := range []string{"-behind", "urgent", ""} {
-		if prio, behind := ParseQueue(queue); prio != queue || behind {
-			t.Errorf("%q is of %q, behind: %t", queue, prio, behind)
+		if prio, step := ParseQueue(queue); prio != queue || step != 0 {
+			t.Errorf("%q is of %q, step %d", queue, prio, step)
 		}
 	}
 }

@@ -353,7 +353,12 @@ func poolsOf(r *tool.Set) (pools []string) {
 
 // makeWork creates the consumers from which the executors of all pools pull.
 func makeWork(ctx context.Context, c *node, r *tool.Set) error {
-	for _, pool := range poolsOf(r) {
+	pools := poolsOf(r)
+	if len(pools) > workqueue.MaxPools {
+		return fmt.Errorf("the tools name %d pools, and the log has queues for %d: let tools that may run on the same "+
+			"executors name the same pool", len(pools), workqueue.MaxPools)
+	}
+	for _, pool := range pools {
 		if err := workqueue.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 		return nil, err
 	}
 	e.workers.Log = c.Logger
-	e.pools.PullsOverflow, e.pools.Definitions, e.pools.Missing = e.workers.PullsOverflow, e.definitions, e.missing
+	e.pools.Pulls, e.pools.Definitions, e.pools.Missing = e.workers.Pulls, e.definitions, e.missing
 	return e, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // AdmitRequest holds the facts of a request that [Admit] needs. Pinned is used only if the request opens the log.
@@ -14,7 +15,7 @@ type AdmitRequest struct {
 	Fingerprint string
 	Deadline    UnixMS
 	Priority    envelope.Priority
-	Overflow    bool   // use the overflow queue
+	Step        int    // of the queue, see subjects.Queue
 	Ignored     string // see [Attempt]
 	Now         UnixMS
 	Nonce       string
@@ -93,7 +94,7 @@ func open(s State, ask AdmitRequest, facts Pinned) AdmitResult {
 	next.Pinned = facts
 	next.Attempts = append(append([]Attempt(nil), s.Attempts...), Attempt{
 		N: n, Owner: ask.Owner, Nonce: ask.Nonce, At: ask.Now, Deadline: ask.Deadline, Priority: ask.Priority,
-		Overflow: ask.Overflow, Strict: ask.Strict, Writes: ask.Writes, Ignored: ask.Ignored,
+		Step: ask.Step, Strict: ask.Strict, Writes: ask.Writes, Ignored: ask.Ignored,
 	})
 	return AdmitResult{Do: Write, Attempt: n, Event: Event{Kind: Requested, Attempt: n, Nonce: ask.Nonce, State: next}}
 }
@@ -215,6 +216,9 @@ func (a Attempt) Fence() uint64 {
 type Sender struct {
 	Tenant, Actor string
 }
+
+// Family returns the sender that a decoded sender takes turns as: the family of its actor, see [subjects.Family].
+func (s Sender) Family() Sender { return Sender{s.Tenant, subjects.Family(s.Actor)} }
 
 // Credential holds the token of a service request, and the user of the connection that sent it, as reported by the
 // NATS server; "" if the server does not report it.

@@ -53,8 +53,8 @@ func name(s State, a Attempt) string {
 
 // urgency describes the queue in which an attempt waits.
 func (a Attempt) urgency() string {
-	if a.Overflow {
-		return string(a.Priority) + " priority, behind the calls of actors with few open,"
+	if a.Step > 0 {
+		return string(a.Priority) + " priority, behind the calls of actors and tenants with fewer open,"
 	}
 	return string(a.Priority) + " priority"
 }

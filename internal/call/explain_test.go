@@ -25,11 +25,11 @@ func TestExplain(t *testing.T) {
 		"queued behind others": {
 			func(j *journal) {
 				a := ask(side, "A")
-				a.Overflow = true
+				a.Step = 3
 				j.add(call.Admit(j.state, a).Event)
 			}, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority, behind the " +
-				"calls of actors with few open, and has 14s until its deadline.",
+				"calls of actors and tenants with fewer open, and has 14s until its deadline.",
 		},
 		"queued or running": {
 			func(j *journal) { j.admit(idem, "A") }, time.Second, 1,

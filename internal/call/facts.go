@@ -15,7 +15,7 @@ type attemptFacts struct {
 	admitted     uint64
 	at, deadline UnixMS
 	priority     envelope.Priority
-	overflow     bool
+	step         int
 	ignored      string
 	strict       bool
 	writes       bool
@@ -24,7 +24,7 @@ type attemptFacts struct {
 func (a Attempt) facts() attemptFacts {
 	return attemptFacts{
 		n: a.N, owner: a.Owner, nonce: a.Nonce, admitted: a.Admitted, at: a.At, deadline: a.Deadline,
-		priority: a.Priority, overflow: a.Overflow, ignored: a.Ignored, strict: a.Strict, writes: a.Writes,
+		priority: a.Priority, step: a.Step, ignored: a.Ignored, strict: a.Strict, writes: a.Writes,
 	}
 }
 

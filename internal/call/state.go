@@ -151,7 +151,7 @@ type Attempt struct {
 	At       UnixMS            `json:"at"`              // bus time of admission
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
-	Overflow bool              `json:"behind,omitzero"` // it waits in the overflow queue
+	Step     int               `json:"step,omitzero"`   // of its queue, see subjects.Queue
 	Ignored  string            `json:"vain,omitzero"`   // marks of ignored options, see outcome.IgnoredFields
 	Strict   bool              `json:"strict,omitzero"` // executors wait until the audit record holds its request
 	// Writes means that the tool has write targets; otherwise it may not write. Builds up to 8119cace keep it in More.
@@ -373,7 +373,7 @@ func (s State) Suspect(n int) bool {
 func (a Attempt) claimedBy(nonce string) bool { return a.Claim != nil && a.Claim.Nonce == nonce }
 
 // Queue returns the name of the queue that the attempt waits in, see [subjects.Queue].
-func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Overflow) }
+func (a Attempt) Queue() string { return subjects.Queue(string(a.Priority), a.Step) }
 
 // Due returns the attempt's deadline in bus time.
 func (a Attempt) Due() time.Time { return a.Deadline.Time() }

@@ -304,12 +304,12 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 		"time without a live executor in a pool after which its waiting calls end with S-TOOL-UNAVAILABLE. "+
 			"Choose it longer than a restart of the executors")
 	f.IntVar(&o.OpenPerActor, "open-per-actor", admission.DefaultOpenPerActor,
-		"open calls of one actor; further calls are refused with R-CAP-OPEN")
+		"open calls of one actor with its sub-actors; further calls are refused with R-CAP-OPEN")
 	f.IntVar(&o.OpenPerTenant, "open-per-tenant", admission.DefaultOpenPerTenant,
 		"open calls of one tenant; further calls are refused with R-CAP-OPEN")
 	f.IntVar(&o.OverflowAfter, "overflow-after", admission.DefaultOverflowAfter,
-		"open calls of one actor in the main queue; further calls go to the overflow queue, so that other "+
-			"actors come first. Choose less than 7/8 of the slots of an executor")
+		"open calls of one actor with its sub-actors that are few: further calls wait in queues behind those of "+
+			"others with few. Choose less than 7/8 of the slots of an executor")
 	f.StringVar(&o.DefaultRole, "default-role", check.DefaultRole,
 		"role of tokens without roles; without tokens, of calls that name none")
 	f.StringVar(&o.DefaultLane, "default-lane", check.DefaultLane,

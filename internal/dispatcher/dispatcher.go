@@ -64,7 +64,7 @@ type Options struct {
 	Records    Recorder
 	Control    Control
 	Pools      Pools
-	Overflow   admission.Pools // nil: no call goes to the overflow queue
+	Overflow   admission.Pools // nil: all calls are of the first step
 	Partitions int             // of the call log; default 1
 }
 

@@ -18,7 +18,7 @@ type pool struct {
 	absent    time.Time // since when nobody has lived; zero: not known
 	delivered uint64
 	silent    bool // the server does not answer
-	behind    bool
+	steps     int  // see admission.Pools
 	runner    string
 	since     time.Time
 }
@@ -35,10 +35,10 @@ func (p *pool) AbsentSince(string) time.Time {
 	return p.absent
 }
 
-func (p *pool) PullsOverflow(string) bool {
+func (p *pool) Steps(string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.behind
+	return p.steps
 }
 
 func (p *pool) WasAbsentAt(_ context.Context, _ string, at time.Time) bool {

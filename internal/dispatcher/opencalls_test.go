@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/admission"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // askAs makes the n-th call, of an actor, under a key of its own.
@@ -127,7 +128,7 @@ func TestManyOpenCallsGoBehind(t *testing.T) {
 				t.Errorf("call %d goes behind, where no executor pulls that", n)
 			}
 		}
-		p.set(func(p *pool) { p.behind = true })
+		p.set(func(p *pool) { p.steps = 2 })
 		for n := range 2 * admission.DefaultOverflowAfter {
 			if want := n >= admission.DefaultOverflowAfter; goes(100+n, "a") != want {
 				t.Errorf("call %d of an actor goes behind: %t", n, !want)
@@ -154,16 +155,49 @@ func TestManyOpenCallsGoBehind(t *testing.T) {
 	})
 }
 
+// Where executors pull all steps, the step of a call follows from what its family and its tenant have open.
+func TestStepsOfOpenCalls(t *testing.T) {
+	staffed(t, call.Pure, func(t *testing.T, w *world, p *pool) {
+		p.set(func(p *pool) { p.steps = subjects.Steps })
+		const few = admission.DefaultOverflowAfter
+		for n := range 5 * few {
+			w.askAs(n, fmt.Sprint("agent://a/", n%3))
+			want := 3
+			switch {
+			case n < few:
+				want = 0
+			case n < 4*few:
+				want = 2
+			}
+			if got := w.stepOf(n); got != want {
+				t.Errorf("call %d of a family is of step %d, want %d", n, got, want)
+			}
+		}
+		for n := range few + few/2 {
+			w.askAs(100+n, "agent://b")
+			if got, want := w.stepOf(100+n), 1+n/few; got != want {
+				t.Errorf("call %d of another family is of step %d, want %d", n, got, want)
+			}
+		}
+	})
+}
+
 // goneBehind reports whether call n goes behind.
 func (w *world) goneBehind(n int) bool {
 	w.t.Helper()
+	return w.stepOf(n) > 0
+}
+
+// stepOf returns the step of call n.
+func (w *world) stepOf(n int) int {
+	w.t.Helper()
 	for _, e := range w.log.Entries() {
 		if a := e.State.Last(); e.Kind == call.Requested && a.Owner.CallID == uuid(n) {
-			return a.Overflow
+			return a.Step
 		}
 	}
 	w.t.Fatalf("call %d was not admitted", n)
-	return false
+	return 0
 }
 
 // Who may list which open calls: an agent its own, as far as its token covers them, an operator those of a tenant. They

@@ -55,7 +55,7 @@ func (r *run) fetch(ctx context.Context) (jsontext.Value, error) {
 	j := r.job
 	waiting, stop := r.beforeDue(ctx)
 	defer stop()
-	share, err := r.memory.Acquire(waiting, flow.Sender(j.owner()), 2*j.inputRef.Bytes)
+	share, err := r.memory.Acquire(waiting, flow.Sender(call.Sender(j.owner()).Family()), 2*j.inputRef.Bytes)
 	switch {
 	case errors.Is(err, flow.ErrTooLarge):
 		return nil, faultError{envelope.NewError(envelope.CodeLimit,

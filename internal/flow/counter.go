@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Counters counts the open items, such as calls, of each tenant and each actor. The zero value is ready to use. It is
-// safe for concurrent use.
+// Counters counts the open items, such as calls, of each tenant, each family of actors, and each actor. The zero value
+// is ready to use. It is safe for concurrent use.
 type Counters struct {
 	mu  sync.Mutex
 	all Counter
 }
 
-// Counter is the number of open items of an actor, of a tenant or of all.
+// Counter is the number of open items of an actor, of a family, of a tenant or of all.
 type Counter struct {
 	name  string
-	above *Counter // of the tenant, for an actor
+	above *Counter // of the family, for a sub-actor; of the tenant, for a family
 	below map[string]*Counter
 	open  int
 	pace  Throughput // at which items end
@@ -33,7 +33,11 @@ func (t *Counter) of(name string) *Counter {
 // Within reports whether t counts items of the actor, or of any actor of the tenant if actor is "". It must be a
 // counter that [Counters.Add] or [Counters.Hold] has returned.
 func (t *Counter) Within(tenant, actor string) bool {
-	return t.above.name == tenant && (actor == "" || t.name == actor)
+	of := t.above
+	if of.above.above != nil { // t is of a sub-actor
+		of = of.above
+	}
+	return of.name == tenant && (actor == "" || t.name == actor)
 }
 
 func (t *Counter) make(name string) *Counter {
@@ -48,16 +52,19 @@ func (t *Counter) make(name string) *Counter {
 	return b
 }
 
-// Add counts one more open item of an actor. The caller must pass the returned counter to [Counters.Remove] or
-// [Counters.Drop] once.
-func (o *Counters) Add(tenant, actor string, now time.Time) *Counter {
+// Add counts one more open item of an actor, which belongs to the family of the sender. The caller must pass the
+// returned counter to [Counters.Remove] or [Counters.Drop] once.
+func (o *Counters) Add(family Sender, actor string, now time.Time) *Counter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.add(tenant, actor, now)
+	return o.add(family, actor, now)
 }
 
-func (o *Counters) add(tenant, actor string, now time.Time) *Counter {
-	of := o.all.make(tenant).make(actor)
+func (o *Counters) add(family Sender, actor string, now time.Time) *Counter {
+	of := o.all.make(family.Tenant).make(family.Actor)
+	if actor != family.Actor {
+		of = of.make(actor)
+	}
 	for t := of; t != nil; t = t.above {
 		if t.open == 0 {
 			t.pace.Start(now)
@@ -67,28 +74,32 @@ func (o *Counters) add(tenant, actor string, now time.Time) *Counter {
 	return of
 }
 
-// OpenLimitError means that an actor or a tenant has reached its limit of open items.
+// OpenLimitError means that a family of actors or a tenant has reached its limit of open items.
 type OpenLimitError struct {
 	Of         string // "actor" or "tenant"
 	Open, Most int
 	Wait       time.Duration // estimated time until another item is permitted
 }
 
-// Hold is Add with limits: if the actor has perActor open items, or the tenant perTenant, it counts nothing and returns
-// full. nth is the number of open items of the actor, including the new one.
-func (o *Counters) Hold(tenant, actor string, perActor, perTenant int, now time.Time) (of *Counter, nth int,
-	full *OpenLimitError) {
+// Hold is Add with limits: if the family has perActor open items, or the tenant perTenant, it counts nothing and
+// returns full. The standing includes the new item.
+func (o *Counters) Hold(family Sender, actor string, perActor, perTenant int, now time.Time) (
+	of *Counter, s Standing, full *OpenLimitError) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	has := o.all.of(tenant)
-	if own := has.of(actor); own != nil && own.open >= perActor {
-		return nil, 0, own.reached("actor", perActor, now)
+	has := o.all.of(family.Tenant)
+	if own := has.of(family.Actor); own != nil && own.open >= perActor {
+		return nil, s, own.reached("actor", perActor, now)
 	}
 	if has != nil && has.open >= perTenant {
-		return nil, 0, has.reached("tenant", perTenant, now)
+		return nil, s, has.reached("tenant", perTenant, now)
 	}
-	of = o.add(tenant, actor, now)
-	return of, of.open, nil
+	of = o.add(family, actor, now)
+	has = o.all.of(family.Tenant)
+	return of, Standing{
+		Family: has.of(family.Actor).open, Families: len(has.below),
+		Tenant: has.open, Tenants: len(o.all.below), All: o.all.open,
+	}, nil
 }
 
 func (t *Counter) reached(of string, most int, now time.Time) *OpenLimitError {

@@ -9,7 +9,7 @@ func TestTallies(t *testing.T) {
 	var o Counters
 	now := time.Unix(1000, 0)
 	hold := func(actor string) (*Counter, *OpenLimitError) {
-		of, _, full := o.Hold("t", actor, 2, 3, now)
+		of, _, full := o.Hold(Sender{"t", actor}, actor, 2, 3, now)
 		return of, full
 	}
 	first, _ := hold("a")
@@ -21,7 +21,7 @@ func TestTallies(t *testing.T) {
 	if _, full := hold("c"); full == nil || full.Of != "tenant" {
 		t.Errorf("a fourth one of a tenant: %+v", full)
 	}
-	if _, nth, full := o.Hold("u", "a", 2, 3, now); full != nil || nth != 1 {
+	if _, s, full := o.Hold(Sender{"u", "a"}, "a", 2, 3, now); full != nil || s != (Standing{1, 1, 1, 2, 4}) {
 		t.Errorf("one of another tenant: %+v", full)
 	}
 	o.Drop(first)

@@ -6,8 +6,9 @@
 // [WorkerPool.Wait].
 //
 // A [MemoryBudget] limits the bytes of large payloads that a process holds at once. [Counters] count the open calls of
-// each actor and tenant. A [Bucket] limits a rate, and a [Throughput] estimates one. A [SeenSet] and a [TTLMap] are
-// bounded caches. A [Dropped] counts and logs dropped messages.
+// each actor, family of actors and tenant, and a [Standing] ranks a call by them. A [Bucket] limits a rate, and a
+// [Throughput] estimates one. A [SeenSet] and a [TTLMap] are bounded caches. A [Dropped] counts and logs dropped
+// messages.
 //
 // The package imports nothing of this module. Start reading at queue.go.
 package flow

@@ -128,10 +128,11 @@ func (d *intake[M]) filter(subject []byte, size int) FilterAction {
 	return FilterDrop
 }
 
-// sender returns the sender that a subject names.
+// sender returns the sender that a subject names: the tenant, and the family of the actor. A token can be narrowed to
+// any number of sub-actors, which have one turn together.
 func sender(subject string) flow.Sender {
 	tenant, actor, _ := subjects.CallerTokens(subject)
-	return flow.Sender{Tenant: tenant, Actor: actor}
+	return flow.Sender{Tenant: tenant, Actor: subjects.FamilyToken(actor)}
 }
 
 // stop rejects new messages and returns when the queued ones are handled. Messages whose handling has not started after

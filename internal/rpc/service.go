@@ -102,7 +102,7 @@ func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	if len(q.by.Request) > maxRequestID {
 		return
 	}
-	s.intake.put(flow.Sender(q.from), q, len(q.body), func() { q.body = nil })
+	s.intake.put(sender(r.Subject()), q, len(q.body), func() { q.body = nil })
 }
 
 // Filter is [CallListener.Filter] for service requests. It drops those for which there is no room, and passes all

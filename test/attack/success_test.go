@@ -323,7 +323,7 @@ func (p *payment) unknown() {
 // acknowledged waits until no work is left but the victim's.
 func (d *devDeployment) acknowledged() {
 	d.Helper()
-	name := subjects.Worker("default", subjects.Queue("", false))
+	name := subjects.Worker("default", subjects.Queue("", 0))
 	cons, err := d.js.Consumer(d.Context(), subjects.Partition(0).Stream(), name)
 	d.ok(err)
 	var info *jetstream.ConsumerInfo

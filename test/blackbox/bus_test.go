@@ -164,14 +164,16 @@ func (d *busDeployment) executor(slots int) *process {
 
 func (d *busDeployment) client() *clientlib.Client { return d.clientOf("") }
 
-func (d *busDeployment) clientOf(actor string) *clientlib.Client {
+func (d *busDeployment) clientOf(actor string) *clientlib.Client { return d.clientIn("", actor) }
+
+func (d *busDeployment) clientIn(tenant, actor string) *clientlib.Client {
 	d.t.Helper()
 	nc := d.srv.Connect(d.t, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	js, err := jetstream.New(nc)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	c, err := clientlib.New(nc, clientlib.Options{Actor: actor, Payloads: link.OpenPayloads(js)})
+	c, err := clientlib.New(nc, clientlib.Options{Tenant: tenant, Actor: actor, Payloads: link.OpenPayloads(js)})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -23,9 +23,9 @@ type Capacity interface {
 
 // Pools reports what the executors of pools do.
 type Pools interface {
-	// PullsOverflow reports whether executors of the pool are known to pull from the overflow queues. It sends no
-	// messages.
-	PullsOverflow(pool string) bool
+	// Steps returns how many steps executors of the pool are known to pull: all 4, 2 (the first and the last), or fewer
+	// (the first). It sends no messages.
+	Steps(pool string) int
 }
 
 // Options configures an [Admission]. Capacity is required.
@@ -35,12 +35,11 @@ type Options struct {
 	// OpenPerActor and OpenPerTenant are the largest numbers of open attempts of one actor and one tenant; further calls
 	// are refused. Default 100,000 and 200,000.
 	OpenPerActor, OpenPerTenant int
-	// OverflowAfter is the number of open attempts of an actor above which further ones go to the overflow queue;
-	// default 8.
+	// OverflowAfter is the largest number of open attempts of an actor that are few, see [flow.Standing.Rank]; default 8.
 	OverflowAfter int
 }
 
-// Parts are the parts of a dispatcher that an [Admission] uses. If Pools is nil, no call goes to the overflow queue.
+// Parts are the parts of a dispatcher that an [Admission] uses. If Pools is nil, all calls are of the first step.
 type Parts struct {
 	Checks    *check.Stages
 	Answers   *answer.Answers

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -31,8 +32,8 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 	if refusal != nil {
 		return m.turnDown(ctx, q, s, a, refusal)
 	}
-	if v.Event.State.Last().Overflow != a.Ask.Overflow {
-		v = call.Admit(s, a.Ask) // hold has decided between primary and overflow queue
+	if v.Event.State.Last().Step != a.Ask.Step {
+		v = call.Admit(s, a.Ask) // hold has set the step
 	}
 	earlier, current, err := m.earlier(ctx, s)
 	switch {
@@ -182,15 +183,31 @@ const (
 // queue if the actor has more than OverflowAfter. Dispatchers that admit calls at the same moment do not see each
 // other's attempts, and may exceed the limits.
 func (m *Admission) hold(a *arrival, pool string) *envelope.Error {
-	tenant, actor := a.Ask.Pinned.Tenant, a.Ask.Owner.Actor
-	held, nth, full := m.Open.Hold(tenant, actor, m.OpenPerActor, m.OpenPerTenant, time.Now())
+	from := call.Sender{Tenant: a.Ask.Pinned.Tenant, Actor: a.Ask.Owner.Actor}
+	held, standing, full := m.Open.Hold(flow.Sender(from.Family()), from.Actor, m.OpenPerActor, m.OpenPerTenant,
+		time.Now())
 	if full == nil {
 		a.held = held
-		a.Ask.Overflow = nth > m.OverflowAfter && m.Pools != nil && m.Pools.PullsOverflow(pool)
+		a.Ask.Step = m.step(standing, pool)
 		return nil
 	}
 	message := fmt.Sprintf("%d calls of the %s are open, of %d that may be", full.Open, full.Of, full.Most)
 	return envelope.NewError(envelope.CodeOpen, message).WithRetryAfter(full.Wait)
+}
+
+// step returns the step of an attempt, of those that executors of its pool pull.
+func (m *Admission) step(s flow.Standing, pool string) int {
+	if m.Pools == nil {
+		return 0
+	}
+	rank := s.Rank(m.OverflowAfter)
+	switch steps := m.Pools.Steps(pool); {
+	case steps == subjects.Steps:
+		return rank
+	case steps == 2 && rank > 1:
+		return subjects.Steps - 1
+	}
+	return 0
 }
 
 // letGo ends the count of hold, if there is one.

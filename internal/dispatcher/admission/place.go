@@ -134,7 +134,7 @@ func (m *Admission) recheck(ctx context.Context, s call.State, a *arrival) *chec
 	}
 	c, refusal := m.Checks.Recheck(ctx, a.Call)
 	if refusal == nil {
-		c.Ask.Owner.Parent, c.Ask.Overflow = a.Ask.Owner.Parent, a.Ask.Overflow
+		c.Ask.Owner.Parent, c.Ask.Step = a.Ask.Owner.Parent, a.Ask.Step
 		a.Call = c
 		return nil
 	}

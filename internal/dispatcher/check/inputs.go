@@ -186,7 +186,7 @@ func (s *Stages) fetch(ctx context.Context, c *candidate, needs int64) (refusal 
 func (s *Stages) reserve(ctx context.Context, c *candidate, needs int64) *envelope.Error {
 	ctx, cancel := s.waiting(ctx, c, 0)
 	defer cancel()
-	share, err := s.inputs.memory.Acquire(ctx, flow.Sender(c.In.From), needs)
+	share, err := s.inputs.memory.Acquire(ctx, flow.Sender(c.In.From.Family()), needs)
 	switch {
 	case errors.Is(err, flow.ErrTooLarge):
 		return envelope.NewError(envelope.CodeLimit,

@@ -204,7 +204,7 @@ func keyOfSlow(c *candidate) string {
 // ends at the caller's deadline, and not before.
 func (s *Stages) slowly(ctx context.Context, c *candidate) (_ context.Context, done func(), _ error) {
 	left, cancel := context.WithTimeout(context.WithoutCancel(ctx), wished(c.In, c.Req).Sub(s.now()))
-	end, err := s.slow.Take(left, flow.Sender(c.In.From), c.In.OnlyWaits)
+	end, err := s.slow.Take(left, flow.Sender(c.In.From.Family()), c.In.OnlyWaits)
 	if err != nil {
 		cancel()
 		return nil, nil, err

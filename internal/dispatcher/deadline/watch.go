@@ -247,7 +247,8 @@ func (w *watch) count(o *flow.Counters, s call.State, a call.Attempt) {
 	defer w.mu.Unlock()
 	d := w.byKey[call.AttemptKey{ID: s.ID, N: a.N}]
 	if d != nil && d.admitted == a.Admitted && d.counter == nil {
-		d.opened, d.counter = o, o.Add(s.Tenant, a.Owner.Actor, time.Now())
+		from := call.Sender{Tenant: s.Tenant, Actor: a.Owner.Actor}
+		d.opened, d.counter = o, o.Add(flow.Sender(from.Family()), from.Actor, time.Now())
 	}
 }
 

@@ -26,7 +26,7 @@ type poolPresence struct {
 	// unsettled means that at the newest read, some running executors may not have sent a heartbeat since an interruption
 	// of the connection.
 	unsettled bool
-	overflow  bool // the executor of the newest heartbeat pulls the overflow queue
+	steps     int // that the executor of the newest heartbeat pulls; 0: not known
 }
 
 // NewAbsenceMonitor returns a monitor of the watched pools. It reads nothing before [AbsenceMonitor.Run] or
@@ -83,8 +83,8 @@ func (a *AbsenceMonitor) look(ctx context.Context, pool string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	k := a.saw(pool, at, lived, settled)
-	if !lived.IsZero() && said.Overflow != PullsUnknown {
-		k.overflow = said.Overflow == PullsAll
+	if steps, known := said.Pulls(); known && !lived.IsZero() {
+		k.steps = steps
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *po
 		a.known[pool] = k
 	}
 	if k.at.Sub(at) > a.pools.ttl/2 { // the server's clock was set back
-		*k = poolPresence{overflow: k.overflow}
+		*k = poolPresence{steps: k.steps}
 	}
 	if !settled || k.unsettled || at.Sub(k.at) > a.pools.ttl/2 {
 		k.from = at
@@ -112,13 +112,15 @@ func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *po
 	return k
 }
 
-// PullsOverflow reports whether the executor of the newest heartbeat of the pool pulls the overflow queue. It is false
+// Steps returns how many steps the executor of the newest heartbeat of the pool pulls, see [Heartbeat.Pulls]. It is 0
 // if that is not known.
-func (a *AbsenceMonitor) PullsOverflow(pool string) bool {
+func (a *AbsenceMonitor) Steps(pool string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k := a.known[pool]
-	return k != nil && k.overflow
+	if k := a.known[pool]; k != nil {
+		return k.steps
+	}
+	return 0
 }
 
 // AbsentSince returns the bus time of the newest heartbeat of the pool, or, if there was none, of the start of the

@@ -94,32 +94,34 @@ func TestAttendancePullsBehind(t *testing.T) {
 	pools := open(t, js, time.Minute)
 	a := heartbeat.NewAbsenceMonitor(pools, time.Now, "default")
 	for _, step := range []struct {
-		says func() heartbeat.OverflowSupport // nil: as builds do that know nothing of it
-		want bool
+		says func() (overflow, steps heartbeat.OverflowSupport) // nil: as builds do that know nothing of it
+		want int
 	}{
-		{nil, false},
-		{says(heartbeat.PullsUnknown), false},
-		{says(heartbeat.PullsAll), true},
-		{says(heartbeat.PullsUnknown), true},
-		{says(heartbeat.PullsMainOnly), false},
-		{says(heartbeat.PullsAll), true},
-		{nil, false},
+		{nil, 1},
+		{says(heartbeat.PullsUnknown, heartbeat.PullsUnknown), 1},
+		{says(heartbeat.PullsAll, heartbeat.PullsMainOnly), 2}, // as builds do that know two steps
+		{says(heartbeat.PullsAll, heartbeat.PullsUnknown), 2},
+		{says(heartbeat.PullsAll, heartbeat.PullsAll), 4},
+		{says(heartbeat.PullsUnknown, heartbeat.PullsAll), 4},
+		{says(heartbeat.PullsMainOnly, heartbeat.PullsAll), 1},
+		{says(heartbeat.PullsAll, heartbeat.PullsAll), 4},
+		{nil, 1},
 	} {
-		pools.PullsOverflow = step.says
+		pools.Pulls = step.says
 		if err := pools.Beat(t.Context(), "default", "e1"); err != nil {
 			t.Fatal(err)
 		}
-		if a.Look(t.Context()); a.PullsOverflow("default") != step.want {
-			t.Errorf("after %+v it is not %t", step, step.want)
+		if a.Look(t.Context()); a.Steps("default") != step.want {
+			t.Errorf("after %+v it is not %d", step, step.want)
 		}
 	}
-	if a.PullsOverflow("other") {
+	if a.Steps("other") != 0 {
 		t.Error("nothing is known of another pool")
 	}
 }
 
-func says(p heartbeat.OverflowSupport) func() heartbeat.OverflowSupport {
-	return func() heartbeat.OverflowSupport { return p }
+func says(overflow, steps heartbeat.OverflowSupport) func() (overflow, steps heartbeat.OverflowSupport) {
+	return func() (_, _ heartbeat.OverflowSupport) { return overflow, steps }
 }
 
 // After an interruption, in which nobody could beat, absence counts from its end.

@@ -5,14 +5,18 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // Heartbeat is the stored form of a heartbeat.
 type Heartbeat struct {
-	Form     int             `json:"form"`
-	Pool     string          `json:"pool"`
-	Instance string          `json:"instance"`
+	Form     int    `json:"form"`
+	Pool     string `json:"pool"`
+	Instance string `json:"instance"`
+	// Overflow is about the queues of the last step, and Steps about those between the first and the last. Builds that
+	// know only two steps send no Steps.
 	Overflow OverflowSupport `json:"behind,omitzero"`
+	Steps    OverflowSupport `json:"steps,omitzero"`
 
 	Definitions Definitions `json:"definitions,omitzero"`
 	// Missing are the builds of tools that the executor was handed work for and does not have. Older builds send none.
@@ -21,15 +25,29 @@ type Heartbeat struct {
 	RunsReach supervisor.Reach `json:"runs_reach,omitzero"`
 }
 
-// OverflowSupport tells whether an executor pulls the overflow queue, see [subjects.Queue].
+// OverflowSupport tells whether an executor pulls the queues of some steps, see [subjects.Queue].
 type OverflowSupport string
 
 // Values of OverflowSupport.
 const (
-	PullsMainOnly OverflowSupport = ""       // it does not pull it
+	PullsMainOnly OverflowSupport = ""       // it does not pull them
 	PullsUnknown  OverflowSupport = "untold" // it does not know yet
 	PullsAll      OverflowSupport = "pulled"
 )
+
+// Pulls returns how many of the steps the executor pulls: all 4, the first and the last, or only the first. known is
+// false if it does not know yet.
+func (b Heartbeat) Pulls() (steps int, known bool) {
+	switch {
+	case b.Overflow == PullsUnknown || b.Steps == PullsUnknown:
+		return 0, false
+	case b.Overflow != PullsAll:
+		return 1, true
+	case b.Steps != PullsAll:
+		return 2, true
+	}
+	return subjects.Steps, true
+}
 
 // decodeBeat decodes a heartbeat. The error is a [format.Error] if an executor of an incompatible build sent it. With
 // any other error the message is not a heartbeat.

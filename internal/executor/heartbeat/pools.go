@@ -22,8 +22,8 @@ import (
 // Heartbeats that the server should have removed do not count either: after a crash, a server may restore replaced
 // heartbeats and keep them. Its methods are safe for concurrent use.
 type Store struct {
-	// PullsOverflow returns the field Overflow of each heartbeat that Beat sends. Nil means [PullsMainOnly].
-	PullsOverflow func() OverflowSupport
+	// Pulls returns the fields Overflow and Steps of each heartbeat that Beat sends. Nil means [PullsMainOnly].
+	Pulls func() (overflow, steps OverflowSupport)
 	// Definitions returns the field Definitions of each heartbeat that Beat sends. Nil means none.
 	Definitions func() Definitions
 	// Missing returns the field Missing of each heartbeat that Beat sends, of which it sends the first [MaxMissing]. Nil
@@ -91,8 +91,8 @@ func (p *Store) settled() bool {
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // detects an interruption early
 	b := Heartbeat{Form: format.Entry.Current(), Pool: pool, Instance: instance, RunsReach: p.RunsReach}
-	if p.PullsOverflow != nil {
-		b.Overflow = p.PullsOverflow()
+	if p.Pulls != nil {
+		b.Overflow, b.Steps = p.Pulls()
 	}
 	if p.Definitions != nil {
 		b.Definitions = p.Definitions().Bounded()

@@ -12,6 +12,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// MaxPools is the largest number of pools of one log. A stream has at most 1,000 consumers, of which each pool has 12,
+// and processes that follow the log have some, too.
+const MaxPools = 80
+
 // Consumer is the info of the NATS consumer of one queue in one partition at one time.
 type Consumer struct {
 	Stream    string    `json:"stream"`
@@ -47,7 +51,7 @@ type consumerNames struct {
 // consumersOf returns the names for all queues of a pool in all partitions.
 func consumersOf(pool string, partitions int) (all []consumerNames) {
 	for p := range subjects.Partition(partitions) {
-		for _, q := range queues {
+		for _, q := range queues() {
 			token := q.token()
 			all = append(all, consumerNames{
 				q, p.Stream(), subjects.Worker(pool, token), p.WorkFilter(pool, token), p.NextWork(pool, token),

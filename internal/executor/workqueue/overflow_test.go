@@ -14,7 +14,7 @@ func TestBehindLeavesSlots(t *testing.T) {
 	const slots, kept = 16, 2
 	f := setup(t)
 	for n := range 100 {
-		f.AdmitGreedy(n, envelope.PriorityHigh, true)
+		f.AdmitGreedy(n, envelope.PriorityHigh, 3)
 	}
 	h := f.hold(slots)
 	for range slots - kept {
@@ -22,16 +22,16 @@ func TestBehindLeavesSlots(t *testing.T) {
 	}
 	for n := range kept {
 		f.Admit(100+n, envelope.PriorityLow)
-		if a := h.next(t).Entry.State.Last(); a.Overflow {
+		if a := h.next(t).Entry.State.Last(); a.Step > 1 {
 			t.Error("what goes behind has taken a slot that it was to leave")
 		}
 	}
 	for n := range 200 {
 		f.Admit(200+n, envelope.PriorityNormal)
 	}
-	f.until(func() bool { return !h.releaseOne(t).Entry.State.Last().Overflow })
+	f.until(func() bool { return h.releaseOne(t).Entry.State.Last().Step < 2 })
 	for behind, n := 0, 0; behind < 3*kept; n++ {
-		if h.releaseOne(t).Entry.State.Last().Overflow {
+		if h.releaseOne(t).Entry.State.Last().Step > 1 {
 			behind++
 		}
 		if n == 150 {
@@ -46,14 +46,14 @@ func TestLateCallsOfTheGreedy(t *testing.T) {
 	const slots, kept, late = 16, 2, 4
 	f := setup(t)
 	for n := range 100 {
-		f.AdmitGreedy(n, envelope.PriorityNormal, true)
+		f.AdmitGreedy(n, envelope.PriorityNormal, 3)
 	}
 	h := f.hold(slots)
 	for range slots - kept {
 		h.next(t)
 	}
 	for n := range late {
-		f.AdmitGreedy(100+n, envelope.PriorityNormal, false)
+		f.AdmitGreedy(100+n, envelope.PriorityNormal, 0)
 	}
 	for n := range kept {
 		f.Admit(200+n, envelope.PriorityNormal)
@@ -62,7 +62,7 @@ func TestLateCallsOfTheGreedy(t *testing.T) {
 		}
 	}
 	for n, came := 0, 0; came < late; n++ {
-		if !h.releaseOne(t).Entry.State.Last().Overflow {
+		if h.releaseOne(t).Entry.State.Last().Step < 2 {
 			came++
 		}
 		if n == 50 {
@@ -79,9 +79,9 @@ func TestShareOfWhatGoesBehind(t *testing.T) {
 		const runs = 250
 		for n := range runs {
 			f.Admit(4*n, envelope.PriorityNormal)
-			f.AdmitGreedy(4*n+1, envelope.PriorityHigh, true)
-			f.AdmitGreedy(4*n+2, envelope.PriorityNormal, true)
-			f.AdmitGreedy(4*n+3, envelope.PriorityLow, true)
+			f.AdmitGreedy(4*n+1, envelope.PriorityHigh, 3)
+			f.AdmitGreedy(4*n+2, envelope.PriorityNormal, 3)
+			f.AdmitGreedy(4*n+3, envelope.PriorityLow, 3)
 		}
 		h := f.hold(slots)
 		for range slots {
@@ -92,9 +92,9 @@ func TestShareOfWhatGoesBehind(t *testing.T) {
 			a := h.releaseOne(t).Entry.State.Last()
 			share[a.Queue()]++
 		}
-		ahead := share[subjects.Queue("normal", false)]
+		ahead := share[subjects.Queue("normal", 0)]
 		if ahead < runs*2/5 || ahead > runs*15/16 || len(share) != 4 {
-			t.Errorf("%d slots: of %d runs %v, by weight 12:6:3:1", slots, runs, share)
+			t.Errorf("%d slots: of %d runs %v, by weight 24:6:3:1", slots, runs, share)
 		}
 	}
 }

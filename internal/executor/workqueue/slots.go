@@ -3,6 +3,8 @@ package workqueue
 import (
 	"slices"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus/internal/flow"
 )
 
 // taken is a number of slots, and how many of them overflow work has.
@@ -20,10 +22,10 @@ func (t taken) more(behind bool, n int) taken {
 type slots struct {
 	all     int
 	running taken
-	senders map[sender]taken // running by sender, without zero entries
+	senders map[flow.Sender]taken // running by sender, without zero entries
 }
 
-func slotsOf(n int) slots { return slots{all: n, senders: map[sender]taken{}} }
+func slotsOf(n int) slots { return slots{all: n, senders: map[flow.Sender]taken{}} }
 
 // kept returns how many slots overflow work leaves free for other work. It is also how many slots overflow work may use
 // when less than that is free.
@@ -49,7 +51,7 @@ func (s *slots) add(work *Message, n int) {
 }
 
 // exhausted reports whether overflow calls of a sender run, and it has all slots that overflow work may use.
-func (s *slots) exhausted(by sender) bool {
+func (s *slots) exhausted(by flow.Sender) bool {
 	t := s.senders[by]
 	return t.overflow > 0 && t.all >= s.all-s.kept()
 }

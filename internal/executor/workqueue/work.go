@@ -26,7 +26,7 @@ type Message struct {
 	workers    *Puller
 	msg        *nats.Msg
 	meta       *nats.MsgMetadata
-	sender     sender
+	sender     flow.Sender
 	overflow   bool // it counts as overflow work
 	lost       atomic.Bool
 }
@@ -107,21 +107,23 @@ type source struct {
 // queue is a kind of queue that each pool has.
 type queue struct {
 	priority envelope.Priority
-	overflow bool // an overflow queue
+	step     int
+	overflow bool // of a step with calls of actors that have many open
 	weight   int
 }
 
 // token returns the name of the queue in subjects and in names of consumers.
-func (q queue) token() string { return subjects.Queue(string(q.priority), q.overflow) }
+func (q queue) token() string { return subjects.Queue(string(q.priority), q.step) }
 
-// queues are the queues of a pool. A main queue has four times the weight of the overflow queue of the same priority.
-var queues = []queue{
-	{envelope.PriorityHigh, false, 24},
-	{envelope.PriorityNormal, false, 12},
-	{envelope.PriorityLow, false, 4},
-	{envelope.PriorityHigh, true, 6},
-	{envelope.PriorityNormal, true, 3},
-	{envelope.PriorityLow, true, 1},
+// queues returns the queues of a pool. A queue has the product of the weights of its step and its priority.
+func queues() (all []queue) {
+	for step, weight := range [subjects.Steps]int{8, 4, 4, 1} {
+		all = append(all,
+			queue{envelope.PriorityHigh, step, step > 1, 6 * weight},
+			queue{envelope.PriorityNormal, step, step > 1, 3 * weight},
+			queue{envelope.PriorityLow, step, step > 1, weight})
+	}
+	return all
 }
 
 // MinSlots is the smallest number of slots of a [Puller].
@@ -368,6 +370,6 @@ func (w *Puller) open(msg *nats.Msg) (*Message, bool) {
 	entry := call.Entry{State: e.Folded(seq), Kind: e.Kind, Attempt: e.Attempt, Body: msg.Data, Time: meta.Timestamp}
 	return &Message{
 		Entry: entry, Deliveries: int(meta.NumDelivered), workers: w, msg: msg, meta: meta,
-		sender: sender{e.State.Tenant, attempt.Owner.Actor},
+		sender: flow.Sender(call.Sender{Tenant: e.State.Tenant, Actor: attempt.Owner.Actor}.Family()),
 	}, true
 }

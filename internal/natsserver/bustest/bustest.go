@@ -57,26 +57,26 @@ func begin(t *testing.T, srv *natstest.Server, o bus.TopologyOptions) *Bus {
 
 // Admit writes the admission of call n. All calls are of one actor.
 func (b *Bus) Admit(n int, prio envelope.Priority) call.State {
-	return b.admit(n, "agent", prio, false, 0)
+	return b.admit(n, "agent", prio, 0, 0)
 }
 
-// AdmitGreedy writes the admission of call n of an actor with many open calls. If behind is true, the call goes to the
-// overflow queue.
-func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, behind bool) call.State {
-	return b.admit(n, "greedy", prio, behind, 0)
+// AdmitGreedy writes the admission of call n of an actor with many open calls, which waits in the queue of a
+// step.
+func (b *Bus) AdmitGreedy(n int, prio envelope.Priority, step int) call.State {
+	return b.admit(n, "greedy", prio, step, 0)
 }
 
 // AdmitLarge is [Bus.Admit] of a request that is larger by a number of bytes.
 func (b *Bus) AdmitLarge(n int, prio envelope.Priority, bytes int) call.State {
-	return b.admit(n, "agent", prio, false, bytes)
+	return b.admit(n, "agent", prio, 0, bytes)
 }
 
-func (b *Bus) admit(n int, actor string, prio envelope.Priority, behind bool, bytes int) call.State {
+func (b *Bus) admit(n int, actor string, prio envelope.Priority, step, bytes int) call.State {
 	b.T.Helper()
 	now := time.Now()
 	id := fmt.Sprintf("id%05d", n)
 	v := call.Admit(call.State{}, call.AdmitRequest{
-		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Overflow: behind, Nonce: "q" + id,
+		Owner: call.Owner{CallID: id, Actor: actor}, Fingerprint: "fp", Priority: prio, Step: step, Nonce: "q" + id,
 		Pinned: call.Pinned{
 			Tenant: "t", Tool: "echo", ID: id, Version: "1.0.0", Class: call.Pure, Pool: "default", Fingerprint: "fp",
 		},
