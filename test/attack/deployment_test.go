@@ -167,6 +167,7 @@ func (d *devDeployment) tools() *toolbus.Toolset {
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "look", Class: toolbus.Pure}, d.paid.pay))
 	d.ok(toolbus.Add(tools, toolbus.Tool{
 		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
+		Concurrency: 1000,
 	}, func(ctx context.Context, run *toolbus.Run, in string) (string, error) {
 		if in == secret {
 			d.runs.Add(1)
