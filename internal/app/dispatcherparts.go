@@ -351,12 +351,20 @@ func poolsOf(r *tool.Set) (pools []string) {
 	return pools
 }
 
+// fewPools returns an error if the log has no room for the queues of the pools.
+func fewPools(pools []string) error {
+	if len(pools) <= workqueue.MaxPools {
+		return nil
+	}
+	return fmt.Errorf("the tools name %d pools, and the log has queues for %d: let tools that may run on the same "+
+		"executors name the same pool", len(pools), workqueue.MaxPools)
+}
+
 // makeWork creates the consumers from which the executors of all pools pull.
 func makeWork(ctx context.Context, c *node, r *tool.Set) error {
 	pools := poolsOf(r)
-	if len(pools) > workqueue.MaxPools {
-		return fmt.Errorf("the tools name %d pools, and the log has queues for %d: let tools that may run on the same "+
-			"executors name the same pool", len(pools), workqueue.MaxPools)
+	if err := fewPools(pools); err != nil {
+		return err
 	}
 	for _, pool := range pools {
 		if err := workqueue.Keep(c.JS, pool, c.Log.Partitions(), c.Lease).Ensure(ctx); err != nil {

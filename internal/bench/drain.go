@@ -279,7 +279,8 @@ func (d *draining) leave(ctx context.Context) error {
 
 // left returns the number of work messages that are not acknowledged.
 func (d *draining) left(ctx context.Context) (left int, err error) {
-	for _, queue := range subjects.Queues() {
+	for step := range subjects.Steps { // all calls have normal priority
+		queue := subjects.Queue(string(envelope.PriorityNormal), step)
 		work, err := d.js.Consumer(ctx, calls(), subjects.Worker(tool.DefaultPool, queue))
 		if err != nil {
 			return 0, fmt.Errorf("work: %w", err)
