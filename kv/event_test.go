@@ -51,6 +51,7 @@ func fullEvent(kind call.Kind) call.Event {
 	for i := range s.Attempts {
 		a := &s.Attempts[i]
 		a.N, a.More, a.Claim.More, a.Decision.More = i+1, "|x", "||y", "|z|%3b"
+		a.Step = 1 + i%3
 		a.Owner.Reply = subjects.Answers(s.Tenant, a.Owner.Actor) + "word;1"
 		a.Decision.By = call.ByExecutor
 	}
