@@ -35,7 +35,7 @@ func main() {
 // play serves until ctx ends: server STORE PORT, dispatcher URL TOOLS, or executor URL TOOLS LEDGER.
 func play(ctx context.Context, args []string) error {
 	if len(args) < 3 {
-		return errors.New("usage: role server|dispatcher|executor ...")
+		return errors.New("usage: role server|dispatcher|executor STORE|URL PORT|TOOLS [LEDGER]")
 	}
 	if args[0] == "server" {
 		return serve(ctx, args[1], args[2])
