@@ -216,7 +216,7 @@ func suffixes() [Steps]string { return [Steps]string{"", "-second", "-third", "-
 
 // Queues returns the names of the twelve queues that each pool has.
 func Queues() (all []string) {
-	for step := range suffixes() {
+	for step := range Steps {
 		for _, prio := range []string{"high", "normal", "low"} {
 			all = append(all, Queue(prio, step))
 		}

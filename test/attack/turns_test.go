@@ -28,7 +28,6 @@ func TestNarrowedBacklog(t *testing.T) {
 		d.ok(err)
 		token, err := d.signer.Mint(sub)
 		d.ok(err)
-		answers := answersOf("evil", sub.Actor)
 		answers, tag := sub.Answers(), strings.Join(append(sub.Below(), "turns."), ".")
 		c := d.as(token, answers)
 		for word := range 8 {
