@@ -91,7 +91,7 @@ func callLog(p subjects.Partition, o TopologyOptions) jetstream.StreamConfig {
 // of the call log come first; if o.Partitions is 0, there are none.
 func Streams(o TopologyOptions) []jetstream.StreamConfig {
 	o = o.withDefaults()
-	all := make([]jetstream.StreamConfig, 0, o.Partitions+10)
+	all := make([]jetstream.StreamConfig, 0, o.Partitions+11)
 	for p := range o.Partitions {
 		all = append(all, callLog(subjects.Partition(p), o))
 	}
@@ -212,6 +212,15 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			MaxAge:            month,
 			MaxBytes:          1 << 30,
 		},
+		{
+			Name:              subjects.KeptStream,
+			Description:       "Toolbus list of the calls in the call log",
+			Subjects:          []string{subjects.KeptAll},
+			Discard:           jetstream.DiscardNew, // a list without its oldest messages is worthless
+			AllowDirect:       false,                // the leader says what the newest message is
+			MaxMsgsPerSubject: 1,
+			MaxBytes:          256 << 20,
+		},
 	}...)
 	for i := range all {
 		c := &all[i]
@@ -244,8 +253,8 @@ const ours = "Toolbus "
 
 // Ensure creates the streams that do not exist, and checks the others. It returns an error that names each setting with
 // which Toolbus cannot work; sizes may differ. It updates the retention, and settings of earlier versions. While the
-// servers have no leader, it waits up to 30 s. If they cannot reserve the stream SURPLUS, it goes on without. Several
-// processes may call it at the same time.
+// servers have no leader, it waits up to 30 s. If they cannot reserve the stream SURPLUS or KEPT, it goes on without.
+// Several processes may call it at the same time.
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
 	begun, told := time.Now(), false
@@ -276,9 +285,15 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	defer func() { o.warnOfLost(before) }()
 	for _, want := range Streams(o)[1:] {
 		err := ensureStream(ctx, js, want, o.Retention)
-		if want.Name == subjects.SurplusStream && HasErrorCode(err, CodeStorage, CodeAccountStorage, CodePeers, CodeStreams) {
-			o.warn("records of tenants above their share go to AUDIT", err) // as on a bus of an older build
-			err = nil
+		if HasErrorCode(err, CodeStorage, CodeAccountStorage, CodePeers, CodeStreams) {
+			switch want.Name { // go on as on a bus of an older build
+			case subjects.SurplusStream:
+				o.warn("records of tenants above their share go to AUDIT", err)
+				err = nil
+			case subjects.KeptStream:
+				o.warn("after a start dispatchers do not know which calls the log has lost", err)
+				err = nil
+			}
 		}
 		if err != nil {
 			return err

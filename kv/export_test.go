@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"log/slog"
 	"strconv"
 	"time"
@@ -38,3 +39,44 @@ func (k Kept) Put(call, seq uint64, expires time.Time) {
 }
 
 func (k Kept) Len() int { return k.ids.len() }
+
+// KeptSteps is the number of steps in a list of kept calls.
+const KeptSteps = keptSteps
+
+// KeptList is a list of kept calls.
+type KeptList = keptList
+
+// OpenKeptList opens a list without its run.
+func (l *Log) OpenKeptList(ctx context.Context, logger *slog.Logger) *KeptList {
+	return l.openKept(ctx, logger)
+}
+
+// Write does once what run does.
+func (l *keptList) Write(ctx context.Context) error {
+	for _, k := range l.parts {
+		if k.rewrite {
+			if err := k.makeAgain(ctx); err != nil {
+				return err
+			}
+			k.rewrite = false
+		}
+		if err := k.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KnownSeq returns the newest event of a log that this process knows of.
+func (l *Log) KnownSeq(tool, id string) uint32 {
+	_, in := l.part(id)
+	return in.kept.get(keptIDOf(tool, id)).seq
+}
+
+// Keep makes an event known, as if it had been followed.
+func (l *Log) Keep(call, seq uint64, expires time.Time) {
+	l.parts[0].kept.put(keptIDOf("tool", strconv.FormatUint(call, 10)), seq, expires)
+}
+
+// Kept returns the number of calls that this process knows of.
+func (l *Log) Kept() int { return l.parts[0].kept.len() }

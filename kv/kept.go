@@ -3,6 +3,7 @@ package kv
 import (
 	"crypto/sha256"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,8 +11,9 @@ import (
 // event, in about 24 bytes. A log that ends before that event has lost it, see [Log.whole]. The follower and the writes
 // of this process add events, and an older event never replaces a newer one. Its methods are safe for concurrent use.
 type keptIDs struct {
-	now    func() time.Time // bus time
-	shards [256]keptShard   // by the first byte of the id, so that dropping expired ids holds no lock for long
+	now    func() time.Time         // bus time
+	listed atomic.Pointer[keptPart] // gets what the follower reads; nil without a list
+	shards [256]keptShard           // by the first byte of the id, so that dropping expired ids holds no lock for long
 }
 
 type keptShard struct {
@@ -45,13 +47,18 @@ func keptIDOf(tool, id string) keptID {
 
 // put stores the newest event of a log, unless a newer one is known.
 func (k *keptIDs) put(id keptID, seq uint64, expires time.Time) {
-	s := &k.shards[id[0]]
+	k.merge(keptRecord{id, newest{seconds(expires), uint32(seq)}})
+}
+
+// merge is put for a record of the list.
+func (k *keptIDs) merge(r keptRecord) {
+	s := &k.shards[r.id[0]]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, ok := s.ids[id]; ok && have.after(seq) {
+	if have, ok := s.ids[r.id]; ok && have.after(uint64(r.seq)) {
 		return
 	}
-	s.ids[id] = newest{seconds(expires), uint32(seq)}
+	s.ids[r.id] = r.newest
 	if len(s.ids) >= s.full {
 		s.sweep(seconds(k.now()))
 	}
@@ -67,6 +74,36 @@ func (k *keptIDs) get(id keptID) newest {
 		return newest{}
 	}
 	return have
+}
+
+// known returns the newest event of a log, also if it has expired.
+func (k *keptIDs) known(id keptID) newest {
+	s := &k.shards[id[0]]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ids[id]
+}
+
+// shardsOfSlot is the number of shards in a slot of the list.
+const shardsOfSlot = len(keptIDs{}.shards) / keptSlots
+
+// slot returns the slot of an id in the list.
+func (id keptID) slot() int { return int(id[0]) / shardsOfSlot }
+
+// slot returns the ids of a slot of the list that have not expired.
+func (k *keptIDs) slot(slot int) (all []keptRecord) {
+	now := seconds(k.now())
+	for i := range shardsOfSlot {
+		s := &k.shards[slot*shardsOfSlot+i]
+		s.mu.Lock()
+		for id, n := range s.ids {
+			if n.expires > now {
+				all = append(all, keptRecord{id, n})
+			}
+		}
+		s.mu.Unlock()
+	}
+	return all
 }
 
 // forget drops all ids.

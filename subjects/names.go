@@ -15,6 +15,9 @@ const (
 	SurplusStream = "SURPLUS" // records of tenants that fill more than their share of AUDIT
 	SurplusAll    = surplusPrefix + ">"
 
+	KeptStream = "KEPT" // ids of the calls in the call log, see package kv
+	KeptAll    = keptListPrefix + ">"
+
 	DeniedStream = "DENIED"
 	DeniedAll    = deniedPrefix + ">"
 
@@ -28,6 +31,7 @@ const (
 const (
 	poolsPrefix   = "$KV.pools."
 	surplusPrefix = "tb.surplus."
+	keptListPrefix    = "tb.kept."
 )
 
 // Headers of messages on the bus. Package streaming has the headers of frames of chunks.

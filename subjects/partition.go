@@ -55,6 +55,20 @@ func (p Partition) Surplus(tenant string) string {
 // SurplusLog returns the subject filter of [Partition.Surplus] for all tenants.
 func (p Partition) SurplusLog() string { return surplusPrefix + p.Bucket() + ".*" }
 
+// KeptAll returns the filter of the list of kept calls of the partition, see package kv.
+func (p Partition) KeptAll() string { return p.kept(">") }
+
+// KeptSteps returns the filter of the steps of that list.
+func (p Partition) KeptSteps() string { return p.kept("step.*") }
+
+// KeptStep returns the subject of a step of that list.
+func (p Partition) KeptStep(n int) string { return p.kept("step." + strconv.Itoa(n)) }
+
+// KeptSlot returns the subject of a slot of that list.
+func (p Partition) KeptSlot(n int) string { return p.kept("slot." + strconv.Itoa(n)) }
+
+func (p Partition) kept(last string) string { return keptListPrefix + p.Bucket() + "." + last }
+
 // Recorded returns the subject filters of the events that the audit record is derived from: requests and decisions.
 func (p Partition) Recorded() []string {
 	return []string{p.prefix() + "*.*.*." + KindRequest + ".>", p.prefix() + "*.*.*." + decisions + ".>"}

@@ -36,6 +36,7 @@ type dispatcherParts struct {
 	shares     *writer.Shares
 	fill       *kv.FillLevel
 	readers    []logReader
+	keepList   func(context.Context) // writes the list of kept calls
 	evidence   evidence
 	bulk       *bulk
 	quota      *payloadQuota
@@ -108,6 +109,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	if p.readers, err = readParts(ctx, d.node, p.shares, oldest); err != nil {
 		return nil, err
 	}
+	p.keepList = d.Log.OpenKept(ctx, d.Logger) // after it is known where the followers begin
 	p.journal = writer.NewJournal(d.JS, "dispatcher-"+d.Instance, d.Clock.Now, d.NewNonce, d.Logger)
 	p.journal.Shares = p.shares
 	p.evidence = newEvidence(d.node, pools, d.options.Tools)
@@ -176,7 +178,7 @@ func (d *dispatcherParts) startBackground(b *background) {
 		})
 	}
 	b.run(d.runClock, d.Clock.Watch, d.fill.Run, d.quota.Run, d.journal.Run, d.shares.Run, d.evidence.Run,
-		d.watermark.Run, d.policy.Run, foreign.run)
+		d.keepList, d.watermark.Run, d.policy.Run, foreign.run)
 }
 
 // logReader follows one partition of the call log and writes its events to the audit record.

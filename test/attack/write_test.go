@@ -73,7 +73,7 @@ func TestStreams(t *testing.T) {
 	d := deploy(t)
 	var table []row
 	for _, s := range []string{
-		"KV_calls", "KV_pools", "KV_control", "KV_policy", "KV_runs", "AUDIT", "SURPLUS", "DENIED", "CHUNKS", "DEAD",
+		"KV_calls", "KV_pools", "KV_control", "KV_policy", "KV_runs", "AUDIT", "SURPLUS", "KEPT", "DENIED", "CHUNKS", "DEAD",
 		"PAYLOADS",
 	} {
 		for _, op := range []string{

@@ -72,12 +72,18 @@ func flip(t *testing.T, file string, at, bit int) {
 }
 
 // A bit of the call log flips at rest, and the server comes again and drops what it cannot read. No call runs a second
-// time: a call that has lost its outcome is refused, and says so.
+// time: a call that has lost its outcome is refused, and says so. Dispatchers that have lived on know it, and those that
+// start later, too.
 func TestFlips(t *testing.T) {
+	t.Run("dispatchers live on", func(t *testing.T) { flipped(t, false) })
+	t.Run("dispatchers start later", func(t *testing.T) { flipped(t, true) })
+}
+
+func flipped(t *testing.T, startLater bool) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"pay": {class: call.SideEffectful, run: echo(&runs)}})
 	d.topology.Partitions = 1
-	d.dispatcher()
+	dispatcher := d.dispatcher()
 	d.executor(6)
 	c := d.client()
 	const calls = 6
@@ -88,12 +94,18 @@ func TestFlips(t *testing.T) {
 	for n := range calls {
 		wantStatus(t, ask(n), envelope.Success, "")
 	}
+	if startLater {
+		dispatcher.stop()
+	}
 	d.srv.Stop()
 	file := blocks(t, d.srv.Dir(), "KV_calls")[0]
 	all := messages(t, file)
 	last := all[len(all)-1]
 	flip(t, file, last.at+last.size/2, 3)
 	d.srv.Restart()
+	if startLater {
+		d.dispatcher()
+	}
 	damaged := 0
 	for n := range calls {
 		r := ask(n)
@@ -108,5 +120,4 @@ func TestFlips(t *testing.T) {
 	if runs.Load() != calls || damaged == 0 {
 		t.Errorf("%d runs of %d calls; %d are known to be damaged", runs.Load(), calls, damaged)
 	}
-	t.Logf("%d of %d calls are damaged", damaged, calls)
 }
