@@ -158,7 +158,7 @@ func table() []CodeInfo {
 			409, 0, GatewayDenied, CategoryPolicy, SeverityWarning,
 		}, {
 			CodeLogDamaged, TerminalError, false, 0, EffectUnknown, "The log of the call is damaged",
-			"find out whether the call took effect, and have an operator decide about its key: `toolbus repair`",
+			"find out whether the call took effect; an operator can free the key if it did not",
 			"the server has lost events of the call that it had stored",
 			503, 0, GatewayDependencyDown, CategorySystem, SeverityCritical,
 		}, {

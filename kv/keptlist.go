@@ -67,7 +67,7 @@ const (
 )
 
 // OpenKept reads the list of kept calls of each partition, and the events of the log after it, in at most 5 s. Call it
-// when it is known where followers of the log begin. The returned function writes what followers read to the list, until
+// when it is known where followers of the log begin. The returned function writes what followers read to the list until
 // its ctx ends. If a list cannot be read, OpenKept logs a warning, and the function reads the whole log instead.
 func (l *Log) OpenKept(ctx context.Context, logger *slog.Logger) (run func(context.Context)) {
 	return l.openKept(ctx, logger).run
@@ -357,16 +357,25 @@ func (k *keptPart) ofThisLog(ctx context.Context) error {
 	return err
 }
 
-// read reads the ids of the events of the log after a sequence, and passes each to note.
+// read reads the ids of the valid events of the log after a sequence, and passes each to note.
 func (k *keptPart) read(ctx context.Context, after uint64, note func(id keptID, seq uint64, at time.Time)) error {
+	f := NewFollower(k.log.js, k.part) // knows which events are valid
+	f.Passes = k.log.local.passes
+	if err := f.begin(ctx, after+1); err != nil {
+		return err
+	}
 	cfg := bus.StartAfter(after)
 	cfg.FilterSubjects, cfg.HeadersOnly = []string{k.part.All()}, true
 	for m, err := range bus.Messages(ctx, k.log.js, k.part.Stream(), cfg, bus.ReadTimeout) {
 		if err != nil {
 			return err
 		}
-		if e, err := subjects.ParseEvent(m.Subject()); err == nil && m.Headers().Get(subjects.HeaderEvent) != "" {
-			id := keptIDOf(e.Key.Tool, e.Key.ID)
+		e, err := DecodeEvent(m.Subject(), m.Headers())
+		if err != nil {
+			continue
+		}
+		if _, ok := f.fold(ctx, e, place{m.Seq, m.Time}); ok {
+			id := keptIDOf(e.State.Tool, e.State.ID)
 			k.ids.put(id, m.Seq, expiresAt(m.Headers(), m.Time))
 			note(id, m.Seq, m.Time)
 		}

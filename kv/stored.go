@@ -18,6 +18,20 @@ type StoredEvent struct {
 	// End is the sequence of the last message of the log. It is higher than that of the event if the last message is
 	// not a valid event.
 	End uint64
+	// marked means that the last message is not an event at all, but a delete marker.
+	marked bool
+}
+
+// valid returns the sequence of the last valid event, or that of a delete marker. An operator writes one after a log
+// that was damaged.
+func (s StoredEvent) valid() uint64 {
+	switch {
+	case s.marked:
+		return s.End
+	case s.RawStreamMsg == nil:
+		return 0
+	}
+	return s.Sequence
 }
 
 // Entry decodes the event, which is in partition p. If the log has messages but no valid event, only the partition and
@@ -67,20 +81,21 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 	case format.IsUnsupported(err) && !passed(msg.Subject, s.passes):
 		return StoredEvent{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	case err == nil && (e.Kind == call.Requested || e.Kind == call.Joined):
-		return StoredEvent{msg, msg.Sequence}, nil
+		return StoredEvent{RawStreamMsg: msg, End: msg.Sequence}, nil
 	}
 	good := err == nil
 	log, err := fold(ctx, stream, key, msg.Sequence, s.passes, good)
 	if good && err == nil && !log.state.Bound() {
 		if log.event.Kind != call.Requested || log.state.Allows(e) == nil { // its request has expired, or allows it
-			return StoredEvent{msg, msg.Sequence}, nil
+			return StoredEvent{RawStreamMsg: msg, End: msg.Sequence}, nil
 		}
 		log, err = fold(ctx, stream, key, msg.Sequence, s.passes, false)
 	}
 	if err != nil {
 		return StoredEvent{}, err
 	}
-	return StoredEvent{log.last, msg.Sequence}, nil
+	marked := msg.Header.Get(subjects.HeaderEvent) == ""
+	return StoredEvent{log.last, msg.Sequence, marked}, nil
 }
 
 // At implements [Reader].
@@ -92,5 +107,5 @@ func (s streams) At(ctx context.Context, at call.Position) (StoredEvent, error) 
 	if err != nil {
 		return StoredEvent{}, fmt.Errorf("read call log at %d: %w", at.Seq, err)
 	}
-	return StoredEvent{msg, msg.Sequence}, nil
+	return StoredEvent{RawStreamMsg: msg, End: msg.Sequence}, nil
 }

@@ -59,8 +59,8 @@ func (f *found) forget() {
 // errBehind means that a partition ends before an event that this process knows of. Its follower finds that, too.
 var errBehind = fmt.Errorf("%w: the call log ends before an event that is known", ErrStreamRolledBack)
 
-// whole reads a log. It returns a [call.DamagedError] if the log ends before the newest event that is known of it, also
-// if it is read again after a while.
+// whole reads a log. It returns a [call.DamagedError] if the last valid event is older than the newest one that is
+// known, also if the log is read again after a while. An event is no longer valid if one that it depends on was lost.
 func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) {
 	known := l.parts[key.Partition].kept
 	if known == nil {
@@ -69,7 +69,7 @@ func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) 
 	id, of := keptIDOf(key.Tool, key.ID), logKey{key.Tool, key.ID}
 	n := known.get(id) // before the log is read: it may grow meanwhile
 	s, err := l.reader.Last(ctx, key)
-	if err != nil || !n.after(s.End) {
+	if err != nil || !n.after(s.valid()) {
 		return s, err
 	}
 	if !l.found.has(of, n) {
@@ -77,7 +77,7 @@ func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) 
 			return StoredEvent{}, fmt.Errorf("read call log: %w", context.Cause(ctx))
 		}
 		n = known.get(id)
-		if s, err = l.reader.Last(ctx, key); err != nil || !n.after(s.End) {
+		if s, err = l.reader.Last(ctx, key); err != nil || !n.after(s.valid()) {
 			return s, err
 		}
 		if err := l.reaches(ctx, key.Partition, n); err != nil {

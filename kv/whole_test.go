@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/kv"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -69,9 +70,47 @@ func TestDamaged(t *testing.T) {
 	}
 	_, err := f.log.Write(t.Context(), timeout(asked, "d-1.2"), body)
 	wantDamaged(t, err)
+	f.free(t, "all")
 	f.decided(t, "new")
 	if e, err := f.log.Read(t.Context(), "web.fetch", "other"); err != nil || e.State.Last().Open() {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A log that has lost an event in its middle, without which the last one is not valid, is damaged, too.
+func TestHole(t *testing.T) {
+	f := setupFollower(t)
+	s := f.bound("id")
+	claimed := f.claim(s)
+	f.write(call.Decide(claimed, 1, s.Seq, call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "claimer.2",
+		Claim: "claimer.1", Now: call.At(time.Now()), Effect: envelope.EffectApplied}).Event)
+	stream, err := f.JS.Stream(t.Context(), subjects.Partition(0).Stream())
+	if err == nil {
+		err = stream.DeleteMsg(t.Context(), claimed.Seq)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Log.Read(t.Context(), s.Tool, s.ID)
+	wantDamaged(t, err)
+}
+
+// free lets a damaged log begin again, as docs/operations.md says.
+func (f *fixture) free(t *testing.T, id string) {
+	t.Helper()
+	bucket, err := f.js.KeyValue(t.Context(), subjects.Partition(0).Bucket())
+	if err == nil {
+		err = bucket.Delete(t.Context(), subjects.Key{Tool: "web.fetch", ID: id}.Ref()+".1.x")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := f.log.Read(t.Context(), "web.fetch", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.log.Write(t.Context(), admission(t, last.State, id, "B", time.Minute), body); err != nil {
+		t.Errorf("%s: %v", id, err)
 	}
 }
 

@@ -29,9 +29,9 @@ const (
 )
 
 const (
-	poolsPrefix   = "$KV.pools."
-	surplusPrefix = "tb.surplus."
-	keptListPrefix    = "tb.kept."
+	poolsPrefix    = "$KV.pools."
+	surplusPrefix  = "tb.surplus."
+	keptListPrefix = "tb.kept."
 )
 
 // Headers of messages on the bus. Package streaming has the headers of frames of chunks.

@@ -2,7 +2,9 @@ package blackbox
 
 import (
 	"encoding/binary"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,53 +73,71 @@ func flip(t *testing.T, file string, at, bit int) {
 	}
 }
 
-// A bit of the call log flips at rest, and the server comes again and drops what it cannot read. No call runs a second
-// time: a call that has lost its outcome is refused, and says so. Dispatchers that have lived on know it, and those that
-// start later, too.
-func TestFlips(t *testing.T) {
-	t.Run("dispatchers live on", func(t *testing.T) { flipped(t, false) })
-	t.Run("dispatchers start later", func(t *testing.T) { flipped(t, true) })
-}
+var flips = flag.Int("flips", 10, "number of bits that TestFlips flips")
 
-func flipped(t *testing.T, startLater bool) {
+// A bit of the call log flips at rest, and the server comes again and drops what it cannot read, time after time. No
+// call runs a second time: a call that has lost its outcome is refused, and says so. Dispatchers that have lived on
+// know it, and so do those that start later.
+func TestFlips(t *testing.T) {
+	t.Parallel()
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"pay": {class: call.SideEffectful, run: echo(&runs)}})
 	d.topology.Partitions = 1
 	dispatcher := d.dispatcher()
 	d.executor(6)
 	c := d.client()
-	const calls = 6
-	ask := func(n int) *envelope.Response {
-		return mustCall(t, c, clientlib.Call{Tool: "pay", Key: fmt.Sprintf("flip-0123456789-%d", n),
-			Input: input(map[string]int{"n": n}), Timeout: 60 * time.Second})
-	}
-	for n := range calls {
-		wantStatus(t, ask(n), envelope.Success, "")
-	}
-	if startLater {
-		dispatcher.stop()
-	}
-	d.srv.Stop()
-	file := blocks(t, d.srv.Dir(), "KV_calls")[0]
-	all := messages(t, file)
-	last := all[len(all)-1]
-	flip(t, file, last.at+last.size/2, 3)
-	d.srv.Restart()
-	if startLater {
-		d.dispatcher()
-	}
-	damaged := 0
-	for n := range calls {
-		r := ask(n)
-		switch {
-		case r.Status == envelope.Success:
-		case r.Error.Code == envelope.CodeLogDamaged && r.Error.Details.Effect == envelope.EffectUnknown:
-			damaged++
-		default:
-			t.Errorf("call %d: %+v", n, r.Error)
+	random := rand.New(rand.NewPCG(1, 2))
+	calls, lost := 0, map[int]bool{}
+	for n := range *flips {
+		for range 3 {
+			wantStatus(t, pay(t, c, calls), envelope.Success, "")
+			calls++
+		}
+		if n%2 == 0 {
+			dispatcher.stop()
+		}
+		d.srv.Stop()
+		flipOne(t, d.srv.Dir(), random)
+		d.srv.Restart()
+		if n%2 == 0 {
+			dispatcher = d.dispatcher()
+		}
+		for i := range calls {
+			switch r := pay(t, c, i); {
+			case r.Status == envelope.Success:
+			case r.Status == envelope.TerminalError && r.Error.Code == envelope.CodeLogDamaged &&
+				r.Error.Details.Effect == envelope.EffectUnknown:
+				lost[i] = true
+			default:
+				t.Fatalf("flip %d, call %d: %s, %+v", n, i, r.Status, r.Error)
+			}
+		}
+		if int(runs.Load()) != calls {
+			t.Fatalf("flip %d: %d runs of %d calls", n, runs.Load(), calls)
 		}
 	}
-	if runs.Load() != calls || damaged == 0 {
-		t.Errorf("%d runs of %d calls; %d are known to be damaged", runs.Load(), calls, damaged)
+	if len(lost) == 0 {
+		t.Errorf("of %d flips none has damaged the end of a log", *flips)
 	}
+	t.Logf("%d flips damaged the end of %d of %d logs", *flips, len(lost), calls)
+}
+
+// pay makes the n-th call, or asks for it again.
+func pay(t *testing.T, c *clientlib.Client, n int) *envelope.Response {
+	t.Helper()
+	return mustCall(t, c, clientlib.Call{Tool: "pay", Key: fmt.Sprintf("flip-0123456789-%d", n),
+		Input: input(map[string]int{"n": n}), Timeout: 60 * time.Second})
+}
+
+// flipOne flips a bit of any message of the call log: of its time, subject, headers, body or checksum. A server takes
+// all memory for one of a sequence.
+func flipOne(t *testing.T, dir string, random *rand.Rand) {
+	t.Helper()
+	files := blocks(t, dir, "KV_calls")
+	file := files[random.IntN(len(files))]
+	all := messages(t, file)
+	m := all[random.IntN(len(all))]
+	at := recordHead + random.IntN(m.size-recordHead)
+	t.Logf("%s: byte %d of a message of %s", filepath.Base(file), at, m.subject)
+	flip(t, file, m.at+at, random.IntN(8))
 }

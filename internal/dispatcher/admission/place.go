@@ -208,6 +208,7 @@ func (m *Admission) reread(ctx context.Context, q *queue, s call.State, a *arriv
 func (m *Admission) damaged(ctx context.Context, a *arrival, err error) bool {
 	refusal := answer.Damaged(err)
 	if refusal != nil {
+		m.Logger.Error("a call is refused", "tenant", a.Ask.Pinned.Tenant, "tool", a.Ask.Pinned.Tool, "err", err)
 		a.Step = answer.StepRecord
 		m.Answers.Refuse(ctx, a.Request, answer.StageAdmission, refusal, false)
 	}
