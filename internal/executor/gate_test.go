@@ -130,11 +130,12 @@ func TestSuspectsRunAlone(t *testing.T) {
 	})
 }
 
-// Ordinary calls pass between suspects, however many there are.
+// Ordinary calls pass between suspects. These are fewer than the tool may have runs at once: otherwise the call may wait
+// for a place among them, before the gate.
 func TestSuspectsStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
-		for n := range 20 {
+		for n := range 6 {
 			c.handle(c.add(n, 1, time.Hour))
 		}
 		pass(time.Second / 2)
@@ -145,7 +146,7 @@ func TestSuspectsStarveNobody(t *testing.T) {
 			starts = append(starts, s[0])
 		}
 		slices.Sort(starts)
-		if s := c.spans[callID(100)]; s[0] > 3*time.Second {
+		if s := c.spans[callID(100)]; s[0] > time.Second {
 			t.Errorf("the ordinary call began after %s of %v", s[0], starts)
 		}
 	})
