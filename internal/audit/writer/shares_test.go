@@ -37,7 +37,7 @@ func TestSharesOfTheRecord(t *testing.T) {
 	fill(subjects.Partition(0).Audit("small"), 15)
 	for range 2 {
 		s, stop := shares(t, f)
-		used, share := until(t, s, "large", true)
+		used, share := until(t, s, "large", 20<<14)
 		if used < 20*16<<10 || used > 21*16<<10 || share != 256<<10 {
 			t.Errorf("it keeps %d bytes, of %d", used, share)
 		}
@@ -47,16 +47,16 @@ func TestSharesOfTheRecord(t *testing.T) {
 		stop()
 	}
 	s, stop := shares(t, f)
-	until(t, s, "large", true)
+	until(t, s, "large", 20<<14)
 	ensure(bus.Retention{AuditBytes: 2 << 20})
-	until(t, s, "large", false)
+	until(t, s, "large", 0)
 	fill(subjects.Partition(0).Audit("small"), 50)
-	until(t, s, "small", true)
+	until(t, s, "small", 1)
 	ensure(bus.Retention{AuditFull: bus.DropOldest})
-	until(t, s, "small", false)
+	until(t, s, "small", 0)
 	fill(subjects.Partition(0).Audit("small"), 80) // drops those of the other
 	ensure(bus.Retention{AuditBytes: 2 << 20, AuditFull: bus.Refuse})
-	until(t, s, "small", true)
+	until(t, s, "small", 1)
 	stop()
 	if used := s.Kept("large"); used > 0 {
 		t.Errorf("it keeps %d bytes after its last record was dropped", used)
@@ -73,13 +73,13 @@ func shares(t *testing.T, f *fixture) (s *writer.Shares, stop func()) {
 	return s, func() { cancel(); running.Wait() }
 }
 
-// until waits until a tenant is over its share, or is not.
-func until(t *testing.T, s *writer.Shares, tenant string, over bool) (used, share int64) {
+// until waits until a tenant is over its share with at least that many bytes, or is not if least is 0.
+func until(t *testing.T, s *writer.Shares, tenant string, least int64) (used, share int64) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for late := time.After(20 * time.Second); ; {
-		if used, share = s.OverRecord(tenant); (share > 0) == over {
+		if used, share = s.OverRecord(tenant); (share > 0) == (least > 0) && used >= least {
 			return used, share
 		}
 		select {
