@@ -32,7 +32,8 @@ func TestMessagesAndTheirSenders(t *testing.T) {
 		}
 	}
 	heard := []string{
-		subjects.KillWildcard, subjects.LocateWildcard, subjects.JoinerLeft, subjects.PoolsAll,
+		subjects.KillWildcard, subjects.LocateWildcard, subjects.JoinerLeft, subjects.DispatcherTools,
+		subjects.PoolsAll,
 		subjects.ExecutorReplyWildcard,
 		subjects.ExecutorRequestWildcard(subjects.OpLog), "$SYS.REQ.USER.AUTH", "$SRV.>",
 	}

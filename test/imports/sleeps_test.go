@@ -36,6 +36,7 @@ var pauses = map[string]struct {
 	"kv/log_test.go":                                    {1, "a poll of messages that the server expires"},
 	"retained_test.go":                                  {1, "a poll of a consumer of the server"},
 	"streaming/reader_test.go":                          {6, "frames that come late"},
+	"test/attack/turns_test.go":                         {2, "polls of heartbeats, at which dispatchers look each second"},
 	"test/blackbox/audit_test.go":                       {3, "polls of calls, and the gauge of a second"},
 	"test/blackbox/busy_test.go":                        {1, "a tool that takes its time"},
 	"test/blackbox/lost_test.go":                        {1, "a server that is away"},
