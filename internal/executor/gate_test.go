@@ -130,8 +130,8 @@ func TestSuspectsRunAlone(t *testing.T) {
 	})
 }
 
-// Ordinary calls pass between suspects. These are fewer than the tool may have runs at once: otherwise the call may wait
-// for a place among them, before the gate.
+// Ordinary calls pass between suspects. There are fewer of these than the tool may have runs: otherwise the call may
+// wait for a place among them, before the gate.
 func TestSuspectsStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t)
