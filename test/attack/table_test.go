@@ -158,8 +158,8 @@ func (d *devDeployment) unharmed(what string, before picture, s sent) picture {
 			d.Errorf("%s: the stream %s is not what it was", what, name)
 			continue
 		}
-		if name != subjects.PoolsStream && name != subjects.PayloadsStream && (is.State.FirstSeq > max(1,
-			was.State.FirstSeq) || is.State.NumDeleted > was.State.NumDeleted) {
+		if !replaces(name) && (is.State.FirstSeq > max(1, was.State.FirstSeq) ||
+			is.State.NumDeleted > was.State.NumDeleted) {
 			d.Errorf("%s: messages of %s are gone: %+v", what, name, is.State)
 		}
 		d.added(what, name, was.State.LastSeq, is.State.LastSeq, s)
@@ -179,8 +179,14 @@ func (d *devDeployment) unharmed(what string, before picture, s sent) picture {
 	return after
 }
 
-// background are the subjects where dispatchers and executors write while nobody calls: the record, and heartbeats.
-var background = []string{"tb.audit.", "tb.denied.", "$KV.pools."}
+// replaces reports whether dispatchers and executors replace messages of a stream while nobody attacks.
+func replaces(stream string) bool {
+	return stream == subjects.PoolsStream || stream == subjects.PayloadsStream || stream == subjects.KeptStream
+}
+
+// background are the subjects where dispatchers and executors write while nobody calls: the record, the list of kept
+// calls, and heartbeats.
+var background = []string{"tb.audit.", "tb.denied.", "tb.kept.", "$KV.pools."}
 
 // added looks at what came into a stream meanwhile.
 func (d *devDeployment) added(what, name string, last, now uint64, s sent) {
