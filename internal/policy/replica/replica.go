@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -84,9 +85,12 @@ func (r *Replica[T]) read(
 	ctx context.Context, subject string, passes func(string, *jetstream.RawStreamMsg) bool,
 ) (e Entry[T], err error) {
 	e.At = time.Now()
+	var aside sync.WaitGroup
+	defer aside.Wait()
+	kept := r.copies.reading(ctx, subject, &aside)
 	msg, err := Last(ctx, r.stream, subject)
 	if err == nil && (msg == nil || !passes(subject, msg)) {
-		msg, e.Held, err = r.copies.Check(ctx, r.stream, subject, msg)
+		msg, e.Held, err = r.copies.check(ctx, r.stream, subject, msg, kept)
 	}
 	if err != nil || msg == nil {
 		return e, err
@@ -169,7 +173,7 @@ func (r *Replica[T]) replace(
 		ack, err = r.copies.replaceHeld(ctx, msg, revision)
 	} else if ack, err = r.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision)); err == nil {
 		stored := &jetstream.RawStreamMsg{Sequence: ack.Sequence, Header: msg.Header, Data: msg.Data, Time: at}
-		_, _, err = r.copies.Check(ctx, r.stream, subject, stored)
+		_, _, err = r.copies.check(ctx, r.stream, subject, stored, r.copies.later(ctx, subject))
 	}
 	if err != nil {
 		return e, err
