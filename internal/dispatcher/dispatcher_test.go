@@ -31,6 +31,7 @@ import (
 type world struct {
 	t         *testing.T
 	log       *calltest.Log
+	broken    error // of each use of the log by a dispatcher; nil if it works
 	manifest  *tool.Manifest
 	d         *dispatcher.Dispatcher
 	payloads  map[string][]byte
@@ -155,7 +156,17 @@ type counting struct {
 func (c counting) Read(ctx context.Context, tool, id string) (call.Entry, error) {
 	c.w.reads.Add(1)
 	<-time.After(c.w.reading)
+	if c.w.broken != nil {
+		return call.Entry{}, c.w.broken
+	}
 	return c.Log.Read(ctx, tool, id)
+}
+
+func (c counting) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
+	if c.w.broken != nil {
+		return call.State{}, fmt.Errorf("%w: %w", call.ErrUnsure, c.w.broken)
+	}
+	return c.Log.Write(ctx, e, body)
 }
 
 type catalog struct{ w *world }
