@@ -156,7 +156,7 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 		if settled {
 			return state, err
 		}
-		if isDamaged(err) || format.IsUnsupported(err) { // whoever reads it goes on; it does not get any better here
+		if isDamaged(err) || format.IsUnsupported(err) { // trying again does not help; the next reader decides
 			return call.State{}, unsure(err)
 		}
 		if errors.Is(failed, errDuplicate) {

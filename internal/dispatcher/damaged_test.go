@@ -8,8 +8,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// Nothing of a call whose log is damaged is admitted, joined or waited for: each sender is told that nobody knows the
-// effect, and that an operator may change that.
+// A dispatcher admits no request for a call whose log is damaged, joins none, and lets none wait. It answers each with
+// the effect unknown, and not final, since an operator may repair the log.
 func TestDamagedLog(t *testing.T) {
 	damage := &call.DamagedError{Ref: "echo.id"}
 	for name, c := range map[string]struct{ before, after int }{
