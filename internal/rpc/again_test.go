@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -96,10 +98,62 @@ func TestAskedTooLate(t *testing.T) {
 	if left := time.Until(*due.Load()); left > 6*time.Second { // the most is 10 s
 		t.Errorf("the handler has %s of 5s", left)
 	}
-	ahead.Store(int64(2 * time.Hour)) // as if it had been suspended for an hour
-	before := handled.Load()
-	if err := ask(300 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) || handled.Load() != before {
-		t.Errorf("%v, handled %d times", err, handled.Load()-before)
+}
+
+// A request whose deadline has passed is refused, and not handled.
+func TestRefusedTooLate(t *testing.T) {
+	var handled atomic.Int64
+	srv, in := served(t, time.Now, func(context.Context) (any, *envelope.Error) {
+		handled.Add(1)
+		return struct{}{}, nil
+	})
+	answers := make(chan *nats.Msg, 1)
+	reply := in.Open(func(m *nats.Msg) { answers <- m })
+	defer in.Drop(reply)
+	msg := nats.NewMsg(subjects.Service("why", in.Tenant, in.Actor))
+	msg.Reply, msg.Data = reply, []byte("{}")
+	msg.Header.Set(subjects.HeaderRequest, "r")
+	msg.Header.Set(subjects.HeaderAnswer, strings.TrimPrefix(reply, subjects.Answers(in.Tenant, in.Actor)))
+	msg.Header.Set(subjects.HeaderUntil, strconv.FormatInt(time.Now().Add(-time.Second).UnixMilli(), 10))
+	if err := srv.Connect(t).PublishMsg(msg); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case answer := <-answers:
+		if kind := answer.Header.Get(subjects.HeaderKind); kind != envelope.KindRefusal || handled.Load() > 0 {
+			t.Errorf("answered with a %s, handled %d times", kind, handled.Load())
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("not answered")
+	}
+}
+
+// A client whose estimate of bus time becomes wrong, because somebody sets the clock of the server, has its answer at
+// once, and its deadlines are right again.
+func TestAskedAfterAStepOfBusTime(t *testing.T) {
+	for _, by := range []time.Duration{15 * time.Second, time.Hour, -15 * time.Second, -time.Hour} {
+		var ahead atomic.Int64
+		var left atomic.Int64
+		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		_, in := served(t, now, func(ctx context.Context) (any, *envelope.Error) {
+			deadline, _ := ctx.Deadline()
+			left.Store(int64(time.Until(deadline)))
+			return struct{}{}, nil
+		})
+		for n := range 4 { // the first answer tells the time, and one after the step that it is another one
+			if n == 2 {
+				ahead.Store(int64(by))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			refusal, err := in.Ask(ctx, "why", struct{}{}, &struct{}{})
+			cancel()
+			if refusal != nil || err != nil {
+				t.Fatalf("%s, request %d: %v, %v", by, n, refusal, err)
+			}
+		}
+		if has := time.Duration(left.Load()); has > 6*time.Second || has < 4*time.Second {
+			t.Errorf("%s: the handler has %s of 5s", by, has)
+		}
 	}
 }
 

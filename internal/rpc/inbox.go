@@ -253,18 +253,7 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 	if err != nil {
 		return nil, nil, err
 	}
-	id, began := rand.Text(), time.Now()
-	msg, err := in.request(ctx, askAgain(len(data)), func(reply string) *nats.Msg {
-		msg := in.message(subject, reply, data)
-		msg.Header[subjects.HeaderRequest] = []string{id}
-		if deadline, ok := ctx.Deadline(); ok {
-			in.clock.limit(msg.Header, deadline)
-		}
-		return msg
-	})
-	if err == nil {
-		in.clock.learn(msg.Header, began, time.Now())
-	}
+	msg, err := in.askInTime(ctx, subject, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, nil, ErrNoDispatcher
@@ -282,6 +271,27 @@ func (in *Inbox) ask(ctx context.Context, subject string, q, answer any) ([]byte
 		return nil, refused.Refusal, format.Unmarshal(format.Message, msg.Data, &refused)
 	}
 	return nil, nil, format.Unmarshal(format.Message, msg.Data, answer)
+}
+
+// askInTime sends a service request, and returns the first answer. If that is a refusal and shows that the estimate of
+// bus time was wrong, it sends the request again: the dispatcher may have taken it for one that is late.
+func (in *Inbox) askInTime(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	id := rand.Text()
+	for {
+		began := time.Now()
+		msg, err := in.request(ctx, askAgain(len(data)), func(reply string) *nats.Msg {
+			msg := in.message(subject, reply, data)
+			msg.Header[subjects.HeaderRequest] = []string{id}
+			if deadline, ok := ctx.Deadline(); ok {
+				in.clock.limit(msg.Header, deadline)
+			}
+			return msg
+		})
+		if err != nil || !in.clock.learn(msg.Header, began, time.Now()) ||
+			msg.Header.Get(subjects.HeaderKind) != envelope.KindRefusal {
+			return msg, err
+		}
+	}
 }
 
 // AskAll sends a request that every dispatcher answers, and calls take with the body of each answer that is not a

@@ -129,8 +129,8 @@ func (s *Service) Stop() error {
 // maxRequestID is the largest length of an id of a request in bytes.
 const maxRequestID = 64
 
-// respond handles a request. It does nothing after its deadline, because its sender has given it up, and for a copy of
-// one that is being handled.
+// respond handles a request. It refuses one after its deadline: its sender has given it up, or learns from the answer
+// that its estimate of bus time is wrong. It does nothing for a copy of one that is being handled.
 func (s *Service) respond(ctx context.Context, q *asked) {
 	left := questionTime
 	if !q.until.IsZero() {
@@ -138,6 +138,7 @@ func (s *Service) respond(ctx context.Context, q *asked) {
 	}
 	if left <= 0 {
 		s.log.Info("a request came after its deadline", "op", q.endpoint.Op)
+		s.tell(q, nil, envelope.NewError(envelope.CodeTimeout, "the deadline of the request had passed before it came"))
 		return
 	}
 	if q.by.Request != "" {
