@@ -17,7 +17,7 @@ import (
 // safe for concurrent use.
 type Clock struct {
 	local  func() time.Time
-	last   atomic.Pointer[Reading]
+	last   atomic.Pointer[measurement]
 	server func(context.Context) (time.Time, error)
 	moved  chan struct{} // signals that the last measurement is wrong
 }
@@ -26,6 +26,12 @@ type Clock struct {
 type Reading struct {
 	Local, Bus time.Time
 	Error      time.Duration
+}
+
+// measurement is the newest Reading of a clock, with the time by which the clock of the server was set since the first.
+type measurement struct {
+	Reading
+	set time.Duration
 }
 
 // At returns the bus time at the given local time. If both times have a monotonic reading, setting the wall clock in
@@ -71,6 +77,14 @@ func (c *Clock) Server(ctx context.Context) (time.Time, error) { return c.server
 // Now returns the current bus time according to the last measurement. It sends nothing.
 func (c *Clock) Now() time.Time { return c.last.Load().At(c.local()) }
 
+// Times returns bus time, and steady time, which is bus time without the steps that the clock has noticed: the
+// difference of two steady times is the time that has passed. If the local machine slept, that counts as a step.
+func (c *Clock) Times() (now, steady time.Time) {
+	last := c.last.Load()
+	now = last.At(c.local())
+	return now, now.Add(-last.set)
+}
+
 // measurements is the number of requests of one Measure. The answer with the shortest round trip is the most accurate.
 const measurements = 5
 
@@ -78,21 +92,29 @@ const measurements = 5
 // accurate to half of that round trip. If an answer contradicts the last measurement, because a clock was set, the
 // clock uses it at once. If a request fails, Measure returns its error.
 func (c *Clock) Measure(ctx context.Context) error {
-	var best Reading
-	for n := range measurements {
+	var best *measurement
+	for range measurements {
 		r, err := c.ask(ctx)
 		if err != nil {
 			return err
 		}
-		if n == 0 || r.Error < best.Error {
-			best = r
+		m := &measurement{Reading: r}
+		last := c.last.Load()
+		if last != nil {
+			m.set = last.set
 		}
-		if last := c.last.Load(); last == nil || last.contradicts(r) {
-			best = r
-			c.last.Store(&r)
+		switch {
+		case last == nil:
+			c.last.Store(m)
+		case last.contradicts(r):
+			m.set += r.Bus.Sub(last.At(r.Local))
+			c.last.Store(m)
+		case best != nil && r.Error >= best.Error:
+			continue
 		}
+		best = m
 	}
-	c.last.Store(&best)
+	c.last.Store(best)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func TestWallClockIsSet(t *testing.T) {
 	}
 }
 
-// A step of the server's clock is noticed within a second, and bus time follows it, both ways.
+// A step of the server's clock is noticed within a second, and bus time follows it, both ways. Steady time does not.
 func TestStepOfTheServersClock(t *testing.T) {
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
 	if err != nil {
@@ -81,6 +81,10 @@ func TestStepOfTheServersClock(t *testing.T) {
 		if took := time.Since(set); took > time.Second+watch.Late() {
 			t.Errorf("set by %s: bus time is %s off after %s", step, off(), took)
 		}
+		now, steady := c.Times()
+		if off := steady.Sub(time.Now()).Abs(); off > time.Second || now.Sub(steady.Add(step)).Abs() > time.Second {
+			t.Errorf("set by %s: steady time is %s off", step, off)
+		}
 	}
 }
 
@@ -88,7 +92,7 @@ func TestStepOfTheServersClock(t *testing.T) {
 func TestHear(t *testing.T) {
 	now := time.Now()
 	c := &Clock{local: time.Now, moved: make(chan struct{}, 1)}
-	c.last.Store(&Reading{now, now.Add(time.Hour), 20 * time.Millisecond})
+	c.last.Store(&measurement{Reading: Reading{now, now.Add(time.Hour), 20 * time.Millisecond}})
 	for _, told := range []struct {
 		off, trip time.Duration
 		wrong     bool

@@ -32,10 +32,10 @@ func Passed(subject string, passes func(instance string) bool) bool { return pas
 // Kept holds ids of calls.
 type Kept struct{ ids *keptIDs }
 
-func NewKept(now func() time.Time) Kept { return Kept{newKept(now)} }
+func NewKept(times func() (now, steady time.Time)) Kept { return Kept{newKept(times)} }
 
 func (k Kept) Put(call, seq uint64, expires time.Time) {
-	k.ids.put(keptIDOf("tool", strconv.FormatUint(call, 10)), seq, expires)
+	k.ids.put(keptIDOf("tool", strconv.FormatUint(call, 10)), seq, k.ids.now(), expires)
 }
 
 func (k Kept) Len() int { return k.ids.len() }
@@ -67,6 +67,9 @@ func (l *keptList) Write(ctx context.Context) error {
 	return nil
 }
 
+// WriteSlots writes all slots, as run does after a step of the server's clock.
+func (l *keptList) WriteSlots(ctx context.Context) error { return l.parts[0].writeSlots(ctx) }
+
 // KnownSeq returns the newest event of a log that this process knows of.
 func (l *Log) KnownSeq(tool, id string) uint32 {
 	_, in := l.part(id)
@@ -75,7 +78,8 @@ func (l *Log) KnownSeq(tool, id string) uint32 {
 
 // Keep makes an event known, as if it had been followed.
 func (l *Log) Keep(call, seq uint64, expires time.Time) {
-	l.parts[0].kept.put(keptIDOf("tool", strconv.FormatUint(call, 10)), seq, expires)
+	ids := l.parts[0].kept
+	ids.put(keptIDOf("tool", strconv.FormatUint(call, 10)), seq, ids.now(), expires)
 }
 
 // Kept returns the number of calls that this process knows of.

@@ -81,7 +81,7 @@ func (l *Log) Followed(o FollowedEvent) {
 	l.heads.put(call.Entry{State: o.State, Kind: o.Kind, Attempt: o.Attempt, Time: o.Time}, o.Size)
 	if p, in := l.part(o.State.ID); in.kept != nil && p == o.State.Partition {
 		id := keptIDOf(o.State.Tool, o.State.ID)
-		in.kept.put(id, o.Seq, o.Expires)
+		in.kept.put(id, o.Seq, o.Time, o.Expires)
 		if list := in.kept.listed.Load(); list != nil {
 			list.followed(id, o.Seq, o.Time)
 		}

@@ -123,8 +123,12 @@ func (k *keptPart) run(ctx context.Context) {
 			return
 		}
 	}
+	set := k.ids.set()
 	for timer.Sleep(ctx, keptInterval) {
-		k.warn(k.flush(ctx))
+		ok := k.warn(k.flush(ctx))
+		if now := k.ids.set(); ok && now != set && k.warn(k.writeSlots(ctx)) {
+			set = now
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keptEnd)
 	defer cancel()
@@ -150,10 +154,8 @@ func (k *keptPart) makeAgain(ctx context.Context) error {
 		return err
 	}
 	k.last.through = 0 // may be of a log that has lost its end
-	for slot := range keptSlots {
-		if err := k.writeSlot(ctx, slot); err != nil {
-			return err
-		}
+	if err := k.writeSlots(ctx); err != nil {
+		return err
 	}
 	return k.write(ctx, keptMessage{number: k.last.number + 1, from: 1, through: through.seq, at: through.at})
 }
@@ -203,7 +205,7 @@ func (k *keptPart) step() (m keptMessage, n int) {
 	}
 	once := make(map[keptID]bool, n)
 	for _, p := range k.pending[:n] {
-		if r := (keptRecord{p.id, k.ids.known(p.id)}); r.expires > 0 && !once[p.id] {
+		if r, ok := k.ids.record(p.id); ok && !once[p.id] {
 			once[p.id] = true
 			m.ids = append(m.ids, r)
 		}
@@ -241,6 +243,16 @@ func (k *keptPart) write(ctx context.Context, step keptMessage) error {
 		k.last, k.lastSeq = step, ack.Sequence
 	}
 	return err
+}
+
+// writeSlots writes all slots.
+func (k *keptPart) writeSlots(ctx context.Context) error {
+	for slot := range keptSlots {
+		if err := k.writeSlot(ctx, slot); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k *keptPart) writeSlot(ctx context.Context, slot int) error {
@@ -376,7 +388,7 @@ func (k *keptPart) read(ctx context.Context, after uint64, note func(id keptID, 
 		}
 		if _, ok := f.fold(ctx, e, place{m.Seq, m.Time}); ok {
 			id := keptIDOf(e.State.Tool, e.State.ID)
-			k.ids.put(id, m.Seq, expiresAt(m.Headers(), m.Time))
+			k.ids.put(id, m.Seq, m.Time, expiresAt(m.Headers(), m.Time))
 			note(id, m.Seq, m.Time)
 		}
 	}

@@ -23,9 +23,15 @@ type lister struct {
 
 func (f *fixture) lister(t *testing.T) lister {
 	t.Helper()
+	return f.listerBy(t, nil)
+}
+
+// listerBy returns a lister with clocks of its own.
+func (f *fixture) listerBy(t *testing.T, times func() (now, steady time.Time)) lister {
+	t.Helper()
 	l := lister{says: &strings.Builder{}}
 	var err error
-	if l.log, err = kv.OpenLog(t.Context(), f.js, kv.LogOptions{}); err != nil {
+	if l.log, err = kv.OpenLog(t.Context(), f.js, kv.LogOptions{Times: times}); err != nil {
 		t.Fatal(err)
 	}
 	l.list = l.log.OpenKeptList(t.Context(), slog.New(slog.NewTextHandler(l.says, nil)))

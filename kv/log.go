@@ -53,7 +53,8 @@ type LogOptions struct {
 	// Passes reports whether to skip events of an instance that this build cannot read. nil skips none: reading a log
 	// with such an event is an error.
 	Passes func(instance string) bool
-	Now    func() time.Time // bus time; default time.Now
+	// Times returns bus time and steady time, see [bus.Clock.Times]; default time.Now for both.
+	Times func() (now, steady time.Time)
 }
 
 // OpenLog returns a Log for the partitions of the call log, which must exist (see [bus.Ensure]).
@@ -72,11 +73,11 @@ func OpenLog(ctx context.Context, js jetstream.JetStream, o LogOptions) (*Log, e
 	}
 	l := NewRemoteLog(js, n, all.replicas(), all, o)
 	l.local = &all
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Times == nil {
+		o.Times = func() (now, steady time.Time) { now = time.Now(); return now, now }
 	}
 	for p := range l.parts {
-		l.parts[p].kept = newKept(o.Now)
+		l.parts[p].kept = newKept(o.Times)
 	}
 	return l, nil
 }

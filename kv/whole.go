@@ -21,7 +21,7 @@ import (
 // it reads or writes with the newest event that it knows.
 
 // doubt is the time after which a log that seems to lack its newest event is read again. Meanwhile a server learns that
-// it is no longer the leader, the bus clock follows a step of the server's clock, and a follower finds a lost end.
+// it is no longer the leader, and a follower finds a lost end.
 const doubt = 1200 * time.Millisecond
 
 // maxFound is the number of damaged logs that a process remembers. Others are read twice each time.
@@ -110,7 +110,8 @@ func isDamaged(err error) bool {
 // wrote stores that e is the newest event of its log.
 func (l *Log) wrote(in part, id keptID, e call.Event, seq uint64) {
 	if in.kept != nil {
-		in.kept.put(id, seq, in.kept.now().Add(l.expiry.TTL(e)))
+		now := in.kept.now()
+		in.kept.put(id, seq, now, now.Add(l.expiry.TTL(e)))
 	}
 }
 

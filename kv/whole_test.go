@@ -135,7 +135,7 @@ func TestDamagedAsFollowed(t *testing.T) {
 // What an operator writes after the last event, and what has expired, is no damage.
 func TestNoDamage(t *testing.T) {
 	now := time.Now()
-	f := setup(t, kv.LogOptions{Now: func() time.Time { return now }}, bus.TopologyOptions{})
+	f := setup(t, kv.LogOptions{Times: func() (_, _ time.Time) { return now, now }}, bus.TopologyOptions{})
 	_, ended := f.decided(t, "marked")
 	bucket, err := f.js.KeyValue(t.Context(), subjects.Partition(0).Bucket())
 	if err != nil {
@@ -177,10 +177,70 @@ func TestLostEndIsNoDamage(t *testing.T) {
 	f.decided(t, "id")
 }
 
+// times are the clocks of a dispatcher: bus time, and the time that has passed.
+type times struct{ bus, steady time.Time }
+
+func (c *times) get() (now, steady time.Time) { return c.bus, c.steady }
+
+func (c *times) pass(d time.Duration) { c.bus, c.steady = c.bus.Add(d), c.steady.Add(d) }
+
+// A log that the server drops early, because its clock was set forward, is damaged until it would have expired. Other
+// dispatchers that run then, and start later, know that, too.
+func TestExpiredByAStep(t *testing.T) {
+	now := time.Now()
+	clock := &times{now, now}
+	f := setup(t, kv.LogOptions{Times: clock.get}, bus.TopologyOptions{})
+	asked, ended := f.decided(t, "id")
+	life := call.DefaultExpiry.TTL(timeout(asked, "d-1.1"))
+	a := f.listerBy(t, clock.get)
+	a.follow(t, ended)
+	f.lose(t, asked.Seq)
+	f.lose(t, ended.Seq)
+	clock.bus = clock.bus.Add(life + time.Hour)
+	if err := a.list.WriteSlots(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	started := &times{clock.bus, clock.bus}
+	b := f.listerBy(t, started.get)
+	logs := map[string]*kv.Log{"wrote it": f.log, "followed it": a.log, "started later": b.log}
+	for name, log := range logs {
+		_, err := log.Read(t.Context(), "web.fetch", "id")
+		t.Log(name)
+		wantDamaged(t, err)
+		_, err = log.Write(t.Context(), admission(t, call.State{}, "id", "B", time.Minute), body)
+		wantDamaged(t, err)
+	}
+	clock.pass(life - 9*time.Second)
+	started.pass(life - 9*time.Second)
+	for name, log := range logs {
+		if e, err := log.Read(t.Context(), "web.fetch", "id"); err != nil || !e.State.Empty() {
+			t.Errorf("%s: when it has expired: %+v, %v", name, e, err)
+		}
+	}
+}
+
+// An event that the server stores after a step that is not noticed yet is not taken to be kept for longer than it is.
+func TestFollowedBeforeAStepIsNoticed(t *testing.T) {
+	now := time.Now()
+	clock := &times{now, now}
+	f := setup(t, kv.LogOptions{Times: clock.get}, bus.TopologyOptions{})
+	const step, life = 2 * time.Hour, time.Hour
+	s := call.State{Pinned: call.Pinned{Tool: "web.fetch", ID: "id"}}
+	f.log.Followed(kv.FollowedEvent{Kind: call.Decided, Attempt: 1, State: s, Seq: 1, Time: now.Add(step),
+		Expires: now.Add(step + life)})
+	clock.bus = clock.bus.Add(step)
+	for _, wait := range []time.Duration{life - 11*time.Second, 2 * time.Second} {
+		clock.pass(wait)
+		if known := f.log.KnownSeq(s.Tool, s.ID) > 0; known != (wait > time.Minute) {
+			t.Errorf("known %t %s before it expires", known, now.Add(step+life).Sub(clock.bus))
+		}
+	}
+}
+
 // Ids that have expired are dropped, and an id takes some 24 bytes.
 func TestKeptIDs(t *testing.T) {
 	now := time.Now()
-	k := kv.NewKept(func() time.Time { return now })
+	k := kv.NewKept(func() (_, _ time.Time) { return now, now })
 	const n = 100_000
 	for i := range uint64(n) {
 		k.Put(i, i+1, now.Add(time.Minute))

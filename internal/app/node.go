@@ -37,7 +37,7 @@ func openLocal(ctx context.Context, c *Conn) (n *node, err error) {
 		return nil, err
 	}
 	o := n.logOptions()
-	o.Now = n.Clock.Now
+	o.Times = n.Clock.Times
 	n.Log, err = kv.OpenLog(ctx, c.JS, o)
 	return n, err
 }

@@ -57,6 +57,7 @@ type system struct {
 	via               string // URL at which processes and clients reach the server
 	ofServer, ofOther wall
 	server            *processtest.Process
+	dispatchers       []*processtest.Process
 }
 
 // tools has a tool for each effect class.
@@ -120,7 +121,7 @@ func (s *system) startAll() {
 		s.serve()
 	}
 	for range 2 {
-		s.start(s.ofOther, "dispatcher", s.via, s.tools)
+		s.dispatchers = append(s.dispatchers, s.start(s.ofOther, "dispatcher", s.via, s.tools))
 	}
 	for range 2 {
 		s.start(s.ofOther, "executor", s.via, s.tools, s.ledger)

@@ -6,10 +6,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
@@ -67,6 +71,12 @@ func TestClocks(t *testing.T) {
 			testStep(t, role, step)
 		})
 	}
+	t.Run("expired", func(t *testing.T) {
+		if !*all {
+			t.Parallel()
+		}
+		testExpired(t, role)
+	})
 	t.Run("jitter", func(t *testing.T) {
 		if !*all {
 			t.Parallel()
@@ -109,3 +119,41 @@ func testStep(t *testing.T, role string, step stepped) {
 }
 
 func rest(d time.Duration) { <-time.After(d) }
+
+// testExpired sets the clock of the server so far that it drops the log of a call a day early. The call does not run
+// again with its key, also by a dispatcher that starts later.
+func testExpired(t *testing.T, role string) {
+	s := newSystem(t, role)
+	s.startAll()
+	l := &load{t: t, client: s.client(), began: time.Now()}
+	for range classes {
+		l.call(0, 10*time.Second)
+	}
+	first := l.calls
+	s.server.Kill()
+	s.ofServer.set(25 * time.Hour) // the tools retain outcomes for a day
+	s.serve()
+	for called := false; !called; { // until dispatchers have noticed
+		l.calls = nil
+		l.call(0, time.Second)
+		called = l.calls[0].told.Error == nil
+	}
+	rest(2 * time.Second) // the list of kept calls is written every second
+	s.dispatchers[0].Kill()
+	s.start(s.ofOther, "dispatcher", s.via, s.tools)
+	s.dispatchers[1].Kill()
+	commits := effectsOf(t, s.ledger)
+	for _, m := range first {
+		m.CallID = uuid.NewString()
+		r, err := l.client.Call(t.Context(), m.Call)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case r.Error == nil || r.Error.Code != envelope.CodeLogDamaged || r.Error.Details.Effect != envelope.EffectUnknown:
+			t.Errorf("%s: asked again when the log has expired early: %s", m, said(r))
+		}
+	}
+	if after := effectsOf(t, s.ledger); !maps.Equal(commits, after) {
+		t.Errorf("effects %v, and before %v", after, commits)
+	}
+}

@@ -85,14 +85,7 @@ func (l *load) call(takes, timeout time.Duration) {
 // check compares what callers were told with what tools did, and with what is stored.
 func (l *load) check(ledger string) {
 	l.t.Helper()
-	lines, err := effects.Read(ledger)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	commits := map[string]int{}
-	for _, line := range lines {
-		commits[line.Key]++
-	}
+	commits := effectsOf(l.t, ledger)
 	told := map[string]int{}
 	for _, m := range l.calls {
 		n := commits[strconv.Itoa(m.n)]
@@ -108,8 +101,22 @@ func (l *load) check(ledger string) {
 			l.t.Errorf("%s: metrics %+v", m, m.told.Metrics)
 		}
 	}
-	l.t.Logf("%d calls, %d effects: %v", len(l.calls), len(lines), told)
+	l.t.Logf("%d calls, %d of them with effects: %v", len(l.calls), len(commits), told)
 	l.again(commits)
+}
+
+// effectsOf returns the number of effects of each call.
+func effectsOf(t *testing.T, ledger string) map[string]int {
+	t.Helper()
+	lines, err := effects.Read(ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits := map[string]int{}
+	for _, line := range lines {
+		commits[line.Key]++
+	}
+	return commits
 }
 
 // again asks for the outcomes a second time.
