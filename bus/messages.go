@@ -56,14 +56,15 @@ func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg je
 	}
 }
 
-// dropTime is the time for consumers to be deleted.
+// dropTime is the time for the answer to the deletion of a consumer.
 const dropTime = 500 * time.Millisecond
 
 func dropConsumers(ctx context.Context, js jetstream.JetStream, stream, prefix string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	for _, n := range []string{"_1", "_2"} { // nats.go creates one for the stream state and one for the messages
-		_ = js.DeleteConsumer(ctx, stream, prefix+n) // the server deletes it later
+		ctx, cancel := context.WithTimeout(ctx, dropTime)
+		_ = js.DeleteConsumer(ctx, stream, prefix+n) // after an error the server deletes it later
+		cancel()
 	}
 }
 

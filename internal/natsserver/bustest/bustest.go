@@ -109,3 +109,19 @@ func Run(t *testing.T, f func(ctx context.Context)) (stop func()) {
 	t.Cleanup(stop)
 	return stop
 }
+
+// WaitForNoConsumers waits until a stream has no consumer. A deletion whose answer nobody waited for may be under way.
+func WaitForNoConsumers(t *testing.T, js jetstream.JetStream, stream string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // far less than the server keeps a consumer
+	defer cancel()
+	for {
+		s, err := js.Stream(ctx, stream)
+		if err != nil {
+			t.Fatalf("consumers are left: %v", err)
+		}
+		if s.CachedInfo().State.Consumers == 0 {
+			return
+		}
+	}
+}

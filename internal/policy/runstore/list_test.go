@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -65,10 +66,7 @@ func TestListOfLargeRuns(t *testing.T) {
 	if listed != runs {
 		t.Errorf("%d runs are listed, of %d", listed, runs)
 	}
-	stream, err := o.p.JS.Stream(t.Context(), subjects.RunsStream)
-	if err != nil || stream.CachedInfo().State.Consumers > 0 {
-		t.Errorf("the pages left %d consumers behind, %v", stream.CachedInfo().State.Consumers, err)
-	}
+	bustest.WaitForNoConsumers(t, o.p.JS, subjects.RunsStream)
 	asked := pulls()
 	if len(asked) == 0 {
 		t.Error("no pull was seen")
