@@ -38,7 +38,7 @@ const (
 	// maxWork is the size of the largest work message. One request for a message of any size may be pending.
 	maxWork = envelope.MaxEnvelope + envelope.MaxHeaders + 1<<10
 	// minPortion is the least portion. It leaves a puller with many slots fewer messages to request at once.
-	minPortion = 16 << 10
+	minPortion = 8 << 10
 )
 
 // pulls are the pulls of a puller, and what they may bring. Puller.mu guards it.
