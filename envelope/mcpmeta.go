@@ -17,6 +17,7 @@ const (
 	MetaLaneID         = MetaPrefix + "lane_id"     // a string; answers say it, too
 	MetaRoleID         = MetaPrefix + "role_id"     // a string
 	MetaScope          = MetaPrefix + "scope"       // an object of strings: context.scope
+	MetaReport         = MetaPrefix + "report"      // true: the answer has all members below, also that of a success
 )
 
 // MetaToolVersion is a string: in a request the wanted version or range of versions, in an answer the version that ran.

@@ -92,7 +92,7 @@ func (a *asked) answer(
 	if err != nil {
 		return nil, protocolError(err)
 	}
-	res, err := a.tool.result(resp, a.names(), a.peer.protocol)
+	res, err := a.tool.result(resp, a.names(), a.peer.protocol, a.report)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,7 @@ type asked struct {
 	// lasting means that the client can send the request again and get the same outcome: the call goes on if the client
 	// disconnects.
 	lasting bool
+	report  bool // the client wants all members of _meta in the result
 }
 
 // ask returns the call for a request.
@@ -166,7 +167,10 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	if err != nil {
 		return nil, err
 	}
-	a := &asked{peer: peer, tool: tool, lasting: meta.key != "" || peer.stateless && peer.asking.recognizable()}
+	a := &asked{
+		peer: peer, tool: tool, report: meta.report,
+		lasting: meta.key != "" || peer.stateless && peer.asking.recognizable(),
+	}
 	a.call = toolbus.Call{
 		Tool: tool.Tool, Function: tool.Fn, Version: meta.version, Input: given, Timeout: meta.within, Key: meta.key,
 		Context: envelope.RequestContext{

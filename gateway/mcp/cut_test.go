@@ -72,7 +72,7 @@ func read(t *testing.T, from net.Conn, most int) string {
 func again(t *testing.T, s *httptest.Server, body string, header http.Header, where string) {
 	t.Helper()
 	status, answer := post(t, s.URL, body, header)
-	if status != http.StatusOK || !strings.Contains(answer, `"io.toolbus/outcome":"success"`) ||
+	if status != http.StatusOK || succeeded(answer) != 1 ||
 		!strings.Contains(answer, `{\"text\":\"a\"}`) {
 		t.Fatalf("%s: %d %s", where, status, answer)
 	}
@@ -136,7 +136,7 @@ func TestCutWhileRunning(t *testing.T) {
 			close(f.hold)
 			for range cap(answers) {
 				if answer := <-answers; !strings.HasPrefix(answer, "HTTP/1.1 200") ||
-					!strings.Contains(answer, `"io.toolbus/outcome":"success"`) {
+					succeeded(answer) != 1 {
 					t.Error(answer)
 				}
 			}

@@ -18,6 +18,7 @@ type said struct {
 	key, version, run, lane, role string
 	scope                         map[string]string
 	within                        time.Duration // timeout of the call; 0 means that of the tool
+	report                        bool          // the result has all members of _meta
 	trace, span                   string
 }
 
@@ -56,6 +57,9 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 		}
 		s.key = keys[0]
 	}
+	if s.report, err = reports(meta); err != nil {
+		return s, err
+	}
 	if err := s.headers(header); err != nil {
 		return s, err
 	}
@@ -90,6 +94,16 @@ func (s *said) headers(h http.Header) error {
 		s.scope[name] = value
 	}
 	return nil
+}
+
+// reports reports whether a request wants all members of _meta in its answer.
+func reports(meta map[string]any) (bool, error) {
+	value, given := meta[envelope.MetaReport]
+	wanted, ok := value.(bool)
+	if given && !ok {
+		return false, invalid("_meta %s is true or false", envelope.MetaReport)
+	}
+	return wanted, nil
 }
 
 // scopeOf returns the scope in _meta, or nil if it has none.

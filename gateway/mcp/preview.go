@@ -166,7 +166,7 @@ func (s *Server) readResult(ctx context.Context, req *sdk.ReadResourceRequest) (
 	if tool == nil {
 		return nil, sdk.ResourceNotFoundError(uri)
 	}
-	res, err := tool.result(resp, sdk.Meta{envelope.MetaRef: ref}, peer.protocol)
+	res, err := tool.result(resp, sdk.Meta{envelope.MetaRef: ref}, peer.protocol, false)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
-// result returns the MCP result of a response. It returns a protocol error only if the client made a mistake that a
-// model cannot correct.
-func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol string) (*reply, error) {
+// result returns the MCP result of a response. report says that the client wants all members of _meta. result returns a
+// protocol error only if the client made a mistake that a model cannot correct.
+func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol string, report bool) (*reply, error) {
 	if r.Error != nil {
 		if code := codeOf(r.Error); code != 0 {
 			return nil, failure(code, r.Error)
@@ -44,6 +44,9 @@ func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol strin
 		}
 	}
 	res.Meta = metaOf(r, names)
+	if !res.isError && !report { // some frameworks put the whole _meta into the context of the model
+		maps.DeleteFunc(res.Meta, func(name string, _ any) bool { return name != envelope.MetaRef })
+	}
 	return res, nil
 }
 

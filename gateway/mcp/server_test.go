@@ -129,16 +129,21 @@ func TestCall(t *testing.T) {
 		if res.IsError || words(res) != `{"text":"hello"}` || structured(t, res) != `{"text":"hello"}` {
 			t.Errorf("%+v: %s", res, words(res))
 		}
+		delete(res.Meta, sdk.MetaKeyServerInfo)
+		if ref, _ := res.Meta[envelope.MetaRef].(string); len(res.Meta) != 1 || !strings.HasPrefix(ref, "echo.") {
+			t.Errorf("_meta %v of a request that wants no report", res.Meta)
+		}
+		res = callNamed(t, s, "echo", `{"text":"hello"}`, sdk.Meta{envelope.MetaReport: true})
 		if res.Meta[envelope.MetaOutcome] != "success" || res.Meta[envelope.MetaCallID] == "" ||
 			res.Meta[envelope.MetaToolVersion] != "0.1.0" {
-			t.Errorf("_meta %v", res.Meta)
+			t.Errorf("_meta %v of a request that wants a report", res.Meta)
 		}
 		for name, says := range map[string]string{
 			envelope.MetaRef: "echo.", envelope.MetaAuditEventID: "calls", envelope.MetaRunID: "r1",
 			envelope.MetaLaneID: "default",
 		} {
 			res := callNamed(t, s, "echo", `{"text":"hello"}`,
-				sdk.Meta{envelope.MetaRunID: "r1", envelope.MetaLaneID: "default"})
+				sdk.Meta{envelope.MetaRunID: "r1", envelope.MetaLaneID: "default", envelope.MetaReport: true})
 			if said, _ := res.Meta[name].(string); !strings.HasPrefix(said, says) {
 				t.Errorf("%s is %q", name, said)
 			}
@@ -197,6 +202,7 @@ func TestErrors(t *testing.T) {
 		}
 		for name, meta := range map[string]sdk.Meta{
 			"key": {envelope.MetaIdempotencyKey: 7}, "short key": {envelope.MetaIdempotencyKey: "short"},
+			"report":   {envelope.MetaReport: "yes"},
 			"deadline": {envelope.MetaDeadlineMS: "soon"}, "version": {envelope.MetaToolVersion: ""},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func TestOneShot(t *testing.T) {
 		all[id] = answer
 	}
 	for id, want := range map[string]string{
-		"1": `"io.toolbus/outcome":"success"`, `"2"`: `"io.toolbus/outcome":"success"`, "3": `"tools":[`, "4": `"result":`,
+		"1": `"structuredContent":`, `"2"`: `"structuredContent":`, "3": `"tools":[`, "4": `"result":`,
 		"5": `"code":-32600`, "6": `"code":-32700`,
 	} {
 		if len(all[id]) != 1 || !strings.Contains(all[id][0], want) {
@@ -199,7 +199,7 @@ func TestResentInFlight(t *testing.T) {
 	s.hear("2")
 	close(f.hold)
 	all := s.hear("1", "1")["1"]
-	if len(all) != 2 || strings.Count(strings.Join(all, ""), `"io.toolbus/outcome":"success"`) != 2 {
+	if len(all) != 2 || succeeded(strings.Join(all, "")) != 2 {
 		t.Errorf("%q", all)
 	}
 	if more := len(f.held); more > 0 {

@@ -241,7 +241,11 @@ func (s *Server) aboutTask(ctx context.Context, peer *sender, method string, req
 		t.LastUpdatedAt = stamp(time.Now())
 		return t, nil
 	}
-	return tool.ended(t, began, resp, sdk.Meta{envelope.MetaRef: ref}, peer.protocol), nil
+	report, err := reports(req.Params.GetMeta())
+	if err != nil {
+		return nil, err
+	}
+	return tool.ended(t, began, resp, peer.protocol, report), nil
 }
 
 // outcomeOf returns the outcome of a call. pending means that it has none yet.
@@ -285,14 +289,14 @@ func taskError(err error) error {
 }
 
 // ended returns the task of a call that has ended.
-func (d *Definition) ended(t *task, began time.Time, r *envelope.Response, names sdk.Meta, protocol string) *task {
+func (d *Definition) ended(t *task, began time.Time, r *envelope.Response, protocol string, report bool) *task {
 	took := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
 	t.LastUpdatedAt, t.PollIntervalMs = stamp(began.Add(took)), 0
 	if r.Error != nil && (r.Error.Code == envelope.CodeCancelled || r.Error.Code == envelope.CodeCancelledUnknown) {
 		t.Status, t.StatusMessage = cancelled, d.inWords(r)
 		return t
 	}
-	res, err := d.result(r, names, protocol)
+	res, err := d.result(r, t.Meta, protocol, report)
 	if err != nil {
 		t.Status = failed
 		t.Error, _ = errors.AsType[*jsonrpc.Error](err)

@@ -108,6 +108,7 @@ func (c Call) body() []byte {
 				"io.modelcontextprotocol/protocolVersion":    protocol,
 				"io.modelcontextprotocol/clientCapabilities": map[string]any{},
 				envelope.MetaIdempotencyKey:                  c.Key,
+				envelope.MetaReport:                          true,
 				envelope.MetaDeadlineMS:                      max(1, time.Until(c.Due).Milliseconds()),
 			},
 		},

@@ -111,7 +111,7 @@ func TestKilled(t *testing.T) {
 			}
 			hold <- struct{}{}
 			for range 2 {
-				if answer := <-again; !strings.Contains(answer, `"io.toolbus/outcome":"success"`) {
+				if answer := <-again; !strings.Contains(answer, `"text":"paid"`) {
 					t.Error(answer)
 				}
 			}

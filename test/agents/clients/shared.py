@@ -44,7 +44,8 @@ def without_ours(result):
         result["_meta"] = rest
     result.pop("resultType", None)
     content = result.get("content", [])
-    if ("io.toolbus/code" in ours or "io.toolbus/warnings" in ours) and content and content[-1].get("type") == "text":
+    last = content[-1] if content else {}
+    if last.get("type") == "text" and ("io.toolbus/code" in ours or last["text"].startswith("Warning: ")):
         result["content"] = content[:-1]
     return result
 

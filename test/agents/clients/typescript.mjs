@@ -94,7 +94,8 @@ function withoutOurs(result) {
   const ours = Object.keys(_meta).filter((k) => k.startsWith("io.toolbus/"));
   const left = Object.entries(_meta).filter(([k]) => !ours.includes(k) && k !== "io.modelcontextprotocol/serverInfo");
   if (left.length) rest._meta = Object.fromEntries(left);
-  if ((ours.includes("io.toolbus/code") || ours.includes("io.toolbus/warnings")) && rest.content.at(-1)?.type === "text") {
+  const last = rest.content?.at(-1);
+  if (last?.type === "text" && (ours.includes("io.toolbus/code") || last.text.startsWith("Warning: "))) {
     rest.content = rest.content.slice(0, -1);
   }
   return rest;
