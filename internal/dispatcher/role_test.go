@@ -152,3 +152,38 @@ func TestRoleOfAReplay(t *testing.T) {
 		pass(time.Minute)
 	})
 }
+
+// A call that names no lane is in the only lane that allows its tool, under the policy that is in force by then. With
+// two such lanes it is in the default one.
+func TestOnlyLane(t *testing.T) {
+	only := rules{lanes: "l, m", tools: "other"}
+	for name, test := range map[string]struct {
+		before *rules // the policy of an earlier request with the same key, which it refuses
+		is     rules
+		want   string // the lane; "" if the call is refused
+	}{
+		"one of two": {is: only, want: "m"}, "two": {is: rules{lanes: "l, m", tools: "echo"}},
+		"none": {is: rules{lanes: "l", tools: "other"}}, "after a push": {&only, rules{lanes: "l", tools: "echo"}, "l"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, call.Pure, func(t *testing.T, w *world) {
+				if test.before != nil {
+					test.before.disabled = true
+					w.d.Policy = test.before.in(w)
+					w.ask(1)
+				}
+				w.d.Policy = test.is.in(w)
+				w.ask(2)
+				if test.want == "" {
+					if n := len(w.log.Entries()); n > 0 || w.outcome(2).Error == nil {
+						t.Errorf("%d events, want a refusal", n)
+					}
+					return
+				}
+				if got := w.state().Last().Owner.Lane; got != test.want {
+					t.Errorf("the call is in lane %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}

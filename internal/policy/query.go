@@ -95,6 +95,23 @@ func (s *Snapshot) Shows(role, lane, toolID string) bool {
 	return l != nil && of.has(l.index) && t.open.has(l.index)
 }
 
+// LaneFor returns the lane of a call that names none: fallback, unless it does not allow the tool for the role, and
+// exactly one lane does.
+func (s *Snapshot) LaneFor(role, toolID, fallback string) string {
+	t, of := s.tools[toolID], s.roles[role]
+	if t == nil || of == nil || s.Shows(role, fallback, toolID) {
+		return fallback
+	}
+	only := ""
+	for index := range of.both(t.open) {
+		if only != "" {
+			return fallback
+		}
+		only = s.laneIDs[index]
+	}
+	return cmp.Or(only, fallback)
+}
+
 // Roles returns the names of all roles, sorted.
 func (s *Snapshot) Roles() []string { return slices.Sorted(maps.Keys(s.roles)) }
 

@@ -63,6 +63,39 @@ func TestWhoCanAgreesWithDecide(t *testing.T) {
 	}
 }
 
+// A call that names no lane is in the fallback, unless Decide allows it in exactly one lane, and not in the fallback.
+func TestLaneFor(t *testing.T) {
+	g := generate(rand.New(rand.NewPCG(30, 1)), 20, 6, 60)
+	s := compiled(t, g.documents(), g.tools...)
+	run, seen := running(s), map[bool]int{}
+	for _, role := range g.roles {
+		for _, m := range g.tools {
+			var may []string
+			for _, l := range g.lanes {
+				if d := s.Decide(policy.Question{
+					Role: role.ID, Lane: l.ID, Tool: m.ToolID, Tenant: "acme", Actor: "agent://a", Run: run,
+					Scope: map[string]string{"case_id": "1"},
+				}); d.Allowed {
+					may = append(may, l.ID)
+				}
+			}
+			for _, fallback := range []string{g.lanes[0].ID, "none"} {
+				want := fallback
+				if len(may) == 1 {
+					want = may[0]
+				}
+				if got := s.LaneFor(role.ID, m.ToolID, fallback); got != want {
+					t.Fatalf("%s calls %s, which the lanes %q allow: %q, want %q", role.ID, m.ToolID, may, got, want)
+				}
+				seen[len(may) == 1 && fallback == "none"]++
+			}
+		}
+	}
+	if seen[true] < 10 || seen[false] < 10 || s.LaneFor("nobody", "t1", "x") != "x" || s.LaneFor("r1", "?", "x") != "x" {
+		t.Errorf("cases %v", seen)
+	}
+}
+
 func TestCan(t *testing.T) {
 	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"one", "two"}}, {ID: "idle"}}
 	lanes := []policy.Lane{

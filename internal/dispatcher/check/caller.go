@@ -27,7 +27,10 @@ func (s *Stages) role(_ context.Context, c *candidate) *envelope.Error {
 	if len(roles) == 1 {
 		claims.RoleID = cmp.Or(claims.RoleID, roles[0])
 	}
-	claims.RunID, claims.LaneID = cmp.Or(claims.RunID, p.Run), cmp.Or(claims.LaneID, p.Lane, s.DefaultLane)
+	claims.RunID, claims.LaneID = cmp.Or(claims.RunID, p.Run), cmp.Or(claims.LaneID, p.Lane)
+	if claims.LaneID == "" {
+		claims.LaneID, c.laneless = s.DefaultLane, true
+	}
 	if c.Principal == nil || slices.Contains(roles, claims.RoleID) {
 		return nil
 	}

@@ -50,8 +50,8 @@ type Options struct {
 	Tokens      *auth.Verifier // nil: the actor in the subject is not verified
 	Locks       *lock.Board    // nil: no call is ever locked
 	Definitions Definitions    // reports tools whose calls are refused until they are approved; nil: none
-	// DefaultRole is the role of tokens without roles, and DefaultLane the lane of calls that name none; defaults
-	// "agent" and "default".
+	// DefaultRole is the role of tokens without roles, and DefaultLane the lane of calls that name none, unless another
+	// lane is the only one that allows the tool to the role; defaults "agent" and "default".
 	DefaultRole, DefaultLane string
 	// Fsync states that the servers sync every write. If it is false, calls of side-effectful tools are refused unless
 	// their manifest accepts a rerun after a power cut.
@@ -102,6 +102,7 @@ type Request struct {
 	received bool      // the first two stages have passed it: what it says does not change
 	proven   bool      // a stage has set Principal
 	implicit bool      // a stage has set the run that Req names
+	laneless bool      // a stage has set the lane that Req names
 	refused  *Refusal  // by the last round; nil if it was not
 	verdict  verdict
 }
@@ -221,6 +222,9 @@ func (s *Stages) round(ctx context.Context, c *candidate) *Refusal {
 	}
 	if c.implicit {
 		c.Req.Context.RunID = ""
+	}
+	if c.laneless {
+		c.Req.Context.LaneID = ""
 	}
 	for _, stage := range s.stages {
 		c.Step = stage.step

@@ -18,9 +18,13 @@ type Policy interface {
 	Current() (*policy.Snapshot, error)
 }
 
-// inForce notes the policy that all later stages decide by. It refuses the request while no policy can be used.
+// inForce notes the policy that all later stages decide by, and sets the lane of a request that names none. It refuses
+// the request while no policy can be used.
 func (s *Stages) inForce(_ context.Context, c *candidate) (refusal *envelope.Error) {
 	c.Policy, refusal = s.policyInForce()
+	if claims := &c.Req.Context; c.laneless && refusal == nil {
+		claims.LaneID = c.Policy.LaneFor(claims.RoleID, c.Req.ToolID, s.DefaultLane)
+	}
 	return refusal
 }
 
