@@ -53,7 +53,7 @@ func steps() (list []stepped) {
 }
 
 // back returns how long calls may be refused after a clock was set and dispatchers answer again: 2 s, and as much again
-// where other tests run beside these.
+// for steps that run at the same time.
 func back() time.Duration {
 	if *all {
 		return 2 * time.Second
