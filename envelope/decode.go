@@ -323,7 +323,8 @@ func (c *RequestContext) plain() bool {
 		}
 	}
 	rare := c.ParentSpanID+c.Locale+c.Clock+c.SessionID+c.RoleID+c.RunID+c.LaneID != "" ||
-		c.Scope != nil || c.Confidence != nil || c.Evidence != nil || c.Extra != nil
+		c.Scope != nil || c.Confidence != nil || c.Evidence != nil || c.MCPMeta != nil ||
+		c.Extra != nil
 	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && jsonschema.IsUUID(c.TraceID) &&
 		plain(c.Timezone, 1, MaxLabel) && (c.Env == "dev" || c.Env == "prod" || c.Env == "staging")
 }

@@ -1,6 +1,9 @@
 package envelope
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // MetaPrefix begins the names of the members of _meta that Toolbus adds to the arguments and results of MCP calls: MCP
 // itself carries no idempotency key, no deadline and no version of a tool. The MCP server of the gateway and the
@@ -28,6 +31,16 @@ const (
 	MetaDigest      = MetaPrefix + "digest" // a string: build digest of the tool, "sha256:" and 64 hex digits
 	MetaTraceparent = "traceparent"         // a string: W3C traceparent, without prefix, as MCP defines it
 )
+
+// IsReservedMeta reports whether a member of _meta is never passed from a client to the server of a tool. These are
+// the members of Toolbus, the trace, the progress token, and the names with a prefix that MCP reserves: its second
+// label is mcp or modelcontextprotocol.
+func IsReservedMeta(name string) bool {
+	prefix, _, _ := strings.Cut(name, "/")
+	labels := strings.Split(prefix, ".")
+	return name == MetaTraceparent || name == "progressToken" || strings.HasPrefix(name, MetaPrefix) ||
+		len(labels) > 1 && (labels[1] == "mcp" || labels[1] == "modelcontextprotocol")
+}
 
 // MetaEffectLevel is a string in the _meta of a tool's definition: Pure, IdempotentWrite, NonIdempotentWrite or
 // ExternalSideEffects. The annotations of the definition are hints, for imported tools those of their server.

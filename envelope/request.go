@@ -17,7 +17,8 @@ type Request struct {
 }
 
 // RequestContext holds the caller of a request and its trace, session, run and lane. A tool gets only
-// the members that its manifest lists. Extra holds unknown members, which no tool gets. They count towards MaxHead,
+// the members that its manifest lists. MCPMeta is an object: the _meta of an MCP client for the server of a tool, which
+// gets it whatever the manifest lists. Extra holds unknown members, which no tool gets. They count towards MaxHead,
 // MaxHeadValues and the nesting depth, but are part of neither [Fingerprint] nor [CallKeyID].
 type RequestContext struct {
 	ActorID      string            `json:"actor_id"`
@@ -35,6 +36,7 @@ type RequestContext struct {
 	Scope        map[string]string `json:"scope,omitzero"`
 	Confidence   *float64          `json:"confidence,omitzero"`
 	Evidence     []string          `json:"evidence,omitzero"`
+	MCPMeta      jsontext.Value    `json:"mcp_meta,omitzero"`
 
 	Extra map[string]jsontext.Value `json:",embed"`
 }

@@ -175,7 +175,7 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 		Tool: tool.Tool, Function: tool.Fn, Version: meta.version, Input: given, Timeout: meta.within, Key: meta.key,
 		Context: envelope.RequestContext{
 			RunID: meta.run, RoleID: meta.role, LaneID: meta.lane, Scope: meta.scope,
-			TraceID: meta.trace, ParentSpanID: meta.span,
+			TraceID: meta.trace, ParentSpanID: meta.span, MCPMeta: meta.server,
 		},
 	}
 	run, lane := peer.client.Bound()

@@ -2,12 +2,15 @@ package mcp
 
 import (
 	"cmp"
+	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -17,8 +20,9 @@ import (
 type said struct {
 	key, version, run, lane, role string
 	scope                         map[string]string
-	within                        time.Duration // timeout of the call; 0 means that of the tool
-	report                        bool          // the result has all members of _meta
+	within                        time.Duration  // timeout of the call; 0 means that of the tool
+	report                        bool           // the result has all members of _meta
+	server                        jsontext.Value // the members of _meta for the server of the tool; nil for none
 	trace, span                   string
 }
 
@@ -60,6 +64,9 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 	if s.report, err = reports(meta); err != nil {
 		return s, err
 	}
+	if s.server, err = forServer(meta); err != nil {
+		return s, err
+	}
 	if err := s.headers(header); err != nil {
 		return s, err
 	}
@@ -68,6 +75,27 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 	}
 	s.trace, s.span = traceOf(meta)
 	return s, nil
+}
+
+// Limits of the members of _meta that go on to the server of a tool.
+const (
+	maxMeta      = 16 << 10 // bytes of JSON
+	maxMetaNames = 64
+)
+
+// forServer returns the members of _meta that are not reserved, or nil.
+func forServer(meta map[string]any) (jsontext.Value, error) {
+	kept := maps.Clone(meta)
+	maps.DeleteFunc(kept, func(name string, _ any) bool { return envelope.IsReservedMeta(name) })
+	if len(kept) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(kept)
+	if err != nil || len(text) > maxMeta || len(kept) > maxMetaNames {
+		return nil, invalid("_meta has at most %d members and %d bytes of JSON for the server of the tool, not %d and %d",
+			maxMetaNames, maxMeta, len(kept), len(text))
+	}
+	return text, nil
 }
 
 // HTTP headers that name the role, lane and scope of a call, for clients that cannot set _meta. A scope is a list of

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -42,7 +43,7 @@ func (r *run) invocation(ctx context.Context) (tool.Invocation, error) {
 		Fn: envelope.NameToCall(j.state.Fn), // clients of builds before AnyFunction send that name
 		// The caller's key is unique only in its scope, the id among all calls.
 		Input: input, Done: done, Context: listed(m.Context, j.work.context, a.Owner), IdempotencyKey: j.state.ID,
-		Attempt: j.attempt, Fence: r.fence, DryRun: j.state.DryRun,
+		MCPMeta: mcpMeta(j.work.context), Attempt: j.attempt, Fence: r.fence, DryRun: j.state.DryRun,
 		Traceparent: traceparent,
 		Deadline:    time.Now().Add(a.Due().Sub(r.Now())), // by the clock of this host, which tools use
 	}, nil
@@ -105,6 +106,20 @@ func listed(names []string, context jsontext.Value, owner call.Owner) jsontext.V
 		return nil
 	}
 	return ijson.Object(kept...)
+}
+
+// mcpMeta returns the member mcp_meta of the request's context, or nil.
+func mcpMeta(context jsontext.Value) jsontext.Value {
+	const name = `"mcp_meta"`
+	if !bytes.Contains(context, []byte(name)) { // most have none
+		return nil
+	}
+	for _, m := range ijson.Members(context) {
+		if m.Is("mcp_meta") {
+			return m.Value
+		}
+	}
+	return nil
 }
 
 // ownerMembers returns the members of a context that owner holds.

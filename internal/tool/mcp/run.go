@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -148,13 +150,19 @@ func ask(m *tool.Manifest, e Endpoint, op op, inv tool.Invocation) (client.Reque
 // in which every quote takes two bytes.
 func frame(output int64) int64 { return 3*output + 64<<10 }
 
-// meta returns the _meta of a request.
+// meta returns the _meta of a request: that of the client, and the members of Toolbus.
 func meta(e Endpoint, op op, inv tool.Invocation) map[string]any {
-	of := map[string]any{
+	of := map[string]any{}
+	for _, m := range ijson.Members(inv.MCPMeta) { // any client of the bus may have sent it
+		if name := string(m.Plain()); !envelope.IsReservedMeta(name) {
+			of[name] = m.Value
+		}
+	}
+	maps.Copy(of, map[string]any{
 		envelope.MetaCallID: inv.CallID, envelope.MetaAttempt: inv.Attempt, envelope.MetaIdempotencyKey: inv.IdempotencyKey,
 		envelope.MetaToolVersion: inv.ToolVersion, envelope.MetaDigest: inv.Digest,
 		envelope.MetaTraceparent: inv.Traceparent,
-	}
+	})
 	if e.Invocation {
 		told := invocation{
 			Op: op, CallID: inv.CallID, ToolID: inv.ToolID, ToolVersion: inv.ToolVersion, Digest: inv.Digest, Fn: inv.Fn,
