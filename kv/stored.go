@@ -20,6 +20,8 @@ type StoredEvent struct {
 	End uint64
 	// marked means that the last message is not an event at all, but a delete marker.
 	marked bool
+	// refused means that it is a marker by which an operator has ended the key, see [Log.Repair].
+	refused bool
 }
 
 // valid returns the sequence of the last valid event, or that of a delete marker. An operator writes one after a log
@@ -78,6 +80,9 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 	}
 	e, err := DecodeEvent(msg.Subject, msg.Header)
 	switch {
+	case msg.Subject == key.Marker() && msg.Header.Get(subjects.HeaderRepair) != "":
+		refused := msg.Header.Get(subjects.HeaderRepair) == repairRefuse
+		return StoredEvent{End: msg.Sequence, marked: true, refused: refused}, nil
 	case format.IsUnsupported(err) && !passed(msg.Subject, s.passes):
 		return StoredEvent{}, fmt.Errorf("%s at %d: %w", msg.Subject, msg.Sequence, err)
 	case err == nil && (e.Kind == call.Requested || e.Kind == call.Joined):
@@ -95,7 +100,7 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 		return StoredEvent{}, err
 	}
 	marked := msg.Header.Get(subjects.HeaderEvent) == ""
-	return StoredEvent{log.last, msg.Sequence, marked}, nil
+	return StoredEvent{RawStreamMsg: log.last, End: msg.Sequence, marked: marked}, nil
 }
 
 // At implements [Reader].

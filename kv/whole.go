@@ -64,11 +64,11 @@ var errBehind = fmt.Errorf("%w: the call log ends before an event that is known"
 func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) {
 	known := l.parts[key.Partition].kept
 	if known == nil {
-		return l.reader.Last(ctx, key)
+		return l.last(ctx, key)
 	}
 	id, of := keptIDOf(key.Tool, key.ID), logKey{key.Tool, key.ID}
 	n := known.get(id) // before the log is read: it may grow meanwhile
-	s, err := l.reader.Last(ctx, key)
+	s, err := l.last(ctx, key)
 	if err != nil || !n.after(s.valid()) {
 		return s, err
 	}
@@ -77,7 +77,7 @@ func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) 
 			return StoredEvent{}, fmt.Errorf("read call log: %w", context.Cause(ctx))
 		}
 		n = known.get(id)
-		if s, err = l.reader.Last(ctx, key); err != nil || !n.after(s.valid()) {
+		if s, err = l.last(ctx, key); err != nil || !n.after(s.valid()) {
 			return s, err
 		}
 		if err := l.reaches(ctx, key.Partition, n); err != nil {
@@ -85,7 +85,18 @@ func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) 
 		}
 		l.found.put(of, n)
 	}
-	return StoredEvent{}, &call.DamagedError{Ref: key.Ref(), End: s.End}
+	return StoredEvent{}, &call.DamagedError{
+		Ref: key.Ref(), End: s.End, Newest: n.seq, Expires: time.Unix(int64(later(n.expires, known.set())), 0),
+	}
+}
+
+// last reads the last event of a log. It returns a [call.DamagedError] if an operator has ended the key.
+func (l *Log) last(ctx context.Context, key subjects.Key) (StoredEvent, error) {
+	s, err := l.reader.Last(ctx, key)
+	if err == nil && s.refused {
+		return StoredEvent{}, &call.DamagedError{Ref: key.Ref(), End: s.End, Refused: true}
+	}
+	return s, err
 }
 
 // reaches returns errBehind if a partition ends before an event: its server has lost the end of all logs.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -254,5 +255,91 @@ func TestKeptIDs(t *testing.T) {
 	}
 	if k.Len() > n*3/2 {
 		t.Errorf("%d ids, of which %d have not expired", k.Len(), n)
+	}
+}
+
+// damageOf returns the damage of a log.
+func (f *fixture) damageOf(t *testing.T, id string) *call.DamagedError {
+	t.Helper()
+	_, err := f.log.Read(t.Context(), "web.fetch", id)
+	d, ok := errors.AsType[*call.DamagedError](err)
+	if !ok {
+		t.Fatalf("%v, want a damaged log", err)
+	}
+	return d
+}
+
+// An accepted log counts as empty for every reader, also where a claim is left in it. A refused one stays damaged. A
+// decision about a log that has changed since is not stored.
+func TestRepair(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	for _, id := range []string{"accept", "refuse"} {
+		_, ended := f.decided(t, id)
+		f.lose(t, ended.Seq)
+		d := f.damageOf(t, id)
+		if d.End != ended.Seq-1 || d.Newest != uint32(ended.Seq) || time.Until(d.Expires) < time.Minute || d.Refused {
+			t.Errorf("%s: %+v", id, d)
+		}
+		if err := f.log.Repair(t.Context(), "web.fetch", id, d, id == "refuse"); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.log.Repair(t.Context(), "web.fetch", id, d, id == "accept"); err == nil {
+			t.Errorf("%s: a second decision is stored", id)
+		}
+	}
+	later, err := kv.OpenLog(t.Context(), f.js, kv.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range []*kv.Log{f.log, later} {
+		_, err := log.Read(t.Context(), "web.fetch", "refuse")
+		if d, ok := errors.AsType[*call.DamagedError](err); !ok || !d.Refused {
+			t.Errorf("refused: %v", err)
+		}
+	}
+	last, err := later.Read(t.Context(), "web.fetch", "accept")
+	if err != nil || !last.State.Empty() {
+		t.Fatalf("accepted: %+v, %v", last, err)
+	}
+	again, err := later.Write(t.Context(), admission(t, last.State, "accept", "B", time.Minute), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.log.Write(t.Context(), timeout(again, "d-1.3"), body); err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range []*kv.Log{f.log, later} {
+		if e, err := log.Read(t.Context(), "web.fetch", "accept"); err != nil || len(e.State.Attempts) != 1 ||
+			e.State.Last().Open() {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
+}
+
+// A process that does not know that a log is damaged knows it once it is told, and an executor cannot end a key.
+func TestExpectedEvent(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	asked, ended := f.decided(t, "id")
+	f.lose(t, ended.Seq)
+	later, err := kv.OpenLog(t.Context(), f.js, kv.LogOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later.Read(t.Context(), "web.fetch", "id"); err != nil {
+		t.Fatal(err)
+	}
+	later.Expect("web.fetch", "id", uint32(ended.Seq), time.Now().Add(time.Hour))
+	_, err = later.Read(t.Context(), "web.fetch", "id")
+	wantDamaged(t, err)
+	msg := nats.NewMsg(asked.Key().Claim(1, "e-1"))
+	msg.Header.Set(subjects.HeaderRepair, "refuse")
+	if _, err := f.js.PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := later.Read(t.Context(), "web.fetch", "id"); err != nil {
+		d, ok := errors.AsType[*call.DamagedError](err)
+		if !ok || d.Refused {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -56,6 +56,11 @@ func (k Key) Outcome(n int, instance string) string {
 
 const decisions = "x"
 
+// Marker returns the subject of what an operator writes to the log. [ParseEvent] refuses it.
+func (k Key) Marker() string {
+	return string(k.appendEvent(make([]byte, 0, typicalSize), 1, decisions))
+}
+
 // typicalSize is a size, in bytes, that most subjects do not exceed. A buffer of this size stays on the stack, so that
 // a subject costs one allocation.
 const typicalSize = 160

@@ -18,6 +18,9 @@ const (
 // Locks is the subject of the one entry of the control bucket that holds all safety locks in force.
 const Locks = controlPrefix + "locks"
 
+// Repairs is the subject of the one entry of the control bucket that lists the calls whose logs are damaged.
+const Repairs = controlPrefix + "repairs"
+
 // CopiesStream is the stream of the second copies of the locks and of the policy in force.
 const CopiesStream = "KV_copies"
 

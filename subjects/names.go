@@ -39,6 +39,7 @@ const (
 	HeaderContentType = "Content-Type"
 	HeaderEvent       = "Tb-Event"     // an event of the call log, with the state after it
 	HeaderKind        = "Tb-Kind"      // kind of an answer: accepted, outcome or refusal; see internal/rpc
+	HeaderRepair      = "Tb-Repair"    // decision of an operator about a damaged log, in a marker of the call log
 	HeaderInputRef    = "Tb-Input-Ref" // reference of an input in the payload store
 	HeaderAnswer      = "Tb-Answer"    // last tokens of the subject of the answer; see [AnswerTo] and [ExecutorAnswer]
 	HeaderPatient     = "Tb-Patient"   // the caller needs no acceptance if the outcome comes soon
@@ -73,6 +74,8 @@ const (
 	OpUnlock        = "unlock"         // clear a safety lock
 	OpLockKill      = "lock_kill"      // end running calls that a safety lock covers
 	OpLocks         = "locks"          // list the safety locks in force
+	OpRepair        = "repair"         // decide about a call whose log is damaged
+	OpRepairs       = "repairs"        // list the calls whose logs are damaged
 	OpPolicyPart    = "policy_part"    // store a part of a document of a policy set
 	OpPolicyPush    = "policy_push"    // put a policy set in force
 	OpPolicyHistory = "policy_history" // list the versions of the policy

@@ -41,6 +41,7 @@ type dispatcherParts struct {
 	bulk       *bulk
 	quota      *payloadQuota
 	executors  *executorapi.Server
+	repairs    *repairs
 	toolPeers  *toolPeers
 	dispatcher *dispatcher.Dispatcher
 }
@@ -133,6 +134,10 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 		Made:  poolsOf(d.options.Tools), Lease: d.Lease, Fsync: d.Fsync, Identity: d.Identity, Log: d.Logger,
 	}
 	p.toolPeers = newToolPeers(d.Instance, d.options.Tools, d.control.TellTools, d.Logger)
+	if p.repairs, err = openRepairs(ctx, d); err != nil {
+		return nil, err
+	}
+	p.repairs.record = p.note
 	p.dispatcher = p.newDispatcher(pools, findings)
 	return p, nil
 }
@@ -155,7 +160,8 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 		},
 		Process: dispatcher.Process{
 			CallLog: d.Log, Heads: d.Log, Now: d.Clock.Now, Instance: d.Instance, NewNonce: d.NewNonce,
-			Strange: d.logOptions().Passes, ToolsDiffer: d.toolPeers.differ, Trace: d.Trace, Logger: d.Logger,
+			Strange: d.logOptions().Passes, ToolsDiffer: d.toolPeers.differ, Damage: d.repairs.damage,
+			Trace: d.Trace, Logger: d.Logger,
 		},
 		Names: o.Tools, Replies: rpc.NewReplies(d.NC, d.Logger), Records: d.journal, Control: d.control, Pools: pools,
 		Overflow: d.evidence, Partitions: d.Log.Partitions(),

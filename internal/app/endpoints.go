@@ -51,7 +51,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		})),
 		rpc.NewEndpoint(operation.Replay, d.replay),
 		rpc.NewForwarder(operation.Payload, d.payload),
-	}, d.lockEndpoints(), d.tokenEndpoints(), d.policyEndpoints(), d.runEndpoints())
+	}, d.lockEndpoints(), d.repairEndpoints(), d.tokenEndpoints(), d.policyEndpoints(), d.runEndpoints())
 	for i, e := range all {
 		op := operation.Named(e.Op)
 		if op.Act {

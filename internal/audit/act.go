@@ -38,5 +38,6 @@ func (r *Record) describe(of *Record) {
 		r.Act.State = ActUnknown
 	}
 	r.RoleID, r.LaneID, r.ToolName, r.Policies = of.RoleID, of.LaneID, of.ToolName, of.Policies
-	r.Credential, r.Lock, r.Push, r.Run = of.Credential, of.Lock, of.Push, of.Run
+	r.Credential, r.Lock, r.Push, r.Run, r.Repair = of.Credential, of.Lock, of.Push, of.Run, of.Repair
+	r.Ref = of.Ref
 }

@@ -66,6 +66,8 @@ type Record struct {
 	Replay *Replay `json:"replay,omitzero"`
 	// Lock is set if the record describes the setting or clearing of a safety lock.
 	Lock *SafetyLock `json:"lock,omitzero"`
+	// Repair is set if the record describes a decision about a call whose log is damaged.
+	Repair *Repair `json:"repair,omitzero"`
 	// Push is set if the record describes the push of a policy set.
 	Push *PolicyPush `json:"policy_push,omitzero"`
 	// Run is set if the record describes a change of a run.

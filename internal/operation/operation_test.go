@@ -33,6 +33,8 @@ lock            operator
 unlock          operator
 lock_kill       operator
 locks           operator
+repair          operator
+repairs         operator
 policy_part     operator
 policy_push     operator
 policy_history  operator

@@ -69,6 +69,12 @@ var (
 	Locks    = row[struct{}, envelope.LocksResponse](subjects.OpLocks, operators)
 )
 
+// Operations about damaged logs.
+var (
+	Repair  = row[envelope.RepairRequest, envelope.RepairsResponse](subjects.OpRepair, operators, act)
+	Repairs = row[struct{}, envelope.RepairsResponse](subjects.OpRepairs, operators)
+)
+
 // Operations about the policy.
 var (
 	PolicyPart    = row[envelope.PolicyPartRequest, struct{}](subjects.OpPolicyPart, operators)

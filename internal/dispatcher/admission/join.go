@@ -66,7 +66,7 @@ func (m *Admission) join(ctx context.Context, q *queue, s call.State, joining []
 		return
 	case answer.Damaged(err) != nil:
 		for i := range joining {
-			m.damaged(ctx, &joining[i], err)
+			m.Answers.RefuseDamaged(ctx, joining[i].Request, err)
 		}
 		return
 	case err != nil: // perhaps written: the clients send their requests again

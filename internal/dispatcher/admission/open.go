@@ -37,7 +37,7 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 	}
 	earlier, current, err := m.earlier(ctx, s)
 	switch {
-	case m.damaged(ctx, a, err):
+	case m.Answers.RefuseDamaged(ctx, a.Request, err):
 		return s, false
 	case errors.Is(err, outcome.ErrUnreadable) && m.IsStrange(s.Last().Decision.Nonce):
 		m.Answers.Replay(ctx, &q.Line, s, s.Last().N, a.Call)
@@ -130,7 +130,7 @@ func (m *Admission) notWritten(
 	switch {
 	case errors.As(err, &moved):
 		return q.Found(s.Seq, moved.State), true
-	case m.damaged(ctx, a, err):
+	case m.Answers.RefuseDamaged(ctx, a.Request, err):
 		return s, false
 	case a.Late(m.Now()):
 		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)

@@ -195,22 +195,11 @@ func (m *Admission) noReplay(s call.State, n int, a *arrival) *envelope.Error {
 func (m *Admission) reread(ctx context.Context, q *queue, s call.State, a *arrival) (_ call.State, again bool) {
 	last, err := m.Head(ctx, s.Tool, s.ID)
 	switch {
-	case m.damaged(ctx, a, err):
+	case m.Answers.RefuseDamaged(ctx, a.Request, err):
 		return s, false
 	case err != nil:
 		m.Logger.Warn("call log not read", "call", q.ID, "err", err) // s is the newest known state
 		return s, true
 	}
 	return q.Found(s.Seq, last.State), true
-}
-
-// damaged refuses a request if err says that the log of its key is damaged.
-func (m *Admission) damaged(ctx context.Context, a *arrival, err error) bool {
-	refusal := answer.Damaged(err)
-	if refusal != nil {
-		m.Logger.Error("a call is refused", "tenant", a.Ask.Pinned.Tenant, "tool", a.Ask.Pinned.Tool, "err", err)
-		a.Step = answer.StepRecord
-		m.Answers.Refuse(ctx, a.Request, answer.StageAdmission, refusal, false)
-	}
-	return refusal != nil
 }

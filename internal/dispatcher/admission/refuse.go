@@ -16,7 +16,8 @@ import (
 // request again. The answer tells of the log only what the sender may know, see knownTo.
 func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.Refusal) {
 	last, err := m.Head(ctx, r.Req.ToolID, envelope.CallKeyID(r.In.From.Tenant, r.Req))
-	if answer.Damaged(err) != nil { // the sender may not know that: the call may be of another actor
+	if m.Answers.FoundDamaged(ctx, r.In.From.Tenant, r.Req.ToolID, err) != nil {
+		// The sender may not know that: the call may be of another actor.
 		m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(envelope.EffectUnknown), false)
 		return
 	}
@@ -95,7 +96,7 @@ func (m *Admission) refuse(
 ) (_ call.State, again bool) {
 	last, err := m.Head(ctx, a.Ask.Pinned.Tool, a.Ask.Pinned.ID)
 	switch {
-	case m.damaged(ctx, a, err):
+	case m.Answers.RefuseDamaged(ctx, a.Request, err):
 		return s, false
 	case err != nil: // perhaps the request belongs to an attempt: no answer; the client sends it again
 		m.Logger.Warn("refusal not delivered: the call log cannot be read", "call", q.ID, "err", err)

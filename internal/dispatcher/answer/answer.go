@@ -29,7 +29,7 @@ type Heads interface {
 }
 
 // Process has the log, the clock and the hooks that all parts of one dispatcher share. Heads, Strange, ToolsDiffer,
-// Trace and Logger are optional.
+// Damage, Trace and Logger are optional.
 type Process struct {
 	CallLog  Log
 	Heads    Heads            // nil: CallLog, with the bodies
@@ -41,8 +41,10 @@ type Process struct {
 	Strange func(instance string) bool
 	// ToolsDiffer reports whether another dispatcher has loaded other tools. nil means that none has.
 	ToolsDiffer func() bool
-	Trace       call.Trace
-	Logger      *slog.Logger // nil: discards
+	// Damage has a call whose log is damaged listed for operators. nil lists none.
+	Damage func(context.Context, envelope.DamagedCall)
+	Trace  call.Trace
+	Logger *slog.Logger // nil: discards
 }
 
 // IsStrange reports whether Strange identifies the writer of an event with this nonce.

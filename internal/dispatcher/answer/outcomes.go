@@ -75,12 +75,10 @@ func (a *Answers) Replay(ctx context.Context, l *Line, s call.State, n int, c *c
 	o, err := a.Load(ctx, s, n)
 	if err != nil {
 		a.Logger.Warn("stored outcome not read", "call", s.ID, "err", err)
-		refusal := Damaged(err)
-		switch { // sending the request again would not help
-		case errors.Is(err, outcome.ErrUnreadable):
+		if errors.Is(err, outcome.ErrUnreadable) { // sending the request again would not help
 			a.tellUnreadable(c.In.ReplyAddress(), c.Ask.Owner.CallID, s, n)
-		case refusal != nil:
-			a.Refuse(ctx, c.Request, StageAdmission, refusal, false)
+		} else {
+			a.RefuseDamaged(ctx, c.Request, err)
 		}
 		return
 	}

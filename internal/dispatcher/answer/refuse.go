@@ -42,6 +42,38 @@ func Stands(c envelope.Code) bool {
 // sends R-CAP-AUDIT. notStarted is Provenance.NotStarted of the answer. It holds for the call if Stands(e.Code), and
 // otherwise for this copy of the request.
 func (a *Answers) Refuse(ctx context.Context, r *check.Request, stage string, e *envelope.Error, notStarted bool) {
+	a.refuse(ctx, r, stage, e, notStarted, Stands(e.Code) && !a.disputed(r, stage))
+}
+
+// RefuseDamaged refuses a request if err says that the log of its key is damaged, and reports whether it does. The
+// refusal is final once an operator has ended the key.
+func (a *Answers) RefuseDamaged(ctx context.Context, r *check.Request, err error) bool {
+	refusal := a.FoundDamaged(ctx, r.In.From.Tenant, r.In.Tool, err)
+	if refusal == nil {
+		return false
+	}
+	damaged, _ := errors.AsType[*call.DamagedError](err)
+	r.Step = StepRecord
+	a.refuse(ctx, r, StageAdmission, refusal, false, damaged.Refused)
+	return true
+}
+
+// FoundDamaged is [Damaged] for the log of a call of a tenant. It has the damage listed for operators.
+func (a *Answers) FoundDamaged(ctx context.Context, tenant, tool string, err error) *envelope.Error {
+	damaged, ok := errors.AsType[*call.DamagedError](err)
+	if ok && !damaged.Refused {
+		a.Logger.Error("a call whose log is damaged is refused", "tenant", tenant, "tool", tool, "err", err)
+		if a.Damage != nil {
+			a.Damage(ctx, envelope.DamagedCall{Ref: damaged.Ref, Tenant: tenant, Tool: tool, End: damaged.End,
+				Newest: damaged.Newest, Expires: damaged.Expires.UTC()})
+		}
+	}
+	return Damaged(err)
+}
+
+func (a *Answers) refuse(
+	ctx context.Context, r *check.Request, stage string, e *envelope.Error, notStarted, final bool,
+) {
 	in, req := r.In, r.Req
 	id, counted, err := a.records.Denied(ctx, refusalRecord(r, stage, e))
 	full := errors.Is(err, audit.ErrRefused)
@@ -52,11 +84,13 @@ func (a *Answers) Refuse(ctx context.Context, r *check.Request, stage string, e 
 	case full:
 		id, counted = "", 0
 		e = envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
+		final = false
 	case err != nil:
 		return
 	}
-	p := envelope.Provenance{ToolID: in.Tool, Final: Stands(e.Code) && !a.disputed(r, stage), AuditEventID: id,
-		Counted: counted, NotStarted: notStarted}
+	p := envelope.Provenance{
+		ToolID: in.Tool, Final: final, AuditEventID: id, Counted: counted, NotStarted: notStarted,
+	}
 	callID, trace := "", ""
 	if req != nil {
 		callID, trace, p.ToolVersion = req.CallID, req.Context.TraceID, req.ToolVersion

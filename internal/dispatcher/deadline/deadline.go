@@ -163,8 +163,7 @@ func (d *Deadlines) expire(ctx context.Context, w *watch, job *openAttempt) {
 		d.Logger.Warn("outcome not read", "call", job.id, "err", err)
 		w.close(job.id, job.attempt, job.admitted)
 		return
-	case answer.Damaged(err) != nil: // nothing may be decided, and callers that ask get an error that says so
-		d.Logger.Error("deadline not decided", "call", job.id, "err", err)
+	case d.answers.FoundDamaged(ctx, "", job.tool, err) != nil: // nothing may be decided
 		w.close(job.id, job.attempt, job.admitted)
 		d.answers.Abandon(subjects.Key{Tool: job.tool, ID: job.id}, job.attempt, job.admitted)
 		return
