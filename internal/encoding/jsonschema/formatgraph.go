@@ -47,7 +47,7 @@ func newFormatGraph(roots ...*jsonschema.Schema) *formatGraph {
 
 // guarded returns the format of s if it is one of formatNames.
 func guarded(s *jsonschema.Schema) string {
-	if s.Format == nil || !slices.Contains(formatNames(), s.Format.Name) {
+	if s.Format == nil || !IsGuarded(s.Format.Name) {
 		return ""
 	}
 	return s.Format.Name

@@ -16,6 +16,9 @@ const (
 	FormatCommand = "command"
 )
 
+// IsGuarded reports whether [Schema.Formatted] finds the values of a format.
+func IsGuarded(format string) bool { return slices.Contains(formatNames(), format) }
+
 func formatNames() []string { return []string{FormatURI, FormatPath, FormatCommand} }
 
 // Formatted is a part of a value to which a schema applies one of the formats above, or [FormatName].

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,7 +32,7 @@ func (s *shared) sanitize(what string) error {
 	pointers := slices.Sorted(maps.Keys(found))
 	for _, at := range slices.Backward(pointers) { // a member after those in it, which may move
 		if declare(v, jsontext.Pointer(at), found[at]) {
-			s.notes = append(s.notes, fmt.Sprintf("%s%s is checked as format %s", what, at, found[at]))
+			s.notes = append(s.notes, checkedAs(what, at, found[at]))
 		}
 	}
 	slices.Sort(s.notes)

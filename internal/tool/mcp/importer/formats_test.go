@@ -30,8 +30,10 @@ func TestImportDeclaresFormats(t *testing.T) {
 		"/properties/directory is checked as format path",
 		"/properties/directory/anyOf/0/properties/path is checked as format path",
 		"/properties/files is checked as format path", "/properties/folder is checked as format path",
-		"/properties/path is checked as format path", "/properties/uri is checked as format uri",
-		"/properties/url is checked as format uri",
+		"/properties/path is checked as format path",
+		"/properties/safe_url is checked as format uri: http and https alone",
+		"/properties/uri is checked as format uri: http and https alone",
+		"/properties/url is checked as format uri: http and https alone",
 	}
 	for i := range want {
 		want[i] = "input schema" + want[i]

@@ -127,14 +127,14 @@ func (s source) files() (map[string][]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	input, err := share("input schema", requestSchema(s.tool))
+	input, err := share(inputSchema, requestSchema(s.tool))
 	if err != nil {
 		return nil, nil, err
 	}
 	if input.shown, err = object(input.shown); err != nil {
 		return nil, nil, err
 	}
-	if err := input.sanitize("input schema"); err != nil {
+	if err := input.sanitize(inputSchema); err != nil {
 		return nil, nil, err
 	}
 	shown := map[string]jsontext.Value{"inputSchema": input.shown}
@@ -146,23 +146,30 @@ func (s source) files() (map[string][]byte, []string, error) {
 		manifestFile: append([]byte(s.head()), text...), requestFile: pretty(input.checked),
 		mcp.DefinitionFile: []byte(visible(string(pretty(definition)))),
 	}
-	if files[responseFile], err = responseSchema(s.tool); err != nil {
-		return nil, nil, err
-	}
 	notes := input.notes
 	if s.tool.OutputSchema != nil {
-		output, err := share("output schema", s.tool.OutputSchema)
-		if err != nil {
-			return nil, nil, err
+		output, checked, err := outputOf(s.tool)
+		if err != nil { // results need no schema
+			s.tool.OutputSchema = nil
+			notes = append(notes, oneLine(err.Error())+": the tool has no output schema")
+		} else {
+			files[outputFile], shown["outputSchema"], notes = checked, output.shown, append(notes, output.notes...)
 		}
-		if files[outputFile], err = bare(output.checked); err != nil {
-			return nil, nil, err
-		}
-		shown["outputSchema"], notes = output.shown, append(notes, output.notes...)
+	}
+	if files[responseFile], err = responseSchema(s.tool); err != nil {
+		return nil, nil, err
 	}
 	listed, more, err := s.listed(shown)
 	files[listedFile] = listed
 	return files, append(notes, more...), err
+}
+
+// outputOf returns the output schema of a tool, and the file with the form that results are checked with.
+func outputOf(t client.Tool) (output shared, file []byte, err error) {
+	if output, err = share(outputSchema, t.OutputSchema); err == nil {
+		file, err = bare(output.checked)
+	}
+	return output, file, err
 }
 
 // head returns the comment at the beginning of the manifest.

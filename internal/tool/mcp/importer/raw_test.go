@@ -115,3 +115,48 @@ func TestImportTwice(t *testing.T) {
 		}
 	}
 }
+
+// Formats that safety does not need are annotations. An output schema that cannot be used costs its tool the schema
+// alone.
+func TestImportAnnotations(t *testing.T) {
+	s := newTeller(t, `[
+		{"name":"at","inputSchema":{"type":"object","properties":{"when":{"type":"string","format":"date-time"},
+			"to":{"type":"string","format":"email"},"format":{"type":"string","format":"uuid"}}},
+			"outputSchema":{"type":"object","properties":{"when":{"type":"string","format":"date-time"}}}},
+		{"name":"lost","inputSchema":{"type":"object"},
+			"outputSchema":{"type":"object","properties":{"a":{"$ref":"#/$defs/nowhere"}}}},
+		{"name":"far","inputSchema":{"type":"object"},"outputSchema":{"$ref":"https://example.com/other.json"}},
+		{"name":"odd","inputSchema":{"type":"object"},"outputSchema":7}]`)
+	for _, one := range s.imports().Tools {
+		if one.State != importer.Added {
+			t.Errorf("%s is %s: %s", one.Name, one.State, one.Why)
+			continue
+		}
+		m := s.loaded(one.ID)
+		f := m.Functions["run"]
+		if one.Name == "at" {
+			if len(one.Notes) > 0 || !strings.Contains(string(m.Listed.Tool), `"date-time"`) {
+				t.Errorf("the notes are %q, and clients are shown %s", one.Notes, m.Listed.Tool)
+			}
+			if bad := f.Request.Validate([]byte(`{"when":"2026-11-28 12:00","to":"me","format":"x"}`)); bad != nil {
+				t.Errorf("a format is checked: %v", bad)
+			}
+			if bad := f.Request.Validate([]byte(`{"when":7}`)); bad == nil {
+				t.Error("a number is a time")
+			}
+			continue
+		}
+		if len(one.Notes) != 1 || !strings.HasSuffix(one.Notes[0], ": the tool has no output schema") ||
+			strings.Contains(string(m.Listed.Tool), "outputSchema") {
+			t.Errorf("%s: the notes are %q, and clients are shown %s", one.Name, one.Notes, m.Listed.Tool)
+		}
+		if bad := f.Response.Validate([]byte(`{"content":[],"structuredContent":{"a":[1]}}`)); bad != nil {
+			t.Errorf("%s: %v", one.Name, bad)
+		}
+	}
+	for _, c := range s.changes() {
+		if c.State != importer.Same {
+			t.Errorf("%s is %s: %s", c.ID, c.State, c.Why)
+		}
+	}
+}

@@ -18,6 +18,20 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
+// Names of the schemas of a tool in messages.
+const (
+	inputSchema  = "input schema"
+	outputSchema = "output schema"
+)
+
+// checkedAs is the note about a format that is checked, at a place of a schema.
+func checkedAs(what, at, format string) string {
+	if format == jsonschema.FormatURI {
+		format += ": http and https alone"
+	}
+	return fmt.Sprintf("%s%s is checked as format %s", what, at, format)
+}
+
 // shared holds a server's schema in two forms: the one that MCP clients get, and the one that Toolbus validates values
 // with. They differ if the server uses features that Toolbus does not check.
 type shared struct {
@@ -156,6 +170,12 @@ func (s *shared) relax(what string, v any) (broken bool) {
 			broken = broken || bad
 			note(keyword, "the pattern uses what RE2 does not have")
 		})
+		// In 2020-12 a format is an annotation, and few servers check it. Those that safety needs are checked.
+		if format, ok := members["format"].(string); ok && !jsonschema.IsGuarded(format) {
+			delete(members, "format")
+		} else if ok && what == inputSchema {
+			s.notes = append(s.notes, checkedAs(what, at, format))
+		}
 		for _, keyword := range slices.Sorted(maps.Keys(members)) {
 			if jsonschema.Holds(keyword) || representable(members[keyword]) {
 				continue
