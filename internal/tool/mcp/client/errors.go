@@ -29,6 +29,12 @@ type StatusError struct {
 	RetryAfter time.Duration // 0 if the server did not send it
 }
 
+// UnauthorizedError means that a server answers nobody without credentials.
+type UnauthorizedError struct {
+	OAuth    bool   // it takes tokens of OAuth
+	Metadata string // URL of its protected resource metadata (RFC 9728); "" if it names none
+}
+
 // sessionID matches the session id in errors of the SDK. The id is as secret as a credential.
 var sessionID = regexp.MustCompile(` ?\(session ID: [^)]*\)`)
 
@@ -54,6 +60,18 @@ func (e *MalformedError) Error() string {
 }
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("the server answered with HTTP status %d", e.Status)
+}
+
+func (e *UnauthorizedError) Error() string {
+	const header = "give it with --header 'Authorization=Bearer ${env:TOKEN}', from a variable of the executors"
+	switch {
+	case !e.OAuth:
+		return "the server wants credentials (HTTP status 401): give them with --header"
+	case e.Metadata == "":
+		return "the server wants a token of OAuth (HTTP status 401): get one from its operator, and " + header
+	}
+	return fmt.Sprintf("the server wants a token of OAuth (HTTP status 401): %.300q says where to get one; then %s",
+		e.Metadata, header)
 }
 
 func (e *NotSentError) Unwrap() error { return e.Err }

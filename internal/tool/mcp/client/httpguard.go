@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
 // Names of headers.
@@ -123,6 +125,9 @@ func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, err
 		resp.StatusCode, resp.Body = http.StatusNotFound, http.NoBody // with a body the SDK would keep the session
 		return resp, nil
 	}
+	if f.end == nil && resp.StatusCode == http.StatusUnauthorized && resp.Request.Method == http.MethodPost {
+		return nil, challenged(resp.Header)
+	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	msg, _ := decode(text)
 	if answer, ok := msg.(*jsonrpc.Response); ok && answer.Error != nil || f.end == nil {
@@ -131,6 +136,18 @@ func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, err
 	f.fail(&StatusError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header)})
 	resp.StatusCode = http.StatusServiceUnavailable
 	return resp, nil
+}
+
+// challenged returns the error for a server that answers a greeting with status 401.
+func challenged(h http.Header) *UnauthorizedError {
+	e := &UnauthorizedError{}
+	all, _ := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate")) // what cannot be parsed names nothing
+	for _, c := range all {
+		if strings.EqualFold(c.Scheme, "Bearer") {
+			e.OAuth, e.Metadata = true, cmp.Or(e.Metadata, c.Params["resource_metadata"])
+		}
+	}
+	return e
 }
 
 // forgotten reports whether the server has lost the session of a request. It must answer 404 then, whatever the body

@@ -6,11 +6,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 )
 
@@ -158,5 +161,36 @@ func TestImportAnnotations(t *testing.T) {
 		if c.State != importer.Same {
 			t.Errorf("%s is %s: %s", c.ID, c.State, c.Why)
 		}
+	}
+}
+
+// An import from a server that wants a token says so, where to get one, and how to give it.
+func TestImportUnauthorized(t *testing.T) {
+	for name, test := range map[string]struct {
+		challenge []string
+		want      string
+	}{
+		"nothing": {nil, "the server wants credentials (HTTP status 401): give them with --header"},
+		"basic":   {[]string{`Basic realm="x"`}, "wants credentials"},
+		"bearer":  {[]string{`Bearer`}, "wants a token of OAuth (HTTP status 401): get one from its operator"},
+		"metadata": {[]string{`Basic realm="a, b"`, `bearer realm="x", resource_metadata="https://a.example/.well-known/x"`},
+			`wants a token of OAuth (HTTP status 401): "https://a.example/.well-known/x" says where to get one; then give it`},
+		"malformed": {[]string{`Bearer resource_metadata="unended`}, "HTTP status 401"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for _, c := range test.challenge {
+					w.Header().Add("WWW-Authenticate", c)
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+			}))
+			defer h.Close()
+			_, err := importer.Import(t.Context(), "far", client.Server{URL: h.URL}, importer.Options{
+				Dir: t.TempDir(), Owner: "@test", Version: "test",
+			})
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), h.URL) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }
