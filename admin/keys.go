@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -114,7 +116,7 @@ func operatorToken(ctx context.Context, js jetstream.JetStream, keys *deployment
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	defer func() { stop(); <-done }()
-	store, err := tokenstore.Open(ctx, js, keys, tokenstore.Options{Now: time.Now})
+	store, err := openTokens(ctx, js, keys)
 	if err != nil {
 		close(done)
 		return "", p, err
@@ -129,4 +131,12 @@ func operatorToken(ctx context.Context, js jetstream.JetStream, keys *deployment
 	}
 	token, err := store.Mint(p)
 	return token, p, err
+}
+
+func openTokens(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys) (*tokenstore.Store, error) {
+	copies, err := replica.OpenCopies(ctx, js, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	return tokenstore.Open(ctx, js, keys, tokenstore.Options{Now: time.Now, Copies: copies})
 }

@@ -312,8 +312,8 @@ func (o TopologyOptions) warn(says string, err error) {
 func losses() map[string]string {
 	return map[string]string{
 		subjects.Partition(0).Stream(): "which calls have run: a call that is asked for again may run again",
-		subjects.ControlStream: "revocations and keys of tokens: rotate the keys with --distrust, and issue tokens again; " +
-			"safety locks are restored from their copy",
+		subjects.ControlStream: "the list of issued credentials; keys, revocations and safety locks are restored from " +
+			"their copies, if a build that keeps copies has run here before",
 		subjects.PolicyStream: "the policy: no call is admitted before `toolbus policy push`",
 		subjects.RunsStream:   "all runs: their calls are refused until they are started again",
 		subjects.AuditStream:  "the audit record of calls",

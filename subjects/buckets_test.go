@@ -39,6 +39,10 @@ func TestKeysOfBuckets(t *testing.T) {
 	if !isKey || !isRevoked || kid != "k1" || family != "f1" {
 		t.Errorf("read back as %q, %t and %q, %t", kid, isKey, family, isRevoked)
 	}
+	if tenant, actor, ok := subjects.ParseRevokedActor(subjects.RevokedActor("t.1", "a://b")); !ok || tenant != "t.1" ||
+		actor != "a://b" {
+		t.Errorf("read back as %q, %q, %t", tenant, actor, ok)
+	}
 	if !subjects.IsRevokedActor(subjects.RevokedActor("t", "a")) || subjects.IsRevokedActor(subjects.Issued("f1")) {
 		t.Error("the entry of an actor is not known")
 	}

@@ -21,14 +21,22 @@ const Locks = controlPrefix + "locks"
 // Repairs is the subject of the one entry of the control bucket that lists the calls whose logs are damaged.
 const Repairs = controlPrefix + "repairs"
 
-// CopiesStream is the stream of the second copies of the locks and of the policy in force.
+// CopiesStream is the stream of the second copies of keys, revocations, the locks and the policy in force.
 const CopiesStream = "KV_copies"
 
-const bucketPrefix = "$KV."
+const (
+	bucketPrefix = "$KV."
+	copiesPrefix = bucketPrefix + "copies."
+)
 
 // Copy returns the subject of the copy of an entry of a bucket, or of those of all entries that match a filter.
 func Copy(entry string) string {
-	return bucketPrefix + "copies." + strings.TrimPrefix(entry, bucketPrefix)
+	return copiesPrefix + strings.TrimPrefix(entry, bucketPrefix)
+}
+
+// CopyOf is the inverse of [Copy].
+func CopyOf(subject string) (entry string) {
+	return bucketPrefix + strings.TrimPrefix(subject, copiesPrefix)
 }
 
 // Filters of the kinds of entries in the control bucket.
@@ -60,6 +68,15 @@ func RevokedActor(tenant, actor string) string { return tokens(barredPrefix, ten
 
 // IsRevokedActor reports whether a subject is one of [RevokedActor].
 func IsRevokedActor(subject string) bool { return strings.HasPrefix(subject, barredPrefix) }
+
+// ParseRevokedActor is the inverse of [RevokedActor]; ok is false for other subjects.
+func ParseRevokedActor(subject string) (tenant, actor string, ok bool) {
+	names, ok := strings.CutPrefix(subject, barredPrefix)
+	tenant, actor, _ = strings.Cut(names, ".")
+	tenant, err := ParseToken(tenant)
+	actor, err2 := ParseToken(actor)
+	return tenant, actor, ok && err == nil && err2 == nil
+}
 
 // Issued returns the subject of the entry that describes an issued family of tokens.
 func Issued(family string) string { return tokens(issuedPrefix, family) }

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -114,7 +115,11 @@ func (b *devBus) execute(ctx context.Context, dispatcher *toolbus.Conn, url stri
 	if err != nil {
 		return err
 	}
-	store, err := tokenstore.Open(ctx, js, b.keys, tokenstore.Options{Now: time.Now, Logger: log})
+	copies, err := replica.OpenCopies(ctx, js, log)
+	if err != nil {
+		return err
+	}
+	store, err := tokenstore.Open(ctx, js, b.keys, tokenstore.Options{Now: time.Now, Logger: log, Copies: copies})
 	if err != nil {
 		return err
 	}

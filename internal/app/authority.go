@@ -18,7 +18,9 @@ func openAuthority(ctx context.Context, c *dispatcherProcess) (s *tokenstore.Sto
 	if c.Keys == nil {
 		return nil, func() {}, nil
 	}
-	s, err = tokenstore.Open(ctx, c.state.js, c.Keys, tokenstore.Options{Now: c.Clock.Now, Logger: c.Logger})
+	s, err = tokenstore.Open(ctx, c.state.js, c.Keys, tokenstore.Options{
+		Now: c.Clock.Now, Logger: c.Logger, Copies: c.copies,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -32,10 +33,15 @@ func (s *Store) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stored := stream.CachedInfo().State.LastSeq
+	info := stream.CachedInfo()
+	stored := info.State.LastSeq
 	s.mu.Lock()
-	of := s.latest
+	of, other := s.latest, stored < s.shown || !info.Created.Equal(s.made)
 	s.mu.Unlock()
+	if other { // it was made again, or an old backup was put in its place
+		timer.Notify(s.remade)
+		return fmt.Errorf("the bucket is not the one that was read: %w", auth.ErrNotReady)
+	}
 	if of.stored != stored {
 		if of, err = newest(ctx, stream); err != nil {
 			return err

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
@@ -54,7 +52,7 @@ func (s *Store) rotate(
 		key = stored
 		maps.DeleteFunc(former, func(_ string, k signingKey) bool { return !k.Since.Before(key.Since) })
 	} else {
-		err = s.put(ctx, subjects.SigningKey(kid), key, 0, jetstream.WithExpectLastSequencePerSubject(0))
+		err = s.put(ctx, subjects.SigningKey(kid), key, 0, true)
 	}
 	if err != nil {
 		return r, fmt.Errorf("new key: %w", err)
@@ -74,7 +72,7 @@ func (s *Store) retire(ctx context.Context, keys map[string]signingKey, until ti
 			err = errors.Join(err, s.forget(ctx, subjects.SigningKey(kid)))
 		case k.Until.IsZero():
 			k.Until = until
-			err = errors.Join(err, s.put(ctx, subjects.SigningKey(kid), k, until.Sub(s.Now())+MaxRenewal+slack))
+			err = errors.Join(err, s.put(ctx, subjects.SigningKey(kid), k, until.Sub(s.Now())+MaxRenewal+slack, false))
 		}
 	}
 	return err

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -40,6 +41,7 @@ const (
 type Options struct {
 	Now    func() time.Time // bus time
 	Logger *slog.Logger     // nil discards logs
+	Copies *replica.Copies  // of keys and revocations; nil keeps none
 }
 
 // Store reads and writes the bucket "control": signing keys, revocations and the list of issued credentials. Its
@@ -47,6 +49,7 @@ type Options struct {
 type Store struct {
 	Options
 	js      jetstream.JetStream
+	bucket  *replica.Bucket
 	keys    *deployment.Keys
 	public  string // the public curve key that private signing keys are encrypted with
 	secret  []byte // of the deployment
@@ -56,8 +59,10 @@ type Store struct {
 	known  map[string]signingKey // by kid
 	synced chan struct{}         // closed when the bucket was read once
 	shown  uint64                // the position of the newest entry that the verifier has
+	made   time.Time             // when the bucket was made that this entry is of
 	latest latest
 
+	remade  chan struct{} // holds a value when the bucket is not the one that was read
 	changed chan struct{} // holds a value when the revocations have changed
 }
 
@@ -81,10 +86,13 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 	}
 	s := &Store{
 		Options: o, js: js, keys: keys, public: public, secret: secret, synced: make(chan struct{}),
-		known: map[string]signingKey{}, changed: make(chan struct{}, 1),
+		known: map[string]signingKey{}, changed: make(chan struct{}, 1), remade: make(chan struct{}, 1),
 		checker: &auth.Verifier{
 			Keys: auth.NewKeyring(keys.Deployment, nil), Revoked: &auth.Revocations{Lease: timer.LeaseTime},
 		},
+	}
+	if s.bucket, err = replica.OpenBucket(ctx, js, subjects.ControlStream, o.Copies); err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
 	}
 	err = tries().Until(ctx, func(ctx context.Context) (done bool, err error) {
 		err = s.first(ctx)
@@ -105,14 +113,11 @@ func (s *Store) Changed() <-chan struct{} { return s.changed }
 // Ready returns a channel that is closed when Run has read the bucket for the first time.
 func (s *Store) Ready() <-chan struct{} { return s.synced }
 
-// first stores the first signing key of the deployment if the bucket has none.
+// first stores the first signing key of the deployment if neither the bucket nor the copies have a key. A key that the
+// server cannot read counts.
 func (s *Store) first(ctx context.Context) error {
-	stream, err := s.js.Stream(ctx, subjects.ControlStream)
-	if err != nil {
-		return err
-	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subjects.KeysAll))
-	if err != nil || len(info.State.Subjects) > 0 {
+	had, err := s.bucket.Had(ctx, subjects.KeysAll)
+	if err != nil || had {
 		return err
 	}
 	private, err := s.keys.Signing()
@@ -123,8 +128,7 @@ func (s *Store) first(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject := subjects.SigningKey(deployment.KeyID(key.Public))
-	return s.put(ctx, subject, key, 0, jetstream.WithExpectLastSequencePerSubject(0))
+	return s.put(ctx, subjects.SigningKey(deployment.KeyID(key.Public)), key, 0, true)
 }
 
 func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k signingKey, err error) {
@@ -135,27 +139,35 @@ func (s *Store) seal(private ed25519.PrivateKey, since time.Time) (kid string, k
 
 // forget deletes an entry: it writes an empty one in its place, which followers read as a deletion.
 func (s *Store) forget(ctx context.Context, subject string) error {
-	msg := &nats.Msg{Subject: subject, Header: nats.Header{}}
-	msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int((MaxRenewal+slack)/time.Second)))
-	_, err := s.js.PublishMsg(ctx, msg)
-	return err
+	return s.put(ctx, subject, nil, MaxRenewal+slack, false)
 }
 
-// put writes an entry that the server removes after life; 0 means never. It writes nothing after the deadline of ctx.
-func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, o ...jetstream.PublishOpt) error {
-	data, err := format.Marshal(format.Entry, v)
+// put writes an entry and its copy, which the server removes after life; 0 means never. With create, it writes nothing
+// if there is an entry: the error then has the code [bus.CodeWrongLast]. It writes nothing after the deadline of ctx.
+func (s *Store) put(ctx context.Context, subject string, v any, life time.Duration, create bool) error {
+	msg, err := message(subject, v, life)
 	if err != nil {
 		return err
 	}
-	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	if create {
+		return s.bucket.Create(ctx, msg)
+	}
+	return tries().Until(ctx, func(ctx context.Context) (bool, error) {
+		err := s.bucket.Overwrite(ctx, msg)
+		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err
+	})
+}
+
+// message returns the message of an entry that the server removes after life. It is empty if v is nil.
+func message(subject string, v any, life time.Duration) (msg *nats.Msg, err error) {
+	msg = &nats.Msg{Subject: subject, Header: nats.Header{}}
+	if v != nil {
+		msg.Data, err = format.Marshal(format.Entry, v)
+	}
 	if life > 0 {
 		msg.Header.Set(jetstream.MsgTTLHeader, strconv.Itoa(int(max(life, time.Second)/time.Second)))
 	}
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) { // this process may have been suspended
-		return context.DeadlineExceeded
-	}
-	_, err = s.js.PublishMsg(ctx, msg, o...)
-	return err
+	return msg, err
 }
 
 // Mint returns a token with the content p, signed with the newest key in use. It returns [auth.ErrNotReady] if no key
@@ -210,8 +222,12 @@ func (s *Store) Issue(ctx context.Context, p auth.Principal, by string) (token s
 		Tenant: p.Tenant, Actor: p.Actor, Role: string(p.Role), Scopes: p.Scopes, RoleIDs: p.RoleIDs, Pool: p.Pool,
 		Run: p.Run, Lane: p.Lane, Family: p.Family, Issued: p.Issued.UTC(), Until: until.UTC(), By: by,
 	}
+	msg, err := message(subjects.Issued(p.Family), c, until.Sub(now)+slack)
+	if err != nil {
+		return "", err
+	}
 	err = tries().Until(ctx, func(ctx context.Context) (bool, error) {
-		err := s.put(ctx, subjects.Issued(p.Family), c, until.Sub(now)+slack, jetstream.WithExpectLastSequencePerSubject(0))
+		_, err := s.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(0))
 		if bus.HasErrorCode(err, bus.CodeWrongLast) { // a copy of the request has listed it
 			err = nil
 		}
@@ -233,7 +249,7 @@ type revoked struct {
 
 // Revoke revokes a family of tokens, and all tokens that were narrowed from it.
 func (s *Store) Revoke(ctx context.Context, family, by string) error {
-	return s.put(ctx, subjects.Revoked(family), revoked{At: s.Now().UTC(), By: by}, MaxRenewal+slack)
+	return s.put(ctx, subjects.Revoked(family), revoked{At: s.Now().UTC(), By: by}, MaxRenewal+slack, false)
 }
 
 // Bar revokes all tokens of an actor and of its sub-actors that were issued until now, whether listed or not. It also
@@ -242,7 +258,7 @@ func (s *Store) Revoke(ctx context.Context, family, by string) error {
 func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
 	now := s.Now().UTC()
 	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}
-	if err := s.put(ctx, subjects.RevokedActor(tenant, actor), entry, MaxRenewal+slack); err != nil {
+	if err := s.put(ctx, subjects.RevokedActor(tenant, actor), entry, MaxRenewal+slack, false); err != nil {
 		return 0, err
 	}
 	issued, err := s.Issued(ctx)

@@ -31,7 +31,8 @@ type view struct {
 	keys          map[string]signingKey
 	families      map[string]bool
 	revokedActors map[[2]string]time.Time
-	seq           uint64 // the position of the newest entry
+	seq           uint64    // the position of the newest entry
+	made          time.Time // when the bucket was made
 }
 
 // Run reads the bucket and follows its changes until ctx ends. While it is disconnected it keeps the last content, but
@@ -48,7 +49,13 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// follow reads all entries and then new ones, until rereadTime is over or the connection was opened again.
+// filters returns those of the entries that Run reads.
+func filters() []string {
+	return []string{subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll}
+}
+
+// follow reads all entries and then new ones, until rereadTime is over, the connection was opened again, or the bucket
+// is not the one that was read.
 func (s *Store) follow(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, rereadTime)
 	defer stop()
@@ -62,38 +69,57 @@ func (s *Store) follow(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	v := view{map[string]signingKey{}, map[string]bool{}, map[[2]string]time.Time{}, 0}
-	all := false // of the entries that were stored before have been read
-	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream,
-		newestOf(subjects.KeysAll, subjects.RevokedAll, subjects.RevokedActorsAll), 0) {
+	l, err := s.bucket.List(ctx, filters()...)
+	if err != nil {
+		return err
+	}
+	v := view{map[string]signingKey{}, map[string]bool{}, map[[2]string]time.Time{}, 0, l.Made}
+	for _, e := range l.Entries {
+		if err := s.apply(ctx, &v, e); err != nil {
+			return err
+		}
+	}
+	v.seq = l.Last
+	s.show(v)
+	return s.hear(ctx, stop, v)
+}
+
+// hear adds the entries that are stored after those of v, until ctx ends or the bucket is not the one of v.
+func (s *Store) hear(ctx context.Context, stop func(), v view) error {
+	select {
+	case <-s.remade: // it was said of an earlier view
+	default:
+	}
+	go func() { // ends with ctx
+		select {
+		case <-s.remade:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	after := bus.StartAfter(v.seq)
+	after.FilterSubjects = filters()
+	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream, after, 0) {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if err == nil {
+			err = s.apply(ctx, &v, replica.Found{RawStreamMsg: &jetstream.RawStreamMsg{
+				Subject: m.Subject(), Sequence: m.Seq, Header: m.Headers(), Data: m.Data(), Time: m.Time,
+			}})
+		}
 		if err != nil {
 			return err
 		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		s.apply(&v, m)
-		if all = all || meta.NumPending == 0; all {
-			s.show(v)
-		}
+		v.seq = m.Seq
+		s.show(v)
 	}
 	return nil
 }
 
-// newestOf returns the configuration of an ordered consumer of the newest entry of each subject that matches a filter.
-func newestOf(filters ...string) jetstream.OrderedConsumerConfig {
-	return jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	}
-}
-
 // read returns the newest entry of each subject that matches a filter.
 func (s *Store) read(ctx context.Context, filter string) (all []bus.Message, err error) {
-	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream, newestOf(filter), bus.ReadTimeout) {
+	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream, replica.NewestOf(filter), bus.ReadTimeout) {
 		if err != nil {
 			return nil, err
 		}
@@ -106,34 +132,42 @@ func (s *Store) read(ctx context.Context, filter string) (all []bus.Message, err
 // newer build also counts. The time of the revocation of an actor is the later of the time in the entry and the time
 // when the server stored it: by the clock of the writer alone, a token that another dispatcher renewed meanwhile could
 // count as issued later.
-func (s *Store) apply(v *view, msg bus.Message) {
-	v.seq = msg.Seq
-	gone := len(msg.Data()) == 0 // a deletion
-	if family, ok := subjects.ParseRevoked(msg.Subject()); ok {
-		v.families[family] = !gone
-		return
+//
+// If nobody can read the revocation of an actor, all tokens count that the actor has until now, which is stored.
+func (s *Store) apply(ctx context.Context, v *view, msg replica.Found) error {
+	gone := len(msg.Data) == 0 // a deletion
+	if family, ok := subjects.ParseRevoked(msg.Subject); ok {
+		v.families[family] = !gone || msg.Held
+		return nil
+	}
+	if tenant, actor, ok := subjects.ParseRevokedActor(msg.Subject); ok && gone && msg.Held {
+		at := s.Now().UTC()
+		v.revokedActors[[2]string{tenant, actor}] = at
+		entry := revoked{Tenant: tenant, Actor: actor, At: at, By: "dispatchers"}
+		return s.put(ctx, msg.Subject, entry, MaxRenewal+slack, false)
 	}
 	var key signingKey
 	var bar revoked
-	kid, isKey := subjects.ParseSigningKey(msg.Subject())
+	kid, isKey := subjects.ParseSigningKey(msg.Subject)
 	err := error(nil)
 	switch {
 	case isKey && gone:
 		delete(v.keys, kid)
 	case isKey:
-		if err = format.Unmarshal(format.Entry, msg.Data(),
+		if err = format.Unmarshal(format.Entry, msg.Data,
 			&key); err == nil && len(key.Public) == ed25519.PublicKeySize &&
 			deployment.KeyID(key.Public) == kid {
 			v.keys[kid] = key
 		}
-	case !gone && subjects.IsRevokedActor(msg.Subject()):
-		if err = format.Unmarshal(format.Entry, msg.Data(), &bar); err == nil {
+	case !gone && subjects.IsRevokedActor(msg.Subject):
+		if err = format.Unmarshal(format.Entry, msg.Data, &bar); err == nil {
 			v.revokedActors[[2]string{bar.Tenant, bar.Actor}] = later(bar.At, msg.Time)
 		}
 	}
 	if err != nil {
-		s.Logger.Error("entry of the control bucket left out", "subject", msg.Subject(), "err", err)
+		s.Logger.Error("entry of the control bucket left out", "subject", msg.Subject, "err", err)
 	}
+	return nil
 }
 
 // show passes a view to the verifier. If the view ends before the previous one, it was read from a replica that is
@@ -148,7 +182,7 @@ func (s *Store) show(v view) {
 	if v.seq < s.shown {
 		s.checker.Revoked.MarkStale()
 	}
-	s.known, s.shown = maps.Clone(v.keys), v.seq
+	s.known, s.shown, s.made = maps.Clone(v.keys), v.seq, v.made
 	s.checker.Keys.Replace(good)
 	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.revokedActors)) {
 		select {

@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 )
@@ -33,5 +34,25 @@ func (s *Server) Damage(stream, text string, offset int) {
 	raw[at] ^= 1 << (offset % 8)
 	if err := os.WriteFile(damaged, raw, 0o600); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// Backup stops the server, copies the files of a stream and starts the server again. restore puts the files back in the
+// place of those that the stream has then, while the server is stopped.
+func (s *Server) Backup(stream string) (restore func()) {
+	s.t.Helper()
+	s.Stop()
+	defer s.Restart()
+	kept, files := s.t.TempDir(), filepath.Join(s.Dir(), "jetstream", "$G", "streams", stream)
+	if err := os.CopyFS(kept, os.DirFS(files)); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() {
+		s.t.Helper()
+		s.Stop()
+		defer s.Restart()
+		if err := errors.Join(os.RemoveAll(files), os.CopyFS(files, os.DirFS(kept))); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }

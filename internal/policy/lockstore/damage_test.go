@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -84,9 +82,9 @@ func TestLostLocks(t *testing.T) {
 	o := &offices{Bus: bustest.Start(t)}
 	s, _ := o.served()
 	o.lock(s, request("echo"))
-	old := o.backup()
+	restore := o.Srv.Backup(subjects.ControlStream)
 	o.lock(s, request("echo1"))
-	o.restore(old)
+	restore()
 	fresh, _ := o.served()
 	o.holds(request("echo1"), s, fresh)
 	o.remake()
@@ -160,33 +158,4 @@ func (o *offices) stored() uint64 {
 		o.T.Fatal(err)
 	}
 	return s.CachedInfo().State.Msgs
-}
-
-// backup returns a copy of the files of the bucket.
-func (o *offices) backup() (dir string) {
-	o.T.Helper()
-	o.Srv.Stop()
-	dir = o.T.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(o.files())); err != nil {
-		o.T.Fatal(err)
-	}
-	o.Srv.Restart()
-	return dir
-}
-
-// restore replaces the files of the bucket by those of a backup.
-func (o *offices) restore(dir string) {
-	o.T.Helper()
-	o.Srv.Stop()
-	if err := os.RemoveAll(o.files()); err != nil {
-		o.T.Fatal(err)
-	}
-	if err := os.CopyFS(o.files(), os.DirFS(dir)); err != nil {
-		o.T.Fatal(err)
-	}
-	o.Srv.Restart()
-}
-
-func (o *offices) files() string {
-	return filepath.Join(o.Srv.Dir(), "jetstream", "$G", "streams", subjects.ControlStream)
 }

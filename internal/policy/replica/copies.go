@@ -111,12 +111,17 @@ func (c *Copies) read(ctx context.Context, subject string) (e entryCopy, err err
 	if err != nil || msg == nil {
 		return e, err
 	}
+	return c.decode(subject, msg), nil
+}
+
+// decode returns the copy in a message. Its seq is 0 if it cannot be read.
+func (c *Copies) decode(subject string, msg *jetstream.RawStreamMsg) (e entryCopy) {
 	if err := format.Unmarshal(format.Entry, msg.Data, &e); err != nil || !slices.Equal(e.SHA256, e.sum()) {
 		c.log.Error("the copy of an entry cannot be read", "entry", subject, "sequence", msg.Sequence, "err", err)
-		return entryCopy{}, nil
+		return entryCopy{}
 	}
 	e.seq = msg.Sequence
-	return e, nil
+	return e
 }
 
 // store stores e in the place of the copy with the sequence e.seq; 0 stands for no copy.
@@ -181,9 +186,14 @@ func (c *Copies) check(
 	case msg != nil && msg.Sequence >= kept.Revision:
 		renewed := copyOf(msg)
 		renewed.seq = kept.seq
-		_ = c.store(ctx, subject, renewed) // without a copy, the next question stores it
+		if c.store(ctx, subject, renewed) == nil { // otherwise the next question stores it
+			c.learn(subject, msg)
+		}
 		return msg, false, nil
 	case msg != nil:
+		if now, err := Last(ctx, bucket, subject); err != nil || now == nil || now.Sequence != msg.Sequence {
+			return nil, false, cmp.Or(err, errMoved) // it was stored between the two questions
+		}
 		return c.restore(ctx, subject, msg.Sequence, kept)
 	}
 	if kept.seq == 0 && c.isAbsent(subject) {
@@ -302,6 +312,13 @@ func (c *Copies) isKnown(subject string, msg *jetstream.RawStreamMsg) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known[subject] == version{msg.Sequence, msg.Time}
+}
+
+// forget makes the next check of an entry look for it.
+func (c *Copies) forget(subject string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, subject)
 }
 
 func (c *Copies) learn(subject string, msg *jetstream.RawStreamMsg) {

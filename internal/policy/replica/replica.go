@@ -28,11 +28,9 @@ const (
 // Replica reads and changes the entries of a bucket whose values are of type T. Make one with [Open]. Its methods are
 // safe for concurrent use, and several processes may use the same bucket.
 type Replica[T any] struct {
-	js     jetstream.JetStream
-	stream jetstream.Stream
+	*Bucket
 	values string
 	life   func(T) time.Duration
-	copies *Copies // nil keeps none
 }
 
 // Entry is the state of a subject, as the leader of the bucket knew it.
@@ -58,11 +56,11 @@ func (e Entry[T]) Fresh() bool { return timer.Age(e.At) <= timer.LeaseTime }
 func Open[T any](
 	ctx context.Context, js jetstream.JetStream, stream, values string, life func(T) time.Duration, copies *Copies,
 ) (*Replica[T], error) {
-	s, err := js.Stream(ctx, stream)
+	b, err := OpenBucket(ctx, js, stream, copies)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", values, err)
 	}
-	return &Replica[T]{js, s, values, life, copies}, nil
+	return &Replica[T]{b, values, life}, nil
 }
 
 // Last asks the leader of a stream for the last message whose subject matches a filter. It does not ask other servers,
@@ -165,16 +163,7 @@ func (r *Replica[T]) replace(
 		}
 	}
 	at := time.Now()
-	if deadline, ok := ctx.Deadline(); ok && !at.Before(deadline) { // this process may have been suspended
-		return e, context.DeadlineExceeded
-	}
-	var ack *jetstream.PubAck
-	if held {
-		ack, err = r.copies.replaceHeld(ctx, msg, revision)
-	} else if ack, err = r.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision)); err == nil {
-		stored := &jetstream.RawStreamMsg{Sequence: ack.Sequence, Header: msg.Header, Data: msg.Data, Time: at}
-		_, _, err = r.copies.check(ctx, r.stream, subject, stored, r.copies.later(ctx, subject))
-	}
+	ack, err := r.put(ctx, msg, revision, held)
 	if err != nil {
 		return e, err
 	}
