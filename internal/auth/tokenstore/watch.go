@@ -41,9 +41,12 @@ func (s *Store) Run(ctx context.Context) {
 	var proofs sync.WaitGroup
 	defer proofs.Wait()
 	proofs.Go(func() { replica.Follow(ctx, s.Prove) })
-	for ctx.Err() == nil {
-		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.Warn("keys and revocations not received", "err", err)
+	for failing := false; ctx.Err() == nil; {
+		err := s.follow(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.Logger.Warn("keys and revocations not received: no token is accepted until they are", "err", err)
+		}
+		if failing = err != nil; failing {
 			timer.Sleep(ctx, watchPause)
 		}
 	}
@@ -99,6 +102,7 @@ func (s *Store) hear(ctx context.Context, stop func(), v view) error {
 	}()
 	after := bus.StartAfter(v.seq)
 	after.FilterSubjects = filters()
+	after.MaxResetAttempts = 1 // more would go on after ctx has ended
 	for m, err := range bus.Messages(ctx, s.js, subjects.ControlStream, after, 0) {
 		if ctx.Err() != nil {
 			return nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -149,6 +150,19 @@ func drain(lines chan string) (all []string) {
 		default:
 			return all
 		}
+	}
+}
+
+// Terminate sends SIGTERM. It fails the test unless the process ends within a time.
+func (p *Process) Terminate(t testing.TB, within time.Duration) {
+	t.Helper()
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(within):
+		t.Fatalf("%s has not ended %s after SIGTERM:\n%s", p.Cmd, within, strings.Join(drain(p.lines), "\n"))
 	}
 }
 
