@@ -20,6 +20,8 @@ type Calls struct {
 	open  timer.Heap[*Call]
 	armed time.Time // when the watcher looks at calls next
 	ended bool      // there will be no more calls
+	// usual is the time after which the first answer to a request comes lately, see hear.
+	usual time.Duration
 }
 
 // NewCalls returns a watcher, for which [Watch] must be running.
@@ -88,7 +90,7 @@ func (c *Calls) see(call *Call, now time.Time) (at time.Time, more bool) {
 	}
 	if !x.again.After(now) {
 		x.times++
-		x.again = now.Add(nextResend(-late, x.times, x.accepted))
+		x.again = now.Add(nextResend(-late, x.times, x.accepted, c.usual))
 		c.resend(x)
 	}
 	return earlier(x.again, call.Deadline.Add(workerGrace)), true
@@ -172,14 +174,14 @@ func (c *Calls) launch(x *request, now time.Time) bool {
 	if !call.place.Queued() || call.leaves {
 		return false
 	}
-	call.out, x.sending, x.copies.sent = x, true, 1
+	call.out, x.sending, x.copies.sent, x.launched = x, true, 1, now
 	c.later(x, now)
 	return true
 }
 
 // later sets when a request is sent again. Callers hold c.mu.
 func (c *Calls) later(x *request, now time.Time) {
-	x.again = now.Add(nextResend(x.Of.Deadline.Sub(now), x.times, x.accepted))
+	x.again = now.Add(nextResend(x.Of.Deadline.Sub(now), x.times, x.accepted, c.usual))
 	c.move(x.Of, earlier(x.again, x.Of.Deadline.Add(workerGrace)))
 }
 
@@ -195,10 +197,26 @@ func (c *Calls) sent(x *request, err error) {
 	}
 }
 
+// hear notes how long the first answer to a request took. A network is slow for all requests, but if a dispatcher is
+// dead, requests to others are answered soon. So a shorter time counts at once, and a longer one by an eighth. Callers
+// hold c.mu.
+func (c *Calls) hear(x *request, now time.Time) {
+	if x.heard {
+		return
+	}
+	x.heard = true
+	took := min(now.Sub(x.launched), acceptedAgain)
+	if c.usual > 0 && took > c.usual {
+		took = c.usual + (took-c.usual)/8
+	}
+	c.usual = took
+}
+
 // accepted handles an acceptance: the call is durable.
 func (c *Calls) accepted(x *request, a *envelope.Accepted, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.hear(x, now)
 	select {
 	case x.Acceptances <- a: // nobody else sends
 	default:
@@ -212,6 +230,7 @@ func (c *Calls) accepted(x *request, a *envelope.Accepted, now time.Time) {
 func (c *Calls) answered(x *request, r *envelope.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.hear(x, time.Now())
 	switch {
 	case x.accepted && r.Provenance.Attempt == 0:
 		// A copy was refused. What was accepted has an outcome of its own.

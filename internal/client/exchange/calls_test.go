@@ -99,6 +99,30 @@ func TestWatched(t *testing.T) {
 	})
 }
 
+// Where answers take long, copies are not sent before they usually come. One that comes soon counts at once: the others
+// were sent to a dispatcher that is dead.
+func TestWatchedOverASlowNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := watching(nil)
+		for _, c := range []struct{ answer, first time.Duration }{
+			{600 * time.Millisecond, 400 * time.Millisecond}, {800 * time.Millisecond, 1200 * time.Millisecond},
+			{time.Minute, 1250 * time.Millisecond}, {time.Millisecond, 1593750 * time.Microsecond},
+			{time.Minute, 400 * time.Millisecond},
+		} {
+			s.began, s.sends = time.Now(), nil
+			x := s.call(t, time.Hour)
+			<-time.After(c.answer)
+			s.accepted(x, &envelope.Accepted{}, time.Now())
+			again := s.sentAgain()
+			if c.answer < c.first && len(again) > 0 || c.answer > c.first && again[0] != c.first {
+				t.Errorf("answered after %s: sent again at %v, want %s", c.answer, again, c.first)
+			}
+			s.Remove(x.Of)
+		}
+		s.stop(t)
+	})
+}
+
 // Of a request one copy at most waits for the connection; what is accepted is asked for rarely, and what is over not
 // at all.
 func TestWatchedRarely(t *testing.T) {

@@ -18,8 +18,9 @@ const (
 // lastWord is how long a caller that cancels its call still waits, for an outcome that has arrived already.
 const lastWord = 50 * time.Millisecond
 
-// When a request without an answer is sent again. It is sent soon while it is not accepted, and every acceptedAgain
-// afterwards, because the outcome may have been lost. It is sent once more right after the deadline.
+// When a request without an answer is sent again. It is sent soon while it is not accepted, but not before answers
+// usually come, and every acceptedAgain afterwards, because the outcome may have been lost. It is sent once more right
+// after the deadline.
 const (
 	firstResend   = 400 * time.Millisecond
 	acceptedAgain = 2 * time.Second
@@ -43,6 +44,8 @@ type request struct {
 	Renews func() bool
 
 	// What follows belongs to the watcher.
+	launched time.Time // when it was sent first
+	heard    bool      // there was an answer
 	again    time.Time // when it is sent again
 	times    int       // that it was sent because there was no answer
 	sending  bool      // a copy waits for the connection
@@ -120,9 +123,10 @@ func (c *sends) hear(r *envelope.Response) {
 
 func (c *sends) allTurnedAway() bool { return len(c.heard) >= c.sent }
 
-// nextResend returns the pause before the request is sent again, after n copies, with left until the deadline.
-func nextResend(left time.Duration, n int, accepted bool) time.Duration {
-	wait := min(firstResend<<min(n, 3), acceptedAgain)
+// nextResend returns the pause before the request is sent again, after n copies, with left until the deadline, where
+// the first answer usually comes after some time. Copies that cross their answers cost a slow bus more than the calls.
+func nextResend(left time.Duration, n int, accepted bool, usual time.Duration) time.Duration {
+	wait := min(max(firstResend, 2*usual)<<min(n, 3), acceptedAgain)
 	if accepted {
 		wait = acceptedAgain
 	}
