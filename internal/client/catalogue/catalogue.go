@@ -54,12 +54,13 @@ func (k Key) String() string { return fmt.Sprintf("%t %q %s", k.All, k.RoleID, k
 
 // Times of requests for a description. MaxWait bounds the wait of a caller without a timeout of its own. The request is
 // sent again after tryTime, because it or its answer may be lost. A caller that has an old description waits for a
-// newer one no longer than refreshTime.
+// newer one no longer than refreshTime, and later callers get the answer that comes within sharedTime.
 const (
 	MaxWait     = 5 * time.Second
 	tryTime     = 400 * time.Millisecond
 	tryPause    = 20 * time.Millisecond
 	refreshTime = 100 * time.Millisecond
+	sharedTime  = 2 * time.Second
 )
 
 // freshTime is how long a description is used; a newer build then shows up.
@@ -178,7 +179,7 @@ func (c *Catalogue) Fetch(ctx context.Context, key Key, atMost time.Duration) (*
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	answer := c.asking.DoChan(key.String(), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(atMost, sharedTime))
 		defer cancel()
 		return c.fetch(ctx, key)
 	})

@@ -1,0 +1,65 @@
+package catalogue
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
+	"github.com/seed-018f16cc/toolbus/internal/operation"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
+)
+
+// An old description is replaced although the answer comes when its caller does not wait any more.
+func TestRefreshedOverASlowNetwork(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect(t)
+	var asked sync.Map // the ids of requests
+	ids, gone := make(chan struct{}, 100), make(chan struct{}, 100)
+	svc, err := rpc.Serve(t.Context(), nc, slog.New(slog.DiscardHandler), "0.0.1", time.Now, []rpc.Endpoint{
+		rpc.NewEndpoint(operation.Describe, func(ctx context.Context, _ call.Sender, _ envelope.DescribeRequest) (
+			envelope.DescribeResponse, *envelope.Error) {
+			if _, again := asked.LoadOrStore(call.CredentialFromContext(ctx).Request, true); !again {
+				ids <- struct{}{}
+				<-gone
+			}
+			return envelope.DescribeResponse{Tools: []envelope.ToolInfo{{ToolID: "tool"}}}, nil
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = svc.Stop() }() // the connection ends next
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := rpc.NewInbox(srv.Connect(t), "t", "agent://a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, key := New(in, time.Now), Key{Tool: "tool"}
+	gone <- struct{}{}
+	old, err := c.Find(t.Context(), key, MaxWait)
+	if err != nil || old == nil {
+		t.Fatal(old, err)
+	}
+	old.Fetched = old.Fetched.Add(-freshTime)
+	for range 3 {
+		if found, err := c.Find(t.Context(), key, MaxWait); err != nil || found != old {
+			t.Errorf("found %+v, %v before the answer", found, err)
+		}
+	}
+	close(gone)
+	for range 10 {
+		if found, err := c.Find(t.Context(), key, MaxWait); err == nil && found != old {
+			break
+		}
+	}
+	if n := len(ids); n != 2 {
+		t.Errorf("asked %d times, want 2", n)
+	}
+}
