@@ -138,22 +138,29 @@ func testExpired(t *testing.T, role string) {
 		l.call(0, time.Second)
 		called = l.calls[0].told.Error == nil
 	}
+	commits := effectsOf(t, s.ledger)
+	l.wantRefused(first)
 	rest(2 * time.Second) // the list of kept calls is written every second
 	s.dispatchers[0].Kill()
 	s.start(s.ofOther, "dispatcher", s.via, s.tools)
 	s.dispatchers[1].Kill()
-	commits := effectsOf(t, s.ledger)
-	for _, m := range first {
-		m.CallID = uuid.NewString()
-		r, err := l.client.Call(t.Context(), m.Call)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case r.Error == nil || r.Error.Code != envelope.CodeLogDamaged || r.Error.Details.Effect != envelope.EffectUnknown:
-			t.Errorf("%s: asked again when the log has expired early: %s", m, said(r))
-		}
-	}
+	l.wantRefused(first)
 	if after := effectsOf(t, s.ledger); !maps.Equal(commits, after) {
 		t.Errorf("effects %v, and before %v", after, commits)
+	}
+}
+
+// wantRefused makes calls again whose logs have expired early.
+func (l *load) wantRefused(calls []made) {
+	l.t.Helper()
+	for _, m := range calls {
+		m.CallID = uuid.NewString()
+		r, err := l.client.Call(l.t.Context(), m.Call)
+		switch {
+		case err != nil:
+			l.t.Fatal(err)
+		case r.Error == nil || r.Error.Code != envelope.CodeLogDamaged || r.Error.Details.Effect != envelope.EffectUnknown:
+			l.t.Errorf("%s: called again: %s", m, said(r))
+		}
 	}
 }
