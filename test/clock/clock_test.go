@@ -130,6 +130,7 @@ func testExpired(t *testing.T, role string) {
 		l.call(0, 10*time.Second)
 	}
 	first := l.calls
+	rest(2 * time.Second) // until all dispatchers have read the events
 	s.server.Kill()
 	s.ofServer.set(25 * time.Hour) // the tools retain outcomes for a day
 	s.serve()
