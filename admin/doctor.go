@@ -177,7 +177,7 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 	}
 	checks := append([]Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock},
 		diagnoseEach(ctx, inbox, tokenless)...)
-	checks = append(checks, diagnosePolicy(d.Policies))
+	checks = append(append(checks, diagnosePolicy(d.Policies)), diagnoseLogs(ctx, inbox)...)
 	if ids := envelope.Changed(tools); len(ids) > 0 {
 		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))
 	}

@@ -155,10 +155,10 @@ func (r *repairs) decide(ctx context.Context, by call.Sender, q envelope.RepairR
 	if c.Decision == q.Decision && (damaged == nil || damaged.Refused) {
 		return envelope.RepairsResponse{Calls: []envelope.DamagedCall{c}}, nil
 	}
-	if err := r.record(ctx, audit.LogRepaired(by.Tenant, by.Actor, c, q, r.now())); err != nil {
-		return a, replica.Unrecorded(err)
-	}
-	if damaged != nil && !damaged.Refused {
+	if damaged != nil && !damaged.Refused { // otherwise the decision is on record, and in the log
+		if err := r.record(ctx, audit.LogRepaired(by.Tenant, by.Actor, c, q, r.now())); err != nil {
+			return a, replica.Unrecorded(err)
+		}
 		c.End, c.Newest, c.Expires = damaged.End, damaged.Newest, damaged.Expires.UTC()
 		if err := r.log.Repair(ctx, key.Tool, key.ID, damaged, q.Decision == envelope.RepairRefuse); err != nil {
 			return a, unreadLog(err)

@@ -187,7 +187,12 @@ func (e *Executor) conclude(j *job, again bool, do func() error) {
 
 func (e *Executor) acknowledge(j *job, err error) {
 	deliveries := time.Duration(max(1, j.message.Deliveries))
+	_, damaged := errors.AsType[*call.DamagedError](err)
 	switch {
+	case damaged: // nobody may decide the attempt; dispatchers answer its callers
+		e.Logger.Error("a call is given up", "call", j.state.ID, "attempt", j.attempt, "err", err)
+		j.step(call.TraceBeforeAck)
+		j.message.Lease.Ack()
 	case err == nil, errors.Is(err, outcome.ErrAttemptGone), errors.Is(err, outcome.ErrUnreadable):
 		if errors.Is(err, outcome.ErrUnreadable) { // the attempt is decided; dispatchers answer its callers
 			e.Logger.Error("the outcome that another stored cannot be read", "call", j.state.ID, "attempt", j.attempt,

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -42,4 +43,21 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An executor gives up a call whose log is damaged: whoever decided it could contradict its outcome. Dispatchers answer
+// its callers.
+func TestDamagedLog(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		m := w.admit(callA, time.Minute)
+		damage := &call.DamagedError{Ref: "echo.id1"}
+		w.log.Before(func(call.Event) error { return fmt.Errorf("%w: %w", call.ErrUnsure, damage) })
+		w.log.BeforeRead(func() error { return damage })
+		began := time.Now()
+		w.ex.Handle(t.Context(), m)
+		w.wantAcked(m, true)
+		if took := time.Since(began); took > 5*time.Second || len(w.replies) > 0 {
+			t.Errorf("given up after %s, replies %+v", took, w.replies)
+		}
+	})
 }

@@ -85,6 +85,7 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	accepted, refused := listed[0].Ref, listed[1].Ref
+	d.wantDiagnosed(listed)
 	for range 2 { // the second one changes nothing
 		if _, err := decide(t, o, accepted, envelope.RepairAccept); err != nil {
 			t.Fatal(err)
@@ -156,7 +157,28 @@ func wantDecisions(t *testing.T, o *admin.Client, accepted, refused string) {
 	}
 	slices.Sort(got)
 	slices.Sort(want)
+	got = slices.Compact(got) // each dispatcher may get a copy of a request
 	if !slices.Equal(got, want) {
 		t.Errorf("on record:\n%q, want\n%q", got, want)
 	}
+}
+
+// wantDiagnosed wants that doctor fails, names the calls with their tenants, and says what to do.
+func (d *busDeployment) wantDiagnosed(listed []envelope.DamagedCall) {
+	d.t.Helper()
+	for _, c := range admin.Diagnose(d.t.Context(), d.srv.URL, toolbus.ClientOptions{}) {
+		if c.Name != "damaged logs" {
+			continue
+		}
+		for _, l := range listed {
+			if !strings.Contains(c.Says, l.Ref+" of tenant "+l.Tenant) {
+				d.t.Errorf("doctor does not name %s: %s", l.Ref, c.Says)
+			}
+		}
+		if c.Status != admin.CheckFailed || !strings.Contains(c.Fix, "toolbus repair list") {
+			d.t.Errorf("%+v", c)
+		}
+		return
+	}
+	d.t.Error("doctor does not look at damaged logs")
 }

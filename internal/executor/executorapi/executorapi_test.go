@@ -524,3 +524,23 @@ func TestNewestOfAPool(t *testing.T) {
 	}
 	stop()
 }
+
+// An executor learns that a log is damaged: it reads and writes it no further.
+func TestDamagedLog(t *testing.T) {
+	f := setup(t)
+	defer f.serve("d")()
+	own := kv.NewRemoteLog(f.JS, 1, 1, f.client("default"), kv.LogOptions{})
+	s := f.Admit(1, envelope.PriorityNormal)
+	f.Decide(s)
+	stream, err := f.JS.Stream(t.Context(), subjects.Partition(0).Stream())
+	if err == nil {
+		err = stream.DeleteMsg(t.Context(), s.Seq+1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = own.Read(t.Context(), s.Tool, s.ID)
+	if d, ok := errors.AsType[*call.DamagedError](err); !ok || d.Ref != s.Ref() {
+		t.Errorf("%v, want a damaged log", err)
+	}
+}

@@ -2,6 +2,7 @@ package executorapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -74,6 +75,9 @@ func (c *Client) logged(ctx context.Context, q logged) (kv.StoredEvent, error) {
 		return kv.StoredEvent{}, err
 	}
 	msg, err := c.ask(ctx, subjects.OpLog, body)
+	if r, ok := errors.AsType[*refusal](err); ok && r.says.Code == envelope.CodeLogDamaged {
+		err = &call.DamagedError{Ref: subjects.Key{Tool: q.Tool, ID: q.ID}.Ref()}
+	}
 	if err != nil {
 		return kv.StoredEvent{}, fmt.Errorf("read call log: %w", err)
 	}

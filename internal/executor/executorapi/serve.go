@@ -237,6 +237,9 @@ func (d *Server) denied(ctx context.Context, from executorName, err error) error
 
 func refused(err error) (*nats.Msg, error) {
 	r, ok := errors.AsType[*refusal](err)
+	if damaged, is := errors.AsType[*call.DamagedError](err); is {
+		r, ok = &refusal{envelope.NewError(envelope.CodeLogDamaged, damaged.Error())}, true
+	}
 	if !ok {
 		r = &refusal{envelope.NewError(envelope.CodeUnavailable, "").WithCause(err.Error())}
 	}
