@@ -44,7 +44,7 @@ nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 
 	$(GO) test -c -o bin/workqueue.test ./internal/executor/workqueue
 	seq 5 | xargs -P 5 -I{} bin/workqueue.test -test.run '^TestPause$$' -test.count 200 -test.timeout 2h
 	$(GO) test -count=1 -timeout 30m -run TestFlips ./test/blackbox -args -flips 40
-	$(GO) test -count=1 -timeout 30m -run TestDamages ./test/blackbox -args -damages
+	$(GO) test -count=1 -timeout 30m -run TestDamage ./test/blackbox -args -damages
 	$(GO) test -count=1 -timeout 30m -run TestFrozenDispatcher ./test/deploy -args -frozen 200
 	$(GO) test -count=1 -run TestDamagedLocks ./internal/policy/lockstore -args -flips 24
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large

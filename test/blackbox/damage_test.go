@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -103,4 +105,51 @@ func (d *busDeployment) wantNoticed(runs *atomic.Int64) {
 		d.t.Errorf("%d runs of %d calls", runs.Load(), manyCalls)
 	}
 	d.t.Logf("%d of %d calls are damaged", lost, manyCalls)
+}
+
+// A block of the call log is truncated at the leader of three servers, and at the next ones. No call runs a second time.
+func TestDamagedLeader(t *testing.T) {
+	if !*allDamages {
+		t.Skip("runs with -damages")
+	}
+	var runs atomic.Int64
+	servers := natstest.StartCluster(t, 3)
+	d := deployOn(t, servers[0], map[string]spec{"pay": {class: call.SideEffectful, run: echo(&runs)}})
+	d.topology.Partitions, d.topology.Replicas = 1, 3
+	d.dispatcher()
+	d.executor(6)
+	c := &cluster{busDeployment: d, servers: servers}
+	first := d.client()
+	eventually(t, "the log is whole", func() bool { return c.whole(d.srv.JetStream(t)) })
+	for i := range manyCalls {
+		wantStatus(t, payMuch(t, first, i), envelope.Success, "")
+	}
+	js := d.srv.JetStream(t)
+	for range 3 {
+		eventually(t, "the log is whole", func() bool { return c.whole(js) })
+		leader := c.leader(js)
+		if leader == nil {
+			t.Fatal("the log has no leader")
+		}
+		leader.Stop()
+		for _, file := range blocks(t, leader.Dir(), subjects.Partition(0).Stream()) {
+			if filepath.Base(file) == "1.blk" {
+				halve(t, file)
+			}
+		}
+		leader.Restart()
+	}
+	eventually(t, "the log is whole", func() bool { return c.whole(js) })
+	again := d.client()
+	lost := 0
+	for i := range manyCalls {
+		if r := payMuch(t, again, i); r.Status != envelope.Success {
+			wantLost(t, r, false)
+			lost++
+		}
+	}
+	if runs.Load() != manyCalls {
+		t.Errorf("%d runs of %d calls", runs.Load(), manyCalls)
+	}
+	t.Logf("%d of %d calls are damaged", lost, manyCalls)
 }
