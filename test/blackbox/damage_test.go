@@ -107,7 +107,7 @@ func (d *busDeployment) wantNoticed(runs *atomic.Int64) {
 	d.t.Logf("%d of %d calls are damaged", lost, manyCalls)
 }
 
-// A block of the call log is truncated at the leader of three servers, and at the next ones. No call runs a second time.
+// A block of the call log is truncated at the leader of three servers, three times. No call runs a second time.
 func TestDamagedLeader(t *testing.T) {
 	if !*allDamages {
 		t.Skip("runs with -damages")
