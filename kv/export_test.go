@@ -48,7 +48,8 @@ type KeptList = keptList
 
 // OpenKeptList opens a list without its run.
 func (l *Log) OpenKeptList(ctx context.Context, logger *slog.Logger) *KeptList {
-	return l.openKept(ctx, logger)
+	list, _ := l.openKept(ctx, logger, false)
+	return list
 }
 
 // Write does once what run does.

@@ -35,7 +35,7 @@ type FollowedEvent struct {
 // ErrStreamRolledBack means that the server has lost the end of a stream, which it had not synced to disk: the call log
 // lacks events that were read, or the audit record lacks records that were written. The server uses the sequences
 // again, so a follower must start from the beginning.
-var ErrStreamRolledBack = errors.New("the server has lost the end of a stream, which it had not synced")
+var ErrStreamRolledBack = errors.New("the server has lost the end of a stream")
 
 var errLogGone = fmt.Errorf("%w: the call log is gone", ErrStreamRolledBack)
 

@@ -36,6 +36,7 @@ const (
 type keptList struct {
 	log    *Log
 	logger *slog.Logger
+	synced bool // see OpenKept
 	parts  []*keptPart
 }
 
@@ -69,12 +70,16 @@ const (
 // OpenKept reads the list of kept calls of each partition, and the events of the log after it, in at most 5 s. Call it
 // when it is known where followers of the log begin. The returned function writes what followers read to the list until
 // its ctx ends. If a list cannot be read, OpenKept logs a warning, and the function reads the whole log instead.
-func (l *Log) OpenKept(ctx context.Context, logger *slog.Logger) (run func(context.Context)) {
-	return l.openKept(ctx, logger).run
+//
+// synced is true if the server syncs each write before it acknowledges it. It is then an error that a log lacks what
+// the list has, because no crash does that.
+func (l *Log) OpenKept(ctx context.Context, logger *slog.Logger, synced bool) (run func(context.Context), err error) {
+	list, err := l.openKept(ctx, logger, synced)
+	return list.run, err
 }
 
-func (l *Log) openKept(ctx context.Context, logger *slog.Logger) *keptList {
-	list := &keptList{log: l, logger: logger}
+func (l *Log) openKept(ctx context.Context, logger *slog.Logger, synced bool) (*keptList, error) {
+	list := &keptList{log: l, logger: logger, synced: synced}
 	ctx, cancel := context.WithTimeout(ctx, keptLoad)
 	defer cancel()
 	var g errgroup.Group
@@ -82,14 +87,13 @@ func (l *Log) openKept(ctx context.Context, logger *slog.Logger) *keptList {
 		k := &keptPart{keptList: list, part: subjects.Partition(p), ids: in.kept}
 		list.parts = append(list.parts, k)
 		in.kept.listed.Store(k)
-		g.Go(func() error { k.open(ctx); return nil })
+		g.Go(func() error { return k.open(ctx) })
 	}
-	_ = g.Wait()
-	return list
+	return list, g.Wait()
 }
 
 // open reads the list twice at most: another dispatcher may replace messages meanwhile.
-func (k *keptPart) open(ctx context.Context) {
+func (k *keptPart) open(ctx context.Context) error {
 	err := k.load(ctx)
 	if errors.Is(err, errKeptLacks) {
 		err = k.load(ctx)
@@ -97,11 +101,16 @@ func (k *keptPart) open(ctx context.Context) {
 	if err == nil && k.last.number > 0 {
 		err = k.read(ctx, k.last.through, k.followed)
 	}
+	if k.synced && errors.Is(err, ErrStreamRolledBack) {
+		return fmt.Errorf("stream %s: %v; restore it from a backup, or let lost calls run again: "+
+			"nats stream purge %s --subject '%s'", k.part.Stream(), err, subjects.KeptStream, k.part.KeptAll())
+	}
 	if err != nil {
 		k.logger.Warn("the list of kept calls is made from the call log: calls that it has lost are not known",
 			"stream", subjects.KeptStream, "partition", k.part, "err", err)
 	}
 	k.rewrite = err != nil || k.last.number == 0
+	return nil
 }
 
 // run writes what followers have read to the lists until ctx ends.

@@ -67,7 +67,7 @@ type dispatcherProcess struct {
 // RunDispatcher serves until ctx ends. If the server has lost writes that were not synced, the dispatcher discards its
 // state and starts again, as often as needed. Once it has served or started again, it also starts again after any other
 // failure: the server may go away before the dispatcher follows the log. If ctx ends meanwhile, RunDispatcher returns
-// nil.
+// nil. With Fsync, it waits until an operator decides about a call log that lacks events.
 func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) (err error) {
 	if err := supervisor.Undumpable(); err != nil {
 		return err
@@ -78,13 +78,15 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) (err error
 	if err != nil {
 		return err
 	}
-	for again := false; ; again = true {
+	for again, behind := false, false; ; again = true {
 		err := d.serve(ctx, again)
 		if (format.Newer(err) || d.served && format.IsUnsupported(err)) && ctx.Err() == nil {
 			d.waitAsStandby(ctx, err)
 			continue
 		}
-		lost := errors.Is(err, kv.ErrStreamRolledBack)
+		said := behind
+		behind = errors.Is(err, errLogBehind)
+		lost := errors.Is(err, kv.ErrStreamRolledBack) || behind
 		if err == nil || !lost && !again && !d.served {
 			return err
 		}
@@ -92,14 +94,23 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) (err error
 			c.Logger.Error("stopped while the server was in trouble", "err", err)
 			return nil
 		}
-		c.Logger.Error("starting over", "err", err)
+		switch {
+		case !behind:
+			c.Logger.Error("starting over", "err", err)
+		case !said:
+			c.Logger.Error("no call is admitted until an operator decides", "err", err)
+		}
 		if lost {
 			d.Log.Forget()
-		} else {
+		}
+		if !lost || behind {
 			timer.Sleep(ctx, restartDelay)
 		}
 	}
 }
+
+// errLogBehind means that a call log lacks events. No crash does that if the server syncs each write.
+var errLogBehind = errors.New("the server has lost events that it had synced")
 
 // openDispatcher starts the parts that outlive a restart.
 func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops) (*dispatcherProcess, error) {

@@ -110,7 +110,10 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	if p.readers, err = readParts(ctx, d.node, p.shares, oldest); err != nil {
 		return nil, err
 	}
-	p.keepList = d.Log.OpenKept(ctx, d.Logger) // after it is known where the followers begin
+	// after it is known where the followers begin
+	if p.keepList, err = d.Log.OpenKept(ctx, d.Logger, d.Fsync); err != nil {
+		return nil, fmt.Errorf("%w: %w", errLogBehind, err)
+	}
 	p.journal = writer.NewJournal(d.JS, "dispatcher-"+d.Instance, d.Clock.Now, d.NewNonce, d.Logger)
 	p.journal.Shares = p.shares
 	p.evidence = newEvidence(d.node, pools, d.options.Tools)

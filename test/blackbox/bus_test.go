@@ -41,6 +41,7 @@ type busDeployment struct {
 	kv       kv.LogOptions
 	topology bus.TopologyOptions
 	strict   bool // of dispatchers
+	unsynced bool // the server may lose writes that it has acknowledged
 	instance string
 	keys     *deployment.Keys // of processes that are dispatchers of a deployment with accounts
 	connect  []nats.Option
@@ -106,7 +107,7 @@ func (d *busDeployment) open(name string) *app.Conn {
 	d.t.Helper()
 	c, err := app.Connect(name,
 		app.Options{Options: link.Options{URL: d.srv.URL, Instance: d.instance, Connect: d.connect},
-			Lease: d.lease, Fsync: true, KV: d.kv, Topology: d.topology, Keys: d.keys})
+			Lease: d.lease, Fsync: !d.unsynced, KV: d.kv, Topology: d.topology, Keys: d.keys})
 	if err != nil {
 		d.t.Fatal(err)
 	}

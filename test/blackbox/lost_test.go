@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	clientlib "github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // synced says that all that is in a folder of the server now is on the disk. When the power goes, all
@@ -45,6 +47,7 @@ func TestLostTail(t *testing.T) {
 	d := deploy(t, map[string]spec{
 		"echo": {class: call.Pure, run: echo(&runs)},
 	})
+	d.unsynced = true
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -78,7 +81,8 @@ func TestLostAll(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int{0, 2} {
 		var runs atomic.Int64
-		d := deploy(t, map[string]spec{"echo": {class: call.SideEffectful, run: echo(&runs)}})
+		d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+		d.unsynced = true
 		d.dispatcher()
 		d.dispatcher()
 		d.executor(6)
@@ -100,6 +104,7 @@ func TestLostAll(t *testing.T) {
 func TestLostRecord(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+	d.unsynced = true
 	d.dispatcher()
 	d.executor(6)
 	c := d.client()
@@ -131,6 +136,7 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+	d.unsynced = true
 	over, goOn := make(chan struct{}), make(chan struct{})
 	d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		c.Logger = slog.New(slog.NewTextHandler(onWrite(sync.OnceFunc(func() { close(over); <-goOn })),
@@ -163,6 +169,7 @@ func TestLostTailAndGoneAgain(t *testing.T) {
 func TestLostTailAndStopped(t *testing.T) {
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"echo": {class: call.Pure, run: echo(&runs)}})
+	d.unsynced = true
 	stopped := make(chan struct{})
 	p := d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
 		defer close(stopped)
@@ -220,6 +227,66 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 	wantStatus(t, mustCall(t, d.client(), clientlib.Call{Tool: "echo", Timeout: 60 * time.Second}), envelope.Success, "")
 	d.records(1)
 }
+
+// The server syncs each write, and the call log is deleted, while a dispatcher runs, or none. That is no crash: no call
+// is admitted and none runs again, and the dispatcher names the stream and the command with which it goes on.
+func TestLostSyncedLog(t *testing.T) {
+	t.Parallel()
+	for _, runs := range []bool{true, false} {
+		var ran atomic.Int64
+		d := deploy(t, map[string]spec{"pay": {class: call.SideEffectful, run: echo(&ran)}})
+		d.topology.Partitions = 1
+		told := make(chan struct{})
+		dispatcher := d.refusing(told)
+		d.executor(6)
+		c := d.client()
+		wantStatus(t, pay(t, c, 1), envelope.Success, "")
+		if d.records(1); !runs {
+			dispatcher.stop()
+		}
+		log := subjects.Partition(0)
+		if err := d.srv.JetStream(t).DeleteStream(t.Context(), log.Stream()); err != nil {
+			t.Fatal(err)
+		}
+		if !runs {
+			d.refusing(told)
+		}
+		<-told
+		r := mustCall(t, c, clientlib.Call{Tool: "pay", Key: "flip-0123456789-1",
+			Input: input(map[string]int{"n": 1}), Timeout: 3 * time.Second})
+		if r.Status == envelope.Success || ran.Load() != 1 {
+			t.Errorf("%s, %d runs", r.Status, ran.Load())
+		}
+		kept, err := d.srv.JetStream(t).Stream(t.Context(), subjects.KeptStream)
+		if err == nil {
+			err = kept.Purge(t.Context(), jetstream.WithPurgeSubject(log.KeptAll()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, pay(t, c, 2), envelope.Success, "")
+	}
+}
+
+// refusing starts a dispatcher, and does not wait until it serves. It closes told when the dispatcher says that it
+// admits nothing.
+func (d *busDeployment) refusing(told chan struct{}) *process {
+	say := sync.OnceFunc(func() { close(told) })
+	return d.run("dispatcher", func(ctx context.Context, c *app.Conn, ready func()) error {
+		c.Logger = slog.New(slog.NewTextHandler(onLine(func(line string) {
+			if strings.Contains(line, "purge KEPT") && strings.Contains(line, "KV_calls") {
+				say()
+			}
+		}), nil))
+		ready()
+		return app.RunDispatcher(ctx, c, app.DispatcherOptions{AllowAll: true, Tools: d.registry, Version: "0.0.1"})
+	})
+}
+
+// onLine is a function for each line that is written.
+type onLine func(line string)
+
+func (w onLine) Write(p []byte) (int, error) { w(string(p)); return len(p), nil }
 
 // hesitant is a JetStream whose streams are not followed before the test says so.
 type hesitant struct {
