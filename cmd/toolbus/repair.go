@@ -48,7 +48,7 @@ func repairList(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the calls whose logs are damaged", Args: cli.NoArgs,
 		Long: `Lists the calls whose logs dispatchers have found damaged, the oldest first, with the decision of the
-operator, until their keys are forgotten. "toolbus doctor --scrub" finds further ones, for which nobody has asked yet.
+operator, until their keys are forgotten. A call is found when a request for it comes, or when its deadline passes.
 
 Exit codes: 0 listed, also an empty list; 11 the bus refused, with the reason.`,
 		Example: "  toolbus repair list --json --credentials operator.token",
