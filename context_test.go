@@ -37,6 +37,9 @@ const (
 	session = "session-of-the-request"
 )
 
+// serverMeta is the member of _meta that servers of MCP tools get, and no other tool.
+const serverMeta = `"secret-meta":1`
+
 // everything is a request with each member set. Each text that a tool must not get begins with secret-.
 func everything(tool string) *envelope.Request {
 	confidence := 0.375
@@ -48,7 +51,8 @@ func everything(tool string) *envelope.Request {
 			Locale: "secret-locale", Timezone: "secret-zone", Clock: "wall", Env: "staging", SessionID: session,
 			RoleID: "secret-role", RunID: "secret-run", LaneID: "secret-lane",
 			Scope: map[string]string{"secret-name": "secret-value"}, Confidence: &confidence,
-			Evidence: []string{"secret-evidence"}, Extra: map[string]jsontext.Value{"whatever": []byte(`"secret-extra"`)},
+			Evidence: []string{"secret-evidence"}, MCPMeta: []byte("{" + serverMeta + "}"),
+			Extra: map[string]jsontext.Value{"whatever": []byte(`"secret-extra"`)},
 		},
 		Constraints: envelope.Constraints{
 			TimeoutMS: 30_000, DeadlineUnixMS: time.Now().Add(time.Minute).UnixMilli(), IdempotencyKey: "secret-key-0123456789",
@@ -105,6 +109,7 @@ func TestToolsGetWhatTheyList(t *testing.T) {
 				case "mcp":
 					raw = <-seen
 					matches(t, fromServer(t, members(t, raw), req), expected(req, value))
+					raw = bytes.Replace(raw, []byte(serverMeta), nil, 1)
 				default:
 					raw = <-seen
 					fromRun(t, raw, expected(req, value), value)
@@ -144,7 +149,8 @@ func fromServer(t *testing.T, params map[string]json.RawMessage, req *envelope.R
 		envelope.MetaCallID: want["call_id"], envelope.MetaAttempt: "1", envelope.MetaToolVersion: want["tool_version"],
 		envelope.MetaIdempotencyKey: want["idempotency_key"], envelope.MetaDigest: want["digest"],
 		envelope.MetaDeadlineMS: "[0-9]+", envelope.MetaTraceparent: want["traceparent"], envelope.MetaInvocation: ".*",
-		sdk.MetaKeyProtocolVersion: ".*", sdk.MetaKeyClientInfo: ".*", sdk.MetaKeyClientCapabilities: ".*",
+		"secret-meta": "1", sdk.MetaKeyProtocolVersion: ".*",
+		sdk.MetaKeyClientInfo: ".*", sdk.MetaKeyClientCapabilities: ".*",
 	})
 	return inv
 }
