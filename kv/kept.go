@@ -49,15 +49,21 @@ func keptIDOf(tool, id string) keptID {
 // put stores the newest event of a log, unless a newer one is known: when it was stored and when it expires, in bus
 // time.
 func (k *keptIDs) put(id keptID, seq uint64, stored, expires time.Time) {
-	if early := stored.Sub(k.now()); early > 0 { // the server's clock was set forward, and that was not noticed yet
+	now, steady := k.times()
+	if early := stored.Sub(now); early > 0 { // the server's clock was set forward, and that was not noticed yet
 		expires = expires.Add(-early)
 	}
-	k.merge(keptRecord{id, newest{seconds(expires), uint32(seq)}})
+	k.add(keptRecord{id, newest{seconds(expires), uint32(seq)}}, now, steady)
 }
 
 // merge is put for a record of the list.
 func (k *keptIDs) merge(r keptRecord) {
 	now, steady := k.times()
+	k.add(r, now, steady)
+}
+
+// add is merge at a time.
+func (k *keptIDs) add(r keptRecord, now, steady time.Time) {
 	r.expires = later(r.expires, steady.Sub(now))
 	s := &k.shards[r.id[0]]
 	s.mu.Lock()
@@ -89,9 +95,12 @@ func (k *keptIDs) set() time.Duration {
 func (k *keptIDs) get(id keptID) newest {
 	s := &k.shards[id[0]]
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	have, ok := s.ids[id]
-	if _, steady := k.times(); !ok || have.expires <= seconds(steady.Add(keptMargin)) {
+	s.mu.Unlock()
+	if !ok { // as for most calls
+		return newest{}
+	}
+	if _, steady := k.times(); have.expires <= seconds(steady.Add(keptMargin)) {
 		return newest{}
 	}
 	return have

@@ -120,7 +120,7 @@ func (l *Log) part(id string) (subjects.Partition, part) {
 func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State, error) {
 	var in part
 	e.State.Partition, in = l.part(e.State.ID)
-	id := keptIDOf(e.State.Tool, e.State.ID)
+	id := in.keptID(e)
 	if in.stale(id, e) {
 		switch state, settled, err := l.resolve(ctx, e); {
 		case settled:

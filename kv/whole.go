@@ -108,6 +108,14 @@ func (l *Log) reaches(ctx context.Context, p subjects.Partition, n newest) error
 	return err
 }
 
+// keptID returns the id of the log of e. It is the zero value in a process that may not read the log.
+func (p part) keptID(e call.Event) (id keptID) {
+	if p.kept != nil {
+		id = keptIDOf(e.State.Tool, e.State.ID)
+	}
+	return id
+}
+
 // stale reports whether the log of e is known to have an event after the state that e was derived from.
 func (p part) stale(id keptID, e call.Event) bool {
 	return p.kept != nil && p.kept.get(id).after(e.State.Seq)
