@@ -98,7 +98,8 @@ type DispatcherOptions struct {
 	// default 8, above which further calls wait behind those of actors with fewer.
 	OpenPerActor, OpenPerTenant, OverflowAfter int
 	// DefaultRole is the role of tokens without roles, and of callers that name none on a bus without tokens; default
-	// "agent". DefaultLane is the lane of calls that name none, and whose token is not bound to one; default "default".
+	// "agent". DefaultLane is the lane of calls that name none, and whose token is not bound to one, unless exactly one
+	// other lane allows the tool to the role; default "default".
 	// They must be the same for all dispatchers of a bus. A name has at most 128 letters, digits and the characters
 	// . _ : / - and begins with a letter or a digit.
 	DefaultRole, DefaultLane string

@@ -119,7 +119,9 @@ func TestDevPolicy(t *testing.T) {
 	call := []string{"call", "play", "--input", `{"say":"hi"}`}
 	s.must(call...)
 	s.allowAs("agent", "night")
-	if code, _, stderr := s.do(call...); code != exitTerminal || !strings.Contains(stderr, "A-AUTH-LANE") {
+	s.must(call...) // in the only lane that allows it
+	if code, _, stderr := s.do(append(call, "--lane", "default")...); code != exitTerminal ||
+		!strings.Contains(stderr, "A-AUTH-LANE") {
 		t.Errorf("after the push: exit %d: %s", code, stderr)
 	}
 	stop()

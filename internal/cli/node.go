@@ -313,7 +313,7 @@ func (a *Admission) Flags(cmd *cobra.Command) {
 	f.StringVar(&o.DefaultRole, "default-role", check.DefaultRole,
 		"role of tokens without roles; without tokens, of calls that name none")
 	f.StringVar(&o.DefaultLane, "default-lane", check.DefaultLane,
-		"lane of calls that name none and whose token is not bound to one")
+		"lane of calls that name none and whose token is not bound to one, unless exactly one other lane allows the tool")
 }
 
 // Check returns an [ErrUsage] if the flags are invalid. An executor may be silent for the lease, so the pool absence
