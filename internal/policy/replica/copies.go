@@ -20,6 +20,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -199,7 +200,7 @@ func (c *Copies) check(
 	if kept.seq == 0 && c.isAbsent(subject) {
 		return nil, false, nil
 	}
-	msg, state, err := missing(ctx, bucket, subject)
+	msg, state, err := c.missing(ctx, bucket, subject)
 	switch {
 	case err != nil || msg != nil:
 		return nil, false, cmp.Or(err, errMoved)
@@ -215,23 +216,37 @@ func (c *Copies) check(
 // errMoved means that the entry was stored while it was looked for.
 var errMoved = errors.New("the entry has just been stored")
 
-// missing asks again for an entry that was not found, and how many messages of it the bucket counts, until it stores
-// nothing meanwhile: while an entry is replaced, the server may not find it.
-func missing(ctx context.Context, bucket jetstream.Stream, subject string) (
+// doubt is the pause before an entry that was not found is looked for again.
+const doubt = 150 * time.Millisecond
+
+// missing asks again for an entry that was not found, and how many messages of it the bucket counts, until the bucket
+// stores nothing meanwhile. While an entry is replaced, a busy server may not find it for some milliseconds.
+func (c *Copies) missing(ctx context.Context, bucket jetstream.Stream, subject string) (
 	msg *jetstream.RawStreamMsg, state jetstream.StreamState, err error,
 ) {
 	for before := uint64(0); ; before = state.LastSeq {
+		if before > 0 && !c.isDamaged(subject) && !timer.Sleep(ctx, doubt) {
+			return nil, state, context.Cause(ctx)
+		}
 		info, err := bucket.Info(ctx, jetstream.WithSubjectFilter(subject))
 		if err != nil {
 			return nil, state, err
 		}
-		if state = info.State; before > 0 && state.LastSeq == before || state.LastSeq == 0 {
-			return nil, state, nil
-		}
+		state = info.State
 		if msg, err = Last(ctx, bucket, subject); err != nil || msg != nil {
 			return msg, state, err
 		}
+		if state.LastSeq == before || state.LastSeq == 0 {
+			return nil, state, nil
+		}
 	}
+}
+
+// isDamaged reports whether damage of an entry was found before.
+func (c *Copies) isDamaged(subject string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.damaged[subject] != ""
 }
 
 // unreadable returns the entry of a copy whose entry the server cannot read.

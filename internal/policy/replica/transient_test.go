@@ -1,0 +1,59 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// blinking is a stream that does not find the newest message of a subject for some questions.
+type blinking struct {
+	jetstream.Stream
+	blind int // of the next questions
+}
+
+func (b *blinking) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	if b.blind--; b.blind >= 0 {
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return b.Stream.GetLastMsgForSubject(ctx, subject)
+}
+
+// An entry that a busy server does not find for a moment is neither damaged nor lost: its copy stays, and so does it.
+func TestNotFoundForAMoment(t *testing.T) {
+	b := bustest.Start(t)
+	copies, err := OpenCopies(t.Context(), b.JS, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := OpenBucket(t.Context(), b.JS, subjects.ControlStream, copies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Create(t.Context(), &nats.Msg{Subject: subjects.Locks, Data: []byte(`{"locks":[]}`)}); err != nil {
+		t.Fatal(err)
+	}
+	before, _, err := bucket.Find(t.Context(), subjects.Locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := bucket.stream
+	for blind := 1; blind <= 2; blind++ {
+		bucket.stream = &blinking{whole, blind}
+		if msg, held, err := bucket.Find(t.Context(), subjects.Locks); !errors.Is(err, errMoved) {
+			t.Errorf("not found %d times: %v, held %t, %v", blind, msg, held, err)
+		}
+	}
+	bucket.stream = whole
+	after, held, err := bucket.Find(t.Context(), subjects.Locks)
+	if err != nil || held || after.Sequence != before.Sequence || len(copies.Damaged()) > 0 {
+		t.Errorf("the entry is %v, held %t, %v; found damaged: %v", after, held, err, copies.Damaged())
+	}
+}
