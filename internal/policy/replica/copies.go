@@ -200,7 +200,7 @@ func (c *Copies) check(
 	if kept.seq == 0 && c.isAbsent(subject) {
 		return nil, false, nil
 	}
-	msg, state, err := c.missing(ctx, bucket, subject)
+	msg, state, err := c.missing(ctx, bucket, subject, kept.seq != 0)
 	switch {
 	case err != nil || msg != nil:
 		return nil, false, cmp.Or(err, errMoved)
@@ -220,12 +220,14 @@ var errMoved = errors.New("the entry has just been stored")
 const doubt = 150 * time.Millisecond
 
 // missing asks again for an entry that was not found, and how many messages of it the bucket counts, until the bucket
-// stores nothing meanwhile. While an entry is replaced, a busy server may not find it for some milliseconds.
-func (c *Copies) missing(ctx context.Context, bucket jetstream.Stream, subject string) (
+// stores nothing meanwhile. While an entry is replaced, a busy server may not find it for some milliseconds. copied
+// means that the entry has a copy.
+func (c *Copies) missing(ctx context.Context, bucket jetstream.Stream, subject string, copied bool) (
 	msg *jetstream.RawStreamMsg, state jetstream.StreamState, err error,
 ) {
 	for before := uint64(0); ; before = state.LastSeq {
-		if before > 0 && !c.isDamaged(subject) && !timer.Sleep(ctx, doubt) {
+		expected := copied || state.Subjects[subject] > 0
+		if before > 0 && expected && !c.isDamaged(subject) && !timer.Sleep(ctx, doubt) {
 			return nil, state, context.Cause(ctx)
 		}
 		info, err := bucket.Info(ctx, jetstream.WithSubjectFilter(subject))
