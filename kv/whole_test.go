@@ -316,7 +316,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A process that does not know that a log is damaged knows it once it is told, and an executor cannot end a key.
+// A process that opens the log after the damage refuses the call once Expect has told it of the lost event. An executor
+// cannot end a key.
 func TestExpectedEvent(t *testing.T) {
 	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
 	asked, ended := f.decided(t, "id")

@@ -45,8 +45,8 @@ func TestPanicOutsideOfTheTool(t *testing.T) {
 	}
 }
 
-// An executor gives up a call whose log is damaged: whoever decided it could contradict its outcome. Dispatchers answer
-// its callers.
+// An executor gives up a call whose log is damaged, because a new outcome could contradict the lost one. Dispatchers
+// answer the callers.
 func TestDamagedLog(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m := w.admit(callA, time.Minute)
