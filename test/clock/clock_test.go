@@ -155,7 +155,7 @@ func testExpired(t *testing.T, role string) {
 func (l *load) wantRefused(calls []made) {
 	l.t.Helper()
 	for _, m := range calls {
-		m.CallID = uuid.NewString()
+		m.CallID, m.Timeout = uuid.NewString(), time.Minute // copies that a killed dispatcher got are lost
 		r, err := l.client.Call(l.t.Context(), m.Call)
 		for err == nil && r.Provenance.Replayed { // the server drops what has expired soon after its start
 			r, err = l.client.Call(l.t.Context(), m.Call)

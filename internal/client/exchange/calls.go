@@ -234,7 +234,7 @@ func (c *Calls) answered(x *request, r *envelope.Response) {
 	switch {
 	case x.accepted && r.Provenance.Attempt == 0:
 		// A copy was refused. What was accepted has an outcome of its own.
-	case IsProvisionalRefusal(r):
+	case IsProvisionalRefusal(r) && !isOfDamagedLog(r):
 		x.turnAway(r)
 	default:
 		x.finish(r)

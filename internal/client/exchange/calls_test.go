@@ -295,7 +295,8 @@ func TestRefusedCopies(t *testing.T) {
 	}
 	full, other := refusal("gate.1", envelope.CodeStoreFull), refusal("gate.2", envelope.CodeAuditLag)
 	late, denied := refusal("gate.3", envelope.CodeTimeout), refusal("gate.4", envelope.CodeToolDisabled)
-	unrecorded := refusal("", envelope.CodeAuditLag)
+	unrecorded, damaged := refusal("", envelope.CodeAuditLag), refusal("gate.6", envelope.CodeLogDamaged)
+	damaged.Provenance.Final = false
 	unstarted := refusal("gate.5", envelope.CodeOpen)
 	unstarted.Provenance.NotStarted = true
 	outcome := &envelope.Response{Status: envelope.Success, Provenance: envelope.Provenance{Final: true, Attempt: 1}}
@@ -322,6 +323,7 @@ func TestRefusedCopies(t *testing.T) {
 		"both, and one may have been admitted": {copies: 2, answers: []*envelope.Response{full, unstarted}, want: full},
 		"both, and the other may have been":    {copies: 2, answers: []*envelope.Response{unstarted, full}, want: full},
 		"one of two, denied":                   {copies: 2, answers: []*envelope.Response{denied}, want: denied},
+		"one of two, of a damaged log":         {copies: 2, answers: []*envelope.Response{damaged}, want: damaged},
 		"accepted, and a copy too late": {accepted: true, copies: 2, answers: []*envelope.Response{late, outcome},
 			want: outcome},
 		"accepted, and a copy is full": {accepted: true, copies: 1, answers: []*envelope.Response{full, outcome},

@@ -99,6 +99,12 @@ func IsProvisionalRefusal(r *envelope.Response) bool {
 	return r.Provenance.Attempt == 0 && !r.Provenance.Final
 }
 
+// isOfDamagedLog reports whether r refuses a request because the log of its key is damaged. Only an operator changes
+// that, and the effect is unknown whatever becomes of the other copies, so the caller does not wait for them.
+func isOfDamagedLog(r *envelope.Response) bool {
+	return r.Error != nil && r.Error.Code == envelope.CodeLogDamaged
+}
+
 // sends counts the copies of a request and their refusals. Each copy may reach another dispatcher. The call is refused
 // only if all copies were.
 type sends struct {
