@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,6 +24,8 @@ type catalogue struct {
 	builds map[build][]*Definition
 	most   int                    // number of tools of the longest list so far
 	seen   map[string]*Definition // by name, from the lists of all callers
+	// indexes are those of the views that callers have, by their sums: views of the same tools share one.
+	indexes map[[sha256.Size]byte]weak.Pointer[lazyIndex]
 
 	changed func(v *view) // called when the view of a caller changes
 }
@@ -45,6 +48,7 @@ type view struct {
 	sum    [sha256.Size]byte      // hash of the entries and the instructions
 	// policies are the digests of the policy by which the bus has listed the tools.
 	policies envelope.PolicyVersions
+	index    *lazyIndex
 }
 
 // fetches is the number of concurrent requests for descriptions.
@@ -117,6 +121,7 @@ func (c *catalogue) view(tools []envelope.ToolInfo, found [][]*Definition) *view
 	}
 	v := newView(slices.Concat(found...))
 	c.keep(v, len(tools))
+	c.share(v)
 	return v
 }
 
@@ -140,7 +145,9 @@ func (c *catalogue) named(b build, all []*Definition, names map[envelope.Functio
 
 func newView(all []*Definition) *view {
 	slices.SortFunc(all, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
-	v := &view{sorted: all, named: make(map[string]*Definition, len(all)), ids: map[string]*Definition{}}
+	v := &view{
+		sorted: all, named: make(map[string]*Definition, len(all)), ids: map[string]*Definition{}, index: &lazyIndex{},
+	}
 	sum := sha256.New()
 	for _, d := range all {
 		v.named[d.Name] = d
@@ -173,6 +180,21 @@ func (c *catalogue) keep(v *view, tools int) {
 	}
 	maps.Copy(c.seen, v.named)
 	maps.Copy(c.seen, v.ids)
+}
+
+// share gives a view the index of an earlier view with the same tools.
+func (c *catalogue) share(v *view) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if shared := c.indexes[v.sum].Value(); shared != nil {
+		v.index = shared
+		return
+	}
+	maps.DeleteFunc(c.indexes, func(_ [sha256.Size]byte, p weak.Pointer[lazyIndex]) bool { return p.Value() == nil })
+	if c.indexes == nil {
+		c.indexes = map[[sha256.Size]byte]weak.Pointer[lazyIndex]{}
+	}
+	c.indexes[v.sum] = weak.Make(v.index)
 }
 
 // find returns the function with a name. If it is not in the newest view of the caller, find asks the bus for a new

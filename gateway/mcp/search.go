@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,7 +22,7 @@ const SearchTool = envelope.MCPSearchTool
 
 // Default and largest number of tools in a search result.
 const (
-	defaultFound = 10
+	defaultFound = 5
 	maxFound     = 50
 )
 
@@ -32,12 +31,12 @@ func searchTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name:  SearchTool,
 		Title: "Search tools",
-		Description: "Finds tools by words of their names and descriptions, and says how to call each. What it finds is " +
-			"called by its name.",
+		Description: "Finds tools by words of their names, descriptions and arguments, the best first, and says how to " +
+			"call each. What it finds is called by its name.",
 		InputSchema: json.RawMessage(
 			`{"type":"object","required":["words"],"additionalProperties":false,"properties":{` +
 				`"words":{"type":"string","minLength":1,"maxLength":400,"description":"What the tool is to do, in a few words."},` +
-				`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10}}}`,
+				`"limit":{"type":"integer","minimum":1,"maximum":50,"default":5}}}`,
 		),
 		OutputSchema: json.RawMessage(
 			`{"type":"object","required":["tools","found"],"properties":{"tools":{"type":"array",` +
@@ -100,56 +99,33 @@ func (s *Server) search(ctx context.Context, peer *sender, req *sdk.CallToolRequ
 	}, peer.protocol), nil
 }
 
-// search returns the tools with the highest scores, and by name among equal scores.
+// foundBytes is the size of the tools in a search result at which it ends: models read all of it.
+const foundBytes = 128 << 10
+
+// search returns the tools that fit best, at most foundBytes of more than one. A tool whose name was asked for is the
+// first one.
 func (v *view) search(want wanted) found {
-	type hit struct {
-		*Definition
-		score int
-	}
-	var hits []hit
-	words := wordsOf(want.Words)
-	for _, d := range v.sorted {
-		if n := score(d, words); n > 0 {
-			hits = append(hits, hit{d, n})
-		}
-	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
+	hits := v.index.of(v).rank(want.Words)
 	answer := found{Tools: []foundTool{}, Found: len(hits)}
+	named := v.called(strings.TrimSpace(want.Words))
+	slices.SortStableFunc(hits, func(a, b hit) int {
+		return before(v.sorted[a.tool] == named) - before(v.sorted[b.tool] == named)
+	})
+	left := foundBytes
 	for _, h := range hits[:min(len(hits), cmp.Or(want.Limit, defaultFound))] {
-		answer.Tools = append(
-			answer.Tools,
-			foundTool{h.Name, h.title, h.description, h.arguments},
-		)
+		d := v.sorted[h.tool]
+		if left -= len(d.description) + len(d.arguments); left < 0 && len(answer.Tools) > 0 {
+			break
+		}
+		answer.Tools = append(answer.Tools, foundTool{d.Name, d.title, d.description, d.arguments})
 	}
 	return answer
 }
 
-// score returns how well a tool fits the words. Words of its name count most.
-func score(d *Definition, words []string) (n int) {
-	name, title, description := wordsOf(d.Name), wordsOf(d.title), wordsOf(d.description)
-	for _, w := range words {
-		n += 8*among(w, name) + 4*among(w, title) + 2*among(w, description)
+// before returns a number by which those that are first sort before others.
+func before(first bool) int {
+	if first {
+		return -1
 	}
-	return n
-}
-
-// among returns 2 if word is one of words, and 1 if one of them is a prefix of the other, as with plurals.
-func among(word string, words []string) (best int) {
-	for _, w := range words {
-		switch {
-		case w == word:
-			return 2
-		case len(w) > 2 && len(word) > 2 && (strings.HasPrefix(w, word) || strings.HasPrefix(word, w)):
-			best = 1
-		}
-	}
-	return best
-}
-
-// wordsOf returns the words of a text in lower case.
-func wordsOf(text string) []string {
-	return strings.FieldsFunc(
-		strings.ToLower(text),
-		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) },
-	)
+	return 0
 }
