@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,10 +37,20 @@ func OpenBucket(ctx context.Context, js jetstream.JetStream, stream string, copi
 // Find asks the leader for an entry, and compares it with its copy. The entry is nil if it is missing. held is true if
 // the server cannot read it: the entry is then that of its copy, or has no data if that cannot be read either.
 func (b *Bucket) Find(ctx context.Context, subject string) (msg *jetstream.RawStreamMsg, held bool, err error) {
+	for err = errMoved; errors.Is(err, errMoved); {
+		msg, held, err = b.find(ctx, subject)
+	}
+	return msg, held, err
+}
+
+func (b *Bucket) find(ctx context.Context, subject string) (msg *jetstream.RawStreamMsg, held bool, err error) {
+	var aside sync.WaitGroup
+	defer aside.Wait()
+	kept := b.copies.reading(ctx, subject, &aside)
 	if msg, err = Last(ctx, b.stream, subject); err != nil {
 		return nil, false, err
 	}
-	return b.copies.check(ctx, b.stream, subject, msg, b.copies.later(ctx, subject))
+	return b.copies.check(ctx, b.stream, subject, msg, kept)
 }
 
 // Create stores an entry and its copy. If there is an entry, the error has the code [bus.CodeWrongLast].
@@ -78,7 +89,9 @@ func (b *Bucket) put(ctx context.Context, msg *nats.Msg, revision uint64, held b
 		return nil, err
 	}
 	stored := &jetstream.RawStreamMsg{Sequence: ack.Sequence, Header: msg.Header, Data: msg.Data, Time: at}
-	_, _, err = b.copies.check(ctx, b.stream, msg.Subject, stored, b.copies.later(ctx, msg.Subject))
+	_, _, err = b.copies.check(ctx, b.stream, msg.Subject, stored, func() (entryCopy, error) {
+		return b.copies.read(ctx, msg.Subject)
+	})
 	if errors.Is(err, errMoved) { // a newer entry has its copy
 		err = nil
 	}

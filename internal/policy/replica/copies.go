@@ -148,22 +148,18 @@ func (c *Copies) store(ctx context.Context, subject string, e entryCopy) error {
 	return nil
 }
 
-// reading returns a function that returns the copy of an entry. It starts to read the copy at once, in aside, if
-// neither the entry nor a copy was there when they were last looked for. That is so for most entries, and each
-// question about them takes one round trip instead of two.
+// reading starts to read the copy of an entry in aside, and returns a function that returns it. So the entry and its
+// copy take one round trip. The copy is read each time, because it may be newer than an entry that was compared with
+// it. The change was made while the leader of the bucket could not read the entry, and another server leads it
+// now.
 func (c *Copies) reading(ctx context.Context, subject string, aside *sync.WaitGroup) func() (entryCopy, error) {
-	if c == nil || !c.isAbsent(subject) {
-		return c.later(ctx, subject)
+	if c == nil {
+		return nil
 	}
 	var e entryCopy
 	var err error
 	aside.Go(func() { e, err = c.read(ctx, subject) })
 	return func() (entryCopy, error) { aside.Wait(); return e, err }
-}
-
-// later returns a function that reads the copy of an entry.
-func (c *Copies) later(ctx context.Context, subject string) func() (entryCopy, error) {
-	return func() (entryCopy, error) { return c.read(ctx, subject) }
 }
 
 // check returns the entry that counts: msg, which was read from the bucket and is nil if it is missing, or that of the
@@ -179,6 +175,8 @@ func (c *Copies) check(
 	}
 	kept, err := copied()
 	switch {
+	case err != nil && msg != nil && c.isKnown(subject, msg):
+		return msg, false, nil
 	case err != nil:
 		return nil, false, fmt.Errorf("copy of %s: %w", subject, err)
 	case msg != nil && msg.Sequence == kept.Revision && bytes.Equal(msg.Data, kept.Data):
@@ -302,17 +300,6 @@ func (c *Copies) replaceHeld(ctx context.Context, msg *nats.Msg, revision uint64
 	return &jetstream.PubAck{Sequence: next.Revision}, nil
 }
 
-// isNewer reports whether an entry is the last one that was compared with its copy, or a newer one.
-func (c *Copies) isNewer(subject string, msg *jetstream.RawStreamMsg) bool {
-	if c == nil {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	known, ok := c.known[subject]
-	return ok && msg.Sequence >= known.revision && !msg.Time.Before(known.at)
-}
-
 // isAbsent reports whether the last question found neither the entry nor its copy.
 func (c *Copies) isAbsent(subject string) bool {
 	c.mu.Lock()
@@ -323,9 +310,6 @@ func (c *Copies) isAbsent(subject string) bool {
 
 // isKnown reports whether an entry is the last one that was compared with its copy.
 func (c *Copies) isKnown(subject string, msg *jetstream.RawStreamMsg) bool {
-	if c == nil {
-		return true
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known[subject] == version{msg.Sequence, msg.Time}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -73,24 +72,11 @@ func Last(ctx context.Context, s jetstream.Stream, filter string) (*jetstream.Ra
 	return msg, err
 }
 
-// Read asks the leader for an entry. It does not compare an entry with its copy that is newer than one that it has
-// compared: [Replica.Ask] does.
+// Read asks the leader for an entry, and compares it with its copy.
 func (r *Replica[T]) Read(ctx context.Context, subject string) (e Entry[T], err error) {
-	return r.read(ctx, subject, r.copies.isNewer)
-}
-
-func (r *Replica[T]) read(
-	ctx context.Context, subject string, passes func(string, *jetstream.RawStreamMsg) bool,
-) (e Entry[T], err error) {
 	e.At = time.Now()
-	var aside sync.WaitGroup
-	defer aside.Wait()
-	kept := r.copies.reading(ctx, subject, &aside)
-	msg, err := Last(ctx, r.stream, subject)
-	if err == nil && (msg == nil || !passes(subject, msg)) {
-		msg, e.Held, err = r.copies.check(ctx, r.stream, subject, msg, kept)
-	}
-	if err != nil || msg == nil {
+	msg, held, err := r.Find(ctx, subject)
+	if e.Held = held; err != nil || msg == nil {
 		return e, err
 	}
 	if e.Revision = msg.Sequence; len(msg.Data) == 0 { // somebody has deleted it by hand
@@ -103,11 +89,11 @@ func (r *Replica[T]) read(
 	return e, nil
 }
 
-// Ask is [Replica.Read] with the time limit [AskTime], and compares each entry with its copy.
+// Ask is [Replica.Read] with the time limit [AskTime].
 func (r *Replica[T]) Ask(ctx context.Context, subject string) (Entry[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	return r.read(ctx, subject, r.copies.isKnown)
+	return r.Read(ctx, subject)
 }
 
 // ErrUnchanged is the error of an edit that leaves the entry as it is.
@@ -124,7 +110,7 @@ func (r *Replica[T]) Change(
 ) (e Entry[T], changed bool, err error) {
 	err = timer.Backoff{Pause: askPause, MaxPause: askEvery}.Until(ctx, func(ctx context.Context) (bool, error) {
 		if e, err = r.Read(ctx, subject); err != nil {
-			return !errors.Is(err, errMoved), err
+			return true, err
 		}
 		after, err := edit(e)
 		if err == nil && record != nil {
