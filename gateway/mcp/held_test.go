@@ -107,11 +107,12 @@ func TestHeldStream(t *testing.T) {
 			if !strings.Contains(head, "Content-Type: text/event-stream\r\n") || strings.Contains(head, "event: prime") {
 				t.Errorf("it begins with %q", head)
 			}
-			if primed := strings.Contains(head, "\ndata: \n\n"); primed != strings.Contains(t.Name(), "2025") {
-				t.Errorf("it begins with %q", head)
-			}
 			f.hold <- struct{}{}
 			event := until(t, r, "data: {")
+			primed := strings.Contains(head+event, "\ndata: \n\n") // on a busy machine after more comments
+			if primed != strings.Contains(t.Name(), "2025") {
+				t.Errorf("it begins with %q", head)
+			}
 			<-f.ends
 			switch {
 			case size > 3 && (len(event) > 70<<10 || !strings.Contains(event, "The tool was run and has succeeded") ||

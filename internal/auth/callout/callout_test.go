@@ -80,7 +80,7 @@ func guard(t testing.TB, replace ...string) *guarded {
 // principal returns one whose token is called by its family.
 func (g *guarded) principal(role auth.Role, actor, family string) auth.Principal {
 	p := auth.Principal{
-		Tenant: "default", Actor: actor, Role: role, Family: family, Expires: time.Now().Add(time.Minute),
+		Tenant: "default", Actor: actor, Role: role, Family: family, Expires: time.Now().Add(time.Hour),
 	}
 	if role == auth.Executor {
 		p.Pool = "default"
