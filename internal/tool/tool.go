@@ -177,6 +177,26 @@ func (m *Manifest) Approved() (server, definition string) {
 	return "", ""
 }
 
+// Coercing is an endpoint that says whether inputs are coerced for it.
+type Coercing interface {
+	Endpoint
+	// Coerces reports whether the tool gets strings as the values that they spell, see [Manifest.Coerced].
+	Coerces() bool
+}
+
+// Coerced returns an input of a function as the tool gets it. If its endpoint says so, strings become the values that
+// they spell where the schema wants these, see jsonschema.Schema.Coerce. A valid input stays as it is, and one that is
+// too large for a request. Dispatchers check the result, and adapters pass it on: the log, the record and the
+// fingerprint have the input as the caller sent it.
+func (m *Manifest) Coerced(fn string, input jsontext.Value) jsontext.Value {
+	e, ok := m.Endpoint.(Coercing)
+	f, has := m.Function(fn)
+	if !ok || !has || !e.Coerces() || f.Request == nil || len(input) > envelope.MaxInline {
+		return input
+	}
+	return f.Request.Coerce(input)
+}
+
 // Verdict is the result of comparing a tool's current definition at its server with the approved one.
 type Verdict int
 

@@ -105,6 +105,7 @@ type Request struct {
 	laneless bool      // a stage has set the lane that Req names
 	refused  *Refusal  // by the last round; nil if it was not
 	verdict  verdict
+	coerced  jsontext.Value // the input as the tool gets it; nil before the stage that coerces it
 }
 
 // Call is a checked request on its way into the log.
@@ -133,8 +134,8 @@ type candidate struct {
 	rules    *policy.Case    // decides the call by policy; nil before the first step
 	terms    terms
 	fn       *tool.Function
-	input    jsontext.Value
-	large    *large // set if the input is in the payload store
+	input    jsontext.Value // as sent, and as the tool gets it from the stage that coerces it on
+	large    *large         // set if the input is in the payload store
 	deadline time.Time
 	call     Call // set by the last stage
 }

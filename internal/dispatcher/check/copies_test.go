@@ -28,7 +28,7 @@ func TestCopiesAreCheckedOnce(t *testing.T) {
 		return &candidate{
 			Request: &Request{
 				In:  &call.IncomingRequest{From: call.Sender{Tenant: "t", Actor: actor}, Received: time.Now()},
-				Req: &envelope.Request{}, verdict: verdict{of: fn},
+				Req: &envelope.Request{}, verdict: verdict{of: fn}, Tool: &tool.Manifest{},
 			},
 			fn: fn, input: jsontext.Value(input),
 		}

@@ -246,11 +246,11 @@ func payloadFault(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeInputMissing, "")
 }
 
-// hashes returns the hashes of a candidate's input.
+// hashes returns the hashes of a candidate's input as it was sent. A request that is repeated is compared with that.
 func (s *Stages) hashes(c *candidate) (fingerprint, arguments string, err error) {
 	l := c.large
 	if l == nil {
-		return envelope.Hashes(c.Req, c.input)
+		return envelope.Hashes(c.Req, c.Req.Input)
 	}
 	if l.prints == nil {
 		p := new(prints)

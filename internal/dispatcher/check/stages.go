@@ -153,13 +153,16 @@ func (s *Stages) function(_ context.Context, c *candidate) *envelope.Error {
 		return envelope.NoFunction(c.Tool.ToolID, c.Req.Fn, slices.Collect(maps.Keys(c.Tool.Functions)))
 	}
 	if c.fn = fn; c.verdict.of != fn {
-		c.verdict = verdict{of: fn}
+		c.verdict, c.coerced = verdict{of: fn}, nil
 	}
 	return nil
 }
 
 func (s *Stages) schema(ctx context.Context, c *candidate) *envelope.Error {
 	v := &c.verdict
+	if c.coerced != nil { // in a round before
+		c.input = c.coerced
+	}
 	if v.valid || v.refusal != nil || c.large != nil && c.large.prints != nil {
 		return v.refusal
 	}
@@ -175,6 +178,14 @@ func (s *Stages) schema(ctx context.Context, c *candidate) *envelope.Error {
 		return TooLate()
 	}
 	defer done()
+	if c.large == nil {
+		c.coerced = c.Tool.Coerced(c.Req.Fn, c.input)
+		c.input = c.coerced
+		if v.accepted = c.fn.Request.Accepts(c.input); v.accepted {
+			v.valid = true
+			return nil
+		}
+	}
 	key := keyOfSlow(c)
 	if known := s.verdicts.Get(key, s.now()); known != nil && known.of == c.fn { // of a copy of the request
 		*v = known.copy()

@@ -29,6 +29,7 @@ type Endpoint struct {
 	Invocation  bool        `json:"invocation"`   // send the request of the process protocol to the server in _meta
 	Lookup      *Lookup     `json:"lookup"`
 	Errors      []ErrorRule `json:"errors"`
+	Coerce      *bool       `json:"coerce"` // see [Endpoint.Coerces]
 }
 
 // Origin returns mcp, for [tool.Manifest.Origin].
@@ -36,6 +37,15 @@ func (Endpoint) Origin() string { return Transport }
 
 // Approved implements [tool.Defined].
 func (e Endpoint) Approved() (server, definition string) { return e.Server, e.Definition }
+
+// Coerces implements [tool.Coercing]. Unless the manifest says otherwise, it is true for imported tools, which have a
+// definition: their servers take such strings, and models send them.
+func (e Endpoint) Coerces() bool {
+	if e.Coerce != nil {
+		return *e.Coerce
+	}
+	return e.Definition != ""
+}
 
 // Output selects the part of a result that becomes the output of a call.
 type Output string

@@ -41,6 +41,7 @@ func (a *Adapter) run(
 	if ctx.Err() != nil {
 		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
+	inv.Input = m.Coerced(inv.Fn, inv.Input)
 	p, e, err := a.pool(m)
 	if err != nil {
 		return statement{}, &tool.StartError{Err: err}
