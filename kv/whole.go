@@ -90,6 +90,14 @@ func (l *Log) whole(ctx context.Context, key subjects.Key) (StoredEvent, error) 
 	}
 }
 
+// Newest returns the low half of the sequence of the newest event of a log that this process knows of, or false if it
+// knows none that has not expired.
+func (l *Log) Newest(tool, id string) (seq uint32, known bool) {
+	_, in := l.part(id)
+	n := in.kept.get(keptIDOf(tool, id))
+	return n.seq, n != newest{}
+}
+
 // last reads the last event of a log. It returns a [call.DamagedError] if an operator has ended the key.
 func (l *Log) last(ctx context.Context, key subjects.Key) (StoredEvent, error) {
 	s, err := l.reader.Last(ctx, key)

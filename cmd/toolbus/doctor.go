@@ -24,6 +24,7 @@ import (
 func doctorCmd(g *global) *cobra.Command {
 	var keys, profile string
 	var files []string
+	var scrub bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and print how to fix it", GroupID: "operate", Args: cli.NoArgs,
 		Long: `Checks the server, the streams, executors, dispatchers, clocks and the rights of the connection. The
@@ -34,15 +35,23 @@ For a deployment with tokens it compares servers, accounts and streams with the 
 token of an operator it asks a dispatcher. With --secrets-dir it connects with rights of its own, and asks
 dispatchers with an operator's token that is valid for a minute.
 
+With --scrub it then reads all that the streams hold. It compares what it has read with the counts of the server, with
+checksums, and with the list of the calls that the call log must have. It names what is damaged: calls with their
+tenants, and other messages with their subjects. It changes nothing, and may run while the bus is used. On a terminal it
+says how far it is. In a deployment with tokens it needs --secrets-dir.
+
 With --config it connects to no server: it checks the limits in configuration files, including those that a running
 server does not report.`,
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
 			"  toolbus doctor --server nats://bus:4222 --secrets-dir ./deployment/keys\n" +
+			"  toolbus doctor --scrub --secrets-dir ./deployment/keys\n" +
 			"  toolbus doctor --config /etc/toolbus/nats-1.conf",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch f := cmd.Flags(); {
 			case f.Changed("secrets-dir") && keys == "":
 				return usagef("--secrets-dir is empty: name a folder, or leave the flag out")
+			case scrub && len(files) > 0:
+				return usagef("--scrub reads a running server, and --config a file: leave one of them out")
 			case f.Changed("profile") && keys == "":
 				return usagef("--profile needs --secrets-dir: name the folder of the deployment's secrets with it")
 			}
@@ -52,7 +61,7 @@ server does not report.`,
 			}
 			if len(files) == 0 {
 				var err error
-				if checks, err = g.diagnose(cmd.Context(), keys, profile); err != nil {
+				if checks, err = g.diagnose(cmd.Context(), keys, profile, scrub); err != nil {
 					return err
 				}
 			}
@@ -67,10 +76,26 @@ server does not report.`,
 		"configuration `FILE` of a server to check, instead of a running one; repeat it for more")
 	cmd.Flags().StringVar(&profile, "profile", "",
 		"with --secrets-dir: expected profile, single, standard or durable (default: that of the deployment)")
+	cmd.Flags().BoolVar(&scrub, "scrub", false, "read all streams, and name what is damaged")
 	return cmd
 }
 
-func (g *global) diagnose(ctx context.Context, keys, profile string) ([]admin.Check, error) {
+// diagnose makes the usual checks, and with scrub those of all streams after them.
+func (g *global) diagnose(ctx context.Context, keys, profile string, scrub bool) ([]admin.Check, error) {
+	if scrub && keys == "" {
+		if err := g.mayScrub(ctx); err != nil {
+			return nil, err
+		}
+	}
+	checks, err := g.look(ctx, keys, profile)
+	if err != nil || !scrub {
+		return checks, err
+	}
+	found, err := g.scrub(ctx, keys)
+	return append(checks, found...), err
+}
+
+func (g *global) look(ctx context.Context, keys, profile string) ([]admin.Check, error) {
 	a, err := g.access()
 	if err != nil {
 		return nil, err

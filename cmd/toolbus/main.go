@@ -29,7 +29,7 @@ func main() {
 	of := cli.Surroundings()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: of.Environ,
-		terminal: isTerminal(os.Stdout), zone: time.Local,
+		terminal: isTerminal(os.Stdout), watched: isTerminal(os.Stderr), zone: time.Local,
 		url: of.URL, context: of.Context, credentials: of.Credentials, config: of.Config,
 		state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
 	}
@@ -42,6 +42,7 @@ type environment struct {
 	stdout, stderr io.Writer
 	environ        []string
 	terminal       bool           // stdout is a terminal
+	watched        bool           // stderr is a terminal
 	zone           *time.Location // time zone for output on a terminal; nil is UTC
 	url            string         // TOOLBUS_URL
 	context        string         // TOOLBUS_CONTEXT

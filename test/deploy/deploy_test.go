@@ -56,7 +56,7 @@ func survive(t *testing.T, d *testDeployment, profile string) {
 	worker, _ := d.Credential(auth.Principal{Actor: "executor://x", Role: auth.Executor, Pool: "default"})
 	part("works for pool", "executor", "--credentials", worker)
 	operator, _ := d.Credential(auth.Principal{Actor: "operator://o", Role: auth.Operator})
-	processtest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--secrets-dir", keys)
+	processtest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--secrets-dir", keys, "--scrub")
 	processtest.Output(t, d.Toolbus(), "doctor", "--server", d.URL, "--credentials", operator)
 
 	c := d.caller()

@@ -89,8 +89,8 @@ var layers = []layer{
 	{4, "internal/executor/heartbeat", "client", "internal/encoding/format internal/tool/supervisor subjects"},
 	{4, "internal/executor/workqueue", "client", "bus envelope internal/call internal/encoding/format " +
 		"internal/executor/heartbeat internal/flow internal/timer kv subjects"},
-	{4, "internal/health", "client", "bus envelope internal/audit/writer internal/auth internal/deployment " +
-		"internal/executor/heartbeat internal/timer internal/tool/supervisor subjects"},
+	{4, "internal/health", "client", "bus envelope internal/audit internal/audit/writer internal/auth internal/call " +
+		"internal/deployment internal/executor/heartbeat internal/timer internal/tool/supervisor kv subjects"},
 	{4, "internal/auth/callout", "client", "internal/auth internal/auth/tokenstore internal/deployment " +
 		"internal/flow subjects"},
 	{4, "internal/audit/deadletter", "client", "bus envelope internal/audit internal/audit/reader internal/call " +
