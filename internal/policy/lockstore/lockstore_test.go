@@ -95,7 +95,9 @@ func request(tool string) envelope.LockRequest {
 
 func (o *offices) lock(s *lockstore.Service, q envelope.LockRequest) envelope.LocksResponse {
 	o.T.Helper()
-	a, refusal := s.Lock(o.T.Context(), ada, q)
+	ctx, cancel := context.WithTimeout(o.T.Context(), time.Minute) // the server of a busy machine may take seconds
+	defer cancel()
+	a, refusal := s.Lock(ctx, ada, q)
 	if refusal != nil {
 		o.T.Fatal(refusal, refusal.Cause)
 	}
