@@ -228,33 +228,43 @@ func TestGoneWhileADispatcherBegins(t *testing.T) {
 	d.records(1)
 }
 
-// The server syncs each write, and the call log is deleted, while a dispatcher runs, or none. That is no crash: no call
-// is admitted and none runs again, and the dispatcher names the stream and the command with which it goes on.
+// The server syncs each write, and the call log is deleted or an old backup of it restored, while a dispatcher runs, or
+// none. That is no crash: no call is admitted and none runs again, and the dispatcher names the stream and the command
+// with which it goes on.
 func TestLostSyncedLog(t *testing.T) {
 	t.Parallel()
-	for _, runs := range []bool{true, false} {
+	for _, c := range []struct{ runs, backup bool }{{true, false}, {false, false}, {true, true}, {false, true}} {
+		runs := c.runs
 		var ran atomic.Int64
 		d := deploy(t, map[string]spec{"pay": {class: call.SideEffectful, run: echo(&ran)}})
 		d.topology.Partitions = 1
 		told := make(chan struct{})
 		dispatcher := d.refusing(told)
 		d.executor(6)
+		log := subjects.Partition(0)
+		lose := func() {
+			if err := d.srv.JetStream(t).DeleteStream(t.Context(), log.Stream()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		records := 1
+		if c.backup {
+			wantStatus(t, pay(t, d.client(), 0), envelope.Success, "")
+			lose, records = d.srv.Backup(log.Stream()), 2
+		}
 		c := d.client()
 		wantStatus(t, pay(t, c, 1), envelope.Success, "")
-		if d.records(1); !runs {
+		if d.records(records); !runs {
 			dispatcher.stop()
 		}
-		log := subjects.Partition(0)
-		if err := d.srv.JetStream(t).DeleteStream(t.Context(), log.Stream()); err != nil {
-			t.Fatal(err)
-		}
+		lose()
 		if !runs {
 			d.refusing(told)
 		}
 		<-told
 		r := mustCall(t, c, clientlib.Call{Tool: "pay", Key: "flip-0123456789-1",
 			Input: input(map[string]int{"n": 1}), Timeout: 3 * time.Second})
-		if r.Status == envelope.Success || ran.Load() != 1 {
+		if r.Status == envelope.Success || int(ran.Load()) != records {
 			t.Errorf("%s, %d runs", r.Status, ran.Load())
 		}
 		kept, err := d.srv.JetStream(t).Stream(t.Context(), subjects.KeptStream)
