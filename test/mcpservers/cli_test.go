@@ -73,6 +73,41 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestApproveNamesOffers runs the command after a server has got a tool: it is named, with what adds it, and nothing
+// waits for approval.
+func TestApproveNamesOffers(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, file := filepath.Join(t.TempDir(), "tools"), filepath.Join(t.TempDir(), "goods.json")
+	sells := func(more string) {
+		text := `[{"name": "sell", "inputSchema": {"type": "object"}}` + more + `]`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	imports := func() (string, error) {
+		return runs(t, mcpcmd.Import, "--tools", tools, "--name", "shop", self, "raw", file)
+	}
+	sells("")
+	if out, err := imports(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sells(`, {"name": "lend", "inputSchema": {"type": "object"}}`)
+	const offers = "server shop offers lend, which was not imported: import the server again to add it\n"
+	out, err := runs(t, mcpcmd.Approve, "--tools", tools)
+	if err != nil || out != offers+"1 tools are what was approved\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := imports(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := runs(t, mcpcmd.Approve, "--tools", tools); err != nil || out != "2 tools are what was approved\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestConfig imports the servers of an agent: each whatever becomes of the others.
 func TestConfig(t *testing.T) {
 	self, err := os.Executable()

@@ -25,7 +25,8 @@ approved ones. With names of tools, or --all, it approves them: it writes schema
 edited, and the digest to the manifests, under a higher version. An effect class becomes stricter if the server says
 so, but never less strict.
 
-Without names it writes nothing. The exit code is then 1 if changes wait for approval.`,
+Without names it writes nothing. The exit code is then 1 if changes wait for approval. Tools that a server offers and
+that were not imported are named, too: import the server again to add them.`,
 		Example: "  toolbus tools approve\n  toolbus tools approve mcp::memory::read_graph",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
 			if all && len(ids) > 0 {
@@ -52,8 +53,14 @@ Without names it writes nothing. The exit code is then 1 if changes wait for app
 
 // settle prints the changes, and approves them if approved is true.
 func settle(out io.Writer, changes []importer.Change, approved bool) error {
-	waiting, unknown := 0, 0
+	waiting, unknown, imported := 0, 0, 0
 	for _, c := range changes {
+		if c.State == importer.Offered {
+			fmt.Fprintf(out, "server %s offers %s, which was not imported: import the server again to add it\n", c.Server,
+				cli.EscapeCell(c.Offers))
+			continue
+		}
+		imported++
 		switch c.State {
 		case importer.LeftOut:
 			unknown++
@@ -75,10 +82,10 @@ func settle(out io.Writer, changes []importer.Change, approved bool) error {
 	}
 	switch {
 	case unknown > 0:
-		return fmt.Errorf("of %d of %d tools it is not known what they are now", unknown, len(changes))
+		return fmt.Errorf("of %d of %d tools it is not known what they are now", unknown, imported)
 	case waiting > 0:
-		return fmt.Errorf("%d of %d tools wait for `toolbus tools approve`", waiting, len(changes))
+		return fmt.Errorf("%d of %d tools wait for `toolbus tools approve`", waiting, imported)
 	}
-	_, err := fmt.Fprintf(out, "%d tools are what was approved\n", len(changes))
+	_, err := fmt.Fprintf(out, "%d tools are what was approved\n", imported)
 	return err
 }

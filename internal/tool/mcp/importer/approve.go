@@ -26,8 +26,9 @@ import (
 
 // Change compares the current definition of a tool at its server with the approved one.
 type Change struct {
-	ID     string   `json:"tool_id"`
+	ID     string   `json:"tool_id,omitzero"`
 	Server string   `json:"server"`
+	Offers string   `json:"offers,omitzero"` // name of a tool that was not imported
 	State  State    `json:"state"`
 	Why    string   `json:"why,omitzero"`   // why the tool is left out
 	Lines  []string `json:"lines,omitzero"` // diff of the definition: - approved, + current
@@ -39,7 +40,9 @@ type Change struct {
 }
 
 // Compare lists the tools of the servers of a folder, and compares them with the folder's manifests: those with the
-// ids, or all. If a server cannot be asked or lacks a tool, the Why of the Change contains the reason.
+// ids, or all. If a server cannot be asked or lacks a tool, the Why of the Change contains the reason. If it compares
+// all, there is also a Change for each tool that a server offers and the folder does not have, with its name at the
+// server in Offers.
 func Compare(ctx context.Context, o Options, ids []string) ([]Change, error) {
 	r, err := tool.Load(o.Dir, o.Transports...)
 	if err != nil {
@@ -51,8 +54,10 @@ func Compare(ctx context.Context, o Options, ids []string) ([]Change, error) {
 	}
 	of := map[string][]*tool.Manifest{}
 	var names []string
+	had := map[string][]string{} // names of tools by server
 	for _, m := range r.List() {
 		e, ours := m.Endpoint.(mcp.Endpoint)
+		had[e.Server] = append(had[e.Server], e.Tool)
 		if !ours || e.Definition == "" || len(ids) > 0 && !slices.Contains(ids, m.ToolID) {
 			continue
 		}
@@ -76,13 +81,31 @@ func Compare(ctx context.Context, o Options, ids []string) ([]Change, error) {
 		if !ok {
 			return nil, fmt.Errorf("no server %s is in %s", name, filepath.Join(o.Dir, mcp.ServersFile))
 		}
-		all = append(all, o.compare(ctx, name, known, of[name])...)
+		changes, listed := o.compare(ctx, name, known, of[name])
+		if all = append(all, changes...); len(ids) == 0 {
+			all = append(all, offered(name, listed, had[name])...)
+		}
 	}
 	return all, nil
 }
 
-// compare asks one server and compares its tools.
-func (o Options) compare(ctx context.Context, name string, s client.Server, of []*tool.Manifest) (all []Change) {
+// offered returns the tools of a server that can be imported, and are not among those that the folder has.
+func offered(server string, listed []client.Tool, had []string) (all []Change) {
+	for _, t := range listed {
+		if slices.Contains(had, t.Name) {
+			continue
+		}
+		if _, _, err := (source{tool: t}).files(); err == nil {
+			all = append(all, Change{Server: server, Offers: t.Name, State: Offered})
+		}
+	}
+	return all
+}
+
+// compare asks one server and compares its tools. It also returns all tools of the server.
+func (o Options) compare(
+	ctx context.Context, name string, s client.Server, of []*tool.Manifest,
+) (all []Change, listed []client.Tool) {
 	for _, m := range of {
 		all = append(all, Change{ID: m.ToolID, Server: name, State: LeftOut, manifest: m})
 	}
@@ -102,7 +125,7 @@ func (o Options) compare(ctx context.Context, name string, s client.Server, of [
 			c.judge(e)
 		}
 	}
-	return all
+	return all, listed
 }
 
 func (o Options) list(

@@ -60,6 +60,7 @@ const (
 	Changed State = "changed" // the tool needs an approval
 	LeftOut State = "left out"
 	Off     State = "switched off" // by [Options.Skip]
+	Offered State = "not imported" // the server has the tool, the folder does not
 )
 
 // Report is the result of the import of one server.

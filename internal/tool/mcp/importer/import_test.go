@@ -321,6 +321,36 @@ func TestImportHides(t *testing.T) {
 	}
 }
 
+// TestOffered compares with a server that has tools which were not imported: each that can be imported is named, once,
+// unless the comparison is of named tools.
+func TestOffered(t *testing.T) {
+	s := newShop(t, stock)
+	s.imports()
+	if err := os.RemoveAll(filepath.Join(s.options.Dir, token("look"))); err != nil {
+		t.Fatal(err)
+	}
+	const added = `{"name": "sell\u001b[2J", "inputSchema": {"type": "object"}}`
+	s.sells(strings.Replace(stock, `{"name": "far"`, added+`,`+added+`, {"name": "far"`, 1))
+	var got []string
+	for _, c := range s.changes() {
+		if c.State == importer.Offered {
+			got = append(got, c.Server+" "+c.Offers+c.ID)
+		}
+	}
+	if diff := cmp.Diff([]string{"shop look", "shop sell\x1b[2J"}, got); diff != "" {
+		t.Errorf("offered (-want +got):\n%s", diff)
+	}
+	if named := s.changes("mcp::shop::reserve"); len(named) != 1 || named[0].State != importer.Same {
+		t.Errorf("of one tool: %+v", named)
+	}
+	s.imports()
+	for _, c := range s.changes() {
+		if c.State != importer.Same {
+			t.Errorf("%s%s is %s after its import", c.ID, c.Offers, c.State)
+		}
+	}
+}
+
 // TestApprove approves the changes of a server, and keeps edits by people.
 func TestApprove(t *testing.T) {
 	s := newShop(t, stock)
