@@ -96,8 +96,12 @@ const (
 	MetaAbsent      = MetaPrefix + "absent"       // true: a lookup found no effect under the key
 )
 
-// MCPSearchTool is the name of the tool with which MCP clients search for tools. No other tool may have it.
-const MCPSearchTool = "toolbus_search_tools"
+// Names of the tools with which MCP clients search for tools, and call those that they find. No other tools may have
+// them.
+const (
+	MCPSearchTool = "toolbus_search_tools"
+	MCPCallTool   = "toolbus_call_tool"
+)
 
 // MCPUndescribed returns the description for a tool whose MCP server sends no description. A manifest must have one.
 func MCPUndescribed(server, tool string) string {

@@ -45,7 +45,14 @@ func (s *Server) callTool(ctx context.Context, peer *sender, req *sdk.CallToolRe
 	if peer = s.reached(ctx, peer); !s.isConnected(peer) {
 		return unsent(peer, req)
 	}
-	if req.Params.Name == SearchTool && s.o.SearchAbove >= 0 {
+	if req.Params.Name == nameCall {
+		within, wrong, err := s.short.called(req, peer.protocol)
+		if within == nil {
+			return wrong, err
+		}
+		req = within
+	}
+	if req.Params.Name == nameSearch {
 		return s.search(ctx, peer, req)
 	}
 	a, err := s.ask(ctx, peer, req)

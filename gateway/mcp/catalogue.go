@@ -115,7 +115,7 @@ func (c *catalogue) fetch(ctx context.Context, client *toolbus.Client, id string
 
 // view returns a view of the functions of the tools, and removes builds that no tool has any more.
 func (c *catalogue) view(tools []envelope.ToolInfo, found [][]*Definition) *view {
-	names := envelope.FunctionNames(tools, SearchTool) // of disabled tools, too: they may be enabled later
+	names := envelope.FunctionNames(tools, nameSearch, nameCall) // of disabled tools, too: they may be enabled later
 	for i, t := range tools {
 		found[i] = c.named(build{t.ToolID, t.Digest}, found[i], names)
 	}

@@ -45,7 +45,7 @@ type entry map[string]any
 // Define returns the functions of tools, sorted by name. Each of tools must come from [toolbus.Client.Tool]: the
 // entries of a list have no schemas.
 func Define(tools []envelope.ToolInfo) (all []*Definition) {
-	names := envelope.FunctionNames(tools, SearchTool)
+	names := envelope.FunctionNames(tools, nameSearch, nameCall)
 	for _, t := range tools {
 		for _, d := range define(t) {
 			all = append(all, d.named(names[d.id()]))

@@ -39,7 +39,7 @@ func unknown(name string, v *view) error {
 	if meant, ok := envelope.Nearest(name, names); ok {
 		return invalid("unknown tool %.128q; did you mean %s?", name, meant)
 	}
-	return invalid("unknown tool %.128q; tools/list has those that there are", name)
+	return invalid("unknown tool %.128q; tools/list or "+nameSearch+" has those that there are", name)
 }
 
 // codeOf returns the code of the protocol error for an error of the bus, or 0 if the error is a result for the model.

@@ -174,7 +174,7 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
 
 // single lists the headers of which a request may have only one: with two, a proxy may have used the other one.
 var single = []string{headerProtocol, headerSessions, "Authorization", "Content-Type", "Content-Length", "Mcp-Method",
-	"Mcp-Name", HeaderKey, headerRole, headerLane}
+	"Mcp-Name", HeaderKey, headerRole, headerLane, headerSearchOnly}
 
 // read reads the whole body of a request, and sets the internal headers with its id and session. It removes internal
 // headers that a client has sent.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func defined(name, title, description, arguments string) *Definition {
@@ -200,5 +202,59 @@ func BenchmarkRank(b *testing.B) {
 	x := newIndex(all)
 	for b.Loop() {
 		x.rank(query)
+	}
+}
+
+// Lists are short from 100 tools on, for clients that do not search themselves, and unless searches are off.
+func TestSearchOnlyByDefault(t *testing.T) {
+	for _, c := range []struct {
+		tools, above int
+		client       string
+		want         bool
+	}{
+		{99, 50, "x", false}, {100, 50, "x", true}, {100, 50, "", true}, {100, 50, "claude-code", false},
+		{100, 200, "x", true}, {100, -1, "x", false},
+	} {
+		var client *sdk.Implementation
+		if c.client != "" {
+			client = &sdk.Implementation{Name: c.client}
+		}
+		l := &shortLists{o: Options{Search: Search{Above: c.above}}}
+		if got, err := l.searchOnly(newView(numbered(c.tools)), &sender{}, client); got != c.want || err != nil {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+	}
+}
+
+func numbered(n int) (all []*Definition) {
+	for i := range n {
+		all = append(all, defined(fmt.Sprintf("t%03d", i), "", "", "{}"))
+	}
+	return all
+}
+
+// A session keeps the newest 100 tools that it has found, and one that has ended none.
+func TestKept(t *testing.T) {
+	l := shortLists{server: sdk.NewServer(&sdk.Implementation{}, nil)}
+	session := &sdk.ServerSession{}
+	find := func(names ...string) bool {
+		var found []foundTool
+		for _, name := range names {
+			found = append(found, foundTool{Name: name})
+		}
+		return l.add(session, found)
+	}
+	if !find("a", "b") || find("b", "a") || !find("c", "a") {
+		t.Error("it does not notice what is new")
+	}
+	for _, d := range numbered(maxKept) {
+		find(d.Name)
+	}
+	if got := l.of(session); len(got) != maxKept || got[0] != "t000" {
+		t.Errorf("it keeps %q", got)
+	}
+	l.add(&sdk.ServerSession{}, nil)
+	if got := l.of(session); got != nil {
+		t.Errorf("a session that has ended keeps %q", got)
 	}
 }

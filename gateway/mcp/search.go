@@ -15,10 +15,11 @@ import (
 )
 
 // A model cannot use a very long list of tools. For that case the gateway has a tool of its own, which searches for
-// tools by words. The client calls the tools that it finds like any other.
+// tools by words. The client calls the tools that it finds like any other, or with nameCall if it calls only what it
+// has listed; see shortlist.go.
 
-// SearchTool is the name of the tool with which clients search for tools; see [Options.SearchAbove].
-const SearchTool = envelope.MCPSearchTool
+// nameSearch is the name of the tool with which clients search for tools; see [Search.Above].
+const nameSearch = envelope.MCPSearchTool
 
 // Default and largest number of tools in a search result.
 const (
@@ -26,13 +27,13 @@ const (
 	maxFound     = 50
 )
 
-// searchTool returns the entry of SearchTool in tools/list.
+// searchTool returns the entry of nameSearch in tools/list.
 func searchTool() *sdk.Tool {
 	return &sdk.Tool{
-		Name:  SearchTool,
+		Name:  nameSearch,
 		Title: "Search tools",
 		Description: "Finds tools by words of their names, descriptions and arguments, the best first, and says how to " +
-			"call each. What it finds is called by its name.",
+			"call each. What it finds is called by its name, or with " + nameCall + " if it is not in the list of tools.",
 		InputSchema: json.RawMessage(
 			`{"type":"object","required":["words"],"additionalProperties":false,"properties":{` +
 				`"words":{"type":"string","minLength":1,"maxLength":400,"description":"What the tool is to do, in a few words."},` +
@@ -46,22 +47,22 @@ func searchTool() *sdk.Tool {
 	}
 }
 
-// searchArguments returns the schema of the arguments of SearchTool.
-func searchArguments() *jsonschema.Schema {
-	s, err := jsonschema.Compile(SearchTool, searchTool().InputSchema.(json.RawMessage), nil)
+// argumentsOf returns the schema of the arguments of a tool of the gateway.
+func argumentsOf(tool *sdk.Tool) *jsonschema.Schema {
+	s, err := jsonschema.Compile(tool.Name, tool.InputSchema.(json.RawMessage), nil)
 	if err != nil {
 		panic("unreachable: " + err.Error()) // it is a constant
 	}
 	return s
 }
 
-// wanted are the arguments of SearchTool.
+// wanted are the arguments of nameSearch.
 type wanted struct {
 	Words string `json:"words"`
 	Limit int    `json:"limit"`
 }
 
-// found is the result of SearchTool.
+// found is the result of nameSearch.
 type found struct {
 	Tools []foundTool `json:"tools"`
 	Found int         `json:"found"` // number of matches, including those above the limit
@@ -75,7 +76,7 @@ type foundTool struct {
 	InputSchema any    `json:"inputSchema"`
 }
 
-// search answers a call of SearchTool.
+// search answers a call of nameSearch.
 func (s *Server) search(ctx context.Context, peer *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
 	given := jsontext.Value(cmp.Or(string(req.Params.Arguments), "{}"))
 	if wrong := s.searching.Validate(given); len(wrong) > 0 {
@@ -90,6 +91,9 @@ func (s *Server) search(ctx context.Context, peer *sender, req *sdk.CallToolRequ
 		return nil, unlisted(err)
 	}
 	answer := v.search(want)
+	if only, err := s.short.searchOnly(v, peer, req.ClientInfo()); err == nil && only {
+		s.short.keep(peer, req.Session, answer)
+	}
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return nil, internal("%v", err)

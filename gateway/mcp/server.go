@@ -40,9 +40,7 @@ type Options struct {
 	URL *url.URL
 	// AuthorizationServers are the URLs of the token issuers that the protected resource metadata lists; default none.
 	AuthorizationServers []string
-	// SearchAbove is the number of tools above which the list has [SearchTool] in addition; default 50. A negative number
-	// means never.
-	SearchAbove int
+	Search               Search
 	// TaskAfter is the time after which a running call is answered with a task, if the client supports tasks; default 5 s.
 	// A negative time means never.
 	TaskAfter time.Duration
@@ -64,6 +62,18 @@ type Options struct {
 	Every time.Duration
 }
 
+// Search says how clients search for tools.
+type Search struct {
+	// Above is the number of tools above which the list has [envelope.MCPSearchTool] in addition; default 50. A negative
+	// number means never.
+	Above int
+	// Only says whether a list has only the tools in Pinned, those that the client has found in its session, and the two
+	// tools of the gateway, [envelope.MCPSearchTool] and [envelope.MCPCallTool]. If it is nil, lists of 100 tools or more
+	// are such lists, unless the client is known to search for tools itself, or Above is negative.
+	Only   *bool
+	Pinned []string // names or ids of tools
+}
+
 // Defaults of [Options].
 const (
 	DefaultPage        = 100
@@ -72,6 +82,7 @@ const (
 	DefaultSessions    = 1000
 	DefaultConnections = 8192
 	DefaultSearchAbove = 50
+	defaultSearchOnly  = 100 // tools
 	DefaultTaskAfter   = 5 * time.Second
 	defaultHTTPHold    = 10 * time.Second
 	defaultHTTPComment = 15 * time.Second
@@ -84,7 +95,7 @@ func (o Options) filled() Options {
 	o.PageSize, o.MaxBody = cmp.Or(o.PageSize, DefaultPage), cmp.Or(o.MaxBody, DefaultBody)
 	o.MaxRequests, o.MaxSessions = cmp.Or(o.MaxRequests, DefaultRequests), cmp.Or(o.MaxSessions, DefaultSessions)
 	o.MaxConnections = cmp.Or(o.MaxConnections, DefaultConnections)
-	o.SearchAbove, o.TaskAfter = cmp.Or(o.SearchAbove, DefaultSearchAbove), cmp.Or(o.TaskAfter, DefaultTaskAfter)
+	o.Search.Above, o.TaskAfter = cmp.Or(o.Search.Above, DefaultSearchAbove), cmp.Or(o.TaskAfter, DefaultTaskAfter)
 	o.HTTPHold, o.HTTPComment = cmp.Or(o.HTTPHold, defaultHTTPHold), cmp.Or(o.HTTPComment, defaultHTTPComment)
 	o.Every = cmp.Or(o.Every, defaultEvery)
 	return o
@@ -98,8 +109,9 @@ type Server struct {
 	bare      atomic.Bool            // a list was empty because there was no bus
 	server    *sdk.Server
 	catalogue catalogue
-	searching *jsonschema.Schema // of the arguments of SearchTool
-	instance  string             // of this gateway, in the names of its sessions
+	searching *jsonschema.Schema // of the arguments of nameSearch
+	short     shortLists
+	instance  string // of this gateway, in the names of its sessions
 	open      context.Context
 	end       context.CancelFunc
 	callers   callers
@@ -117,10 +129,11 @@ type Server struct {
 // end as with [Server.Close]. Close the gateway when done.
 func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	o = o.filled()
-	d := &Server{o: o, instance: rand.Text()[:13], searching: searchArguments(), callers: callers{
+	d := &Server{o: o, instance: rand.Text()[:13], callers: callers{
 		client: o.NewClient, requests: quota{most: o.MaxRequests}, calls: quota{most: o.MaxRequests},
 		places: quota{most: maxCallers},
 	}}
+	d.searching = argumentsOf(searchTool())
 	d.own.Store(&viewer{client: client})
 	if client != nil {
 		d.callers.tenant = client.Options().Tenant
@@ -146,7 +159,11 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 	d.sessions.server, d.sessions.most = d.server, o.MaxSessions
 	d.repeated.server, d.repeated.log = d.server, o.Logger
 	d.catalogue.changed = d.repeated.mirror
+	d.short = shortLists{
+		o: o, server: d.server, open: d.open, changed: d.changed, calling: argumentsOf(callTool()),
+	}
 	d.server.AddReceivingMiddleware(d.receive)
+	d.server.AddSendingMiddleware(d.short.sending)
 	d.server.AddResourceTemplate(resultTemplate(), d.readResult)
 	if o.TaskAfter > 0 {
 		d.serveTasks()
@@ -251,11 +268,6 @@ func (s *Server) senderOf(req sdk.Request, protocol string) (*sender, error) {
 	return peer, nil
 }
 
-// searches reports whether the number of tools exceeds SearchAbove, so that the list has SearchTool.
-func (s *Server) searches(v *view) bool {
-	return s.o.SearchAbove >= 0 && len(v.sorted) > s.o.SearchAbove
-}
-
 // listing is the answer to tools/list. Its entries are JSON, because MCP servers send members that the library may not
 // know.
 type listing struct {
@@ -266,7 +278,7 @@ type listing struct {
 	NextCursor string           `json:"nextCursor,omitempty"`
 }
 
-// list answers tools/list: SearchTool first, then all tools sorted by name.
+// list answers tools/list: nameSearch first, then all tools sorted by name, or those of a short list.
 func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	if peer = s.reached(ctx, peer); peer.client == nil {
 		return s.noTools(peer), nil
@@ -285,16 +297,22 @@ func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsReque
 	if req.Params != nil {
 		cursor = req.Params.Cursor
 	}
+	first, v, err := s.short.listed(v, peer, req)
+	if err != nil {
+		return nil, err
+	}
 	page, next, err := v.page(cursor, s.o.PageSize, peer.protocol)
 	if err != nil {
 		return nil, err
 	}
-	res := &listing{Tools: make([]jsontext.Value, 0, len(page)+1), NextCursor: next}
+	res := &listing{Tools: make([]jsontext.Value, 0, len(page)+len(first)), NextCursor: next}
 	if peer.protocol >= modern {
 		res.ResultType = resultComplete
 	}
-	if cursor == "" && s.searches(v) {
-		res.Tools = append(res.Tools, jsontext.Value(encoded(searchTool())))
+	if cursor == "" {
+		for _, tool := range first {
+			res.Tools = append(res.Tools, jsontext.Value(encoded(tool)))
+		}
 	}
 	for _, tool := range page {
 		res.Tools = append(res.Tools, tool.shownTo(peer.protocol))

@@ -217,18 +217,18 @@ func TestSearch(t *testing.T) {
 	f := start(t)
 	each(
 		t,
-		mcp.New(t.Context(), f.Client, mcp.Options{SearchAbove: 4}),
+		mcp.New(t.Context(), f.Client, mcp.Options{Search: mcp.Search{Above: 4}}),
 		f,
 		nil,
 		func(t *testing.T, s *sdk.ClientSession) {
 			tools, err := s.ListTools(t.Context(), nil)
-			if err != nil || tools.Tools[0].Name != mcp.SearchTool {
+			if err != nil || tools.Tools[0].Name != envelope.MCPSearchTool {
 				t.Fatalf("%+v: %v", tools, err)
 			}
 			for words, want := range map[string]string{
 				"send a text": "send", "SENDS!": "send", "waiting": "", "wait": "hold", "say what": "echo",
 			} {
-				res := callNamed(t, s, mcp.SearchTool, `{"words":"`+words+`"}`, nil)
+				res := callNamed(t, s, envelope.MCPSearchTool, `{"words":"`+words+`"}`, nil)
 				var found struct{ Tools []*sdk.Tool }
 				if err := json.Unmarshal([]byte(structured(t, res)), &found); err != nil {
 					t.Fatal(err)
@@ -246,14 +246,15 @@ func TestSearch(t *testing.T) {
 				`{"words":"a","limit":0}`: "limit: must", `{"words":"a","more":1}`: "more: is not allowed",
 				`{"words":"` + strings.Repeat("a", 401) + `"}`: "words: must",
 			} {
-				if res := callNamed(t, s, mcp.SearchTool, wrong, nil); !res.IsError || !strings.Contains(words(res), where) {
+				res := callNamed(t, s, envelope.MCPSearchTool, wrong, nil)
+				if !res.IsError || !strings.Contains(words(res), where) {
 					t.Errorf("%s: %s", wrong, words(res))
 				}
 			}
 		},
 	)
 	none := f.connect(t, mcp.New(t.Context(), f.Client, mcp.Options{}), protocols[0], nil)
-	if tools, err := none.ListTools(t.Context(), nil); err != nil || tools.Tools[0].Name == mcp.SearchTool {
+	if tools, err := none.ListTools(t.Context(), nil); err != nil || tools.Tools[0].Name == envelope.MCPSearchTool {
 		t.Errorf("few tools: %+v: %v", tools, err)
 	}
 }

@@ -135,7 +135,7 @@ func (w *world) serve(t *testing.T) {
 	}
 	w.Bus = w.start(t, "dev", "dev", "--port", "0", "--data-dir", state, "--tools", w.Tools)
 	w.Token = filepath.Join(state, "credentials", "agent")
-	w.Door = w.start(t, "gateway", "gateway", "mcp", "--listen", "127.0.0.1:0", "--server", w.Bus)
+	w.Door = w.start(t, "gateway", "gateway", "mcp", "--search-only=false", "--listen", "127.0.0.1:0", "--server", w.Bus)
 }
 
 // behind returns a value of the direct side as the server behind the bus has it.

@@ -67,7 +67,7 @@ func TestCoerced(t *testing.T) {
 // clientOf returns what calls the tool through a door, with the client of the SDK.
 func clientOf(t *testing.T, b *bus) func(arguments string) *sdk.CallToolResult {
 	t.Helper()
-	door := mcp.New(t.Context(), b.Client, mcp.Options{SearchAbove: -1})
+	door := mcp.New(t.Context(), b.Client, mcp.Options{Search: mcp.Search{Above: -1}})
 	t.Cleanup(door.Close)
 	h := httptest.NewServer(door.Handler())
 	t.Cleanup(func() { h.CloseClientConnections(); h.Close() })

@@ -47,7 +47,7 @@ func TestMeta(t *testing.T) {
 	i := newImporter(t)
 	i.adds("said", client.Server{URL: s.URL})
 	b := i.bus()
-	door := mcp.New(t.Context(), b.Client, mcp.Options{SearchAbove: -1})
+	door := mcp.New(t.Context(), b.Client, mcp.Options{Search: mcp.Search{Above: -1}})
 	defer door.Close()
 	h := httptest.NewServer(door.Handler())
 	defer h.Close()

@@ -40,7 +40,7 @@ func TestResults(t *testing.T) {
 			i := newImporter(t)
 			i.adds("said", server)
 			b := i.bus()
-			door := mcp.New(t.Context(), b.Client, mcp.Options{SearchAbove: -1})
+			door := mcp.New(t.Context(), b.Client, mcp.Options{Search: mcp.Search{Above: -1}})
 			defer door.Close()
 			h := httptest.NewServer(door.Handler())
 			defer h.Close()

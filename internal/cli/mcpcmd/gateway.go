@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -84,8 +88,19 @@ It listens only on this machine by default, and without TLS: put a TLS proxy in 
 func showFlags(cmd *cobra.Command, o *mcp.Options) {
 	f := cmd.Flags()
 	f.IntVar(&o.PageSize, "page-size", mcp.DefaultPage, "tools on a page of a list")
-	f.IntVar(&o.SearchAbove, "search-above", mcp.DefaultSearchAbove,
-		"number of tools above which there is one more, "+mcp.SearchTool+", that finds others by words; -1 is never")
+	f.IntVar(&o.Search.Above, "search-above", mcp.DefaultSearchAbove,
+		"number of tools above which there is one more, "+envelope.MCPSearchTool+", that finds others by words; "+
+			"-1 is never")
+	f.BoolFunc("search-only",
+		"list only pinned tools, those that were found in the session, "+envelope.MCPSearchTool+" and "+
+			envelope.MCPCallTool+" (default from 100 tools on, for clients that do not search by themselves)",
+		func(text string) error {
+			only, err := strconv.ParseBool(text)
+			o.Search.Only = &only
+			return err
+		})
+	f.StringArrayVar(&o.Search.Pinned, "pin", nil,
+		"`NAME` of a tool that is listed with --search-only; more than once for more")
 	f.DurationVar(&o.TaskAfter, "task-after", mcp.DefaultTaskAfter,
 		"how long a call may take before clients that know tasks are given one to ask for later; -1s is never")
 }
@@ -95,10 +110,28 @@ func check(o *mcp.Options, bounds ...int64) error {
 	switch {
 	case o.PageSize < 1 || slices.ContainsFunc(bounds, func(n int64) bool { return n < 1 }):
 		return cli.Usagef("use 1 or more for --page-size and for every --max flag")
-	case o.SearchAbove == 0 || o.TaskAfter == 0:
+	case len(o.Search.Pinned) > maxPinned || slices.ContainsFunc(o.Search.Pinned, isNoTool):
+		return cli.Usagef("use --pin with the name or id of a tool, and at most %d times", maxPinned)
+	case o.Search.Above == 0 || o.TaskAfter == 0:
 		return cli.Usagef("use more than 0 for --search-above and --task-after, or a negative value for never")
 	}
 	return nil
+}
+
+// maxPinned is the largest number of pinned tools. APIs of models refuse requests with more than 128 tools.
+const maxPinned = 25
+
+// isNoTool reports whether no tool has a name, because of its form.
+func isNoTool(name string) bool {
+	return name == "" || len(name) > 256 || strings.ContainsAny(name, ", \t\n")
+}
+
+// warnings returns a logger of warnings for the terminal, if there are pinned tools: they may be mistyped.
+func warnings(env cli.Env, o *mcp.Options) *slog.Logger {
+	if len(o.Search.Pinned) == 0 {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // check returns a usage error if the flags of a gateway over HTTP are invalid.
@@ -134,6 +167,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	defer conn.Close()
 	defer func() { _ = client.Close() }() // conn.Close follows
 	l.server.Version, l.server.Connected = cli.Version(), conn.NATS().IsConnected
+	l.server.Logger = warnings(env, &l.server)
 	if client.Options().Token != nil {
 		if says, err := auth.Inspect(client.Options().Token()); err != nil || says.Role != auth.Gateway {
 			return cli.Usagef("the credentials are of the role %s, and a door needs some of the role door: "+

@@ -81,7 +81,8 @@ func TestBounds(t *testing.T) {
 	}
 	for _, wrong := range []string{
 		"--max-body=0", "--max-body=-1", "--max-requests=0", "--max-sessions=0", "--page-size=0", "--task-after=0",
-		"--search-above=0", "--max-connections=0", "--public-url=example.com", "--authorization-server=http://example.com",
+		"--search-above=0", "--pin=", "--pin=a b",
+		"--max-connections=0", "--public-url=example.com", "--authorization-server=http://example.com",
 	} {
 		cmd := Gateway(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, never)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -51,7 +51,7 @@ as the actor of the credentials of the command line. It writes only messages to 
 			turnAway(ctx, stdin, env.Stdout, err)
 			return err
 		}
-		o.Connect, o.Connected = agent.wait, agent.connected
+		o.Connect, o.Connected, o.Logger = agent.wait, agent.connected, warnings(env, &o)
 		signal.Ignore(syscall.SIGPIPE) // if the client has gone, a write fails and its calls are cancelled
 		door := mcp.New(context.WithoutCancel(ctx), client, o)
 		defer door.Close()

@@ -68,7 +68,7 @@ type function struct {
 
 // functions iterates over the functions of all tools, sorted by tool id and function name.
 func functions(r *tool.Set) func(yield func(function) bool) {
-	names := envelope.FunctionNames(described(r), mcp.SearchTool)
+	names := envelope.FunctionNames(described(r), envelope.MCPSearchTool, envelope.MCPCallTool)
 	return func(yield func(function) bool) {
 		for _, m := range r.List() {
 			for _, fn := range slices.Sorted(maps.Keys(m.Functions)) {

@@ -84,7 +84,7 @@ def folders(world, client):
 
 def command(world):
     """Returns the command of the door over standard input and output."""
-    return world.toolbus, ["mcp", "--server", world.bus]
+    return world.toolbus, ["mcp", "--search-only=false", "--server", world.bus]
 
 
 def headers(world):

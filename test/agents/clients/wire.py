@@ -237,5 +237,5 @@ WAYS = [("stdio", LEGACY), ("stdio", MODERN), ("http", LEGACY), ("http", MODERN)
 def through(world, transport, era):
     """Returns a client of the bus."""
     if transport == "stdio":
-        return Stdio(era, [world.toolbus, "mcp", "--server", world.bus])
+        return Stdio(era, [world.toolbus, "mcp", "--search-only=false", "--server", world.bus])
     return Http(era, world.door, world.bearer())

@@ -165,7 +165,7 @@ type writer struct {
 // the folder's name counts as used.
 func (w *writer) look() error {
 	w.known = map[string]*tool.Manifest{}
-	w.ids, w.names = map[string]bool{}, map[string]bool{envelope.MCPSearchTool: true}
+	w.ids, w.names = map[string]bool{}, map[string]bool{envelope.MCPSearchTool: true, envelope.MCPCallTool: true}
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (w *writer) look() error {
 		}
 		all = append(all, of)
 	}
-	for _, name := range envelope.FunctionNames(all, envelope.MCPSearchTool) {
+	for _, name := range envelope.FunctionNames(all, envelope.MCPSearchTool, envelope.MCPCallTool) {
 		w.names[name] = true
 	}
 	return nil
