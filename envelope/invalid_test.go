@@ -34,7 +34,11 @@ func TestInvalidRequests(t *testing.T) {
 		valid = append(valid, body)
 	}
 	b := breaker{rand.New(rand.NewPCG(10, 2026))}
-	for n := 0; n < invalidRequests; {
+	most := invalidRequests
+	if testing.Short() {
+		most /= 8
+	}
+	for n := 0; n < most; {
 		doc := tree(t, valid[b.IntN(len(valid))])
 		where, kind := b.breakOne(doc, "")
 		if schema.Validate(doc) == nil {

@@ -24,7 +24,7 @@ import (
 const (
 	inputs = 6
 	size   = 50_000_000
-	// patience is long, for the race detector makes a busy machine ten times slower; nothing is measured in time.
+	// patience is long: nothing is measured in time, and with the race detector a busy machine is ten times slower.
 	patience = 10 * time.Minute
 	// bound is what six inputs may take at their peak: the room that there is, what lies about until it is collected, and
 	// what a dispatcher needs by itself: 153 MB, and half as much again. Held all at once they would be 300 MB, without

@@ -106,7 +106,11 @@ func FuzzCleanComposed(f *testing.F) {
 func TestCleanComposed(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	texts := 2000
+	if testing.Short() {
+		texts /= 8
+	}
+	for range texts {
 		picks := make([]byte, random.IntN(60))
 		for i := range picks {
 			picks[i] = byte(random.IntN(len(fragments)))
