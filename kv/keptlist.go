@@ -36,7 +36,7 @@ const (
 type keptList struct {
 	log    *Log
 	logger *slog.Logger
-	synced bool // see OpenKept
+	synced bool // see [Log.OpenKept]
 	parts  []*keptPart
 }
 
@@ -71,8 +71,8 @@ const (
 // when it is known where followers of the log begin. The returned function writes what followers read to the list until
 // its ctx ends. If a list cannot be read, OpenKept logs a warning, and the function reads the whole log instead.
 //
-// synced is true if the server syncs each write before it acknowledges it. It is then an error that a log lacks what
-// the list has, because no crash does that.
+// It is an error that a log lacks what the list has, where no crash does that. synced is true if the server syncs each
+// write before it acknowledges it. Otherwise a log may lack the last two minutes.
 func (l *Log) OpenKept(ctx context.Context, logger *slog.Logger, synced bool) (run func(context.Context), err error) {
 	list, err := l.openKept(ctx, logger, synced)
 	return list.run, err
@@ -101,7 +101,13 @@ func (k *keptPart) open(ctx context.Context) error {
 	if err == nil && k.last.number > 0 {
 		err = k.read(ctx, k.last.through, k.followed)
 	}
-	if k.synced && errors.Is(err, ErrStreamRolledBack) {
+	lost := errors.Is(err, ErrStreamRolledBack)
+	if lost && !k.synced {
+		var e error
+		lost, e = k.lacksSynced(ctx)
+		err = errors.Join(err, e)
+	}
+	if lost {
 		return fmt.Errorf("stream %s: %v; restore it from a backup, or let lost calls run again: "+
 			"nats stream purge %s --subject '%s'", k.part.Stream(), err, subjects.KeptStream, k.part.KeptAll())
 	}

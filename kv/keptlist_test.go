@@ -143,6 +143,36 @@ func TestKeptListIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Without sync a server loses up to two minutes in a power cut. If the log lacks more, it was deleted or is an old
+// backup.
+func TestLogLacksSyncedEvents(t *testing.T) {
+	for before, refused := range map[time.Duration]bool{time.Minute: false, 3 * time.Minute: true} {
+		f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+		a := f.lister(t)
+		a.follow(t) // makes the list
+		for n, ago := range []time.Duration{before, 0} {
+			_, ended := f.decided(t, fmt.Sprint(n))
+			a.log.Followed(kv.FollowedEvent{Kind: call.Decided, Attempt: 1, State: ended, Seq: ended.Seq,
+				Time: time.Now().Add(-ago), Expires: time.Now().Add(time.Hour)})
+			a.follow(t)
+		}
+		if err := f.js.DeleteStream(t.Context(), subjects.Partition(0).Stream()); err != nil {
+			t.Fatal(err)
+		}
+		if err := bus.Ensure(t.Context(), f.js, bus.TopologyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		log, err := kv.OpenLog(t.Context(), f.js, kv.LogOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = log.OpenKept(t.Context(), slog.New(slog.DiscardHandler), false)
+		if refused != (err != nil) || refused && !strings.Contains(err.Error(), "nats stream purge KEPT") {
+			t.Errorf("the log lacks %s: %v", before, err)
+		}
+	}
+}
+
 // loseKept removes a message of the list.
 func (f *fixture) loseKept(t *testing.T, subject string) {
 	t.Helper()
