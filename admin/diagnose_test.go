@@ -34,11 +34,15 @@ func TestDiagnoseDispatchers(t *testing.T) {
 	f.Serve(rpc.Endpoint{Op: subjects.OpDescribe,
 		Handle: func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
 			return envelope.DescribeResponse{NowUnixMS: time.Now().UnixMilli(), SilentMS: 9000,
-				Tools: []envelope.ToolInfo{{ToolID: "a.x", Differs: true}}}, nil
+				Offered: map[string][]string{"shop": {"sell", "buy"}},
+				Tools:   []envelope.ToolInfo{{ToolID: "a.x", Differs: true}}}, nil
 		}})
 	if c := find("approvals"); c.Status != admin.CheckWarning || !strings.Contains(c.Says, "some executors") ||
 		!strings.HasSuffix(c.Fix, "`toolbus tools approve a.x`") {
 		t.Errorf("changed for some executors: %+v", c)
+	}
+	if c := find("new tools"); c.Status != admin.CheckOK || !strings.HasSuffix(c.Says, "shop: sell, buy") {
+		t.Errorf("tools that were not imported: %+v", c)
 	}
 	if c := find("call log"); c.Status != admin.CheckFailed || !strings.Contains(c.Says, "9s") || c.Fix == "" {
 		t.Errorf("no write is taken: %+v", c)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,6 +134,16 @@ const askTime = 5 * time.Second
 const asOperator = "run doctor as a user who may look at everything: docs/operations.md, \"Without tokens\", calls " +
 	"it operator"
 
+// offered names the tools that were not imported. It is no warning: somebody may not want them.
+func offered(tools map[string][]string) Check {
+	var each []string
+	for _, server := range slices.Sorted(maps.Keys(tools)) {
+		each = append(each, server+": "+strings.Join(tools[server], ", "))
+	}
+	return envelope.Well("new tools", "servers have tools that were not imported; import a server again to add its "+
+		"tools: "+strings.Join(each, "; "))
+}
+
 // waiting returns the warning that tools wait for approval. why is the first part of its text.
 func waiting(why string, ids []string) Check {
 	named := strings.Join(ids[:min(len(ids), maxDifferences)], " ")
@@ -184,6 +196,9 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 	if ids := envelope.Differing(tools); len(ids) > 0 {
 		checks = append(checks, waiting("changed for some executors, which do not call them; their servers are not of one "+
 			"version everywhere: ", ids))
+	}
+	if len(d.Offered) > 0 {
+		checks = append(checks, offered(d.Offered))
 	}
 	if d.SilentMS > 0 { // after a failed write to its disk, the server answers only reads until it is restarted
 		silence := (time.Duration(d.SilentMS) * time.Millisecond).Round(time.Second)

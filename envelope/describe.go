@@ -32,6 +32,9 @@ type DescribeResponse struct {
 	// Waiting is the number of open attempts without a claim, by pool. It is empty if the request named a tool. Attempts
 	// of pure and idempotent tools may run without a claim.
 	Waiting map[string]int `json:"waiting,omitzero"`
+	// Offered are the names of tools that MCP servers have and that were not imported, by server. It is set only if the
+	// answer has every tool, as for operators.
+	Offered map[string][]string `json:"offered,omitzero"`
 	// Policies are the digests of the policy in force; zero without one. Another policy may show other tools.
 	Policies PolicyVersions `json:"policy_versions,omitzero"`
 }

@@ -108,7 +108,7 @@ func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
 	if err != nil {
 		return report, err
 	}
-	for _, one := range tools {
+	for _, one := range tools.Tools {
 		info, err := all.Tool(ctx, one.ToolID)
 		if err != nil {
 			return report, err
@@ -119,7 +119,7 @@ func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
 		}
 		report.Problems = append(report.Problems, found...)
 	}
-	report.Tools = len(tools)
+	report.Tools = len(tools.Tools)
 	return report, nil
 }
 

@@ -26,7 +26,7 @@ func manifestsOf(ctx context.Context, c *admin.Client) (all []*tool.Manifest, er
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range listed {
+	for _, one := range listed.Tools {
 		info, err := from.Tool(ctx, one.ToolID)
 		if err != nil {
 			return nil, err

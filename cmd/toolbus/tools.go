@@ -38,11 +38,11 @@ token. An operator's token lists all tools of the bus.`,
 				return err
 			}
 			defer done()
-			tools, err := from.Tools(cmd.Context())
+			d, err := from.Tools(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return g.print(tools, func(w io.Writer) error { return listTools(w, tools) })
+			return g.print(d.Tools, func(w io.Writer) error { return listTools(w, d) })
 		},
 	}
 	from.flags(cmd)
@@ -107,7 +107,7 @@ func (d *describing) flags(cmd *cobra.Command) {
 
 // describer describes tools: a client of the bus, or a folder.
 type describer interface {
-	Tools(ctx context.Context) ([]envelope.ToolInfo, error)
+	Tools(ctx context.Context) (envelope.DescribeResponse, error)
 	Tool(ctx context.Context, id string) (envelope.ToolInfo, error)
 }
 
@@ -133,9 +133,8 @@ type onBus struct {
 	as envelope.DescribeRequest
 }
 
-func (b onBus) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
-	d, err := b.client.DescribeTools(ctx, b.as)
-	return d.Tools, err
+func (b onBus) Tools(ctx context.Context) (envelope.DescribeResponse, error) {
+	return b.client.DescribeTools(ctx, b.as)
 }
 
 func (b onBus) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
@@ -146,13 +145,13 @@ func (b onBus) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
 // described describes the tools of a folder as dispatchers do.
 type described struct{ set *tool.Set }
 
-func (d described) Tools(context.Context) (all []envelope.ToolInfo, err error) {
+func (d described) Tools(context.Context) (all envelope.DescribeResponse, err error) {
 	for q := (envelope.DescribeRequest{}); ; {
 		list, more := d.set.Describe(q)
-		if all = append(all, list...); !more {
+		if all.Tools = append(all.Tools, list...); !more {
 			return all, nil
 		}
-		q.After = all[len(all)-1].ToolID
+		q.After = list[len(list)-1].ToolID
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-func listTools(out io.Writer, tools []envelope.ToolInfo) error {
+func listTools(out io.Writer, d envelope.DescribeResponse) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
-	for _, t := range tools {
+	for _, t := range d.Tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
 		if fns == envelope.AnyFunction {
 			fns = "any"
@@ -33,10 +33,15 @@ func listTools(out io.Writer, tools []envelope.ToolInfo) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if ids := slices.Concat(envelope.Changed(tools), envelope.Differing(tools)); len(ids) > 0 {
-		_, err := fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
+	if ids := slices.Concat(envelope.Changed(d.Tools), envelope.Differing(d.Tools)); len(ids) > 0 {
+		fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
 			strings.Join(ids, " "))
-		return err
+	}
+	if len(d.Offered) > 0 {
+		fmt.Fprintln(out, "\nTools that servers have and that were not imported; import a server again to add its tools:")
+	}
+	for _, server := range slices.Sorted(maps.Keys(d.Offered)) {
+		fmt.Fprintf(out, "  %s: %s\n", cli.EscapeCell(server), cli.EscapeCell(strings.Join(d.Offered[server], ", ")))
 	}
 	return nil
 }

@@ -13,8 +13,9 @@ func TestListOfChangedTools(t *testing.T) {
 		{ToolID: "a.x", Status: "active"}, {ToolID: "a.y", Status: "active", Changed: true}, {ToolID: "b.z", Changed: true},
 		{ToolID: "c.x", Differs: true},
 	}
+	offered := map[string][]string{"shop": {"new", "\x1b[2Jodd"}}
 	var out strings.Builder
-	if err := listTools(&out, tools); err != nil {
+	if err := listTools(&out, envelope.DescribeResponse{Tools: tools}); err != nil {
 		t.Fatal(err)
 	}
 	got := out.String()
@@ -23,7 +24,9 @@ func TestListOfChangedTools(t *testing.T) {
 		t.Errorf("listed:\n%s", got)
 	}
 	out.Reset()
-	if err := listTools(&out, tools[:1]); err != nil || strings.Contains(out.String(), "approve") {
+	one := envelope.DescribeResponse{Tools: tools[:1], Offered: offered}
+	if err := listTools(&out, one); err != nil || strings.Contains(out.String(), "approve") ||
+		!strings.HasSuffix(out.String(), "import a server again to add its tools:\n  shop: new, ·[2Jodd\n") {
 		t.Errorf("listed:\n%s, %v", out.String(), err)
 	}
 	out.Reset()

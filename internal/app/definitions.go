@@ -9,8 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// definitions returns, for the tools in the executor's pool that MCP servers define, which servers were compared and
-// which tools have changed since their approval.
+// definitions returns, for the tools in the executor's pool that MCP servers define, which servers were compared,
+// which tools have changed since their approval, and which were not imported.
 func (e *executorProcess) definitions() (d heartbeat.Definitions) {
 	o := e.options
 	for _, m := range o.Tools.List() {
@@ -25,6 +25,11 @@ func (e *executorProcess) definitions() (d heartbeat.Definitions) {
 		}
 		if verdict == tool.Changed {
 			d.Changed = append(d.Changed, heartbeat.ChangedTool{Tool: m.ToolID, Definition: definition})
+		}
+	}
+	for _, a := range o.Adapters {
+		if c, ok := a.(tool.Comparer); ok {
+			d.Offered = c.Offered(o.Tools.List()) // one adapter compares
 		}
 	}
 	return d

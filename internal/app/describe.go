@@ -27,6 +27,9 @@ func (d *dispatcherParts) describe(ctx context.Context, q envelope.DescribeReque
 	answer.Policies = shown.Versions
 	if q.Tool == "" {
 		answer.Waiting = waiting(d.dispatcher, all, shown)
+		if shown.All() {
+			answer.Offered = d.findings.Offered()
+		}
 	}
 	return answer, nil
 }

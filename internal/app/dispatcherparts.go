@@ -38,6 +38,7 @@ type dispatcherParts struct {
 	readers    []logReader
 	keepList   func(context.Context) // writes the list of kept calls
 	evidence   evidence
+	findings   heartbeat.Findings
 	bulk       *bulk
 	quota      *payloadQuota
 	executors  *executorapi.Server
@@ -118,8 +119,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	p.journal.Shares = p.shares
 	p.evidence = newEvidence(d.node, pools, d.options.Tools)
 	p.evidence.Look(ctx) // before the first call is admitted
-	findings := &heartbeat.Findings{}
-	stop, err := listenToBeats(d.state.nc, findings)
+	stop, err := listenToBeats(d.state.nc, &p.findings)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 		return nil, err
 	}
 	p.repairs.record = p.note
-	p.dispatcher = p.newDispatcher(pools, findings)
+	p.dispatcher = p.newDispatcher(pools, &p.findings)
 	return p, nil
 }
 

@@ -214,4 +214,7 @@ type Comparer interface {
 	// Recheck compares the definitions of tools again, over connections that are already open. It asks a server that has
 	// announced a change, and, at most once a minute, a server that has changed one of the tools. It starts no server.
 	Recheck(ctx context.Context, tools []*Manifest)
+	// Offered returns the sorted names of the tools that the servers of these tools have beside them, by server. It sends
+	// nothing to the servers.
+	Offered(tools []*Manifest) map[string][]string
 }

@@ -20,6 +20,9 @@ type Definitions struct {
 	Compared []string `json:"compared,omitzero"`
 	// Changed are the tools whose definitions differ from the approved ones.
 	Changed []ChangedTool `json:"changed,omitzero"`
+	// Offered are the names of tools that servers have and that were not imported, by server; at most [MaxDefinitions]
+	// names of [maxOffered] bytes at most.
+	Offered map[string][]string `json:"offered,omitzero"`
 	// MoreCompared and MoreChanged count the entries beyond [MaxDefinitions].
 	MoreCompared int `json:"more_compared,omitzero"`
 	MoreChanged  int `json:"more_changed,omitzero"`
@@ -43,7 +46,28 @@ func (d Definitions) Bounded() Definitions {
 	if n := len(d.Changed) - MaxDefinitions; n > 0 {
 		d.Changed, d.MoreChanged = d.Changed[:MaxDefinitions], d.MoreChanged+n
 	}
+	d.Offered = bounded(d.Offered)
 	return d
+}
+
+// maxOffered is the longest name in bytes of an offered tool.
+const maxOffered = 128
+
+// bounded returns at most [MaxDefinitions] of the names, those of the first servers.
+func bounded(offered map[string][]string) map[string][]string {
+	if len(offered) == 0 {
+		return nil
+	}
+	some, n := map[string][]string{}, 0
+	for _, server := range slices.Sorted(maps.Keys(offered)) {
+		for _, name := range offered[server] {
+			if n < MaxDefinitions && len(name) <= maxOffered && len(server) <= maxOffered {
+				some[server] = append(some[server], name)
+				n++
+			}
+		}
+	}
+	return some
 }
 
 // verdict reports whether d lists a tool as changed, or counts it as approved. Both are false if the executor has not
@@ -118,6 +142,25 @@ func (f *Findings) expire(now time.Time) {
 			delete(f.pools, pool)
 		}
 	}
+}
+
+// Offered returns the tools that servers of running executors have and that were not imported, by server.
+func (f *Findings) Offered() map[string][]string {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := map[string][]string{}
+	for _, executors := range f.pools {
+		for _, said := range executors {
+			if now.After(said.until) {
+				continue
+			}
+			for server, names := range bounded(said.Offered) {
+				all[server] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(all[server], names))))
+			}
+		}
+	}
+	return bounded(all)
 }
 
 // Changed reports whether running executors of the pool list a tool of a server as changed from the approved definition

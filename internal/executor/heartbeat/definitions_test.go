@@ -2,11 +2,13 @@ package heartbeat_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -75,6 +77,24 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestOffered holds that what executors found of servers counts together, as long as they live.
+func TestOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f heartbeat.Findings
+		f.Hear(beat("a", heartbeat.Definitions{Offered: map[string][]string{"s": {"x", "y"}, "t": {"z"}}}))
+		<-time.After(3 * time.Second)
+		f.Hear(beat("b", heartbeat.Definitions{Offered: map[string][]string{"s": {"w", "y"}}}))
+		want := map[string][]string{"s": {"w", "x", "y"}, "t": {"z"}}
+		if diff := cmp.Diff(want, f.Offered()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		<-time.After(3 * time.Second)
+		if diff := cmp.Diff(map[string][]string{"s": {"w", "y"}}, f.Offered()); diff != "" {
+			t.Errorf("after one has died (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestDefinitionsInBeats sends what an executor has found as it does, and holds that it is bounded.
 func TestDefinitionsInBeats(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
@@ -82,10 +102,11 @@ func TestDefinitionsInBeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	pools := open(t, js, 3*time.Second)
-	said := heartbeat.Definitions{}
+	said := heartbeat.Definitions{Offered: map[string][]string{"shop": {strings.Repeat("x", 129)}}}
 	for n := range 2 * heartbeat.MaxDefinitions {
 		said.Compared = append(said.Compared, fmt.Sprint("server", n))
 		said.Changed = append(said.Changed, heartbeat.ChangedTool{Tool: fmt.Sprint("tool", n), Definition: "d"})
+		said.Offered["shop"] = append(said.Offered["shop"], fmt.Sprintf("tool%03d", n))
 	}
 	pools.Definitions = func() heartbeat.Definitions { return said }
 	var f heartbeat.Findings
@@ -107,7 +128,8 @@ func TestDefinitionsInBeats(t *testing.T) {
 	_, beat, err := pools.LastAlive(t.Context(), "default")
 	const most = heartbeat.MaxDefinitions
 	if d := beat.Definitions; err != nil || len(d.Changed) != most || d.MoreChanged != most ||
-		len(d.Compared) != most || d.MoreCompared != most {
+		len(d.Compared) != most || d.MoreCompared != most || len(d.Offered["shop"]) != most ||
+		len(f.Offered()["shop"]) != most {
 		t.Errorf("%+v, %v", d, err)
 	}
 	for tool, want := range map[string]bool{"tool0": true, "tool127": false} {

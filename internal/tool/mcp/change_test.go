@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -60,8 +61,20 @@ func TestChanged(t *testing.T) {
 	a := newAdapter(t, mcp.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	m := manifest(t, server, mcp.Endpoint{Tool: "work", Definition: approved(t, "adds numbers")})
 	execute := func() *envelope.Error { return runs(t, a, m) }
+	if offers := a.Offered([]*tool.Manifest{m}); len(offers) > 0 {
+		t.Errorf("a server that was not asked offers %v", offers)
+	}
 	if err := execute(); err != nil {
 		t.Fatal(err)
+	}
+	want := map[string][]string{m.Endpoint.(mcp.Endpoint).Server: {"mend"}}
+	if diff := cmp.Diff(want, a.Offered([]*tool.Manifest{m})); diff != "" {
+		t.Errorf("offered beside the tool (-want +got):\n%s", diff)
+	}
+	mend := *m
+	mend.Endpoint = mcp.Endpoint{Server: m.Endpoint.(mcp.Endpoint).Server, Tool: "mend"}
+	if offers := a.Offered([]*tool.Manifest{m, &mend}); len(offers) > 0 {
+		t.Errorf("offered beside both tools: %v", offers)
 	}
 	// The announcement of the change comes with the answer or after it.
 	var changed *envelope.Error

@@ -118,6 +118,44 @@ func (l *serverConn) refresh(ctx context.Context, tools []*tool.Manifest) error 
 	return l.list(ctx)
 }
 
+// Offered implements [tool.Comparer].
+func (a *Adapter) Offered(tools []*tool.Manifest) map[string][]string {
+	had := map[*pool][]Endpoint{}
+	a.mu.Lock()
+	for _, m := range tools {
+		if e, ours := m.Endpoint.(Endpoint); ours && a.pools[keyOf(m, e)] != nil {
+			p := a.pools[keyOf(m, e)]
+			had[p] = append(had[p], e)
+		}
+	}
+	a.mu.Unlock()
+	all := map[string][]string{}
+	for p, of := range had {
+		if names := p.offered(of); len(names) > 0 {
+			server := of[0].Server
+			all[server] = slices.Compact(slices.Sorted(slices.Values(append(all[server], names...))))
+		}
+	}
+	return all
+}
+
+// offered returns the tools of the last list of the server that are not among those given.
+func (p *pool) offered(had []Endpoint) (names []string) {
+	for _, l := range p.usable() {
+		listed := l.digests.Load()
+		if listed == nil {
+			continue
+		}
+		for name := range *listed {
+			if !slices.ContainsFunc(had, func(e Endpoint) bool { return e.Tool == name }) {
+				names = append(names, name)
+			}
+		}
+		break
+	}
+	return names
+}
+
 // withholds reports whether the server has changed one of the tools.
 func (l *serverConn) withholds(tools []*tool.Manifest) bool {
 	return slices.ContainsFunc(tools, func(m *tool.Manifest) bool { return l.change(m.Endpoint.(Endpoint)) != nil })
