@@ -1,9 +1,14 @@
 package health
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -25,6 +30,89 @@ func sealed(t *testing.T, n int) (all []stored) {
 		all = append(all, stored{"tb.denied.d1.acme", uint64(i + 1), data})
 	}
 	return all
+}
+
+// scrubbed returns the failed checks of a scrub, by stream.
+func scrubbed(t *testing.T, b *bustest.Bus) map[string]string {
+	t.Helper()
+	failed := map[string]string{}
+	for _, c := range Scrub(t.Context(), b.JS, func(string, uint64, uint64) {}) {
+		if c.Status != envelope.CheckOK {
+			failed[strings.TrimPrefix(c.Name, "scrub: ")] = c.Says + c.Fix
+		}
+	}
+	return failed
+}
+
+// serve stores calls that have succeeded, with their records and the list of kept calls, and a lock.
+func serve(t *testing.T, b *bustest.Bus, calls int) {
+	t.Helper()
+	var records []audit.Record
+	for n := range calls {
+		s := b.Admit(n, envelope.PriorityNormal)
+		b.Decide(s)
+		records = append(records, audit.Record{Event: audit.ToolExecuted, Tenant: "acme", ToolName: "echo",
+			Ref: "echo." + s.ID, LogSeq: s.Seq + 1})
+	}
+	bodies, err := audit.SplitSegments(records, audit.MaxSegment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment, _, err := bodies[0].Seal(audit.Segment{Source: audit.SourceRefusal, Writer: "d1", K: 1, N: calls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject, data := range map[string][]byte{subjects.Partition(0).Audit("acme"): segment,
+		subjects.Locks: []byte(`{"locks":[]}`)} {
+		if _, err := b.JS.Publish(t.Context(), subject, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep, err := b.Log.OpenKept(t.Context(), slog.New(slog.DiscardHandler), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := b.NC.SubscribeSync(subjects.Partition(0).KeptSteps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := bustest.Run(t, keep)
+	defer stop()
+	if _, err := written.NextMsg(20 * time.Second); err != nil { // the slots are written before the step
+		t.Fatal(err)
+	}
+}
+
+// A scrub of a whole bus finds nothing. It names the calls with a damaged event with their tenants, and other damaged
+// messages by their subjects, each in the check of its stream.
+func TestScrub(t *testing.T) {
+	log := subjects.Partition(0).Stream()
+	for text, call := range map[string]string{ // the first two are in the newest such event
+		`{"response":{}}`: "echo.id00002", `{"request":{}}`: "echo.id00002", "oid00001": "echo.id00001",
+	} {
+		b := bustest.Start(t)
+		serve(t, b, 3)
+		if failed := scrubbed(t, b); len(failed) > 0 {
+			t.Fatalf("a whole bus: %v", failed)
+		}
+		b.Srv.Stop()
+		b.Srv.Damage(log, text, 3)
+		b.Srv.Damage(subjects.ControlStream, `{"locks"`, 3)
+		b.Srv.Restart()
+		failed := scrubbed(t, b)
+		if len(failed) != 2 || !strings.Contains(failed[log], call+" of tenant acme") ||
+			!strings.Contains(failed[log], "toolbus repair") ||
+			!strings.Contains(failed[subjects.ControlStream], "damaged: 1: "+subjects.Locks) {
+			t.Errorf("%s: %v", text, failed)
+		}
+	}
+	b := bustest.Start(t)
+	if err := b.JS.DeleteStream(t.Context(), subjects.KeptStream); err != nil {
+		t.Fatal(err)
+	}
+	if failed := scrubbed(t, b); len(failed) > 0 { // the usual checks miss the stream
+		t.Errorf("without the list of kept calls: %v", failed)
+	}
 }
 
 // A chain may have lost its oldest segments, which expire, and none in between. A segment holds what it was sealed
