@@ -108,6 +108,8 @@ def everything(_):
 def shop(_):
     return [
         ("add", {"a": 1}), ("add", {"a": 2**53 + 1, "b": 1}), ("add", {"a": "x"}), ("add", {"a": 1.5}), ("add", {}),
+        ("add", {"a": "7", "b": "-2"}), ("customer", {"name": "Ada", "age": "41"}), ("add", {"a": ""}),
+        ("register", {"person": {"name": "Ada", "age": "3"}, "notify": "true"}), ("prices", {"goods": '["tea"]'}),
         ("customer", {"name": "Ada"}), ("customer", {"name": "Ada", "age": 2**63 - 1}),
         ("customer", {"name": "A", "age": -1}),
         ("register", {"person": {"name": "Ada", "age": 3}}), ("register", {"person": {"name": "Ada", "age": -3}}),

@@ -10,7 +10,7 @@ import { setTimeout as pause } from "node:timers/promises";
 export const world = JSON.parse(readFileSync(process.argv[2], "utf8"));
 export const require = createRequire(join(world.modules, "script.js"));
 export const token = () => readFileSync(world.token, "utf8").trim();
-export const door = ["mcp", "--server", world.bus];
+export const door = ["mcp", "--search-only=false", "--server", world.bus];
 
 const Ajv = require("ajv").default;
 const Ajv2020 = require("ajv/dist/2020").default;
