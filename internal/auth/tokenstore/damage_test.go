@@ -107,6 +107,9 @@ func (o *offices) remake() {
 	// A request is lost if the connection has not noticed yet that the server was restarted.
 	err := timer.Backoff{Try: time.Second}.Until(o.T.Context(), func(ctx context.Context) (bool, error) {
 		err := o.JS.DeleteStream(ctx, subjects.ControlStream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // by the try before, whose answer was late
+			err = nil
+		}
 		return err == nil || bus.IsAnswered(err), err
 	})
 	if err != nil {
