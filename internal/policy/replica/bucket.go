@@ -37,18 +37,33 @@ func OpenBucket(ctx context.Context, js jetstream.JetStream, stream string, copi
 // Find asks the leader for an entry, and compares it with its copy. The entry is nil if it is missing. held is true if
 // the server cannot read it: the entry is then that of its copy, or has no data if that cannot be read either.
 func (b *Bucket) Find(ctx context.Context, subject string) (msg *jetstream.RawStreamMsg, held bool, err error) {
+	return b.find(ctx, subject, false)
+}
+
+// find is Find. If trusting, it does not read the copy of an entry that it has lately found to be as its copy.
+func (b *Bucket) find(ctx context.Context, subject string, trusting bool) (
+	msg *jetstream.RawStreamMsg, held bool, err error,
+) {
 	for err = errMoved; errors.Is(err, errMoved); {
-		msg, held, err = b.find(ctx, subject)
+		msg, held, err = b.look(ctx, subject, trusting && b.copies.isFresh(subject))
 	}
 	return msg, held, err
 }
 
-func (b *Bucket) find(ctx context.Context, subject string) (msg *jetstream.RawStreamMsg, held bool, err error) {
+func (b *Bucket) look(ctx context.Context, subject string, trusting bool) (
+	msg *jetstream.RawStreamMsg, held bool, err error,
+) {
 	var aside sync.WaitGroup
 	defer aside.Wait()
-	kept := b.copies.reading(ctx, subject, &aside)
+	kept := func() (entryCopy, error) { return b.copies.read(ctx, subject) }
+	if !trusting {
+		kept = b.copies.reading(ctx, subject, &aside)
+	}
 	if msg, err = Last(ctx, b.stream, subject); err != nil {
 		return nil, false, err
+	}
+	if trusting && msg != nil && b.copies.isKnown(subject, msg) {
+		return msg, false, nil
 	}
 	return b.copies.check(ctx, b.stream, subject, msg, kept)
 }

@@ -53,7 +53,11 @@ func OpenCopies(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (
 type version struct {
 	revision uint64
 	at       time.Time
+	compared time.Time // by the clock of this process
 }
+
+// compareEvery is how long an entry that has not changed counts as its copy.
+const compareEvery = 5 * time.Second
 
 // Damaged returns what was found of each entry that was lost or cannot be read, by its subject.
 func (c *Copies) Damaged() map[string]string {
@@ -149,9 +153,8 @@ func (c *Copies) store(ctx context.Context, subject string, e entryCopy) error {
 }
 
 // reading starts to read the copy of an entry in aside, and returns a function that returns it. So the entry and its
-// copy take one round trip. The copy is read each time, because it may be newer than an entry that was compared with
-// it. The change was made while the leader of the bucket could not read the entry, and another server leads it
-// now.
+// copy take one round trip. The copy may be newer than an entry that was compared with it: the change was made while
+// the leader of the bucket could not read the entry, and another server leads it now.
 func (c *Copies) reading(ctx context.Context, subject string, aside *sync.WaitGroup) func() (entryCopy, error) {
 	if c == nil {
 		return nil
@@ -312,7 +315,19 @@ func (c *Copies) isAbsent(subject string) bool {
 func (c *Copies) isKnown(subject string, msg *jetstream.RawStreamMsg) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known[subject] == version{msg.Sequence, msg.Time}
+	known := c.known[subject]
+	return known.revision == msg.Sequence && known.at.Equal(msg.Time)
+}
+
+// isFresh reports whether there was an entry that was lately compared with its copy.
+func (c *Copies) isFresh(subject string) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.known[subject]
+	return known.revision > 0 && time.Since(known.compared) < compareEvery
 }
 
 // forget makes the next check of an entry look for it.
@@ -325,7 +340,7 @@ func (c *Copies) forget(subject string) {
 func (c *Copies) learn(subject string, msg *jetstream.RawStreamMsg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known[subject] = version{msg.Sequence, msg.Time}
+	c.known[subject] = version{msg.Sequence, msg.Time, time.Now()}
 }
 
 // report logs what was found of an entry, once.

@@ -74,8 +74,12 @@ func Last(ctx context.Context, s jetstream.Stream, filter string) (*jetstream.Ra
 
 // Read asks the leader for an entry, and compares it with its copy.
 func (r *Replica[T]) Read(ctx context.Context, subject string) (e Entry[T], err error) {
+	return r.read(ctx, subject, false)
+}
+
+func (r *Replica[T]) read(ctx context.Context, subject string, trusting bool) (e Entry[T], err error) {
 	e.At = time.Now()
-	msg, held, err := r.Find(ctx, subject)
+	msg, held, err := r.find(ctx, subject, trusting)
 	if e.Held = held; err != nil || msg == nil {
 		return e, err
 	}
@@ -89,11 +93,11 @@ func (r *Replica[T]) Read(ctx context.Context, subject string) (e Entry[T], err 
 	return e, nil
 }
 
-// Ask is [Replica.Read] with the time limit [AskTime].
+// Ask is [Replica.Read] with the time limit [AskTime]. It compares an entry that has not changed every five seconds.
 func (r *Replica[T]) Ask(ctx context.Context, subject string) (Entry[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	return r.Read(ctx, subject)
+	return r.read(ctx, subject, true)
 }
 
 // ErrUnchanged is the error of an edit that leaves the entry as it is.
