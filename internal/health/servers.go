@@ -70,7 +70,8 @@ func Servers(ctx context.Context, sys *nats.Conn, want Want) []envelope.Check {
 	}
 	slices.SortFunc(all, func(a, b told[server]) int { return cmp.Compare(a.Server.Name, b.Server.Name) })
 	checks := []envelope.Check{number(len(all), want), syncing(all, want)}
-	return append(append(checks, limited(all), listening(all), room(all)), walls(ctx, sys, len(all))...)
+	checks = append(checks, limited(all), listening(all), room(all), writes(ctx, sys, len(all)))
+	return append(checks, walls(ctx, sys, len(all))...)
 }
 
 // number compares the number of servers with the profile.

@@ -46,3 +46,23 @@ func TestServersSay(t *testing.T) {
 }
 
 func heard(all []told[server], _ Want) envelope.Check { return listening(all) }
+
+// A stream that a server has stopped to write is a failure, and so is JetStream that is off. Others check the rest.
+func TestWritesSay(t *testing.T) {
+	for says, want := range map[string]envelope.CheckStatus{
+		`{"status":"ok","status_code":200}`: envelope.CheckOK,
+		`{"status":"error","status_code":503,"errors":[{"type":"STREAM","account":"TB","stream":"KV_runs","error":` +
+			`"JetStream stream 'TB > KV_runs' write error: write 1.blk: no space left on device"}]}`: envelope.CheckFailed,
+		`{"status":"unavailable","errors":[{"type":"JETSTREAM","error":"JetStream not enabled"}]}`:  envelope.CheckFailed,
+		`{"errors":[{"type":"JETSTREAM","error":"JetStream is not current with the meta leader"}]}`: envelope.CheckOK,
+	} {
+		var one told[writing]
+		if err := json.Unmarshal([]byte(`{"server":{"name":"nats-1"},"data":`+says+`}`), &one); err != nil {
+			t.Fatal(err)
+		}
+		c := written([]told[writing]{one})
+		if c.Status != want || (c.Fix == "") != (want == envelope.CheckOK) {
+			t.Errorf("%s: %+v", says, c)
+		}
+	}
+}

@@ -63,8 +63,13 @@ func (c Cluster) join(o *server.Options) error {
 	return nil
 }
 
-// Server is a running NATS server.
-type Server struct{ srv *server.Server }
+// Server is a running NATS server. Without a cluster, it goes on by itself when its disk was full and has room again.
+type Server struct {
+	srv     *server.Server
+	options *server.Options
+	store   string // folder of JetStream
+	stop    func() // ends heal, and waits for it
+}
 
 // startTimeout limits the start, which includes the recovery of the streams.
 const startTimeout = 60 * time.Second
@@ -109,9 +114,8 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats server: %w", err)
 	}
-	if o.Log != nil {
-		srv.SetLoggerV2(newLogger(o.Log), false, false, false)
-	}
+	log := newLogger(cmp.Or(o.Log, slog.New(slog.DiscardHandler)))
+	srv.SetLoggerV2(log, false, false, false)
 	go srv.Start() // ends with Shutdown; Stop waits for it
 	if !srv.ReadyForConnections(startTimeout) {
 		srv.Shutdown()
@@ -123,7 +127,14 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("nats server: JetStream did not start in %s (is the directory writable and used by nobody "+
 			"else?)", options.StoreDir)
 	}
-	return &Server{srv: srv}, nil
+	s := &Server{srv: srv, options: options, store: options.StoreDir, stop: func() {}}
+	if !srv.JetStreamIsClustered() {
+		ctx, cancel := context.WithCancel(context.Background()) // until Stop
+		var wg sync.WaitGroup
+		wg.Go(func() { s.heal(ctx, log.failed, log.to) })
+		s.stop = func() { cancel(); wg.Wait() }
+	}
+	return s, nil
 }
 
 // Listen accepts connections of other processes, on a server that was started with Closed.
@@ -140,6 +151,7 @@ func (s *Server) URL() string { return s.srv.ClientURL() }
 
 // Stop stops the server and waits until it has written everything to disk.
 func (s *Server) Stop() {
+	s.stop()
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
 }
@@ -156,7 +168,8 @@ const (
 // logger logs the messages of a server. It drops those above the limit, and logs their number. A fatal error of the
 // server does not end the process: Start returns an error.
 type logger struct {
-	to *slog.Logger
+	to     *slog.Logger
+	failed chan struct{} // has a value if an error was logged
 
 	mu    sync.Mutex
 	limit flow.Bucket
@@ -164,7 +177,7 @@ type logger struct {
 }
 
 func newLogger(to *slog.Logger) *logger {
-	return &logger{to: to, limit: flow.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
+	return &logger{to: to, failed: make(chan struct{}, 1), limit: flow.Bucket{Rate: logPerSecond, Burst: logAtOnce}}
 }
 
 func (l *logger) log(level slog.Level, format string, v []any) {
@@ -194,7 +207,13 @@ func (l *logger) Warnf(format string, v ...any) { l.log(slog.LevelWarn, format, 
 func (l *logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
 
 // Errorf implements server.Logger.
-func (l *logger) Errorf(format string, v ...any) { l.log(slog.LevelError, format, v) }
+func (l *logger) Errorf(format string, v ...any) {
+	l.log(slog.LevelError, format, v)
+	select {
+	case l.failed <- struct{}{}:
+	default: // it has one
+	}
+}
 
 // Debugf implements server.Logger. The server does not call it, because debug is off.
 func (l *logger) Debugf(string, ...any) {}

@@ -30,7 +30,7 @@ var layers = []layer{
 	{0, "internal/timer/timertest", "", ""},
 	{0, "internal/tool/supervisor", "", ""},
 	{0, "internal/tool/address", "", ""},
-	{0, "internal/natsserver", "server", "internal/flow"},
+	{0, "internal/natsserver", "server", "internal/flow internal/timer"},
 	{0, "internal/tool/process/protocol", "", ""},
 	{0, "program", "", "internal/tool/process/protocol"},
 	{1, "envelope", "", "internal/encoding/ijson internal/encoding/jsonschema"},
