@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"math"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -52,7 +51,7 @@ func TestBoundGarbage(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(servingPercent))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	boundGarbage(ctx, os.Environ())
+	boundGarbage(ctx, nil)
 	held := make([]byte, 100<<20)
 	awaitPercent(t, func(percent uint64) bool { return percent < 200 })
 	runtime.KeepAlive(held)

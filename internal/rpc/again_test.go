@@ -39,7 +39,7 @@ func served(
 		t.Fatal(err)
 	}
 	in, err := rpc.NewInbox(srv.Connect(t), "t", "agent://a")
-	if err != nil {
+	if err = errors.Join(err, in.NC.Flush()); err != nil { // other connections send to it
 		t.Fatal(err)
 	}
 	return srv, in
