@@ -89,8 +89,13 @@ func (discard) Emit(ctx context.Context, _ envelope.ChunkKind, _ jsontext.Value)
 func (a *Adapter) run(
 	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink,
 ) (statement, error) {
-	// The executor's context usually ends earlier. This limit ends a run whose context does not.
-	ctx, cancel := context.WithTimeout(ctx, m.Limits.Longest())
+	last := m.Limits.Longest() // ends a run whose context does not
+	if due, ok := ctx.Deadline(); ok {
+		early := a.early(time.Until(due))
+		last = min(last, time.Until(due)-early)
+		inv.Deadline = inv.Deadline.Add(-early)
+	}
+	ctx, cancel := context.WithTimeout(ctx, last)
 	defer cancel()
 	if ctx.Err() != nil {
 		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
@@ -123,6 +128,15 @@ func (a *Adapter) run(
 	// until the tool's program is loaded.
 	e.said.result.Metrics = envelope.Metrics{CPUMS: report.CPUMS, MemoryPeakMB: (report.PeakRSS + 1<<20 - 1) >> 20}
 	return e.said, nil
+}
+
+// reportTime is the time after the grace in which an executor can still decide the call.
+const reportTime = 100 * time.Millisecond
+
+// early returns how long before its deadline the program of a run gets SIGTERM, so that the call can end with what the
+// program says after it. A short run keeps seven eighths of its time.
+func (a *Adapter) early(left time.Duration) time.Duration {
+	return max(0, min(a.grace+reportTime, left/8))
 }
 
 func (a *Adapter) start(
