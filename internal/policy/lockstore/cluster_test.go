@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// A lock that is damaged at rest at the leader of three servers holds, and so does one that is set then, for dispatchers
-// that run and for those that start then, whichever server leads.
+// A lock that is damaged at rest at the leader of three servers holds, and so does one that is set then. Dispatchers
+// that run know both, and those that start then, whichever server leads.
 func TestDamagedLocksOfThree(t *testing.T) {
 	o := &offices{Bus: bustest.StartCluster(t)}
 	before, _ := o.served()

@@ -62,10 +62,11 @@
 // leaves when it exits. When a run must end, the tool's process group gets SIGTERM, and after the grace the supervisor
 // kills all processes. That is deadline_unix_ms: the grace and 100 ms before the deadline of the call, but at most an
 // eighth of the time of the run before it. So a terminal line that the tool writes during the grace still counts: its
-// effect is that of the outcome. A kill or the end of the context ends a run in the same way. When the executor dies, the supervisor kills all processes. When the executor is frozen, the supervisor ends the run in the same way 50
-// ms after its deadline. Execute returns when no process is left. Tools cannot gain privileges with set-user-id
-// programs, because a supervisor could not kill those. They cannot signal, trace or read processes outside of the run,
-// as far as the kernel has Landlock.
+// effect is that of the outcome. A kill or the end of the context ends a run in the same way. When the executor dies,
+// the supervisor kills all processes. When the executor is frozen, the supervisor ends the run in the same way 50 ms
+// after its deadline. Execute returns when no process is left. Tools cannot gain privileges with set-user-id programs,
+// because a supervisor could not kill those. They cannot signal, trace or read processes outside of the run, as far as
+// the kernel has Landlock.
 //
 // A terminal line counts only if the tool exits after it. If a tool writes its output and does not exit, it is ended
 // with its context.
