@@ -67,7 +67,7 @@ func (s *Server) noTools(peer *sender) sdk.Result {
 	if peer.protocol >= modern {
 		res.ResultType = resultComplete
 	}
-	s.cacheable(&res.Cacheable)
+	s.o.cacheable(&res.Cacheable)
 	return res
 }
 

@@ -165,7 +165,7 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, err error) {
 	_ = errors.As(err, &why)
 	switch why.status {
 	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", s.challenge(r, why.why))
+		w.Header().Set("WWW-Authenticate", s.o.challenge(r, why.why))
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}

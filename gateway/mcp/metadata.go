@@ -20,7 +20,7 @@ const MetadataPath = "/.well-known/oauth-protected-resource"
 // endpoint, and if the gateway needs no tokens.
 func (s *Server) Metadata(endpoint string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at := s.endpoint(r, endpoint)
+		at := s.o.endpoint(r, endpoint)
 		switch path := strings.TrimPrefix(r.URL.Path, MetadataPath); {
 		case s.callers.client == nil, path != "" && path != endpoint && path != at.Path:
 			http.NotFound(w, r)
@@ -37,9 +37,9 @@ func (s *Server) Metadata(endpoint string) http.Handler {
 }
 
 // endpoint returns the URL that clients know the gateway by: [Options].URL, or the path at the host that r names.
-func (s *Server) endpoint(r *http.Request, path string) *url.URL {
-	if s.o.URL != nil {
-		at := *s.o.URL
+func (o *Options) endpoint(r *http.Request, path string) *url.URL {
+	if o.URL != nil {
+		at := *o.URL
 		return &at
 	}
 	at := &url.URL{Scheme: "http", Host: r.Host, Path: path}
@@ -51,8 +51,8 @@ func (s *Server) endpoint(r *http.Request, path string) *url.URL {
 
 // challenge returns the header WWW-Authenticate of an answer with the status 401. By RFC 6750 §3 it has no error if the
 // request has no token.
-func (s *Server) challenge(r *http.Request, why string) string {
-	at := s.endpoint(r, r.URL.Path)
+func (o *Options) challenge(r *http.Request, why string) string {
+	at := o.endpoint(r, r.URL.Path)
 	at.Path = MetadataPath + at.Path
 	said := fmt.Sprintf("Bearer realm=%q, resource_metadata=%q", "toolbus", at)
 	if why != noToken {

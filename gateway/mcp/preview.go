@@ -177,7 +177,7 @@ func (s *Server) readResult(ctx context.Context, req *sdk.ReadResourceRequest) (
 	out := &sdk.ReadResourceResult{
 		Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: "application/json", Text: string(text)}},
 	}
-	s.cacheable(&out.Cacheable)
+	s.o.cacheable(&out.Cacheable)
 	return out, nil
 }
 

@@ -153,7 +153,7 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 		&sdk.ServerOptions{
 			Logger: o.Logger, Capabilities: capabilities,
 			GetSessionID: func() string { return d.instance + "-" + rand.Text() },
-			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.cacheable(c) },
+			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.o.cacheable(c) },
 		},
 	)
 	d.sessions.server, d.sessions.most = d.server, o.MaxSessions
@@ -172,8 +172,8 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 }
 
 // cacheable sets the time for which a client may cache a list: until the gateway checks for changes again.
-func (s *Server) cacheable(c *sdk.Cacheable) {
-	c.TTLMs, c.CacheScope = int(s.o.Every.Milliseconds()), "private"
+func (o *Options) cacheable(c *sdk.Cacheable) {
+	c.TTLMs, c.CacheScope = int(o.Every.Milliseconds()), "private"
 }
 
 // sender describes the client that sent a request.
@@ -317,7 +317,7 @@ func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsReque
 	for _, tool := range page {
 		res.Tools = append(res.Tools, tool.shownTo(peer.protocol))
 	}
-	s.cacheable(&res.Cacheable)
+	s.o.cacheable(&res.Cacheable)
 	return res, nil
 }
 
