@@ -88,7 +88,10 @@ const KeyRequired = "required"
 type Listed struct {
 	Server ServerInfo `json:"server"`
 	// Tool is the entry as the server sent it. It may contain integers beyond 2^53.
-	Tool jsontext.Value `json:"tool"`
+	Tool jsontext.Value `json:"tool,omitzero"`
+	// Methods means that the functions are MCP methods of the server, and Tool is nil. The name of a function is that of
+	// its method with _ for /, such as resources_read.
+	Methods bool `json:"methods,omitzero"`
 }
 
 // ServerInfo holds the name and the instructions of an MCP server.

@@ -65,6 +65,10 @@ const (
 // optionally structuredContent. The MCP gateway returns them unchanged.
 const MCPResult = MetaPrefix + "result"
 
+// MCPError is the member of [Details.ToolResult] that holds the JSON-RPC error of an MCP server, with code, message and
+// data, if the function of the call is a method of the server ([Listed.Methods]).
+const MCPError = MetaPrefix + "error"
+
 // IsMCPResult reports whether a response schema has [MCPResult] as its $comment. An output that does not fit such a
 // schema is returned with a warning, not refused: the effect took place, and MCP clients can judge the result
 // themselves.

@@ -21,27 +21,11 @@ import (
 
 // callTool answers tools/call.
 func (s *Server) callTool(ctx context.Context, peer *sender, req *sdk.CallToolRequest) (sdk.Result, error) {
-	select {
-	case s.calls <- struct{}{}:
-		defer func() { <-s.calls }()
-	default:
-		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
+	ctx, leave, err := s.enter(ctx, peer)
+	if err != nil {
+		return nil, err
 	}
-	if peer.caller != nil {
-		if !s.callers.calling(peer.caller) {
-			return nil, &jsonrpc.Error{
-				Code:    codeUnavailable,
-				Message: "too many calls of yours at once: try again later",
-			}
-		}
-		defer s.callers.called(peer.caller)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.open, func() { cancel(errClosed) })()
-	if peer.over != nil {
-		defer context.AfterFunc(peer.over, func() { cancel(context.Cause(peer.over)) })()
-	}
+	defer leave()
 	if peer = s.reached(ctx, peer); !s.isConnected(peer) {
 		return unsent(peer, req)
 	}
@@ -73,6 +57,37 @@ func (s *Server) callTool(ctx context.Context, peer *sender, req *sdk.CallToolRe
 	}
 	resp, err := a.run(ctx)
 	return s.answer(ctx, a, req, resp, err, streamed)
+}
+
+// enter counts a request that makes calls, and refuses it if there are too many. The context that it returns also ends
+// with the connection, and with the gateway. Call leave when the request has ended.
+func (s *Server) enter(ctx context.Context, peer *sender) (_ context.Context, leave func(), err error) {
+	select {
+	case s.calls <- struct{}{}:
+	default:
+		return nil, nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
+	}
+	if peer.caller != nil && !s.callers.calling(peer.caller) {
+		<-s.calls
+		return nil, nil, &jsonrpc.Error{
+			Code: codeUnavailable, Message: "too many calls of yours at once: try again later",
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.open, func() { cancel(errClosed) })
+	lost := func() bool { return true }
+	if peer.over != nil {
+		lost = context.AfterFunc(peer.over, func() { cancel(context.Cause(peer.over)) })
+	}
+	return ctx, func() {
+		lost()
+		stop()
+		cancel(nil)
+		if peer.caller != nil {
+			s.callers.called(peer.caller)
+		}
+		<-s.calls
+	}, nil
 }
 
 // answer is a.answer, but for a tool that the caller may not know any more. Then it is the answer for a name that no
@@ -174,6 +189,15 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	if err != nil {
 		return nil, err
 	}
+	a := s.asks(peer, tool, meta, given)
+	if a.call.Key == "" && !tool.keyRequired { // without a key, the client refuses the call
+		a.call.Key = peer.asking.key(tool, given)
+	}
+	return a, nil
+}
+
+// asks returns the call of a function with an input and the options that the client has sent.
+func (s *Server) asks(peer *sender, tool *Definition, meta said, given jsontext.Value) *asked {
 	a := &asked{
 		peer: peer, tool: tool, report: meta.report,
 		lasting: meta.key != "" || peer.stateless && peer.asking.recognizable(),
@@ -191,10 +215,7 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	if facts.RoleID = cmp.Or(facts.RoleID, s.o.Role); facts.Scope == nil {
 		facts.Scope = s.o.Scope
 	}
-	if a.call.Key == "" && !tool.keyRequired { // without a key, the client refuses the call
-		a.call.Key = peer.asking.key(tool, given)
-	}
-	return a, nil
+	return a
 }
 
 // given returns the input of the function for the arguments.

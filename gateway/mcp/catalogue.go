@@ -35,6 +35,7 @@ type catalogue struct {
 type viewer struct {
 	client *toolbus.Client
 	last   atomic.Pointer[view]
+	lists  sync.Map // *merged by method: the newest lists of the servers that the caller got
 }
 
 // build identifies a build of a tool by tool id and digest.
@@ -42,10 +43,12 @@ type build struct{ tool, digest string }
 
 // view holds all tools at one time. It is immutable.
 type view struct {
-	sorted []*Definition // by name
+	sorted []*Definition // by name; tools only, as named and ids
 	named  map[string]*Definition
 	ids    map[string]*Definition // by tool id, and by tool id and function
-	sum    [sha256.Size]byte      // hash of the entries and the instructions
+	// methods are the functions that are methods of MCP servers, by method, and sorted by tool id.
+	methods map[string][]*Definition
+	sum     [sha256.Size]byte // hash of the entries and the instructions
 	// policies are the digests of the policy by which the bus has listed the tools.
 	policies envelope.PolicyVersions
 	index    *lazyIndex
@@ -146,13 +149,22 @@ func (c *catalogue) named(b build, all []*Definition, names map[envelope.Functio
 func newView(all []*Definition) *view {
 	slices.SortFunc(all, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
 	v := &view{
-		sorted: all, named: make(map[string]*Definition, len(all)), ids: map[string]*Definition{}, index: &lazyIndex{},
+		named: make(map[string]*Definition, len(all)), ids: map[string]*Definition{},
+		methods: map[string][]*Definition{}, index: &lazyIndex{},
 	}
 	sum := sha256.New()
 	for _, d := range all {
+		_, _ = sum.Write(d.Shown) // a hash takes all
+		if d.method != "" {
+			v.methods[d.method] = append(v.methods[d.method], d)
+			continue
+		}
+		v.sorted = append(v.sorted, d)
 		v.named[d.Name] = d
 		v.ids[d.Tool], v.ids[d.Tool+"."+d.Fn] = d, d
-		_, _ = sum.Write(d.Shown) // a hash takes all
+	}
+	for _, of := range v.methods {
+		slices.SortFunc(of, func(a, b *Definition) int { return strings.Compare(a.Tool, b.Tool) })
 	}
 	_, _ = sum.Write([]byte(v.instructions()))
 	sum.Sum(v.sum[:0])

@@ -32,23 +32,26 @@ type Definition struct {
 	retention   time.Duration // for which outcomes are kept
 	keyRequired bool          // clients must choose the idempotency key
 	class       toolbus.EffectClass
-	loose       bool // the input is not an object: it is the only member of the arguments
-	results     bool // outputs are whole results of MCP tools
-	wrapped     bool // outputs may not be objects: for older protocols they are the member output of an object
-	unfit       bool // the type of the server's output schema is not object
+	method      string // MCP method of the server that the function is; "" for a tool
+	loose       bool   // the input is not an object: it is the only member of the arguments
+	results     bool   // outputs are whole results of MCP tools
+	wrapped     bool   // outputs may not be objects: for older protocols they are the member output of an object
+	unfit       bool   // the type of the server's output schema is not object
 	members     entry
 }
 
 // entry holds the members of an entry in tools/list, without the name.
 type entry map[string]any
 
-// Define returns the functions of tools, sorted by name. Each of tools must come from [toolbus.Client.Tool]: the
-// entries of a list have no schemas.
+// Define returns the functions of tools, sorted by name, without those that are methods of MCP servers. Each of tools
+// must come from [toolbus.Client.Tool]: the entries of a list have no schemas.
 func Define(tools []envelope.ToolInfo) (all []*Definition) {
 	names := envelope.FunctionNames(tools, nameSearch, nameCall)
 	for _, t := range tools {
 		for _, d := range define(t) {
-			all = append(all, d.named(names[d.id()]))
+			if d.method == "" {
+				all = append(all, d.named(names[d.id()]))
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
@@ -65,10 +68,13 @@ func define(t envelope.ToolInfo) []*Definition {
 			Tool: t.ToolID, Fn: envelope.NameToCall(fn), streaming: t.Streaming, class: toolbus.EffectClass(t.Determinism),
 			retention: time.Duration(t.RetentionS) * time.Second, keyRequired: t.KeyRequirement == envelope.KeyRequired,
 		}
-		if t.Listed != nil {
-			d.likeListed(t)
-		} else {
+		switch {
+		case t.Listed == nil:
 			d.likeManifest(t)
+		case t.Listed.Methods:
+			d.method, d.server, d.members = strings.ReplaceAll(d.Fn, "_", "/"), &t.Listed.Server, entry{}
+		default:
+			d.likeListed(t)
 		}
 		d.members[memberMeta] = withFacts(d.members[memberMeta], t)
 		all = append(all, d)

@@ -44,14 +44,20 @@ func (d *Definition) likeListed(t envelope.ToolInfo) {
 	d.unfit = listed[memberOutput] != nil && !topOf(listed[memberOutput]).is("object")
 }
 
-// instructions returns the instructions of all MCP servers of the tools, each below the name of its server.
+// instructions returns the instructions of all MCP servers of the view, each below the name of its server.
 func (v *view) instructions() string {
 	servers := map[string]string{}
-	for _, d := range v.sorted {
-		if s := d.server; s != nil && s.Instructions != "" {
-			servers[s.Name] = s.Instructions
+	add := func(all []*Definition) {
+		for _, d := range all {
+			if s := d.server; s != nil && s.Instructions != "" {
+				servers[s.Name] = s.Instructions
+			}
 		}
 	}
+	for _, all := range v.methods {
+		add(all)
+	}
+	add(v.sorted)
 	var all []string
 	for name, text := range servers {
 		all = append(all, "# "+name+"\n\n"+text)

@@ -143,7 +143,10 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 		*bound = make(chan struct{}, o.MaxRequests)
 	}
 	capabilities := &sdk.ServerCapabilities{
-		Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{},
+		Tools:       &sdk.ToolCapabilities{ListChanged: true},
+		Resources:   &sdk.ResourceCapabilities{ListChanged: true},
+		Prompts:     &sdk.PromptCapabilities{ListChanged: true}, // see greet
+		Completions: &sdk.CompletionCapabilities{},
 	}
 	if o.TaskAfter > 0 {
 		capabilities.AddExtension(tasks, nil)
@@ -214,12 +217,12 @@ func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 				return nil, err
 			}
 			return s.aboutTask(ctx, peer, method, r)
+		case *sdk.ListResourcesRequest, *sdk.ListResourceTemplatesRequest, *sdk.ReadResourceRequest,
+			*sdk.ListPromptsRequest, *sdk.GetPromptRequest, *sdk.CompleteRequest:
+			return s.ofServers(ctx, method, req, next)
 		}
 		if !served(method) {
-			return nil, &jsonrpc.Error{
-				Code:    jsonrpc.CodeMethodNotFound,
-				Message: "method not supported: the gateway serves tools and their results, not " + method,
-			}
+			return nil, notServed(method)
 		}
 		res, err := next(ctx, method, req)
 		if err == nil {
@@ -234,10 +237,18 @@ func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 func served(method string) bool {
 	switch method {
 	case "initialize", "ping", "server/discover", "subscriptions/listen",
-		"resources/list", "resources/templates/list", "resources/read":
+		methodResources, methodTemplates, methodRead:
 		return true
 	}
 	return strings.HasPrefix(method, "notifications/")
+}
+
+// notServed returns the error for a method that the gateway does not serve.
+func notServed(method string) error {
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeMethodNotFound,
+		Message: "method not supported: the gateway and its servers do not serve " + method,
+	}
 }
 
 // senderOf returns the sender of a request.
@@ -321,15 +332,16 @@ func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsReque
 	return res, nil
 }
 
-// greet adds the instructions of the MCP servers of the tools to the answer to initialize. If the bus does not answer
-// within greetTime, it adds none.
+// greet adds the instructions of the MCP servers of the tools to the answer to initialize, and removes the capabilities
+// that none of them has. If the bus does not answer within greetTime, it does neither.
 func (s *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	var into *string
+	var has *sdk.ServerCapabilities // a copy that the library has made for this answer
 	switch r := res.(type) {
 	case *sdk.InitializeResult:
-		into = &r.Instructions
+		into, has = &r.Instructions, r.Capabilities
 	case *sdk.DiscoverResult:
-		into = &r.Instructions
+		into, has = &r.Instructions, r.Capabilities
 	default:
 		return
 	}
@@ -345,6 +357,7 @@ func (s *Server) greet(ctx context.Context, req sdk.Request, res sdk.Result) {
 	defer cancel()
 	if v, err := s.catalogue.refresh(ctx, peer.tools); err == nil {
 		*into = v.instructions()
+		v.narrow(has)
 	} else if isSilent(err) && peer.tools.last.Load() == nil {
 		*into = notReached
 	}
@@ -387,7 +400,8 @@ func (s *Server) Drain(ctx context.Context) {
 }
 
 // Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
-// they have changed, or the policy has, which decides what each client may list. It first calls Options.Connect if
+// they have changed, or the policy has, which decides what each client may list. If MCP servers have resources or
+// prompts, it sends the notifications for these, too. It first calls Options.Connect if
 // [New] got no client.
 func (s *Server) Watch(ctx context.Context) {
 	if !s.connect(ctx) {
@@ -402,6 +416,7 @@ func (s *Server) Watch(ctx context.Context) {
 		if err == nil {
 			if s.bare.Swap(false) || last != nil && (v.sum != last.sum || v.policies != last.policies) {
 				s.changed()
+				s.listsChanged(v, last)
 			}
 			last = v
 		}

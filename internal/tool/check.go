@@ -226,11 +226,12 @@ func (l *toolLoader) listed(name string) {
 		return
 	}
 	listed := &envelope.Listed{}
-	if err := json.Unmarshal(raw, listed, json.RejectUnknownMembers(true)); err != nil || listed.Tool.Kind() != '{' {
+	err = json.Unmarshal(raw, listed, json.RejectUnknownMembers(true))
+	if err != nil || (listed.Tool.Kind() == '{') == listed.Methods {
 		l.fail(at, fmt.Sprintf("%s is not an object with the members server and tool", name), hint)
 		return
 	}
-	if len(l.manifest.Functions) > 1 {
+	if len(l.manifest.Functions) > 1 && !listed.Methods {
 		l.fail(at, "a tool with several functions is not one that a server lists", hint)
 	}
 	l.manifest.Listed = listed

@@ -91,7 +91,7 @@ func decided(s clientconfig.Server, has *importer.Imported) fate {
 // switchedOn returns the ids of imported tools that can be called although the client hides them.
 func switchedOn(s clientconfig.Server, has *importer.Imported, server string) (ids []string) {
 	for _, m := range has.Tools(server) {
-		if e, ok := m.Endpoint.(mcp.Endpoint); ok && m.Callable() && s.Tools.Off(e.Tool) {
+		if e, ok := m.Endpoint.(mcp.Endpoint); ok && m.Callable() && !e.Methods && s.Tools.Off(e.Tool) {
 			ids = append(ids, m.ToolID)
 		}
 	}

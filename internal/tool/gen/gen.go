@@ -96,7 +96,7 @@ func described(r *tool.Set) (all []envelope.ToolInfo) {
 
 // request returns the schema of the input. For an imported tool it is the schema of the MCP server.
 func (f function) request() (jsontext.Value, error) {
-	if f.tool.Listed == nil {
+	if f.tool.Listed == nil || f.tool.Listed.Methods {
 		return f.Request.Whole(), nil
 	}
 	var listed struct {

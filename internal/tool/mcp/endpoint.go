@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
 // Transport is the name of this transport in manifests.
@@ -30,6 +31,16 @@ type Endpoint struct {
 	Lookup      *Lookup     `json:"lookup"`
 	Errors      []ErrorRule `json:"errors"`
 	Coerce      *bool       `json:"coerce"` // see [Endpoint.Coerces]
+	// Methods means that each function is the MCP method with its name, with / for _. Then Tool is "".
+	Methods bool `json:"methods"`
+}
+
+// method returns the method of a function if Methods is true, and "" otherwise.
+func (e Endpoint) method(fn string) client.Method {
+	if !e.Methods {
+		return ""
+	}
+	return client.MethodOf(fn)
 }
 
 // Origin returns mcp, for [tool.Manifest.Origin].
@@ -95,6 +106,9 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 	if m.Capability.Lookup && e.Lookup == nil {
 		report("/capabilities/lookup", "no tool of the server is named that looks up", "set endpoint.lookup, or leave it out")
 	}
+	if e.Methods {
+		e.checkMethods(m, report)
+	}
 	for i, rule := range e.Errors {
 		var err error
 		if e.Errors[i].match, err = regexp.Compile(rule.Match); err != nil {
@@ -106,6 +120,20 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 		}
 	}
 	return e
+}
+
+// checkMethods reports members that do not fit Methods, and functions that are not methods.
+func (e Endpoint) checkMethods(m *tool.Manifest, report func(at, message, hint string)) {
+	if e.Tool != "" || e.Definition != "" || e.KeyArgument != "" || e.Lookup != nil {
+		report("/endpoint/methods", "methods of a server are not those of one tool",
+			"leave out tool, definition, key_argument and lookup")
+	}
+	for name := range m.Functions {
+		if client.MethodOf(name) == "" {
+			report("/endpoint/methods", fmt.Sprintf("the function %q is not a method of MCP servers", name),
+				"name it as `toolbus tools import-mcp` does, such as resources_read")
+		}
+	}
 }
 
 // Name returns the name of the server.

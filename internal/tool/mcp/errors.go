@@ -121,9 +121,9 @@ func refusal(said *jsonrpc.Error) error {
 		e.Code, e.Effect = errRefused, envelope.EffectNone
 	}
 	if len(warnings) > 0 {
-		return &cutError{e, warnings}
+		return &refusalError{&cutError{e, warnings}, said}
 	}
-	return e
+	return &refusalError{e, said}
 }
 
 // cutError is an error that a server reported, with warnings about the parts of it that were cut.

@@ -30,6 +30,9 @@ func judge(m *tool.Manifest, e Endpoint, op op, a client.Answer, passed int64) (
 	default:
 		return statement{}, broken("a result of type %.40q, which was not asked for", a.Type)
 	}
+	if e.Methods {
+		return methodResult(m, a)
+	}
 	if a.IsError {
 		f, warnings := fault(m, e, a)
 		return statement{result: tool.Result{Warnings: warnings}}, f

@@ -86,6 +86,9 @@ func (p *pool) ask(
 			p.probe(ctx, l)
 		}
 		err = r.failure(ctx, err)
+		if e.Methods {
+			err = asMethod(err)
+		}
 		return about(err), l.unheard(err)
 	}
 	l.served.Store(true)
@@ -123,7 +126,10 @@ func unsent(ctx context.Context, err error) error {
 
 // ask returns the request for an operation.
 func ask(m *tool.Manifest, e Endpoint, op op, inv tool.Invocation) (client.Request, error) {
-	r := client.Request{Tool: e.Tool, Arguments: inv.Input, Limit: frame(m.Limits.OutputBytes), Meta: meta(e, op, inv)}
+	r := client.Request{
+		Tool: e.Tool, Method: e.method(inv.Fn), Arguments: inv.Input, Limit: frame(m.Limits.OutputBytes),
+		Meta: meta(e, op, inv),
+	}
 	name := e.KeyArgument
 	if op == opLookup {
 		r.Tool, r.Arguments, name = e.Lookup.Tool, jsontext.Value("{}"), e.Lookup.Argument

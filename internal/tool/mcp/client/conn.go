@@ -215,18 +215,23 @@ func (c *Conn) End(reason string) {
 	c.Close()
 }
 
-// Request is one call of a tool.
+// Request is one call of a tool, or of another method.
 type Request struct {
 	Tool      string
-	Arguments jsontext.Value // JSON object
+	Method    Method         // "" calls Tool
+	Arguments jsontext.Value // JSON object: the arguments of the tool, or the parameters of the method
 	Meta      map[string]any
 	Limit     int64                // largest answer, in bytes
 	Progress  func(jsontext.Value) // called with the params of each progress notification; must not block; may be nil
 }
 
-// Call calls a tool. It returns when the server has answered or ctx ends. When ctx ends, the SDK sends a cancellation
-// to the server. The error is one of this package, *jsonrpc.Error if the server returned one, or the cause of ctx.
+// Call calls a tool, or another method. It returns when the server has answered or ctx ends. When ctx ends, the SDK
+// sends a cancellation to the server. The error is one of this package, *jsonrpc.Error if the server returned one, or
+// the cause of ctx.
 func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
+	if r.Method != "" {
+		return c.ask(ctx, r)
+	}
 	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: r.Tool, Arguments: r.Arguments}
 	maps.Copy(params.Meta, r.Meta) // the SDK adds members of this connection
 	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing}

@@ -120,6 +120,9 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 			return err
 		}
 		r.Tools = w.all(listed)
+		if methods := conn.Methods(); len(methods) > 0 {
+			r.Tools = append(r.Tools, w.methods(methods))
+		}
 		return nil
 	})
 }
@@ -156,7 +159,7 @@ type writer struct {
 	about, version string
 	folders        []string // of source
 
-	known map[string]*tool.Manifest // imported tools of the server, by their name at the server
+	known map[string]*tool.Manifest // imported tools of the server, by their name at the server; methods have ""
 	ids   map[string]bool           // used tool ids
 	names map[string]bool           // used MCP names
 }
