@@ -76,6 +76,9 @@ type ToolInfo struct {
 	ReadOnly bool `json:"read_only,omitzero"`
 	// DeclaredOnly holds the names of the manifest's fields that have no effect yet.
 	DeclaredOnly []string `json:"declared_only,omitzero"`
+	// ListsChanged is how often the MCP server has announced to running executors that its resources or prompts have
+	// changed, if the tool has them (Listed.Methods). It also changes when these executors do.
+	ListsChanged int64 `json:"lists_changed,omitzero"`
 	// Listed is set if the tool was imported from an MCP server and the DescribeRequest named it.
 	Listed *Listed `json:"listed,omitzero"`
 }

@@ -49,6 +49,8 @@ type view struct {
 	// methods are the functions that are methods of MCP servers, by method, and sorted by tool id.
 	methods map[string][]*Definition
 	sum     [sha256.Size]byte // hash of the entries and the instructions
+	// announced is how often servers have announced changes of their resources and prompts, by tool id.
+	announced map[string]int64
 	// policies are the digests of the policy by which the bus has listed the tools.
 	policies envelope.PolicyVersions
 	index    *lazyIndex
@@ -84,7 +86,12 @@ func (c *catalogue) refresh(ctx context.Context, w *viewer) (*view, error) {
 		return nil, err
 	}
 	v := c.view(tools, found)
-	v.policies = listed.Policies
+	v.policies, v.announced = listed.Policies, map[string]int64{}
+	for _, t := range tools {
+		if t.ListsChanged > 0 {
+			v.announced[t.ToolID] = t.ListsChanged
+		}
+	}
 	if was := w.last.Swap(v); was == nil || was.sum != v.sum {
 		c.changed(v)
 	}

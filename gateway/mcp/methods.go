@@ -75,7 +75,12 @@ func (s *Server) ofServers(
 	if p.said, err = read(req.GetParams().GetMeta(), peer.header); err != nil {
 		return nil, err
 	}
-	if p.v, err = s.catalogue.refresh(ctx, peer.tools); err != nil {
+	p.v, err = s.catalogue.refresh(ctx, peer.tools)
+	if err != nil && isSilent(err) && isList(method) && !peer.web && peer.tools.last.Load() == nil {
+		s.bare.Store(true)
+		return next(ctx, method, req)
+	}
+	if err != nil {
 		return nil, unlisted(err)
 	}
 	switch {

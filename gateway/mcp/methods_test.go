@@ -418,3 +418,33 @@ func TestListsChanged(t *testing.T) {
 		<-watching
 	}
 }
+
+// A change that a server announces reaches clients of the gateway.
+func TestServerChangesLists(t *testing.T) {
+	server := newLibrary("one")
+	_, tools := shelved(t, server)
+	bus := toolbustest.Start(t, tools)
+	door := mcp.New(t.Context(), bus.Client, mcp.Options{Every: 20 * time.Millisecond})
+	ctx, stop := context.WithCancel(t.Context())
+	watching := make(chan struct{})
+	go func() { defer close(watching); door.Watch(ctx) }()
+	defer func() { stop(); <-watching }()
+	for n, protocol := range protocols {
+		told := make(chan struct{}, 100)
+		c := (&fixture{}).connect(t, door, protocol, &sdk.ClientOptions{
+			PromptListChangedHandler: func(context.Context, *sdk.PromptListChangedRequest) { told <- struct{}{} },
+		})
+		if listed, err := c.ListPrompts(t.Context(), nil); err != nil || len(listed.Prompts) != 2+n {
+			t.Fatalf("%s: %+v, %v", protocol, listed, err)
+		}
+		server.AddPrompt(&sdk.Prompt{Name: "more " + protocol}, nil)
+		select {
+		case <-told:
+		case <-time.After(30 * time.Second):
+			t.Fatal(protocol, "no notification")
+		}
+		if listed, err := c.ListPrompts(t.Context(), nil); err != nil || len(listed.Prompts) != 3+n {
+			t.Errorf("%s: %+v, %v", protocol, listed, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -416,6 +417,8 @@ func (s *Server) Watch(ctx context.Context) {
 		if err == nil {
 			if s.bare.Swap(false) || last != nil && (v.sum != last.sum || v.policies != last.policies) {
 				s.changed()
+				s.listsChanged(v, last)
+			} else if last != nil && !maps.Equal(v.announced, last.announced) {
 				s.listsChanged(v, last)
 			}
 			last = v

@@ -29,7 +29,7 @@ func (e *executorProcess) definitions() (d heartbeat.Definitions) {
 	}
 	for _, a := range o.Adapters {
 		if c, ok := a.(tool.Comparer); ok {
-			d.Offered = c.Offered(o.Tools.List()) // one adapter compares
+			d.Offered, d.Announced = c.Offered(o.Tools.List()), c.Announced(o.Tools.List()) // one adapter compares
 		}
 	}
 	return d

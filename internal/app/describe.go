@@ -20,6 +20,11 @@ func (d *dispatcherParts) describe(ctx context.Context, q envelope.DescribeReque
 	}
 	answer.Tools, answer.More = all.DescribeSome(q, shown.Shows)
 	withheld(d.dispatcher, all, answer.Tools)
+	for i, t := range answer.Tools {
+		if m, _ := all.Get(t.ToolID, ""); m != nil && m.Listed != nil && m.Listed.Methods {
+			answer.Tools[i].ListsChanged = d.findings.Announced(m.Listed.Server.Name)
+		}
+	}
 	for i := range answer.Tools {
 		shown.Restrict(&answer.Tools[i])
 	}

@@ -217,4 +217,7 @@ type Comparer interface {
 	// Offered returns the sorted names of the tools that the servers of these tools have beside them, by server. It sends
 	// nothing to the servers.
 	Offered(tools []*Manifest) map[string][]string
+	// Announced returns how often the servers of these tools have announced a change of their resources or prompts, by
+	// server, without those that have not. It sends nothing to the servers.
+	Announced(tools []*Manifest) map[string]int64
 }

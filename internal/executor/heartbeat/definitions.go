@@ -23,6 +23,9 @@ type Definitions struct {
 	// Offered are the names of tools that servers have and that were not imported, by server; at most [MaxDefinitions]
 	// names of [maxOffered] bytes at most.
 	Offered map[string][]string `json:"offered,omitzero"`
+	// Announced is how often servers have announced a change of their resources or prompts, by server; at most
+	// [MaxDefinitions] servers.
+	Announced map[string]int64 `json:"announced,omitzero"`
 	// MoreCompared and MoreChanged count the entries beyond [MaxDefinitions].
 	MoreCompared int `json:"more_compared,omitzero"`
 	MoreChanged  int `json:"more_changed,omitzero"`
@@ -47,6 +50,13 @@ func (d Definitions) Bounded() Definitions {
 		d.Changed, d.MoreChanged = d.Changed[:MaxDefinitions], d.MoreChanged+n
 	}
 	d.Offered = bounded(d.Offered)
+	if len(d.Announced) > MaxDefinitions {
+		some := map[string]int64{}
+		for _, server := range slices.Sorted(maps.Keys(d.Announced))[:MaxDefinitions] {
+			some[server] = d.Announced[server]
+		}
+		d.Announced = some
+	}
 	return d
 }
 
@@ -161,6 +171,21 @@ func (f *Findings) Offered() map[string][]string {
 		}
 	}
 	return bounded(all)
+}
+
+// Announced returns how often a server has announced a change of its resources or prompts to running executors.
+func (f *Findings) Announced(server string) (n int64) {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, executors := range f.pools {
+		for _, said := range executors {
+			if !now.After(said.until) {
+				n += said.Announced[server]
+			}
+		}
+	}
+	return n
 }
 
 // Changed reports whether running executors of the pool list a tool of a server as changed from the approved definition

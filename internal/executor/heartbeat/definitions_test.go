@@ -95,6 +95,32 @@ func TestOffered(t *testing.T) {
 	})
 }
 
+// TestAnnounced holds that announcements to living executors count together, and that a heartbeat names few servers.
+func TestAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f heartbeat.Findings
+		f.Hear(beat("a", heartbeat.Definitions{Announced: map[string]int64{"s": 2, "t": 1}}))
+		<-time.After(3 * time.Second)
+		f.Hear(beat("b", heartbeat.Definitions{Announced: map[string]int64{"s": 3}}))
+		for server, want := range map[string]int64{"s": 5, "t": 1, "u": 0} {
+			if got := f.Announced(server); got != want {
+				t.Errorf("%s: %d, want %d", server, got, want)
+			}
+		}
+		<-time.After(3 * time.Second)
+		if got := f.Announced("s"); got != 3 {
+			t.Errorf("after one has died: %d", got)
+		}
+	})
+	many := heartbeat.Definitions{Announced: map[string]int64{}}
+	for n := range 2 * heartbeat.MaxDefinitions {
+		many.Announced[fmt.Sprint(n)] = 1
+	}
+	if got := len(many.Bounded().Announced); got != heartbeat.MaxDefinitions {
+		t.Errorf("%d servers in a heartbeat", got)
+	}
+}
+
 // TestDefinitionsInBeats sends what an executor has found as it does, and holds that it is bounded.
 func TestDefinitionsInBeats(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)

@@ -110,6 +110,7 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 		name: e.Server, server: known, dial: a.dial, log: a.log.With("server", e.Server),
 		resolve: func() (client.Server, error) { return a.resolved(known, dir) },
 	}
+	p.dial.ListsChanged = func() { p.announced.Add(1) }
 	if _, err := p.resolve(); err != nil {
 		return nil, e, fmt.Errorf("server %s: %w", e.Server, err)
 	}

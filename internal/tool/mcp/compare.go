@@ -139,6 +139,23 @@ func (a *Adapter) Offered(tools []*tool.Manifest) map[string][]string {
 	return all
 }
 
+// Announced implements [tool.Comparer].
+func (a *Adapter) Announced(tools []*tool.Manifest) map[string]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string]int64{}
+	for _, m := range tools {
+		e, ours := m.Endpoint.(Endpoint)
+		if !ours || !e.Methods {
+			continue
+		}
+		if p := a.pools[keyOf(m, e)]; p != nil && p.announced.Load() > 0 {
+			all[e.Server] = p.announced.Load()
+		}
+	}
+	return all
+}
+
 // offered returns the tools of the last list of the server that are not among those given.
 func (p *pool) offered(had []Endpoint) (names []string) {
 	for _, l := range p.usable() {

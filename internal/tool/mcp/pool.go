@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
@@ -26,7 +27,9 @@ type pool struct {
 	server  client.Server
 	resolve func() (client.Server, error) // the server with its references replaced by their current values
 	dial    client.Options
-	log     *slog.Logger
+	// announced counts announcements that resources or prompts of the server have changed.
+	announced atomic.Int64
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	conns   []*serverConn

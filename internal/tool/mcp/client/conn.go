@@ -24,6 +24,9 @@ type Options struct {
 	StderrBytes int64 // kept bytes of a process's standard error
 	Older       bool  // greet with "initialize", as protocols before 2026-07-28 do
 	Started     bool  // the server was started before, see [Server.StartMS]
+	// ListsChanged is called when the server announces a change of its resources or prompts. It must not block, and may
+	// be nil.
+	ListsChanged func()
 
 	greetAgain time.Duration // see Dial
 }
@@ -91,12 +94,15 @@ func dial(ctx context.Context, s Server, o Options, limit time.Duration) (*Conn,
 	o.greetAgain = min(greetAgain, limit/2)
 	c := &Conn{older: o.Older, broken: make(chan struct{})}
 	c.router = newRouter(func() { c.changed.Store(true) })
+	c.router.listsChanged = o.ListsChanged
 	client := mcp.NewClient(&mcp.Implementation{Name: "toolbus", Version: o.Client}, &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
-		// With a handler, servers of the newer protocol announce changes of their tools. The router handles the announcement
+		// With handlers, servers of the newer protocol announce changes of their lists. The router handles the announcements
 		// before the SDK.
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) {},
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) {},
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {},
 	})
 	t := &transport{open: func(ctx context.Context) (way, error) { return open(ctx, s, o, c.router) }}
 	session, err := client.Connect(ctx, t, greeting(o))

@@ -20,6 +20,8 @@ const (
 	methodInitialize = "initialize"
 	methodProgress   = "notifications/progress"
 	methodChanged    = "notifications/tools/list_changed"
+	methodPrompts    = "notifications/prompts/list_changed"
+	methodResources  = "notifications/resources/list_changed"
 )
 
 // flight is one open request.
@@ -59,8 +61,9 @@ func flightOf(ctx context.Context) *flight {
 
 // pendingRequests is the router: it assigns the messages of one connection to flights.
 type pendingRequests struct {
-	changed func()       // called when the server announces a change of its tools
-	heard   atomic.Int64 // received messages
+	changed      func()       // called when the server announces a change of its tools
+	listsChanged func()       // called when the server announces a change of its resources or prompts; may be nil
+	heard        atomic.Int64 // received messages
 
 	mu     sync.Mutex
 	last   int64
@@ -250,6 +253,10 @@ func (r *pendingRequests) notified(msg *jsonrpc.Request) {
 	switch msg.Method {
 	case methodChanged:
 		r.changed()
+	case methodPrompts, methodResources:
+		if r.listsChanged != nil {
+			r.listsChanged()
+		}
 	case methodProgress:
 		var p struct {
 			Token jsontext.Value `json:"progressToken"`
