@@ -324,7 +324,7 @@ func (c *RequestContext) plain() bool {
 	}
 	rare := c.ParentSpanID+c.Locale+c.Clock+c.SessionID+c.RoleID+c.RunID+c.LaneID != "" ||
 		c.Scope != nil || c.Confidence != nil || c.Evidence != nil || c.MCPMeta != nil ||
-		c.Extra != nil
+		c.MCPInput != nil || c.Extra != nil
 	return !rare && len(c.Scopes) <= MaxScopes && plain(c.ActorID, 1, MaxID) && jsonschema.IsUUID(c.TraceID) &&
 		plain(c.Timezone, 1, MaxLabel) && (c.Env == "dev" || c.Env == "prod" || c.Env == "staging")
 }

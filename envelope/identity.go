@@ -20,8 +20,9 @@ const ByArguments = "args1:"
 
 // Fingerprint returns the fingerprint of r. Two requests with the same idempotency key must have the same fingerprint.
 // It is [ByArguments] and, in hex, the SHA-256 of the [ArgumentsHash], env and the canonical form of scope, each
-// preceded by its length as 32 bits, big endian. A missing scope counts as an empty one. Because the fingerprint uses
-// ArgumentsHash, a large input is hashed only once for both.
+// preceded by its length as 32 bits, big endian. A missing scope counts as an empty one. If the request answers a
+// question ([MCPInput.Answers]), its state and the canonical form of its responses follow in the same way. Because the
+// fingerprint uses ArgumentsHash, a large input is hashed only once for both.
 func Fingerprint(r *Request) (string, error) {
 	fingerprint, _, err := Hashes(r, r.Input)
 	return fingerprint, err
@@ -66,7 +67,24 @@ func fingerprintOf(r *Request, arguments string) (string, error) {
 	if !utf8.ValidString(r.Context.Env) {
 		return "", errors.New("env: not valid UTF-8")
 	}
+	if r.Context.MCPInput.Answers() {
+		return fingerprintOfAnswer(r, arguments, string(scope))
+	}
 	sum := hashParts(arguments, r.Context.Env, string(scope))
+	return inHex(ByArguments, sum), nil
+}
+
+// fingerprintOfAnswer is fingerprintOf for a request that answers a question. Another answer is another request.
+func fingerprintOfAnswer(r *Request, arguments, scope string) (string, error) {
+	answer := r.Context.MCPInput
+	responses := answer.Responses
+	if responses != nil {
+		var err error
+		if responses, err = ijson.Canonical(responses); err != nil {
+			return "", fmt.Errorf("mcp_input.responses: %w", err)
+		}
+	}
+	sum := hashParts(arguments, r.Context.Env, scope, answer.State, string(responses))
 	return inHex(ByArguments, sum), nil
 }
 

@@ -43,6 +43,13 @@ func TestFingerprintDependsOn(t *testing.T) {
 		"input":                 {func(q *Request) { q.Input = jsontext.Value(`{"query":"Tea"}`) }, false},
 		"env":                   {func(q *Request) { q.Context.Env = "dev" }, false},
 		"scope":                 {func(q *Request) { q.Context.Scope = map[string]string{"case_id": "1"} }, false},
+		"state":                 {func(q *Request) { q.Context.MCPInput = &MCPInput{State: "x"} }, false},
+		"capabilities": {func(q *Request) {
+			q.Context.MCPInput = &MCPInput{Capabilities: jsontext.Value(`{}`)}
+		}, true},
+		"responses": {func(q *Request) {
+			q.Context.MCPInput = &MCPInput{Responses: jsontext.Value(`{}`)}
+		}, false},
 		"where env ends": {func(q *Request) {
 			q.Context.Env += `","scope":{}`
 		}, false},
@@ -58,11 +65,41 @@ func TestFingerprintDependsOn(t *testing.T) {
 		"input": func(q *Request) { q.Input = jsontext.Value(`{"a":1,"a":1}`) },
 		"scope": func(q *Request) { q.Context.Scope = map[string]string{"a": "\xff"} },
 		"env":   func(q *Request) { q.Context.Env = "\xff" },
+		"responses": func(q *Request) {
+			q.Context.MCPInput = &MCPInput{State: "x", Responses: jsontext.Value(`{"a":1,"a":1}`)}
+		},
 	} {
 		q := minimalRequest()
 		change(q)
 		if _, err := Fingerprint(q); err == nil {
 			t.Errorf("%s that is no I-JSON has a fingerprint", name)
+		}
+	}
+}
+
+// Each part of an answer makes it another request, and its spelling does not.
+func TestFingerprintOfAnswer(t *testing.T) {
+	seen := map[string]string{}
+	for name, in := range map[string]MCPInput{
+		"first":        {State: "a", Responses: jsontext.Value(`{"q":{"action":"accept"}}`)},
+		"other state":  {State: "b", Responses: jsontext.Value(`{"q":{"action":"accept"}}`)},
+		"other answer": {State: "a", Responses: jsontext.Value(`{"q":{"action":"decline"}}`)},
+		"no answer":    {State: "a"},
+		"boundary":     {State: `a{"q":{"action":"accept"}}`},
+	} {
+		q := minimalRequest()
+		q.Context.MCPInput = &in
+		got, err := Fingerprint(q)
+		if err != nil || seen[got] != "" {
+			t.Errorf("%s is %s, %v", name, seen[got], err)
+		}
+		seen[got] = name
+		in.Responses = append(jsontext.Value(" "), in.Responses...)
+		if len(in.Responses) == 1 {
+			continue
+		}
+		if again, err := Fingerprint(q); err != nil || again != got {
+			t.Errorf("%s in another spelling: %s, want %s, %v", name, again, got, err)
 		}
 	}
 }

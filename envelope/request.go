@@ -16,10 +16,10 @@ type Request struct {
 	DryRun      bool           `json:"dry_run,omitzero"`
 }
 
-// RequestContext holds the caller of a request and its trace, session, run and lane. A tool gets only
-// the members that its manifest lists. MCPMeta is an object: the _meta of an MCP client for the server of a tool, which
-// gets it whatever the manifest lists. Extra holds unknown members, which no tool gets. They count towards MaxHead,
-// MaxHeadValues and the nesting depth, but are part of neither [Fingerprint] nor [CallKeyID].
+// RequestContext holds the caller of a request and its trace, session, run and lane. A tool gets only the members that
+// its manifest lists. MCPMeta and MCPInput are for the server of an MCP tool, which gets them whatever the manifest
+// lists: MCPMeta is an object, the _meta of an MCP client. Extra holds unknown members, which no tool gets. They count
+// towards MaxHead, MaxHeadValues and the nesting depth, but are part of neither [Fingerprint] nor [CallKeyID].
 type RequestContext struct {
 	ActorID      string            `json:"actor_id"`
 	Scopes       []string          `json:"scopes,omitzero"`
@@ -37,6 +37,7 @@ type RequestContext struct {
 	Confidence   *float64          `json:"confidence,omitzero"`
 	Evidence     []string          `json:"evidence,omitzero"`
 	MCPMeta      jsontext.Value    `json:"mcp_meta,omitzero"`
+	MCPInput     *MCPInput         `json:"mcp_input,omitzero"`
 
 	Extra map[string]jsontext.Value `json:",embed"`
 }

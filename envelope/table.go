@@ -42,6 +42,11 @@ func table() []CodeInfo {
 			"an address is not http or https, a path leads out of its folder, or a command is several",
 			422, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
 		}, {
+			CodeInputState, InvalidRequest, false, 0, EffectNone, "The state of the answer names no question to this caller",
+			"call again without an answer, and answer the question that then comes, with the same tool and input",
+			"the state was changed, has expired, or is from another caller, tool or input",
+			400, rpcParams, GatewayInvalidArguments, CategoryContract, SeverityError,
+		}, {
 			CodeIdentity, TerminalError, false, 0, EffectNone, "The caller's identity could not be verified",
 			"send the actor_id of the credential, and the subject that has the same tenant, actor and tool",
 			"the request names another actor than its subject or its connection",
@@ -123,6 +128,11 @@ func table() []CodeInfo {
 			"tell the operator of this bus that the tool waits for approval; do not call it again",
 			"the server of the tool defines it otherwise than it was approved",
 			403, 0, GatewayDenied, CategoryPolicy, SeverityCritical,
+		}, {
+			CodeInputRequired, TerminalError, false, 0, EffectUnknown, "The tool asks for further input",
+			"answer details.input_requests in a new call: context.mcp_input with details.input_state and the responses",
+			"the server of the tool needs input that is not in the arguments",
+			409, 0, GatewayDenied, CategoryPolicy, SeverityInfo,
 		}, {
 			CodeScopeKey, TerminalError, false, 0, EffectNone, "The scope of the call lacks a key",
 			"add the keys that the message names to context.scope, with the values that the call is for",

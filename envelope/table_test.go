@@ -110,7 +110,7 @@ func TestStatuses(t *testing.T) {
 		TerminalError: {
 			CodeIdentity, CodeForbidden, CodeToken, CodeRevoked, CodeScope, CodeLane, CodeToolInLane,
 			CodeProhibited, CodeScopeKey, CodeRunUnknown, CodeRunState, CodePolicyVersion,
-			CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled, CodeToolChanged,
+			CodeCancelledUnknown, CodeDryRun, CodeDurability, CodeAttempts, CodeToolDisabled, CodeToolChanged, CodeInputRequired,
 			CodeLogDamaged, CodeNotFound, CodeTimeoutUnknown, CodeToolFaultAgain, CodeToolUnknownState, CodeLost, CodeVersion,
 			CodeDigest, CodeOutput,
 			CodeOutputLimit, CodeWriteTarget,
@@ -119,6 +119,7 @@ func TestStatuses(t *testing.T) {
 		},
 		InvalidRequest: {
 			CodeMalformed, CodeSchema, CodeLimit, CodeInputRef, CodeKeyReused, CodeToolUnknown, CodeFnUnknown, CodeUnsafe,
+			CodeInputState,
 			"I-REQ-X",
 		},
 	}
@@ -179,6 +180,7 @@ func TestToolErrorCode(t *testing.T) {
 		{ClassData, "Parse-Failed 2", "D-DATA-PARSE_FAILED_2"},
 		{ClassTool, "unavailable", "S-TOOL-TOOL_UNAVAILABLE"},
 		{ClassTimeout, "002", "R-TIMEOUT-TOOL_002"},
+		{ClassPrecondition, "input_required", "P-PRECOND-TOOL_INPUT_REQUIRED"},
 		{ClassRequest, "", "I-REQ-UNNAMED"},
 		{"X-FILES", "boo", "S-TOOL-BOO"},
 		{ClassTool, "ß\xff", "S-TOOL-__"},

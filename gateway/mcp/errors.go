@@ -45,7 +45,8 @@ func unknown(name string, v *view) error {
 // codeOf returns the code of the protocol error for an error of the bus, or 0 if the error is a result for the model.
 func codeOf(e *envelope.Error) int64 {
 	switch e.Code {
-	case envelope.CodeToolUnknown, envelope.CodeFnUnknown, envelope.CodeMalformed, envelope.CodeNotFound:
+	case envelope.CodeToolUnknown, envelope.CodeFnUnknown, envelope.CodeMalformed, envelope.CodeNotFound,
+		envelope.CodeInputState:
 		return jsonrpc.CodeInvalidParams
 	case envelope.CodeToken, envelope.CodeExpired, envelope.CodeRevoked, envelope.CodeIdentity:
 		return codeDenied

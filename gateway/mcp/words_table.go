@@ -50,6 +50,7 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeToolUnknown: {"There is no such tool", "use one of the tools that are listed"},
 	envelope.CodeFnUnknown:   {"The tool has no such function", "use one of the tools that are listed"},
 	envelope.CodeUnsafe:      {"The arguments are not safe", "correct these places"},
+	envelope.CodeInputState:  {"The answer belongs to no question of this tool", "call the tool without an answer"},
 
 	envelope.CodeIdentity:  {"The caller could not be verified", askAccess},
 	envelope.CodeForbidden: {"This caller may not make this call", tellUser},
@@ -75,6 +76,8 @@ var ofBus = map[envelope.Code]advice{
 	envelope.CodeToolDisabled:     {"The tool may not be called now", "use another tool, or tell the user"},
 	envelope.CodeToolChanged: {"The tool has changed at its server and waits for approval",
 		"tell the operator of this bus that this tool waits for approval, and do not call it again"},
+	envelope.CodeInputRequired: {"The tool asks for further input, which cannot be given here",
+		"put all that it needs into the arguments, or use another tool"},
 	envelope.CodeLocked:     {"An operator has locked this call", "do without this tool for now, or tell the user"},
 	envelope.CodeNotFound:   {"There is no such call", "call the tool again if its result is needed"},
 	envelope.CodeChanged:    {"Something has changed meanwhile", "try again"},
@@ -108,9 +111,7 @@ var ofBus = map[envelope.Code]advice{
 }
 
 var ofServers = map[envelope.Code]advice{
-	"P-PRECOND-TOOL_ERROR": {"The tool reported an error", "correct the arguments and try again if that helps"},
-	"P-PRECOND-INPUT_REQUIRED": {"The tool asks for further input, which cannot be given here",
-		"put all that it needs into the arguments, or use another tool"},
+	"P-PRECOND-TOOL_ERROR":          {"The tool reported an error", "correct the arguments and try again if that helps"},
 	"I-REQ-REQUEST_REFUSED":         {"The server refused the request", "correct the arguments as its words say"},
 	"S-TOOL-SERVER_ERROR":           {"The server failed", "try again once, and tell the user if it repeats"},
 	"R-CAP-SERVER_BUSY":             {"The server was called too often", "wait, longer each time, and call again"},

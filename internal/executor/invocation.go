@@ -32,6 +32,10 @@ func (r *run) invocation(ctx context.Context) (tool.Invocation, error) {
 		}
 		input, done = data, r.freeInput
 	}
+	answer, err := r.answer(ctx)
+	if err != nil {
+		return tool.Invocation{}, err
+	}
 	a := j.current()
 	r.fence = call.Fence(j.state, j.delivery)
 	traceparent := r.traceparent
@@ -43,7 +47,8 @@ func (r *run) invocation(ctx context.Context) (tool.Invocation, error) {
 		Fn: envelope.NameToCall(j.state.Fn), // clients of builds before AnyFunction send that name
 		// The caller's key is unique only in its scope, the id among all calls.
 		Input: input, Done: done, Context: listed(m.Context, j.work.context, a.Owner), IdempotencyKey: j.state.ID,
-		MCPMeta: mcpMeta(j.work.context), Attempt: j.attempt, Fence: r.fence, DryRun: j.state.DryRun,
+		MCPMeta: member(j.work.context, "mcp_meta"), MCPInput: answer,
+		Attempt: j.attempt, Fence: r.fence, DryRun: j.state.DryRun,
 		Traceparent: traceparent,
 		Deadline:    time.Now().Add(a.Due().Sub(r.Now())), // by the clock of this host, which tools use
 	}, nil
@@ -108,14 +113,13 @@ func listed(names []string, context jsontext.Value, owner call.Owner) jsontext.V
 	return ijson.Object(kept...)
 }
 
-// mcpMeta returns the member mcp_meta of the request's context, or nil.
-func mcpMeta(context jsontext.Value) jsontext.Value {
-	const name = `"mcp_meta"`
-	if !bytes.Contains(context, []byte(name)) { // most have none
+// member returns a member of the request's context by its name, or nil. Most requests have none of these members.
+func member(context jsontext.Value, name string) jsontext.Value {
+	if !bytes.Contains(context, []byte(name)) {
 		return nil
 	}
 	for _, m := range ijson.Members(context) {
-		if m.Is("mcp_meta") {
+		if m.Is(name) {
 			return m.Value
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// A manifest may list every member of the context that requests have, and no other. mcp_meta cannot be listed: servers
-// of MCP tools get it in any case, and other tools never.
+// A manifest may list every member of the context that requests have, and no other. mcp_meta and mcp_input cannot be
+// listed: servers of MCP tools get them in any case, and other tools never.
 func TestContext(t *testing.T) {
 	var request struct {
 		Properties struct {
@@ -24,7 +24,9 @@ func TestContext(t *testing.T) {
 	if err := json.Unmarshal(envelope.RequestSchema().Raw(), &request); err != nil {
 		t.Fatal(err)
 	}
-	delete(request.Properties.Context.Properties, "mcp_meta")
+	for _, name := range []string{"mcp_meta", "mcp_input"} {
+		delete(request.Properties.Context.Properties, name)
+	}
 	all := slices.Sorted(maps.Keys(request.Properties.Context.Properties))
 	m := mustLoad(t, folder("web.fetch", minimal+"context: ["+strings.Join(all, ", ")+"]\n", nil))
 	if len(all) < 10 || !slices.Equal(m.Context, all) {

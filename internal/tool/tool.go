@@ -30,6 +30,8 @@ type Invocation struct {
 	// MCPMeta is an object, or nil: the _meta of an MCP client, without the members of Toolbus and of the protocol. It is
 	// for the servers of MCP tools.
 	MCPMeta jsontext.Value `json:",omitzero"`
+	// MCPInput is for the servers of MCP tools, too. The executor has checked that the caller may answer the question.
+	MCPInput MCPInput `json:",omitzero"`
 	// IdempotencyKey is the id of the call, 32 lower-case letters and digits: the hash of tenant, key scope with its actor
 	// or session, tool, function, dry run and the caller's key. It is the same in every attempt and run of the call and in
 	// no other call. So a tool commits its effect under it, looks the effect up by it, and passes it to the services that

@@ -18,7 +18,6 @@ import (
 // The errors that every tool of an MCP server may return. A manifest may declare them to change their meaning.
 const (
 	errTool      = "tool_error"
-	errInput     = "input_required"
 	errRefused   = "request_refused"
 	errServer    = "server_error"
 	errBusy      = "server_busy"
@@ -32,11 +31,6 @@ func generic() map[string]tool.ErrorSpec {
 		errTool: {
 			Name: errTool, Class: envelope.ClassPrecondition, HTTPStatus: http.StatusUnprocessableEntity,
 			Message: "the tool says that it failed", Fix: "correct what its message names, then call with a new key",
-		},
-		errInput: {
-			Name: errInput, Class: envelope.ClassPrecondition, HTTPStatus: http.StatusConflict,
-			Message: "the tool asks for further input, which nobody can give it here",
-			Fix:     "give all that it needs in the arguments, or use another tool",
 		},
 		errRefused: {
 			Name: errRefused, Class: envelope.ClassRequest, HTTPStatus: http.StatusBadRequest,

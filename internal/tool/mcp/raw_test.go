@@ -195,6 +195,10 @@ func (r *raw) call(m rawMessage) {
 		r.answer(m.ID, `{"resultType":"task","task":{"taskId":"t"}}`)
 	case "input":
 		r.answer(m.ID, `{"resultType":"input_required","inputRequests":{}}`)
+	case "torn":
+		r.answer(m.ID, `{"resultType":"input_required","inputRequests":{},"requestState":"half \ud83d"}`)
+	case "mistyped":
+		r.answer(m.ID, `{"resultType":"input_required","inputRequests":[]}`)
 	case "content":
 		r.answer(m.ID, `{"content":{"text":"no list"}}`)
 	case "number":

@@ -26,7 +26,7 @@ func judge(m *tool.Manifest, e Endpoint, op op, a client.Answer, passed int64) (
 	switch a.Type {
 	case "", typeComplete:
 	case typeInput:
-		return statement{}, &tool.Error{Code: errInput}
+		return statement{}, asked(a)
 	default:
 		return statement{}, broken("a result of type %.40q, which was not asked for", a.Type)
 	}

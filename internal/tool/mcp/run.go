@@ -47,14 +47,21 @@ func (a *Adapter) run(
 		return statement{}, &tool.StartError{Err: err}
 	}
 	request, err := ask(m, e, op, inv)
+	if _, stated := errors.AsType[*tool.Error](err); stated {
+		return statement{}, err
+	}
 	if err != nil {
 		return statement{}, &tool.StartError{Err: err}
 	}
 	for again := false; ; again = true {
 		said, err := p.ask(ctx, m, e, op, request, sink)
-		if _, died := errors.AsType[*unheardError](err); !died || again {
-			return said, err
+		if _, died := errors.AsType[*unheardError](err); died && !again {
+			continue
 		}
+		if question, asks := errors.AsType[*tool.InputError](err); asks {
+			askedBy(inv, question)
+		}
+		return said, err
 	}
 }
 
@@ -136,6 +143,13 @@ func ask(m *tool.Manifest, e Endpoint, op op, inv tool.Invocation) (client.Reque
 	}
 	if r.Arguments.Kind() != '{' {
 		return r, errors.New("the input is no object, so it cannot be the arguments of an MCP tool")
+	}
+	if op == opExecute {
+		input, err := inputOf(inv.MCPInput)
+		if err != nil {
+			return r, err
+		}
+		r.Input = input
 	}
 	if name == "" {
 		return r, nil

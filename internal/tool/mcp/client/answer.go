@@ -22,6 +22,9 @@ type Answer struct {
 	IsError    bool
 	Meta       map[string]jsontext.Value
 	Type       string // "" means complete
+	// Requests and State are inputRequests and requestState of a result that asks for input.
+	Requests jsontext.Value
+	State    string
 }
 
 // maxDepth is the deepest nesting of a result. Around it are the details of an error, the error, and the response.
@@ -48,6 +51,10 @@ func answerOf(raw jsontext.Value, before ijson.Repairs) (a Answer, err error) {
 			a.Meta = metaOf(m.Value)
 		case m.Is("resultType"):
 			_ = json.Unmarshal(m.Value, &a.Type) // ignore a type that is not a string
+		case m.Is("inputRequests"):
+			a.Requests = m.Value
+		case m.Is("requestState"):
+			_ = json.Unmarshal(m.Value, &a.State) // ignore a state that is not a string
 		}
 	}
 	return a, nil

@@ -229,6 +229,7 @@ type Request struct {
 	Meta      map[string]any
 	Limit     int64                // largest answer, in bytes
 	Progress  func(jsontext.Value) // called with the params of each progress notification; must not block; may be nil
+	Input     Input
 }
 
 // Call calls a tool, or another method. It returns when the server has answered or ctx ends. When ctx ends, the SDK
@@ -240,6 +241,7 @@ func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
 	}
 	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: r.Tool, Arguments: r.Arguments}
 	maps.Copy(params.Meta, r.Meta) // the SDK adds members of this connection
+	r.Input.addTo(params, c.asksCallers())
 	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing}
 	raw, err := c.fly(ctx, f, func(ctx context.Context) error {
 		if r.Progress != nil {
