@@ -114,6 +114,9 @@ func (a *asked) answer(
 	if err != nil {
 		return nil, protocolError(err)
 	}
+	if question := a.question(resp); question != nil {
+		return question, nil
+	}
 	res, err := a.tool.result(resp, a.names(), a.peer.protocol, a.report)
 	if err != nil {
 		return nil, err
@@ -172,7 +175,8 @@ type asked struct {
 	// lasting means that the client can send the request again and get the same outcome: the call goes on if the client
 	// disconnects.
 	lasting bool
-	report  bool // the client wants all members of _meta in the result
+	report  bool           // the client wants all members of _meta in the result
+	able    map[string]any // capabilities of the client, see ableTo
 }
 
 // ask returns the call for a request.
@@ -190,7 +194,13 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 		return nil, err
 	}
 	a := s.asks(peer, tool, meta, given)
-	if a.call.Key == "" && !tool.keyRequired { // without a key, the client refuses the call
+	if err := a.answering(req); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.call.Context.MCPInput.Answers():
+		a.call.Key, a.lasting = a.answerKey(meta.key), true
+	case a.call.Key == "" && !tool.keyRequired: // without a key, the client refuses the call
 		a.call.Key = peer.asking.key(tool, given)
 	}
 	return a, nil

@@ -50,8 +50,13 @@ func (a asking) key(d *Definition, input jsontext.Value) string {
 	if canonical.Canonicalize() != nil {
 		canonical = input // dispatchers refuse it
 	}
+	return keyOf(a.session, a.id, d.Tool, d.Fn, string(canonical))
+}
+
+// keyOf returns the key that is derived from parts.
+func keyOf(parts ...string) string {
 	sum := sha256.New()
-	for _, part := range []string{a.session, a.id, d.Tool, d.Fn, string(canonical)} {
+	for _, part := range parts {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		sum.Write(size[:])

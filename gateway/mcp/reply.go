@@ -26,6 +26,8 @@ type reply struct {
 	structured jsontext.Value   // of a result of the bus; may be nil
 	isError    bool
 	modern     bool // the protocol has the member resultType
+
+	question *envelope.InputQuestion // of a result that asks the client for input; otherwise nil
 }
 
 // block returns a block of text.
@@ -39,6 +41,10 @@ func member(name string, value jsontext.Value) ijson.Member {
 
 // MarshalJSON implements [json.Marshaler].
 func (r *reply) MarshalJSON() ([]byte, error) {
+	if r.question != nil {
+		meta, err := r.meta(jsontext.Value("{}"))
+		return ijson.Object(append(asks(r.question), member("_meta", meta))...), err
+	}
 	content, meta := r.content, jsontext.Value(nil)
 	var others []ijson.Member // of the result, besides content and _meta
 	var dropped jsontext.Value

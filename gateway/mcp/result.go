@@ -30,6 +30,9 @@ func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol strin
 		res.last = joined(d.inWords(r), warningsOf(r))
 	case res.isError:
 		res.content = []jsontext.Value{block(d.inWords(r))}
+		if q, asks := r.Error.Question(); asks && len(ijson.Members(q.Requests)) > 0 {
+			res.content = append(res.content, block("It asks: "+string(q.Requests)))
+		}
 	case d.results && r.Output.Kind() == '{':
 		res.server, r = sent(r.Output, r)
 		res.last = warningsOf(r)

@@ -52,8 +52,14 @@ func (d *Definition) inWords(r *envelope.Response) string {
 	return strings.ReplaceAll(inWords(r, d.class), d.Tool, d.Name)
 }
 
-// ended returns a text as a sentence.
-func ended(text string) string { return strings.TrimRight(text, ". \n") + "." }
+// ended returns a text as a sentence, or as the question that it is.
+func ended(text string) string {
+	text = strings.TrimRight(text, ". \n")
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
+}
 
 // effectOf returns a sentence about the effect of a failed call, and whether a further call is safe.
 func effectOf(r *envelope.Response, class toolbus.EffectClass) (sentence string, mayRepeat bool) {
