@@ -21,7 +21,7 @@ import (
 
 type callFlags struct {
 	input, version, key, scope, session, priority, callID string
-	run, lane, role                                       string
+	run, lane, role, answerTo, answer                     string
 	timeout                                               time.Duration
 	stream, dryRun                                        bool
 	attempts                                              int
@@ -55,7 +55,8 @@ The reference of the call is printed to standard error. The commands result, can
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
-  toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run`,
+  toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run
+  toolbus call mcp::shop::buy --answer-to REF --answer '{"confirm":{"action":"accept","content":{}}}'`,
 		Args:              cli.Args(1, 2, "TOOL and perhaps FN"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
 		ValidArgsFunction: g.completeTools(2),
@@ -83,6 +84,7 @@ The reference of the call is printed to standard error. The commands result, can
 		"are void")
 	fl.BoolVar(&f.dryRun, "dry-run", false,
 		"ask the tool for its plan; nothing is changed")
+	f.addAnswer(cmd)
 	completeFlag(cmd, "key-scope", values(keyScopes))
 	completeFlag(cmd, "priority", values(priorities))
 	fl.IntVar(&f.attempts, "attempts", 3, "attempts if the outcome is a retryable_error; a call of "+
@@ -297,6 +299,9 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	}
 	if len(args) > 1 {
 		call.Function = args[1]
+	}
+	if call.Context.MCPInput, err = f.answered(ctx, g); err != nil {
+		return toolbus.Call{}, err
 	}
 	switch f.key {
 	case "":

@@ -15,8 +15,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// Input returns the JSON of --input: "-" means standard input, and "@" precedes the name of a file.
+// Input returns the JSON of --input, see [JSON].
 func Input(ctx context.Context, stdin io.Reader, arg string) (jsontext.Value, error) {
+	return JSON(ctx, stdin, "--input", arg)
+}
+
+// JSON returns the JSON of a flag: "-" means standard input, and "@" precedes the name of a file.
+func JSON(ctx context.Context, stdin io.Reader, flag, arg string) (jsontext.Value, error) {
 	data := []byte(arg)
 	var err error
 	switch {
@@ -33,26 +38,26 @@ func Input(ctx context.Context, stdin io.Reader, arg string) (jsontext.Value, er
 		})
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("--input was not read to its end, nothing was sent: %w", ctx.Err())
+		return nil, fmt.Errorf("%s was not read to its end, nothing was sent: %w", flag, ctx.Err())
 	}
 	if err != nil {
-		return nil, Usagef("--input: %v", err)
+		return nil, Usagef("%s: %v", flag, err)
 	}
 	if len(data) > envelope.MaxPayload {
-		return nil, Usagef("--input is larger than %d bytes", envelope.MaxPayload)
+		return nil, Usagef("%s is larger than %d bytes", flag, envelope.MaxPayload)
 	}
-	return data, legible(arg, data)
+	return data, legible(flag, arg, data)
 }
 
 // legible returns an error with positions if data is not one JSON value. Other problems of an input appear in the
 // outcome of the call.
-func legible(arg string, data []byte) error {
+func legible(flag, arg string, data []byte) error {
 	bad := ijson.Check(data)
 	switch {
 	case len(bad) == 0, envelope.InputFault(bad).Code != envelope.CodeMalformed:
 		return nil
 	case len(bytes.TrimSpace(data)) == 0:
-		return Usagef("%s is empty: an input is JSON, {} at least", source(arg))
+		return Usagef("%s is empty: an input is JSON, {} at least", source(flag, arg))
 	}
 	var problems strings.Builder
 	for _, v := range bad[:min(len(bad), maxProblems)] {
@@ -61,21 +66,21 @@ func legible(arg string, data []byte) error {
 			fmt.Fprintf(&problems, " (at %s)", EscapeCell(v.Pointer))
 		}
 	}
-	return Usagef("%s cannot be read:%s%s", source(arg), &problems, encoding(data))
+	return Usagef("%s cannot be read:%s%s", source(flag, arg), &problems, encoding(data))
 }
 
 // maxProblems is the largest number of problems of an input that are printed.
 const maxProblems = 5
 
 // source returns the name of the source of an input.
-func source(arg string) string {
+func source(flag, arg string) string {
 	switch {
 	case arg == "-":
-		return "standard input (--input -)"
+		return "standard input (" + flag + " -)"
 	case strings.HasPrefix(arg, "@"):
-		return "--input " + EscapeCell(arg)
+		return flag + " " + EscapeCell(arg)
 	}
-	return "--input"
+	return flag
 }
 
 // encoding returns a hint about the encoding of an input that is not plain UTF-8.

@@ -58,6 +58,10 @@ func PrintError(to io.Writer, e *envelope.Error) {
 	if e.Fix != "" {
 		fmt.Fprintln(w, "  fix:", e.Fix)
 	}
+	if q, ok := e.Question(); ok {
+		fmt.Fprintln(w, "  asks:", string(q.Requests))
+		fmt.Fprintf(w, "  answer: the same call with --answer-to %s --answer JSON\n", q.State)
+	}
 	if n := resultBytes(e); n > 0 {
 		fmt.Fprintf(w, "  result of the tool: %d bytes; --json prints it, as error.details.tool_result\n", n)
 	}

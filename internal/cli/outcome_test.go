@@ -25,3 +25,18 @@ func TestPrintsWhereTheResultIs(t *testing.T) {
 		}
 	}
 }
+
+// The command prints what a tool asks, and how to answer.
+func TestPrintsQuestion(t *testing.T) {
+	e := envelope.NewError(envelope.CodeInputRequired, "the tool asks: Sure?").
+		WithDetails(jsontext.Value(`{"input_requests":{"q":{"method":"elicitation/create"}},"input_state":"x.y"}`))
+	var out strings.Builder
+	PrintError(&out, e)
+	for _, want := range []string{
+		"the tool asks: Sure?\n", `  asks: {"q":{"method":"elicitation/create"}}`, "with --answer-to x.y --answer JSON\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q: %s", want, out.String())
+		}
+	}
+}
