@@ -45,6 +45,9 @@ Each manifest has the effect class of the server's annotations: check it. It als
 if the server changes the tool later, executors refuse to call it until you approve the change with "toolbus tools
 approve". The command does not change tools that exist.
 
+A server with resources, prompts or completions gets one more tool, mcp::SERVER::protocol. MCP clients see it as
+resources and prompts.
+
 The server gets only the variables PATH, LANG, HOME and those of --env: NAME=VALUE, or NAME for the executor's
 value. In VALUE, arguments, headers and the URL, the executor replaces ${env:NAME} and ${file:PATH} when it starts.
 
