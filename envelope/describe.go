@@ -79,6 +79,9 @@ type ToolInfo struct {
 	// ListsChanged is how often the MCP server has announced to running executors that its resources or prompts have
 	// changed, if the tool has them (Listed.Methods). It also changes when these executors do.
 	ListsChanged int64 `json:"lists_changed,omitzero"`
+	// Coerces means that the tool gets strings in its inputs as the values that they spell, and that the policy decides
+	// about these values. It is set only if the DescribeRequest named the tool.
+	Coerces bool `json:"coerces,omitzero"`
 	// Listed is set if the tool was imported from an MCP server and the DescribeRequest named it.
 	Listed *Listed `json:"listed,omitzero"`
 }

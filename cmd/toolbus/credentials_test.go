@@ -58,13 +58,8 @@ func deployed(t *testing.T) (s shell, operator string) {
 // deployedWith is deployed with options of the dispatcher.
 func deployedWith(t *testing.T, o toolbus.DispatcherOptions) (s shell, operator string) {
 	t.Helper()
-	srv, dir := unserved(t)
-	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{SecretsDir: filepath.Join(dir, "keys")})
-	if err != nil {
-		t.Fatal(err)
-	}
 	tools := toolbus.NewToolset()
-	err = toolbus.Add(tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure},
+	err := toolbus.Add(tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure},
 		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "hello " + in, nil })
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +69,17 @@ func deployedWith(t *testing.T, o toolbus.DispatcherOptions) (s shell, operator 
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deployedTools(t, o, tools)
+}
+
+// deployedTools is deployedWith with other tools.
+func deployedTools(t *testing.T, o toolbus.DispatcherOptions, tools *toolbus.Toolset) (s shell, operator string) {
+	t.Helper()
+	srv, dir := unserved(t)
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{SecretsDir: filepath.Join(dir, "keys")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,8 @@ func policyExplain(g *global) *cobra.Command {
 		Long: `Reads the decision about a call from the audit record, fetches the policy set that it names, and decides the
 call again, step by step. CALL is a call reference, a call id, or the audit_event_id of an answer. The record has only
 hashes, so a step is not repeated, and the output says so, if it depends on the run, on the scope, or on the arguments
-and --input does not have them. The build of the tool must be the recorded one. Needs an operator's token.
+and --input does not have them. The build of the tool must be the recorded one. If the tool gets strings as the values
+that they spell, the decision is about these values. Needs an operator's token.
 
 Exit codes: 0 each repeated step ended as recorded, 15 a step ended otherwise, 16 the record names no policy, the set is
 not stored any more, or the step that denied the call could not be repeated.`,
@@ -148,11 +150,27 @@ func (e *explained) repeat(ctx context.Context, c *admin.Client, r *audit.Record
 	if err != nil {
 		return err
 	}
+	if len(manifests) > 0 {
+		arguments = e.coerced(manifests[0], r.Fn, arguments)
+	}
 	q := policy.Question{
 		Role: r.RoleID, Lane: r.LaneID, Tool: r.ToolName, Tenant: r.Tenant, Actor: r.Actor, RunID: r.RunID, Input: arguments,
 	}
 	e.Repetition = s.Repeat(q, e.Recorded, unknown)
 	return nil
+}
+
+// coerced returns the arguments as the tool gets them, since dispatchers decide about these.
+func (e *explained) coerced(m *tool.Manifest, fn string, arguments jsontext.Value) jsontext.Value {
+	if arguments == nil {
+		return nil
+	}
+	got := m.Coerced(fn, arguments)
+	if !bytes.Equal(got, arguments) {
+		e.Notes = append(e.Notes, "decided about the arguments as the tool gets them: strings became the values that they "+
+			"spell")
+	}
+	return got
 }
 
 // builds returns the manifest of the called tool, if the bus has it, and why that is not the build of the call.

@@ -64,3 +64,61 @@ func TestPolicyExplain(t *testing.T) {
 		}
 	}
 }
+
+// coercing returns a tool of an MCP server whose inputs are coerced, and a folder with a policy that prohibits its
+// flag.
+func coercing(t *testing.T) (tools *toolbus.Toolset, set string) {
+	t.Helper()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "servers.json"), `{"servers":{"play":{"url":"http://127.0.0.1:9/mcp"}}}`)
+	writeFile(t, filepath.Join(dir, "move", "in.json"), `{"type":"object","required":["steps"],"properties":
+		{"steps":{"type":"integer"},"force":{"type":"boolean"}}}`)
+	writeFile(t, filepath.Join(dir, "move", "any.json"), "true")
+	writeFile(t, filepath.Join(dir, "move", "tool.yaml"), `{tool_id: move, semver: 1.0.0, owner: "@test",
+		description: Moves., determinism: pure, transport: mcp, endpoint: {server: play, tool: move, coerce: true},
+		functions: {run: {request: in.json, response: any.json}}}`)
+	tools = toolbus.NewToolset()
+	if err := tools.AddFolder(dir); err != nil {
+		t.Fatal(err)
+	}
+	return tools, policyFiles(t, map[string]string{
+		"policy/roles.yaml": "roles: [{role_id: agent, allowed_lanes: [day]}]\n",
+		"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [move], runs: implicit}]\n",
+		"tools/tool_registry.yaml": "tools: [{tool_name: move, description: Moves., enabled: true, idempotent: true, " +
+			"timeout_default_ms: 1000, allowed_lanes: [day], required_scope_keys: [], prohibited_flags: [force]}]\n",
+	})
+}
+
+// A decision about coerced arguments is repeated with these, although the record has the hash of those that were sent.
+func TestPolicyExplainCoerced(t *testing.T) {
+	tools, set := coercing(t)
+	s, operator := deployedTools(t, toolbus.DispatcherOptions{}, tools)
+	agent := s.token(operator, "agent")
+	s.must("policy", "push", set, "--credentials", operator)
+	s.awaitList([]string{"move"}, agent...)
+	const denied = "step 8: denied by tools[move].prohibited_flags[force]"
+	const note = "note: decided about the arguments as the tool gets them"
+	for input, c := range map[string]struct {
+		code  envelope.Code
+		noted bool
+		says  string
+	}{
+		`{"steps":"1","force":"true"}`:       {envelope.CodeProhibited, true, denied},
+		`"{\"steps\":1,\"force\":true}"`:     {envelope.CodeProhibited, true, denied},
+		`{"steps":1,"force":true}`:           {envelope.CodeProhibited, false, denied},
+		`{"steps":"1","force":"false"}`:      {envelope.CodeDryRun, true, "step 8: allowed"},
+		`{"steps":1,"force":false}`:          {envelope.CodeDryRun, false, "step 8: allowed"},
+		`"{\"steps\":\"1\",\"force\":\"\"}"`: {envelope.CodeSchema, true, "step 6: allowed"},
+	} {
+		id, code := s.refusedID(append([]string{"move", "--lane", "day", "--dry-run", "--input", input}, agent...)...)
+		if code != c.code {
+			t.Errorf("%s: %s, want %s", input, code, c.code)
+		}
+		file := filepath.Join(t.TempDir(), "input.json")
+		writeFile(t, file, input)
+		exit, out, stderr := s.do("policy", "explain", id, "--input", file, "--credentials", operator)
+		if exit != 0 || !strings.Contains(out, c.says) || strings.Contains(out, note) != c.noted {
+			t.Errorf("%s: exit %d: %s%s", input, exit, out, stderr)
+		}
+	}
+}

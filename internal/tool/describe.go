@@ -79,7 +79,7 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 		Functions: map[string]envelope.FunctionInfo{},
 	}
 	if schemas {
-		info.Listed, info.Manifest = m.Listed, m.Whole
+		info.Listed, info.Manifest, info.Coerces = m.Listed, m.Whole, m.coerces()
 	}
 	for name, fn := range m.Functions {
 		f := envelope.FunctionInfo{Description: fn.Description}
@@ -98,8 +98,8 @@ func (m *Manifest) describe(schemas bool) envelope.ToolInfo {
 	return info
 }
 
-// FromDescription returns the manifest of a tool as far as a dispatcher describes it: without its endpoint, its
-// errors, and the outputs of its functions.
+// FromDescription returns the manifest of a tool as far as a dispatcher describes it: without its errors, the outputs
+// of its functions, and its endpoint. Only whether that coerces inputs is known, see [Manifest.Coerced].
 func FromDescription(info envelope.ToolInfo) (*Manifest, error) {
 	m := &Manifest{}
 	if info.Manifest != nil {
@@ -110,10 +110,25 @@ func FromDescription(info envelope.ToolInfo) (*Manifest, error) {
 	m.ToolID, m.Semver, m.Digest, m.Whole = info.ToolID, info.Version, info.Digest, info.Manifest
 	m.Description, m.Status, m.ReadOnly, m.Limits = info.Description, Status(info.Status), info.ReadOnly, info.Limits
 	m.Class, m.Effect = call.EffectClass(info.Determinism), info.Effect
+	if info.Coerces {
+		m.Endpoint = describedEndpoint{}
+	}
 	var err error
 	m.Functions, err = describedFunctions(info)
 	return m, err
 }
+
+// describedEndpoint stands for an endpoint that coerces inputs.
+type describedEndpoint struct{}
+
+// Files implements [Endpoint].
+func (describedEndpoint) Files() []File { return nil }
+
+// Name implements [Endpoint].
+func (describedEndpoint) Name() string { return "" }
+
+// Coerces implements [Coercing].
+func (describedEndpoint) Coerces() bool { return true }
 
 // describedFunctions returns the functions of a tool with the schemas of their inputs, as far as info has them.
 func describedFunctions(info envelope.ToolInfo) (all map[string]*Function, err error) {

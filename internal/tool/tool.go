@@ -191,12 +191,16 @@ type Coercing interface {
 // too large for a request. Dispatchers check the result, and adapters pass it on: the log, the record and the
 // fingerprint have the input as the caller sent it.
 func (m *Manifest) Coerced(fn string, input jsontext.Value) jsontext.Value {
-	e, ok := m.Endpoint.(Coercing)
 	f, has := m.Function(fn)
-	if !ok || !has || !e.Coerces() || f.Request == nil || len(input) > envelope.MaxInline {
+	if !has || !m.coerces() || f.Request == nil || len(input) > envelope.MaxInline {
 		return input
 	}
 	return f.Request.Coerce(input)
+}
+
+func (m *Manifest) coerces() bool {
+	e, ok := m.Endpoint.(Coercing)
+	return ok && e.Coerces()
 }
 
 // Verdict is the result of comparing a tool's current definition at its server with the approved one.
