@@ -53,9 +53,8 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 			return cli.Stopped(cmd.Context(), d.run(cmd.Context()))
 		},
 	}
-	home := filepath.Join(cmp.Or(g.env.state, filepath.Join(g.env.home, ".local", "state")), "toolbus")
 	f := cmd.Flags()
-	f.StringVar(&d.state, "data-dir", home,
+	f.StringVar(&d.state, "data-dir", g.env.devState(),
 		"`DIR` for streams, keys and credentials; created if it is missing")
 	f.IntVar(&d.port, "port", 4280,
 		"TCP port on 127.0.0.1; 0 picks a free one")
@@ -67,6 +66,11 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 	d.pool.Flags(cmd)
 	d.admission.Flags(cmd)
 	return cmd
+}
+
+// devState returns the folder of `toolbus dev` without --data-dir.
+func (e *environment) devState() string {
+	return filepath.Join(cmp.Or(e.state, filepath.Join(e.home, ".local", "state")), "toolbus")
 }
 
 func checkState(dir string) error {

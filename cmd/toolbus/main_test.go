@@ -241,7 +241,7 @@ func TestCall(t *testing.T) {
 		{`tools show play`, 0, "memory        512 MB, not enforced\noutcomes      kept for 86400 s", ""},
 		{`tools show play --json`, 0, `"concurrency_max": 8`, ""},
 		{`doctor`, 0, "dispatchers", ""},
-		{`doctor --scrub`, exitUsage, "", "--secrets-dir"},
+		{`doctor --scrub`, exitUsage, "", s.home + "/.local/state/toolbus/keys of `toolbus dev`, or keys in"},
 		{`version`, 0, "toolbus", ""},
 		{`__complete call pl`, 0, "play", ""},
 		{`__complete tools show pl`, 0, "play", ""},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,8 +25,9 @@ func (g *global) mayScrub(ctx context.Context) error {
 		a, err = a.As(ctx, g.self(auth.Operator))
 	}
 	if err == nil && a.Credentials != "" {
-		err = usagef("--scrub reads the streams, which no token permits: name the folder of the deployment's secrets with " +
-			"--secrets-dir")
+		err = usagef("--scrub reads the streams, which no token permits: name the folder of the deployment's secrets with "+
+			"--secrets-dir, for example %s of `toolbus dev`, or keys in its --data-dir",
+			filepath.Join(g.env.devState(), "keys"))
 	}
 	return err
 }
