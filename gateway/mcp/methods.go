@@ -83,6 +83,9 @@ func (s *Server) ofServers(
 	if err != nil {
 		return nil, unlisted(err)
 	}
+	if isList(method) {
+		s.gave(p.v)
+	}
 	switch {
 	case len(p.v.methods[method]) > 0, method == methodRead:
 		return p.answer(ctx, req)

@@ -1,0 +1,116 @@
+package mcp
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
+
+// Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
+// they have changed, or the policy has, which decides what each client may list. While there are clients, it asks for
+// the policy every 700 ms in between. If MCP servers have resources or prompts, it sends the notifications for these,
+// too. It first calls Options.Connect if [New] got no client.
+func (s *Server) Watch(ctx context.Context) {
+	if !s.connect(ctx) {
+		return
+	}
+	lists, policies := time.NewTicker(s.o.Every), time.NewTicker(policyEvery)
+	defer lists.Stop()
+	defer policies.Stop()
+	for last := s.own.Load().last.Load(); ; {
+		looking, cancel := context.WithTimeout(ctx, s.o.Every)
+		v, err := s.catalogue.refresh(looking, s.own.Load())
+		cancel()
+		if err == nil {
+			s.compare(v, last)
+			last = v
+		}
+		asks := policies.C
+		if err != nil {
+			asks = nil
+		}
+		if !s.pause(ctx, lists.C, asks, last) {
+			return
+		}
+	}
+}
+
+// compare notifies the clients of the difference between two lists. last is nil before the first list.
+func (s *Server) compare(v, last *view) {
+	s.newest.Store(v)
+	bare, behind := s.bare.Swap(false), s.behind.Swap(false)
+	switch {
+	case bare, behind, last != nil && (v.sum != last.sum || v.policies != last.policies):
+		s.changed()
+		s.listsChanged(v, last)
+	case last != nil && !maps.Equal(v.announced, last.announced):
+		s.listsChanged(v, last)
+	}
+}
+
+// Times of questions for the policy in force. They are cheap, and a list of all tools is not: a dispatcher compares no
+// tool with the policy, and describes none.
+const (
+	policyEvery = 700 * time.Millisecond
+	policyTime  = 400 * time.Millisecond // longest wait for an answer
+	noTool      = "?"                    // no tool has this id
+)
+
+// gave notes the view that a client has listed. If its policy is not that of the newest list of Watch, a dispatcher had
+// not heard of a push yet, and Watch notifies the clients once more.
+func (s *Server) gave(v *view) {
+	if newest := s.newest.Load(); newest != nil && newest.policies != v.policies {
+		s.behind.Store(true)
+	}
+}
+
+// pause waits for the time of the next list, or until another policy is in force than that of v. It returns false if
+// ctx has ended. asks has the times of questions for the policy. After one without an answer it asks no more.
+func (s *Server) pause(ctx context.Context, list, asks <-chan time.Time, v *view) bool {
+	for {
+		select {
+		case <-list:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-asks:
+		}
+		if !s.hasClients() {
+			continue
+		}
+		now, err := s.policies(ctx)
+		switch {
+		case err != nil:
+			asks = nil
+		case now != v.policies, s.behind.Load():
+			return true
+		}
+	}
+}
+
+// hasClients reports whether a client is connected, or one over HTTP has a session, a request or a stream.
+func (s *Server) hasClients() bool {
+	for range s.server.Sessions() {
+		return true
+	}
+	return false
+}
+
+// policies returns the digests of the policy in force. A dispatcher says so with each description of tools, also of one
+// that does not exist.
+func (s *Server) policies(ctx context.Context) (envelope.PolicyVersions, error) {
+	ctx, cancel := context.WithTimeout(ctx, policyTime)
+	defer cancel()
+	d, err := s.own.Load().client.DescribeTools(ctx, envelope.DescribeRequest{Tool: noTool})
+	return d.Policies, err
+}
+
+// changed makes the library notify all clients: it does so when a tool is added to its own list, which clients never
+// see.
+func (s *Server) changed() {
+	s.server.AddTool(&sdk.Tool{Name: "changed", InputSchema: map[string]any{"type": "object"}}, nil)
+}
