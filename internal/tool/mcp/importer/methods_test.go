@@ -26,7 +26,13 @@ import (
 // has is a server with some capabilities.
 func has(t *testing.T, resources, prompts, completions bool) client.Server {
 	t.Helper()
-	o := &sdk.ServerOptions{HasResources: resources, HasPrompts: prompts, Instructions: "Use it."}
+	o := &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{}, Instructions: "Use it."}
+	if resources {
+		o.Capabilities.Resources = &sdk.ResourceCapabilities{}
+	}
+	if prompts {
+		o.Capabilities.Prompts = &sdk.PromptCapabilities{}
+	}
 	if completions {
 		o.CompletionHandler = func(context.Context, *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
 			return &sdk.CompleteResult{}, nil
