@@ -84,7 +84,7 @@ func (s *Server) ofServers(
 		return nil, unlisted(err)
 	}
 	if isList(method) {
-		s.gave(p.v)
+		watching{s}.gave(p.v)
 	}
 	switch {
 	case len(p.v.methods[method]) > 0, method == methodRead:

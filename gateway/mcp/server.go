@@ -307,7 +307,7 @@ func (s *Server) list(ctx context.Context, peer *sender, req *sdk.ListToolsReque
 	if err != nil {
 		return nil, unlisted(err)
 	}
-	s.gave(v)
+	watching{s}.gave(v)
 	cursor := ""
 	if req.Params != nil {
 		cursor = req.Params.Cursor

@@ -26,21 +26,24 @@ func (s *Server) Watch(ctx context.Context) {
 		v, err := s.catalogue.refresh(looking, s.own.Load())
 		cancel()
 		if err == nil {
-			s.compare(v, last)
+			watching{s}.compare(v, last)
 			last = v
 		}
 		asks := policies.C
 		if err != nil {
 			asks = nil
 		}
-		if !s.pause(ctx, lists.C, asks, last) {
+		if !(watching{s}).pause(ctx, lists.C, asks, last) {
 			return
 		}
 	}
 }
 
+// watching is the part of a server that finds out about changes and tells its clients.
+type watching struct{ *Server }
+
 // compare notifies the clients of the difference between two lists. last is nil before the first list.
-func (s *Server) compare(v, last *view) {
+func (s watching) compare(v, last *view) {
 	s.newest.Store(v)
 	bare, behind := s.bare.Swap(false), s.behind.Swap(false)
 	switch {
@@ -62,7 +65,7 @@ const (
 
 // gave notes the view that a client has listed. If its policy is not that of the newest list of Watch, a dispatcher had
 // not heard of a push yet, and Watch notifies the clients once more.
-func (s *Server) gave(v *view) {
+func (s watching) gave(v *view) {
 	if newest := s.newest.Load(); newest != nil && newest.policies != v.policies {
 		s.behind.Store(true)
 	}
@@ -70,7 +73,7 @@ func (s *Server) gave(v *view) {
 
 // pause waits for the time of the next list, or until another policy is in force than that of v. It returns false if
 // ctx has ended. asks has the times of questions for the policy. After one without an answer it asks no more.
-func (s *Server) pause(ctx context.Context, list, asks <-chan time.Time, v *view) bool {
+func (s watching) pause(ctx context.Context, list, asks <-chan time.Time, v *view) bool {
 	for {
 		select {
 		case <-list:
@@ -93,7 +96,7 @@ func (s *Server) pause(ctx context.Context, list, asks <-chan time.Time, v *view
 }
 
 // hasClients reports whether a client is connected, or one over HTTP has a session, a request or a stream.
-func (s *Server) hasClients() bool {
+func (s watching) hasClients() bool {
 	for range s.server.Sessions() {
 		return true
 	}
@@ -102,7 +105,7 @@ func (s *Server) hasClients() bool {
 
 // policies returns the digests of the policy in force. A dispatcher says so with each description of tools, also of one
 // that does not exist.
-func (s *Server) policies(ctx context.Context) (envelope.PolicyVersions, error) {
+func (s watching) policies(ctx context.Context) (envelope.PolicyVersions, error) {
 	ctx, cancel := context.WithTimeout(ctx, policyTime)
 	defer cancel()
 	d, err := s.own.Load().client.DescribeTools(ctx, envelope.DescribeRequest{Tool: noTool})
