@@ -37,8 +37,12 @@ const (
 	session = "session-of-the-request"
 )
 
-// serverMeta is the member of _meta that servers of MCP tools get, and no other tool.
-const serverMeta = `"secret-meta":1`
+// serverMeta is the member of _meta, and serverInput that of inputResponses, that servers of MCP tools get, and no other
+// tool.
+const (
+	serverMeta  = `"secret-meta":1`
+	serverInput = `"secret-response":{"action":"decline"}`
+)
 
 // everything is a request with each member set. Each text that a tool must not get begins with secret-.
 func everything(tool string) *envelope.Request {
@@ -52,6 +56,10 @@ func everything(tool string) *envelope.Request {
 			RoleID: "secret-role", RunID: "secret-run", LaneID: "secret-lane",
 			Scope: map[string]string{"secret-name": "secret-value"}, Confidence: &confidence,
 			Evidence: []string{"secret-evidence"}, MCPMeta: []byte("{" + serverMeta + "}"),
+			MCPInput: &envelope.MCPInput{
+				Responses: []byte("{" + serverInput + "}"), Capabilities: []byte(`{"roots":{}}`),
+				Extra: map[string]jsontext.Value{"x": []byte(`"secret-input"`)},
+			},
 			Extra: map[string]jsontext.Value{"whatever": []byte(`"secret-extra"`)},
 		},
 		Constraints: envelope.Constraints{
@@ -75,7 +83,9 @@ const (
 
 // A tool gets what it needs for its run, and of the request's context only what its manifest lists.
 func TestToolsGetWhatTheyList(t *testing.T) {
-	allSet(t, "request", reflect.ValueOf(*everything("x")))
+	full := everything("x")
+	full.Context.MCPInput.State = "only a call that answers another one has a state"
+	allSet(t, "request", reflect.ValueOf(*full))
 	dir, seen := t.TempDir(), make(chan []byte, 10)
 	tools := toolbus.NewToolset()
 	for name, list := range map[string]string{"none": "", "some": listed} {
@@ -109,7 +119,9 @@ func TestToolsGetWhatTheyList(t *testing.T) {
 				case "mcp":
 					raw = <-seen
 					matches(t, fromServer(t, members(t, raw), req), expected(req, value))
-					raw = bytes.Replace(raw, []byte(serverMeta), nil, 1)
+					for _, own := range []string{serverMeta, serverInput} {
+						raw = bytes.Replace(raw, []byte(own), nil, 1)
+					}
 				default:
 					raw = <-seen
 					fromRun(t, raw, expected(req, value), value)
@@ -143,7 +155,9 @@ func fromServer(t *testing.T, params map[string]json.RawMessage, req *envelope.R
 	inv["input"] = params["arguments"]
 	inv["fence"] = json.RawMessage(strings.Trim(string(inv["fence"]), `"`))
 	delete(params, "_meta")
-	matches(t, params, map[string]string{"name": `"tool"`, "arguments": ".*"})
+	matches(t, params, map[string]string{
+		"name": `"tool"`, "arguments": ".*", "inputResponses": regexp.QuoteMeta("{" + serverInput + "}"),
+	})
 	want := expected(req, "")
 	matches(t, meta, map[string]string{
 		envelope.MetaCallID: want["call_id"], envelope.MetaAttempt: "1", envelope.MetaToolVersion: want["tool_version"],
