@@ -148,7 +148,7 @@ func (p *passing) call(ctx context.Context, d *Definition, input any) (out *pass
 	case err != nil:
 		return nil, false, protocolError(err)
 	case resp.Error != nil:
-		refused, err = methodError(resp, d.method, p.peer.protocol)
+		refused, err = methodError(resp, p.peer.protocol)
 		return nil, refused, err
 	}
 	result, _ := sent(resp.Output, resp)
@@ -159,7 +159,7 @@ func (p *passing) call(ctx context.Context, d *Definition, input any) (out *pass
 
 // methodError returns the protocol error for a call of a method that failed. It is the one of the server, if that sent
 // one (refused).
-func methodError(r *envelope.Response, method, protocol string) (refused bool, err error) {
+func methodError(r *envelope.Response, protocol string) (refused bool, err error) {
 	e := r.Error
 	var said struct {
 		Error *struct {
@@ -170,7 +170,9 @@ func methodError(r *envelope.Response, method, protocol string) (refused bool, e
 	}
 	if json.Unmarshal(e.Details.ToolResult, &said) == nil && said.Error != nil {
 		out := &jsonrpc.Error{Code: said.Error.Code, Message: said.Error.Message, Data: said.Error.Data}
-		out.Code = codeIn(protocol, method, out)
+		if out.Code == codeNoResource && protocol >= modern {
+			out.Code = jsonrpc.CodeInvalidParams
+		}
 		out.Data = withCode(out.Data, e)
 		return true, out
 	}
@@ -201,23 +203,6 @@ func withCode(data json.RawMessage, e *envelope.Error) json.RawMessage {
 
 // codeNoResource is the code for a resource that does not exist, before protocol 2026-07-28.
 const codeNoResource = -32002
-
-// codeIn returns the code of a server's error in the protocol of the client. The code for a resource that does not
-// exist depends on the protocol, and the server may speak another one. Since 2026-07-28 only the URI in the data tells
-// it from other invalid parameters.
-func codeIn(protocol, method string, e *jsonrpc.Error) int64 {
-	var data struct {
-		URI *string `json:"uri"`
-	}
-	switch {
-	case protocol >= modern && e.Code == codeNoResource:
-		return jsonrpc.CodeInvalidParams
-	case protocol < modern && e.Code == jsonrpc.CodeInvalidParams && method == methodRead &&
-		json.Unmarshal(e.Data, &data) == nil && data.URI != nil:
-		return codeNoResource
-	}
-	return e.Code
-}
 
 // noResource returns the error for a resource that no server has.
 func noResource(uri, protocol string) error {
