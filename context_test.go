@@ -37,8 +37,7 @@ const (
 	session = "session-of-the-request"
 )
 
-// serverMeta is the member of _meta, and serverInput that of inputResponses, that servers of MCP tools get, and no other
-// tool.
+// serverMeta is the member of _meta, and serverInput that of inputResponses, that only servers of MCP tools get.
 const (
 	serverMeta  = `"secret-meta":1`
 	serverInput = `"secret-response":{"action":"decline"}`
