@@ -67,7 +67,7 @@ func fingerprintOf(r *Request, arguments string) (string, error) {
 	if !utf8.ValidString(r.Context.Env) {
 		return "", errors.New("env: not valid UTF-8")
 	}
-	if r.Context.MCPInput.Answers() {
+	if in := r.Context.MCPInput; in != nil && in.Answers() {
 		return fingerprintOfAnswer(r, arguments, string(scope))
 	}
 	sum := hashParts(arguments, r.Context.Env, string(scope))

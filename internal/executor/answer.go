@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -12,15 +13,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// answer returns the member mcp_input of the request for the server of the tool. If the request answers a question, the
-// state of the server comes from the outcome of the call that asked: the client has only the reference of that call.
-// So it cannot change the state, and the answer is refused unless caller, tool, function and input are the same. With
-// responses alone the server gets no state. The error is a faultError.
-func (r *run) answer(ctx context.Context) (in tool.MCPInput, err error) {
-	raw := member(r.job.work.context, "mcp_input")
-	if raw == nil {
-		return in, nil
-	}
+// answer returns what raw, the member mcp_input of the request, has for the server of the tool. If the request answers
+// a question, the state of the server comes from the outcome of the call that asked: the client has only the reference
+// of that call. So it cannot change the state, and the answer is refused unless caller, tool, function and input are
+// the same. With responses alone the server gets no state. The error is a faultError.
+func (r *run) answer(ctx context.Context, raw jsontext.Value) (in tool.MCPInput, err error) {
 	var given envelope.MCPInput
 	if err := json.Unmarshal(raw, &given); err != nil { // a dispatcher of a build that does not know it lets it pass
 		return in, faultError{envelope.NewError(envelope.CodeInputState, "").WithCause(err.Error())}

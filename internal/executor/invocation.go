@@ -32,9 +32,12 @@ func (r *run) invocation(ctx context.Context) (tool.Invocation, error) {
 		}
 		input, done = data, r.freeInput
 	}
-	answer, err := r.answer(ctx)
-	if err != nil {
-		return tool.Invocation{}, err
+	answer := tool.MCPInput{}
+	if raw := member(j.work.context, "mcp_input"); raw != nil {
+		var err error
+		if answer, err = r.answer(ctx, raw); err != nil {
+			return tool.Invocation{}, err
+		}
 	}
 	a := j.current()
 	r.fence = call.Fence(j.state, j.delivery)
