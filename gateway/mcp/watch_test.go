@@ -219,7 +219,7 @@ func TestNoClientsNoQuestions(t *testing.T) {
 	}
 }
 
-// After a question that is refused there is none until the next list.
+// If a question for the policy is refused, Watch asks none until the next list.
 func TestRefusedQuestion(t *testing.T) {
 	b := &bureau{policy: "a", refuses: true}
 	(&fixture{}).connect(t, watched(t, b, 1800*time.Millisecond), protocols[0], nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/tooltest"
 )
 
-// heard is what a server that asks gets with a call.
+// heard holds what a call brings to a server that asks for input.
 type heard struct {
 	state     string
 	responses sdk.InputResponseMap
