@@ -25,6 +25,9 @@ type Server struct {
 	opts server.Options
 	log  *logBuffer
 	srv  *server.Server // nil while stopped
+
+	mu    sync.Mutex
+	conns []*nats.Conn // made by Connect
 }
 
 // Option changes the configuration of a Server before a start.
@@ -88,14 +91,39 @@ func (s *Server) Restart(options ...Option) {
 // Dir returns the folder of JetStream.
 func (s *Server) Dir() string { return s.opts.StoreDir }
 
-// Stop stops the server and waits for it. If it is stopped, Stop does nothing.
+// Stop stops the server and waits for it, and until the connections that Connect has made have noticed: what they send
+// later waits for the next start. If it is stopped, Stop does nothing.
 func (s *Server) Stop() {
+	s.t.Helper()
 	if s.srv == nil {
 		return
 	}
+	lost := s.watch()
 	s.srv.Shutdown()
 	s.srv.WaitForShutdown()
 	s.srv = nil
+	late := time.After(startTimeout)
+	for _, gone := range lost {
+		select {
+		case <-gone:
+		case <-late:
+			s.t.Errorf("natstest: a connection has not noticed within %v that its server has stopped", startTimeout)
+			return
+		}
+	}
+}
+
+// watch returns a channel for each connection to this server, which gets a value when the connection is lost.
+func (s *Server) watch() (lost []chan nats.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, nc := range s.conns {
+		gone := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+		if nc.IsConnected() && nc.ConnectedServerId() == s.srv.ID() {
+			lost = append(lost, gone)
+		}
+	}
+	return lost
 }
 
 // Connect returns a connection that reconnects quickly and without limit. It is closed when t ends. Later options
@@ -113,6 +141,9 @@ func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
 		t.Fatalf("natstest: connect %s: %v", s.URL, err)
 	}
 	t.Cleanup(nc.Close)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, nc)
 	return nc
 }
 
