@@ -20,14 +20,14 @@ const resultInput = "input_required"
 
 // answering adds to a call what its request brings for the server of the tool: the capabilities of the client, and its
 // answer.
-func (a *asked) answering(req *sdk.CallToolRequest) error {
-	a.able = ableTo(a.peer.protocol, req.Params.GetMeta())
-	in := &envelope.MCPInput{State: req.Params.RequestState}
+func (a *asked) answering(meta map[string]any, state string, answer sdk.InputResponseMap) error {
+	a.able = ableTo(a.peer.protocol, meta)
+	in := &envelope.MCPInput{State: state}
 	if len(a.able) > 0 && (a.tool.results || a.tool.server != nil) {
 		in.Capabilities = jsontext.Value(encoded(a.able))
 	}
-	if req.Params.InputResponses != nil {
-		responses, err := json.Marshal(req.Params.InputResponses)
+	if answer != nil {
+		responses, err := json.Marshal(answer)
 		if err != nil {
 			return invalid("inputResponses: %v", err)
 		}

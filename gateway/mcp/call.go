@@ -194,7 +194,7 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 		return nil, err
 	}
 	a := s.asks(peer, tool, meta, given)
-	if err := a.answering(req); err != nil {
+	if err := a.answering(req.Params.GetMeta(), req.Params.RequestState, req.Params.InputResponses); err != nil {
 		return nil, err
 	}
 	switch {

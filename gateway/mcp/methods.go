@@ -43,6 +43,10 @@ type passing struct {
 	peer *sender
 	said said
 	v    *view
+	meta map[string]any // of the request
+	// state and responses are those of a request that answers a question of the server.
+	state     string
+	responses sdk.InputResponseMap
 }
 
 // ofServers answers a request with calls of methods of servers. next answers it without them: of the library's lists,
@@ -71,8 +75,8 @@ func (s *Server) ofServers(
 	if !s.isConnected(peer) {
 		return nil, unlisted(errAway)
 	}
-	p := &passing{Server: s, peer: peer}
-	if p.said, err = read(req.GetParams().GetMeta(), peer.header); err != nil {
+	p := &passing{Server: s, peer: peer, meta: req.GetParams().GetMeta()}
+	if p.said, err = read(p.meta, peer.header); err != nil {
 		return nil, err
 	}
 	p.v, err = s.catalogue.refresh(ctx, peer.tools)
@@ -120,8 +124,10 @@ func (p *passing) answer(ctx context.Context, req sdk.Request) (sdk.Result, erro
 	case *sdk.ListPromptsRequest:
 		return p.list(ctx, methodPrompts, r.Params.Cursor)
 	case *sdk.ReadResourceRequest:
+		p.state, p.responses = r.Params.RequestState, r.Params.InputResponses
 		return p.read(ctx, r.Params.URI)
 	case *sdk.GetPromptRequest:
+		p.state, p.responses = r.Params.RequestState, r.Params.InputResponses
 		return p.prompt(ctx, r.Params)
 	case *sdk.CompleteRequest:
 		return p.complete(ctx, r.Params)
@@ -141,6 +147,11 @@ func (p *passing) call(ctx context.Context, d *Definition, input any) (out *pass
 	if isList(d.method) && a.call.Timeout == 0 && len(p.v.methods[d.method]) > 1 {
 		a.call.Timeout = listTime // the other servers do not wait for a slow one
 	}
+	if d.method == methodRead || d.method == methodPrompt {
+		if err := a.answering(p.meta, p.state, p.responses); err != nil {
+			return nil, false, err
+		}
+	}
 	resp, err := a.run(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -148,6 +159,9 @@ func (p *passing) call(ctx context.Context, d *Definition, input any) (out *pass
 	case err != nil:
 		return nil, false, protocolError(err)
 	case resp.Error != nil:
+		if question := a.question(resp); question != nil {
+			return &passed{ResultBase: question.ResultBase, question: question}, false, nil
+		}
 		refused, err = methodError(resp, p.peer.protocol)
 		return nil, refused, err
 	}
@@ -219,10 +233,17 @@ type passed struct {
 	result jsontext.Value
 	modern bool // the protocol has the member resultType
 	cached bool // and ttlMs and cacheScope in results of this method
+
+	question *reply // of a server that asks for input; otherwise nil
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (p *passed) MarshalJSON() ([]byte, error) {
+	if p.question != nil {
+		asks := *p.question
+		asks.ResultBase = p.ResultBase
+		return asks.MarshalJSON()
+	}
 	members := ijson.Members(p.result)
 	var meta jsontext.Value
 	ttl := jsontext.Value("0")

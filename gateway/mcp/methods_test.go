@@ -448,3 +448,63 @@ func TestServerChangesLists(t *testing.T) {
 		}
 	}
 }
+
+// A prompt or a resource whose server asks for input is asked again with the answer of the client. A client that cannot
+// answer gets an error.
+func TestMethodAsks(t *testing.T) {
+	server := newLibrary("one")
+	question := func(state string) (sdk.InputRequestMap, string) {
+		return sdk.InputRequestMap{"q": &sdk.ElicitParams{
+			Message: "Who?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}}}`),
+		}}, state
+	}
+	named := func(responses sdk.InputResponseMap, state string) string {
+		answer, _ := responses["q"].(*sdk.ElicitResult)
+		if answer == nil {
+			return ""
+		}
+		return fmt.Sprint(answer.Content["name"], " ", state)
+	}
+	server.AddPrompt(&sdk.Prompt{Name: "ask"},
+		func(_ context.Context, r *sdk.GetPromptRequest) (res *sdk.GetPromptResult, err error) {
+			res = &sdk.GetPromptResult{Description: named(r.Params.InputResponses, r.Params.RequestState)}
+			if res.Description == "" {
+				res.InputRequests, res.RequestState = question("state of a prompt")
+			}
+			return res, nil
+		})
+	server.AddResource(&sdk.Resource{URI: "one://ask", Name: "ask"},
+		func(_ context.Context, r *sdk.ReadResourceRequest) (res *sdk.ReadResourceResult, err error) {
+			res = &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{
+				{URI: "one://ask", Text: named(r.Params.InputResponses, r.Params.RequestState)},
+			}}
+			if res.Contents[0].Text == "" {
+				res.Contents = nil
+				res.InputRequests, res.RequestState = question("state of a resource")
+			}
+			return res, nil
+		})
+	_, tools := shelved(t, server, newLibrary("two"))
+	web := open(t, mcp.New(t.Context(), toolbustest.Start(t, tools).Client, mcp.Options{}))
+	answers := over(t, web, protocols[0], &sdk.ClientOptions{
+		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ada"}}, nil
+		},
+	})
+	prompt, err := answers.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "ask"})
+	if err != nil || prompt.Description != "Ada state of a prompt" {
+		t.Errorf("%+v, %v", prompt, err)
+	}
+	read, err := answers.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "one://ask"})
+	if err != nil || len(read.Contents) != 1 || read.Contents[0].Text != "Ada state of a resource" {
+		t.Errorf("%+v, %v", read, err)
+	}
+	for _, protocol := range protocols {
+		c := over(t, web, protocol, &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
+		_, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "ask"})
+		wire, ok := errors.AsType[*jsonrpc.Error](err)
+		if !ok || wire.Code != jsonrpc.CodeInternalError || !strings.Contains(string(wire.Data), "P-PRECOND-INPUT_REQUIRED") {
+			t.Errorf("%s: %v", protocol, err)
+		}
+	}
+}

@@ -241,7 +241,7 @@ func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
 	}
 	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: r.Tool, Arguments: r.Arguments}
 	maps.Copy(params.Meta, r.Meta) // the SDK adds members of this connection
-	r.Input.addTo(params, c.asksCallers())
+	r.Input.addTo(&params.RequestState, &params.InputResponses, params.Meta, c.asksCallers())
 	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing}
 	raw, err := c.fly(ctx, f, func(ctx context.Context) error {
 		if r.Progress != nil {

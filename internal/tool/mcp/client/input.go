@@ -40,11 +40,12 @@ func NewInput(state string, responses, capabilities jsontext.Value) (in Input, e
 	return in, nil
 }
 
-// addTo adds the Input to the parameters of a call. asks says whether the server may learn the capabilities.
-func (in Input) addTo(params *mcp.CallToolParams, asks bool) {
-	params.RequestState, params.InputResponses = in.state, in.responses
+// addTo adds the Input to the parameters of a request: to requestState, inputResponses and _meta. asks says whether the
+// server may learn the capabilities.
+func (in Input) addTo(state *string, responses *mcp.InputResponseMap, meta map[string]any, asks bool) {
+	*state, *responses = in.state, in.responses
 	if asks && in.capabilities != nil {
-		params.Meta[mcp.MetaKeyClientCapabilities] = in.capabilities
+		meta[mcp.MetaKeyClientCapabilities] = in.capabilities
 	}
 }
 

@@ -75,6 +75,9 @@ func (c *Conn) Methods() (all []Method) {
 
 // ask calls a method.
 func (c *Conn) ask(ctx context.Context, r Request) (Answer, error) {
+	meta := map[string]any{}
+	maps.Copy(meta, r.Meta) // the SDK adds members of this connection
+	r.Meta = meta
 	f := &flight{limit: r.Limit, shorten: func(jsontext.Value) jsontext.Value { return r.Method.empty() }}
 	raw, err := c.fly(ctx, f, func(ctx context.Context) error {
 		switch s := c.session; r.Method {
@@ -83,11 +86,15 @@ func (c *Conn) ask(ctx context.Context, r Request) (Answer, error) {
 		case TemplatesList:
 			return sent(ctx, r, &mcp.ListResourceTemplatesParams{}, s.ListResourceTemplates)
 		case ResourcesRead:
-			return sent(ctx, r, &mcp.ReadResourceParams{}, s.ReadResource)
+			params := &mcp.ReadResourceParams{}
+			r.Input.addTo(&params.RequestState, &params.InputResponses, r.Meta, c.asksCallers())
+			return sent(ctx, r, params, s.ReadResource)
 		case PromptsList:
 			return sent(ctx, r, &mcp.ListPromptsParams{}, s.ListPrompts)
 		case PromptsGet:
-			return sent(ctx, r, &mcp.GetPromptParams{}, s.GetPrompt)
+			params := &mcp.GetPromptParams{}
+			r.Input.addTo(&params.RequestState, &params.InputResponses, r.Meta, c.asksCallers())
+			return sent(ctx, r, params, s.GetPrompt)
 		case Complete:
 			return sent(ctx, r, &mcp.CompleteParams{}, s.Complete)
 		}
@@ -106,7 +113,7 @@ func sent[P mcp.Params, R any](
 	if err := stdjson.Unmarshal(r.Arguments, params); err != nil {
 		return err
 	}
-	params.SetMeta(maps.Clone(r.Meta)) // the SDK adds members of this connection
+	params.SetMeta(r.Meta)
 	_, err := call(ctx, params)
 	return err
 }
