@@ -9,9 +9,13 @@ import (
 // Counters counts the open items, such as calls, of each tenant, each family of actors, and each actor. The zero value
 // is ready to use. It is safe for concurrent use.
 type Counters struct {
-	mu  sync.Mutex
-	all Counter
+	mu   sync.Mutex
+	all  Counter
+	held map[Item]*Counter // of items that Hold has counted and Add has not
 }
+
+// Item is an open item: its id, and the id of the request that opens it.
+type Item struct{ ID, Request string }
 
 // Counter is the number of open items of an actor, of a family, of a tenant or of all.
 type Counter struct {
@@ -31,7 +35,7 @@ func (t *Counter) of(name string) *Counter {
 }
 
 // Within reports whether t counts items of the actor, or of any actor of the tenant if actor is "". It must be a
-// counter that [Counters.Add] or [Counters.Hold] has returned.
+// counter that [Counters.Add] has returned.
 func (t *Counter) Within(tenant, actor string) bool {
 	of := t.above
 	if of.above.above != nil { // t is of a sub-actor
@@ -52,11 +56,15 @@ func (t *Counter) make(name string) *Counter {
 	return b
 }
 
-// Add counts one more open item of an actor, which belongs to the family of the sender. The caller must pass the
-// returned counter to [Counters.Remove] or [Counters.Drop] once.
-func (o *Counters) Add(family Sender, actor string, now time.Time) *Counter {
+// Add counts one more open item of an actor, which belongs to the family of the sender. If the item is held, it is
+// counted already, and is not held any more. The caller must pass the returned counter to [Counters.Remove] once.
+func (o *Counters) Add(item Item, family Sender, actor string, now time.Time) *Counter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if of := o.held[item]; of != nil {
+		delete(o.held, item)
+		return of
+	}
 	return o.add(family, actor, now)
 }
 
@@ -81,22 +89,25 @@ type OpenLimitError struct {
 	Wait       time.Duration // estimated time until another item is permitted
 }
 
-// Hold is Add with limits: if the family has perActor open items, or the tenant perTenant, it counts nothing and
-// returns full. The standing includes the new item.
-func (o *Counters) Hold(family Sender, actor string, perActor, perTenant int, now time.Time) (
-	of *Counter, s Standing, full *OpenLimitError) {
+// Hold counts an item that is about to be opened, until [Counters.Drop] unless Add follows. If the family has perActor
+// open items, or the tenant perTenant, it counts nothing and returns full. The standing includes the new item.
+func (o *Counters) Hold(item Item, family Sender, actor string, perActor, perTenant int, now time.Time) (
+	s Standing, full *OpenLimitError) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	has := o.all.of(family.Tenant)
 	if own := has.of(family.Actor); own != nil && own.open >= perActor {
-		return nil, s, own.reached("actor", perActor, now)
+		return s, own.reached("actor", perActor, now)
 	}
 	if has != nil && has.open >= perTenant {
-		return nil, s, has.reached("tenant", perTenant, now)
+		return s, has.reached("tenant", perTenant, now)
 	}
-	of = o.add(family, actor, now)
+	if o.held == nil {
+		o.held = map[Item]*Counter{}
+	}
+	o.held[item] = o.add(family, actor, now)
 	has = o.all.of(family.Tenant)
-	return of, Standing{
+	return Standing{
 		Family: has.of(family.Actor).open, Families: len(has.below),
 		Tenant: has.open, Tenants: len(o.all.below), All: o.all.open,
 	}, nil
@@ -116,14 +127,15 @@ func (o *Counters) Remove(t *Counter, now time.Time) {
 	}
 }
 
-// Drop removes an item that has not ended from the counts: it was not opened, or was counted twice. It does not change
-// the throughput. If t is nil, Drop does nothing.
-func (o *Counters) Drop(t *Counter) {
+// Drop removes an item that is held from the counts: it was not opened. It does not change the throughput. If the item
+// is not held, Drop does nothing.
+func (o *Counters) Drop(item Item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for ; t != nil; t = t.above {
+	for t := o.held[item]; t != nil; t = t.above {
 		t.less()
 	}
+	delete(o.held, item)
 }
 
 func (t *Counter) less() {

@@ -16,7 +16,7 @@ func TestRank(t *testing.T) {
 		var o Counters
 		for n := range 3000 {
 			tenant, family := fmt.Sprint(rng.IntN(1+int(seed)%5)), fmt.Sprint(int(rng.ExpFloat64()*3))
-			_, s, _ := o.Hold(Sender{tenant, family}, family, 1e6, 1e6, time.Now())
+			s, _ := o.Hold(Item{ID: fmt.Sprint(n)}, Sender{tenant, family}, family, 1e6, 1e6, time.Now())
 			step, more := s.Rank(few), s
 			if more.Family++; step < 0 || step >= steps || more.Rank(few) < step {
 				t.Fatalf("seed %d, item %d: %+v is of step %d, with one more of %d", seed, n, s, step, more.Rank(few))
@@ -44,9 +44,9 @@ type queued struct {
 
 // put adds an item of a sender. freed is how many slots have become free.
 func (l *line) put(of Sender, freed int) {
-	counter, s, _ := l.open.Hold(of, of.Actor, 1e6, 1e6, time.Now())
+	s, _ := l.open.Hold(Item{}, of, of.Actor, 1e6, 1e6, time.Now())
 	step := s.Rank(few)
-	l.steps[step] = append(l.steps[step], queued{of, counter, freed})
+	l.steps[step] = append(l.steps[step], queued{of, l.open.Add(Item{}, of, of.Actor, time.Now()), freed})
 }
 
 // free ends an item that runs and begins the next.

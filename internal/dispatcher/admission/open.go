@@ -26,8 +26,9 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 	}
 	refusal := m.capacity(a)
 	if refusal == nil {
-		refusal = m.hold(a, v.Event.State.Pool)
-		defer m.letGo(a)
+		item := flow.Item{ID: q.ID, Request: a.Ask.Owner.CallID}
+		refusal = m.hold(item, a, v.Event.State.Pool)
+		defer m.Open.Drop(item)
 	}
 	if refusal != nil {
 		return m.turnDown(ctx, q, s, a, refusal)
@@ -117,7 +118,6 @@ func (m *Admission) write(
 	if opened.Open() { // the follower may be behind
 		m.Deadlines.Watch(after, opened, false)
 	}
-	m.letGo(a) // before the caller learns of the admission and makes its next call
 	m.Answers.Accept(ctx, a.Call, after, opened, opened.Deadline)
 	return after, false, true
 }
@@ -178,16 +178,14 @@ const (
 	DefaultOverflowAfter = 8
 )
 
-// hold counts an attempt that is about to be written, until letGo. By then count has counted the attempt itself, if it
-// was written. hold returns a refusal if the actor or the tenant has too many open attempts, and selects the overflow
-// queue if the actor has more than OverflowAfter. Dispatchers that admit calls at the same moment do not see each
-// other's attempts, and may exceed the limits.
-func (m *Admission) hold(a *arrival, pool string) *envelope.Error {
+// hold counts an attempt that is about to be written, until Deadlines watches it. It returns a refusal if the actor or
+// the tenant has too many open attempts, and selects the step of the attempt. Dispatchers that admit calls at the same
+// moment do not see each other's attempts, and may exceed the limits.
+func (m *Admission) hold(item flow.Item, a *arrival, pool string) *envelope.Error {
 	from := call.Sender{Tenant: a.Ask.Pinned.Tenant, Actor: a.Ask.Owner.Actor}
-	held, standing, full := m.Open.Hold(flow.Sender(from.Family()), from.Actor, m.OpenPerActor, m.OpenPerTenant,
+	standing, full := m.Open.Hold(item, flow.Sender(from.Family()), from.Actor, m.OpenPerActor, m.OpenPerTenant,
 		time.Now())
 	if full == nil {
-		a.held = held
 		a.Ask.Step = m.step(standing, pool)
 		return nil
 	}
@@ -208,12 +206,6 @@ func (m *Admission) step(s flow.Standing, pool string) int {
 		return subjects.Steps - 1
 	}
 	return 0
-}
-
-// letGo ends the count of hold, if there is one.
-func (m *Admission) letGo(a *arrival) {
-	m.Open.Drop(a.held)
-	a.held = nil
 }
 
 // capacity returns a refusal if the deployment cannot take another attempt. It is not checked for requests that join

@@ -6,7 +6,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/answer"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
-	"github.com/seed-018f16cc/toolbus/internal/flow"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -35,8 +34,7 @@ type queue struct {
 // arrival is a call that waits in a queue.
 type arrival struct {
 	*check.Call
-	unsure bool          // its admission may be in the log, or come into it
-	held   *flow.Counter // that counts it while it is opened
+	unsure bool // its admission may be in the log, or come into it
 }
 
 // maxArriving is the largest size, in bytes, of the requests that wait in one queue. Their handlers do not block, so

@@ -248,7 +248,8 @@ func (w *watch) count(o *flow.Counters, s call.State, a call.Attempt) {
 	d := w.byKey[call.AttemptKey{ID: s.ID, N: a.N}]
 	if d != nil && d.admitted == a.Admitted && d.counter == nil {
 		from := call.Sender{Tenant: s.Tenant, Actor: a.Owner.Actor}
-		d.opened, d.counter = o, o.Add(flow.Sender(from.Family()), from.Actor, time.Now())
+		item := flow.Item{ID: s.ID, Request: a.Owner.CallID}
+		d.opened, d.counter = o, o.Add(item, flow.Sender(from.Family()), from.Actor, time.Now())
 	}
 }
 
