@@ -61,6 +61,9 @@ func (o TopologyOptions) withDefaults() TopologyOptions {
 
 const month = 30 * 24 * time.Hour
 
+// loginsAge is how long the entry of a login is kept after its last renewal.
+const loginsAge = 12 * month
+
 const dedup = 10 * time.Second // short: the server keeps ids in memory, and correctness rests on the compare-and-set
 
 // callLog returns the configuration of one partition of the call log, with the reason of each unusual setting.
@@ -190,6 +193,17 @@ func Streams(o TopologyOptions) []jetstream.StreamConfig {
 			MaxBytes:          256 << 20,
 		},
 		{
+			Name:              subjects.LoginsStream,
+			Description:       "Toolbus sealed logins at MCP servers",
+			Subjects:          []string{subjects.LoginsAll},
+			Discard:           jetstream.DiscardNew, // a lost entry is a lost refresh token
+			AllowDirect:       false,                // the leader says which token is the newest
+			DenyPurge:         true,
+			MaxMsgsPerSubject: 1,
+			MaxAge:            loginsAge,
+			MaxBytes:          32 << 20,
+		},
+		{
 			Name:              subjects.PoolsStream,
 			Description:       "Toolbus executor heartbeats",
 			Subjects:          []string{subjects.PoolsAll},
@@ -292,6 +306,9 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 				err = nil
 			case subjects.KeptStream:
 				o.warn("after a start dispatchers do not know which calls the log has lost", err)
+				err = nil
+			case subjects.LoginsStream:
+				o.warn("executors cannot renew the tokens of logins at MCP servers", err)
 				err = nil
 			}
 		}

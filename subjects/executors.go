@@ -19,6 +19,7 @@ const (
 	OpCovered = "covered" // report whether an event is in the audit record
 	OpLocked  = "locked"  // return the safety locks in force
 	OpNewest  = "newest"  // return a part of a payload, or the last frame of chunks, of the pool
+	OpLogin   = "login"   // return the entry of a login at an MCP server, or store one
 )
 
 // ExecutorRequest returns the subject on which an executor of a pool sends requests to dispatchers.

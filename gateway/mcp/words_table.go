@@ -116,6 +116,7 @@ var ofServers = map[envelope.Code]advice{
 	"S-TOOL-SERVER_ERROR":           {"The server failed", "try again once, and tell the user if it repeats"},
 	"R-CAP-SERVER_BUSY":             {"The server was called too often", "wait, longer each time, and call again"},
 	"A-AUTH-SERVER_FORBIDS":         {"The server refused access", askAccess},
+	"A-AUTH-SERVER_LOGIN":           {"The login at the server of the tool has ended", askAccess},
 	"R-UPSTREAM-SERVER_UNREACHABLE": {"The server could not be reached", later},
 }
 

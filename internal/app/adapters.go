@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/oauth"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
@@ -46,6 +47,15 @@ func runsReach(adapters map[string]tool.Adapter) supervisor.Reach {
 		return supervisor.ReachOwn // no tool runs as a process
 	}
 	return supervisor.HostReach()
+}
+
+// useLogins passes the store of logins to the adapters that need one.
+func useLogins(adapters map[string]tool.Adapter, s oauth.Store) {
+	for _, a := range adapters {
+		if needs, ok := a.(interface{ UseLogins(oauth.Store) }); ok {
+			needs.UseLogins(s)
+		}
+	}
 }
 
 // rest calls Rest of the adapters that have it. It ends what they keep between calls, such as MCP server processes.

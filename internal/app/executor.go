@@ -104,6 +104,7 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	if err != nil {
 		return nil, err
 	}
+	useLogins(o.Adapters, executorapi.Logins{Client: api})
 	e := &executorProcess{node: n, options: o, api: api, board: lock.NewBoard()}
 	e.pools = heartbeat.NewRemoteStore(c.JS, n.Lease, api.Beat)
 	e.pools.RunsReach = runsReach(o.Adapters)

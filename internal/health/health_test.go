@@ -43,6 +43,22 @@ func TestDiagnoseRecord(t *testing.T) {
 	}
 }
 
+// A bus on which only dispatchers of an earlier build have run has no logins, and works else.
+func TestDiagnoseWithoutLogins(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), subjects.LoginsStream); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range diagnoseStreams(t.Context(), js) {
+		if is := c.Status != envelope.CheckOK; is != strings.Contains(c.Says, "no tokens of logins") {
+			t.Errorf("got %+v", c)
+		}
+	}
+}
+
 // Heartbeats that the server has not removed after their expiry do not count as live executors.
 func TestDiagnoseForgottenBeats(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)

@@ -112,8 +112,10 @@ var layers = []layer{
 		"internal/tool/process/protocol internal/tool/supervisor"},
 	{5, "internal/tool/native", "", "envelope internal/encoding/ijson internal/timer internal/tool"},
 	{5, "internal/tool/mcp/client", "", "internal/encoding/ijson internal/tool/address internal/tool/supervisor"},
+	{5, "internal/tool/mcp/oauth", "", ""},
+	{5, "internal/tool/mcp/oauth/oauthtest", "", ""},
 	{5, "internal/tool/mcp", "", "envelope internal/encoding/ijson internal/encoding/jsonschema internal/tool " +
-		"internal/tool/mcp/client internal/tool/supervisor"},
+		"internal/tool/mcp/client internal/tool/mcp/oauth internal/tool/supervisor"},
 	{5, "internal/tool/tooltest", "", "envelope internal/call internal/timer/timertest internal/tool"},
 	{5, "internal/tool/programtest", "", "program"},
 	{5, "tools/...", "", "envelope internal/call internal/encoding/jsonschema internal/tool internal/tool/address " +

@@ -30,6 +30,7 @@ var pauses = map[string]struct {
 	"internal/executor/workqueue/work_test.go":          {1, "a handler that takes its time"},
 	"internal/health/health_test.go":                    {1, "the age of a heartbeat by the clock of the server"},
 	"internal/natsserver/natsserver_test.go":            {1, "the limit of log lines by the clock of the server"},
+	"internal/tool/mcp/oauth/keeper_test.go":            {1, "pass, which bubbles call"},
 	"kv/fold_test.go":                                   {1, "a poll of messages that the server expires"},
 	"kv/follower_test.go":                               {3, "polls of a lag, and of consumers of the server"},
 	"kv/followerlag_test.go":                            {3, "polls of a lag, and a server that is away"},

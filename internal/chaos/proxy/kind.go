@@ -54,7 +54,7 @@ var prefixes = func() map[string]Kind {
 	}
 	for _, op := range []string{
 		subjects.OpHello, subjects.OpWork, subjects.OpLog, subjects.OpBeat, subjects.OpLate, subjects.OpDead,
-		subjects.OpCovered,
+		subjects.OpCovered, subjects.OpLogin,
 	} {
 		m[strings.TrimRight(subjects.ExecutorRequestWildcard(op), "*.")+"."] = Desk
 	}

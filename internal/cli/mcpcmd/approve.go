@@ -17,6 +17,7 @@ import (
 func Approve(env cli.Env) *cobra.Command {
 	o := importer.Options{Environ: env.Environ, Version: cli.Version(), Transports: app.Transports()}
 	all := false
+	var login signIn
 	cmd := &cobra.Command{
 		Use:   "approve [TOOL...]",
 		Short: "Show and approve changes that MCP servers made to imported tools",
@@ -35,6 +36,9 @@ that were not imported are named, too: import the server again to add them.`,
 			if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 				return err
 			}
+			if o.Login, err = login.function(cmd, env); err != nil {
+				return err
+			}
 			changes, err := importer.Compare(cmd.Context(), o, ids)
 			if err != nil {
 				return err
@@ -47,6 +51,7 @@ that were not imported are named, too: import the server again to add them.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.Dir, "tools", "tools", "folder of tools")
+	login.flags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "take over all that has changed")
 	return cmd
 }

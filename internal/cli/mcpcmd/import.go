@@ -29,6 +29,7 @@ type importing struct {
 	vars    []string
 	headers []string
 	start   time.Duration
+	login   signIn
 }
 
 // Import returns the command that imports the tools of MCP servers.
@@ -51,11 +52,15 @@ resources and prompts.
 The server gets only the variables PATH, LANG, HOME and those of --env: NAME=VALUE, or NAME for the executor's
 value. In VALUE, arguments, headers and the URL, the executor replaces ${env:NAME} and ${file:PATH} when it starts.
 
+--login logs in at a URL that wants a token of OAuth: open the address that it prints. Executors need the file
+.secrets/NAME/oauth that it writes, and renew the token themselves.
+
 --client and --config read the servers from the configuration of an MCP client instead. Values of variables and
 headers there are written to files below .secrets in --tools. Tools that the client hides are not imported. A
 timeout there applies to the tools.`,
 		Example: `  toolbus tools import-mcp npx -y @modelcontextprotocol/server-memory
   toolbus tools import-mcp --name docs --header 'Authorization=Bearer ${env:DOCS_TOKEN}' https://mcp.example.com/mcp
+  toolbus tools import-mcp --login https://mcp.example.com/mcp
   toolbus tools import-mcp --client claude-code --scope local
   toolbus tools import-mcp --config ~/.config/agent/mcp.json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return i.run(cmd, args) },
@@ -74,6 +79,7 @@ timeout there applies to the tools.`,
 	f.StringArrayVar(&i.headers, "header", nil, "header of every request to a URL, NAME=VALUE; may be repeated")
 	f.DurationVar(&i.start, "start-timeout", 0, "how long the server may take to answer for the first time, here and at "+
 		"executors (default 2m for a COMMAND, at its first start, and 30s else)")
+	i.login.flags(cmd)
 	f.StringVar(&i.options.Owner, "owner", "@local", "who answers for the tools")
 	f.StringVar(&i.options.Pool, "pool", "", "pool of executors that run the tools; by default that of all tools")
 	return cmd
@@ -99,6 +105,9 @@ func (i *importing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if i.options.Login, err = i.login.function(cmd, i.env); err != nil {
+		return err
+	}
 	server.StartMS = i.start.Milliseconds()
 	report, err := importer.Import(cmd.Context(), i.name, server, i.options)
 	if err != nil {
@@ -115,6 +124,8 @@ func (i *importing) check(args []string) error {
 		return cli.Usagef("--client and --config name all servers: leave %q out", args[0])
 	case i.choice.named() && len(i.name)+len(i.vars)+len(i.headers) > 0:
 		return cli.Usagef("--name, --env and --header are for one server; --client and --config name all")
+	case i.login.on && (i.choice.named() || !isURL(args[0]) || len(args) > 1):
+		return cli.Usagef("--login is for one URL")
 	case i.options.Pool != "" && !tool.ValidPool(i.options.Pool):
 		return cli.Usagef("--pool %q: use lower-case letters, digits and -", i.options.Pool)
 	case i.start < 0 || i.start > client.MaxStart:
@@ -125,9 +136,13 @@ func (i *importing) check(args []string) error {
 	return nil
 }
 
+func isURL(text string) bool {
+	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
+}
+
 // server returns the server that the command line describes.
 func (i *importing) server(args []string) (s client.Server, err error) {
-	if strings.HasPrefix(args[0], "http://") || strings.HasPrefix(args[0], "https://") {
+	if isURL(args[0]) {
 		if len(args) > 1 || len(i.vars) > 0 {
 			return s, cli.Usagef("leave arguments and --env out: they are for a COMMAND, not for a URL")
 		}

@@ -119,6 +119,7 @@ func (d *Server) Serve(ctx context.Context) error {
 		subjects.OpBeat:   answering(d.beat),
 		subjects.OpLate:   answering(d.late),
 		subjects.OpLocked: answering(d.locked),
+		subjects.OpLogin:  answering(d.login),
 		subjects.OpLog:    asking(d.logged),
 		subjects.OpNewest: asking(d.newest),
 		subjects.OpDead:   d.dead,

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/oauth"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
@@ -44,6 +45,8 @@ type Adapter struct {
 	mu      sync.Mutex
 	folders map[string]Servers // by absolute folder of tools
 	pools   map[string]*pool   // by keyOf
+
+	logins logins
 }
 
 var _ tool.Adapter = (*Adapter)(nil)
@@ -62,7 +65,7 @@ func New(opts Options) *Adapter {
 			Client: cmp.Or(opts.Client, "dev"), Supervisor: program, Grace: cmp.Or(opts.Grace, DefaultGrace),
 			StderrBytes: stderrBytes,
 		},
-		folders: map[string]Servers{}, pools: map[string]*pool{},
+		folders: map[string]Servers{}, pools: map[string]*pool{}, logins: logins{keepers: map[string]*oauth.Keeper{}},
 	}
 	for _, entry := range opts.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok && !tool.OwnVariable(name) {
@@ -109,6 +112,7 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 	p := &pool{
 		name: e.Server, server: known, dial: a.dial, log: a.log.With("server", e.Server),
 		resolve: func() (client.Server, error) { return a.resolved(known, dir) },
+		tokens:  func(s client.Server) (client.Tokens, error) { return a.logins.tokens(e.Server, s) },
 	}
 	p.dial.ListsChanged = func() { p.announced.Add(1) }
 	if _, err := p.resolve(); err != nil {
@@ -126,6 +130,9 @@ func (a *Adapter) resolved(s client.Server, dir string) (client.Server, error) {
 	}
 	if err == nil && out.Command != "" {
 		err = cmp.Or(a.alone, runs(out))
+	}
+	if err == nil && out.OAuth != "" {
+		_, err = oauth.ReadGrant(out.OAuth)
 	}
 	return out, err
 }
@@ -172,6 +179,7 @@ func (a *Adapter) Rest() {
 		all.Go(p.rest)
 	}
 	all.Wait()
+	a.logins.wait()
 }
 
 // ClassifyError maps an error of Execute to the taxonomy.

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/oauth"
 )
 
 // The errors that every tool of an MCP server may return. A manifest may declare them to change their meaning.
@@ -23,6 +24,7 @@ const (
 	errBusy      = "server_busy"
 	errForbidden = "server_forbids"
 	errGateway   = "server_unreachable"
+	errLogin     = "server_login"
 )
 
 // generic returns the meaning of those errors for manifests that do not declare them.
@@ -50,6 +52,11 @@ func generic() map[string]tool.ErrorSpec {
 			Message: "the server refused the executor's credentials",
 			Fix:     "correct the headers in the executor's " + ServersFile,
 		},
+		errLogin: {
+			Name: errLogin, Class: envelope.ClassAuth, HTTPStatus: http.StatusForbidden,
+			Message: "the executors are logged in at the server no more",
+			Fix:     "tell the operator of the bus to log in again, as the message says",
+		},
 		errGateway: {
 			Name: errGateway, Class: envelope.ClassUpstream, HTTPStatus: http.StatusBadGateway,
 			Message: "the way to the server failed", Fix: "call again with the same key after details.retry_after_ms",
@@ -61,6 +68,9 @@ func generic() map[string]tool.ErrorSpec {
 func classify(m *tool.Manifest, err error) *envelope.Error {
 	if changed, ok := errors.AsType[*changedError](err); ok {
 		return envelope.ToolChanged(m.ToolID).WithCause(changed.Error()).WithEffect(envelope.EffectNone)
+	}
+	if over, ok := errors.AsType[*oauth.LoginError](err); ok {
+		err = &tool.Error{Code: errLogin, Message: over.Error(), Effect: envelope.EffectNone}
 	}
 	if said, ok := errors.AsType[*tool.Error](err); ok && m.Errors[said.Code].Name == "" {
 		if spec, known := generic()[said.Code]; known {

@@ -26,6 +26,7 @@ type pool struct {
 	name    string
 	server  client.Server
 	resolve func() (client.Server, error) // the server with its references replaced by their current values
+	tokens  func(client.Server) (client.Tokens, error)
 	dial    client.Options
 	// announced counts announcements that resources or prompts of the server have changed.
 	announced atomic.Int64
@@ -167,7 +168,11 @@ func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.Dial(ctx, server, p.dial)
+	dial := p.dial
+	if dial.Tokens, err = p.tokens(server); err != nil {
+		return nil, err
+	}
+	return client.Dial(ctx, server, dial)
 }
 
 // probe pings a server that left a call without an answer, and ends the server if it does not answer. Further calls

@@ -27,6 +27,8 @@ type Options struct {
 	// ListsChanged is called when the server announces a change of its resources or prompts. It must not block, and may
 	// be nil.
 	ListsChanged func()
+	// Tokens returns the access tokens for a server with a URL; nil sends none.
+	Tokens Tokens
 
 	greetAgain time.Duration // see Dial
 }
@@ -132,7 +134,7 @@ func greeting(o Options) *mcp.ClientSessionOptions {
 
 func open(ctx context.Context, s Server, o Options, r *pendingRequests) (way, error) {
 	if s.URL != "" {
-		return reach(ctx, s, r)
+		return reach(ctx, s, o.Tokens, r)
 	}
 	return start(s, o, r)
 }

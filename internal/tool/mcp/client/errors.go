@@ -63,7 +63,8 @@ func (e *StatusError) Error() string {
 }
 
 func (e *UnauthorizedError) Error() string {
-	const header = "give it with --header 'Authorization=Bearer ${env:TOKEN}', from a variable of the executors"
+	const header = "give it with --header 'Authorization=Bearer ${env:TOKEN}', from a variable of the executors, or let " +
+		"import-mcp get one with --login"
 	switch {
 	case !e.OAuth:
 		return "the server wants credentials (HTTP status 401): give them with --header"

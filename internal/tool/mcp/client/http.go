@@ -32,17 +32,8 @@ type session struct {
 }
 
 // reach opens a session with s, whose references are resolved.
-func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) {
-	hosts := configured(s.URL, http.ProxyFromEnvironment)
-	g := &httpGuard{headers: s.Headers, router: r, inner: &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            address.Dialer{Hosts: hosts, Timeout: dialPatience}.DialContext,
-		TLSHandshakeTimeout:    dialPatience,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConnsPerHost:    idleConnections,
-		IdleConnTimeout:        time.Minute,
-		MaxResponseHeaderBytes: maxHeader,
-	}}
+func reach(ctx context.Context, s Server, tokens Tokens, r *pendingRequests) (*session, error) {
+	g := &httpGuard{headers: s.Headers, tokens: tokens, router: r, inner: newTransport(s.URL)}
 	over := &mcp.StreamableClientTransport{
 		Endpoint: s.URL, MaxRetries: retries, MaxEventSize: -1, // httpGuard limits the size of events
 		DisableStandaloneSSE: true,
@@ -59,6 +50,20 @@ func reach(ctx context.Context, s Server, r *pendingRequests) (*session, error) 
 	opened := &session{Connection: conn, router: r, guard: g}
 	g.gone = opened.because
 	return opened, nil
+}
+
+// newTransport returns a transport to the host of a server, and to hosts with public addresses.
+func newTransport(server string) *http.Transport {
+	hosts := configured(server, http.ProxyFromEnvironment)
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            address.Dialer{Hosts: hosts, Timeout: dialPatience}.DialContext,
+		TLSHandshakeTimeout:    dialPatience,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    idleConnections,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: maxHeader,
+	}
 }
 
 // configured returns the hosts that the operator of the executor has configured: that of the URL of a server, and that

@@ -34,7 +34,7 @@ func TestConfiguredHosts(t *testing.T) {
 	t.Cleanup(site.Close)
 	at := strings.TrimPrefix(site.URL, "http://")
 	_, port, _ := strings.Cut(at, ":")
-	s, err := reach(t.Context(), Server{URL: site.URL + "/mcp"}, newRouter(nil))
+	s, err := reach(t.Context(), Server{URL: site.URL + "/mcp"}, nil, newRouter(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +48,26 @@ func TestConfiguredHosts(t *testing.T) {
 		conn, err := s.guard.inner.DialContext(t.Context(), "tcp", host+":"+port)
 		if _, is := errors.AsType[*address.NotPublicError](err); !is {
 			t.Errorf("%s: %v, %v", host, conn, err)
+		}
+	}
+}
+
+// TestTokenRedirects holds that requests to an authorization server stay on HTTPS, and that no form follows a redirect.
+func TestTokenRedirects(t *testing.T) {
+	for _, c := range []struct {
+		method, from, to string
+		follows          bool
+	}{
+		{http.MethodGet, "https://a.example/x", "https://b.example/x", true},
+		{http.MethodGet, "http://127.0.0.1:1/x", "http://127.0.0.1:1/y", true},
+		{http.MethodGet, "http://127.0.0.1:1/x", "https://a.example/y", true},
+		{http.MethodGet, "http://127.0.0.1:1/x", "http://127.0.0.1:2/y", false},
+		{http.MethodGet, "https://a.example/x", "http://a.example/x", false},
+		{http.MethodPost, "https://a.example/x", "https://a.example/y", false},
+	} {
+		from, to := httptest.NewRequest(c.method, c.from, nil), httptest.NewRequest(http.MethodGet, c.to, nil)
+		if err := direct(to, []*http.Request{from}); (err == nil) != c.follows {
+			t.Errorf("%s %s to %s: %v", c.method, c.from, c.to, err)
 		}
 	}
 }

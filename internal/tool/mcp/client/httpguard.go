@@ -40,6 +40,7 @@ type sendingKey struct{}
 type httpGuard struct {
 	inner   *http.Transport
 	headers map[string]string
+	tokens  Tokens // nil sends no access token
 	router  *pendingRequests
 	version atomic.Pointer[string]
 	gone    func(reason string) // called when the session has ended
@@ -51,7 +52,8 @@ func (g *httpGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if f == nil {
 		f = &flight{limit: minFrame}
 	}
-	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteHeaders: func() { f.sent.Store(true) }})
+	plain := req.Context() // for requests for tokens, which are not the trace's
+	ctx := httptrace.WithClientTrace(plain, &httptrace.ClientTrace{WroteHeaders: func() { f.sent.Store(true) }})
 	req = req.Clone(ctx)
 	for name, value := range g.headers {
 		req.Header.Set(name, value)
@@ -59,7 +61,7 @@ func (g *httpGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if version := g.version.Load(); version != nil && req.Header.Get(headerVersion) == "" {
 		req.Header.Set(headerVersion, *version)
 	}
-	resp, err := g.inner.RoundTrip(req)
+	resp, err := g.authorized(plain, req, f)
 	if err != nil {
 		if f.sent.Load() {
 			f.fail(&BrokenError{How: err.Error()})

@@ -23,6 +23,8 @@ type Server struct {
 
 	URL     string            `json:"url,omitzero"`
 	Headers map[string]string `json:"headers,omitzero"` // headers of every request
+	// OAuth is the file of a login, relative to the folder of tools. Its access token is in every request.
+	OAuth string `json:"oauth,omitzero"`
 
 	// Instances is the largest number of processes, or sessions; default 1. With more than one, the calls are spread over
 	// them, which suits servers without a state of their own.
@@ -60,8 +62,8 @@ func (s Server) Check() error {
 	if s.URL != "" && (len(s.Args) > 0 || len(s.Env) > 0 || s.CWD != "") {
 		bad = append(bad, errors.New("args, env and cwd are of a command, and not of a url"))
 	}
-	if s.Command != "" && len(s.Headers) > 0 {
-		bad = append(bad, errors.New("headers are of a url, and not of a command"))
+	if s.Command != "" && (len(s.Headers) > 0 || s.OAuth != "") {
+		bad = append(bad, errors.New("headers and oauth are of a url, and not of a command"))
 	}
 	if s.Instances < 0 || s.Instances > MaxInstances {
 		bad = append(bad, fmt.Errorf("instances is %d: it is 1 to %d", s.Instances, MaxInstances))
@@ -70,6 +72,9 @@ func (s Server) Check() error {
 		bad = append(bad, fmt.Errorf("start_ms is %d: it is at most %d", s.StartMS, MaxStart.Milliseconds()))
 	}
 	for name := range s.Headers {
+		if s.OAuth != "" && strings.EqualFold(name, "Authorization") {
+			bad = append(bad, errors.New("it has either the header Authorization or oauth"))
+		}
 		if strings.HasSuffix(strings.ToLower(name), "idempotency-key") { // with this header net/http may send a request twice
 			bad = append(bad, fmt.Errorf("the header %s is not for all requests: each call has a key of its own", name))
 		}
@@ -112,6 +117,9 @@ func (s Server) Resolve(dir string, getenv func(name string) (string, bool)) (Se
 		args[i] = fill(arg)
 	}
 	s.Args, s.Env, s.Headers = args, filled(s.Env, fill), filled(s.Headers, fill)
+	if s.OAuth = fill(s.OAuth); s.OAuth != "" && !filepath.IsAbs(s.OAuth) {
+		s.OAuth = filepath.Join(dir, s.OAuth)
+	}
 	if s.CWD = fill(s.CWD); s.Command != "" && !filepath.IsAbs(s.CWD) {
 		s.CWD = filepath.Join(dir, s.CWD)
 	}

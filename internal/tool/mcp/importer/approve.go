@@ -131,7 +131,7 @@ func (o Options) compare(
 func (o Options) list(
 	ctx context.Context, s client.Server,
 ) (listed []client.Tool, of envelope.ServerInfo, release string, err error) {
-	conn, err := o.dial(ctx, s)
+	conn, _, err := o.dial(ctx, s)
 	if err != nil {
 		return nil, of, "", err
 	}

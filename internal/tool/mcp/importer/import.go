@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/clientconfig"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/oauth"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -35,6 +36,8 @@ type Options struct {
 	// Skip reports whether the tool with this name at its server is switched off. Import does not write such a tool. Skip
 	// may be nil.
 	Skip func(tool string) bool
+	// Login logs in at a server that wants a token of OAuth. It is nil if nobody is there to log in.
+	Login func(ctx context.Context, server string) (oauth.Grant, error)
 }
 
 // Tool is the result of the import of one tool.
@@ -89,7 +92,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 	if s, err = o.placed(name, given); err != nil {
 		return r, err
 	}
-	conn, err := o.dial(ctx, s)
+	conn, grant, err := o.dial(ctx, s)
 	if err != nil {
 		return r, err
 	}
@@ -105,6 +108,11 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 			return r, err
 		}
 		if s, err = o.placed(r.Server, given); err != nil {
+			return r, err
+		}
+	}
+	if grant != nil {
+		if s.OAuth, err = HideGrant(o.Dir, r.Server, *grant); err != nil {
 			return r, err
 		}
 	}
@@ -127,22 +135,49 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 	})
 }
 
-// dial connects to a server as an executor with this environment would.
-func (o Options) dial(ctx context.Context, s client.Server) (*client.Conn, error) {
+// dial connects to a server as an executor with this environment would. If it has to log in, it also returns the grant.
+func (o Options) dial(ctx context.Context, s client.Server) (*client.Conn, *oauth.Grant, error) {
 	resolved, err := s.Resolve(o.Dir, o.getenv)
 	if err == nil {
 		err = resolved.Check()
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	options := client.Options{Client: o.Version, Grace: mcp.DefaultGrace, StderrBytes: 4 << 10}
 	if resolved.Command != "" {
 		if options.Supervisor, err = supervisor.Find(""); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return client.Dial(ctx, resolved, options)
+	grant, err := o.login(ctx, resolved)
+	if err != nil {
+		return nil, nil, err
+	}
+	if grant != nil {
+		options.Tokens = grant.First
+	}
+	conn, err := client.Dial(ctx, resolved, options)
+	return conn, grant, err
+}
+
+// login logs in at a server with a URL, if there is a Login. Only executors have the tokens of a login of before.
+func (o Options) login(ctx context.Context, s client.Server) (*oauth.Grant, error) {
+	switch {
+	case s.URL == "", s.OAuth == "" && o.Login == nil:
+		return nil, nil
+	case o.Login == nil:
+		return nil, errors.New("the server wants a token of OAuth: log in with --login")
+	}
+	s.OAuth = grantFile
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	g, err := o.Login(ctx, s.URL)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	return &g, nil
 }
 
 // list returns the tools of a server. It waits at most client.DefaultStart.
