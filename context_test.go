@@ -56,7 +56,7 @@ func everything(tool string) *envelope.Request {
 			Scope: map[string]string{"secret-name": "secret-value"}, Confidence: &confidence,
 			Evidence: []string{"secret-evidence"}, MCPMeta: []byte("{" + serverMeta + "}"),
 			MCPInput: &envelope.MCPInput{
-				Responses: []byte("{" + serverInput + "}"), Capabilities: []byte(`{"roots":{}}`),
+				Responses: []byte("{" + serverInput + "}"), Capabilities: []byte(`{"roots":{}}`), Elicits: true,
 				Extra: map[string]jsontext.Value{"x": []byte(`"secret-input"`)},
 			},
 			Extra: map[string]jsontext.Value{"whatever": []byte(`"secret-extra"`)},

@@ -168,6 +168,12 @@ func (c *Client) Cancel(ctx context.Context, ref envelope.CallRef) (envelope.Can
 	return a, ErrorOf(err)
 }
 
+// Answer answers a question that the tool of a running call asks, see [envelope.OpenQuestion]. Only the caller that
+// opened the attempt may answer. Answers after the first one have no effect.
+func (c *Client) Answer(ctx context.Context, q envelope.AnswerRequest) error {
+	return ErrorOf(c.own.Answer(ctx, q))
+}
+
 // Why returns one sentence that says what a call waits for, or why it ended as it did.
 func (c *Client) Why(ctx context.Context, ref envelope.CallRef) (string, error) {
 	sentence, err := c.own.Why(ctx, ref)

@@ -87,6 +87,9 @@ const MetaExact = MetaPrefix + "exact"
 // MetaInexact is the prefix of a warning about a value of MetaExact.
 const MetaInexact = "JSON of the bus cannot hold "
 
+// MetaAsked is the prefix of a warning that counts questions to the caller during the call, see [OpenQuestion].
+const MetaAsked = "questions to the caller: "
+
 // Members of _meta for servers that are written for Toolbus.
 const (
 	// MetaInvocation is an object in a request to a server whose manifest asks for it: the request that package program

@@ -1,5 +1,7 @@
 package envelope
 
+import "github.com/go-json-experiment/json/jsontext"
+
 // Kinds of answers: values of the header Tb-Kind.
 const (
 	KindAccepted = "accepted"
@@ -30,6 +32,14 @@ type ResultResponse struct {
 type CancelResponse struct {
 	Phase    string    `json:"told"`
 	Response *Response `json:"response,omitzero"`
+}
+
+// AnswerRequest answers a question that the tool asks while the call runs. Question is [OpenQuestion].ID, and Result is
+// the result of elicitation/create of MCP. Without a result the caller does not answer.
+type AnswerRequest struct {
+	Ref      string         `json:"ref"`
+	Question string         `json:"question"`
+	Result   jsontext.Value `json:"result,omitzero"`
 }
 
 // WhyResponse holds one sentence that explains the state of a call.

@@ -55,6 +55,7 @@ const (
 const (
 	OpResult   = "result"   // return the outcome of a call
 	OpCancel   = "cancel"   // cancel a call
+	OpAnswer   = "answer"   // answer a question of the tool of a running call
 	OpWhy      = "why"      // explain the state of a call
 	OpDescribe = "describe" // describe the tools
 	OpChunks   = "chunks"   // return stored chunks of a call

@@ -146,7 +146,8 @@ func (a *asked) unwaited(cause error) error {
 }
 
 // stream prepares the call of a tool that streams: progress goes to the client as notifications, if the request has a
-// progress token, and the chunks of data come with the answer. stop ends the notifications.
+// progress token, and the chunks of data come with the answer. Questions of the server go to the client. stop ends
+// both.
 func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed *pieces, stop func()) {
 	if !a.tool.streaming {
 		return nil, func() {}
@@ -160,11 +161,20 @@ func (a *asked) stream(ctx context.Context, req *sdk.CallToolRequest) (streamed 
 		})
 		tell, stop = p.chunk, p.stop
 	}
+	questions := a.questions(ctx, req)
 	a.call.OnChunk = func(c envelope.Chunk) error {
+		if q := envelope.QuestionOf(c); q != nil {
+			questions.take(q)
+			return nil
+		}
 		streamed.chunk(c)
 		return tell(c)
 	}
-	return streamed, stop
+	progress := stop
+	return streamed, func() {
+		questions.stop()
+		progress()
+	}
 }
 
 // asked is a call that the gateway makes for a request.
@@ -197,6 +207,7 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	if err := a.answering(req.Params.GetMeta(), req.Params.RequestState, req.Params.InputResponses); err != nil {
 		return nil, err
 	}
+	a.elicit(req)
 	switch {
 	case a.call.Context.MCPInput.Answers():
 		a.call.Key, a.lasting = a.answerKey(meta.key), true

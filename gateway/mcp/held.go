@@ -191,8 +191,14 @@ func messageOf(event []byte) (message jsontext.Value, ok bool) {
 	return bytes.TrimSuffix(data, []byte("\n\n")), ok
 }
 
-// isAnswer reports whether a message is an answer. All others are notifications: the gateway asks clients for nothing.
+// isAnswer reports whether a message is an answer, and not a notification or a request. The library numbers its
+// requests.
 func isAnswer(message jsontext.Value) bool {
+	rest, hasID := bytes.CutPrefix(message, []byte(`{"jsonrpc":"2.0","id":`))
+	if hasID {
+		rest = bytes.TrimLeft(rest, "0123456789")
+		return !bytes.HasPrefix(rest, []byte(`,"method":`))
+	}
 	return !bytes.HasPrefix(message, []byte(`{"jsonrpc":"2.0","method":`))
 }
 

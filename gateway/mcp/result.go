@@ -54,7 +54,7 @@ func (d *Definition) result(r *envelope.Response, names sdk.Meta, protocol strin
 }
 
 // sent returns a result as its MCP server sent it, and the response without warnings about values that the result now
-// holds exactly.
+// holds exactly, and about questions, which the client has seen.
 func sent(result jsontext.Value, r *envelope.Response) (jsontext.Value, *envelope.Response) {
 	result, ok := exactly(result)
 	if !ok || len(r.Warnings) == 0 {
@@ -62,7 +62,7 @@ func sent(result jsontext.Value, r *envelope.Response) (jsontext.Value, *envelop
 	}
 	is := *r
 	is.Warnings = slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
-		return strings.HasPrefix(w, envelope.MetaInexact)
+		return strings.HasPrefix(w, envelope.MetaInexact) || strings.HasPrefix(w, envelope.MetaAsked)
 	})
 	return result, &is
 }

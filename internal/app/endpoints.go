@@ -29,6 +29,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 	all := slices.Concat([]rpc.Endpoint{
 		rpc.NewEndpoint(operation.Result, d.dispatcher.Result),
 		rpc.NewEndpoint(operation.Cancel, d.dispatcher.Cancel),
+		rpc.NewEndpoint(operation.Answer, d.dispatcher.Answer),
 		rpc.NewEndpoint(operation.Why, d.dispatcher.Why),
 		rpc.NewEndpoint(operation.CallList, d.dispatcher.OpenCalls),
 		rpc.NewEndpoint(operation.Describe, fromAny(d.describe)),

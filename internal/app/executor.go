@@ -115,7 +115,7 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 			streaming.NewStore(c.JS, subjects.PayloadsStream).Through(api.Newest), envelope.MaxPayload),
 		Streams:  streams{n, streaming.NewStore(c.JS, subjects.ChunksStream).Through(api.Newest)},
 		Liveness: e.pools, Records: api, Watermark: api, Locks: e.board, Now: n.Clock.Now,
-		NewNonce: c.NewNonce, Lease: n.Lease, PayloadMemory: c.PayloadMemory,
+		Question: inbox.Question, NewNonce: c.NewNonce, Lease: n.Lease, PayloadMemory: c.PayloadMemory,
 		Trace: c.Trace, Logger: c.Logger,
 	})
 	e.reconnects = &bus.ReconnectWatch{NC: c.NC, Notify: e.executor.ControlReady}

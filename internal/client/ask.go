@@ -28,6 +28,12 @@ func (c *Client) Cancel(ctx context.Context, q envelope.CallRef) (envelope.Cance
 	return a, err
 }
 
+// Answer answers a question of a running call. A nil error means that the answer was passed on.
+func (c *Client) Answer(ctx context.Context, q envelope.AnswerRequest) error {
+	_, err := Ask(ctx, c, operation.Answer, q)
+	return err
+}
+
 // told returns the outcome in an answer about the call that ref names, with its output; nil if there is no outcome.
 func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *envelope.Response {
 	if r == nil {

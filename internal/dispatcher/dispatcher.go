@@ -37,6 +37,8 @@ type Control interface {
 	Kill(ctx context.Context, pool, id string, attempt int, due time.Time) (running bool)
 	// Locate asks which executor of a pool runs an attempt. ok is false if none answers in time that it does.
 	Locate(ctx context.Context, pool, id string, attempt int) (by string, since time.Time, ok bool)
+	// Answer sends an answer to the executor by, a full name, for its question with the given id. It may be lost.
+	Answer(by, question string, a call.Answer) error
 	JoinerLeft(l envelope.JoinerLeft) // makes every dispatcher call RemoveJoiner; may be lost
 }
 

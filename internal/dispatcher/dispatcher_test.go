@@ -265,6 +265,8 @@ func (w *world) refusals() []envelope.Code {
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
 
+func (w *world) Answer(string, string, call.Answer) error { return nil }
+
 func (w *world) JoinerLeft(l envelope.JoinerLeft) { w.d.Answers.RemoveJoiner(l) }
 
 func (w *world) Kill(context.Context, string, string, int, time.Time) bool {

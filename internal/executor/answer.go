@@ -23,6 +23,9 @@ func (r *run) answer(ctx context.Context, raw jsontext.Value) (in tool.MCPInput,
 		return in, faultError{envelope.NewError(envelope.CodeInputState, "").WithCause(err.Error())}
 	}
 	in = tool.MCPInput{Responses: given.Responses, Capabilities: given.Capabilities}
+	if given.Elicits && r.Question != nil {
+		in.Caller = &tool.Caller{Name: r.job.state.Tenant + " " + r.job.current().Owner.Actor, Ask: r.job.question}
+	}
 	if given.State == "" { // the server may ask without a state, and clients may answer before they are asked
 		return in, nil
 	}

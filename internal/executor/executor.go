@@ -96,7 +96,10 @@ type Options struct {
 	Locks     *lock.Board      // nil: no call is ever locked
 	Now       func() time.Time // bus time
 	NewNonce  func() string
-	Lease     time.Duration // see bus.DefaultLease
+	// Question opens a question to the caller of a running call, and calls take with the body of each answer until close.
+	// nil means that callers are not asked.
+	Question func(take func(body []byte)) (id string, close func())
+	Lease    time.Duration // see bus.DefaultLease
 	// PayloadMemory is the memory, in bytes, for large inputs until their tools have read them; others wait. Default 128
 	// MiB.
 	PayloadMemory int64

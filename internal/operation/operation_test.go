@@ -14,6 +14,7 @@ import (
 const permitted = `
 result          agent operator
 cancel          agent operator
+answer          agent operator
 why             agent operator
 call_list       agent operator
 chunks          agent operator

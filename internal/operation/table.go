@@ -36,6 +36,7 @@ func withExpired(i *Info) { i.Expired = true }
 var (
 	Result   = row[envelope.CallRef, envelope.ResultResponse](subjects.OpResult, callers)
 	Cancel   = row[envelope.CallRef, envelope.CancelResponse](subjects.OpCancel, callers)
+	Answer   = row[envelope.AnswerRequest, struct{}](subjects.OpAnswer, callers)
 	CallList = row[envelope.OpenCallsRequest, envelope.OpenCallsResponse](subjects.OpCallList, callers)
 	Why      = row[envelope.CallRef, envelope.WhyResponse](subjects.OpWhy, callers)
 	Chunks   = row[envelope.ChunksRequest, envelope.ChunksResponse](subjects.OpChunks, callers)

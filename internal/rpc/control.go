@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -78,6 +79,21 @@ func (c *Control) Locate(ctx context.Context, pool, id string, attempt int) (by 
 		seen.By = subjects.Instance(pool, name)
 	}
 	return seen.By, seen.Since.Time(), true
+}
+
+// Answer sends an answer to an executor, by its full name, for its question with the given id. The subject is one of
+// the answers to that executor, so no other process gets it.
+func (c *Control) Answer(by, question string, a call.Answer) error {
+	pool, name, _ := strings.Cut(by, "/")
+	to, ok := subjects.ExecutorAnswer(subjects.ExecutorRequest(subjects.OpAnswer, pool, name), question)
+	if !ok {
+		return fmt.Errorf("no executor has the question %.40q", question)
+	}
+	data, err := format.Marshal(format.Message, a)
+	if err != nil {
+		return err
+	}
+	return c.NC.Publish(to, data)
 }
 
 // JoinerLeft tells all dispatchers that a joiner no longer waits.

@@ -121,6 +121,13 @@ func (in *Inbox) Open(take func(*nats.Msg)) (reply string) {
 	return reply
 }
 
+// Question opens a question of an executor: it calls take with the body of each message on a new reply subject, until
+// close. The id is the last token of that subject. See [Inbox.Open].
+func (in *Inbox) Question(take func(body []byte)) (id string, close func()) {
+	reply := in.Open(func(msg *nats.Msg) { take(msg.Data) })
+	return in.token(reply), func() { in.Drop(reply) }
+}
+
 // word returns the part of a reply subject of [Inbox.Open] after the prefix of the actor. Requests also carry it in
 // [subjects.HeaderAnswer], because the server replaces their reply subjects between accounts.
 func (in *Inbox) word(reply string) string { return reply[in.skip:] }

@@ -14,6 +14,15 @@ type MCPInput struct {
 	Responses    jsontext.Value // the object inputResponses, or nil
 	ServerState  string         // the requestState that the server sent with its question
 	Capabilities jsontext.Value // the object of the client's capabilities, or nil
+	Caller       *Caller        `json:"-"` // nil if the caller cannot be asked while the call runs
+}
+
+// Caller is a caller that can be asked while its call runs.
+type Caller struct {
+	Name string // of tenant and actor
+	// Ask opens a question. The adapter emits its id to the caller, see [envelope.OpenQuestion]. take gets the answer: the
+	// result of elicitation/create, or nil if the caller does not answer. It must not block. close ends the question.
+	Ask func(take func(result jsontext.Value)) (id string, close func())
 }
 
 // Ref returns the reference by which clients name the call.

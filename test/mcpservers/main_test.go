@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "fickle" {
 		syscall.Exit(fickle())
 	}
+	if len(os.Args) > 1 && os.Args[1] == "asking" {
+		syscall.Exit(serveAsking())
+	}
 	os.Exit(m.Run())
 }
 

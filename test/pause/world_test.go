@@ -179,6 +179,7 @@ func (w *world) dispatcher(name string, s *stop, log outcome.Log) *dispatcher.Di
 // alone is a dispatcher without peers.
 type alone struct{}
 
+func (alone) Answer(string, string, call.Answer) error   { return nil }
 func (alone) JoinerLeft(envelope.JoinerLeft)             {}
 func (alone) Alive(context.Context, string) (int, error) { return 1, nil }
 func (alone) Locate(context.Context, string, string, int) (by string, since time.Time, ok bool) {

@@ -31,6 +31,7 @@ type progressQueue struct {
 	sink  tool.Sink
 	limit int64 // bytes of chunks and output together
 	end   context.CancelCauseFunc
+	asks  *asker
 
 	mu     sync.Mutex
 	queue  []chunk
@@ -48,11 +49,11 @@ type chunk struct {
 }
 
 // newRelay returns a queue. It passes nothing on if the tool does not stream.
-func newRelay(m *tool.Manifest, sink tool.Sink) *progressQueue {
+func newRelay(m *tool.Manifest, sink tool.Sink, asks *asker) *progressQueue {
 	if !m.Capability.Streaming {
 		sink = nil
 	}
-	return &progressQueue{sink: sink, limit: m.Limits.OutputBytes, wake: make(chan struct{}, 1)}
+	return &progressQueue{sink: sink, asks: asks, limit: m.Limits.OutputBytes, wake: make(chan struct{}, 1)}
 }
 
 // call calls the server and passes chunks to the sink. It returns when the server has answered or ctx has ended.
@@ -63,6 +64,10 @@ func (r *progressQueue) call(ctx context.Context, conn *client.Conn, request cli
 		return conn.Call(ctx, request)
 	}
 	request.Progress = r.take
+	if r.asks.caller != nil {
+		request.Caller = r.asks.caller.Name
+		request.Elicit = func(params jsontext.Value) (jsontext.Value, error) { return r.elicit(ctx, params) }
+	}
 	type ending struct {
 		answer client.Answer
 		err    error
@@ -155,10 +160,13 @@ func (r *progressQueue) passed() int64 {
 
 // take queues the chunk in the params of a progress notification.
 func (r *progressQueue) take(params jsontext.Value) {
-	c, ok := read(params)
-	if !ok {
-		return
+	if c, ok := read(params); ok {
+		r.put(c)
 	}
+}
+
+// put queues a chunk.
+func (r *progressQueue) put(c chunk) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

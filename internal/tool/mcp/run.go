@@ -47,6 +47,7 @@ func (a *Adapter) run(
 		return statement{}, &tool.StartError{Err: err}
 	}
 	request, err := ask(m, e, op, inv)
+	asks := asker{caller: inv.MCPInput.Caller, left: time.Duration(p.server.ElicitMS) * time.Millisecond}
 	if _, stated := errors.AsType[*tool.Error](err); stated {
 		return statement{}, err
 	}
@@ -54,20 +55,21 @@ func (a *Adapter) run(
 		return statement{}, &tool.StartError{Err: err}
 	}
 	for again := false; ; again = true {
-		said, err := p.ask(ctx, m, e, op, request, sink)
+		said, err := p.ask(ctx, m, e, op, request, newRelay(m, sink, &asks))
 		if _, died := errors.AsType[*unheardError](err); died && !again {
 			continue
 		}
 		if question, asks := errors.AsType[*tool.InputError](err); asks {
 			askedBy(inv, question)
 		}
+		said.result.Warnings = asks.warn(said.result.Warnings)
 		return said, err
 	}
 }
 
 // ask makes one request over one connection.
 func (p *pool) ask(
-	ctx context.Context, m *tool.Manifest, e Endpoint, op op, request client.Request, sink tool.Sink,
+	ctx context.Context, m *tool.Manifest, e Endpoint, op op, request client.Request, r *progressQueue,
 ) (statement, error) {
 	l, err := p.take(ctx)
 	if err != nil {
@@ -86,7 +88,6 @@ func (p *pool) ask(
 	if due, ok := ctx.Deadline(); ok { // the time that is left after the server was started
 		request.Meta[envelope.MetaDeadlineMS] = max(1, time.Until(due).Milliseconds())
 	}
-	r := newRelay(m, sink)
 	answer, err := r.call(ctx, l.conn, request)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -97,7 +97,7 @@ func dial(ctx context.Context, s Server, o Options, limit time.Duration) (*Conn,
 	c := &Conn{older: o.Older, broken: make(chan struct{})}
 	c.router = newRouter(func() { c.changed.Store(true) })
 	c.router.listsChanged = o.ListsChanged
-	client := mcp.NewClient(&mcp.Implementation{Name: "toolbus", Version: o.Client}, &mcp.ClientOptions{
+	options := &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 		// With handlers, servers of the newer protocol announce changes of their lists. The router handles the announcements
@@ -105,7 +105,11 @@ func dial(ctx context.Context, s Server, o Options, limit time.Duration) (*Conn,
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) {},
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) {},
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {},
-	})
+	}
+	if s.ElicitMS > 0 {
+		options.ElicitationHandler = c.router.elicit // it adds the capability
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "toolbus", Version: o.Client}, options)
 	t := &transport{open: func(ctx context.Context) (way, error) { return open(ctx, s, o, c.router) }}
 	session, err := client.Connect(ctx, t, greeting(o))
 	c.way = t.way
@@ -232,6 +236,11 @@ type Request struct {
 	Limit     int64                // largest answer, in bytes
 	Progress  func(jsontext.Value) // called with the params of each progress notification; must not block; may be nil
 	Input     Input
+	// Caller and Elicit are for questions of the server in the middle of the call. Caller names who gets them, and Elicit
+	// asks them: it takes the params of elicitation/create and returns the result. Elicit returns when the call has ended,
+	// and may be nil.
+	Caller string
+	Elicit func(params jsontext.Value) (jsontext.Value, error)
 }
 
 // Call calls a tool, or another method. It returns when the server has answered or ctx ends. When ctx ends, the SDK
@@ -244,7 +253,7 @@ func (c *Conn) Call(ctx context.Context, r Request) (Answer, error) {
 	params := &mcp.CallToolParams{Meta: mcp.Meta{}, Name: r.Tool, Arguments: r.Arguments}
 	maps.Copy(params.Meta, r.Meta) // the SDK adds members of this connection
 	r.Input.addTo(&params.RequestState, &params.InputResponses, params.Meta, c.asksCallers())
-	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing}
+	f := &flight{limit: r.Limit, progress: r.Progress, shorten: toNothing, caller: r.Caller, elicit: r.Elicit}
 	raw, err := c.fly(ctx, f, func(ctx context.Context) error {
 		if r.Progress != nil {
 			params.SetProgressToken(f.token)

@@ -44,7 +44,11 @@ func NewInput(state string, responses, capabilities jsontext.Value) (in Input, e
 // server may learn the capabilities.
 func (in Input) addTo(state *string, responses *mcp.InputResponseMap, meta map[string]any, asks bool) {
 	*state, *responses = in.state, in.responses
-	if asks && in.capabilities != nil {
+	if !asks {
+		return
+	}
+	meta[mcp.MetaKeyClientCapabilities] = jsontext.Value("{}") // instead of those of this client
+	if in.capabilities != nil {
 		meta[mcp.MetaKeyClientCapabilities] = in.capabilities
 	}
 }

@@ -36,8 +36,10 @@ type flight struct {
 	id      jsonrpc.ID
 	failure atomic.Pointer[error] // why the answer fails, if the cause is known better than from the SDK
 	sent    atomic.Bool           // the server may have received part of it
-	answer  jsontext.Value        // set before the SDK gets the answer
-	mended  ijson.Repairs         // repairs of the answer; set before answer
+	caller  string
+	elicit  func(jsontext.Value) (jsontext.Value, error) // nil if the caller cannot be asked
+	answer  jsontext.Value                               // set before the SDK gets the answer
+	mended  ijson.Repairs                                // repairs of the answer; set before answer
 }
 
 // fail ends the flight with err. Only the first failure counts.
@@ -70,10 +72,14 @@ type pendingRequests struct {
 	ids    map[jsonrpc.ID]*flight
 	tokens map[string]*flight
 	asked  int // requests from the server
+	// left holds the callers of requests without an answer that nobody waits for, by id; crowded after maxLeft of them.
+	left    map[jsonrpc.ID]string
+	crowded bool
 }
 
 func newRouter(changed func()) *pendingRequests {
-	return &pendingRequests{changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{}}
+	return &pendingRequests{changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{},
+		left: map[jsonrpc.ID]string{}}
 }
 
 // begin registers a flight, and sets its progress token.
@@ -90,6 +96,9 @@ func (r *pendingRequests) end(f *flight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tokens, f.token)
+	if r.ids[f.id] == f && f.sent.Load() {
+		r.leave(f)
+	}
 	delete(r.ids, f.id)
 }
 
@@ -124,6 +133,7 @@ func (r *pendingRequests) of(id jsonrpc.ID) *flight {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.ids[id]
+	delete(r.left, id)
 	if f != nil {
 		delete(r.ids, id)
 		delete(r.tokens, f.token)

@@ -32,6 +32,10 @@ type Server struct {
 	// StartMS is the time in milliseconds until the server must have answered for the first time. The default is 120,000
 	// for the first start of a process, which may download the server, and 30,000 for others and for a URL.
 	StartMS int64 `json:"start_ms,omitzero"`
+	// ElicitMS is the longest time in milliseconds that one call waits for answers of its caller to questions of the
+	// server; at most [MaxElicit]. If it is set, the server is offered elicitation with forms when a connection begins,
+	// for all callers. Servers of protocols before 2026-07-28 then ask in the middle of calls.
+	ElicitMS int64 `json:"elicit_ms,omitzero"`
 }
 
 // Limits and defaults of a [Server].
@@ -40,6 +44,7 @@ const (
 	DefaultStart = 30 * time.Second
 	firstStart   = 2 * time.Minute // the first start of a process
 	MaxStart     = 10 * time.Minute
+	MaxElicit    = time.Minute
 	maxSecret    = 64 << 10 // bytes of a file in a reference
 )
 
@@ -70,6 +75,9 @@ func (s Server) Check() error {
 	}
 	if s.StartMS < 0 || s.start(true) > MaxStart {
 		bad = append(bad, fmt.Errorf("start_ms is %d: it is at most %d", s.StartMS, MaxStart.Milliseconds()))
+	}
+	if s.ElicitMS < 0 || s.ElicitMS > MaxElicit.Milliseconds() {
+		bad = append(bad, fmt.Errorf("elicit_ms is %d: it is at most %d", s.ElicitMS, MaxElicit.Milliseconds()))
 	}
 	for name := range s.Headers {
 		if s.OAuth != "" && strings.EqualFold(name, "Authorization") {
