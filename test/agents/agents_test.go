@@ -42,6 +42,12 @@ func TestAgents(t *testing.T) {
 // failure, and exits with 1 if there was one.
 func (w *world) run(t *testing.T, program, script string) {
 	t.Helper()
+	w.within(t, 3*time.Minute, program, filepath.Join("clients", script))
+}
+
+// within runs a script with the file of the world and further arguments.
+func (w *world) within(t *testing.T, most time.Duration, program, script string, more ...string) {
+	t.Helper()
 	text, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
@@ -50,9 +56,9 @@ func (w *world) run(t *testing.T, program, script string) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, filepath.Join("clients", script), file)
+	cmd := exec.CommandContext(ctx, program, append([]string{script, file}, more...)...)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "NODE_PATH="+w.Modules, "OPENAI_AGENTS_DISABLE_TRACING=1",
 		"TOOLBUS_URL="+w.Bus, "HOME="+w.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its children end with it

