@@ -33,7 +33,7 @@ func idle(ctx context.Context, o Options, r *Report) error {
 	var children []*process.Process
 	names := []string{"dispatcher", "executor"}
 	for _, name := range names {
-		c, err := o.startChild(ctx, h.dir, name, name, "--server", h.url, "--tools", dir)
+		c, err := o.startHalf(ctx, h, name, dir)
 		if err != nil {
 			return err
 		}

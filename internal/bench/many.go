@@ -42,7 +42,7 @@ func (o Options) starts(ctx context.Context, res *Result) error {
 		return err
 	}
 	for _, name := range []string{"dispatcher", "executor"} {
-		c, err := o.startChild(ctx, h.dir, name, name, "--server", h.url, "--tools", dir)
+		c, err := o.startHalf(ctx, h, name, dir)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,9 @@ func bridged(ctx context.Context, o Options, r *Report) error {
 		Start: func(name string, args ...string) (*process.Process, error) {
 			return o.startChild(ctx, h.dir, name, args...)
 		},
+		Node: func(name string, args ...string) (*process.Process, error) {
+			return process.Start(ctx, o.Self, h.dir, name, args...)
+		},
 	})
 	if err != nil {
 		return err

@@ -98,3 +98,12 @@ const startTimeout = process.StartTimeout
 func (o Options) startChild(ctx context.Context, dir, name string, args ...string) (*process.Process, error) {
 	return process.Start(ctx, o.Product, dir, name, args...)
 }
+
+// startHalf starts the dispatcher or the executor of a bus without secrets, with the tools of a folder.
+func (o Options) startHalf(ctx context.Context, h *host, role, tools string) (*process.Process, error) {
+	args := []string{role, "--server", h.url, "--tools", tools}
+	if role == Dispatcher {
+		args = append(args, "--insecure-no-auth")
+	}
+	return o.startChild(ctx, h.dir, role, args...)
+}

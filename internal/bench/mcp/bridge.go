@@ -25,8 +25,8 @@ type Options struct {
 	Rounds   int
 	Duration time.Duration // of each side in a round
 	AtOnce   int           // number of waiting calls
-	// Start starts a process of the toolbus command.
-	Start func(name string, args ...string) (*process.Process, error)
+	// Start starts a process of the toolbus command, and Node one of the command of this benchmark.
+	Start, Node func(name string, args ...string) (*process.Process, error)
 }
 
 // Report is the result. Times are medians in milliseconds of one caller that makes calls in sequence.

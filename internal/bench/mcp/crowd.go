@@ -28,14 +28,15 @@ func (o Options) crowd(ctx context.Context, r *Report) (err error) {
 	}
 	parts := map[string]*process.Process{}
 	for _, part := range []struct {
-		name string
-		args []string
+		name  string
+		start func(name string, args ...string) (*process.Process, error)
+		args  []string
 	}{
-		{"dispatcher", []string{"bench", "node", "dispatcher", "--tools", o.Dir}},
-		{"executor", []string{"executor", "--tools", o.Dir, "--slots", strconv.Itoa(slots(o.AtOnce))}},
-		{"door", []string{"gateway", "mcp", "--listen", "127.0.0.1:0", "--task-after", "-1s"}},
+		{"dispatcher", o.Node, []string{"bench", "node", "dispatcher", "--tools", o.Dir}},
+		{"executor", o.Start, []string{"executor", "--tools", o.Dir, "--slots", strconv.Itoa(slots(o.AtOnce))}},
+		{"door", o.Start, []string{"gateway", "mcp", "--listen", "127.0.0.1:0", "--task-after", "-1s"}},
 	} {
-		p, err := o.Start(part.name, append(part.args, "--server", o.URL)...)
+		p, err := part.start(part.name, append(part.args, "--server", o.URL)...)
 		if err != nil {
 			return err
 		}
