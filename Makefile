@@ -32,7 +32,7 @@ run: build ## build everything and show it at work: bin/toolbus demo (about seve
 test: ## static checks, the small model, and the tests of all packages with the race detector; 15 minutes on two cores
 	.ci/test
 
-nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, 1,000 planned reconnects under load, the large model; six hours
+nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, 1,000 planned reconnects under load, agents of eight frameworks, the large model; six hours
 	.ci/fuzz 60s
 	$(GO) test -count=1 -timeout 1h -v -run TestBystanderOfFloods ./test/attack -args -full -flood 60s
 	bin/toolbus-lab chaos --seed 1 --duration 30m
@@ -47,6 +47,7 @@ nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 
 	$(GO) test -count=1 -timeout 30m -run TestDamage ./test/blackbox -args -damages
 	$(GO) test -count=1 -timeout 30m -run TestFrozenDispatcher ./test/deploy -args -frozen 200
 	$(GO) test -count=1 -run TestDamagedLocks ./internal/policy/lockstore -args -flips 24
+	GO="$(GO)" test/agents/run.sh --frameworks -v
 	$(GO) test -count=1 -timeout 3h $(MODEL) -args -large
 
 attack: ## attack and flood three servers with TLS, whose executors have a user of their own if this is root; ten minutes, 11,000 open files

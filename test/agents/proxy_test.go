@@ -32,12 +32,12 @@ func throughIdle(t *testing.T, server string, most time.Duration) string {
 	defer func() { _ = quiet.Close() }() // nothing was written
 	began := time.Now()
 	if _, err := quiet.Read(make([]byte, 1)); err == nil || time.Since(began) > 2*most {
-		t.Errorf("the proxy has ended an idle connection after %s: %v", time.Since(began), err)
+		t.Errorf("an idle connection has ended after %s: %v", time.Since(began), err)
 	}
 	return at
 }
 
-// throughCuts starts a proxy before a server that cuts the answer to each call of a tool, at another position each time.
+// throughCuts starts a proxy before a server that cuts the answer to each call of a tool, each at another position.
 func throughCuts(t *testing.T, server string) string {
 	t.Helper()
 	var calls atomic.Int64

@@ -28,12 +28,12 @@ if ! installed package.json; then
 	rm -r "$dir/npm"
 	done_with package.json
 fi
-environments="one two"
+environments="one two" timeout=15m
 frameworks=
 if [ "${1:-}" = --frameworks ]; then
 	shift
-	frameworks=-frameworks environments="one two google-adk llama-index mcp-agent pydantic-ai"
-	set -- -run 'TestFrameworks' "$@"
+	frameworks=-frameworks environments="$environments google-adk llama-index mcp-agent pydantic-ai" timeout=2h
+	set -- -run TestFrameworks "$@"
 	if ! cmp -s "$here/frameworks/package-lock.json" "$dir/frameworks/package-lock.json"; then
 		rm -rf "$dir/frameworks" "$dir/npm"
 		mkdir "$dir/npm"
@@ -53,4 +53,4 @@ for environment in $environments; do
 	fi
 done
 cd "$here/../.."
-exec "${GO:-go}" test -count=1 -timeout "${frameworks:+1}15m" ./test/agents "$@" -args -installed "$dir" $frameworks
+exec "${GO:-go}" test -count=1 -timeout $timeout ./test/agents "$@" -args -installed "$dir" $frameworks
