@@ -70,6 +70,8 @@ type world struct {
 	allowed  []string // call ids
 	notes    []audit.Record
 
+	answered  []answered
+	unasked   bool // no executor has a question
 	gateHangs bool
 	kills     int
 	nonce     int
@@ -264,8 +266,6 @@ func (w *world) refusals() []envelope.Code {
 }
 
 func (w *world) Alive(context.Context, string) (int, error) { return w.executors, nil }
-
-func (w *world) Answer(string, string, call.Answer) error { return nil }
 
 func (w *world) JoinerLeft(l envelope.JoinerLeft) { w.d.Answers.RemoveJoiner(l) }
 
