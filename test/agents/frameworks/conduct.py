@@ -99,8 +99,9 @@ def plain(output):
 
 
 def times(file, line):
-    """Returns how often a line is in a file of the servers behind the bus."""
-    return pathlib.Path(world.through, file).read_text(encoding="utf-8").splitlines().count(line)
+    """Returns how often a line is in a file of the servers behind the bus, which make it with the first line."""
+    path = pathlib.Path(world.through, file)
+    return path.read_text(encoding="utf-8").splitlines().count(line) if path.exists() else 0
 
 
 def same(way, steps, want, got, differ=()):
