@@ -12,8 +12,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// An answer reaches the executor that runs the call, by claim or because it says so. Nobody else's does, nor one that is
-// too large, or that comes when nobody runs the call.
+// An answer reaches the executor that runs the call, by claim or because it says so. One of another actor does not, and
+// neither does one that is too large, or that comes when no executor runs the call.
 func TestAnswer(t *testing.T) {
 	const question = "q1"
 	runs := func(w *world) { w.finds = &pool{runner: "default/e2"} }
