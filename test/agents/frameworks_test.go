@@ -26,6 +26,20 @@ const (
 // slowStart is how long the slow servers need to start, in seconds.
 const slowStart = "40"
 
+// TestFrameworksBriefly lets agents of two frameworks follow a plan, beside the two of TestAgents.
+func TestFrameworksBriefly(t *testing.T) {
+	if *installed == "" || *frameworks {
+		t.Log("make mcp-agents runs this with the frameworks")
+		return
+	}
+	w := bare(t, *installed)
+	w.Servers = map[string]server{"shop": w.programs(t)["shop"], "depot": w.depot(t, "0")}
+	w.serve(t)
+	for _, name := range []string{"pydantic-ai", "google-adk"} {
+		t.Run(name, func(t *testing.T) { w.conduct(t, "plan", name) })
+	}
+}
+
 // TestFrameworks runs agents of eight frameworks with a stand-in for the API of a model, over both transports.
 func TestFrameworks(t *testing.T) {
 	if !*frameworks {

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs the clients and servers that test/agents needs, unless they are there, and runs it: npm packages of package.json,
-# and two environments of Python, of requirements-*.txt. MCP_AGENTS is the folder for them; by default it is in the user's
+# and four environments of Python, of requirements-*.txt. MCP_AGENTS is the folder for them; by default it is in the user's
 # cache. Arguments are those of `go test`, for example -run TestAgents/equality. With --frameworks first it also installs
-# agent frameworks, the packages of frameworks/package-lock.json and of four more environments, and runs their tests alone.
+# more agent frameworks, the packages of frameworks/package-lock.json and of two more environments, and runs the tests of
+# all eight alone.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${MCP_AGENTS:-${XDG_CACHE_HOME:-$HOME/.cache}/toolbus/mcp-agents}
@@ -28,11 +29,11 @@ if ! installed package.json; then
 	rm -r "$dir/npm"
 	done_with package.json
 fi
-environments="one two" timeout=15m
+environments="one two google-adk pydantic-ai" timeout=15m
 frameworks=
 if [ "${1:-}" = --frameworks ]; then
 	shift
-	frameworks=-frameworks environments="$environments google-adk llama-index mcp-agent pydantic-ai" timeout=2h
+	frameworks=-frameworks environments="$environments llama-index mcp-agent" timeout=2h
 	set -- -run TestFrameworks "$@"
 	if ! cmp -s "$here/frameworks/package-lock.json" "$dir/frameworks/package-lock.json"; then
 		rm -rf "$dir/frameworks" "$dir/npm"
