@@ -56,8 +56,9 @@ type version struct {
 	compared time.Time // by the clock of this process
 }
 
-// compareEvery is how long an entry that has not changed counts as its copy.
-const compareEvery = 5 * time.Second
+// compareEvery is how long an entry that has not changed counts as its copy. It is less than the time for which locks
+// hold: a lock that was set while the leader could not read the entry is only in the copy.
+const compareEvery = 500 * time.Millisecond
 
 // Damaged returns what was found of each entry that was lost or cannot be read, by its subject.
 func (c *Copies) Damaged() map[string]string {
@@ -252,8 +253,10 @@ func (c *Copies) isDamaged(subject string) bool {
 	return c.damaged[subject] != ""
 }
 
-// unreadable returns the entry of a copy whose entry the server cannot read.
+// unreadable returns the entry of a copy whose entry the server cannot read. Another server may read it later, and then
+// the copy may be newer.
 func (c *Copies) unreadable(subject string, kept entryCopy, last uint64) (*jetstream.RawStreamMsg, bool, error) {
+	c.forget(subject)
 	if kept.seq == 0 {
 		c.report(slog.LevelError, subject, "neither the entry nor its copy can be read: what it could forbid is refused "+
 			"until an operator stores it again")

@@ -93,7 +93,7 @@ func (r *Replica[T]) read(ctx context.Context, subject string, trusting bool) (e
 	return e, nil
 }
 
-// Ask is [Replica.Read] with the time limit [AskTime]. It compares an entry that has not changed every five seconds.
+// Ask is [Replica.Read] with the time limit [AskTime]. It compares an entry that has not changed every half second.
 func (r *Replica[T]) Ask(ctx context.Context, subject string) (Entry[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()

@@ -90,6 +90,9 @@ func TestChangeOfTheCopyAlone(t *testing.T) {
 	if e, _, err := blind.Change(t.Context(), subjects.Locks, more, nil); err != nil || !e.Held {
 		t.Fatal(e, err)
 	}
+	if e, err := r.Ask(t.Context(), subjects.Locks); err != nil || e.Value.Text != "first more" {
+		t.Errorf("%+v, %v", e, err)
+	}
 	e, _, err := r.Change(t.Context(), subjects.Locks, more, nil)
 	if err != nil || e.Value.Text != "first more more" || e.Held || e.Revision <= first.Revision {
 		t.Errorf("%+v, %v", e, err)
