@@ -129,7 +129,7 @@ func revoked(t *testing.T, b *bus) {
 	}
 }
 
-// sealed holds that there is one entry on the bus, without anything to read.
+// sealed checks that the bus has one entry of a login, and that no token in it can be read.
 func sealed(t *testing.T, b *bus) {
 	t.Helper()
 	nc, err := nats.Connect(b.URL)

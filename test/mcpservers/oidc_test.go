@@ -30,7 +30,7 @@ type provider struct {
 	bare    atomic.Int64 // requests without one
 }
 
-// history is what the provider says has happened.
+// history counts the renewals of tokens and lists the errors that the provider reports.
 type history struct {
 	Renewals int
 	Errors   []string
