@@ -72,7 +72,7 @@ func printRecord(g *global, to io.Writer, zone *time.Location, r *reader.Line) e
 }
 
 // note returns the last cell of a row: where a request was refused, how many refusals the record counts, whether the
-// call is a dry run, and the state of an operation.
+// call is a dry run, the state of an operation, and the restored entry.
 func note(r *audit.Record) string {
 	var all []string
 	if r.Rule != "" {
@@ -86,6 +86,9 @@ func note(r *audit.Record) string {
 	}
 	if r.Act != nil {
 		all = append(all, r.Act.Op+" "+string(r.Act.State))
+	}
+	if r.Restored != nil {
+		all = append(all, "restored "+r.Restored.Entry)
 	}
 	return strings.Join(all, ", ")
 }

@@ -152,6 +152,19 @@ func TestAuditRows(t *testing.T) {
 	}
 }
 
+// A row names the entry that a dispatcher has restored.
+func TestAuditRowOfRestore(t *testing.T) {
+	var out strings.Builder
+	g := newGlobal(&environment{stdout: &out, stderr: io.Discard})
+	e := audit.RestoredEntry{Stream: subjects.ControlStream, Entry: subjects.Locks, Reason: "missing"}
+	r := audit.EntryRestored("default", "d-1", "id", e, time.Now())
+	if err := printRecord(g, &out, time.UTC, &reader.Line{Record: r}); err != nil ||
+		!strings.Contains(out.String(), "  policy_applied ") ||
+		!strings.HasSuffix(out.String(), "  restored "+subjects.Locks+"\n") {
+		t.Errorf("%s, %v", out.String(), err)
+	}
+}
+
 // If the audit record is behind the calls, replay prints what exists, and its exit code is 1.
 func TestAuditBehind(t *testing.T) {
 	srv := natstest.Start(t)

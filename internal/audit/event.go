@@ -52,7 +52,7 @@ const (
 	ToolRegistered    Event = "tool_registered"
 	ToolStatusChanged Event = "tool_status_changed"
 	PolicyPushed      Event = "policy_pushed"
-	PolicyApplied     Event = "policy_applied"
+	PolicyApplied     Event = "policy_applied" // see [EntryRestored]
 	RunStarted        Event = "run_started"
 	RunPaused         Event = "run_paused"
 	RunResumed        Event = "run_resumed"

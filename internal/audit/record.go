@@ -68,6 +68,8 @@ type Record struct {
 	Lock *SafetyLock `json:"lock,omitzero"`
 	// Repair is set if the record describes a decision about a call whose log is damaged.
 	Repair *Repair `json:"repair,omitzero"`
+	// Restored is set if the record describes an entry that a dispatcher has stored again from its copy.
+	Restored *RestoredEntry `json:"restored,omitzero"`
 	// Push is set if the record describes the push of a policy set.
 	Push *PolicyPush `json:"policy_push,omitzero"`
 	// Run is set if the record describes a change of a run.

@@ -35,6 +35,9 @@ type Copies struct {
 	mu      sync.Mutex
 	known   map[string]version // of each entry that is as its copy
 	damaged map[string]string  // by subject: what was found
+
+	unrecorded []Restored    // see RecordRestored; oldest first
+	more       chan struct{} // holds a value when unrecorded has grown
 }
 
 // OpenCopies returns the Copies of a bus. It returns nil on a bus on which no dispatcher of this build has started.
@@ -46,7 +49,9 @@ func OpenCopies(ctx context.Context, js jetstream.JetStream, log *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("copies of entries: %w", err)
 	}
-	return &Copies{js: js, stream: s, log: log, known: map[string]version{}, damaged: map[string]string{}}, nil
+	return &Copies{
+		js: js, stream: s, log: log, known: map[string]version{}, damaged: map[string]string{}, more: make(chan struct{}, 1),
+	}, nil
 }
 
 // version names a stored entry, also after its bucket was made again.
@@ -279,6 +284,7 @@ func (c *Copies) restore(ctx context.Context, subject string, revision uint64, k
 		"the entry was lost, or an older one was put in its place: it is restored from its copy")
 	ack, err := c.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err == nil {
+		c.restored(ack.Stream, subject, revision)
 		kept.Revision = ack.Sequence
 		err = c.store(ctx, subject, kept)
 	}
