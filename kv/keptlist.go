@@ -3,6 +3,7 @@ package kv
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -311,7 +312,7 @@ func (k *keptPart) load(ctx context.Context) error {
 	}
 	var steps []keptMessage
 	slots := map[int]uint64{} // the number of each
-	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{k.part.KeptAll()}}
+	cfg := jetstream.OrderedConsumerConfig{NamePrefix: rand.Text(), FilterSubjects: []string{k.part.KeptAll()}}
 	for m, err := range bus.Messages(ctx, k.log.js, subjects.KeptStream, cfg, keptLoad) {
 		if err != nil {
 			return err
@@ -392,7 +393,7 @@ func (k *keptPart) read(ctx context.Context, after uint64, note func(id keptID, 
 		return err
 	}
 	cfg := bus.StartAfter(after)
-	cfg.FilterSubjects, cfg.HeadersOnly = []string{k.part.All()}, true
+	cfg.NamePrefix, cfg.FilterSubjects, cfg.HeadersOnly = rand.Text(), []string{k.part.All()}, true
 	for m, err := range bus.Messages(ctx, k.log.js, k.part.Stream(), cfg, bus.ReadTimeout) {
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +23,7 @@ func (k *keptPart) lacksSynced(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	end, first := stream.CachedInfo().State.LastSeq, k.last.at
-	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{k.part.KeptSteps()}}
+	cfg := jetstream.OrderedConsumerConfig{NamePrefix: rand.Text(), FilterSubjects: []string{k.part.KeptSteps()}}
 	for m, err := range bus.Messages(ctx, k.log.js, subjects.KeptStream, cfg, keptLoad) {
 		if err != nil {
 			return false, err

@@ -88,6 +88,7 @@ func (g *global) diagnose(ctx context.Context, keys, profile string, scrub bool)
 		}
 	}
 	checks, err := g.look(ctx, keys, profile)
+	err = cmp.Or(err, context.Cause(ctx)) // what failed because of an interruption says nothing
 	if err != nil || !scrub {
 		return checks, err
 	}

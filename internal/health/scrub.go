@@ -21,11 +21,20 @@ import (
 type Progress func(stream string, read, of uint64)
 
 // Scrub reads all that the streams hold, and returns one check for each of them, which names what the server cannot
-// read or has lost. It changes nothing, and ends early with ctx.
+// read or has lost. It changes nothing. If ctx ends, it returns one check that says so.
 //
 // The server checks a message when it reads it, and tells damage from absence only by its counts. So Scrub compares
 // what it has read with these, and the call log with the list of kept calls.
 func Scrub(ctx context.Context, js jetstream.JetStream, tell Progress) []envelope.Check {
+	checks := scrubAll(ctx, js, tell)
+	if ctx.Err() != nil { // what was read says nothing about what was not
+		return []envelope.Check{envelope.Failed("scrub", fmt.Sprintf("not all streams were read: %v", context.Cause(ctx)),
+			"run it again")}
+	}
+	return checks
+}
+
+func scrubAll(ctx context.Context, js jetstream.JetStream, tell Progress) []envelope.Check {
 	n, err := bus.Partitions(ctx, js)
 	if err != nil {
 		return []envelope.Check{envelope.Failed("scrub", err.Error(), damagedStreams)}

@@ -1,11 +1,14 @@
 package health
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
@@ -155,6 +158,61 @@ func TestPositions(t *testing.T) {
 	for seq := uint64(first - 10); seq < first+300; seq++ {
 		if want := seq >= first && seq < first+200 && (seq-first)%3 == 0; p.has(uint32(seq)) != want {
 			t.Errorf("%d: %t", seq, !want)
+		}
+	}
+}
+
+// manyMessages is more than a scrub reads between two reports of its progress.
+const manyMessages = 1500
+
+// fill stores messages in a stream that is read after others, so that the scrub has read some when it ends.
+func fill(t *testing.T, b *bustest.Bus) {
+	t.Helper()
+	for i := range manyMessages {
+		if _, err := b.JS.PublishAsync(fmt.Sprintf("tb.denied.d%d.acme", i%7), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-b.JS.PublishAsyncComplete():
+	case <-time.After(20 * time.Second):
+		t.Fatal("not stored")
+	}
+}
+
+// A scrub that is interrupted ends at once and says so. It names no damage, since it has not read everything. It
+// leaves no consumer, interrupted or not.
+func TestInterruptedScrub(t *testing.T) {
+	b := bustest.Start(t)
+	serve(t, b, 3)
+	fill(t, b)
+	b.Srv.Stop()
+	b.Srv.Damage(subjects.Partition(0).Stream(), `{"response":{}}`, 3)
+	b.Srv.Restart()
+	for _, interrupts := range []bool{true, false} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		var began time.Time
+		checks := Scrub(ctx, b.JS, func(stream string, _, _ uint64) {
+			if interrupts && stream == subjects.DeniedStream {
+				began = time.Now()
+				interrupt()
+			}
+		})
+		switch {
+		case !interrupts:
+		case began.IsZero():
+			t.Fatal("it has not been interrupted")
+		case time.Since(began) > 2*time.Second:
+			t.Errorf("it ended %s after the interruption", time.Since(began))
+		case len(checks) != 1 || checks[0].Says != "not all streams were read: context canceled":
+			t.Errorf("%+v", checks)
+		}
+		for _, c := range bus.Streams(bus.TopologyOptions{}) {
+			s, err := b.JS.Stream(t.Context(), c.Name)
+			if err != nil || s.CachedInfo().State.Consumers != 0 {
+				t.Errorf("interrupted: %t: %s: %v, consumers: %d", interrupts, c.Name, err, s.CachedInfo().State.Consumers)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -82,7 +83,7 @@ func (s *stream) readAll(ctx context.Context) error {
 // consume reads until the server delivers no more.
 func (s *stream) consume(ctx context.Context) error {
 	cfg := bus.StartAfter(s.last)
-	cfg.HeadersOnly = s.heads
+	cfg.HeadersOnly, cfg.NamePrefix = s.heads, rand.Text() // a stream has room for some hundreds of consumers
 	for m, err := range bus.Messages(ctx, s.js, s.name, cfg, bus.ReadTimeout) {
 		if err != nil {
 			return err
