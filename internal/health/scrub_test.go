@@ -216,3 +216,19 @@ func TestInterruptedScrub(t *testing.T) {
 		}
 	}
 }
+
+// A call with a damaged event that the audit record does not name any more is named, without its tenant.
+func TestScrubWithoutRecord(t *testing.T) {
+	b := bustest.Start(t)
+	serve(t, b, 3)
+	if err := b.JS.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
+		t.Fatal(err)
+	}
+	b.Srv.Stop()
+	b.Srv.Damage(subjects.Partition(0).Stream(), `{"response":{}}`, 3)
+	b.Srv.Restart()
+	failed := scrubbed(t, b)[subjects.Partition(0).Stream()]
+	if !strings.Contains(failed, "damaged: 1: echo.id00002") || strings.Contains(failed, "tenant") {
+		t.Errorf("%s", failed)
+	}
+}
