@@ -81,7 +81,7 @@ func (c *Calls) see(call *Call, now time.Time) (at time.Time, more bool) {
 		return at, false
 	}
 	if late >= 0 && x != nil {
-		if r := x.allRefused(); r != nil || late >= workerGrace {
+		if r := x.refused(); r != nil || late >= workerGrace {
 			x.finish(r)
 		}
 	}

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -385,6 +386,52 @@ func TestRefusedForAnExpiredToken(t *testing.T) {
 			}
 			if r := <-x.Answer; r != c.want || time.Since(s.began) != c.after {
 				t.Errorf("%s: after %s: %+v", name, time.Since(s.began), r)
+			}
+			s.Remove(x.Of)
+			s.stop(t)
+		})
+	}
+}
+
+// A refusal that is lost on its way does not keep its caller until the deadline: copies are refused as well. The effect
+// is then unknown, since the copy without an answer may have been admitted. Where dispatchers lack capacity, that copy
+// may wait for it, so the caller waits, too.
+func TestLostRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		code  envelope.Code
+		lost  int // refusals, the first ones
+		after time.Duration
+	}{
+		"none":                 {envelope.CodeToolUnknown, 0, 0},
+		"one":                  {envelope.CodeToolUnknown, 1, 7200 * time.Millisecond},
+		"two":                  {envelope.CodeUnavailable, 2, 18800 * time.Millisecond},
+		"for lack of capacity": {envelope.CodeOpen, 1, 30*time.Second + workerGrace},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := watching(nil)
+			x := s.call(t, 30*time.Second)
+			var told *envelope.Response
+			done := false
+			for n := 0; !done; n++ {
+				if n >= c.lost {
+					s.answered(x, envelope.Failure("", envelope.NewError(c.code, "").WithEffect(envelope.EffectNone),
+						envelope.Provenance{AuditEventID: fmt.Sprint("gate.", n), NotStarted: true}, envelope.Metrics{}))
+				}
+				for again := len(s.sentAgain()); !done && len(s.sentAgain()) == again; {
+					select {
+					case told = <-x.Answer:
+						done = true
+					case <-time.After(time.Millisecond):
+					}
+				}
+			}
+			if took := time.Since(s.began).Round(10 * time.Millisecond); took != c.after.Round(10*time.Millisecond) {
+				t.Errorf("%s: after %s", name, took)
+			}
+			lost := c.lost > 0
+			if capacity := c.code == envelope.CodeOpen; capacity != (told == nil) || told != nil && (told.Error.Code != c.code ||
+				told.Provenance.NotStarted == lost || (told.Error.Details.Effect == envelope.EffectUnknown) != lost) {
+				t.Errorf("%s: %+v", name, told)
 			}
 			s.Remove(x.Of)
 			s.stop(t)

@@ -67,7 +67,7 @@ func (x *request) finish(r *envelope.Response) {
 }
 
 // turnAway counts a refusal that another dispatcher may contradict. With a nil r it counts nothing. Then it ends the
-// request if all its copies were refused. Callers hold the lock of the watcher.
+// request if all its copies were refused or lost. Callers hold the lock of the watcher.
 func (x *request) turnAway(r *envelope.Response) {
 	if r != nil {
 		if x.refusal == nil || x.refusal.Provenance.NotStarted || !r.Provenance.NotStarted {
@@ -75,15 +75,21 @@ func (x *request) turnAway(r *envelope.Response) {
 		}
 		x.copies.hear(r)
 	}
-	if r := x.allRefused(); r != nil && !x.renews(r) {
+	if r := x.refused(); r != nil && !x.renews(r) {
 		x.finish(r)
 	}
 }
 
-// allRefused returns the refusal for the caller if all copies were refused, and nil otherwise.
-func (x *request) allRefused() *envelope.Response {
-	if x.copies.allTurnedAway() {
+// refused returns the refusal for the caller if no further answer is to be expected, and nil otherwise. A copy that was
+// lost may have been admitted, so the effect is then unknown.
+func (x *request) refused() *envelope.Response {
+	switch {
+	case x.copies.allTurnedAway():
 		return x.refusal
+	case x.copies.othersAreLost() && x.refusal.Error != nil:
+		r, e := *x.refusal, *x.refusal.Error
+		r.Error, r.Provenance.NotStarted = e.WithEffect(envelope.EffectUnknown), false
+		return &r
 	}
 	return nil
 }
@@ -110,6 +116,7 @@ func isOfDamagedLog(r *envelope.Response) bool {
 type sends struct {
 	sent  int // also one that is being sent
 	heard []heard
+	able  int // of heard: those that are not for lack of capacity
 }
 
 // heard identifies a refusal, so that a duplicate of its message is not counted: the id of its audit record, and its
@@ -124,10 +131,22 @@ func (c *sends) hear(r *envelope.Response) {
 	h := heard{r.Provenance.AuditEventID, r.Provenance.Counted}
 	if h.id == "" || !slices.Contains(c.heard, h) { // without one it could not be recorded
 		c.heard = append(c.heard, h)
+		if r.Error != nil && r.Error.Code.Class() != envelope.ClassCapacity {
+			c.able++
+		}
 	}
 }
 
 func (c *sends) allTurnedAway() bool { return len(c.heard) >= c.sent }
+
+// perLost is the number of refusals after which one copy without an answer counts as lost. They take 7 s: a dispatcher
+// that waits for a leader of the log answers by then.
+const perLost = 5
+
+// othersAreLost reports whether those copies are lost that have no answer, as enough others were refused. The
+// connection of a dispatcher was interrupted, or it has died. Refusals for lack of capacity do not count: a copy may
+// wait for that.
+func (c *sends) othersAreLost() bool { return c.able > 0 && c.able >= perLost*(c.sent-len(c.heard)) }
 
 // nextResend returns the pause before the request is sent again, after n copies, with left until the deadline, where
 // the first answer usually comes after some time. Copies that cross their answers cost a slow bus more than the calls.
