@@ -164,7 +164,7 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 		Process: dispatcher.Process{
 			CallLog: d.Log, Heads: d.Log, Now: d.Clock.Now, Instance: d.Instance, NewNonce: d.NewNonce,
 			Strange: d.logOptions().Passes, ToolsDiffer: d.toolPeers.differ, Damage: d.repairs.damage,
-			Trace: d.Trace, Logger: d.Logger,
+			Silent: d.Log.UnackedFor, Trace: d.Trace, Logger: d.Logger,
 		},
 		Names: o.Tools, Replies: rpc.NewReplies(d.NC, d.Logger), Records: d.journal, Control: d.control, Pools: pools,
 		Overflow: d.evidence, Partitions: d.Log.Partitions(),

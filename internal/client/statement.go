@@ -32,7 +32,8 @@ func (p *pendingCall) silence(deadline time.Time) silence { return p.client.sile
 // unansweredResponse is for a call that got no answer. why may be nil.
 func (s silence) unansweredResponse(why error) *envelope.Response {
 	e := envelope.NewError(envelope.CodeTimeout,
-		"no answer from the bus by the deadline; the call may still be running or have ended")
+		"no answer from the bus by the deadline; the call may still be running or have ended").
+		WithFix("call again with the same key; if it is not answered again, `toolbus doctor` says what does not work")
 	if why != nil {
 		e = e.WithCause(why.Error())
 	}

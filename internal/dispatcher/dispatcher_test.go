@@ -73,6 +73,7 @@ type world struct {
 	answered  []answered
 	unasked   bool // no executor has a question
 	gateHangs bool
+	unstored  time.Duration // for how long the server has stored nothing
 	kills     int
 	nonce     int
 	stop      context.CancelFunc
@@ -138,6 +139,7 @@ func (w *world) dispatcher(instance string, fsync bool) *dispatcher.Dispatcher {
 		},
 		Process: dispatcher.Process{
 			CallLog: counting{w.log, w}, Now: time.Now, Instance: instance, Trace: call.Trace{Event: w.step},
+			Silent: func() time.Duration { return w.unstored },
 			NewNonce: func() string {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -231,7 +233,11 @@ func (w *world) Outcome(to call.ReplyAddress, r *envelope.Response) {
 	w.outcomes[to.Reply] = append(w.outcomes[to.Reply], r)
 }
 
-func (w *world) Denied(_ context.Context, r audit.Refusal) (string, uint64, error) {
+func (w *world) Denied(ctx context.Context, r audit.Refusal) (string, uint64, error) {
+	if w.unstored > 0 {
+		<-ctx.Done()
+		return "", 0, ctx.Err()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.denied, w.refused = append(w.denied, r.Error.Code), append(w.refused, r)

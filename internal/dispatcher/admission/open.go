@@ -73,6 +73,10 @@ func (m *Admission) open(ctx context.Context, q *queue, s call.State, a *arrival
 	return after, again
 }
 
+// probeTime is the longest time for a write to a server that has stored nothing lately. Its answer says when it stores
+// again.
+const probeTime = time.Second
+
 // write writes the request event of a with the outcomes of earlier attempts. again means that the request must be
 // placed again; admitted means that the event is, or may be, in the log.
 func (m *Admission) write(
@@ -102,7 +106,11 @@ func (m *Admission) write(
 	}
 	// A write after the deadline of a is useless, because no executor would start the attempt. Other requests for the
 	// key wait meanwhile, so batchTime limits the write, too.
-	v.Event.Until = time.Now().Add(min(batchTime, a.Ask.Deadline.Time().Sub(m.Now())))
+	limit := batchTime
+	if m.StoresNothing() {
+		limit = probeTime
+	}
+	v.Event.Until = time.Now().Add(min(limit, a.Ask.Deadline.Time().Sub(m.Now())))
 	after, err := m.CallLog.Write(ctx, v.Event, body)
 	if err != nil {
 		s, again = m.notWritten(ctx, q, s, a, err)
@@ -132,6 +140,9 @@ func (m *Admission) notWritten(
 		return q.Found(s.Seq, moved.State), true
 	case m.Answers.RefuseDamaged(ctx, a.Request, err):
 		return s, false
+	case errors.Is(err, call.ErrUnsure) && m.StoresNothing():
+		a.unsure = true
+		return m.turnDown(ctx, q, s, a, answer.NotStored())
 	case a.Late(m.Now()):
 		a.unsure = a.unsure || errors.Is(err, call.ErrUnsure)
 		return m.turnDown(ctx, q, s, a, check.TooLate())

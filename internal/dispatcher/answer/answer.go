@@ -29,7 +29,7 @@ type Heads interface {
 }
 
 // Process has the log, the clock and the hooks that all parts of one dispatcher share. Heads, Strange, ToolsDiffer,
-// Damage, Trace and Logger are optional.
+// Damage, Silent, Trace and Logger are optional.
 type Process struct {
 	CallLog  Log
 	Heads    Heads            // nil: CallLog, with the bodies
@@ -43,6 +43,9 @@ type Process struct {
 	ToolsDiffer func() bool
 	// Damage has a call whose log is damaged listed for operators. nil lists none.
 	Damage func(context.Context, envelope.DamagedCall)
+	// Silent returns for how long the server has acknowledged no write to the log, although it answered reads. nil means
+	// that it has acknowledged all.
+	Silent func() time.Duration
 	Trace  call.Trace
 	Logger *slog.Logger // nil: discards
 }
@@ -51,6 +54,14 @@ type Process struct {
 func (p *Process) IsStrange(nonce string) bool {
 	return p.Strange != nil && p.Strange(call.Instance(nonce))
 }
+
+// unstoredAfter is the time without an acknowledged write after which a server counts as one that stores nothing. The
+// election of a leader takes less.
+const unstoredAfter = 8 * time.Second
+
+// StoresNothing reports whether the server acknowledges no write to the call log, although it answers reads. It does so
+// after a failed write to its disk, until it is started again.
+func (p *Process) StoresNothing() bool { return p.Silent != nil && p.Silent() >= unstoredAfter }
 
 // Head returns the last event of a log. It may lack its body.
 func (p *Process) Head(ctx context.Context, tool, id string) (call.Entry, error) {

@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
@@ -38,9 +39,9 @@ func Stands(c envelope.Code) bool {
 }
 
 // Refuse records a refusal and sends it. It writes nothing to the call log, so the key is not used up. If the refusal
-// cannot be recorded, Refuse sends no answer, and the client sends the request again; if the audit record is full, it
-// sends R-CAP-AUDIT. notStarted is Provenance.NotStarted of the answer. It holds for the call if Stands(e.Code), and
-// otherwise for this copy of the request.
+// cannot be recorded, Refuse sends no answer, and the client sends the request again. It sends R-CAP-AUDIT if the audit
+// record is full, and R-CAP-STORE if the server stores nothing. notStarted is Provenance.NotStarted of the answer. It
+// holds for the call if Stands(e.Code), and otherwise for this copy of the request.
 func (a *Answers) Refuse(ctx context.Context, r *check.Request, stage string, e *envelope.Error, notStarted bool) {
 	a.refuse(ctx, r, stage, e, notStarted, Stands(e.Code) && !a.disputed(r, stage))
 }
@@ -75,7 +76,7 @@ func (a *Answers) refuse(
 	ctx context.Context, r *check.Request, stage string, e *envelope.Error, notStarted, final bool,
 ) {
 	in, req := r.In, r.Req
-	id, counted, err := a.records.Denied(ctx, refusalRecord(r, stage, e))
+	id, counted, err := a.denied(ctx, refusalRecord(r, stage, e))
 	full := errors.Is(err, audit.ErrRefused)
 	if err != nil {
 		a.Logger.Warn("refusal not recorded", "code", e.Code, "err", err)
@@ -85,6 +86,9 @@ func (a *Answers) refuse(
 		id, counted = "", 0
 		e = envelope.NewError(envelope.CodeAuditLag, "the audit record takes nothing").WithEffect(e.Details.Effect)
 		final = false
+	case err != nil && a.StoresNothing():
+		id, counted, final = "", 0, false
+		e = NotStored().WithEffect(e.Details.Effect)
 	case err != nil:
 		return
 	}
@@ -103,6 +107,28 @@ func (a *Answers) refuse(
 	a.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "step", r.Step,
 		"stage", stage)
 	a.replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
+}
+
+// NotStored returns the refusal of a request that the server does not store.
+func NotStored() *envelope.Error {
+	return envelope.NewError(envelope.CodeStoreFull, "the NATS server answers, and stores nothing: its disk may be full").
+		WithRetryAfter(5 * time.Second).
+		WithFix("call again later, with the same key; the operator must make room on the disk of the server and restart " +
+			"it: `toolbus doctor` names it")
+}
+
+// unstoredRecord is how long a refusal waits for its record if the server stores nothing. The record is in another
+// stream, which may still be written.
+const unstoredRecord = 200 * time.Millisecond
+
+// denied records a refusal. It does not wait long for a server that stores nothing.
+func (a *Answers) denied(ctx context.Context, r audit.Refusal) (id string, counted uint64, err error) {
+	if a.StoresNothing() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, unstoredRecord)
+		defer cancel()
+	}
+	return a.records.Denied(ctx, r)
 }
 
 // stepTool is the first step of the gateway contract that depends on the tools that a dispatcher has loaded.
