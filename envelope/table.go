@@ -135,7 +135,7 @@ func table() []CodeInfo {
 			409, 0, GatewayDenied, CategoryPolicy, SeverityInfo,
 		}, {
 			CodeScopeKey, TerminalError, false, 0, EffectNone, "The scope of the call lacks a key",
-			"add the keys that the message names to context.scope, with the values that the call is for",
+			"add the keys that the message names to context.scope (of toolbus call: --scope KEY=VALUE), each with its value",
 			"the lane or the tool needs the key, for example a case_id",
 			412, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {

@@ -20,12 +20,13 @@ import (
 )
 
 type callFlags struct {
-	input, version, key, scope, session, priority, callID string
-	run, lane, role, answerTo, answer                     string
-	timeout                                               time.Duration
-	stream, dryRun                                        bool
-	attempts                                              int
-	given                                                 func(flag string) bool // is a flag on the command line
+	input, version, key, keyScope, session, priority, callID string
+	run, lane, role, answerTo, answer                        string
+	timeout                                                  time.Duration
+	stream, dryRun                                           bool
+	attempts                                                 int
+	scope                                                    []string               // KEY=VALUE
+	given                                                    func(flag string) bool // is a flag on the command line
 }
 
 // Values of the flags --key-scope and --priority.
@@ -47,15 +48,16 @@ server cannot be reached before the deadline, the outcome is a retryable_error w
 has a "status".
 
 Each invocation uses a fresh idempotency key and is a call of its own. --key K uses yours; --key auto derives a stable
-key from tool, function, version range and input. Calls with one key and input are one call, which runs once: for 24 h
-the second one prints the outcome of the first one, if that was a success. After a retryable_error the key is printed
-to standard error: call again with it.
+key from tool, function, version range and input. Calls with one key, input and --scope are one call, which runs once:
+for 24 h the second one prints the outcome of the first one, if that was a success. With one key and another --scope the
+second one is refused. After a retryable_error the key is printed to standard error: call again with it.
 
 The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream
   toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run
+  toolbus call refund.issue --lane billing --scope case_id=77 --scope customer=C-9 --input @refund.json
   toolbus call mcp::shop::buy --answer-to REF --answer '{"confirm":{"action":"accept","content":{}}}'`,
 		Args:              cli.Args(1, 2, "TOOL and perhaps FN"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
@@ -68,7 +70,7 @@ The reference of the call is printed to standard error. The commands result, can
 	fl.StringVar(&f.version, "version", "*",
 		"range of versions of the tool, for example ^1.2")
 	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours, auto for the stable one")
-	fl.StringVar(&f.scope, "key-scope", "actor",
+	fl.StringVar(&f.keyScope, "key-scope", "actor",
 		"callers that share the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
 	fl.StringVar(&f.run, "run", "", "`ID` of the run that the call is part of (context.run_id); default: the token's")
@@ -85,6 +87,7 @@ The reference of the call is printed to standard error. The commands result, can
 	fl.BoolVar(&f.dryRun, "dry-run", false,
 		"ask the tool for its plan; nothing is changed")
 	f.addAnswer(cmd)
+	f.addScope(cmd)
 	completeFlag(cmd, "key-scope", values(keyScopes))
 	completeFlag(cmd, "priority", values(priorities))
 	fl.IntVar(&f.attempts, "attempts", 3, "attempts if the outcome is a retryable_error; a call of "+
@@ -259,9 +262,9 @@ func (f *callFlags) check() error {
 		return usagef("--call-id %q is not a UUID: leave the flag out for a fresh one", f.callID)
 	case !slices.Contains(priorities, envelope.Priority(f.priority)):
 		return usagef("--priority is low, normal or high, not %q", f.priority)
-	case !slices.Contains(keyScopes, envelope.KeyScope(f.scope)):
-		return usagef("--key-scope is actor, session or global, not %q", f.scope)
-	case envelope.KeyScope(f.scope) == envelope.ScopeSession && f.session == "":
+	case !slices.Contains(keyScopes, envelope.KeyScope(f.keyScope)):
+		return usagef("--key-scope is actor, session or global, not %q", f.keyScope)
+	case envelope.KeyScope(f.keyScope) == envelope.ScopeSession && f.session == "":
 		return usagef("--key-scope session needs --session ID: callers with the same session share the key")
 	case f.timeout < 0:
 		return usagef("--timeout is negative: use a duration such as 20s, or leave the flag out")
@@ -287,15 +290,21 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	if err := cmp.Or(f.check(), f.named()); err != nil {
 		return toolbus.Call{}, err
 	}
+	scope, err := scopeKeys(f.scope)
+	if err != nil {
+		return toolbus.Call{}, err
+	}
 	input, err := cli.Input(ctx, g.env.stdin, f.input)
 	if err != nil {
 		return toolbus.Call{}, err
 	}
 	call := toolbus.Call{
 		Tool: args[0], Version: f.version, Input: input, Timeout: f.timeout, Key: f.key, CallID: f.callID,
-		KeyScope: envelope.KeyScope(f.scope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
-		Retry:   &envelope.RetryPolicy{MaxAttempts: f.attempts},
-		Context: envelope.RequestContext{SessionID: f.session, RunID: f.run, LaneID: f.lane, RoleID: f.role},
+		KeyScope: envelope.KeyScope(f.keyScope), Priority: envelope.Priority(f.priority), DryRun: f.dryRun,
+		Retry: &envelope.RetryPolicy{MaxAttempts: f.attempts},
+		Context: envelope.RequestContext{
+			SessionID: f.session, RunID: f.run, LaneID: f.lane, RoleID: f.role, Scope: scope,
+		},
 	}
 	if len(args) > 1 {
 		call.Function = args[1]
