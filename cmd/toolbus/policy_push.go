@@ -173,7 +173,7 @@ func writePolicyVersions(to io.Writer, all []envelope.PolicyVersion) error {
 func policyShowCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "show [REVISION]", Short: "Print the documents of the policy in force, or of a revision",
-		Args: cli.Args(0, 1, "a revision"),
+		Args: cli.Args(0, 1, "a revision"), ValidArgsFunction: g.completeRevisions(1),
 		Long: `Prints the three documents of the policy in force, or of a revision that "policy history" lists. Needs an
 operator's token.`,
 		Example: "  toolbus policy show\n  toolbus policy show 41 --json",
@@ -210,25 +210,30 @@ type shownPolicy struct {
 }
 
 func (g *global) showPolicy(ctx context.Context, c *admin.Client, revision uint64) error {
-	current := newestPolicy
-	if revision != 0 {
-		current = func(ctx context.Context, c *admin.Client) (envelope.PolicyVersion, error) {
-			return c.PolicyRevision(ctx, revision)
-		}
-	}
-	v, err := current(ctx, c)
-	switch {
-	case err != nil:
-		return err
-	case v.Revision == 0:
-		return errors.New("the bus has no policy: write one, and put it in force with `toolbus policy push DIR`")
-	}
-	d, err := c.Policy(ctx, v)
+	v, d, err := storedPolicy(ctx, c, revision)
 	if err != nil {
 		return err
 	}
 	s := shownPolicy{v, string(d.Roles), string(d.Lanes), string(d.ToolRegistry)}
 	return g.print(s, s.write)
+}
+
+// storedPolicy returns a revision of the policy with its documents; 0 is the one in force.
+func storedPolicy(ctx context.Context, c *admin.Client, revision uint64) (
+	v envelope.PolicyVersion, d admin.Policy, err error) {
+	if revision == 0 {
+		v, err = newestPolicy(ctx, c)
+	} else {
+		v, err = c.PolicyRevision(ctx, revision)
+	}
+	switch {
+	case err != nil:
+		return v, d, err
+	case v.Revision == 0:
+		return v, d, errors.New("the bus has no policy: write one, and put it in force with `toolbus policy push DIR`")
+	}
+	d, err = c.Policy(ctx, v)
+	return v, d, err
 }
 
 func (s shownPolicy) write(w io.Writer) error {
@@ -250,6 +255,7 @@ func policyRollbackCmd(g *global) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use: "rollback REVISION", Short: "Put an earlier policy in force again", Args: cli.Args(1, 1, "a revision"),
+		ValidArgsFunction: g.completeRevisions(1),
 		Long: `Puts the set of an earlier revision in force, as a new revision. A dispatcher checks it against its tools
 as for "policy push". Needs an operator's token.`,
 		Example: `  toolbus policy rollback 41 --reason "refunds failed"`,

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/internal/policy"
+)
+
+// setFile is one document of a policy set with its name in a folder.
+type setFile struct {
+	name    string
+	content []byte
+}
+
+func setFiles(d policy.Documents) []setFile {
+	return []setFile{
+		{policy.RolesFile, d.Roles}, {policy.LanesFile, d.Lanes}, {policy.ToolRegistryFile, d.ToolRegistry},
+	}
+}
+
+// setNames are the names of the documents in a folder.
+func setNames() (names []string) {
+	for _, document := range policy.AllDocuments() {
+		names = append(names, document.File)
+	}
+	return names
+}
+
+// inTheWay is the error about files that a command does not replace.
+func inTheWay(dir string, names []string) error {
+	paths, verb := make([]string, len(names)), "exists"
+	for i, name := range names {
+		paths[i] = filepath.Join(dir, name)
+	}
+	if len(names) > 1 {
+		verb = "exist"
+	}
+	return fmt.Errorf("%s %s: name another folder, or replace what is there with --force", strings.Join(paths, ", "), verb)
+}
+
+// replaceFiles writes files into a folder, and makes its folders. It writes all of them under other names first, so
+// that a full disk changes none.
+func replaceFiles(dir string, files []setFile) (err error) {
+	var written []string
+	defer func() {
+		for _, name := range written {
+			_ = os.Remove(name) // it has its final name unless something failed
+		}
+	}()
+	for _, file := range files {
+		name, err := writeAside(filepath.Join(dir, file.name), file.content)
+		if err != nil {
+			return err
+		}
+		written = append(written, name)
+	}
+	for i, file := range files {
+		if err := os.Rename(written[i], filepath.Join(dir, file.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeAside writes a new file beside the named one and returns its name.
+func writeAside(name string, content []byte) (aside string, err error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	return file.Name(), nil
+}
+
+// otherFiles returns the names of the documents that a folder has with another content.
+func otherFiles(dir string, d policy.Documents) (names []string, err error) {
+	for _, file := range setFiles(d) {
+		path := filepath.Join(dir, file.name)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to nothing is replaced as other content is
+			return nil, err
+		}
+		if err != nil || !bytes.Equal(content, file.content) {
+			names = append(names, file.name)
+		}
+	}
+	return names, nil
+}
