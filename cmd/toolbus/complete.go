@@ -1,8 +1,13 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 )
+
+// completionTime is the time in which the bus must answer for a completion.
+const completionTime = time.Second
 
 // completeFlag adds shell completion to a flag.
 func completeFlag(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {

@@ -294,7 +294,7 @@ func (c *connection) completeTools(most int) cobra.CompletionFunc {
 
 // toolNames returns the names that may follow args; none if the bus does not answer within 1 s.
 func (c *connection) toolNames(ctx context.Context, args []string) (names []string) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
 	client, done, err := c.client(ctx)
 	if err != nil {

@@ -124,7 +124,7 @@ func (c *connection) completeRevisions(most int) cobra.CompletionFunc {
 		if len(args) >= most {
 			return nil, order
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
 		var names []string
 		_ = c.operating(ctx, func(c *admin.Client) error { // without a bus, nothing is completed

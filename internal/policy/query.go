@@ -22,6 +22,7 @@ type Grant struct {
 	Writes            bool     `json:"writes,omitzero"`
 	RequiredScopeKeys []string `json:"required_scope_keys,omitzero"`
 	ProhibitedFlags   []string `json:"prohibited_flags,omitzero"` // names of arguments
+	RequiredScopes    []string `json:"required_scopes,omitzero"`  // scopes that the token of the caller needs
 	RunStates         []string `json:"allowed_run_states"`
 }
 
@@ -63,6 +64,7 @@ func (s *Snapshot) grant(role string, l *lane, b *build) Grant {
 		Role: role, Lane: l.ID, Tool: b.manifest.ToolID, Version: b.manifest.Semver, Writes: b.Writes,
 		RequiredScopeKeys: union(l.RequiredScopeKeys, b.RequiredScopeKeys),
 		ProhibitedFlags:   union(l.flags, b.ProhibitedFlags),
+		RequiredScopes:    slices.Sorted(slices.Values(b.manifest.Security.RequiredScopes)),
 	}
 	for _, state := range l.AllowedRunStates {
 		g.RunStates = append(g.RunStates, string(state))
@@ -114,6 +116,9 @@ func (s *Snapshot) LaneFor(role, toolID, fallback string) string {
 
 // Roles returns the names of all roles, sorted.
 func (s *Snapshot) Roles() []string { return slices.Sorted(maps.Keys(s.roles)) }
+
+// Tools returns the ids of all registered tools, sorted.
+func (s *Snapshot) Tools() []string { return slices.Sorted(maps.Keys(s.tools)) }
 
 // Lane returns a lane.
 func (s *Snapshot) Lane(id string) (Lane, bool) {
