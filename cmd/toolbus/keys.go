@@ -177,7 +177,10 @@ func policyOf(tools string) (allow func(dir string) (written []string, next stri
 		return nil, err
 	}
 	return func(dir string) ([]string, string, error) {
-		written, err := writePolicy(dir, all)
-		return written, "toolbus policy push " + dir, err
+		if _, err := writePolicy(dir, all, false); err != nil {
+			return nil, "", fmt.Errorf("the secrets are written, the policy is not; write it with `toolbus policy init %s "+
+				"--tools %s`: %w", quotedFolder(dir), quotedFolder(tools), err)
+		}
+		return setNames(), "toolbus policy push " + dir, nil
 	}, nil
 }

@@ -79,22 +79,29 @@ func (f policyFolders) compile() (*policy.Snapshot, error) {
 
 func policyInit(g *global) *cobra.Command {
 	var f policyFolders
+	force := false
 	cmd := &cobra.Command{
 		Use: "init [DIR]", Short: "Write a policy set that allows all tools of the bus or of a folder",
 		Long: `Writes into DIR a set with the role agent, the lane default with implicit runs, and an entry for each tool.
 Without DIR and --tools, the tools are those that a dispatcher of the bus has loaded, and the set is written into the
 current folder; that needs an operator's token. An entry restricts nothing that its manifest allows. A tool that writes,
 but whose manifest names no write targets, gets the target *. Paths, addresses and commands whose schema has no such
-format get an item of unsanitized. It replaces no file.`,
+format get an item of unsanitized. It replaces files only with --force, and then all three as a whole: first keep what
+you have changed in them.
+
+Exit codes: 0 the set is written, 1 a file is in the way or the tools cannot be read, 11 the bus refuses.`,
 		Example: "  toolbus policy init --credentials operator.token\n" +
-			"  toolbus policy init ./deployment --tools ./tools",
+			"  toolbus policy init ./deployment --tools ./tools\n" +
+			"  toolbus policy init ./deployment --tools ./tools --force  # after a tool was added",
 		Args: cli.Args(0, 1, "at most one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.set = argument(args)
-			return g.initPolicy(cmd.Context(), f, len(args) == 0 && f.tools == "")
+			ofBus := len(args) == 0 && f.tools == ""
+			return g.initPolicy(cmd.Context(), f, ofBus, force)
 		},
 	}
 	f.toolsFlag(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "replace the files of an earlier set")
 	return cmd
 }
 
@@ -102,56 +109,37 @@ format get an item of unsanitized. It replaces no file.`,
 func argument(args []string) string { return cmp.Or(strings.Join(args, ""), ".") }
 
 // initPolicy writes a set for the tools of the bus, or else of the folder.
-func (g *global) initPolicy(ctx context.Context, f policyFolders, ofBus bool) error {
+func (g *global) initPolicy(ctx context.Context, f policyFolders, ofBus, force bool) error {
 	from := f.manifests
 	if ofBus {
 		from = func() ([]*tool.Manifest, error) { return g.busManifests(ctx) }
 	}
 	tools, err := from()
+	if !ofBus && f.tools == "" && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w\nname the folder of the tools with --tools DIR; for the tools of a bus, name no folder", err)
+	}
 	if err != nil {
 		return err
 	}
-	written, err := writePolicy(f.set, tools)
+	replaced, err := writePolicy(f.set, tools, force)
 	if err != nil {
 		return err
 	}
+	if len(replaced) > 0 {
+		fmt.Fprintln(g.env.stderr, "replaced:", strings.Join(replaced, ", "))
+	}
+	written := setNames()
 	return g.say(written, strings.Join(written, "\n"))
 }
 
-// writePolicy writes a set that allows all tools into a folder, and returns the names of its files.
-func writePolicy(dir string, tools []*tool.Manifest) (written []string, err error) {
+// writePolicy writes a set that allows all tools into a folder. It replaces files only if force is true, and returns
+// their names.
+func writePolicy(dir string, tools []*tool.Manifest, force bool) (replaced []string, err error) {
 	d, err := policy.Generate(tools)
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{
-		policy.RolesFile: d.Roles, policy.LanesFile: d.Lanes, policy.ToolRegistryFile: d.ToolRegistry,
-	}
-	for _, document := range policy.AllDocuments() { // first all, so that nothing is written if one is there
-		if _, err := os.Lstat(filepath.Join(dir, document.File)); !errors.Is(err, fs.ErrNotExist) {
-			return nil, cmp.Or(err, fmt.Errorf("%s exists: remove it first", filepath.Join(dir, document.File)))
-		}
-		written = append(written, document.File)
-	}
-	for _, name := range written {
-		if err := writeNew(filepath.Join(dir, name), files[name]); err != nil {
-			return nil, err
-		}
-	}
-	return written, nil
-}
-
-// writeNew writes a file that does not exist, and makes its folder.
-func writeNew(name string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Close())
+	return writeSet(dir, d, force)
 }
 
 // policyReport is the output of lint with --json.

@@ -32,6 +32,23 @@ func setNames() (names []string) {
 	return names
 }
 
+// writeSet writes the documents of a set into a folder. It replaces files only if force is true, and returns their
+// names. Otherwise it writes nothing if a file is there, and the error names all of them.
+func writeSet(dir string, d policy.Documents, force bool) (replaced []string, err error) {
+	for _, file := range setFiles(d) {
+		switch _, err := os.Lstat(filepath.Join(dir, file.name)); {
+		case err == nil:
+			replaced = append(replaced, file.name)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	if len(replaced) > 0 && !force {
+		return nil, inTheWay(dir, replaced)
+	}
+	return replaced, replaceFiles(dir, setFiles(d))
+}
+
 // inTheWay is the error about files that a command does not replace.
 func inTheWay(dir string, names []string) error {
 	paths, verb := make([]string, len(names)), "exists"

@@ -46,7 +46,7 @@ func TestPolicy(t *testing.T) {
 		t.Fatalf("init: exit %d: %s%s", code, out, stderr)
 	}
 	if code, _, stderr := s.do(append([]string{"policy", "init", dir}, tools...)...); code != 1 ||
-		!strings.Contains(stderr, "roles.yaml exists") {
+		!strings.Contains(stderr, "roles.yaml, ") {
 		t.Errorf("init again: exit %d: %s", code, stderr)
 	}
 	code, out, _ = s.do(append([]string{"policy", "lint", dir}, tools...)...)
