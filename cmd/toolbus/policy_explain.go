@@ -26,10 +26,11 @@ func policyExplain(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain CALL", Short: "Repeat the recorded decision about a call", Args: cli.Args(1, 1, "one call"),
 		Long: `Reads the decision about a call from the audit record, fetches the policy set that it names, and decides the
-call again, step by step. CALL is a call reference, a call id, or the audit_event_id of an answer. The record has only
-hashes, so a step is not repeated, and the output says so, if it depends on the run, on the scope, or on the arguments
-and --input does not have them. The build of the tool must be the recorded one. If the tool gets strings as the values
-that they spell, the decision is about these values. Needs an operator's token.
+call again, step by step. CALL is a call reference, a call id, or the audit_event_id of an answer. The record of a
+denial has the state of the run, and the keys of the scope that the call needed. That of an allowed call has neither. Of
+the arguments a record has only the hash; --input gives them. A step that depends on what is missing is not repeated,
+and the output says so. The build of the tool must be the recorded one. If the tool gets strings as the values that they
+spell, the decision is about these values. Needs an operator's token.
 
 Exit codes: 0 each repeated step ended as recorded, 15 a step ended otherwise, 16 the record names no policy, the set is
 not stored any more, or the step that denied the call could not be repeated.`,
@@ -156,8 +157,26 @@ func (e *explained) repeat(ctx context.Context, c *admin.Client, r *audit.Record
 	q := policy.Question{
 		Role: r.RoleID, Lane: r.LaneID, Tool: r.ToolName, Tenant: r.Tenant, Actor: r.Actor, RunID: r.RunID, Input: arguments,
 	}
+	if b := r.Basis; b != nil {
+		q = recalled(b, r.Policies).Recall(q)
+		e.Recorded.Facts = true
+	}
 	e.Repetition = s.Repeat(q, e.Recorded, unknown)
 	return nil
+}
+
+// recalled returns the facts that a record has. Versions are those of the policy that decided.
+func recalled(b *audit.Basis, versions envelope.PolicyVersions) policy.Facts {
+	f := policy.Facts{Scope: b.Scope} // a hash is empty only if the value is
+	if run := b.Run; run != nil {
+		f.Run = &policy.RunFacts{
+			Foreign: run.Foreign, State: policy.RunState(run.State), Pinned: run.Policies, Unfit: run.Unfit,
+		}
+		if run.Policies == (envelope.PolicyVersions{}) {
+			f.Run.Pinned = versions
+		}
+	}
+	return f
 }
 
 // coerced returns the arguments as the tool gets them, since dispatchers decide about these.

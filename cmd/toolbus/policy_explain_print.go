@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -20,8 +22,10 @@ type explained struct {
 	Tool     string                  `json:"tool_name"`
 	CallID   string                  `json:"call_id,omitzero"`
 	RoleID   string                  `json:"role_id"`
+	RunID    string                  `json:"run_id"`
 	LaneID   string                  `json:"lane_id"`
 	Policies envelope.PolicyVersions `json:"policy_versions"`
+	Basis    *audit.Basis            `json:"decided_on,omitzero"`
 	Recorded policy.Recorded         `json:"recorded"`
 	policy.Repetition
 	Notes []string `json:"notes,omitzero"`
@@ -30,7 +34,8 @@ type explained struct {
 func newExplained(r *audit.Record) *explained {
 	e := &explained{
 		Time: r.Timestamp, Event: r.Event, EventID: r.EventID, Actor: r.Actor, Tool: r.ToolName, CallID: r.CallID,
-		RoleID: r.RoleID, LaneID: r.LaneID, Policies: r.Policies, Recorded: policy.Recorded{Allowed: true},
+		RoleID: r.RoleID, LaneID: r.LaneID, Policies: r.Policies,
+		RunID: r.RunID, Basis: r.Basis, Recorded: policy.Recorded{Allowed: true},
 	}
 	if r.Event == audit.ToolDenied {
 		e.Recorded = policy.Recorded{Step: r.Step, Rule: r.Rule, Code: r.Code}
@@ -73,6 +78,10 @@ func (e *explained) write(w io.Writer) error {
 	line("recorded: %s (%s)", was, e.EventID)
 	line("set: roles %s, lanes %s, tool registry %s", orDash(e.Policies.Roles), orDash(e.Policies.Lanes),
 		orDash(e.Policies.ToolRegistry))
+	if e.Basis != nil {
+		line("run: %s", runSays(e.RunID, e.Basis.Run))
+		line("scope keys of those required: %s", listed(slices.Sorted(maps.Keys(e.Basis.Scope))))
+	}
 	for _, s := range e.Steps {
 		switch {
 		case s.Lacks != "":
@@ -110,4 +119,19 @@ func (e *explained) verdict() string {
 
 func deniedBy(step int, rule string, code envelope.Code) string {
 	return fmt.Sprintf("step %d: denied by %s (%s)", step, rule, code)
+}
+
+// runSays says how a run was when a dispatcher decided by it; nil means that it did not exist.
+func runSays(id string, was *audit.RunBasis) string {
+	switch {
+	case id == "":
+		return "-"
+	case was == nil:
+		return id + " (did not exist)"
+	case was.Foreign:
+		return id + " (of another tenant or actor)"
+	case was.Unfit:
+		return id + " (" + was.State + ", for another role or lane)"
+	}
+	return id + " (" + was.State + ")"
 }

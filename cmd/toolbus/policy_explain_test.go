@@ -49,8 +49,8 @@ func TestPolicyExplain(t *testing.T) {
 		"by a lane": {[]string{byLane}, 0, []string{"denied by roles[agent].allowed_lanes (A-AUTH-LANE)",
 			"the record names no build of the tool"}},
 		"by a schema": {[]string{bySchema}, 0, []string{"recorded: step 7: denied by schema", "step 6: allowed"}},
-		"by a run": {[]string{byRun}, exitNotRepeated, []string{"step 3: not repeated, for lack of the run as it was",
-			"not repeated: the step that decided was not checked"}},
+		"by a run": {[]string{byRun}, 0, []string{"run: nosuch (did not exist)",
+			"step 3: denied by run (P-PRECOND-RUN_UNKNOWN)", "the same: each step ends as recorded"}},
 		"without a policy": {[]string{before.CallID}, exitNotRepeated, []string{"the record names no policy"}},
 		"other input":      {[]string{said.CallID, "--input", other}, exitUsage, []string{"not the input of the call"}},
 		"no record":        {[]string{"gate.x.1"}, exitTerminal, []string{"no decision about gate.x.1"}},
@@ -62,6 +62,55 @@ func TestPolicyExplain(t *testing.T) {
 				t.Errorf("%s: exit %d, want %d with %q: %s%s", name, code, c.code, part, out, stderr)
 			}
 		}
+	}
+}
+
+// Denials by a run and by a scope key are repeated, because the record has the state of the run and the keys of the
+// scope. It has no values of the scope.
+func TestPolicyExplainRunAndScope(t *testing.T) {
+	s, operator := deployedWith(t, toolbus.DispatcherOptions{})
+	agent := s.token(operator, "agent")
+	s.must("policy", "push", caseWork(t), "--credentials", operator)
+	s.awaitList([]string{"hello"}, agent...)
+	for id, actor := range map[string]string{"paused": "agent://agent", "other": "agent://other"} {
+		s.must("runs", "start", id, "--calls-of", actor, "--credentials", operator)
+	}
+	s.must("runs", "pause", "paused", "--credentials", operator)
+	const scope = "--scope case_id=case-77"
+	for name, c := range map[string]struct {
+		flags, why string
+		code       envelope.Code
+		says       []string
+	}{
+		"a paused run": {"--run paused " + scope, "paused (paused)", envelope.CodeRunState,
+			[]string{"run: paused (paused)", "step 3: denied by run.state (P-PRECOND-RUN_STATE)"}},
+		"a run of another actor": {"--run other " + scope, "of another tenant or actor", envelope.CodeRunUnknown,
+			[]string{"step 3: denied by run.actors"}},
+		"no such run": {"--run nosuch " + scope, "did not exist", envelope.CodeRunUnknown,
+			[]string{"step 3: denied by run (P-PRECOND-RUN_UNKNOWN)"}},
+		"a scope key": {scope, "implicit-", envelope.CodeScopeKey, []string{"scope keys of those required: case_id\n",
+			"step 3: allowed", "step 7: denied by tools[hello].required_scope_keys (P-PRECOND-SCOPE_KEY)"}},
+		"no scope": {"", "(active)", envelope.CodeScopeKey,
+			[]string{"scope keys of those required: -\n", "step 7: denied by lanes[cases].required_scope_keys"}},
+		"a schema": {scope + " --scope customer=a --input 7", "(active)", envelope.CodeSchema,
+			[]string{"scope keys of those required: case_id,customer\n", "step 6: allowed"}},
+	} {
+		id, code := s.refusedID(append(append([]string{"hello", "--lane", "cases", "--input", `"you"`}, agent...),
+			strings.Fields(c.flags)...)...)
+		exit, out, stderr := s.do("policy", "explain", id, "--credentials", operator)
+		for _, part := range append(c.says, "the same: each step ends as recorded") {
+			if code != c.code || exit != 0 || !strings.Contains(out, part) {
+				t.Errorf("%s: %s, exit %d, want %q: %s%s", name, code, exit, part, out, stderr)
+			}
+		}
+		if said := s.must("why", id, "--credentials", operator); !strings.Contains(said, c.why) {
+			t.Errorf("%s: why: %s", name, said)
+		}
+	}
+	record := s.must("audit", "replay", "--json", "--event", "tool_denied", "--credentials", operator)
+	const hashed = `"decided_on":{"run":{"state":"active"},"scope_sha256":{"case_id":"`
+	if strings.Contains(record, "case-77") || !strings.Contains(record, hashed) {
+		t.Errorf("the record: %s", record)
 	}
 }
 

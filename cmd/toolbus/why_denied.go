@@ -31,6 +31,7 @@ type denied struct {
 	Code     envelope.Code           `json:"error_code"`
 	Effect   envelope.Effect         `json:"effect"`
 	Policies envelope.PolicyVersions `json:"policy_versions"`
+	Basis    *audit.Basis            `json:"decided_on,omitzero"`
 	Count    *audit.Count            `json:"count,omitzero"`
 }
 
@@ -46,7 +47,7 @@ func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) e
 	d := denied{
 		Sentence: deniedSentence(r), EventID: r.EventID, Time: r.Timestamp, Tenant: r.Tenant, Actor: r.Actor,
 		RunID: r.RunID, RoleID: r.RoleID, LaneID: r.LaneID, Tool: r.ToolName, CallID: r.CallID, Step: r.Step, Rule: r.Rule,
-		Code: r.Code, Effect: r.Effect, Policies: r.Policies, Count: r.Count,
+		Code: r.Code, Effect: r.Effect, Policies: r.Policies, Basis: r.Basis, Count: r.Count,
 	}
 	return g.print(d, d.write)
 }
@@ -75,11 +76,15 @@ func deniedSentence(r *audit.Record) string {
 }
 
 func (d denied) write(to io.Writer) error {
+	run := d.RunID
+	if d.Basis != nil && run != "" {
+		run = runSays(run, d.Basis.Run)
+	}
 	fmt.Fprintln(to, cli.EscapeText(d.Sentence))
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	for _, line := range [][2]string{
 		{"time", d.Time.UTC().Format(time.RFC3339Nano)}, {"actor", d.Tenant + "/" + d.Actor}, {"tool", d.Tool},
-		{"call", d.CallID}, {"role", d.RoleID}, {"lane", d.LaneID}, {"run", d.RunID}, {"effect", string(d.Effect)},
+		{"call", d.CallID}, {"role", d.RoleID}, {"lane", d.LaneID}, {"run", run}, {"effect", string(d.Effect)},
 		{"step", fmt.Sprint(d.Step)}, {"rule", d.Rule}, {"code", string(d.Code)}, {"roles", d.Policies.Roles},
 		{"lanes", d.Policies.Lanes}, {"tool registry", d.Policies.ToolRegistry},
 	} {

@@ -76,3 +76,33 @@ func TestDenied(t *testing.T) {
 		t.Errorf("no policy_versions in %s", line)
 	}
 }
+
+// The record of a refusal has what the decision depended on, with hashes of the values of the scope.
+func TestDeniedHasBasis(t *testing.T) {
+	const hash = "b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c" // of "foo" with a newline
+	for want, b := range map[string]*Basis{
+		"":   nil,
+		`{}`: {},
+		`{"run":{"state":"paused"},"scope_sha256":{"case_id":"` + hash + `"}}`: {
+			Run: &RunBasis{State: "paused"}, Scope: HashScope(map[string]string{"case_id": "foo\n"})},
+		`{"scope_sha256":{"case_id":""}}`: {Scope: HashScope(map[string]string{"case_id": ""})},
+		`{"run":{"foreign":true}}`:        {Run: &RunBasis{Foreign: true}, Scope: HashScope(nil)},
+	} {
+		r := Denied(Refusal{In: &call.IncomingRequest{}, Error: envelope.NewError(envelope.CodeScopeKey, ""), Basis: b},
+			time.Unix(0, 0))
+		line, err := r.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Basis jsontext.Value `json:"decided_on"`
+		}
+		if err := json.Unmarshal(line, &got); err != nil || string(got.Basis) != want {
+			t.Errorf("%s instead of %s, %v", got.Basis, want, err)
+		}
+		var again Record
+		if err := json.Unmarshal(line, &again); err != nil || len(again.Extra) > 0 {
+			t.Errorf("%s: %v, %v", line, err, again.Extra)
+		}
+	}
+}

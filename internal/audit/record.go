@@ -58,6 +58,8 @@ type Record struct {
 	WritesLeft int                `json:"writes_left_out,omitzero"`
 	LogPart    subjects.Partition `json:"log_part,omitzero"` // partition of the call log
 	LogSeq     uint64             `json:"log_seq,omitzero"`  // sequence in that partition
+	// Basis is set on the record of a denial, if the policy had decided about the run of the call.
+	Basis *Basis `json:"decided_on,omitzero"`
 	// Count is set if the record stands for more than one refusal.
 	Count *Count `json:"count,omitzero"`
 	// Credential is set if the record describes an operation on a credential. Such a record describes no call.
@@ -169,6 +171,7 @@ type Refusal struct {
 	Rule  string // name of the check: a stage of the dispatcher, a rule of the policy, or one of the Rule constants
 	// Policies are the digests of the policy in force; zero without a policy, or if the request failed before.
 	Policies envelope.PolicyVersions
+	Basis    *Basis  // see [Record]
 	Of       *Record // of the refused operation, see [Act]; nil for other requests
 }
 
@@ -188,7 +191,7 @@ func Denied(refusal Refusal, at time.Time) Record {
 		Event: ToolDenied, Name: "PolicyApplied", Timestamp: at.UTC(), Tenant: in.From.Tenant, Actor: in.From.Actor,
 		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
-		Step: refusal.Step, Rule: refusal.Rule, Policies: refusal.Policies,
+		Step: refusal.Step, Rule: refusal.Rule, Policies: refusal.Policies, Basis: refusal.Basis,
 	}
 	if e.Code == envelope.CodeQueue { // such a request was not even decoded
 		r.ArgumentsHash = ""

@@ -12,6 +12,8 @@ type Recorded struct {
 	Step    int           `json:"step,omitzero"` // of a denial, as are the next two
 	Rule    string        `json:"rule,omitzero"`
 	Code    envelope.Code `json:"error_code,omitzero"`
+	// Facts means that the record has what the decision depended on, and that the question has it from [Facts.Recall].
+	Facts bool `json:"-"`
 }
 
 // Repetition is a recorded decision that was repeated step by step.
@@ -43,9 +45,9 @@ const (
 	stepNotRepeated = "not_repeated"
 )
 
-// Repeat decides a recorded call again, with what its record has: it has neither the scope nor the state of the run. A
-// step that depends on what q lacks is not repeated. unknownBuild says why the build of the tool that the call was for
-// is not known; "" means that s has it.
+// Repeat decides a recorded call again, with what its record has. The record of an allowed call has neither the scope
+// nor the state of the run. A step that depends on what q lacks is not repeated. unknownBuild says why the build of the
+// tool that the call was for is not known; "" means that s has it.
 func (s *Snapshot) Repeat(q Question, was Recorded, unknownBuild string) (r Repetition) {
 	v := s.view(q)
 	for _, step := range steps() {
@@ -119,6 +121,8 @@ const (
 // lacks returns what must be known for the decision d of a step, and is not.
 func (v *view) lacks(step int, d Decision, was Recorded, unknownBuild string) string {
 	switch {
+	case was.Facts && (step == StepRun || step == StepLane):
+		return ""
 	case step == StepRun && (v.RunID != "" || !d.Allowed && was.Step != StepRun), // or its build checked no runs
 		step == StepLane && d.Allowed && strings.HasPrefix(was.Rule, ofRun):
 		return lacksRun
@@ -126,7 +130,7 @@ func (v *view) lacks(step int, d Decision, was Recorded, unknownBuild string) st
 		return ""
 	case unknownBuild != "":
 		return unknownBuild
-	case step == StepScope && !d.Allowed:
+	case step == StepScope && !d.Allowed && !was.Facts:
 		return lacksScope
 	case v.Input == nil && v.dependsOnArguments(step, d, was):
 		return lacksArguments

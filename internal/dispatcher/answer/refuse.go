@@ -144,6 +144,7 @@ func refusalRecord(r *check.Request, stage string, e *envelope.Error) audit.Refu
 	record := audit.Refusal{In: r.In, Req: r.Req, Error: e, Step: r.Step, Rule: stage}
 	if r.Policy != nil {
 		record.Policies = r.Policy.Versions()
+		record.Basis = basis(r, record.Policies)
 	}
 	if d := r.Denial; d != nil {
 		record.Step, record.Rule = d.True.Step, d.True.Rule.String()
@@ -152,6 +153,23 @@ func refusalRecord(r *check.Request, stage string, e *envelope.Error) audit.Refu
 		}
 	}
 	return record
+}
+
+// basis returns what the policy has decided the request by, or nil if it had not decided about its run. Versions are
+// those of the policy.
+func basis(r *check.Request, versions envelope.PolicyVersions) *audit.Basis {
+	f, ok := r.Facts()
+	if !ok {
+		return nil
+	}
+	b := &audit.Basis{Scope: audit.HashScope(f.Scope)}
+	if run := f.Run; run != nil {
+		b.Run = &audit.RunBasis{State: string(run.State), Unfit: run.Unfit, Foreign: run.Foreign}
+		if run.Pinned != versions {
+			b.Run.Policies = run.Pinned
+		}
+	}
+	return b
 }
 
 // RejectOverload refuses a request that was not decoded because too many messages of its sender wait. The effect in the

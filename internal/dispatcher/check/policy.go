@@ -62,15 +62,31 @@ func decides(step int) func(*Stages, context.Context, *candidate) *envelope.Erro
 }
 
 func (c *candidate) question() policy.Question {
-	claims := c.Req.Context
+	q := c.Request.question()
+	q.Input = c.input
+	return q
+}
+
+// question returns the question that the policy decides, without the input.
+func (r *Request) question() policy.Question {
+	claims := r.Req.Context
 	q := policy.Question{
-		Role: claims.RoleID, Lane: claims.LaneID, Tool: c.Req.ToolID, Tenant: c.In.From.Tenant, Actor: c.In.From.Actor,
-		RunID: claims.RunID, Run: c.Run, Scope: claims.Scope, Input: c.input,
+		Role: claims.RoleID, Lane: claims.LaneID, Tool: r.Req.ToolID, Tenant: r.In.From.Tenant, Actor: r.In.From.Actor,
+		RunID: claims.RunID, Run: r.Run, Scope: claims.Scope,
 	}
-	if c.Tool != nil {
-		q.Version = c.Tool.Semver
+	if r.Tool != nil {
+		q.Version = r.Tool.Semver
 	}
 	return q
+}
+
+// Facts returns what the policy has decided the request by, for its record. ok is false if the request was refused
+// before its run was decided about.
+func (r *Request) Facts() (f policy.Facts, ok bool) {
+	if r.Policy == nil || r.Denial == nil && r.Step <= policy.StepRun {
+		return f, false
+	}
+	return r.Policy.Facts(r.question()), true
 }
 
 // noTool returns the answer to a call of a tool that does not exist. It suggests only tools that the caller may know.
