@@ -66,7 +66,7 @@ func TestPolicyExplain(t *testing.T) {
 }
 
 // Denials by a run and by a scope key are repeated, because the record has the state of the run and the keys of the
-// scope. It has no values of the scope.
+// scope. It has no values of the scope. The call of a stranger is no segment of the run that it names.
 func TestPolicyExplainRunAndScope(t *testing.T) {
 	s, operator := deployedWith(t, toolbus.DispatcherOptions{})
 	agent := s.token(operator, "agent")
@@ -105,6 +105,11 @@ func TestPolicyExplainRunAndScope(t *testing.T) {
 		}
 		if said := s.must("why", id, "--credentials", operator); !strings.Contains(said, c.why) {
 			t.Errorf("%s: why: %s", name, said)
+		}
+	}
+	for run, segment := range map[string]bool{"paused": true, "other": false} {
+		if said := s.must("runs", "show", run, "--credentials", operator); strings.Contains(said, "denied") != segment {
+			t.Errorf("a denied call is a segment of the run %s, want %t: %s", run, segment, said)
 		}
 	}
 	record := s.must("audit", "replay", "--json", "--event", "tool_denied", "--credentials", operator)

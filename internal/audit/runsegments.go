@@ -21,10 +21,11 @@ type RunSegments struct {
 	byCall map[string]*envelope.RunSegment
 }
 
-// Add adds a record of the run. Records of other things than calls have no effect.
+// Add adds a record that names the run. Records of other things than calls have no effect, and neither have denied
+// calls of callers whose run it was not: anybody may name a run.
 func (f *RunSegments) Add(r *Record) {
 	state := segmentState(r)
-	if state == "" {
+	if state == "" || state == segmentDenied && !r.deniedInRun() {
 		return
 	}
 	s := f.segment(r)
@@ -39,6 +40,23 @@ func (f *RunSegments) Add(r *Record) {
 		s.End = r.Timestamp
 	}
 }
+
+// deniedInRun reports whether a denied call was proven to be one of an actor of the run that it names. The check of the
+// run proves it, or denies the call by what the run was.
+func (r *Record) deniedInRun() bool {
+	switch {
+	case r.Ref != "": // it was admitted before
+		return true
+	case r.Basis != nil:
+		return r.Basis.Run != nil && !r.Basis.Run.Foreign
+	case r.Step == 0: // its build has not recorded the step
+		return true
+	}
+	return r.Step > stepRun || r.Rule == "run.state" || r.Rule == "run.policy_versions"
+}
+
+// stepRun is the step of the gateway contract that checks the run of a call.
+const stepRun = 3
 
 // segment returns the segment of a record: one for each call, and for each request that was denied.
 func (f *RunSegments) segment(r *Record) *envelope.RunSegment {

@@ -50,3 +50,32 @@ func TestRunSegments(t *testing.T) {
 		t.Errorf("segments (-want +got):\n%s", diff)
 	}
 }
+
+// A denied call is a segment of the run that it names only if the run was that of its caller, or if a lock ended it in
+// the queue.
+func TestRunSegmentsOfStrangers(t *testing.T) {
+	for name, c := range map[string]struct {
+		record  audit.Record
+		segment bool
+	}{
+		"a paused run":         {audit.Record{Step: 3, Rule: "run.state", Basis: &audit.Basis{Run: &audit.RunBasis{}}}, true},
+		"another lane":         {audit.Record{Step: 4, Basis: &audit.Basis{Run: &audit.RunBasis{Unfit: true}}}, true},
+		"a stranger":           {audit.Record{Step: 3, Basis: &audit.Basis{Run: &audit.RunBasis{Foreign: true}}}, false},
+		"no such run":          {audit.Record{Step: 3, Rule: "run", Basis: &audit.Basis{}}, false},
+		"a bad token":          {audit.Record{Step: 2, Rule: "token"}, false},
+		"no policy":            {audit.Record{Step: 3, Rule: "policy"}, false},
+		"before: a stranger":   {audit.Record{Step: 3, Rule: "run.actors"}, false},
+		"before: a paused run": {audit.Record{Step: 3, Rule: "run.state"}, true},
+		"before: its set":      {audit.Record{Step: 3, Rule: "run.policy_versions"}, true},
+		"before: a schema":     {audit.Record{Step: 7, Rule: "schema"}, true},
+		"before: no step":      {audit.Record{}, true},
+		"in the queue":         {audit.Record{Ref: "a.1", Step: 8, Rule: "lock"}, true},
+	} {
+		var f audit.RunSegments
+		c.record.Form, c.record.Event, c.record.RunID = 4, audit.ToolDenied, "r"
+		f.Add(&c.record)
+		if got := len(f.All()) == 1; got != c.segment {
+			t.Errorf("%s: a segment: %t", name, got)
+		}
+	}
+}
