@@ -66,6 +66,20 @@ func (l *locksmith) lock(reason string) {
 	}
 }
 
+// deniedByLock awaits the record of the end of a call. It must say that a lock denied the call.
+func (l *locksmith) deniedByLock(ref string) {
+	l.Helper()
+	ctx, cancel := context.WithTimeout(l.Context(), 20*time.Second)
+	defer cancel()
+	for r, err := range l.admin.AuditRecords(ctx, admin.AuditFilter{Call: ref, Code: envelope.CodeLocked, Follow: true}) {
+		if err != nil || r.Event != "tool_denied" || !strings.Contains(string(r.JSON), `"step":8,"rule":"lock"`) {
+			l.Errorf("%s, %v", r.JSON, err)
+		}
+		return
+	}
+	l.Error("no record of the end of the call")
+}
+
 // A call that waits in the queue never starts after a lock. It ends with effect none, `why` says why, and the same key
 // runs after the lock is cleared. A running call goes on.
 func TestLockedInTheQueue(t *testing.T) {
@@ -88,6 +102,7 @@ func TestLockedInTheQueue(t *testing.T) {
 		!strings.Contains(says, "P-PRECOND-LOCKED") || !strings.Contains(says, "safety lock") {
 		t.Errorf("%s, %v", says, err)
 	}
+	l.deniedByLock(ref)
 	close(l.letGo)
 	if err := <-l.ended; err != nil || l.runs.Load() != 1 {
 		t.Errorf("%d runs, %v", l.runs.Load(), err)

@@ -132,6 +132,9 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	d, reported := a.Decision, r
 	r.Event, r.Name = ending(d)
 	r.Status, r.Code, r.Effect, r.DecidedBy = d.Status, d.Code, d.Effect, d.By
+	if r.Event == ToolDenied {
+		r.Step, r.Rule = stepLock, ruleLock
+	}
 	r.Fence, r.OutputHash = d.Fence, d.OutputHash
 	r.Writes, r.WritesLeft = d.Written()
 	all := []Record{r}
@@ -179,6 +182,12 @@ type Refusal struct {
 const (
 	RuleService  = "service"
 	RuleExecutor = "executor"
+)
+
+// The step and the rule of denials by a safety lock, in the queue as well as by a dispatcher.
+const (
+	stepLock = 8
+	ruleLock = "lock"
 )
 
 // StepIdentity is the step of the gateway contract that verifies the identity of a caller.
@@ -259,10 +268,14 @@ func about(s call.State, a call.Attempt) Record {
 	}
 }
 
+// ending returns the event of a decision and its name. A lock that ends a call in the queue denies it, unless an
+// earlier delivery may have had an effect.
 func ending(d *call.Decision) (Event, string) {
 	switch {
 	case d.Status == envelope.Success:
 		return ToolExecuted, "ToolSucceeded"
+	case d.Code == envelope.CodeLocked && d.Effect == envelope.EffectNone:
+		return ToolDenied, "PolicyApplied"
 	case d.Code == envelope.CodeTimeout || d.Code == envelope.CodeTimeoutUnknown:
 		return ToolTimeout, "ToolFailed"
 	case d.Code == envelope.CodeCancelled || d.Code == envelope.CodeCancelledUnknown:

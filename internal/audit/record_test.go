@@ -49,12 +49,18 @@ func TestProject(t *testing.T) {
 			"ToolFailed"},
 		"cancel 2": {call.Decision{Status: envelope.TerminalError, Code: envelope.CodeCancelledUnknown}, audit.ToolCancelled,
 			"ToolFailed"},
+		"lock": {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeLocked,
+			Effect: envelope.EffectNone}, audit.ToolDenied, "PolicyApplied"},
+		"lock after a run": {call.Decision{Status: envelope.RetryableError, Code: envelope.CodeLocked,
+			Effect: envelope.EffectUnknown}, audit.ToolFailed, "ToolFailed"},
 	} {
 		all := audit.Project(call.Decided, 1, state(&c.decision), 9, at)
 		if len(all) != 1 {
 			t.Fatalf("%s: %d records", name, len(all))
 		}
-		if r := all[0]; r.Event != c.event || r.Name != c.name || r.Code != c.decision.Code || r.Status != c.decision.Status {
+		if r := all[0]; r.Event != c.event || r.Name != c.name ||
+			r.Code != c.decision.Code || r.Status != c.decision.Status ||
+			(r.Event == audit.ToolDenied) != (r.Step == 8 && r.Rule == "lock") {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
