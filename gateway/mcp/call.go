@@ -197,6 +197,10 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	}
 	tool, err := s.catalogue.find(ctx, peer.tools, req.Params.Name)
 	if err != nil {
+		if isUnknown(err) {
+			name := &Definition{Tool: asToolID(req.Params.Name)}
+			s.asks(peer, name, meta, deniedInput(req.Params.Arguments)).recordDenied(ctx)
+		}
 		return nil, unlisted(err)
 	}
 	given, err := tool.given(req.Params.Arguments)

@@ -76,6 +76,22 @@ func (w *walled) operator() *admin.Client {
 	return c
 }
 
+// deniedByName checks that the call of a name that ann does not see is on record as denied, with the true reason.
+func deniedByName(t *testing.T, operator *admin.Client, name, rule string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	f := admin.AuditFilter{Tool: name, Event: "tool_denied", Follow: true}
+	for r, err := range operator.AuditRecords(ctx, f) {
+		if err != nil || r.Actor != "agent://ann" || r.ArgumentsHash != envelope.ArgumentsHash([]byte("{}")) ||
+			!strings.Contains(string(r.JSON), rule) {
+			t.Errorf("%s: %s, %v, want %s", name, r.JSON, err, rule)
+		}
+		return
+	}
+	t.Errorf("%s: no denial on record", name)
+}
+
 // A client lists only the tools that its caller could call. Other tools do not exist for it, although other callers
 // have listed them. A push notifies the clients whose list it changes.
 func TestPolicyOfCallers(t *testing.T) {
@@ -107,6 +123,8 @@ func TestPolicyOfCallers(t *testing.T) {
 	if hidden, unknown := refusal(t, ann, "sleep"), refusal(t, ann, "zzzzz"); hidden != unknown {
 		t.Errorf("hidden:  %s\nunknown: %s", hidden, unknown)
 	}
+	deniedByName(t, operator, "sleep", `"rule":"lanes[default].allowed_tools"`)
+	deniedByName(t, operator, "zzzzz", `"rule":"registered"`)
 	watching := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { defer close(watching); door.Watch(ctx) }()
