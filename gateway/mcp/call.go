@@ -62,16 +62,9 @@ func (s *Server) callTool(ctx context.Context, peer *sender, req *sdk.CallToolRe
 // enter counts a request that makes calls, and refuses it if there are too many. The context that it returns also ends
 // with the connection, and with the gateway. Call leave when the request has ended.
 func (s *Server) enter(ctx context.Context, peer *sender) (_ context.Context, leave func(), err error) {
-	select {
-	case s.calls <- struct{}{}:
-	default:
-		return nil, nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
-	}
-	if peer.caller != nil && !s.callers.calling(peer.caller) {
-		<-s.calls
-		return nil, nil, &jsonrpc.Error{
-			Code: codeUnavailable, Message: "too many calls of yours at once: try again later",
-		}
+	left, err := occupy(s, peer)
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.open, func() { cancel(errClosed) })
@@ -83,6 +76,22 @@ func (s *Server) enter(ctx context.Context, peer *sender) (_ context.Context, le
 		lost()
 		stop()
 		cancel(nil)
+		left()
+	}, nil
+}
+
+// occupy counts calls that are made for a client, until left is called. Until then the client of the caller stays open.
+func occupy(s *Server, peer *sender) (left func(), err error) {
+	select {
+	case s.calls <- struct{}{}:
+	default:
+		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls at once: try again later"}
+	}
+	if peer.caller != nil && !s.callers.calling(peer.caller) {
+		<-s.calls
+		return nil, &jsonrpc.Error{Code: codeUnavailable, Message: "too many calls of yours at once: try again later"}
+	}
+	return func() {
 		if peer.caller != nil {
 			s.callers.called(peer.caller)
 		}

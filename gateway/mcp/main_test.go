@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,10 @@ import (
 
 func TestMain(m *testing.M) {
 	toolbus.SupervisorMain() // starts the programs of tools, as in TestToolWithoutFunctions
+	if len(os.Args) == 3 && os.Args[1] == "feed" {
+		_ = newFeed(os.Args[2]).Run(context.Background(), &sdk.StdioTransport{}) // until its input ends
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -35,6 +35,9 @@ func (v *view) narrow(has *sdk.ServerCapabilities) {
 	if len(v.methods[methodComplete]) == 0 {
 		has.Completions = nil
 	}
+	if has.Resources != nil {
+		has.Resources.Subscribe = len(v.methods[methodSubscribe]) > 0
+	}
 }
 
 // passing is a request of a client that the gateway answers with calls of methods of servers.
@@ -138,12 +141,17 @@ func (p *passing) answer(ctx context.Context, req sdk.Request) (sdk.Result, erro
 // once is for calls of methods: their failures are for the client, which may ask again.
 var once = envelope.RetryPolicy{MaxAttempts: 1}
 
+// fresh returns the call of a method of a server, with a fresh key.
+func (p *passing) fresh(d *Definition, input any, retry envelope.RetryPolicy) *asked {
+	a := p.asks(p.peer, d, p.said, jsontext.Value(encoded(input)))
+	a.call.Key, a.call.Version, a.call.Retry, a.lasting = "mcp-"+rand.Text(), "", &retry, false
+	return a
+}
+
 // call calls a method of a server. Each call has a fresh key: a client that asks again gets a new answer. refused
 // means that the server has answered, with the error.
 func (p *passing) call(ctx context.Context, d *Definition, input any) (out *passed, refused bool, err error) {
-	a := p.asks(p.peer, d, p.said, jsontext.Value(encoded(input)))
-	policy := once
-	a.call.Key, a.call.Version, a.call.Retry, a.lasting = "mcp-"+rand.Text(), "", &policy, false
+	a := p.fresh(d, input, once)
 	if isList(d.method) && a.call.Timeout == 0 && len(p.v.methods[d.method]) > 1 {
 		a.call.Timeout = listTime // the other servers do not wait for a slow one
 	}
@@ -183,12 +191,8 @@ func methodError(r *envelope.Response, protocol string) (refused bool, err error
 		} `json:"io.toolbus/error"`
 	}
 	if json.Unmarshal(e.Details.ToolResult, &said) == nil && said.Error != nil {
-		out := &jsonrpc.Error{Code: said.Error.Code, Message: said.Error.Message, Data: said.Error.Data}
-		if out.Code == codeNoResource && protocol >= modern {
-			out.Code = jsonrpc.CodeInvalidParams
-		}
-		out.Data = withCode(out.Data, e)
-		return true, out
+		out := &jsonrpc.Error{Code: said.Error.Code, Message: said.Error.Message, Data: withCode(said.Error.Data, e)}
+		return true, inProtocol(out, protocol)
 	}
 	code := codeOf(e)
 	switch {
@@ -201,6 +205,14 @@ func methodError(r *envelope.Response, protocol string) (refused bool, err error
 		code = jsonrpc.CodeInternalError
 	}
 	return e.Code == envelope.CodeToolUnknown, failure(code, e)
+}
+
+// inProtocol returns the error of a server with the code that the protocol has for a resource that does not exist.
+func inProtocol(said *jsonrpc.Error, protocol string) error {
+	if said.Code == codeNoResource && protocol >= modern {
+		said.Code = jsonrpc.CodeInvalidParams
+	}
+	return said
 }
 
 // withCode returns the data of a server's error with the code and the effect of the bus. Data that is not an object

@@ -105,15 +105,14 @@ func (o Options) filled() Options {
 // Server is an MCP gateway: MCP clients list and call the tools of a bus with it. Make one with [New]. Its methods are
 // safe for concurrent use.
 type Server struct {
-	o         Options
-	own       atomic.Pointer[viewer] // with a nil client until Connect returns
-	bare      atomic.Bool            // a list was empty because there was no bus
-	newest    atomic.Pointer[view]   // of Watch
-	behind    atomic.Bool            // a client has listed by another policy than that of newest
+	o   Options
+	own atomic.Pointer[viewer] // with a nil client until Connect returns
+	listedState
 	server    *sdk.Server
 	catalogue catalogue
 	searching *jsonschema.Schema // of the arguments of nameSearch
 	short     shortLists
+	listens   *subscriptions
 	instance  string // of this gateway, in the names of its sessions
 	open      context.Context
 	end       context.CancelFunc
@@ -125,6 +124,13 @@ type Server struct {
 	drains    sync.Mutex
 	drained   int           // elements of answers that Drain has taken
 	calls     chan struct{} // holds an element for each running call
+}
+
+// listedState holds the lists that clients and Watch have got last.
+type listedState struct {
+	bare   atomic.Bool          // a list was empty because there was no bus
+	newest atomic.Pointer[view] // of Watch
+	behind atomic.Bool          // a client has listed by another policy than that of newest
 }
 
 // New returns a gateway that lists tools with client, and makes the calls of [Server.Serve] with it. It does not close
@@ -158,10 +164,12 @@ func New(ctx context.Context, client *toolbus.Client, o Options) *Server {
 		&sdk.Implementation{Name: "toolbus", Title: "Toolbus", Version: o.Version},
 		&sdk.ServerOptions{
 			Logger: o.Logger, Capabilities: capabilities,
-			GetSessionID: func() string { return d.instance + "-" + rand.Text() },
+			GetSessionID:     func() string { return d.instance + "-" + rand.Text() },
+			SubscribeHandler: subscribing, UnsubscribeHandler: unsubscribing,
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { d.o.cacheable(c) },
 		},
 	)
+	d.listens = newSubscriptions(d)
 	d.sessions.server, d.sessions.most = d.server, o.MaxSessions
 	d.repeated.server, d.repeated.log = d.server, o.Logger
 	d.catalogue.changed = d.repeated.mirror
@@ -223,6 +231,8 @@ func (s *Server) receive(next sdk.MethodHandler) sdk.MethodHandler {
 		case *sdk.ListResourcesRequest, *sdk.ListResourceTemplatesRequest, *sdk.ReadResourceRequest,
 			*sdk.ListPromptsRequest, *sdk.GetPromptRequest, *sdk.CompleteRequest:
 			return s.ofServers(ctx, method, req, next)
+		case *sdk.SubscribeRequest, *sdk.UnsubscribeRequest, *sdk.SubscriptionsListenRequest:
+			return s.listens.receive(ctx, method, req, next)
 		}
 		if !served(method) {
 			return nil, notServed(method)
@@ -386,6 +396,7 @@ func (s *Server) Close() {
 	for session := range s.server.Sessions() {
 		_ = session.Close() // an error means that the client has gone
 	}
+	s.listens.close()
 	s.callers.close()
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -54,6 +55,15 @@ func useLogins(adapters map[string]tool.Adapter, s oauth.Store) {
 	for _, a := range adapters {
 		if needs, ok := a.(interface{ UseLogins(oauth.Store) }); ok {
 			needs.UseLogins(s)
+		}
+	}
+}
+
+// serve calls Serves of the adapters that have it, for calls that go on for as long as they may.
+func serve(ctx context.Context, adapters map[string]tool.Adapter, slots int) {
+	for _, a := range adapters {
+		if bounds, ok := a.(interface{ Serves(context.Context, int) }); ok {
+			bounds.Serves(ctx, slots)
 		}
 	}
 }

@@ -54,6 +54,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	stops := stops{log: c.Logger}
 	defer func() { err = stops.stop(err) }()
 	stops.push("adapters", func() { rest(o.Adapters) })
+	serve(ctx, o.Adapters, o.Slots)
 	e, err := openExecutor(ctx, c, o)
 	if err != nil {
 		return err

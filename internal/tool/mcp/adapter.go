@@ -41,6 +41,7 @@ type Adapter struct {
 	dial    client.Options
 	alone   error // why supervisors do not work on this host; nil if they do
 	log     *slog.Logger
+	listens *listeners
 
 	mu      sync.Mutex
 	folders map[string]Servers // by absolute folder of tools
@@ -65,7 +66,8 @@ func New(opts Options) *Adapter {
 			Client: cmp.Or(opts.Client, "dev"), Supervisor: program, Grace: cmp.Or(opts.Grace, DefaultGrace),
 			StderrBytes: stderrBytes,
 		},
-		folders: map[string]Servers{}, pools: map[string]*pool{}, logins: logins{keepers: map[string]*oauth.Keeper{}},
+		folders: map[string]Servers{}, pools: map[string]*pool{}, listens: &listeners{slots: make(chan struct{}, maxListens)},
+		logins: logins{keepers: map[string]*oauth.Keeper{}},
 	}
 	for _, entry := range opts.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok && !tool.OwnVariable(name) {
@@ -110,7 +112,7 @@ func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 		return nil, e, fmt.Errorf("no server %q is in %s", e.Server, filepath.Join(dir, ServersFile))
 	}
 	p := &pool{
-		name: e.Server, server: known, dial: a.dial, log: a.log.With("server", e.Server),
+		name: e.Server, server: known, dial: a.dial, log: a.log.With("server", e.Server), listens: a.listens,
 		resolve: func() (client.Server, error) { return a.resolved(known, dir) },
 		tokens:  func(s client.Server) (client.Tokens, error) { return a.logins.tokens(e.Server, s) },
 	}

@@ -35,6 +35,21 @@ type refusalError struct {
 // Unwrap returns the error for package tool.
 func (e *refusalError) Unwrap() error { return e.error }
 
+// wireError is an error of JSON-RPC.
+type wireError struct {
+	Code    int64          `json:"code"`
+	Message string         `json:"message"`
+	Data    jsontext.Value `json:"data,omitzero"`
+}
+
+func wireErrorOf(said *jsonrpc.Error) wireError {
+	data := jsontext.Value(said.Data)
+	if !ijson.Valid(data) {
+		data = nil
+	}
+	return wireError{said.Code, said.Message, data}
+}
+
 // asMethod returns the error of a method. Its result is the JSON-RPC error, which gateways give to their clients.
 func asMethod(err error) error {
 	refused, ok := errors.AsType[*refusalError](err)
@@ -49,15 +64,7 @@ func asMethod(err error) error {
 	if refused.said.Code == codeNotFound {
 		is.Code, is.Effect = errRefused, envelope.EffectNone
 	}
-	data := jsontext.Value(refused.said.Data)
-	if !ijson.Valid(data) {
-		data = nil
-	}
-	answer, bad := json.Marshal(map[string]any{envelope.MCPError: struct {
-		Code    int64          `json:"code"`
-		Message string         `json:"message"`
-		Data    jsontext.Value `json:"data,omitzero"`
-	}{refused.said.Code, refused.said.Message, data}}, json.Deterministic(true))
+	answer, bad := json.Marshal(map[string]any{envelope.MCPError: wireErrorOf(refused.said)}, json.Deterministic(true))
 	if bad != nil || len(answer) > envelope.MaxToolResult {
 		return err
 	}

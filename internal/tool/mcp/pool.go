@@ -30,6 +30,7 @@ type pool struct {
 	dial    client.Options
 	// announced counts announcements that resources or prompts of the server have changed.
 	announced atomic.Int64
+	listens   *listeners // of all servers
 	log       *slog.Logger
 
 	mu      sync.Mutex

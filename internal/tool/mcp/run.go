@@ -88,6 +88,10 @@ func (p *pool) ask(
 	if due, ok := ctx.Deadline(); ok { // the time that is left after the server was started
 		request.Meta[envelope.MetaDeadlineMS] = max(1, time.Until(due).Milliseconds())
 	}
+	if request.Method == client.ResourcesSubscribe {
+		said, err := p.listen(ctx, l, request, r)
+		return said, l.unheard(asMethod(err))
+	}
 	answer, err := r.call(ctx, l.conn, request)
 	if err != nil {
 		if ctx.Err() != nil {

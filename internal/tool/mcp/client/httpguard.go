@@ -132,7 +132,11 @@ func (g *httpGuard) refused(f *flight, resp *http.Response) (*http.Response, err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
 	msg, _ := decode(text)
-	if answer, ok := msg.(*jsonrpc.Response); ok && answer.Error != nil || f.end == nil {
+	answer, ok := msg.(*jsonrpc.Response)
+	if ok = ok && answer.Error != nil; ok && f.isListen() {
+		f.fail(answer.Error) // the SDK does not wait for it
+	}
+	if ok || f.end == nil {
 		return resp, nil
 	}
 	f.fail(&StatusError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header)})

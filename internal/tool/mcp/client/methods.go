@@ -22,6 +22,9 @@ const (
 	PromptsList   Method = "prompts/list"
 	PromptsGet    Method = "prompts/get"
 	Complete      Method = "completion/complete"
+
+	// ResourcesSubscribe is not a method of [Conn.Call]: see [Conn.Subscribe].
+	ResourcesSubscribe Method = "resources/subscribe"
 )
 
 // empty returns an empty result, which the SDK gets in place of that of the server. It returns "" for an unknown
@@ -40,6 +43,8 @@ func (m Method) empty() jsontext.Value {
 		return jsontext.Value(`{"messages":[]}`)
 	case Complete:
 		return jsontext.Value(`{"completion":{"values":[]}}`)
+	case ResourcesSubscribe:
+		return jsontext.Value(`{}`)
 	}
 	return nil
 }
@@ -63,6 +68,9 @@ func (c *Conn) Methods() (all []Method) {
 	}
 	if has.Resources != nil {
 		all = append(all, ResourcesList, TemplatesList, ResourcesRead)
+	}
+	if c.subscribes() {
+		all = append(all, ResourcesSubscribe)
 	}
 	if has.Prompts != nil {
 		all = append(all, PromptsList, PromptsGet)

@@ -50,6 +50,9 @@ func (f *flight) fail(err error) {
 	}
 }
 
+// isListen reports whether the request is subscriptions/listen. Its answer only means that it has ended.
+func (f *flight) isListen() bool { return f.shorten == nil && f.end != nil }
+
 // bound returns the largest message that may contain the answer, in bytes.
 func (f *flight) bound() int64 { return max(f.limit, minFrame) }
 
@@ -67,6 +70,8 @@ type pendingRequests struct {
 	listsChanged func()       // called when the server announces a change of its resources or prompts; may be nil
 	heard        atomic.Int64 // received messages
 
+	subscriptions *subscriptions
+
 	mu     sync.Mutex
 	last   int64
 	ids    map[jsonrpc.ID]*flight
@@ -78,8 +83,10 @@ type pendingRequests struct {
 }
 
 func newRouter(changed func()) *pendingRequests {
-	return &pendingRequests{changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{},
-		left: map[jsonrpc.ID]string{}}
+	return &pendingRequests{
+		changed: changed, ids: map[jsonrpc.ID]*flight{}, tokens: map[string]*flight{}, left: map[jsonrpc.ID]string{},
+		subscriptions: newSubscriptions(),
+	}
 }
 
 // begin registers a flight, and sets its progress token.
@@ -118,6 +125,9 @@ func (r *pendingRequests) limit() int64 {
 func (r *pendingRequests) sending(ctx context.Context, msg jsonrpc.Message) *flight {
 	req, ok := msg.(*jsonrpc.Request)
 	f := flightOf(ctx)
+	if ok && f == nil {
+		f = r.subscriptions.sending(req)
+	}
 	if !ok || f == nil || !req.IsCall() {
 		return new(flight)
 	}
@@ -248,7 +258,10 @@ func (r *pendingRequests) received(msg jsonrpc.Message) (told jsonrpc.Message, o
 
 func (r *pendingRequests) answered(msg *jsonrpc.Response) jsonrpc.Message {
 	f := r.of(msg.ID)
-	if f == nil || msg.Error != nil {
+	if f != nil && f.isListen() {
+		f.end(msg.Error)
+	}
+	if f == nil || msg.Error != nil || f.isListen() {
 		return msg // the SDK drops unknown answers
 	}
 	if int64(len(msg.Result)) > f.limit {
@@ -267,6 +280,8 @@ func (r *pendingRequests) notified(msg *jsonrpc.Request) {
 		if r.listsChanged != nil {
 			r.listsChanged()
 		}
+	case methodAgreed, methodUpdated:
+		r.subscriptions.notified(msg)
 	case methodProgress:
 		var p struct {
 			Token jsontext.Value `json:"progressToken"`

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -107,6 +108,9 @@ func (s source) methodManifest(all []client.Method) yaml.MapSlice {
 		{Key: "read_only", Value: true},
 		{Key: "listed", Value: listedFile},
 	}
+	if slices.Contains(all, client.ResourcesSubscribe) { // it tells of updates while it runs
+		of = append(of, yaml.MapItem{Key: "capabilities", Value: s.capabilities()})
+	}
 	if s.pool != "" {
 		of = append(of, yaml.MapItem{Key: "pool", Value: s.pool})
 	}
@@ -135,6 +139,9 @@ func parameters(m client.Method) string {
 	switch m {
 	case client.ResourcesRead:
 		return object(`"uri"`, `"uri":`+text)
+	case client.ResourcesSubscribe:
+		return object(`"uris"`, fmt.Sprintf(`"uris":{"type":"array","minItems":1,"maxItems":%d,"items":%s}`,
+			client.MaxSubscriptions, text))
 	case client.PromptsGet:
 		return object(`"name"`, `"name":`+text, `"arguments":`+texts)
 	case client.Complete:

@@ -23,12 +23,12 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// has is a server with some capabilities.
+// has is a server with some capabilities. One with completions has subscriptions, too.
 func has(t *testing.T, resources, prompts, completions bool) client.Server {
 	t.Helper()
 	o := &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{}, Instructions: "Use it."}
 	if resources {
-		o.Capabilities.Resources = &sdk.ResourceCapabilities{}
+		o.Capabilities.Resources = &sdk.ResourceCapabilities{Subscribe: completions}
 	}
 	if prompts {
 		o.Capabilities.Prompts = &sdk.PromptCapabilities{}
@@ -63,7 +63,8 @@ func TestImportMethods(t *testing.T) {
 		"none":      {has(t, false, false, false), nil},
 		"resources": {has(t, true, false, false), lists},
 		"prompts":   {has(t, false, true, false), gets},
-		"all":       {has(t, true, true, true), slices.Concat([]string{"completion_complete"}, gets, lists)},
+		"all": {has(t, true, true, true), slices.Concat([]string{"completion_complete"}, gets, lists[:2],
+			[]string{"resources_subscribe"}, lists[2:])},
 	} {
 		s := newShop(t, "[]")
 		s.server = c.server
@@ -82,6 +83,9 @@ func TestImportMethods(t *testing.T) {
 		m := s.loaded(methods.ID)
 		if diff := cmp.Diff(c.want, slices.Sorted(maps.Keys(m.Functions))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if m.Capability.Streaming != (name == "all") {
+			t.Errorf("%s: %+v", name, m.Capability)
 		}
 		e, _ := m.Endpoint.(mcp.Endpoint)
 		if !e.Methods || !m.ReadOnly || m.Semver != "2.1.0" || m.Listed == nil || !m.Listed.Methods ||
@@ -133,8 +137,9 @@ func TestMethodSchemas(t *testing.T) {
 	s.server = has(t, true, true, true)
 	m := s.loaded(s.imports().Tools[1].ID)
 	for fn, inputs := range map[string]map[string]bool{
-		"resources_list": {`{}`: true, `{"cursor":"x"}`: true, `{"cursor":7}`: false, `{"uri":"x"}`: false},
-		"resources_read": {`{"uri":"far:/x?y=ü"}`: true, `{}`: false, `{"uri":7}`: false},
+		"resources_list":      {`{}`: true, `{"cursor":"x"}`: true, `{"cursor":7}`: false, `{"uri":"x"}`: false},
+		"resources_read":      {`{"uri":"far:/x?y=ü"}`: true, `{}`: false, `{"uri":7}`: false},
+		"resources_subscribe": {`{"uris":["far:/x","y"]}`: true, `{"uris":[]}`: false, `{"uri":"x"}`: false},
 		"prompts_get": {`{"name":"x"}`: true, `{"name":"x","arguments":{"a":"b"}}`: true,
 			`{"name":"x","arguments":{"a":1}}`: false},
 		"completion_complete": {
