@@ -40,15 +40,11 @@ type InputError struct {
 
 func (e *InputError) Error() string { return "the tool asks for further input: " + e.Message }
 
-// classify implements classified. A tool that only reads has changed nothing when it asks.
+// classify implements classified.
 func (e *InputError) classify(m *Manifest) *envelope.Error {
-	effect := m.effect(e.Effect)
-	if e.Effect == "" && m.ReadOnly {
-		effect = envelope.EffectNone
-	}
 	details, err := json.Marshal(e.Question)
 	if err != nil {
 		return m.failure(envelope.CodeToolProtocol, envelope.CodeToolProtocol, m.implied(e.Effect), err.Error(), "")
 	}
-	return envelope.NewError(envelope.CodeInputRequired, e.Message).WithEffect(effect).WithDetails(details)
+	return envelope.NewError(envelope.CodeInputRequired, e.Message).WithEffect(m.effect(e.Effect)).WithDetails(details)
 }

@@ -214,9 +214,12 @@ func (m *Manifest) failure(
 	return envelope.NewError(again, message).WithEffect(effect).WithStderr(stderr)
 }
 
-// implied returns the effect that a tool stated by an answer that cannot be used. A pure tool has no effect.
+// changesNothing reports whether runs of the tool have no effect. A policy may have made a read_only tool stricter.
+func (m *Manifest) changesNothing() bool { return m.Class == call.Pure || m.Class == call.Idempotent && m.ReadOnly }
+
+// implied returns the effect that a tool stated by an answer that cannot be used.
 func (m *Manifest) implied(said envelope.Effect) envelope.Effect {
-	if m.Class == call.Pure {
+	if m.changesNothing() {
 		return ""
 	}
 	return said
@@ -227,7 +230,7 @@ func (m *Manifest) effect(said envelope.Effect) envelope.Effect {
 	switch {
 	case said == envelope.EffectNone || said == envelope.EffectApplied:
 		return said
-	case said == "" && m.Class == call.Pure:
+	case said == "" && m.changesNothing():
 		return envelope.EffectNone
 	}
 	return envelope.EffectUnknown

@@ -124,7 +124,7 @@ func TestListedAsServersDo(t *testing.T) {
 			meta["io.toolbus/tool_version"], members["_meta"] = "1.0.0", meta
 			meta["io.toolbus/effect_level"] = "NonIdempotentWrite"
 			if n == 0 {
-				meta["io.toolbus/effect_level"] = "Pure" // its server says that it reads only
+				meta["io.toolbus/effect_level"] = "IdempotentWrite" // and read_only
 			}
 			if diff := cmp.Diff(members, lines.tools(t)[n]); diff != "" {
 				t.Errorf("%s: tool %d (-want +got):\n%s", protocol, n, diff)

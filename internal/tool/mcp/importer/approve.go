@@ -165,7 +165,8 @@ func lined(definition []byte) string {
 
 // Approve updates the manifest to the current definition: the schemas, the digest, and each description that still
 // equals the server's former one. It increases the version. It makes the effect class stricter if the server now
-// proposes a stricter one, and never less strict.
+// proposes a stricter one, and never less strict. A tool that changed nothing may change something from then on, if
+// the server says so.
 func (c Change) Approve() error {
 	files, _, err := source{server: c.server, tool: c.now}.files()
 	if err != nil {
@@ -192,23 +193,28 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 		return nil, err
 	}
 	was := c.approved()
-	set := map[string]string{"$.endpoint.definition": digest, "$.semver": c.version()}
+	set := map[string]string{
+		"$.endpoint.definition": strconv.Quote(digest), "$.semver": strconv.Quote(c.version()),
+	}
 	if strict := c.class(was); strict != c.manifest.Class {
-		set["$.determinism"] = string(strict)
+		set["$.determinism"] = strconv.Quote(string(strict))
+	}
+	if c.manifest.ReadOnly && reads(was) && !reads(c.now) {
+		set["$.read_only"] = "false"
 	}
 	before, now := described(c.Server, was), described(c.Server, c.now)
 	if strings.TrimSpace(c.manifest.Description) == before {
-		set["$.description"] = now
+		set["$.description"] = strconv.Quote(now)
 	}
 	if f, ok := c.manifest.Function(fn); ok && strings.TrimSpace(f.Description) == before {
-		set["$.functions."+fn+".description"] = now
+		set["$.functions."+fn+".description"] = strconv.Quote(now)
 	}
 	for at, value := range set {
 		path, err := yaml.PathString(at)
 		if err != nil {
 			return nil, err
 		}
-		if err := path.ReplaceWithReader(file, strings.NewReader(strconv.Quote(value))); err != nil {
+		if err := path.ReplaceWithReader(file, strings.NewReader(value)); err != nil {
 			return nil, fmt.Errorf("%s: %w", at, err)
 		}
 	}

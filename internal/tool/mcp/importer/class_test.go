@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -13,9 +14,9 @@ func TestProposed(t *testing.T) {
 	for annotations, want := range map[string]call.EffectClass{
 		``:                      call.SideEffectful,
 		`{}`:                    call.SideEffectful,
-		`{"readOnlyHint":true}`: call.Pure,
-		`{"readOnlyHint":true,"destructiveHint":null}`:                       call.Pure,
-		`{"readOnlyHint":true,"destructiveHint":false}`:                      call.Pure,
+		`{"readOnlyHint":true}`: call.Idempotent,
+		`{"readOnlyHint":true,"destructiveHint":null}`:                       call.Idempotent,
+		`{"readOnlyHint":true,"destructiveHint":false}`:                      call.Idempotent,
 		`{"readOnlyHint":true,"destructiveHint":true}`:                       call.SideEffectful,
 		`{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":true}`: call.SideEffectful,
 		`{"idempotentHint":true}`:                                            call.Idempotent,
@@ -24,6 +25,10 @@ func TestProposed(t *testing.T) {
 	} {
 		if got, why := proposed(client.Tool{Annotations: []byte(annotations)}); got != want || why == "" {
 			t.Errorf("%s is %s, %q; want %s", annotations, got, why, want)
+		}
+		readOnly := strings.HasPrefix(annotations, `{"readOnlyHint":true`) && want == call.Idempotent
+		if got := reads(client.Tool{Annotations: []byte(annotations)}); got != readOnly {
+			t.Errorf("%s: read only: %t", annotations, got)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestImport(t *testing.T) {
 		Class call.EffectClass
 	}
 	want := map[string]fate{
-		"look": {importer.Added, call.Pure}, "reserve": {importer.Added, call.Idempotent},
+		"look": {importer.Added, call.Idempotent}, "reserve": {importer.Added, call.Idempotent},
 		"BUY": {importer.Added, call.SideEffectful}, "buy": {importer.Added, call.SideEffectful},
 		"far": {State: importer.LeftOut},
 		"odd": {State: importer.LeftOut},

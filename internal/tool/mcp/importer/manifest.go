@@ -90,11 +90,17 @@ func proposed(t client.Tool) (class call.EffectClass, why string) {
 		return call.SideEffectful,
 			"the server contradicts itself: the tool changes nothing (readOnlyHint) and destroys (destructiveHint)"
 	case a.ReadOnly:
-		return call.Pure, "the server says that it changes nothing (readOnlyHint)"
+		return call.Idempotent, "the server says that it changes nothing (readOnlyHint)"
 	case a.Idempotent:
 		return call.Idempotent, "the server says that repeating it changes nothing more (idempotentHint)"
 	}
 	return call.SideEffectful, "the server says nothing that would make a repetition safe"
+}
+
+// reads reports whether the server says of its tool that it changes nothing, and does not contradict itself.
+func reads(t client.Tool) bool {
+	class, _ := proposed(t)
+	return hints(t).ReadOnly && class == call.Idempotent
 }
 
 // version returns the version of a tool, given the version of its server.
@@ -267,6 +273,9 @@ func (s source) manifest(digest string) yaml.MapSlice {
 		{Key: "tags", Value: []string{"mcp", s.server.Name}},
 		{Key: "determinism", Value: string(s.class)},
 		{Key: "listed", Value: listedFile},
+	}
+	if reads(s.tool) {
+		of = append(of, yaml.MapItem{Key: "read_only", Value: true})
 	}
 	if s.pool != "" {
 		of = append(of, yaml.MapItem{Key: "pool", Value: s.pool})
