@@ -319,6 +319,7 @@ func (c *eventCoder) decision(a *call.Attempt) {
 	text(&c.coder, &d.Owner)
 	text(&c.coder, &d.Writes)
 	number(&c.coder, &d.WritesLeft)
+	text(&c.coder, &d.Server)
 	c.end(&d.More)
 	if c.reading {
 		*a.Decision = d

@@ -54,10 +54,12 @@ type Record struct {
 	DryRun    bool                    `json:"dry_run,omitzero"`
 	// Writes is a JSON list of what the call wrote, by the side effects that the tool reported: their kind, target and
 	// bytes. WritesLeft is the number of side effects for which it has no room.
-	Writes     jsontext.Value     `json:"writes,omitzero"`
-	WritesLeft int                `json:"writes_left_out,omitzero"`
-	LogPart    subjects.Partition `json:"log_part,omitzero"` // partition of the call log
-	LogSeq     uint64             `json:"log_seq,omitzero"`  // sequence in that partition
+	Writes     jsontext.Value `json:"writes,omitzero"`
+	WritesLeft int            `json:"writes_left_out,omitzero"`
+	// ServerVersion is the version of the MCP server that ran the call, as the executor that ended it says.
+	ServerVersion string             `json:"server_version,omitzero"`
+	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
+	LogSeq        uint64             `json:"log_seq,omitzero"`  // sequence in that partition
 	// Basis is set on the record of a denial, if the policy had decided about the run of the call.
 	Basis *Basis `json:"decided_on,omitzero"`
 	// Count is set if the record stands for more than one refusal.
@@ -137,6 +139,9 @@ func Project(kind call.Kind, attempt int, s call.State, seq uint64, at time.Time
 	}
 	r.Fence, r.OutputHash = d.Fence, d.OutputHash
 	r.Writes, r.WritesLeft = d.Written()
+	if d.Server != "" {
+		r.ServerVersion = call.PlainVersion(d.Server) // an executor may have written any text
+	}
 	all := []Record{r}
 	if reported.Code, reported.Effect = d.Code, d.Effect; d.Owner != "" {
 		fault := reported

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,8 +126,10 @@ func TestWriteViolation(t *testing.T) {
 		}
 	}
 	forged := &call.Decision{Status: envelope.Success, Writes: `]`, WritesLeft: 3}
-	if r := audit.Project(call.Decided, 1, state(forged), 9, at)[0]; r.Writes != nil || r.WritesLeft != 0 {
-		t.Errorf("recorded %s", r.Writes)
+	forged.Server = "1.0\x1b" + strings.Repeat("é", 99)
+	if r := audit.Project(call.Decided, 1, state(forged), 9, at)[0]; r.Writes != nil || r.WritesLeft != 0 ||
+		r.ServerVersion != "1.0"+strings.Repeat("_", 61) {
+		t.Errorf("recorded %s, %s", r.Writes, r.ServerVersion)
 	} else if _, err := r.Append(nil); err != nil {
 		t.Error(err)
 	}

@@ -21,6 +21,7 @@ type Completion struct {
 	Stored UnixMS
 	Owner  string          // owner of the tool, for Decision.Owner
 	Writes []ReportedWrite // what the run wrote
+	Server string          // for Decision.Server; of [PlainVersion]
 }
 
 // Cause is the reason of a [Completion].
@@ -92,6 +93,9 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 		d.Writes, d.WritesLeft = NoteWrites(end.Writes)
 	default: // the tool should have written nothing, and the state has no room for what it wrote
 		d.WritesLeft = len(end.Writes)
+	}
+	if end.Server != "" && s.size()+maxWrites <= maxOpenBytes {
+		d.Server = end.Server
 	}
 	next := s.with(n, func(a *Attempt) { a.Decision = &d })
 	return DecideResult{

@@ -236,7 +236,10 @@ type Decision struct {
 	// out. The executor that ran the attempt sets both. Builds up to 8119cace keep them in More.
 	Writes     string `json:"writes,omitzero"`
 	WritesLeft int    `json:"writes_left,omitzero"`
-	More       string `json:"more,omitzero"` // as [Pinned.More]
+	// Server is the version of the MCP server that ran the call, see [PlainVersion], or "". Builds up to 8ef34726 keep it
+	// in More.
+	Server string `json:"server,omitzero"`
+	More   string `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider is the role of the process that decided.

@@ -78,6 +78,20 @@ func (d Decision) Written() (list jsontext.Value, left int) {
 	return jsontext.Value(d.Writes), max(0, d.WritesLeft)
 }
 
+// maxVersion is the longest [Decision.Server], in bytes.
+const maxVersion = 64
+
+// PlainVersion returns the version that a server reports as at most 64 printable ASCII characters, with _ for others.
+func PlainVersion(reported string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r <= ' ' || r >= 0x7f || strings.ContainsRune(`"\|%`, r) {
+			return '_'
+		}
+		return r
+	}, strings.TrimSpace(reported))
+	return plain[:min(len(plain), maxVersion)]
+}
+
 // closeList makes a list of items that each have a comma before them.
 func closeList(items string) string {
 	if items == "" {

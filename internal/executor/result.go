@@ -30,7 +30,7 @@ func (r *run) result(res tool.Result, fault *envelope.Error) verdict {
 	d.Metrics.QueueMS = max(0, r.started.Sub(r.job.enqueued()).Milliseconds())
 	d.Timed = true
 	end := call.Completion{Cause: call.ToolEnded, Effect: envelope.EffectApplied, Fence: r.fence}
-	end.Writes = call.Writes(res.SideEffects)
+	end.Writes, end.Server = call.Writes(res.SideEffects), call.PlainVersion(res.Server)
 	if violation := r.foreignWrite(end.Writes, fault); violation != nil {
 		fault = violation
 	} else if fault == nil {

@@ -215,7 +215,9 @@ func (m *Manifest) failure(
 }
 
 // changesNothing reports whether runs of the tool have no effect. A policy may have made a read_only tool stricter.
-func (m *Manifest) changesNothing() bool { return m.Class == call.Pure || m.Class == call.Idempotent && m.ReadOnly }
+func (m *Manifest) changesNothing() bool {
+	return m.Class == call.Pure || m.Class == call.Idempotent && m.ReadOnly
+}
 
 // implied returns the effect that a tool stated by an answer that cannot be used.
 func (m *Manifest) implied(said envelope.Effect) envelope.Effect {

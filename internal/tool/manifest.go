@@ -39,11 +39,13 @@ type Manifest struct {
 	Status      Status           `json:"status"`
 	Class       call.EffectClass `json:"-"` // effect class: may a call run again after a crash
 	// Listed is the definition of an imported tool as its MCP server lists it; nil for any other tool.
-	Listed    *envelope.Listed `json:"-"`
-	Effect    string           `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
-	Pool      string           `json:"pool"`        // executor pool; default DefaultPool
-	Transport string           `json:"transport"`
-	Endpoint  Endpoint         `json:"-"`
+	Listed *envelope.Listed `json:"-"`
+	// ServerVersion is the version of the MCP server that the tool was imported from, or "".
+	ServerVersion string   `json:"server_version"`
+	Effect        string   `json:"determinism"` // as written: pure, Pure, IdempotentWrite, …
+	Pool          string   `json:"pool"`        // executor pool; default DefaultPool
+	Transport     string   `json:"transport"`
+	Endpoint      Endpoint `json:"-"`
 	// Functions holds the declared functions, or one function named envelope.AnyFunction that stands for every name.
 	Functions map[string]*Function `json:"-"`
 	ReadOnly  bool                 `json:"read_only"` // the tool changes nothing, but is not pure

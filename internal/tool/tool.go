@@ -63,6 +63,7 @@ type Result struct {
 	SideEffects []jsontext.Value
 	Warnings    []string
 	Metrics     envelope.Metrics
+	Server      string // version of the MCP server that ran the call, as it reports it, or ""
 }
 
 // Check returns an error if r breaks the tool contract. It does not validate Output against its schema; the executor

@@ -13,9 +13,13 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/importer"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -161,6 +165,31 @@ func (b *bus) fails(tool, input string, code envelope.Code, effect envelope.Effe
 		b.Errorf("%s %s: %v, effect %s; want %s, %s", tool, input, r.Error, r.Error.Details.Effect, code, effect)
 	}
 	return r.Error
+}
+
+// recorded returns the record of an event of a call. It waits until there is one.
+func (b *bus) recorded(callID string, event audit.Event) *audit.Record {
+	b.Helper()
+	nc, err := nats.Connect(b.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.T.Context(), time.Minute)
+	defer cancel()
+	filter := reader.Filter{Call: callID, Event: event, Follow: true}
+	for r, err := range reader.Replay(ctx, reader.Streams(js), filter) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		return &r
+	}
+	b.Fatalf("there is no record %s of %s", event, callID)
+	return nil
 }
 
 // textOf is what a result says to people.

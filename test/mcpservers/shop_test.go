@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
 
@@ -37,6 +38,9 @@ func TestOneEffect(t *testing.T) {
 			r.Error.Details.Effect != envelope.EffectUnknown {
 			t.Errorf("of a server that died: %v", r.Error)
 		}
+	}
+	if got := b.recorded(first.CallID, audit.ToolExecuted).ServerVersion; got != "1.0.0" {
+		t.Errorf("the record has %q as the version of the server", got)
 	}
 	if r := sell("milk", "key-of-the-milk-1"); r.Status != envelope.Success {
 		t.Errorf("after its restart: %v", r.Error)

@@ -23,11 +23,12 @@ func Approve(env cli.Env) *cobra.Command {
 		Short: "Show and approve changes that MCP servers made to imported tools",
 		Long: `Asks the MCP servers for the current definitions of imported tools, and prints the differences from the
 approved ones. With names of tools, or --all, it approves them: it writes schemas, descriptions that nobody has
-edited, and the digest to the manifests, under a higher version. An effect class becomes stricter if the server says
-so, but never less strict.
+edited, the digest and the version of the server to the manifests, under a higher version. An effect class becomes
+stricter if the server says so, but never less strict.
 
 Without names it writes nothing. The exit code is then 1 if changes wait for approval. Tools that a server offers and
-that were not imported are named, too: import the server again to add them.`,
+that were not imported are named, too: import the server again to add them. So is a server with another version whose
+tools are as approved, which need no approval.`,
 		Example: "  toolbus tools approve\n  toolbus tools approve mcp::memory::read_graph",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
 			if all && len(ids) > 0 {
@@ -60,30 +61,26 @@ that were not imported are named, too: import the server again to add them.`,
 func settle(out io.Writer, changes []importer.Change, approved bool) error {
 	waiting, unknown, imported := 0, 0, 0
 	for _, c := range changes {
+		show(out, c)
 		if c.State == importer.Offered {
-			fmt.Fprintf(out, "server %s offers %s, which was not imported: import the server again to add it\n", c.Server,
-				cli.EscapeCell(c.Offers))
 			continue
 		}
 		imported++
-		switch c.State {
-		case importer.LeftOut:
+		switch {
+		case c.State == importer.LeftOut:
 			unknown++
-			fmt.Fprintf(out, "%s: unknown: %s\n", c.ID, cli.EscapeCell(c.Why))
-		case importer.Changed:
-			fmt.Fprintf(out, "%s: changed at server %s\n", c.ID, c.Server)
-			for _, line := range c.Lines {
-				fmt.Fprintln(out, "  "+cli.EscapeCell(line))
-			}
-			if !approved {
-				waiting++
-				continue
-			}
+		case c.State == importer.Same:
+		case approved:
 			if err := c.Approve(); err != nil {
 				return fmt.Errorf("%s: %w", c.ID, err)
 			}
 			fmt.Fprintf(out, "%s: approved; executors and dispatchers see it when they start\n", c.ID)
+		case c.State == importer.Changed:
+			waiting++
 		}
+	}
+	if !approved {
+		showMoved(out, changes)
 	}
 	switch {
 	case unknown > 0:
@@ -93,4 +90,33 @@ func settle(out io.Writer, changes []importer.Change, approved bool) error {
 	}
 	_, err := fmt.Fprintf(out, "%d tools are what was approved\n", imported)
 	return err
+}
+
+// show prints what is different about a tool.
+func show(out io.Writer, c importer.Change) {
+	switch c.State {
+	case importer.Offered:
+		fmt.Fprintf(out, "server %s offers %s, which was not imported: import the server again to add it\n", c.Server,
+			cli.EscapeCell(c.Offers))
+	case importer.LeftOut:
+		fmt.Fprintf(out, "%s: unknown: %s\n", c.ID, cli.EscapeCell(c.Why))
+	case importer.Changed:
+		fmt.Fprintf(out, "%s: changed at server %s\n", c.ID, c.Server)
+		for _, line := range c.Lines {
+			fmt.Fprintln(out, "  "+cli.EscapeCell(line))
+		}
+	}
+}
+
+// showMoved prints the servers that have another version than at the import or the last approval.
+func showMoved(out io.Writer, changes []importer.Change) {
+	shown := map[string]bool{}
+	for _, c := range changes {
+		line := fmt.Sprintf("server %s has version %s now, and its tools are of version %s: approve with names or --all "+
+			"writes that to their manifests\n", c.Server, c.ServerVersion, cli.EscapeCell(c.Imported))
+		if c.ServerVersion != "" && !shown[line] {
+			shown[line] = true
+			fmt.Fprint(out, line)
+		}
+	}
 }

@@ -160,7 +160,9 @@ func (p *pool) open(ctx context.Context) {
 		p.dial.Started = true
 		name, version, protocol := conn.About()
 		p.log.Info("MCP server started", "name", name, "version", version, "protocol", protocol)
-		p.conns = append(p.conns, &serverConn{conn: conn, opened: time.Now(), checking: make(chan struct{}, 1)})
+		p.conns = append(p.conns, &serverConn{
+			conn: conn, version: version, opened: time.Now(), checking: make(chan struct{}, 1),
+		})
 	}()
 }
 

@@ -104,7 +104,9 @@ func (p *pool) ask(
 		return about(err), l.unheard(err)
 	}
 	l.served.Store(true)
-	return judge(m, e, op, answer, r.passed())
+	said, err := judge(m, e, op, answer, r.passed())
+	said.result.Server = l.version
+	return said, err
 }
 
 // unheardError means that a connection was lost before a request was sent over it. Another connection may work.

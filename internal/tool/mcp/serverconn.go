@@ -22,9 +22,10 @@ const (
 
 // serverConn is one connection to a server.
 type serverConn struct {
-	conn   *client.Conn
-	opened time.Time
-	served atomic.Bool // true after it has answered a call
+	conn    *client.Conn
+	version string // of the server, as it reports it
+	opened  time.Time
+	served  atomic.Bool // true after it has answered a call
 
 	// Guarded by the mutex of the pool.
 	calls int           // running calls

@@ -32,11 +32,15 @@ type Change struct {
 	State  State    `json:"state"`
 	Why    string   `json:"why,omitzero"`   // why the tool is left out
 	Lines  []string `json:"lines,omitzero"` // diff of the definition: - approved, + current
+	// ServerVersion is the current version of the server if it is another one than that of the manifest, which is then
+	// Imported.
+	ServerVersion string `json:"server_version,omitzero"`
+	Imported      string `json:"imported_server_version,omitzero"`
 
 	manifest *tool.Manifest
 	now      client.Tool
 	server   envelope.ServerInfo
-	release  string
+	release  string // of the server, as it reports it
 }
 
 // Compare lists the tools of the servers of a folder, and compares them with the folder's manifests: those with the
@@ -142,7 +146,7 @@ func (o Options) list(
 	return listed, of, release, err
 }
 
-// judge sets State and Lines from the comparison of the current definition with the approved one.
+// judge compares the definition with the approved one, and the version of the server with that of the manifest.
 func (c *Change) judge(e mcp.Endpoint) {
 	definition, err := mcp.Definition(c.now)
 	if err != nil {
@@ -150,6 +154,10 @@ func (c *Change) judge(e mcp.Endpoint) {
 		return
 	}
 	c.State = Same
+	now := call.PlainVersion(c.release)
+	if had := c.manifest.ServerVersion; now != "" && had != "" && now != had {
+		c.State, c.ServerVersion, c.Imported = Moved, now, had
+	}
 	if mcp.Digest(definition) == e.Definition {
 		return
 	}
@@ -163,10 +171,10 @@ func lined(definition []byte) string {
 	return strings.ReplaceAll(visible(string(definition)), `\n`, "\\n\n      ")
 }
 
-// Approve updates the manifest to the current definition: the schemas, the digest, and each description that still
-// equals the server's former one. It increases the version. It makes the effect class stricter if the server now
-// proposes a stricter one, and never less strict. A tool that changed nothing may change something from then on, if
-// the server says so.
+// Approve updates the manifest to the current definition: the schemas, the digest, the version of the server, and each
+// description that still equals the one of before. It increases the version. It makes the effect class stricter if the
+// server now proposes a stricter one, and never less strict. A tool that changed nothing may change something from then
+// on, if the server says so.
 func (c Change) Approve() error {
 	files, _, err := source{server: c.server, tool: c.now}.files()
 	if err != nil {
@@ -209,6 +217,10 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 	if f, ok := c.manifest.Function(fn); ok && strings.TrimSpace(f.Description) == before {
 		set["$.functions."+fn+".description"] = strconv.Quote(now)
 	}
+	release := strconv.Quote(call.PlainVersion(c.release))
+	if c.release != "" && c.manifest.ServerVersion != "" {
+		set["$.server_version"] = release
+	}
 	for at, value := range set {
 		path, err := yaml.PathString(at)
 		if err != nil {
@@ -219,8 +231,14 @@ func (c Change) edited(text []byte, digest string) ([]byte, error) {
 		}
 	}
 	edited := strings.TrimRight(file.String(), "\n") + "\n"
-	if c.manifest.Listed == nil && !strings.HasPrefix(edited, "{") { // a manifest that a user wrote
+	if strings.HasPrefix(edited, "{") { // a manifest that a user wrote
+		return []byte(edited), nil
+	}
+	if c.manifest.Listed == nil {
 		edited += "listed: " + listedFile + "\n"
+	}
+	if c.release != "" && c.manifest.ServerVersion == "" {
+		edited += "server_version: " + release + "\n"
 	}
 	return []byte(edited), nil
 }

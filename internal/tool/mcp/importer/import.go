@@ -60,7 +60,8 @@ type State string
 const (
 	Added   State = "added"
 	Same    State = "unchanged"
-	Changed State = "changed" // the tool needs an approval
+	Moved   State = "of a server with another version" // otherwise unchanged; see [Change.ServerVersion]
+	Changed State = "changed"                          // the tool needs an approval
 	LeftOut State = "left out"
 	Off     State = "switched off" // by [Options.Skip]
 	Offered State = "not imported" // the server has the tool, the folder does not
@@ -121,7 +122,7 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 	}
 	w := writer{
 		o: o, server: envelope.ServerInfo{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
-		version: version(release), folders: o.folders(s),
+		release: call.PlainVersion(release), version: version(release), folders: o.folders(s),
 	}
 	return r, locked(o.Dir, func() error {
 		if err := w.look(); err != nil {
@@ -192,6 +193,7 @@ type writer struct {
 	o              Options
 	server         envelope.ServerInfo
 	about, version string
+	release        string   // version that the server reports, as of call.PlainVersion
 	folders        []string // of source
 
 	known map[string]*tool.Manifest // imported tools of the server, by their name at the server; methods have ""
@@ -261,8 +263,8 @@ func (w *writer) write(t client.Tool) Tool {
 	out.Class, out.Why = proposed(t)
 	s := source{
 		id: idOf(w.server.Name, t.Name, w.taken), name: mcpNameOf(w.server.Name, t.Name, w.names), server: w.server,
-		about: w.about, version: w.version, owner: w.o.Owner, pool: w.o.Pool, class: out.Class, tool: t, timeout: w.o.Timeout,
-		folders: w.folders,
+		about: w.about, release: w.release, version: w.version, owner: w.o.Owner, pool: w.o.Pool, class: out.Class, tool: t,
+		timeout: w.o.Timeout, folders: w.folders,
 	}
 	files, notes, err := s.files()
 	if err == nil {

@@ -50,6 +50,9 @@ func play(file string) int {
 		return 3
 	}
 	about := &sdk.Implementation{Name: "vendor/mcp-Shop-server", Version: "2.1.0"}
+	if version, err := os.ReadFile(file + ".version"); err == nil {
+		about.Version = string(version)
+	}
 	s := sdk.NewServer(about, &sdk.ServerOptions{PageSize: 2})
 	for _, t := range tools {
 		s.AddTool(t, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -407,6 +410,9 @@ func TestApprove(t *testing.T) {
 	if diff := cmp.Diff(want, []taken{of(look), of(reserve), of(buy)}); diff != "" {
 		t.Errorf("approved (-want +got):\n%s", diff)
 	}
+	if look.ReadOnly {
+		t.Error("a tool that may change something by now is still read-only")
+	}
 	if f := reserve.Functions["run"]; f.Description != "Reserve goods, or not." {
 		t.Errorf("the function is described as %q", f.Description)
 	}
@@ -416,6 +422,57 @@ func TestApprove(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(buy.Dir, "tool.yaml"))
 	if err != nil || !strings.Contains(string(text), "# it has keys of its own") {
 		t.Errorf("a comment is lost: %v\n%s", err, text)
+	}
+}
+
+// The manifest of a tool has the version of its server. If the server has another one, an approval writes it, also if
+// the manifest had none. A tool that is as approved needs no approval.
+func TestServerVersion(t *testing.T) {
+	s := newShop(t, stock)
+	s.imports()
+	const id = "mcp::shop::look"
+	manifest := filepath.Join(s.options.Dir, token("look"), "tool.yaml")
+	for _, c := range []struct{ reported, had, now string }{
+		{"2.1.0", "2.1.0", "2.1.0"}, {"1.10", "2.1.0", "1.10"}, {"3.0 \"beta\"", "1.10", "3.0__beta_"},
+		{"4.0.0", "", "4.0.0"},
+	} {
+		if err := os.WriteFile(s.file+".version", []byte(c.reported), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("server_version: %q\n", s.loaded(id).ServerVersion)
+		if c.had == "" {
+			text = []byte(strings.Replace(string(text), line, "", 1))
+			if err := os.WriteFile(manifest, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.sells(strings.Replace(stock, "Look", "Look again", 1))
+		}
+		before := s.loaded(id)
+		one := s.changes(id)[0]
+		want := importer.Change{State: importer.Same}
+		switch {
+		case c.had == "":
+			want.State = importer.Changed
+		case c.had != c.now:
+			want = importer.Change{State: importer.Moved, ServerVersion: c.now, Imported: c.had}
+		}
+		if one.State != want.State || one.ServerVersion != want.ServerVersion || one.Imported != want.Imported {
+			t.Errorf("%+v, want %+v", one, want)
+		}
+		if one.State == importer.Same {
+			continue
+		}
+		if err := one.Approve(); err != nil {
+			t.Fatal(err)
+		}
+		after := s.loaded(id)
+		if after.ServerVersion != c.now || after.Semver == before.Semver || s.changes(id)[0].State != importer.Same {
+			t.Errorf("approved: %s, %s, %s", after.ServerVersion, after.Semver, s.changes(id)[0].State)
+		}
 	}
 }
 

@@ -117,7 +117,8 @@ type source struct {
 	name    string // MCP name
 	server  envelope.ServerInfo
 	about   string // name and version that the server reports
-	version string
+	release string // version that the server reports, as of call.PlainVersion
+	version string // of the tool
 	owner   string
 	pool    string
 	class   call.EffectClass
@@ -273,6 +274,9 @@ func (s source) manifest(digest string) yaml.MapSlice {
 		{Key: "tags", Value: []string{"mcp", s.server.Name}},
 		{Key: "determinism", Value: string(s.class)},
 		{Key: "listed", Value: listedFile},
+	}
+	if s.release != "" {
+		of = append(of, yaml.MapItem{Key: "server_version", Value: quoted(s.release)})
 	}
 	if reads(s.tool) {
 		of = append(of, yaml.MapItem{Key: "read_only", Value: true})
