@@ -12,7 +12,7 @@ import (
 
 // Watch checks the tools every Options.Every until ctx ends, and sends notifications/tools/list_changed to clients when
 // they have changed, or the policy has, which decides what each client may list. While there are clients, it asks for
-// the policy every 700 ms in between. If MCP servers have resources or prompts, it sends the notifications for these,
+// the policy every 500 ms in between. If MCP servers have resources or prompts, it sends the notifications for these,
 // too. It first calls Options.Connect if [New] got no client.
 func (s *Server) Watch(ctx context.Context) {
 	if !s.connect(ctx) {
@@ -58,7 +58,7 @@ func (s watching) compare(v, last *view) {
 // Times of questions for the policy in force. They are cheap, and a list of all tools is not: a dispatcher compares no
 // tool with the policy, and describes none.
 const (
-	policyEvery = 700 * time.Millisecond
+	policyEvery = 500 * time.Millisecond
 	policyTime  = 400 * time.Millisecond // longest wait for an answer
 	noTool      = "?"                    // no tool has this id
 )
