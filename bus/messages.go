@@ -47,9 +47,6 @@ const ReadTimeout = 30 * time.Second
 func Messages(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig,
 	quiet time.Duration) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		if cfg.NamePrefix != "" {
-			defer dropConsumers(ctx, js, stream, cfg.NamePrefix)
-		}
 		if err := consume(ctx, js, stream, cfg, quiet, yield); err != nil {
 			yield(Message{}, fmt.Errorf("read %s: %w", stream, err))
 		}
@@ -79,9 +76,35 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 		}
 		defer done()
 	}
-	cons, err := js.OrderedConsumer(ctx, stream, cfg)
+	r := rest{js: js, stream: stream, cfg: cfg}
+	for n := 1; ; n++ {
+		err := r.read(ctx, quiet, yield)
+		switch {
+		case errors.Is(err, errUnasked):
+			r.resume(cfg, n)
+			continue
+		case errors.Is(err, errEnd):
+			return nil
+		case follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)):
+			return nil // the usual end of a follower; a reader up to the end gets the error: it is incomplete
+		}
+		return err
+	}
+}
+
+// heartbeat is the longest quiet of the server while it has a request for messages. After twice that, a follower makes
+// a new consumer: see errUnasked.
+const heartbeat = 2 * time.Second
+
+// read calls yield for the messages of one consumer.
+func (r *rest) read(ctx context.Context, quiet time.Duration, yield func(Message, error) bool) error {
+	follow := quiet == 0
+	if r.cfg.NamePrefix != "" {
+		defer dropConsumers(ctx, r.js, r.stream, r.cfg.NamePrefix)
+	}
+	cons, err := r.js.OrderedConsumer(ctx, r.stream, r.cfg)
 	if IsAnswered(err) {
-		if _, why := js.Stream(ctx, stream); IsAnswered(why) { // the server may say only that it lacks resources
+		if _, why := r.js.Stream(ctx, r.stream); IsAnswered(why) { // the server may say only that it lacks resources
 			err = why
 		}
 	}
@@ -92,20 +115,14 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, cfg jet
 	if err != nil || info.NumPending == 0 && !follow {
 		return err
 	}
-	it, err := cons.Messages(jetstream.PullMaxBytes(page(js.Conn())))
+	it, err := cons.Messages(jetstream.PullMaxBytes(page(r.js.Conn())), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
 		return err
 	}
 	defer it.Stop()
-	rest := rest{js: js, stream: stream, cfg: cfg, consumer: cons}
+	r.consumer, r.stuck, r.unasked = cons, 0, 0
 	for {
-		msg, err := rest.next(ctx, it, quiet)
-		if errors.Is(err, errEnd) {
-			return nil
-		}
-		if follow && (errors.Is(err, context.Canceled) || errors.Is(err, jetstream.ErrMsgIteratorClosed)) {
-			return nil // the usual end of a follower; a reader up to the end gets the error: it is incomplete
-		}
+		msg, err := r.next(ctx, it, quiet)
 		if err != nil {
 			return err
 		}
@@ -126,27 +143,45 @@ var errDamaged = errors.New("the server cannot read all messages of the stream: 
 // errEnd means that no message remains.
 var errEnd = errors.New("end of the stream")
 
+// errUnasked means that the server has no request for messages. It loses one in a thousand that follow the creation of
+// a consumer at another server of its cluster, and nats.go repeats such a request after 30 s.
+var errUnasked = errors.New("the request for messages is lost")
+
 // probeTime is the quiet after which [Messages] asks why nothing comes, and the time limit of that question.
 const probeTime = time.Second
 
-// rest holds the state of a consumer that has more to deliver.
+// rest holds the state of a reader with a consumer that has more to deliver.
 type rest struct {
 	js       jetstream.JetStream
 	stream   string
 	cfg      jetstream.OrderedConsumerConfig
 	consumer jetstream.Consumer
-	last     uint64 // sequence of the last message
-	stuck    int    // probes in a row that found a message that the server has and does not deliver
+	last     uint64        // sequence of the last message
+	waited   time.Duration // since the last message
+	stuck    int           // probes in a row that found a message that the server has and does not deliver
+	unasked  int           // probes in a row that found such a message, and no request for it
+}
+
+// resume makes r continue after the last message with the n-th further consumer.
+func (r *rest) resume(cfg jetstream.OrderedConsumerConfig, n int) {
+	r.cfg = cfg
+	if r.last > 0 {
+		r.cfg = StartAfter(r.last)
+		r.cfg.FilterSubjects, r.cfg.HeadersOnly = cfg.FilterSubjects, cfg.HeadersOnly
+	}
+	if cfg.NamePrefix != "" {
+		r.cfg.NamePrefix = fmt.Sprint(cfg.NamePrefix, "-", n)
+	}
 }
 
 // next waits for the next message for at most quiet, or without limit if quiet is 0.
 func (r *rest) next(ctx context.Context, it jetstream.MessagesContext, quiet time.Duration) (jetstream.Msg, error) {
-	for waited := time.Duration(0); ; {
-		wait := min(quiet-waited, probeTime)
+	for {
+		wait := min(quiet-r.waited, probeTime)
 		msg, err := nextWithin(ctx, it, wait)
 		if err == nil {
 			if meta, err := msg.Metadata(); err == nil {
-				r.last, r.stuck = meta.Sequence.Stream, 0
+				r.last, r.waited, r.stuck, r.unasked = meta.Sequence.Stream, 0, 0, 0
 			}
 		}
 		if quiet == 0 || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
@@ -155,14 +190,14 @@ func (r *rest) next(ctx context.Context, it jetstream.MessagesContext, quiet tim
 		if err := r.probe(ctx); err != nil {
 			return nil, err
 		}
-		if waited += wait; waited >= quiet {
+		if r.waited += wait; r.waited >= quiet {
 			return nil, fmt.Errorf("nothing came for %s, before the end: is the server still there?", quiet)
 		}
 	}
 }
 
-// probe returns an error if the server says that no message will come: errEnd, or why it cannot deliver those that
-// remain. Without an answer it returns nil.
+// probe returns an error if the server says that no message will come: errEnd, errUnasked, or why it cannot deliver
+// those that remain. Without an answer it returns nil.
 func (r *rest) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -181,8 +216,13 @@ func (r *rest) probe(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return nil
+	case more && info.NumWaiting == 0:
+		if r.unasked++; r.unasked < maxStuck {
+			return nil
+		}
+		return errUnasked
 	case more:
-		if r.stuck++; r.stuck < maxStuck || info.NumWaiting == 0 {
+		if r.stuck++; r.stuck < maxStuck {
 			return nil
 		}
 	case info.NumPending == 0 && !s.CachedInfo().Config.DenyDelete: // what was pending has expired
