@@ -2,7 +2,10 @@ package blackbox
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"sync/atomic"
@@ -36,9 +39,19 @@ func fillDisk(t *testing.T) {
 	t.Cleanup(func() { set(before.Cur); signal.Reset(syscall.SIGXFSZ) })
 }
 
-// A caller whose call the server cannot store is told before its deadline that the disk may be full. No other test
-// runs beside this one: the limit is that of the process.
+var full = flag.Bool("full", false, "run TestFullDisk in this process, where the disk is full for large files then")
+
+// A caller whose call the server cannot store is told before its deadline that the disk may be full. The test has a
+// process of its own, as the limit is that of the process, and the log of a test run is larger.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if !*full {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.timeout=2m", "-full")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "PASS") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
 	var runs atomic.Int64
 	d := deploy(t, map[string]spec{"pay": {class: call.SideEffectful, run: func(context.Context, tool.Invocation,
 		tool.Sink) (tool.Result, error) {
