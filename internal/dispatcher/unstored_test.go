@@ -10,8 +10,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
-// The server answers reads and acknowledges no write, as after a full disk. Callers are told so before their deadline,
-// without a record, and whether their call may have an effect. Once writes are acknowledged, calls are admitted.
+// The server answers reads and acknowledges no write, as after a full disk. Before their deadline callers get the
+// reason and the effect, without a record. Once writes are acknowledged, calls are admitted.
 func TestServerStoresNothing(t *testing.T) {
 	for class, effect := range map[call.EffectClass]envelope.Effect{
 		call.Pure: envelope.EffectNone, call.SideEffectful: envelope.EffectUnknown,

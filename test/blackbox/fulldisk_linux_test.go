@@ -41,8 +41,8 @@ func fillDisk(t *testing.T) {
 
 var full = flag.Bool("full", false, "run TestFullDisk in this process, where the disk is full for large files then")
 
-// A caller whose call the server cannot store is told before its deadline that the disk may be full. The test has a
-// process of its own, as the limit is that of the process, and the log of a test run is larger.
+// If the server cannot store a call, its caller learns before the deadline that the disk may be full. The test runs in
+// a process of its own: the limit holds for all files of a process, and the log of a test run is larger.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if !*full {

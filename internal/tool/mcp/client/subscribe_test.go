@@ -78,7 +78,8 @@ func (s *site) updates(t *testing.T, uri string) {
 	}
 }
 
-// Listeners share a subscription. When its stream breaks off they are told, and the next one gets another subscription.
+// Listeners of a resource share a subscription. If its stream ends, they are notified, and the next listener gets a new
+// subscription.
 func TestSubscribeOverHTTP(t *testing.T) {
 	s := newSite(t)
 	first, endFirst := s.hears(t, "far://1")
