@@ -72,7 +72,7 @@ func (s watching) gave(v *view) {
 }
 
 // pause waits for the time of the next list, or until another policy is in force than that of v. It returns false if
-// ctx has ended. asks has the times of questions for the policy. After one without an answer it asks no more.
+// ctx has ended. asks has the times of questions for the policy. After one that is refused it asks no more.
 func (s watching) pause(ctx context.Context, list, asks <-chan time.Time, v *view) bool {
 	for {
 		select {
@@ -87,6 +87,7 @@ func (s watching) pause(ctx context.Context, list, asks <-chan time.Time, v *vie
 		}
 		now, err := s.policies(ctx)
 		switch {
+		case err != nil && isSilent(err): // dispatchers may be busy, or away
 		case err != nil:
 			asks = nil
 		case now != v.policies, s.behind.Load():

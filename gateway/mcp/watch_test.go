@@ -98,6 +98,7 @@ type bureau struct {
 	policy  string        // in force
 	old     string        // policy of the next list, which a dispatcher gives that has not heard of a push; "": policy
 	refuses bool          // questions for the policy
+	holds   chan struct{} // the next question for the policy is answered when it is closed; nil: at once
 	asked   []string      // "list" and "policy"
 	asks    chan struct{} // one element for each question
 }
@@ -132,6 +133,10 @@ func (b *bureau) describe(
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer func() { b.asks <- struct{}{} }()
+	if b.holds != nil && q.Tool != "" {
+		<-b.holds
+		b.holds = nil
+	}
 	by := b.policy
 	if q.Tool != "" {
 		b.asked = append(b.asked, "policy")
@@ -215,6 +220,18 @@ func TestNoClientsNoQuestions(t *testing.T) {
 	}
 	(&fixture{}).connect(t, door, protocols[0], nil)
 	for b.count("policy") == 0 {
+		next(t, b.asks)
+	}
+}
+
+// A question for the policy that is answered too late is asked again.
+func TestLateAnswerAboutPolicy(t *testing.T) {
+	b := &bureau{policy: "a", holds: make(chan struct{})}
+	door := watched(t, b, time.Hour)
+	(&fixture{}).connect(t, door, protocols[0], nil)
+	late := time.AfterFunc(time.Second, func() { close(b.holds) })
+	defer late.Stop()
+	for b.count("policy") < 4 {
 		next(t, b.asks)
 	}
 }
