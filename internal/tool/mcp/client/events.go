@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // events is the body of an event stream (HTML 9.2.6). It reads one event at a time and limits its size. It passes each
@@ -15,14 +17,17 @@ type events struct {
 	from   *bufio.Reader
 	flight *flight
 	router *pendingRequests
-	begun  bool   // a line has been read
-	cr     bool   // the last line ended with a carriage return, so a line feed belongs to it
-	line   []byte // without its end
-	event  []byte // lines of data, each with its field and a line feed
-	lines  int    // of data
-	rest   []byte // other lines of the event
-	ready  []byte // unread rest of the event
-	end    error  // error of Read after ready; nil while the stream continues
+	begun  bool            // a line has been read
+	cr     bool            // the last line ended with a carriage return, so a line feed belongs to it
+	line   []byte          // without its end
+	event  []byte          // lines of data, each with its field and a line feed
+	lines  int             // of data
+	rest   []byte          // other lines of the event
+	msg    jsonrpc.Message // that of the event; nil if there is none
+	id     string          // of the last event that has one
+	retry  string          // the server asks to wait so many milliseconds before the stream is opened again
+	ready  []byte          // unread rest of the event
+	end    error           // error of Read after ready; nil while the stream continues
 }
 
 func newEvents(body io.ReadCloser, f *flight, r *pendingRequests) *events {
@@ -43,6 +48,19 @@ func (e *events) Read(p []byte) (int, error) {
 	n := copy(p, e.ready)
 	e.ready = e.ready[n:]
 	return n, nil
+}
+
+// message returns the next message of the stream. Events without one are skipped.
+func (e *events) message() (jsonrpc.Message, error) {
+	for e.end == nil {
+		if err := e.next(); err != nil {
+			return nil, err
+		}
+		if e.msg != nil {
+			return e.msg, nil
+		}
+	}
+	return nil, e.end
 }
 
 // next reads the next event up to the empty line at its end.
@@ -104,6 +122,12 @@ func (e *events) field() {
 		line = &e.event
 		e.lines++
 	}
+	switch string(name) {
+	case "id":
+		e.id = string(value)
+	case "retry":
+		e.retry = string(value)
+	}
 	*line = append(append(append(append(*line, name...), separator...), value...), '\n')
 }
 
@@ -113,7 +137,8 @@ const separator = ": "
 // that may be the result of a tool that has run.
 func (e *events) pass() error {
 	data := e.data()
-	_, mended, err := e.router.legible(data)
+	msg, mended, err := e.router.legible(data)
+	e.msg = msg
 	switch {
 	case len(data) == 0:
 	case errors.Is(err, errTooDeep):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"sync"
@@ -26,6 +27,13 @@ type session struct {
 	router *pendingRequests
 	guard  *httpGuard
 
+	announced *announcements
+	arrived   chan arrival
+	listen    func() // sends what the server announces to arrived, until stop is called
+	stop      context.CancelFunc
+	closed    <-chan struct{} // after stop
+	work      sync.WaitGroup  // the goroutines that send to arrived
+
 	mu     sync.Mutex
 	first  jsonrpc.ID // id of the request "initialize"
 	reason string     // why the session has ended; "" while it is usable
@@ -36,7 +44,6 @@ func reach(ctx context.Context, s Server, tokens Tokens, r *pendingRequests) (*s
 	g := &httpGuard{headers: s.Headers, tokens: tokens, router: r, inner: newTransport(s.URL)}
 	over := &mcp.StreamableClientTransport{
 		Endpoint: s.URL, MaxRetries: retries, MaxEventSize: -1, // httpGuard limits the size of events
-		DisableStandaloneSSE: true,
 		HTTPClient: &http.Client{
 			Transport: g,
 			// Follow no redirect: it would send the headers to another address.
@@ -47,8 +54,14 @@ func reach(ctx context.Context, s Server, tokens Tokens, r *pendingRequests) (*s
 	if err != nil {
 		return nil, err
 	}
-	opened := &session{Connection: conn, router: r, guard: g}
+	opened := &session{
+		Connection: conn, router: r, guard: g, announced: newAnnouncements(g, s.URL), arrived: make(chan arrival),
+	}
 	g.gone = opened.because
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	opened.stop, opened.closed = stop, inner.Done()
+	opened.listen = func() { opened.announces(inner) }
+	opened.work.Go(func() { opened.receives(inner) })
 	return opened, nil
 }
 
@@ -93,19 +106,66 @@ func (s *session) Write(ctx context.Context, msg jsonrpc.Message) error {
 		s.first = req.ID
 		s.mu.Unlock()
 	}
-	return s.Connection.Write(context.WithValue(ctx, sendingKey{}, s.router.sending(ctx, msg)), msg)
+	err := s.Connection.Write(context.WithValue(ctx, sendingKey{}, s.router.sending(ctx, msg)), msg)
+	if req, ok := msg.(*jsonrpc.Request); ok && req.Method == methodInitialized && err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		select {
+		case <-s.closed:
+		default:
+			s.work.Go(s.listen)
+		}
+	}
+	return err
+}
+
+// arrival is a message of the server, or the end of the session.
+type arrival struct {
+	msg jsonrpc.Message
+	err error
+}
+
+// receives passes on what arrives with the answers of the server.
+func (s *session) receives(ctx context.Context) {
+	for {
+		msg, err := s.Connection.Read(ctx)
+		if !s.pass(arrival{msg, err}) || err != nil {
+			return
+		}
+	}
+}
+
+// announces passes on what the server announces.
+func (s *session) announces(ctx context.Context) {
+	s.announced.run(ctx, s.SessionID(), func(msg jsonrpc.Message) { s.pass(arrival{msg, nil}) })
+}
+
+func (s *session) pass(a arrival) bool {
+	select {
+	case s.arrived <- a:
+		return true
+	case <-s.closed:
+		return false
+	}
 }
 
 // Read implements mcp.Connection. It returns the next message for the SDK.
 func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
-		msg, err := s.Connection.Read(ctx)
-		if err != nil {
-			s.because(discreet(err).Error())
-			return nil, err
+		var next arrival
+		select {
+		case next = <-s.arrived:
+		case <-s.closed:
+			next.err = io.EOF
+		case <-ctx.Done():
+			next.err = context.Cause(ctx)
 		}
-		s.agreed(msg)
-		told, ok := s.router.received(msg)
+		if next.err != nil {
+			s.because(discreet(next.err).Error())
+			return nil, next.err
+		}
+		s.agreed(next.msg)
+		told, ok := s.router.received(next.msg)
 		if !ok {
 			s.because("it sent too many requests of its own")
 			return nil, errors.New("too many requests")
@@ -143,6 +203,10 @@ func (s *session) because(reason string) {
 // Close implements mcp.Connection.
 func (s *session) Close() error {
 	err := s.Connection.Close()
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
+	s.work.Wait()
 	s.guard.inner.CloseIdleConnections()
 	return err
 }

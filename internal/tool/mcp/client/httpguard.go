@@ -25,6 +25,7 @@ import (
 const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerSession = "Mcp-Session-Id"
+	typeEvents    = "text/event-stream" // of an answer
 )
 
 // maxRefusal is the number of bytes that are read of an answer with an error status.
@@ -55,12 +56,7 @@ func (g *httpGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	plain := req.Context() // for requests for tokens, which are not the trace's
 	ctx := httptrace.WithClientTrace(plain, &httptrace.ClientTrace{WroteHeaders: func() { f.sent.Store(true) }})
 	req = req.Clone(ctx)
-	for name, value := range g.headers {
-		req.Header.Set(name, value)
-	}
-	if version := g.version.Load(); version != nil && req.Header.Get(headerVersion) == "" {
-		req.Header.Set(headerVersion, *version)
-	}
+	g.dress(req)
 	resp, err := g.authorized(plain, req, f)
 	if err != nil {
 		if f.sent.Load() {
@@ -73,13 +69,23 @@ func (g *httpGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return g.bounded(ctx, f, resp)
 }
 
+// dress sets the headers that each request has.
+func (g *httpGuard) dress(req *http.Request) {
+	for name, value := range g.headers {
+		req.Header.Set(name, value)
+	}
+	if version := g.version.Load(); version != nil && req.Header.Get(headerVersion) == "" {
+		req.Header.Set(headerVersion, *version)
+	}
+}
+
 // bounded returns resp with a body that is limited to the size that the request allows.
 func (g *httpGuard) bounded(ctx context.Context, f *flight, resp *http.Response) (*http.Response, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		return g.refused(f, resp)
-	case kind == "text/event-stream":
+	case kind == typeEvents:
 		resp.Body = newEvents(resp.Body, f, g.router)
 	case kind == "application/json":
 		return g.whole(f, resp)

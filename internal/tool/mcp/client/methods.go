@@ -61,7 +61,7 @@ func MethodOf(fn string) Method {
 }
 
 // Methods returns the methods for which the server has declared a capability.
-func (c *Conn) Methods() (all []Method) {
+func (c *Conn) Methods(ctx context.Context) (all []Method) {
 	has := c.session.InitializeResult().Capabilities
 	if has == nil {
 		return nil
@@ -69,7 +69,7 @@ func (c *Conn) Methods() (all []Method) {
 	if has.Resources != nil {
 		all = append(all, ResourcesList, TemplatesList, ResourcesRead)
 	}
-	if c.subscribes() {
+	if c.subscribes(ctx) {
 		all = append(all, ResourcesSubscribe)
 	}
 	if has.Prompts != nil {

@@ -17,11 +17,12 @@ import (
 
 // The methods that the router handles.
 const (
-	methodInitialize = "initialize"
-	methodProgress   = "notifications/progress"
-	methodChanged    = "notifications/tools/list_changed"
-	methodPrompts    = "notifications/prompts/list_changed"
-	methodResources  = "notifications/resources/list_changed"
+	methodInitialize  = "initialize"
+	methodInitialized = "notifications/initialized"
+	methodProgress    = "notifications/progress"
+	methodChanged     = "notifications/tools/list_changed"
+	methodPrompts     = "notifications/prompts/list_changed"
+	methodResources   = "notifications/resources/list_changed"
 )
 
 // flight is one open request.
@@ -270,6 +271,15 @@ func (r *pendingRequests) answered(msg *jsonrpc.Response) jsonrpc.Message {
 	}
 	f.answer = jsontext.Value(msg.Result)
 	return &jsonrpc.Response{ID: msg.ID, Result: []byte(f.shorten(f.answer)), Extra: msg.Extra}
+}
+
+// missed handles a loss of announcements, with lists also one of changed resources and prompts.
+func (r *pendingRequests) missed(lists bool) {
+	r.changed()
+	if lists && r.listsChanged != nil {
+		r.listsChanged()
+	}
+	r.subscriptions.missed()
 }
 
 func (r *pendingRequests) notified(msg *jsonrpc.Request) {

@@ -74,11 +74,14 @@ type subscription struct {
 }
 
 // subscribes reports whether the server has subscriptions to resources that this client can use. Before protocol
-// 2026-07-28, a server with a URL needs a stream for notifications, which this client does not open.
-func (c *Conn) subscribes() bool {
-	_, isProcess := c.way.(*process)
+// 2026-07-28, a server with a URL needs a stream for notifications, which not every server has.
+func (c *Conn) subscribes(ctx context.Context) bool {
 	has := c.session.InitializeResult().Capabilities
-	return has != nil && has.Resources != nil && has.Resources.Subscribe && (isProcess || c.asksCallers())
+	if has == nil || has.Resources == nil || !has.Resources.Subscribe {
+		return false
+	}
+	over, isHTTP := c.way.(*session)
+	return !isHTTP || c.asksCallers() || over.announced.hears(ctx)
 }
 
 // Subscribe makes l hear of a resource until end is called, once. The error is *jsonrpc.Error if the server refused,
@@ -98,7 +101,7 @@ func (c *Conn) Subscribe(ctx context.Context, uri string, l *Listener) (end func
 		return nil, err
 	}
 	if !sub.begun {
-		if err = errNoSubscriptions; c.subscribes() {
+		if err = errNoSubscriptions; c.subscribes(ctx) {
 			err = c.subscribe(ctx, sub)
 		}
 		if err != nil {
@@ -231,6 +234,29 @@ func (s *subscriptions) end(sub *subscription, err error) {
 	}
 	for l := range sub.listeners {
 		l.Ended()
+	}
+}
+
+// missed tells all listeners of an update of their resources: one may have been missed.
+func (s *subscriptions) missed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uri, sub := range s.all {
+		for l := range sub.listeners {
+			l.Updated(uri)
+		}
+	}
+}
+
+// endAll ends all subscriptions: the server does not tell of updates any more.
+func (s *subscriptions) endAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uri, sub := range s.all {
+		delete(s.all, uri)
+		for l := range sub.listeners {
+			l.Ended()
+		}
 	}
 }
 

@@ -124,12 +124,13 @@ func Import(ctx context.Context, name string, s client.Server, o Options) (r Rep
 		o: o, server: envelope.ServerInfo{Name: r.Server, Instructions: conn.Instructions()}, about: r.About,
 		release: call.PlainVersion(release), version: version(release), folders: o.folders(s),
 	}
+	methods := conn.Methods(ctx)
 	return r, locked(o.Dir, func() error {
 		if err := w.look(); err != nil {
 			return err
 		}
 		r.Tools = w.all(listed)
-		if methods := conn.Methods(); len(methods) > 0 {
+		if len(methods) > 0 {
 			r.Tools = append(r.Tools, w.methods(methods))
 		}
 		return nil
