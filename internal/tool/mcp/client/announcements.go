@@ -77,7 +77,7 @@ func (a *announcements) run(ctx context.Context, session string, pass func(jsonr
 	}
 }
 
-// hasNext waits before the next attempt. It returns false if there is none.
+// hasNext waits before the next attempt. It returns false if it was the last one.
 func (a *announcements) hasNext(ctx context.Context) bool {
 	wait := time.NewTimer(a.pause)
 	defer wait.Stop()
@@ -117,9 +117,9 @@ func (a *announcements) open(ctx context.Context, session string) (status int, e
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// answered handles the answer to a request for the stream. What the server announced since the last stream is lost,
-// unless the server resumes that. Proxies end idle streams every minute, and clients read all lists again when lists
-// have changed, so these do not count as changed after a short gap.
+// answered handles the answer to a request for the stream. Announcements since the last stream are lost, unless the
+// server resumes it. Proxies end idle streams every minute, and clients read all lists again when lists have changed,
+// so these do not count as changed after a short gap.
 func (a *announcements) answered(status int) {
 	switch {
 	case a.stream != nil:

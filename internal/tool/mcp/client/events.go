@@ -23,9 +23,9 @@ type events struct {
 	event  []byte          // lines of data, each with its field and a line feed
 	lines  int             // of data
 	rest   []byte          // other lines of the event
-	msg    jsonrpc.Message // that of the event; nil if there is none
+	msg    jsonrpc.Message // that of the event; nil if it has no message
 	id     string          // of the last event that has one
-	retry  string          // the server asks to wait so many milliseconds before the stream is opened again
+	retry  string          // milliseconds that the server asks to wait before the stream is opened again
 	ready  []byte          // unread rest of the event
 	end    error           // error of Read after ready; nil while the stream continues
 }
