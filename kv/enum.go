@@ -24,6 +24,7 @@ var (
 	effects  = []envelope.Effect{envelope.EffectNone, envelope.EffectApplied, envelope.EffectUnknown}
 	lookups  = []call.Lookup{call.LookupYes, call.LookupNo}
 	deciders = []call.Decider{call.ByExecutor, call.ByDeadline, call.ByCanceller, call.ByDispatcher}
+	answers  = []call.LookupAnswer{call.LookupAbsent, call.LookupFailed, call.LookupUndeclared, call.LookupLocked}
 )
 
 // enum codes a value of an enumeration. One that is not in the table is written as text; a number that is

@@ -320,6 +320,7 @@ func (c *eventCoder) decision(a *call.Attempt) {
 	text(&c.coder, &d.Writes)
 	number(&c.coder, &d.WritesLeft)
 	text(&c.coder, &d.Server)
+	enum(&c.coder, &d.Answer, answers)
 	c.end(&d.More)
 	if c.reading {
 		*a.Decision = d

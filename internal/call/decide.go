@@ -22,6 +22,7 @@ type Completion struct {
 	Owner  string          // owner of the tool, for Decision.Owner
 	Writes []ReportedWrite // what the run wrote
 	Server string          // for Decision.Server; of [PlainVersion]
+	Answer LookupAnswer    // with ClaimLost
 }
 
 // Cause is the reason of a [Completion].
@@ -67,7 +68,7 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 		return DecideResult{}
 	}
 	if end.Cause == Confirmed && s.Lookup == LookupNo { // the admitted tool has no lookup
-		end.Cause, end.Output = ClaimLost, ""
+		end.Cause, end.Output, end.Answer = ClaimLost, "", LookupUndeclared
 	}
 	untaken := notTaken(s, a, end)
 	if end.Cause == PoolAbsent && !untaken && (a.Touched() || !s.HasNoEffect()) {
@@ -77,6 +78,7 @@ func Decide(s State, n int, admitted uint64, end Completion) DecideResult {
 	d := Decision{
 		Nonce: end.Nonce, Code: code, Effect: effect, By: end.By, At: end.Now, Fence: end.Fence,
 		Status: envelope.Success, OutputHash: end.Output, NotTaken: untaken, BuildAbsent: end.Cause == BuildAbsent,
+		Answer: end.Answer,
 	}
 	if code != "" {
 		d.Status = code.Status()

@@ -80,7 +80,7 @@ func explainEnd(who string, s State, a Attempt) string {
 
 // cause returns the reason why attempt a ended: the likely cause of its code, or a more precise one if known.
 func cause(s State, a Attempt) string {
-	message, _ := Unserved(s, a)
+	message, _ := Reason(s, a)
 	switch {
 	case message != "":
 		return message
@@ -92,11 +92,13 @@ func cause(s State, a Attempt) string {
 	return envelope.Lookup(a.Decision.Code).LikelyCause
 }
 
-// Unserved returns a message and a fix for a decided attempt that ended because no executor of its pool took it. Both
-// are "" for any other attempt.
-func Unserved(s State, a Attempt) (message, fix string) {
+// Reason returns a message and a fix for a decided attempt, if the log shows more than the code of its error. A text is
+// "" where that of the code is right.
+func Reason(s State, a Attempt) (message, fix string) {
 	const again = "; then call again with the same key"
 	switch d := a.Decision; {
+	case d.Answer != "":
+		return d.Answer.describe(), ""
 	case d.BuildAbsent:
 		return WithoutBuild(s, nil)
 	case d.Code == envelope.CodeUnavailable && d.By == ByDispatcher:
@@ -107,6 +109,22 @@ func Unserved(s State, a Attempt) (message, fix string) {
 			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give a larger timeout_ms", s.Pool) + again
 	}
 	return "", ""
+}
+
+// describe returns a message about an attempt whose executor is gone, or "" for a value that this build does not know.
+func (l LookupAnswer) describe() string {
+	const gone = "the process that ran the call is gone"
+	switch l {
+	case LookupAbsent:
+		return gone + "; the lookup of the tool was asked and found no effect, which does not prove that nothing was done"
+	case LookupFailed:
+		return gone + "; the lookup of the tool was asked and gave no answer"
+	case LookupUndeclared:
+		return gone + ", and the tool declares no lookup that could say whether its effect took place"
+	case LookupLocked:
+		return gone + "; the lookup of the tool was not asked, because a safety lock was in force"
+	}
+	return ""
 }
 
 // WithoutBuild returns a message and a fix for an attempt that ended because no live executor of its pool had the

@@ -82,6 +82,18 @@ func TestExplain(t *testing.T) {
 				"dispatcher, effect none: no live executor of pool default has the admitted build of web.fetch 1.0.0, " +
 				"sha256:0123456789ab; the same key may be asked again and runs as the next attempt.",
 		},
+		"the lookup is absent": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.claim("c")
+				j.decide(call.Completion{
+					Cause: call.ClaimLost, By: call.ByExecutor, Answer: call.LookupAbsent, Now: start + 500,
+				})
+			}, time.Minute, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with terminal_error (S-TOOL-UNKNOWN), decided by the " +
+				"executor, effect unknown: the process that ran the call is gone; the lookup of the tool was asked and found no " +
+				"effect, which does not prove that nothing was done; the same key returns this outcome and does not run again.",
+		},
 		"terminal": {
 			func(j *journal) {
 				j.admit(side, "A")

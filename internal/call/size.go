@@ -61,7 +61,7 @@ func (a Attempt) size() int {
 func (d Decision) size() (n int) {
 	for _, v := range []string{
 		d.Nonce, string(d.Status), string(d.Code), string(d.Effect), string(d.By), d.OutputHash, d.Owner, d.Writes,
-		d.Server, d.More,
+		d.Server, string(d.Answer), d.More,
 	} {
 		n += quoted(v)
 	}

@@ -105,6 +105,17 @@ const (
 	LookupNo  Lookup = "no"
 )
 
+// LookupAnswer is the reason why the lookup of a tool did not confirm the effect of an attempt.
+type LookupAnswer string
+
+// Values of [LookupAnswer].
+const (
+	LookupAbsent     LookupAnswer = "absent"     // it found no committed effect
+	LookupFailed     LookupAnswer = "failed"     // it gave no answer
+	LookupUndeclared LookupAnswer = "undeclared" // the tool has none
+	LookupLocked     LookupAnswer = "locked"     // a safety lock was in force, so it was not asked
+)
+
 // Bound reports whether readers apply the full rule of [State.Allows] to the log of the call.
 func (f Pinned) Bound() bool { return f.Lookup != "" }
 
@@ -239,7 +250,10 @@ type Decision struct {
 	// Server is the version of the MCP server that ran the call, see [PlainVersion], or "". Builds up to 8ef34726 keep it
 	// in More.
 	Server string `json:"server,omitzero"`
-	More   string `json:"more,omitzero"` // as [Pinned.More]
+	// Answer is set if the executor that ran the attempt is gone, and the effect was not confirmed. Builds up to bcf49771
+	// keep it in More.
+	Answer LookupAnswer `json:"lookup,omitzero"`
+	More   string       `json:"more,omitzero"` // as [Pinned.More]
 }
 
 // Decider is the role of the process that decided.

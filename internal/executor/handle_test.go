@@ -222,26 +222,46 @@ func TestClaimerAlive(t *testing.T) {
 	})
 }
 
-// lookup may only confirm.
+// lookup may only confirm. The log and the answer say whether it was asked, and what it answered.
 func TestLookup(t *testing.T) {
 	for name, c := range map[string]struct {
 		admitted call.Lookup
+		without  bool // the build that is here has no lookup
 		found    bool
 		err      error
 		want     envelope.Code
+		answer   call.LookupAnswer
+		says     string // the message and the cause of the error
 	}{
-		"found":                {found: true, want: ""},
-		"admitted with one":    {admitted: call.LookupYes, found: true, want: ""},
-		"admitted without one": {admitted: call.LookupNo, found: true, want: envelope.CodeToolUnknownState},
-		"absent":               {want: envelope.CodeToolUnknownState},
-		"fails":                {err: errors.New("no"), want: envelope.CodeToolUnknownState},
+		"found":             {found: true},
+		"admitted with one": {admitted: call.LookupYes, found: true},
+		"admitted without one": {
+			admitted: call.LookupNo, found: true, want: envelope.CodeToolUnknownState, answer: call.LookupUndeclared,
+			says: "the process that ran the call is gone, and the tool declares no lookup that could say whether its effect " +
+				"took place|",
+		},
+		"here without one": {
+			without: true, found: true, want: envelope.CodeToolUnknownState, answer: call.LookupUndeclared,
+			says: "the process that ran the call is gone, and the tool declares no lookup that could say whether its effect " +
+				"took place|",
+		},
+		"absent": {
+			want: envelope.CodeToolUnknownState, answer: call.LookupAbsent,
+			says: "the process that ran the call is gone; the lookup of the tool was asked and found no effect, which does " +
+				"not prove that nothing was done|",
+		},
+		"fails": {
+			err: &tool.CrashError{How: "exit status 3"}, want: envelope.CodeToolUnknownState, answer: call.LookupFailed,
+			says: "the process that ran the call is gone; the lookup of the tool was asked and gave no answer|" +
+				"S-TOOL-001: the tool ended without an answer: exit status 3",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, call.SideEffectful)
-				w.manifest.Capability.Lookup, w.admitted = true, c.admitted
+				w.manifest.Capability.Lookup, w.admitted = !c.without, c.admitted
 				w.lookup = func(inv tool.Invocation) (tool.Result, bool, error) {
-					if c.admitted == call.LookupNo {
+					if c.admitted == call.LookupNo || c.without {
 						t.Error("the tool is asked")
 					}
 					return tool.Result{Output: inv.Input}, c.found, c.err
@@ -250,11 +270,14 @@ func TestLookup(t *testing.T) {
 				w.gone["default/dead"] = true
 				w.ex.Handle(t.Context(), m)
 				d := w.decided(1)
-				if d.Code != c.want || len(w.runs) != 0 {
+				if d.Code != c.want || d.Answer != c.answer || len(w.runs) != 0 {
 					t.Errorf("%d runs, decision %+v", len(w.runs), d)
 				}
 				if c.want == "" && d.Effect != envelope.EffectApplied {
 					t.Errorf("effect %s", d.Effect)
+				}
+				if e := w.replies[0].Error; c.want != "" && e.Message+"|"+e.Cause != c.says {
+					t.Errorf("it says %s|%s", e.Message, e.Cause)
 				}
 			})
 		})

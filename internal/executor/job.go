@@ -249,14 +249,14 @@ func (j *job) findLock(ctx context.Context) (*envelope.Lock, error) {
 // tool is not asked, either.
 func lockedVerdict(j *job, step call.NextStep) verdict {
 	fault := lock.Refusal(j.locked)
+	if step == call.AskTool {
+		return unconfirmed(call.LookupLocked, fault)
+	}
 	v := verdict{
 		end:   call.Completion{Cause: call.Unrunnable, Error: fault.Code, Effect: envelope.EffectNone},
 		draft: outcome.Draft{Error: fault},
 	}
-	switch {
-	case step == call.AskTool:
-		v.end = call.Completion{Cause: call.ClaimLost}
-	case j.delivery.Deliveries > 1:
+	if j.delivery.Deliveries > 1 {
 		v.end.Effect = envelope.EffectUnknown
 	}
 	return v

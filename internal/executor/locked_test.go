@@ -85,6 +85,11 @@ func TestLockedAfterAClaim(t *testing.T) {
 		if d.Code != want || len(w.runs) > 0 || w.manifest.Class != call.Pure && d.Effect != envelope.EffectUnknown {
 			w.t.Errorf("%d runs, decision %+v, want %s", len(w.runs), d, want)
 		}
+		if e := w.replies[0].Error; want == envelope.CodeToolUnknownState && (d.Answer != call.LookupLocked ||
+			!strings.Contains(e.Message, "was not asked, because a safety lock was in force") ||
+			!strings.HasPrefix(e.Cause, "P-PRECOND-LOCKED: ")) {
+			w.t.Errorf("answer %q: %s, %s", d.Answer, e.Message, e.Cause)
+		}
 	})
 }
 

@@ -79,13 +79,14 @@ func (r *run) execute() verdict {
 // lookup asks the lookup of the tool about a side-effectful attempt whose executor is gone. The lookup may confirm the
 // effect; that it finds nothing proves nothing.
 func (r *run) lookup() verdict {
-	v := verdict{end: call.Completion{Cause: call.ClaimLost}}
 	if r.job.state.Lookup == call.LookupNo {
-		return v
+		return unconfirmed(call.LookupUndeclared, nil)
 	}
-	if fault := r.find(); fault != nil || !r.manifest.Capability.Lookup {
-		v.draft.Error = fault
-		return v
+	if fault := r.find(); fault != nil {
+		return unconfirmed(call.LookupFailed, fault)
+	}
+	if !r.manifest.Capability.Lookup {
+		return unconfirmed(call.LookupUndeclared, nil)
 	}
 	r.phase = looksUp
 	ctx := r.start()
@@ -174,9 +175,14 @@ func (r *run) denied(ctx context.Context, err error) verdict {
 	if ctx.Err() != nil {
 		return r.unprepared(err)
 	}
-	harmless := *r.manifest
-	harmless.Class = call.Pure
-	return unrunnable(tool.ClassifyError(r.adapter, &harmless, err).WithEffect(envelope.EffectNone))
+	return unrunnable(r.harmless(err))
+}
+
+// harmless returns the error of a check or a lookup, which change nothing.
+func (r *run) harmless(err error) *envelope.Error {
+	m := *r.manifest
+	m.Class = call.Pure
+	return tool.ClassifyError(r.adapter, &m, err).WithEffect(envelope.EffectNone)
 }
 
 // returned makes the verdict from what a run has returned, or, for an abandoned run, from what its adapter returned in
@@ -204,8 +210,10 @@ func (r *run) confirmed(res tool.Result, found bool, err error) verdict {
 	switch {
 	case err != nil && r.job.ctx.Err() != nil:
 		return verdict{err: errDrained} // another executor can do the lookup
-	case err != nil || !found:
-		return verdict{end: call.Completion{Cause: call.ClaimLost}}
+	case err != nil:
+		return unconfirmed(call.LookupFailed, r.harmless(err))
+	case !found:
+		return unconfirmed(call.LookupAbsent, nil)
 	}
 	v := r.result(res, nil)
 	v.draft.Timed = false // the times of the run are not known here

@@ -41,6 +41,12 @@ func unrunnable(fault *envelope.Error) verdict {
 	return verdict{end: end, draft: outcome.Draft{Error: fault}}
 }
 
+// unconfirmed returns the verdict of an attempt whose executor is gone and whose effect the lookup did not confirm.
+func unconfirmed(answer call.LookupAnswer, fault *envelope.Error) verdict {
+	end := call.Completion{Cause: call.ClaimLost, Answer: answer}
+	return verdict{end: end, draft: outcome.Draft{Error: fault}}
+}
+
 // expired returns the verdict of an attempt whose deadline passed before its run. On a first delivery no other executor
 // can have started it, and a later delivery is past the deadline as well.
 func expired(j *job) verdict {

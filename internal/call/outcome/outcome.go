@@ -300,9 +300,9 @@ func failure(ruling call.DecideResult, said *envelope.Error) *envelope.Error {
 	if said != nil && said.Code == ruling.Code {
 		return said.WithEffect(ruling.Effect)
 	}
-	e := envelope.NewError(ruling.Code, "").WithEffect(ruling.Effect)
+	e := reasoned(ruling)
 	if said == nil {
-		return unserved(ruling, e)
+		return e
 	}
 	e.Details.ToolCode, e.Details.Stderr, e.Details.Extra = said.Details.ToolCode, said.Details.Stderr, said.Details.Extra
 	e.Details.ToolResult, e.Details.ToolResultRef = said.Details.ToolResult, said.Details.ToolResultRef
@@ -313,14 +313,12 @@ func failure(ruling call.DecideResult, said *envelope.Error) *envelope.Error {
 	return e.WithCause(cause)
 }
 
-// unserved returns e, or a more precise error if the attempt ended because no executor of its pool took it.
-func unserved(ruling call.DecideResult, e *envelope.Error) *envelope.Error {
+// reasoned returns the error of the decision, with the reason that the log shows.
+func reasoned(ruling call.DecideResult) *envelope.Error {
 	s := ruling.Event.State
 	a, _ := s.Attempt(ruling.Event.Attempt)
-	if message, fix := call.Unserved(s, a); message != "" {
-		e = envelope.NewError(ruling.Code, message).WithFix(fix).WithEffect(ruling.Effect)
-	}
-	return e
+	message, fix := call.Reason(s, a)
+	return envelope.NewError(ruling.Code, message).WithFix(fix).WithEffect(ruling.Effect)
 }
 
 // For returns the response for the request with callID. replayed states that the attempt was decided before that
