@@ -16,6 +16,8 @@ type Bus struct {
 	*toolbus.Client
 	Conn *toolbus.Conn
 	URL  string // address of the NATS server, for other programs on this host
+
+	crashes *crashes
 }
 
 // startTimeout bounds the start; a slow machine needs much less.
@@ -36,7 +38,8 @@ func Start(t testing.TB, tools *toolbus.Toolset) *Bus {
 }
 
 func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	options := &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: withoutStack}
+	log := slog.New(slog.NewTextHandler(t.Output(), options))
 	srv, err := natsserver.Start(natsserver.Options{StoreDir: t.TempDir(), Log: log})
 	if err != nil {
 		return nil, err
@@ -44,8 +47,9 @@ func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
 	t.Cleanup(srv.Stop)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
+	c := &crashes{}
 	conn, err := toolbus.Connect(ctx, srv.URL(), toolbus.Options{Topology: toolbus.Topology{SyncAlways: true},
-		Name: "toolbustest", Logger: log})
+		Name: "toolbustest", Logger: log, TracerProvider: c})
 	if err != nil {
 		return nil, err
 	}
@@ -77,5 +81,5 @@ func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
 			t.Errorf("toolbustest: %v", err)
 		}
 	})
-	return &Bus{client, conn, srv.URL()}, nil
+	return &Bus{client, conn, srv.URL(), c}, nil
 }
