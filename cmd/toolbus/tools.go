@@ -16,10 +16,11 @@ import (
 
 func toolsCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
-		Use: "tools", Short: "List, show and lint tools, and import tools of MCP servers", GroupID: "use",
-		Example: "  toolbus tools list\n  toolbus tools show text.search\n  toolbus tools lint ./tools",
+		Use: "tools", Short: "List, show, write and lint tools, and import tools of MCP servers", GroupID: "use",
+		Example: "  toolbus tools list\n  toolbus tools show text.search\n  toolbus tools new greet --lang python\n" +
+			"  toolbus tools lint ./tools",
 	})
-	cmd.AddCommand(toolsList(g), toolsShow(g), toolsLint(g), toolsSchema(g), mcpcmd.Import(g.env.common()),
+	cmd.AddCommand(toolsList(g), toolsShow(g), toolsNew(g), toolsLint(g), toolsSchema(g), mcpcmd.Import(g.env.common()),
 		mcpcmd.Approve(g.env.common()))
 	return cmd
 }

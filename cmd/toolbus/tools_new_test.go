@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+)
+
+func TestToolsNew(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "it's mine")
+	s := shell{t: t}
+	code, out, errors := s.do("tools", "new", "greet", "--lang", "shell", "--tools", dir)
+	for _, says := range []string{
+		"wrote " + filepath.Join(dir, "greet", "main.sh") + "\n", "\nnext:\n",
+		`  (cd '` + strings.ReplaceAll(dir, "'", `'\''`) + `/greet' && sh test.sh)` + "\n", "\n  toolbus tools lint '",
+		"\n  toolbus dev --tools '", "\n  toolbus call greet --input '{\"name\":\"Ada\"}'\n",
+	} {
+		if !strings.Contains(out, says) {
+			t.Errorf("it does not say %q", says)
+		}
+	}
+	if code != 0 || errors != "" {
+		t.Errorf("exit %d, %s%s", code, out, errors)
+	}
+	if code, out, _ := s.do("tools", "lint", dir); code != 0 || out != "1 tools, 0 problems, 0 warnings\n" {
+		t.Errorf("lint: exit %d, %s", code, out)
+	}
+	code, _, errors = s.do("tools", "new", "greet", "--lang", "python", "--tools", dir)
+	if code != 1 || !strings.Contains(errors, "file exists: choose another name, or remove it") {
+		t.Errorf("a second tool of the name: exit %d, %s", code, errors)
+	}
+}
+
+func TestToolsNewRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for says, args := range map[string][]string{
+		"expected one tool id, got 0":             {"--lang", "go"},
+		"name the language with --lang":           {"greet"},
+		`"ruby" is not a language`:                {"greet", "--lang", "ruby"},
+		`"../greet" is not a tool id: use lower-`: {"../greet", "--lang", "go"},
+	} {
+		code, out, errors := shell{t: t}.do(append([]string{"tools", "new", "--tools", dir}, args...)...)
+		if code != exitUsage || out != "" || !strings.Contains(errors, says) {
+			t.Errorf("%q: exit %d, %s%s", args, code, out, errors)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("it wrote %v, %v", files, err)
+	}
+}
+
+func TestToolsNewAsJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	code, out, errors := shell{t: t}.do("tools", "new", "search.web", "--lang", "go", "--tools", dir, "--json")
+	var made struct {
+		ID, Language, Folder, Test string
+		Files                      []string
+	}
+	err := json.Unmarshal([]byte(out), &made, json.MatchCaseInsensitiveNames(true))
+	if code != 0 || err != nil || made.Folder != filepath.Join(dir, "search.web") || made.Language != "go" ||
+		!strings.HasSuffix(made.Test, "go build -o bin/search.web .") {
+		t.Errorf("exit %d, %s%s%v", code, out, errors, err)
+	}
+	for _, name := range made.Files {
+		if _, err := os.Stat(filepath.Join(made.Folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestToolsNewCompletes(t *testing.T) {
+	t.Parallel()
+	_, out, _ := shell{t: t}.do("__complete", "tools", "new", "greet", "--lang", "")
+	if !strings.HasPrefix(out, "go\npython\nnode\nshell\n:4\n") {
+		t.Errorf("completes %q", out)
+	}
+}

@@ -1,0 +1,170 @@
+package scaffold
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// Language is the language of a program.
+type Language string
+
+// Values of [Language].
+const (
+	Go     Language = "go"
+	Python Language = "python"
+	Node   Language = "node"
+	Shell  Language = "shell"
+)
+
+// Languages returns all languages.
+func Languages() []Language { return []Language{Go, Python, Node, Shell} }
+
+// idPattern is stricter than that of manifests: a part of an id that begins with a point or a hyphen is no good name of
+// a folder.
+var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(::[a-z0-9][a-z0-9._-]*)*$`)
+
+const maxID = 128
+
+// Check returns an error unless there can be a new tool with that id in that language.
+func Check(id string, l Language) error {
+	if !idPattern.MatchString(id) || len(id) > maxID {
+		return fmt.Errorf("%.140q is not a tool id: use lower-case letters, digits and . _ -, optionally namespaced as in "+
+			"local::fs.write, at most %d bytes", id, maxID)
+	}
+	if !slices.Contains(Languages(), l) {
+		return fmt.Errorf("%.40q is not a language: use one of %q", l, Languages())
+	}
+	return nil
+}
+
+// File is a file of a new tool.
+type File struct{ Name, Text string }
+
+// Files returns the files of a tool. The tool must pass [Check].
+func Files(id string, l Language) (files []File, err error) {
+	with := strings.NewReplacer("TOOL_ID", id, "FOLDER", folderOf(id), "ENDPOINT", endpoint(id, l))
+	for _, dir := range []string{"templates", path.Join("templates", string(l))} {
+		entries, err := templates.ReadDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				continue
+			}
+			text, err := templates.ReadFile(path.Join(dir, e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, File{strings.TrimSuffix(e.Name(), ".tmpl"), with.Replace(string(text))})
+		}
+	}
+	return files, nil
+}
+
+// endpoint returns the lines of the manifest that name the program. An argument that begins with ./ is a file of the
+// build digest.
+func endpoint(id string, l Language) string {
+	const digest = " # ./ makes the file a part of the build digest"
+	switch l {
+	case Python:
+		return "endpoint:\n  command: [python3, ./main.py]" + digest
+	case Node:
+		return "endpoint:\n  command: [node, ./main.mjs]" + digest
+	case Shell:
+		return "endpoint:\n  command: [sh, ./main.sh]" + digest
+	}
+	return "# Without an endpoint, the program is ./bin/" + id + ". It is part of the build digest."
+}
+
+// folderOf returns the name of the folder of a tool: its id, if module archives and build tools take that.
+func folderOf(id string) string {
+	if strings.Contains(id, ":") {
+		return subjects.Token(id)
+	}
+	return id
+}
+
+// Tool is a tool that was written.
+type Tool struct {
+	ID       string   `json:"tool_id"`
+	Language Language `json:"language"`
+	Folder   string   `json:"folder"`
+	Files    []string `json:"files"` // below the folder
+	Test     string   `json:"test"`  // command that builds and tests the tool, in the folder
+}
+
+// Write writes a new tool that passes [Check] into a folder of tools. If the folder of the tool exists, the error is
+// [fs.ErrExist].
+func Write(tools, id string, l Language) (Tool, error) {
+	files, err := Files(id, l)
+	if err != nil {
+		return Tool{}, err
+	}
+	t := Tool{ID: id, Language: l, Folder: filepath.Join(tools, folderOf(id)), Test: testOf(id, l)}
+	if module, err := inModule(tools); err != nil {
+		return Tool{}, err
+	} else if module {
+		files = slices.DeleteFunc(files, func(f File) bool { return f.Name == "go.mod" })
+	}
+	if err := os.MkdirAll(tools, 0o755); err != nil {
+		return Tool{}, err
+	}
+	if err := os.Mkdir(t.Folder, 0o755); err != nil {
+		return Tool{}, err
+	}
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(t.Folder, f.Name), []byte(f.Text), 0o644); err != nil {
+			return Tool{}, errors.Join(err, os.RemoveAll(t.Folder))
+		}
+		t.Files = append(t.Files, f.Name)
+	}
+	return t, nil
+}
+
+// inModule reports whether a folder lies in a Go module, so that a tool in it needs no module of its own.
+func inModule(dir string) (bool, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false, err
+	}
+	for {
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		switch parent := filepath.Dir(dir); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		case parent == dir:
+			return false, nil
+		default:
+			dir = parent
+		}
+	}
+}
+
+// testOf returns the shell command that tests a tool, in its folder. A program that must be built is built, too.
+func testOf(id string, l Language) string {
+	switch l {
+	case Python:
+		return "python3 -m unittest"
+	case Node:
+		return "node --test"
+	case Shell:
+		return "sh test.sh"
+	}
+	return "go mod tidy && go test . && go build -o bin/" + id + " ."
+}
