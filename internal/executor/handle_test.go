@@ -264,6 +264,9 @@ func TestLookup(t *testing.T) {
 					if c.admitted == call.LookupNo || c.without {
 						t.Error("the tool is asked")
 					}
+					if run := w.state().Last().Claim.Fence; inv.Fence != run {
+						t.Errorf("the lookup has fence %d, the run had %d", inv.Fence, run)
+					}
 					return tool.Result{Output: inv.Input}, c.found, c.err
 				}
 				m := w.claimed("default/dead")

@@ -40,7 +40,9 @@ func (r *run) invocation(ctx context.Context) (tool.Invocation, error) {
 		}
 	}
 	a := j.current()
-	r.fence = call.Fence(j.state, j.delivery)
+	if r.fence = call.Fence(j.state, j.delivery); r.phase == looksUp {
+		r.fence = a.Fence()
+	}
 	traceparent := r.traceparent
 	if traceparent == "" {
 		traceparent = newTraceparent(a.Owner.Trace)

@@ -17,7 +17,7 @@
 // call, and different for every other call of any tenant, actor, tool or function. It is derived from the caller's key,
 // which the tool does not get, because two actors may use the same key. The tool commits its effect under
 // idempotency_key, so that a lookup finds the effect of this call only, and uses it as the key for services that it
-// calls. fence grows with every run of the call.
+// calls. fence grows with every run of the call. A lookup has the fence of the run that it is asked about.
 //
 // deadline_unix_ms is a time of the clock of the tool's host. The tool writes one JSON object per line to standard
 // output. While it runs, it may write any number of
