@@ -33,8 +33,8 @@ func callsList(g *global) *cobra.Command {
 		Use: "list --open", Short: "List the calls that have no outcome yet", Args: cli.NoArgs,
 		Long: `Lists the calls of the actor that have no outcome yet, the oldest first. Each has its reference, which "why",
 "result" and "cancel" take, its tool and actor, whether it is waiting or running, the time of its admission and its
-deadline. A call that the actor has only joined is not listed. With --tenant it lists the calls of all actors of that
-tenant, and needs the credentials of an operator.
+deadline. A call that the actor has only joined is not listed. With the credentials of an operator, or on a bus of
+"toolbus dev", it lists the calls of all actors of the tenant, or of that of --tenant.
 
 Exit codes: 0 listed, also if no call is open; 11 the bus refused, with the reason.`,
 		Example: "  toolbus calls list --open\n" +
@@ -58,7 +58,7 @@ func (g *global) listOpen(ctx context.Context, limit int) error {
 	if g.given("tenant") {
 		return g.operating(ctx, func(c *admin.Client) error { return g.printOpen(c.OpenCalls(ctx, g.tenant), limit) })
 	}
-	c, done, err := g.client(ctx)
+	c, done, err := g.asker(ctx)
 	if err != nil {
 		return err
 	}

@@ -145,11 +145,25 @@ const connectionName = "toolbus-cli"
 
 // client connects to the bus as an agent. done ends the connection.
 func (c *connection) client(ctx context.Context) (client *toolbus.Client, done func(), err error) {
-	conn, client, err := c.seat(ctx, auth.Agent)
+	return c.clientAs(ctx, auth.Agent)
+}
+
+// clientAs is client for another role.
+func (c *connection) clientAs(ctx context.Context, r auth.Role) (client *toolbus.Client, done func(), err error) {
+	conn, client, err := c.seat(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
 	return client, func() { closeBoth(conn, client) }, nil
+}
+
+// asker connects for a question about a call: as the caller that flags name, and otherwise as the holder of the
+// credentials. On a bus of `toolbus dev` that is the operator, who may ask about all calls of the tenant.
+func (c *connection) asker(ctx context.Context) (client *toolbus.Client, done func(), err error) {
+	if c.given("tenant") || c.given("actor") {
+		return c.client(ctx)
+	}
+	return c.clientAs(ctx, auth.Operator)
 }
 
 func closeBoth(conn *toolbus.Conn, c *toolbus.Client) {

@@ -19,29 +19,24 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// about completes a command whose argument is the reference of a call.
-func about(g *global, cmd *cobra.Command, callID string,
+// connect opens a client of the bus, and returns the function that closes it.
+type connect func(ctx context.Context) (c *toolbus.Client, done func(), err error)
+
+// about completes a command that sends a request about a call to a dispatcher. Its argument is the reference of a call.
+func about(cmd *cobra.Command, over connect, callID string,
 	ask func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error) *cobra.Command {
 	q := envelope.CallRef{}
 	cmd.GroupID = "use"
 	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
-	return asking(g, cmd, "one call reference", func(ctx context.Context, c *toolbus.Client, ref string) error {
-		q.Ref = ref
-		return ask(ctx, c, q)
-	})
-}
-
-// asking completes a command that sends a request to a dispatcher about its one argument.
-func asking(g *global, cmd *cobra.Command, want string,
-	ask func(ctx context.Context, c *toolbus.Client, arg string) error) *cobra.Command {
-	cmd.Args = cli.Args(1, 1, want)
+	cmd.Args = cli.Args(1, 1, "one call reference")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, done, err := g.client(cmd.Context())
+		c, done, err := over(cmd.Context())
 		if err != nil {
 			return err
 		}
 		defer done()
-		return ask(cmd.Context(), c, args[0])
+		q.Ref = args[0]
+		return ask(cmd.Context(), c, q)
 	}
 	return cmd
 }
@@ -62,12 +57,15 @@ func refused(g *global, err error) error {
 }
 
 func resultCmd(g *global) *cobra.Command {
-	return about(g, &cobra.Command{
+	return about(&cobra.Command{
 		Use: "result REF", Short: "Show the outcome of a call",
-		Long: `Shows the outcome of a call. REF is the reference that "call" printed to standard error. Exit codes: 0
-success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call has no outcome yet.`,
-		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed",
-	}, "`ID` of the call whose outcome is wanted (default: the newest attempt)",
+		Long: `Shows the outcome of a call. REF is the reference that "call" printed to standard error. An agent may ask about
+its own calls, an operator about all calls of its tenant.
+
+Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call has no outcome yet.`,
+		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed\n" +
+			"  toolbus result text_2esearch.0kd3… --credentials operator.token  # the call of an agent",
+	}, g.asker, "`ID` of the call whose outcome is wanted (default: the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.State(ctx, q)
 			switch {
@@ -114,14 +112,14 @@ var became = map[string]string{
 }
 
 func cancelCmd(g *global) *cobra.Command {
-	return about(g, &cobra.Command{
+	return about(&cobra.Command{
 		Use: "cancel REF", Short: "Cancel a call",
 		Example: `  toolbus cancel text_2esearch.0kd3…  # the reference that call printed
   toolbus cancel text_2esearch.0kd3… --call-id 3f0c…  # leave a call that you only joined`,
 		Long: `Cancels a call. A waiting call never starts; the executor kills a running one. The output says which of
 them it was. The exit code is 14 if the call had its outcome already. With --call-id of a call that only joined
 another one, that caller stops waiting and the call continues.`,
-	}, "`ID` of the call to cancel (default: that of the newest attempt)",
+	}, g.client, "`ID` of the call to cancel (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
@@ -132,16 +130,18 @@ another one, that caller stops waiting and the call continues.`,
 }
 
 func whyCmd(g *global) *cobra.Command {
-	cmd := about(g, &cobra.Command{
+	cmd := about(&cobra.Command{
 		Use: "why REF|ID", Short: "Explain what a call waits for, why it ended as it did, or why it was denied",
-		Long: `Explains a call. REF is the reference that "call" printed to standard error. For a denied call give the ID of
-its record instead, the audit_event_id of the answer: then the output has the step of the gateway contract and the rule
-that denied the call, and the digests of the policy that decided. The record has the true reason also if the caller may
-not know the tool, so only operators and auditors can read it.`,
+		Long: `Explains a call. REF is the reference that "call" printed to standard error. An agent may ask about its own
+calls, an operator about all calls of its tenant.
+
+For a denied call give the ID of its record instead, the audit_event_id of the answer: then the output has the step of
+the gateway contract and the rule that denied the call, and the digests of the policy that decided. The record has the
+true reason also if the caller may not know the tool, so only operators and auditors can read it.`,
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed\n" +
 			"  toolbus why gate.0a18bd2a-ba2f.4 --credentials operator.token  # a denial",
 	},
-		"`ID` of the call to explain (default: that of the newest attempt)",
+		g.asker, "`ID` of the call to explain (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {

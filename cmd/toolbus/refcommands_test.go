@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -23,6 +24,46 @@ func TestTold(t *testing.T) {
 	} {
 		if got := told(a); got != says {
 			t.Errorf("it says %q, want %q", got, says)
+		}
+	}
+}
+
+// ranRef makes a call and returns its reference.
+func (s shell) ranRef(args ...string) string {
+	s.t.Helper()
+	code, _, stderr := s.do(append([]string{"call"}, args...)...)
+	_, rest, found := strings.Cut(stderr, " · ref ")
+	if code != 0 || !found {
+		s.t.Fatalf("%v: exit %d: %s", args, code, stderr)
+	}
+	return strings.TrimSpace(rest)
+}
+
+// An operator asks about the call of an agent, and so does the user of `toolbus dev`. Another agent learns nothing, and
+// neither does a user that names another actor.
+func TestOperatorAsksAboutCalls(t *testing.T) {
+	bus, operator := deployed(t)
+	dev, _ := startDev(t, t.TempDir())
+	ada := bus.ranRef(append([]string{"hello", "--input", `"hi"`}, bus.token(operator, "ada")...)...)
+	eve := dev.ranRef("play", "--input", `{"say":"hi"}`, "--actor", "agent://eve")
+	for name, c := range map[string]struct {
+		bus   shell
+		ref   string
+		flags []string
+		sees  bool
+	}{
+		"operator":      {bus, ada, []string{"--credentials", operator}, true},
+		"agent":         {bus, ada, bus.token(operator, "bob"), false},
+		"user of dev":   {dev, eve, nil, true},
+		"actor of dev":  {dev, eve, []string{"--actor", "agent://mallory"}, false},
+		"tenant of dev": {dev, eve, []string{"--tenant", "acme"}, false},
+	} {
+		for command, says := range map[string]string{"why": "succeeded", "result": "hi"} {
+			code, out, stderr := c.bus.do(append([]string{command, c.ref}, c.flags...)...)
+			if (code == 0) != c.sees || strings.Contains(out, says) != c.sees ||
+				strings.Contains(stderr, "P-PRECOND-NOT_FOUND") == c.sees {
+				t.Errorf("%s: %s: exit %d: %s%s", name, command, code, out, stderr)
+			}
 		}
 	}
 }

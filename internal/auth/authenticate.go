@@ -97,6 +97,12 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	return ForbiddenForRole(r, "the question "+op)
 }
 
+// SeesTenant reports whether the row of the service operation op lets p use it about the calls of all actors of its
+// tenant. It returns false if p is nil.
+func SeesTenant(op string, p *Principal) bool {
+	return p != nil && operation.Named(op).CoversTenant(p.Role)
+}
+
 // ForbiddenForRole returns the refusal A-AUTH-FORBIDDEN for a request, named by what, that the role r may not send.
 func ForbiddenForRole(r Role, what string) *envelope.Error {
 	return envelope.NewError(envelope.CodeForbidden, fmt.Sprintf("%s: not for the role %s", what, r)).

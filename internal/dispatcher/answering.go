@@ -19,7 +19,7 @@ func (d *Dispatcher) Answer(
 		return none, envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("an answer is at most %d bytes", envelope.MaxOpenAnswer))
 	}
-	last, a, refusal := d.attempt(ctx, from, envelope.CallRef{Ref: q.Ref})
+	last, a, refusal := d.attempt(ctx, subjects.OpAnswer, from, envelope.CallRef{Ref: q.Ref})
 	if refusal != nil {
 		return none, refusal
 	}

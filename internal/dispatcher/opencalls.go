@@ -75,7 +75,7 @@ func listedOwner(p *auth.Principal, from call.Sender, tenant string) (subjects.O
 		return subjects.Owner{Tenant: tenant}, nil
 	case p == nil:
 		return subjects.Owner{Tenant: from.Tenant, Actor: from.Actor}, nil
-	case p.Role == auth.Operator:
+	case auth.SeesTenant(subjects.OpCallList, p):
 		return subjects.Owner{Tenant: cmp.Or(tenant, p.Tenant)}, nil
 	case tenant != "":
 		return subjects.Owner{}, auth.ForbiddenForRole(p.Role, "the open calls of a tenant")

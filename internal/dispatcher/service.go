@@ -23,17 +23,20 @@ import (
 func (d *Dispatcher) StateOf(
 	ctx context.Context, from call.Sender, q envelope.CallRef, n int,
 ) (call.State, *envelope.Error) {
-	last, refusal := d.last(ctx, from, q)
+	last, refusal := d.last(ctx, subjects.OpChunks, from, q)
 	if a, ok := last.State.Attempt(n); refusal == nil && ok && !covered(ctx, a) {
 		refusal = unknownCall(q.Ref)
 	}
 	return last.State, refusal
 }
 
-// last returns the last event of the log that q names, if the sender may see it.
-func (d *Dispatcher) last(ctx context.Context, from call.Sender, q envelope.CallRef) (call.Entry, *envelope.Error) {
+// last returns the last event of the log that q names, if the sender may see it by the service operation op.
+func (d *Dispatcher) last(
+	ctx context.Context, op string, from call.Sender, q envelope.CallRef,
+) (call.Entry, *envelope.Error) {
+	all := auth.SeesTenant(op, auth.FromContext(ctx))
 	return d.entry(ctx, q.Ref, func(s call.State) bool {
-		return subjects.Token(s.Tenant) == from.Tenant && concerns(ctx, s, from.Actor, q.CallID)
+		return subjects.Token(s.Tenant) == from.Tenant && (all || concerns(ctx, s, from.Actor, q.CallID))
 	})
 }
 
@@ -101,11 +104,12 @@ func concerns(ctx context.Context, s call.State, actor, callID string) bool {
 	})
 }
 
-// attempt returns the attempt of q.CallID, or the newest one if that is empty, and the last event of its log.
+// attempt returns the attempt of q.CallID, or the newest one if that is empty, and the last event of its log, if the
+// sender may see them by the service operation op.
 func (d *Dispatcher) attempt(
-	ctx context.Context, from call.Sender, q envelope.CallRef,
+	ctx context.Context, op string, from call.Sender, q envelope.CallRef,
 ) (last call.Entry, a call.Attempt, refusal *envelope.Error) {
-	if last, refusal = d.last(ctx, from, q); refusal != nil {
+	if last, refusal = d.last(ctx, op, from, q); refusal != nil {
 		return last, a, refusal
 	}
 	a, ok := last.State.Last(), true
@@ -123,26 +127,31 @@ func (d *Dispatcher) attempt(
 	return last, a, nil
 }
 
-// callIDFor returns the call id for the answer to the actor: the one in q, or that of its own attempt. It never returns
-// a call id of another actor, because with that the actor could send requests in its name.
-func callIDFor(ctx context.Context, s call.State, actor string, q envelope.CallRef) string {
+// callIDFor returns the call id for the answer to the actor: the one in q, or that of its own attempt. Operators get
+// that of attempt a, which the audit record shows them anyhow. No other sender gets a call id of another actor, because
+// with that it could send requests in the actor's name.
+func callIDFor(ctx context.Context, s call.State, a call.Attempt, actor string, q envelope.CallRef) string {
 	for _, a := range slices.Backward(s.Attempts) {
 		if q.CallID == "" && subjects.Token(a.Owner.Actor) == actor && covered(ctx, a) {
 			return a.Owner.CallID
 		}
 	}
+	if q.CallID == "" && auth.SeesTenant(subjects.OpResult, auth.FromContext(ctx)) {
+		return a.Owner.CallID
+	}
 	return q.CallID
 }
 
-// Result returns the outcome of a call, or its acceptance if it has no outcome yet.
+// Result returns the outcome of a call, or its acceptance if it has no outcome yet. Operators may ask about all calls
+// of their tenant.
 func (d *Dispatcher) Result(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.ResultResponse, _ *envelope.Error) {
-	last, a, refusal := d.attempt(ctx, from, q)
+	last, a, refusal := d.attempt(ctx, subjects.OpResult, from, q)
 	if refusal != nil {
 		return none, refusal
 	}
-	return d.standing(ctx, last.State, a, callIDFor(ctx, last.State, from.Actor, q))
+	return d.standing(ctx, last.State, a, callIDFor(ctx, last.State, a, from.Actor, q))
 }
 
 // standing returns the outcome of attempt a of s, or its acceptance if it is open, in an answer for the call id.
@@ -167,7 +176,7 @@ func (d *Dispatcher) standing(
 func (d *Dispatcher) Cancel(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.CancelResponse, _ *envelope.Error) {
-	last, a, refusal := d.attempt(ctx, from, q)
+	last, a, refusal := d.attempt(ctx, subjects.OpCancel, from, q)
 	if refusal != nil {
 		return none, refusal
 	}
@@ -227,11 +236,12 @@ func unsettled(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }
 
-// Why returns one sentence that says what a call waits for, or why it ended as it did.
+// Why returns one sentence that says what a call waits for, or why it ended as it did. Operators may ask about all
+// calls of their tenant.
 func (d *Dispatcher) Why(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.WhyResponse, _ *envelope.Error) {
-	last, a, refusal := d.attempt(ctx, from, q)
+	last, a, refusal := d.attempt(ctx, subjects.OpWhy, from, q)
 	if refusal != nil {
 		return none, refusal
 	}

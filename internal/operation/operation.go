@@ -27,12 +27,17 @@ type Info struct {
 	All   bool   // all dispatchers answer a request; otherwise one of them does
 	Act   bool   // it may change what others depend on: its intent and its result are on record
 	Own   bool   // only over a connection of the actor itself, and not over that of a gateway
+	// Tenant means that operators may use it about the calls of all actors of their tenant, not only about their own.
+	Tenant bool
 	// Expired means that an expired token may be used, too. The handler then authenticates the request itself.
 	Expired bool
 }
 
 // Permits reports whether a role may use the operation.
 func (i Info) Permits(r Role) bool { return slices.Contains(i.Roles, r) }
+
+// CoversTenant reports whether a role may use the operation about the calls of all actors of its tenant.
+func (i Info) CoversTenant(r Role) bool { return i.Tenant && r == Operator && i.Permits(r) }
 
 // Subject returns the subject of the requests of an actor of a tenant.
 func (i Info) Subject(tenant, actor string) string { return subjects.Service(i.Name, tenant, actor) }

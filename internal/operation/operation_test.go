@@ -77,9 +77,10 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Which operations are answered by all dispatchers, are only for the actor's own connection, or take expired tokens.
+// Which operations are answered by all dispatchers, are only for the actor's own connection, take expired tokens, or
+// are for operators about the calls of their tenant.
 func TestProperties(t *testing.T) {
-	all, own, expired := "", "", ""
+	all, own, expired, tenant := "", "", "", ""
 	for _, i := range operation.Table() {
 		add := func(to *string, is bool) {
 			if is {
@@ -89,9 +90,14 @@ func TestProperties(t *testing.T) {
 		add(&all, i.All)
 		add(&own, i.Own)
 		add(&expired, i.Expired)
+		add(&tenant, i.CoversTenant(operation.Operator))
+		if i.CoversTenant(operation.Agent) || i.CoversTenant(operation.Gateway) || i.CoversTenant(operation.Auditor) {
+			t.Errorf("%s: others than operators see a tenant", i.Name)
+		}
 	}
-	if all != "inventory " || own != "token_renew token_narrow " || expired != "token_renew " {
-		t.Errorf("all %q, own %q, expired %q", all, own, expired)
+	if all != "inventory " || own != "token_renew token_narrow " || expired != "token_renew " ||
+		tenant != "result call_list why " {
+		t.Errorf("all %q, own %q, expired %q, tenant %q", all, own, expired, tenant)
 	}
 }
 

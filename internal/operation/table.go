@@ -18,7 +18,7 @@ func row[Q, A any](name string, roles []Role, properties ...func(*Info)) Operati
 	return Operation[Q, A]{i}
 }
 
-// Roles of rows. callers ask about their own calls and runs.
+// Roles of rows. callers ask about their own calls and runs, operators with ofTenant also about those of others.
 var (
 	callers   = []Role{Agent, Operator}
 	auditors  = []Role{Auditor, Operator}
@@ -30,15 +30,16 @@ var (
 func toAll(i *Info)       { i.All = true }
 func act(i *Info)         { i.Act = true }
 func own(i *Info)         { i.Own = true }
+func ofTenant(i *Info)    { i.Tenant = true }
 func withExpired(i *Info) { i.Expired = true }
 
 // Operations about calls and tools.
 var (
-	Result   = row[envelope.CallRef, envelope.ResultResponse](subjects.OpResult, callers)
+	Result   = row[envelope.CallRef, envelope.ResultResponse](subjects.OpResult, callers, ofTenant)
 	Cancel   = row[envelope.CallRef, envelope.CancelResponse](subjects.OpCancel, callers)
 	Answer   = row[envelope.AnswerRequest, struct{}](subjects.OpAnswer, callers)
-	CallList = row[envelope.OpenCallsRequest, envelope.OpenCallsResponse](subjects.OpCallList, callers)
-	Why      = row[envelope.CallRef, envelope.WhyResponse](subjects.OpWhy, callers)
+	CallList = row[envelope.OpenCallsRequest, envelope.OpenCallsResponse](subjects.OpCallList, callers, ofTenant)
+	Why      = row[envelope.CallRef, envelope.WhyResponse](subjects.OpWhy, callers, ofTenant)
 	Chunks   = row[envelope.ChunksRequest, envelope.ChunksResponse](subjects.OpChunks, callers)
 	Payload  = row[envelope.PayloadRequest, envelope.PayloadResponse](subjects.OpPayload, callers)
 	Describe = row[envelope.DescribeRequest, envelope.DescribeResponse](subjects.OpDescribe, readers)
