@@ -124,14 +124,13 @@ func guarded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	return e
 }
 
-// recorded returns an endpoint that writes a refusal to the audit record if its class is A-AUTH, or if nothing was
-// found: a call or a run of another actor counts as not found.
+// recorded returns an endpoint that writes a refusal to the audit record if its class is A-AUTH. The dispatcher itself
+// records denied questions about calls of others, which it answers as those about calls that do not exist.
 func recorded(d *dispatcher.Dispatcher, e rpc.Endpoint) rpc.Endpoint {
 	answer := e.Handle
 	e.Handle = func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
 		said, refusal := answer(ctx, from, body)
-		if refusal != nil && (refusal.Code.Class() == envelope.ClassAuth || refusal.Code == envelope.CodeNotFound ||
-			refusal.Code == envelope.CodeRunUnknown) {
+		if refusal != nil && refusal.Code.Class() == envelope.ClassAuth {
 			return nil, d.RecordDenied(ctx, from, refusal)
 		}
 		return said, refusal

@@ -25,7 +25,7 @@ func (d *Dispatcher) StateOf(
 ) (call.State, *envelope.Error) {
 	last, refusal := d.last(ctx, subjects.OpChunks, from, q)
 	if a, ok := last.State.Attempt(n); refusal == nil && ok && !covered(ctx, a) {
-		refusal = unknownCall(q.Ref)
+		refusal = d.hidden(ctx, from, q.Ref)
 	}
 	return last.State, refusal
 }
@@ -35,7 +35,7 @@ func (d *Dispatcher) last(
 	ctx context.Context, op string, from call.Sender, q envelope.CallRef,
 ) (call.Entry, *envelope.Error) {
 	all := auth.SeesTenant(op, auth.FromContext(ctx))
-	return d.entry(ctx, q.Ref, func(s call.State) bool {
+	return d.entry(ctx, from, q.Ref, func(s call.State) bool {
 		return subjects.Token(s.Tenant) == from.Tenant && (all || concerns(ctx, s, from.Actor, q.CallID))
 	})
 }
@@ -46,7 +46,7 @@ func (d *Dispatcher) last(
 func (d *Dispatcher) OutputOwner(
 	ctx context.Context, from call.Sender, q envelope.PayloadRequest,
 ) (of subjects.PayloadOwner, _ *envelope.Error) {
-	_, refusal := d.entry(ctx, q.Ref, func(s call.State) bool {
+	_, refusal := d.entry(ctx, from, q.Ref, func(s call.State) bool {
 		i := slices.IndexFunc(s.Attempts, func(a call.Attempt) bool {
 			return a.Decision != nil && a.Decision.OutputHash == q.SHA256 && covered(ctx, a)
 		})
@@ -59,9 +59,10 @@ func (d *Dispatcher) OutputOwner(
 	return of, refusal
 }
 
-// entry returns the last event of the log that ref names, if may returns true for its state.
+// entry returns the last event of the log that ref names, if may returns true for its state. The answer to a sender
+// that may not see the call is that about a call that does not exist, but a denial of it is on record.
 func (d *Dispatcher) entry(
-	ctx context.Context, ref string, may func(call.State) bool,
+	ctx context.Context, from call.Sender, ref string, may func(call.State) bool,
 ) (call.Entry, *envelope.Error) {
 	key, err := subjects.ParseRef(ref)
 	if err != nil {
@@ -76,10 +77,18 @@ func (d *Dispatcher) entry(
 	if err != nil {
 		return call.Entry{}, logUnread(err)
 	}
-	if last.State.Empty() || !may(last.State) {
+	switch {
+	case last.State.Empty():
 		return call.Entry{}, unknownCall(ref)
+	case !may(last.State):
+		return call.Entry{}, d.hidden(ctx, from, ref)
 	}
 	return last, nil
+}
+
+// hidden records the denial of a question about a call that the sender may not see, and returns the answer.
+func (d *Dispatcher) hidden(ctx context.Context, from call.Sender, ref string) *envelope.Error {
+	return d.RecordDenied(ctx, from, unknownCall(ref))
 }
 
 // covered is [check.Covers] for the sender of the service request that ctx belongs to.
@@ -118,7 +127,7 @@ func (d *Dispatcher) attempt(
 	}
 	switch {
 	case !covered(ctx, a): // the actor may see only another attempt
-		return last, a, unknownCall(q.Ref)
+		return last, a, d.hidden(ctx, from, q.Ref)
 	case !ok:
 		says := fmt.Sprintf("no call id %q is bound to this call", q.CallID)
 		return last, a, envelope.NewError(envelope.CodeNotFound, says).

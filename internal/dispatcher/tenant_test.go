@@ -44,3 +44,26 @@ func TestOperatorsSeeTheirTenant(t *testing.T) {
 		}
 	})
 }
+
+// A question about a call of another actor is a denial on record, and one about a call that does not exist is not: both
+// have the same answer.
+func TestUnknownIsNotDenied(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		ask := func(ref string) string {
+			_, why := w.d.Why(t.Context(), from("stranger"), envelope.CallRef{Ref: ref})
+			_, result := w.d.Result(t.Context(), from("stranger"), envelope.CallRef{Ref: ref})
+			if why == nil || result == nil || why.Code != envelope.CodeNotFound || result.Message != why.Message {
+				t.Fatalf("%s: %v, %v", ref, why, result)
+			}
+			return why.Fix
+		}
+		unknown := ask("echo.0123456789")
+		if n := len(w.refusals()); n != 0 {
+			t.Errorf("%d denials of what does not exist", n)
+		}
+		if known := ask(w.state().Ref()); known != unknown || len(w.refusals()) != 2 {
+			t.Errorf("it says %q, not %q: recorded %v", known, unknown, w.refusals())
+		}
+	})
+}
