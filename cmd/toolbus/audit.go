@@ -25,11 +25,15 @@ func auditCmd(g *global) *cobra.Command {
 	replay := &cobra.Command{
 		Use: "replay", Short: "Print audit records", Args: cli.NoArgs,
 		Long: `Prints the records that match all flags, ordered by time; with --follow then new records as they are
-written. The header names the time zone: the local one on a terminal, otherwise UTC. A call is shown by the first 8
-characters of its call id, which --call takes. --json prints records as they are stored, with the reference of the
-call. NOTE of a refusal is the step of the gateway contract whose check refused the request, and the name of the check
-(docs/life-of-a-call.md). A record of form 3 with the event tool_allowed is shown as tool_joined or tool_replayed,
-whichever it means; --event finds it under both names.
+written. A row has 80 columns. The header names the year and the time zone: the local one on a terminal, otherwise UTC.
+ACTOR sent the request, ABOUT is its tool, run, lock, credential or revision of the policy. CALL/ACT has the first 8
+characters of the call id, which --call takes, or the state of an operation: intended before it acts, and then done.
+Below the row stand names that are longer than their cell, the error and the effect, the reason, and of a refusal the
+step of the gateway contract and the check that refused the request (docs/life-of-a-call.md). --json prints records as
+they are stored, with the reference of the call.
+
+A record of form 3 with the event tool_allowed is shown as tool_joined or tool_replayed, whichever it means; --event
+finds it under both names.
 
 The exit code is 1 if the audit log is behind the calls, so that records may be missing.`,
 		Example: `  toolbus audit replay --since 1h --tool fs.write

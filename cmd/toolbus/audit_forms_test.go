@@ -59,6 +59,11 @@ func TestAuditForms(t *testing.T) {
 		if _, err := printRecords(g, &out, reader.Lines(t.Context(), source, reader.Filter{})); err != nil {
 			t.Fatal(err)
 		}
+		if *update && !c.json {
+			if err := os.WriteFile("testdata/audit/forms.txt", []byte(out.String()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if out.String() != c.want {
 			t.Errorf("%s:\n%s\nnot\n%s", name, out.String(), c.want)
 		}

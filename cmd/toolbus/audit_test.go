@@ -6,12 +6,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
-	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/kv"
@@ -54,7 +52,7 @@ func TestAuditInTimeOrder(t *testing.T) {
 		}
 	}
 	_, stdout, _ := s.do("audit", "replay", "--call", ids[1][:8])
-	if strings.Count(stdout, "tool_denied") != 1 || !strings.Contains(stdout, "  22222222  ") {
+	if strings.Count(stdout, "tool_denied") != 1 || !strings.Contains(stdout, " 22222222\n") {
 		t.Errorf("by the beginning of its call id: %s", stdout)
 	}
 }
@@ -92,7 +90,7 @@ func TestAuditTimes(t *testing.T) {
 	_, stored, _ := strings.Cut(string(data), "\n")
 	zone := time.FixedZone("somewhere", -(3*60+30)*60)
 	for line, want := range map[string]struct{ terminal, elsewhere string }{
-		"audit replay":        {"TIME -03:30  ", "TIME UTC  "},
+		"audit replay":        {"2026 -03:30  ", "2026 UTC  "},
 		"audit replay --json": {stored, stored},
 	} {
 		for terminal, want := range map[bool]string{true: want.terminal, false: want.elsewhere} {
@@ -102,7 +100,7 @@ func TestAuditTimes(t *testing.T) {
 			if code != 0 || !strings.HasPrefix(out.String(), want) {
 				t.Errorf("%s, terminal %t: exit %d: %s", line, terminal, code, out.String())
 			}
-			if local := strings.Contains(out.String(), "2026-11-22 08:30:00.000  "); local != (terminal && want != stored) {
+			if local := strings.Contains(out.String(), "11-22 08:30:00 "); local != (terminal && want != stored) {
 				t.Errorf("%s, terminal %t: %s", line, terminal, out.String())
 			}
 		}
@@ -117,16 +115,26 @@ var withoutOutcome = []audit.Event{
 	audit.Skipped, audit.WriteViolation, audit.ApprovalRequested, audit.ApprovalGranted, audit.ApprovalDenied,
 }
 
-// A row fits into 120 columns, whatever became of the call.
+// auditRows returns the table of a record.
+func auditRows(t *testing.T, r audit.Record) string {
+	t.Helper()
+	var out strings.Builder
+	table := auditTable{to: &out, zone: time.UTC, tenant: "default"}
+	if err := table.row(&r); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// A row fits into 80 columns, and its cells stand below their heads, whatever became of the call.
 func TestAuditRows(t *testing.T) {
 	var out strings.Builder
-	g := newGlobal(&environment{stdout: &out, stderr: io.Discard})
 	for _, row := range envelope.Codes() {
 		for _, event := range audit.Events() {
 			r := audit.Record{
 				Form:  2,
 				Event: event, Timestamp: time.Date(2026, 11, 22, 13, 0, 0, 0, time.FixedZone("x", 3600)), Tenant: "acme",
-				ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
+				Actor: "agent://a", ToolName: "transcript.clean", Attempt: 5, CallID: "11111111-0000-4000-8000-000000000000",
 				Status: row.Status, Code: row.Code, Effect: envelope.EffectApplied,
 			}
 			if event == audit.ToolDenied {
@@ -139,29 +147,77 @@ func TestAuditRows(t *testing.T) {
 			case slices.Contains(withoutOutcome, event):
 				r.Status, r.Code, r.Effect = "", "", ""
 			}
-			if err := printRecord(g, &out, time.UTC, &reader.Line{Record: r}); err != nil {
-				t.Fatal(err)
-			}
+			out.WriteString(auditRows(t, r))
 		}
 	}
 	for line := range strings.Lines(out.String()) {
-		n := utf8.RuneCountInString(strings.TrimSpace(line))
-		if n > 120 || !strings.HasPrefix(line, "2026-11-22 12:00:00.000  ") {
-			t.Fatalf("%d columns: %s", n, line)
+		row := []rune(strings.TrimSuffix(line, "\n"))
+		beginning := strings.TrimSpace(string(row[:detailAt]))
+		if len(row) > 80 || beginning != "11-22 12:00:00" && beginning != "2026 UTC" && beginning != "" {
+			t.Fatalf("%d columns: %s", len(row), line)
+		}
+		for _, at := range []int{34, 51, 71} {
+			if row[0] != ' ' && len(row) > at && (row[at] != ' ' || row[at+1] == ' ') {
+				t.Fatalf("no cell begins after column %d: %s", at, line)
+			}
+		}
+	}
+}
+
+// Rows of operations say who did what, to which run, lock, credential or revision, with which result.
+func TestAuditRowsOfOperators(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	const by = "operator://first"
+	done := func(op string, r audit.Record) audit.Record {
+		r.Act = &audit.Act{Op: op, State: audit.ActIntended}
+		return r.Done(at)
+	}
+	push := audit.PolicyPush{By: "default/" + by, Replaced: 6, Reason: "case 7"}
+	lane := envelope.LockRequest{LockTarget: envelope.LockTarget{Lane: "billing"}, Reason: "INC-7"}
+	run := envelope.Run{ID: "nightly-42", Tenant: "default", Actors: []string{"agent://a", "agent://b"}}
+	token := audit.Credential{By: "default/" + by, Role: "agent", Family: "f1"}
+	refused := audit.Denied(audit.Refusal{
+		In:    &call.IncomingRequest{From: call.Sender{Tenant: "default", Actor: by}},
+		Error: envelope.NewError(envelope.CodePolicyVersion, ""), Step: 2, Rule: audit.RuleService,
+		Of: &audit.Record{Act: &audit.Act{Op: "policy_push"}, Push: &push},
+	}, at)
+	for name, c := range map[string]struct {
+		record audit.Record
+		want   string
+	}{
+		"push, intended": {push.About("default", by, envelope.PolicyVersions{}, at),
+			"policy_pushed       operator://first the policy\n|replaces revision 6, reason: case 7\n"},
+		"push, done": {done("policy_push", push.Stored(7).About("default", by, envelope.PolicyVersions{}, at)),
+			"policy_pushed       operator://first revision 7          done\n|replaces revision 6, reason: case 7\n"},
+		"push, refused": {refused, "tool_denied         operator://first the policy          refused\n" +
+			"|P-PRECOND-POLICY_VERSION, effect none, step 2: service,\n|policy_push, replaces revision 6, reason: case 7\n"},
+		"lock": {done("lock", audit.LockChanged(audit.LockSet, "default", by, lane, at)),
+			"lock_set            operator://first lane billing        done\n|reason: INC-7\n"},
+		"run": {done("run_start", audit.RunChanged(audit.RunStarted, "default/"+by, by, run, run.Policies, "", at)),
+			"run_started         operator://first run nightly-42      done\n|actors agent://a agent://b\n"},
+		"credential": {done("token_issue", token.About(audit.CredentialIssued, "default", "agent://ada", "", "", at)),
+			"credential_issued   operator://first agent://ada         done\n|role agent, family f1\n"},
+		"long names": {audit.Record{Event: audit.ToolFailed, Timestamp: at, Tenant: "acme", Actor: "agent://nightly/crawler",
+			ToolName: "mcp::github::issues.create", CallID: "11111111-0000", Attempt: 2, Code: envelope.CodeToolUnknown,
+			Effect: envelope.EffectUnknown},
+			"tool_failed         …nightly/crawler …hub::issues.create 11111111\n" +
+				"|I-REQ-TOOL_UNKNOWN, effect unknown, attempt 2, about\n|mcp::github::issues.create, by " +
+				"agent://nightly/crawler, tenant\n|acme\n"},
+	} {
+		_, row, _ := strings.Cut(auditRows(t, c.record), "\n")
+		if want := "11-22 12:00:00 " + strings.ReplaceAll(c.want, "|", strings.Repeat(" ", detailAt)); row != want {
+			t.Errorf("%s:\n%s, want\n%s", name, row, want)
 		}
 	}
 }
 
 // A row names the entry that a dispatcher has restored.
 func TestAuditRowOfRestore(t *testing.T) {
-	var out strings.Builder
-	g := newGlobal(&environment{stdout: &out, stderr: io.Discard})
 	e := audit.RestoredEntry{Stream: subjects.ControlStream, Entry: subjects.Locks, Reason: "missing"}
-	r := audit.EntryRestored("default", "d-1", "id", e, time.Now())
-	if err := printRecord(g, &out, time.UTC, &reader.Line{Record: r}); err != nil ||
-		!strings.Contains(out.String(), "  policy_applied ") ||
-		!strings.HasSuffix(out.String(), "  restored "+subjects.Locks+"\n") {
-		t.Errorf("%s, %v", out.String(), err)
+	row := auditRows(t, audit.EntryRestored("default", "d-1", "id", e, time.Now()))
+	if !strings.Contains(row, " policy_applied ") || !strings.Contains(row, subjects.Locks) ||
+		!strings.Contains(row, "restored, since it was missing") {
+		t.Error(row)
 	}
 }
 

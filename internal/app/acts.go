@@ -20,6 +20,13 @@ func describe(ctx context.Context, r audit.Record) {
 	}
 }
 
+// amend changes the record of the act that ctx belongs to, after its intent was recorded: that of its result.
+func amend(ctx context.Context, change func(*audit.Record)) {
+	if of, ok := ctx.Value(actKey{}).(*audit.Record); ok {
+		change(of)
+	}
+}
+
 // note writes r to the audit record. If ctx belongs to an act, r is its intent.
 func (d *dispatcherParts) note(ctx context.Context, r audit.Record) error {
 	of, acts := ctx.Value(actKey{}).(*audit.Record)

@@ -52,7 +52,9 @@ func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.PolicyPush, fromNamed(func(ctx context.Context, by call.Sender,
 			q envelope.PolicyPushRequest) (envelope.PolicyPushResponse, *envelope.Error) {
 			describe(ctx, d.pushed(by, q))
-			return s.Push(ctx, by, q)
+			a, refusal := s.Push(ctx, by, q)
+			amend(ctx, func(r *audit.Record) { r.Push = r.Push.Stored(a.Revision) })
+			return a, refusal
 		})),
 		rpc.NewEndpoint(operation.PolicyHistory, fromAny(func(ctx context.Context, _ struct{}) (
 			envelope.PolicyHistoryResponse, *envelope.Error) {
