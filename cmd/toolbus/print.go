@@ -63,6 +63,9 @@ func show(g *global, r *envelope.Response, ref string) error {
 		}
 	} else {
 		cli.PrintError(g.env.stderr, r.Error)
+		for _, effect := range r.SideEffects {
+			fmt.Fprintln(g.env.stderr, "side_effects:", cli.EscapeCell(string(effect)))
+		}
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintln(g.env.stderr, "warning:", cli.EscapeCell(w))

@@ -66,7 +66,7 @@ func newestRecord(ctx context.Context, from reader.Source, f reader.Filter) (new
 
 func noRecord(says string) error {
 	return toolbus.NewError(envelope.NewError(envelope.CodeNotFound, says).
-		WithFix("give the provenance.audit_event_id of an answer; "+
+		WithFix("give the record that `toolbus call` names, in JSON provenance.audit_event_id; "+
 			"records are kept for a limited time, see docs/limits.md"), nil)
 }
 

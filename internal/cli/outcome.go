@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
@@ -35,17 +39,13 @@ func Summary(r *envelope.Response, ref string) string {
 	return EscapeCell(strings.Join(parts, " · "))
 }
 
-// PrintError prints an error as text, with its causes and its fix.
+// PrintError prints an error as text, with its causes, its details and its fix. Details have their names, since fixes
+// point at them.
 func PrintError(to io.Writer, e *envelope.Error) {
 	w := &strings.Builder{}
 	defer func() { fmt.Fprint(to, EscapeText(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
-	for _, v := range e.Details.Violations {
-		fmt.Fprintf(w, "  %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)
-	}
-	if e.Details.ViolationsTruncated {
-		fmt.Fprintln(w, "  and more, which are not listed")
-	}
+	printViolations(w, e.Details)
 	if e.Cause != "" {
 		fmt.Fprintln(w, "  cause:", e.Cause)
 	}
@@ -53,14 +53,18 @@ func PrintError(to io.Writer, e *envelope.Error) {
 		fmt.Fprintln(w, "  effect:", e.Details.Effect)
 	}
 	if e.Details.RetryAfterMS > 0 {
-		fmt.Fprintf(w, "  retry after: %d ms\n", e.Details.RetryAfterMS)
+		fmt.Fprintln(w, "  details.retry_after_ms:", e.Details.RetryAfterMS)
+	}
+	q, asks := e.Question()
+	if !asks {
+		printDetails(w, e.Details.OfTool())
 	}
 	if e.Fix != "" {
 		fmt.Fprintln(w, "  fix:", e.Fix)
 	}
-	if q, ok := e.Question(); ok {
-		fmt.Fprintln(w, "  asks:", string(q.Requests))
-		fmt.Fprintf(w, "  answer: the same call with --answer-to %s --answer JSON\n", q.State)
+	if asks {
+		fmt.Fprintln(w, "  details.input_requests:", string(q.Requests))
+		fmt.Fprintf(w, "  answer with details.input_state: the same call with --answer-to %s --answer JSON\n", q.State)
 	}
 	if n := resultBytes(e); n > 0 {
 		fmt.Fprintf(w, "  result of the tool: %d bytes; --json prints it, as error.details.tool_result\n", n)
@@ -71,6 +75,41 @@ func PrintError(to io.Writer, e *envelope.Error) {
 			fmt.Fprint(w, "    ", line)
 		}
 		fmt.Fprintln(w)
+	}
+}
+
+func printViolations(w io.Writer, d envelope.Details) {
+	if len(d.Violations) > 0 {
+		fmt.Fprintln(w, "  details.violations:")
+	}
+	for _, v := range d.Violations {
+		fmt.Fprintf(w, "    %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)
+	}
+	if d.ViolationsTruncated {
+		fmt.Fprintln(w, "    and more, which are not listed")
+	}
+}
+
+// The tool's own details are printed up to maxDetails members of maxDetail bytes. --json prints all.
+const (
+	maxDetails = 20
+	maxDetail  = 400
+)
+
+// printDetails prints the details that the tool itself gave, each on one line.
+func printDetails(w io.Writer, all map[string]jsontext.Value) {
+	names := slices.Sorted(maps.Keys(all))
+	for _, name := range names[:min(len(names), maxDetails)] {
+		text := string(all[name])
+		if all[name].Kind() == '"' {
+			if plain, err := jsontext.AppendUnquote(nil, all[name]); err == nil {
+				text = string(plain)
+			}
+		}
+		if len(text) > maxDetail {
+			text = strings.ToValidUTF8(text[:maxDetail], "") + "… (--json prints all)"
+		}
+		fmt.Fprintf(w, "  details.%s: %s\n", EscapeCell(name), EscapeCell(text))
 	}
 }
 

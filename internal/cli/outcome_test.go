@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // The command prints the message of a failed tool, and where the whole result is.
@@ -33,10 +38,74 @@ func TestPrintsQuestion(t *testing.T) {
 	var out strings.Builder
 	PrintError(&out, e)
 	for _, want := range []string{
-		"the tool asks: Sure?\n", `  asks: {"q":{"method":"elicitation/create"}}`, "with --answer-to x.y --answer JSON\n",
+		"the tool asks: Sure?\n", `  details.input_requests: {"q":{"method":"elicitation/create"}}`,
+		"with --answer-to x.y --answer JSON\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q: %s", want, out.String())
 		}
+	}
+}
+
+// The command prints each detail that the fix of a code names, and those that the tool gave.
+func TestPrintsWhatFixesName(t *testing.T) {
+	named := regexp.MustCompile(`details\.[a-z_]+`)
+	for _, row := range envelope.Codes() {
+		e := envelope.NewError(row.Code, "").WithDetails(jsontext.Value(`{"reason":"dns","upstream_status":503,` +
+			`"input_requests":{},"input_state":"x"}`))
+		e.Details.RetryAfterMS = 7
+		e.Details.Violations = []jsonschema.Violation{{Pointer: "/input/x", Message: "is missing"}}
+		var out strings.Builder
+		PrintError(&out, e)
+		got, _, _ := strings.Cut(out.String(), "  fix: ")
+		got += strings.ReplaceAll(out.String(), e.Fix, "")
+		for _, name := range append(named.FindAllString(e.Fix, -1), "details.violations:\n    /input/x: is missing") {
+			if !strings.Contains(got, name) {
+				t.Errorf("%s: %q is not in\n%s", row.Code, name, out.String())
+			}
+		}
+		const ofTool = "  details.reason: dns\n  details.upstream_status: 503\n"
+		if row.Code != envelope.CodeInputRequired && !strings.Contains(got, ofTool) {
+			t.Errorf("%s: no details of the tool in\n%s", row.Code, out.String())
+		}
+	}
+}
+
+// What a tool gives as details is bounded, and forms no lines of its own.
+func TestPrintsDetailsInLines(t *testing.T) {
+	e := envelope.NewError(envelope.CodeUpstream, "").WithDetails(jsontext.Value(`{"reason":"a\nb` +
+		strings.Repeat("x", 2*maxDetail) + `"}`))
+	var out strings.Builder
+	PrintError(&out, e)
+	if got := out.String(); !strings.Contains(got, "details.reason: a·bxx") || len(got) > 2*maxDetail ||
+		!strings.Contains(got, "… (--json prints all)\n") {
+		t.Error(got)
+	}
+}
+
+// A fix of a shipped tool names no details: agents of an MCP gateway see none.
+func TestShippedFixes(t *testing.T) {
+	found := 0
+	for _, pattern := range []string{"../../tools/*/tool.yaml", "../../tools/mcp/*/tool.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range bytes.Lines(text) {
+				if fix := bytes.TrimSpace(line); bytes.HasPrefix(fix, []byte("fix: ")) {
+					if found++; bytes.Contains(fix, []byte("details.")) {
+						t.Errorf("%s: %s", file, fix)
+					}
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no tool has a fix")
 	}
 }
