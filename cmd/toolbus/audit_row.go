@@ -55,7 +55,7 @@ func (t *auditTable) row(r *audit.Record) error {
 	if r.Tenant != t.tenant {
 		details = append(details, "tenant "+r.Tenant)
 	}
-	for _, line := range wrapped(cli.EscapeCell(strings.Join(details, ", ")), detailCells) {
+	for _, line := range cli.Wrapped(cli.EscapeCell(strings.Join(details, ", ")), detailCells) {
 		if err == nil {
 			_, err = fmt.Fprintf(t.to, "%*s%s\n", detailAt, "", line)
 		}
@@ -178,26 +178,4 @@ func cut(text string, cell int) string {
 		return "…" + string(all[len(all)-cell+1:])
 	}
 	return text
-}
-
-// wrapped returns a text in lines of at most width characters, without its spaces at the breaks.
-func wrapped(text string, width int) (lines []string) {
-	line, n := "", 0
-	for word := range strings.FieldsSeq(text) {
-		for part := []rune(word); len(part) > 0; {
-			gap := min(n, 1)
-			switch {
-			case n+gap+len(part) <= width:
-				line, n, part = line+strings.Repeat(" ", gap)+string(part), n+gap+len(part), nil
-			case n > 0:
-				lines, line, n = append(lines, line), "", 0
-			default: // a word that is longer than a line
-				lines, part = append(lines, string(part[:width])), part[width:]
-			}
-		}
-	}
-	if n > 0 {
-		lines = append(lines, line)
-	}
-	return lines
 }

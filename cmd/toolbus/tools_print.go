@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -52,58 +53,102 @@ const (
 	differing = "changed for some executors"
 )
 
+// shownWidth is the width of what is printed about a tool, in columns. Schemas are printed as they are.
+const shownWidth = 80
+
+// writeWrapped prints text in lines of shownWidth columns, indented by some columns.
+func writeWrapped(out io.Writer, indent int, text string) {
+	for _, line := range cli.Wrapped(cli.EscapeCell(text), shownWidth-indent) {
+		fmt.Fprintf(out, "%*s%s\n", indent, "", line)
+	}
+}
+
+// writeField prints a name, padded to some columns, and its value: on the same line if it fits there, otherwise below.
+func writeField(out io.Writer, pad int, name, value string) {
+	row := fmt.Sprintf("%-*s  %s", pad, name, cli.EscapeCell(value))
+	if utf8.RuneCountInString(row) <= shownWidth {
+		fmt.Fprintln(out, strings.TrimRight(row, " "))
+		return
+	}
+	fmt.Fprintln(out, strings.TrimRight(name, " "))
+	writeWrapped(out, detailIndent, value)
+}
+
+// detailIndent is the indentation of what follows below a name.
+const detailIndent = 4
+
 func showTool(out io.Writer, t envelope.ToolInfo) error {
-	fmt.Fprintf(out, "%s %s: %s\n%s\n\n", t.ToolID, t.Version, cli.EscapeCell(t.Title),
-		cli.EscapeText(strings.TrimSpace(t.Description)))
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	if t.Name != "" {
-		fmt.Fprintf(w, "name in MCP\t%s\n", t.Name)
+	writeWrapped(out, 0, t.ToolID+" "+t.Version+": "+t.Title)
+	for line := range strings.Lines(strings.TrimSpace(t.Description)) {
+		writeWrapped(out, 0, strings.TrimSpace(line))
 	}
-	if t.Changed {
-		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", waiting, t.ToolID)
-	}
-	if t.Differs {
-		fmt.Fprintf(w, "state\t%s: toolbus tools approve %s\n", differing, t.ToolID)
-	}
-	fmt.Fprintf(w, "owner\t%s\nstatus\t%s\ndeterminism\t%s\ntransport\t%s\npool\t%s\nstreaming\t%t\ndry "+
-		"run\t%t\nlookup\t%t\nbuild digest\t%s\ntimeout\t%d ms, at most %d ms\n",
-		cli.EscapeCell(t.Owner), t.Status, t.Determinism, t.Transport, t.Pool, t.Streaming, t.DryRun, t.Lookup, t.Digest,
-		t.TimeoutDefaultMS, t.TimeoutMaxMS)
-	if l := t.Limits; l != (envelope.ToolLimits{}) {
-		fmt.Fprintf(w, "concurrency\t%d runs at once in one executor\noutput\tat most %d bytes\nstderr\tat most %d "+
-			"bytes\nmemory\t%d MB, not enforced\noutcomes\tkept for %d s\n",
-			l.Concurrency, l.OutputBytes, l.StderrBytes, l.MemoryMB, t.RetentionS)
-	}
-	if err := w.Flush(); err != nil {
-		return err
+	fmt.Fprintln(out)
+	for _, f := range factsOf(t) {
+		writeField(out, len("build digest"), f[0], f[1])
 	}
 	if err := showFields(out, t); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
-		fn := t.Functions[name]
-		if name == envelope.AnyFunction {
-			name = "of any name"
-		}
-		fmt.Fprintf(out, "\nfunction %s: %s\nrequest schema:\n", name, cli.EscapeCell(fn.Description))
-		if err := cli.WriteJSON(out, fn.Request); err != nil {
-			return err
-		}
-		fmt.Fprintln(out, "response schema:")
-		if err := cli.WriteJSON(out, fn.Response); err != nil {
+		if err := showFunction(out, name, t.Functions[name]); err != nil {
 			return err
 		}
 	}
 	if len(t.Errors) > 0 {
 		fmt.Fprintln(out, "\nerrors:")
-		for _, e := range t.Errors {
-			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\n", e.Code, e.HTTPStatus, cli.EscapeCell(e.Message), cli.EscapeCell(e.Fix))
-		}
 	}
-	return w.Flush()
+	for _, e := range t.Errors {
+		writeWrapped(out, 2, fmt.Sprintf("%s (HTTP %d): %s", e.Code, e.HTTPStatus, e.Message))
+		writeWrapped(out, detailIndent, "fix: "+e.Fix)
+	}
+	return nil
 }
 
-// showFields prints every field of the manifest with what Toolbus does with it.
+// factsOf returns names and values of what is said about a tool in any build, the state of its approval first.
+func factsOf(t envelope.ToolInfo) (all [][2]string) {
+	add := func(so bool, name, format string, args ...any) {
+		if so {
+			all = append(all, [2]string{name, fmt.Sprintf(format, args...)})
+		}
+	}
+	add(t.Name != "", "name in MCP", "%s", t.Name)
+	add(t.Changed, "state", "%s: toolbus tools approve %s", waiting, t.ToolID)
+	add(t.Differs, "state", "%s: toolbus tools approve %s", differing, t.ToolID)
+	add(true, "owner", "%s", t.Owner)
+	add(true, "status", "%s", t.Status)
+	add(true, "determinism", "%s", t.Determinism)
+	add(true, "transport", "%s", t.Transport)
+	add(true, "pool", "%s", t.Pool)
+	add(true, "streaming", "%t", t.Streaming)
+	add(true, "dry run", "%t", t.DryRun)
+	add(true, "lookup", "%t", t.Lookup)
+	add(true, "build digest", "%s", t.Digest)
+	add(true, "timeout", "%d ms, at most %d ms", t.TimeoutDefaultMS, t.TimeoutMaxMS)
+	l := t.Limits
+	limited := l != (envelope.ToolLimits{})
+	add(limited, "concurrency", "%d runs at once in one executor", l.Concurrency)
+	add(limited, "output", "at most %d bytes", l.OutputBytes)
+	add(limited, "stderr", "at most %d bytes", l.StderrBytes)
+	add(limited, "memory", "%d MB, not enforced", l.MemoryMB)
+	add(limited, "outcomes", "kept for %d s", t.RetentionS)
+	return all
+}
+
+func showFunction(out io.Writer, name string, fn envelope.FunctionInfo) error {
+	if name == envelope.AnyFunction {
+		name = "of any name"
+	}
+	fmt.Fprintln(out)
+	writeWrapped(out, 0, "function "+name+": "+fn.Description)
+	fmt.Fprintln(out, "request schema:")
+	if err := cli.WriteJSON(out, fn.Request); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "response schema:")
+	return cli.WriteJSON(out, fn.Response)
+}
+
+// showFields prints every field of the manifest with what Toolbus does with it, and its value.
 func showFields(out io.Writer, t envelope.ToolInfo) error {
 	if t.Manifest == nil { // from a dispatcher of an older build
 		return nil
@@ -112,10 +157,14 @@ func showFields(out io.Writer, t envelope.ToolInfo) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nmanifest:")
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	longest := 0
 	for _, v := range values {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", v.Name, cli.EscapeCell(string(v.Value)), v.State)
+		longest = max(longest, len(v.Name))
 	}
-	return w.Flush()
+	fmt.Fprintln(out, "\nmanifest:")
+	for _, v := range values {
+		name := fmt.Sprintf("  %-*s  %-*s", longest, v.Name, len("declared only"), v.State)
+		writeField(out, 0, name, string(v.Value))
+	}
+	return nil
 }

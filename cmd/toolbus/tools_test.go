@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
@@ -32,5 +35,32 @@ func TestListOfChangedTools(t *testing.T) {
 	out.Reset()
 	if err := showTool(&out, tools[1]); err != nil || !strings.Contains(out.String(), "toolbus tools approve a.y") {
 		t.Errorf("shown:\n%s, %v", out.String(), err)
+	}
+}
+
+// Nothing that is said about a tool is wider than a terminal, but for its schemas, and nothing of it controls one.
+func TestShownToolFitsTerminal(t *testing.T) {
+	long := strings.Repeat("many words ", 100)
+	info := envelope.ToolInfo{
+		ToolID: "a.x", Version: "1.0.0", Title: "evil\u202etitle " + long, Description: long + "\n" + long, Owner: long,
+		Digest: "sha256:" + strings.Repeat("0", 64), Manifest: jsontext.Value(`{"tool_id":"a.x","tags":["` +
+			strings.Repeat("tag", 300) + `"],"determinism":"pure"}`),
+		Functions: map[string]envelope.FunctionInfo{"x": {Description: long}},
+		Errors:    []envelope.DeclaredError{{Code: "bad", HTTPStatus: 422, Message: long, Fix: long}},
+	}
+	var out strings.Builder
+	if err := showTool(&out, info); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > shownWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	for _, want := range []string{"evil·title", "\n  determinism  enforced       \"pure\"\n", "\n    fix: many words",
+		"\n    sha256:0000"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 }
