@@ -68,7 +68,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
-	err := refused(g, root.ExecuteContext(ctx))
+	err := refused(g, cli.ExecuteRoot(ctx, root))
 	var exit exitError
 	switch {
 	case err == nil:

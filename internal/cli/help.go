@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +11,21 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// ExecuteRoot executes a root command. --help of an unknown subcommand is a usage error, as the subcommand alone is.
+func ExecuteRoot(ctx context.Context, root *cobra.Command) error {
+	var unknown error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd.HasSubCommands() && cmd.Args != nil {
+			unknown = cmd.Args(cmd, cmd.Flags().Args())
+		}
+		if unknown == nil {
+			help(cmd, args)
+		}
+	})
+	return cmp.Or(root.ExecuteContext(ctx), unknown)
+}
 
 // helpWidth is the width of the descriptions of flags in help, in columns.
 const helpWidth = 100

@@ -232,7 +232,7 @@ func Execute(ctx context.Context, env Env, cmd *cobra.Command, args []string) in
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)
 	cmd.SetErr(env.Stderr)
-	err := cmd.ExecuteContext(ctx)
+	err := ExecuteRoot(ctx, cmd)
 	switch {
 	case err == nil:
 		return 0
