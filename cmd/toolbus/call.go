@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -69,7 +70,8 @@ The reference of the call is printed to standard error. The commands result, can
 		"input: `JSON`, @FILE, or - for standard input")
 	fl.StringVar(&f.version, "version", "*",
 		"range of versions of the tool, for example ^1.2")
-	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours, auto for the stable one")
+	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours "+
+		"(16 to 256 characters), auto for the stable one")
 	fl.StringVar(&f.keyScope, "key-scope", "actor",
 		"callers that share the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
@@ -81,7 +83,7 @@ The reference of the call is printed to standard error. The commands result, can
 	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id and key "+
 		"gives the same outcome, so it is asked once, whatever --attempts says")
 	fl.DurationVar(&f.timeout, "timeout", 0,
-		"deadline of the call, from now; it has its outcome by then (default: the tool's own)")
+		"deadline of the call, from now, at most 10m; it has its outcome by then (default: the tool's own)")
 	fl.BoolVar(&f.stream, "stream", false, "print chunks and progress as they come; those of a run that is made again "+
 		"are void")
 	fl.BoolVar(&f.dryRun, "dry-run", false,
@@ -255,6 +257,18 @@ func chunkPrinter(g *global) func(envelope.Chunk) error {
 	}
 }
 
+// longestTimeout is the longest timeout that a request can have.
+const longestTimeout = envelope.MaxTimeoutMS * time.Millisecond
+
+// stableKey is the value of --key for the key that is derived from the call.
+const stableKey = "auto"
+
+// fits reports whether a text has from least to most characters.
+func fits(text string, least, most int) bool {
+	n := utf8.RuneCountInString(text)
+	return least <= n && n <= most
+}
+
 // check returns a usage error if the flags are invalid.
 func (f *callFlags) check() error {
 	switch {
@@ -266,8 +280,11 @@ func (f *callFlags) check() error {
 		return usagef("--key-scope is actor, session or global, not %q", f.keyScope)
 	case envelope.KeyScope(f.keyScope) == envelope.ScopeSession && f.session == "":
 		return usagef("--key-scope session needs --session ID: callers with the same session share the key")
-	case f.timeout < 0:
-		return usagef("--timeout is negative: use a duration such as 20s, or leave the flag out")
+	case f.given("timeout") && (f.timeout < time.Millisecond || f.timeout > longestTimeout):
+		return usagef("--timeout is %s: use 1ms to %s, or leave the flag out for the tool's own", f.timeout, longestTimeout)
+	case f.key != "" && f.key != stableKey && !fits(f.key, envelope.MinKey, envelope.MaxKey):
+		return usagef("--key has %d characters: use %d to %d, auto for the stable one, or leave the flag out for a fresh one",
+			utf8.RuneCountInString(f.key), envelope.MinKey, envelope.MaxKey)
 	case f.attempts < 1:
 		return usagef("--attempts is 1 or more, not %d", f.attempts)
 	}
@@ -315,7 +332,7 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	switch f.key {
 	case "":
 		call.Key = "cli-" + uuid.NewString()
-	case "auto":
+	case stableKey:
 		call.Key = ""
 	}
 	return call, nil
