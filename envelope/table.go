@@ -294,12 +294,13 @@ func defaults() map[ErrorClass]CodeInfo {
 	return map[ErrorClass]CodeInfo{
 		ClassRequest: {
 			"", InvalidRequest, false, 0, EffectUnknown, "The tool refused the request",
-			"correct the input as the message says", "the input is not what the tool can work on",
+			"correct the input as the message says, then call with a new key", "the input is not what the tool can work on",
 			400, 0, GatewayInvalidArguments, CategoryContract, SeverityError,
 		},
 		ClassAuth: {
 			"", TerminalError, false, 0, EffectUnknown, "The tool was not authorised",
-			"renew the credential that the tool uses, or its permissions", "an upstream refused the tool's credential",
+			"renew the credential that the tool uses, or its permissions, then call with a new key",
+			"an upstream refused the tool's credential",
 			403, 0, GatewayDenied, CategoryAuth, SeverityError,
 		},
 		ClassPrecondition: {
@@ -330,12 +331,12 @@ func defaults() map[ErrorClass]CodeInfo {
 		},
 		ClassContract: {
 			"", TerminalError, false, 0, EffectUnknown, "The tool and the request do not agree on the contract",
-			"bring the versions into line", "agent and tool use different versions",
+			"bring the versions into line, then call with a new key", "agent and tool use different versions",
 			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
 		},
 		ClassData: {
 			"", TerminalError, false, 0, EffectUnknown, "The tool's data is damaged",
-			"repair the data that the message names", "stored data failed a check",
+			"repair the data that the message names, then call with a new key", "stored data failed a check",
 			422, 0, GatewayInternalError, CategoryExecution, SeverityError,
 		},
 	}

@@ -50,8 +50,9 @@ has a "status".
 
 Each invocation uses a fresh idempotency key and is a call of its own. --key K uses yours; --key auto derives a stable
 key from tool, function, version range and input. Calls with one key, input and --scope are one call, which runs once:
-for 24 h the second one prints the outcome of the first one, if that was a success. With one key and another --scope the
-second one is refused. After a retryable_error the key is printed to standard error: call again with it.
+for 24 h the second one prints the outcome of the first one, if that is final: a success, or an error that is no
+retryable_error. Once the cause of such an error is repaired, call with a new key. After a retryable_error the key is
+printed to standard error: call again with it. With one key and another --scope or input the second one is refused.
 
 The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
@@ -195,11 +196,31 @@ func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.
 		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeCell(call.Key))
 	}
 	err := printOutcome(g, resp, ref)
+	if keepsError(resp) && !isFresh(call.Key) && !g.json {
+		fmt.Fprintln(g.env.stderr, "the key keeps this outcome: once its cause is repaired, call with a new key")
+	}
 	if ctx.Err() != nil && errors.Is(err, exitError(exitRetryable)) {
 		fmt.Fprintln(g.env.stderr, "toolbus: interrupted: it was not tried again")
 		return exitError(exitInterrupted)
 	}
 	return err
+}
+
+// keepsError reports whether a response is an error that all further calls with its key get.
+func keepsError(r *envelope.Response) bool {
+	return r.Provenance.Final && r.Provenance.Attempt > 0 && r.Status != envelope.Success &&
+		r.Status != envelope.RetryableError
+}
+
+// freshKey returns an idempotency key for one call.
+func freshKey() string { return freshPrefix + uuid.NewString() }
+
+const freshPrefix = "cli-"
+
+// isFresh reports whether a key has the form of those of [freshKey], which no further call has.
+func isFresh(key string) bool {
+	id, ours := strings.CutPrefix(key, freshPrefix)
+	return ours && uuid.Validate(id) == nil
 }
 
 // hasLog reports whether the call of a response has, or may have, a log. It has none if the request was refused or not
@@ -331,7 +352,7 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	}
 	switch f.key {
 	case "":
-		call.Key = "cli-" + uuid.NewString()
+		call.Key = freshKey()
 	case stableKey:
 		call.Key = ""
 	}

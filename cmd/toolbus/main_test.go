@@ -207,6 +207,7 @@ func TestCall(t *testing.T) {
 		{`call play --input {"say":"hi"} --stream`, 0, `"said": "hi"`, "starting"},
 		{`call play --input {"fail":"upstream"} --attempts 1`, exitRetryable, "", "R-UPSTREAM"},
 		{`call play --input {"fail":"broken"}`, exitTerminal, "", "D-DATA"},
+		{`call play --input {"fail":"broken"} --key auto`, exitTerminal, "", "repaired, call with a new key"},
 		{`call play --input {"work_ms":60000} --timeout 300ms --attempts 1`, exitRetryable, "", "R-TIMEOUT-001"},
 		{`call play --input {"say":1,"x":2}`, exitInvalid, "", "/input/say"},
 		{`call play --input {"say":"a","x":9007199254740993}`, exitInvalid, "", "I-REQ-SCHEMA"},
