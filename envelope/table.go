@@ -140,15 +140,17 @@ func table() []CodeInfo {
 			412, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodeRunUnknown, TerminalError, false, 0, EffectNone, "The run does not exist",
-			"start a run, and name its run_id", "run_id is misspelt, or the run belongs to another tenant or actor",
+			"start a run (`toolbus runs start`), and name its run_id",
+			"run_id is misspelt, or the run belongs to another tenant or actor",
 			404, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodeRunState, TerminalError, false, 0, EffectNone, "The run is not in a state in which this lane allows calls",
-			"resume the run if it is paused, or start another one", "the run was paused or closed",
+			"resume the run if it is paused (`toolbus runs resume`), or start another one (`toolbus runs start`)",
+			"the run was paused or closed",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodePolicyVersion, TerminalError, false, 0, EffectNone, "The run is bound to other versions of the policy",
-			"start another run, or have an operator move this one to the current policy",
+			"start another run, or have an operator move this one to the policy in force (`toolbus runs repin`)",
 			"a policy was pushed since the run was started",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {

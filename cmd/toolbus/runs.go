@@ -43,8 +43,8 @@ func runsStart(g *global) *cobra.Command {
 	q := envelope.RunStartRequest{}
 	cmd := &cobra.Command{
 		Use: "start [RUN_ID]", Short: "Start a run", Args: cli.Args(0, 1, "at most one id"),
-		Long: `Starts a run that is pinned to the policy in force, and prints its id. Without RUN_ID the id is a new one.
-Repeated, the command finds the run that it has started.
+		Long: `Starts a run that is pinned to the policy in force, and prints its id. RUN_ID has no spaces. Without it the id
+is a new one. Repeated, the command finds the run that it has started.
 
 An agent needs the scope run:start. Its run is for the agent and its sub-actors, a role that its token carries, and
 lanes of that role.`,

@@ -66,7 +66,7 @@ func (s *Service) Start(ctx context.Context, by Sender, q envelope.RunStartReque
 				return *before, replica.ErrUnchanged
 			}
 			return run, replica.Refuse(envelope.NewError(envelope.CodeRunState, "a run with this id exists already").
-				WithFix("start one with another id"))
+				WithFix("start one with another id: `toolbus runs start RUN_ID`"))
 		})
 }
 
@@ -100,7 +100,7 @@ func (s *Service) Change(
 			return *before, replica.ErrUnchanged
 		case before.State == string(policy.RunClosed):
 			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "the run is closed").
-				WithFix("start another run"))
+				WithFix("start another run: `toolbus runs start`"))
 		}
 		after := *before
 		if after.State = q.State; q.State == string(policy.RunClosed) {
@@ -129,7 +129,8 @@ func (s *Service) Repin(
 			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "implicit runs are not moved").
 				WithFix("the next call of its token starts an implicit run of the policy in force"))
 		case before.State == string(policy.RunClosed):
-			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "the run is closed"))
+			return *before, replica.Refuse(envelope.NewError(envelope.CodeRunState, "the run is closed").
+				WithFix("start another run: `toolbus runs start`"))
 		}
 		after := *before
 		after.Policies = in.Versions()
@@ -223,10 +224,14 @@ func checkStart(q envelope.RunStartRequest) *envelope.Error {
 		return malformed("ids that begin with implicit- are those of implicit runs").WithFix("choose another run_id")
 	case len(q.Actors) == 0 || len(q.Actors) > envelope.MaxRunActors:
 		return malformed(fmt.Sprintf("a run has 1 to %d actors", envelope.MaxRunActors)).
-			WithFix("name the actors whose calls may belong to the run")
+			WithFix("name the actors whose calls may belong to the run: `toolbus runs start --calls-of ACTOR`")
 	case len(q.Lanes) > envelope.MaxRunLanes:
 		return malformed(fmt.Sprintf("a run has at most %d lanes", envelope.MaxRunLanes)).
 			WithFix("name no lane to allow all that the role may use")
+	}
+	if strings.ContainsFunc(q.ID, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }) {
+		return malformed("the id of a run has no spaces, control or format characters").
+			WithFix("choose a run_id such as nightly-42, or leave it out: `toolbus runs start` makes one")
 	}
 	for _, text := range slices.Concat([]string{q.ID, q.Tenant}, q.Actors, q.Lanes) {
 		if text == "" || len(text) > maxName || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
