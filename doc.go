@@ -5,14 +5,17 @@
 // [Connect] opens a connection, and [Conn.Client] returns a [Client]. It checks requests before it sends them, repeats
 // a call only where that is safe, and checks outputs.
 //
-//	conn, err := toolbus.Connect(ctx, "", toolbus.Options{})
-//	client, err := conn.Client(toolbus.ClientOptions{Actor: "agent://me"})
+//	conn, err := toolbus.Connect(ctx, "", toolbus.Options{CredentialsFile: "me.token"})
+//	client, err := conn.Client(toolbus.ClientOptions{})
 //	resp, err := client.Call(ctx, toolbus.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`)})
+//
+// An operator makes the file, as does the user of a bus of toolbus dev: toolbus credentials issue --actor agent://me
+// --out me.token. Tenant and actor of the client are those of the token.
 //
 // A nil error means success. Otherwise the error is usually an [Error]: one of the three other outcomes, a refusal of
 // the bus, or no answer by the deadline. [CodeOf] and [EffectOf] read any error.
 //
-// Calls with the same [Call.Key] are one call: the second one joins the first one or replays its success. Without a
+// Calls with the same [Call.Key] are one call: the second one joins the first one or replays its outcome. Without a
 // key each [Client.Call] is a call of its own. The response has the key, and [Error.Key] or [KeyOf] returns it for an
 // error: the same call with that key asks again after a lost answer, and runs again after a [RetryableError].
 //

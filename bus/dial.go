@@ -219,13 +219,16 @@ func unauthorized(err error) bool {
 	}, func(of error) bool { return errors.Is(err, of) })
 }
 
-// ConnectHint returns one sentence for the user that says how to mend err, an error of [Dial].
+// ConnectHint returns one sentence for the user that says how to mend err, an error of [Dial]. It names flags of
+// commands and options of Go programs.
 func ConnectHint(err error) string {
 	switch {
 	case isAs[*tls.CertificateVerificationError](err):
-		return "name the certificate of the authority that the server's is of by --tls-ca, and the server as that calls it"
+		return "name the certificate of the authority that signed the server's, by --tls-ca or nats.RootCAs, and the " +
+			"server as its certificate calls it"
 	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
-		return "the server wants to be shown a certificate that it knows: name it and its key by --tls-cert and --tls-key"
+		return "the server wants a client certificate that it knows: name it and its key, by --tls-cert and --tls-key or " +
+			"nats.ClientCert"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
@@ -236,12 +239,13 @@ func ConnectHint(err error) string {
 		return "close connections of this credential, share the load among several credentials, or try again in a minute; " +
 			"the log of the dispatchers has the reason"
 	case unauthorized(err):
-		return "name the file with your token by --credentials, or put a user and a password that the server knows into " +
-			"the URL: TOOLBUS_URL=nats://USER:PASSWORD@HOST:PORT"
+		return "name the file with your token, by --credentials or Options.CredentialsFile; " +
+			"`toolbus credentials issue --actor agent://NAME --out FILE` of an operator makes one. Or put a user and a " +
+			"password that the server knows into the URL: nats://USER:PASSWORD@HOST:PORT"
 	case IsUnreachable(err):
-		return "start a bus with `toolbus dev`, or name one with --server or TOOLBUS_URL"
+		return "start a bus with `toolbus dev`, or name one: by --server, TOOLBUS_URL or the URL of Connect"
 	}
-	return "check the URL in --server or TOOLBUS_URL"
+	return "check the URL: --server, TOOLBUS_URL or the URL of Connect"
 }
 
 func isAs[E error](err error) bool {

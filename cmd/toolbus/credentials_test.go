@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
@@ -252,5 +253,36 @@ func TestCredentialRenewedAtUse(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
 		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// A Go program calls on a bus of `toolbus dev` as the documentation of package toolbus says. Without a token, and as
+// another actor than that of its token, the error says what to do.
+func TestGoProgramOnDev(t *testing.T) {
+	s, _ := startDev(t, t.TempDir())
+	file := filepath.Join(t.TempDir(), "me.token")
+	s.must("credentials", "issue", "--actor", "agent://me", "--out", file)
+	_, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
+	if err == nil || !strings.Contains(err.Error(), "Options.CredentialsFile") ||
+		!strings.Contains(err.Error(), "toolbus credentials issue") {
+		t.Errorf("without a token: %v", err)
+	}
+	conn, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{CredentialsFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for actor, want := range map[string]envelope.Code{"": "", "agent://other": envelope.CodeIdentity} {
+		client, err := conn.Client(toolbus.ClientOptions{Actor: actor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Call(t.Context(), toolbus.Call{Tool: "play", Input: []byte(`{"say":"hi"}`)})
+		if toolbus.CodeOf(err) != want || err != nil && !strings.Contains(err.Error(), `the token is of "agent://me"`) {
+			t.Errorf("as %q: %v", actor, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

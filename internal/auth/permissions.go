@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -161,6 +162,22 @@ func (c *CallPermissions) May(held func() string, subject string) *envelope.Erro
 		c.with.Store(&token)
 		return nil
 	}
+	return noCall(token, subject)
+}
+
+// noCall returns the refusal of a call on a subject that the token does not cover.
+func noCall(token, subject string) *envelope.Error {
+	const issue = "`toolbus credentials issue --actor agent://NAME` makes one"
+	says, err := Inspect(token)
+	tenant, actor, _ := subjects.CallerTokens(subject)
+	if err == nil && says.Role == Agent && !isOf(&says, tenant, actor) {
+		tenant, _ = subjects.ParseToken(tenant) // the client has made them
+		actor, _ = subjects.ParseToken(actor)
+		return envelope.NewError(envelope.CodeIdentity, fmt.Sprintf(
+			"the token is of %q in tenant %q, and the client of %q in tenant %q", says.Actor, says.Tenant, actor, tenant)).
+			WithFix("leave tenant and actor of the client out, so that they are those of the token, or use another token: " +
+				issue)
+	}
 	return envelope.NewError(envelope.CodeForbidden, "calls: not for the role of this token").
-		WithFix("use the token of an agent: `toolbus credentials issue --actor agent://NAME` makes one")
+		WithFix("use the token of an agent: " + issue)
 }
