@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,6 +94,9 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	completeFlag(cmd, "status", values(envelope.Statuses()))
 	completeFlag(cmd, "code", values(codes()))
 	completeFlag(cmd, "tool", g.completeTools(1))
+	completeFlag(cmd, "call", g.completeRefs(g.asker, true))
+	completeFlag(cmd, "role", g.completeListed(math.MaxInt, ofPolicy(roleNames)))
+	g.completePolicy(cmd)
 	f.lastGiven = func() bool { return fl.Changed("last") }
 }
 

@@ -91,6 +91,7 @@ The reference of the call is printed to standard error. The commands result, can
 		"ask the tool for its plan; nothing is changed")
 	f.addAnswer(cmd)
 	f.addScope(cmd)
+	g.completePolicy(cmd)
 	completeFlag(cmd, "key-scope", values(keyScopes))
 	completeFlag(cmd, "priority", values(priorities))
 	fl.IntVar(&f.attempts, "attempts", 3, "attempts if the outcome is a retryable_error; a call of "+

@@ -157,6 +157,7 @@ the actor: agent://billing and billing are two actors.`,
 		"time during which each token is valid without renewal, 1s to 24h")
 	f.StringVar(&keys, "secrets-dir", "",
 		"`DIR` with the secrets of the deployment, written by \"toolbus keys init\"; then no bus is needed")
+	g.completePolicy(cmd)
 	completeFlag(cmd, "role", values(auth.Roles()))
 	h.flags(cmd)
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"text/tabwriter"
 	"time"
 
@@ -42,6 +43,8 @@ Without a target it lists the locks in force. It needs the credentials of an ope
 		},
 	}
 	lockFlags(cmd, &q)
+	completeFlag(cmd, "tool", g.completeTools(1))
+	g.completePolicy(cmd)
 	cmd.Flags().BoolVar(&kill, "kill", false,
 		"cancel the running calls that the lock covers, and print them")
 	return cmd
@@ -61,6 +64,11 @@ covers them. The exit code is 1 if the target has no lock. It needs the credenti
 		},
 	}
 	lockFlags(cmd, &q)
+	for flag, name := range map[string]func(envelope.Lock) string{
+		"tool": func(l envelope.Lock) string { return l.Tool }, "lane": func(l envelope.Lock) string { return l.Lane },
+	} {
+		completeFlag(cmd, flag, g.completeListed(math.MaxInt, locks(name)))
+	}
 	return cmd
 }
 

@@ -25,6 +25,7 @@ func policyExplain(g *global) *cobra.Command {
 	input := ""
 	cmd := &cobra.Command{
 		Use: "explain CALL", Short: "Repeat the recorded decision about a call", Args: cli.Args(1, 1, "one call"),
+		ValidArgsFunction: g.completeRefs(g.asker, true),
 		Long: `Reads the decision about a call from the audit record, fetches the policy set that it names, and decides the
 call again, step by step. CALL is a call reference, a call id, or the audit_event_id of an answer. The record of a
 denial has the state of the run, and the keys of the scope that the call needed. That of an allowed call has neither. Of

@@ -119,22 +119,11 @@ func quotedFolder(dir string) string {
 
 // completeRevisions completes revisions of the policy, if the command takes most arguments.
 func (c *connection) completeRevisions(most int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		const order = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-		if len(args) >= most {
-			return nil, order
+	return c.completeListed(most, func(ctx context.Context, own *admin.Client) (words []string, _ error) {
+		all, err := own.PolicyHistory(ctx)
+		for _, v := range all {
+			words = append(words, word(strconv.FormatUint(v.Revision, 10), v.At.UTC().Format(time.RFC3339)+" "+v.Reason))
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
-		defer cancel()
-		var names []string
-		_ = c.operating(ctx, func(c *admin.Client) error { // without a bus, nothing is completed
-			all, err := c.PolicyHistory(ctx)
-			for _, v := range all {
-				names = append(names, strconv.FormatUint(v.Revision, 10)+"\t"+v.At.UTC().Format(time.RFC3339)+" "+
-					cli.EscapeCell(v.Reason))
-			}
-			return err
-		})
-		return names, order
-	}
+		return words, err
+	})
 }

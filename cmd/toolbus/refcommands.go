@@ -23,12 +23,12 @@ import (
 type connect func(ctx context.Context) (c *toolbus.Client, done func(), err error)
 
 // about completes a command that sends a request about a call to a dispatcher. Its argument is the reference of a call.
-func about(cmd *cobra.Command, over connect, callID string,
+func about(cmd *cobra.Command, over connect, complete cobra.CompletionFunc, callID string,
 	ask func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error) *cobra.Command {
 	q := envelope.CallRef{}
 	cmd.GroupID = "use"
 	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
-	cmd.Args = cli.Args(1, 1, "one call reference")
+	cmd.Args, cmd.ValidArgsFunction = cli.Args(1, 1, "one call reference"), complete
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, done, err := over(cmd.Context())
 		if err != nil {
@@ -65,7 +65,7 @@ its own calls, an operator about all calls of its tenant.
 Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request, 13 the call has no outcome yet.`,
 		Example: "  toolbus result text_2esearch.0kd3…  # the reference that `call` printed\n" +
 			"  toolbus result text_2esearch.0kd3… --credentials operator.token  # the call of an agent",
-	}, g.asker, "`ID` of the call whose outcome is wanted (default: the newest attempt)",
+	}, g.asker, g.completeRefs(g.asker, true), "`ID` of the call whose outcome is wanted (default: the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.State(ctx, q)
 			switch {
@@ -119,7 +119,7 @@ func cancelCmd(g *global) *cobra.Command {
 		Long: `Cancels a call. A waiting call never starts; the executor kills a running one. The output says which of
 them it was. The exit code is 14 if the call had its outcome already. With --call-id of a call that only joined
 another one, that caller stops waiting and the call continues.`,
-	}, g.client, "`ID` of the call to cancel (default: that of the newest attempt)",
+	}, g.client, g.completeRefs(g.client, false), "`ID` of the call to cancel (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
@@ -141,7 +141,7 @@ true reason also if the caller may not know the tool, so only operators and audi
 		Example: "  toolbus why text_2esearch.0kd3…  # the reference that `call` printed\n" +
 			"  toolbus why gate.0a18bd2a-ba2f.4 --credentials operator.token  # a denial",
 	},
-		g.asker, "`ID` of the call to explain (default: that of the newest attempt)",
+		g.asker, g.completeRefs(g.asker, true), "`ID` of the call to explain (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			sentence, err := c.Why(ctx, q)
 			if err != nil {

@@ -87,7 +87,7 @@ func writeDamaged(to io.Writer, zone *time.Location, all []envelope.DamagedCall)
 // repairDecision completes a command that makes a decision about a call.
 func repairDecision(g *global, d envelope.Repair, cmd *cobra.Command) *cobra.Command {
 	q := envelope.RepairRequest{Decision: d}
-	cmd.Args = cli.Args(1, 1, "one call reference")
+	cmd.Args, cmd.ValidArgsFunction = cli.Args(1, 1, "one call reference"), g.completeListed(1, damaged)
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the audit record")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if q.Reason == "" {

@@ -27,9 +27,12 @@ an agent starts and closes runs of its own.`,
 			"  toolbus runs show nightly-42\n  toolbus runs close nightly-42 --reason done",
 	})
 	cmd.AddCommand(runsStart(g),
-		runsChange(g, "pause", "paused", policy.RunPaused, "Deny further calls of a run until it is resumed"),
-		runsChange(g, "resume", "resumed", policy.RunActive, "Allow calls of a paused run again"),
-		runsChange(g, "close", "closed", policy.RunClosed, "End a run: it has no further calls"),
+		runsChange(g, "pause", "paused", policy.RunPaused, "Deny further calls of a run until it is resumed",
+			policy.RunActive),
+		runsChange(g, "resume", "resumed", policy.RunActive, "Allow calls of a paused run again",
+			policy.RunPaused),
+		runsChange(g, "close", "closed", policy.RunClosed, "End a run: it has no further calls",
+			policy.RunActive, policy.RunPaused),
 		runsRepin(g), runsShow(g), runsList(g))
 	return cmd
 }
@@ -68,6 +71,7 @@ lanes of that role.`,
 		"`ROLE` of the policy that its calls have (default: of an agent its role, else any)")
 	f.StringArrayVar(&q.Lanes, "lane", nil,
 		"`LANE` of its calls; repeat it for more (default: all of the role)")
+	g.completePolicy(cmd)
 	runReason(cmd, &q.Reason)
 	return cmd
 }
@@ -75,11 +79,14 @@ lanes of that role.`,
 // maxRunArgs is the largest number of runs on one command line.
 const maxRunArgs = 1000
 
-// runsChange returns the command that changes the state of runs.
-func runsChange(g *global, verb, done string, state policy.RunState, short string) *cobra.Command {
+// runsChange returns the command that changes the state of runs. It completes runs in the states from.
+func runsChange(
+	g *global, verb, done string, state policy.RunState, short string, from ...policy.RunState,
+) *cobra.Command {
 	q := envelope.RunChangeRequest{State: string(state)}
 	cmd := &cobra.Command{
 		Use: verb + " RUN_ID...", Short: short, Args: cli.Args(1, maxRunArgs, "the ids of runs"),
+		ValidArgsFunction: g.completeListed(maxRunArgs, g.runs(from...)),
 		Long: short + `.
 
 Dispatchers know within a second. Calls that were admitted go on; "toolbus lock" stops those, too. Each change is an
@@ -102,6 +109,7 @@ func runsRepin(g *global) *cobra.Command {
 	q := envelope.RunRequest{}
 	cmd := &cobra.Command{
 		Use: "repin RUN_ID...", Short: "Pin a run to the policy in force", Args: cli.Args(1, maxRunArgs, "the ids of runs"),
+		ValidArgsFunction: g.completeListed(maxRunArgs, g.runs(policy.RunActive, policy.RunPaused)),
 		Long: `Moves an active or paused run to the policy in force. A run is pinned to the policy that it was started with,
 and its calls are denied after another one was pushed. "policy push --repin" moves all active runs. Each move is an
 event of the audit record.`,

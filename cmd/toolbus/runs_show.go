@@ -25,6 +25,7 @@ type shownRun struct {
 func runsShow(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "show RUN_ID", Short: "Print a run with its segments", Args: cli.Args(1, 1, "the id of a run"),
+		ValidArgsFunction: g.completeListed(1, g.runs()),
 		Long: `Prints the record of a run, and its segments: one for each call, as the audit record has it. A segment is
 running, succeeded, failed (the call has failed, or its deadline has passed, or it was cancelled), denied, or joined
 (the call belongs to another run).

@@ -47,6 +47,7 @@ token. An operator's token lists all tools of the bus.`,
 		},
 	}
 	from.flags(cmd)
+	g.completePolicy(cmd)
 	return cmd
 }
 
@@ -75,6 +76,7 @@ not exist.`,
 		},
 	}
 	from.flags(cmd)
+	g.completePolicy(cmd)
 	return cmd
 }
 
