@@ -109,7 +109,7 @@ func decisionAbout(ctx context.Context, from reader.Source, id string) (*audit.R
 	if strings.HasPrefix(id, audit.GatePrefix) && !isRef(id) {
 		return nil, nil
 	}
-	for _, event := range []audit.Event{audit.ToolAllowed, audit.ToolDenied} {
+	for _, event := range []audit.Event{audit.ToolAllowed, audit.ToolDenied, audit.ToolJoined, audit.ToolReplayed} {
 		if r, err := newestRecord(ctx, from, reader.Filter{Call: id, Event: event}); err != nil || r != nil {
 			return r, err
 		}

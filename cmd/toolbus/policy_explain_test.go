@@ -30,6 +30,13 @@ func TestPolicyExplain(t *testing.T) {
 	s.must("policy", "push", shifts(t, "day"), "--credentials", operator)
 	s.awaitList([]string{"hello"}, agent...)
 	said := made()
+	var again envelope.Response // by its key
+	for range 2 {
+		_, out, _ := s.do(append([]string{"call", "--json", "--key", "auto"}, call("hello", "day", `"twice"`)...)...)
+		if err := json.Unmarshal([]byte(out), &again); err != nil {
+			t.Fatal(err)
+		}
+	}
 	byLane, _ := s.refusedID(call("hello", "night", `"you"`)...)
 	bySchema, _ := s.refusedID(call("hello", "day", `7`)...)
 	byRun, _ := s.refusedID(append(call("hello", "day", `"you"`), "--run", "nosuch")...)
@@ -45,6 +52,7 @@ func TestPolicyExplain(t *testing.T) {
 	}{
 		"allowed": {[]string{said.CallID}, 0, []string{"recorded: allowed", "step 3: not repeated", "step 5: allowed",
 			"step 8: allowed", "the same"}},
+		"replayed":       {[]string{again.CallID}, 0, []string{"recorded: allowed", "the same"}},
 		"by its outcome": {[]string{said.Provenance.AuditEventID, "--input", hello}, 0, []string{"the same"}},
 		"by a lane": {[]string{byLane}, 0, []string{"denied by roles[agent].allowed_lanes (A-AUTH-LANE)",
 			"the record names no build of the tool"}},

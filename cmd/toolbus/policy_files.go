@@ -101,20 +101,22 @@ func writeAside(name string, content []byte) (aside string, err error) {
 	return file.Name(), nil
 }
 
-// otherFiles returns the names of the documents that a folder has with another content.
-func otherFiles(dir string, d policy.Documents) (names []string, err error) {
+// compareFiles returns the names of the documents that a folder has with the same content, and with another one.
+func compareFiles(dir string, d policy.Documents) (same, other []string, err error) {
 	for _, file := range setFiles(d) {
 		path := filepath.Join(dir, file.name)
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		content, err := os.ReadFile(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to nothing is replaced as other content is
-			return nil, err
-		}
-		if err != nil || !bytes.Equal(content, file.content) {
-			names = append(names, file.name)
+		switch {
+		case err == nil && bytes.Equal(content, file.content):
+			same = append(same, file.name)
+		case err == nil, errors.Is(err, fs.ErrNotExist): // a link to nothing is replaced as other content is
+			other = append(other, file.name)
+		default:
+			return nil, nil, err
 		}
 	}
-	return names, nil
+	return same, other, nil
 }

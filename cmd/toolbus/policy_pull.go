@@ -58,10 +58,11 @@ Exit codes: 0 the folder has the set, 1 the bus has no policy or a file is in th
 // pulled is the result of a pull, as JSON.
 type pulled struct {
 	envelope.PolicyVersion
-	InForce  uint64   `json:"revision_in_force"`
-	Folder   string   `json:"folder"`
-	Files    []string `json:"files"`             // below the folder
-	Replaced []string `json:"replaced,omitzero"` // those of them that had another content
+	InForce   uint64   `json:"revision_in_force"`
+	Folder    string   `json:"folder"`
+	Files     []string `json:"files"`              // below the folder
+	Replaced  []string `json:"replaced,omitzero"`  // those of them that had another content
+	Unchanged []string `json:"unchanged,omitzero"` // those of them that had the content already
 }
 
 // pullPolicy writes a revision of the policy into a folder; 0 is the one in force.
@@ -76,13 +77,15 @@ func pullPolicy(ctx context.Context, c *admin.Client, dir string, revision uint6
 	}
 	d := policy.Documents(set)
 	p = pulled{PolicyVersion: v, InForce: max(now.Revision, v.Revision), Folder: dir, Files: setNames()}
-	if p.Replaced, err = otherFiles(dir, d); err != nil {
+	if p.Unchanged, p.Replaced, err = compareFiles(dir, d); err != nil {
 		return p, err
 	}
 	if len(p.Replaced) > 0 && !force {
 		return p, inTheWay(dir, p.Replaced)
 	}
-	return p, replaceFiles(dir, setFiles(d))
+	return p, replaceFiles(dir, slices.DeleteFunc(setFiles(d), func(f setFile) bool {
+		return slices.Contains(p.Unchanged, f.name)
+	}))
 }
 
 func (p pulled) write(w io.Writer) error {
@@ -94,8 +97,11 @@ func (p pulled) write(w io.Writer) error {
 		cli.EscapeCell(p.By), in)
 	for _, name := range p.Files {
 		done := "wrote"
-		if slices.Contains(p.Replaced, name) {
+		switch {
+		case slices.Contains(p.Replaced, name):
 			done = "replaced"
+		case slices.Contains(p.Unchanged, name):
+			done = "unchanged"
 		}
 		if err == nil {
 			_, err = fmt.Fprintf(w, "%s %s\n", done, cli.EscapeText(filepath.Join(p.Folder, name)))

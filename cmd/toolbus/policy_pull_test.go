@@ -47,8 +47,12 @@ func TestPolicyPull(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.must(append(pull(into), "--json")...)), &first); err != nil {
 		t.Fatal(err)
 	}
-	if first.Revision == 0 || first.InForce != first.Revision || len(first.Files) != 3 || len(first.Replaced) != 0 {
+	if first.Revision == 0 || first.InForce != first.Revision || len(first.Files) != 3 || len(first.Replaced) != 0 ||
+		len(first.Unchanged) != 3 {
 		t.Errorf("pulled again: %+v", first)
+	}
+	if said := s.must(pull(into)...); strings.Count(said, "\nunchanged "+into) != 3 || strings.Contains(said, "wrote") {
+		t.Errorf("pulled again: %s", said)
 	}
 	s.must("policy", "push", night, "--credentials", operator)
 	code, _, stderr := s.do(pull(into)...)
