@@ -91,7 +91,7 @@ func table() []CodeInfo {
 		}, {
 			CodeProhibited, TerminalError, false, 0, EffectNone, "The call asks for what is prohibited",
 			"leave out what the message names, or call in a lane that does not prohibit it",
-			"an argument, a tag or the effect of the tool is a prohibited flag, or the lane is not for writes",
+			"an argument, a tag or the effect class of the tool is a prohibited flag, or the lane is not for writes",
 			403, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodeCancelled, RetryableError, false, 100, EffectUnknown, "The call was cancelled",
@@ -134,8 +134,8 @@ func table() []CodeInfo {
 			"the server of the tool needs input that is not in the arguments",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityInfo,
 		}, {
-			CodeScopeKey, TerminalError, false, 0, EffectNone, "The scope of the call lacks a key",
-			"add the keys that the message names to context.scope (of toolbus call: --scope KEY=VALUE), each with its value",
+			CodeScopeKey, TerminalError, false, 0, EffectNone, "The call lacks a scope key",
+			"add the scope keys that the message names to context.scope (--scope KEY=VALUE of toolbus call)",
 			"the lane or the tool needs the key, for example a case_id",
 			412, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {

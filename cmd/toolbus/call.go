@@ -74,11 +74,12 @@ The reference of the call is printed to standard error. The commands result, can
 	fl.StringVar(&f.key, "key", "", "idempotency key: a fresh one if empty, `K` for yours "+
 		"(16 to 256 characters), auto for the stable one")
 	fl.StringVar(&f.keyScope, "key-scope", "actor",
-		"callers that share the key: actor, session or global")
+		"key scope, the callers that share the key: actor, session or global")
 	fl.StringVar(&f.session, "session", "", "`ID` of the session that the call is part of; --key-scope session needs one")
 	fl.StringVar(&f.run, "run", "", "`ID` of the run that the call is part of (context.run_id); default: the token's")
 	fl.StringVar(&f.lane, "lane", "", "`ID` of the lane of that run (context.lane_id); default: the token's")
-	fl.StringVar(&f.role, "role-id", "", "`ID` of the role that the agent plays (context.role_id), for the record")
+	fl.StringVar(&f.role, "role-id", "", "`ID` of the role of the call (context.role_id), one that the token carries; "+
+		"default: its only one, or the default role of the bus")
 	fl.StringVar(&f.priority, "priority", "normal",
 		"priority in the queue of the pool: low, normal or high")
 	fl.StringVar(&f.callID, "call-id", "", "call id (a fresh UUID if empty); asking again with the same id and key "+

@@ -15,8 +15,8 @@ const maxScopeValue = 256
 
 // addScope adds the flag for the keys of context.scope.
 func (f *callFlags) addScope(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.scope, "scope", nil, "`KEY=VALUE` in the scope of the call (context.scope), where the "+
-		"lane or the tool requires the key; repeat it for more")
+	cmd.Flags().StringArrayVar(&f.scope, "scope", nil, "scope key with its value, `KEY=VALUE` (context.scope), "+
+		"where the lane or the tool requires the key; repeat it for more")
 	completeFlag(cmd, "scope", cobra.NoFileCompletions)
 }
 

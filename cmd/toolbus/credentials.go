@@ -141,7 +141,7 @@ the actor: agent://billing and billing are two actors.`,
 	f.StringVar(&q.Role, "role", string(auth.Agent),
 		"role: agent, door (an MCP gateway), auditor, executor or operator")
 	f.StringArrayVar(&q.Scopes, "scope", nil,
-		"`SCOPE` that calls may claim; repeat it for more; * is all")
+		"`SCOPE` of the token, which tools may require; repeat it for more; * is all")
 	f.StringArrayVar(&q.RoleIDs, "role-id", nil,
 		"`ROLE` of the policy that calls may have as context.role_id; repeat it for more (default: the default "+
 			"role of the dispatchers)")
@@ -324,7 +324,7 @@ you name, ends with yours at the latest, and is revoked with yours.`,
 	f.StringVar(&part, "part", "",
 		"`NAME` of a part of your actor: the token is for ACTOR/NAME")
 	f.StringArrayVar(&q.Scopes, "scope", nil,
-		"`SCOPE` that calls may claim, one of yours; repeat it for more")
+		"`SCOPE` of the new token, one of yours; repeat it for more")
 	f.StringArrayVar(&q.RoleIDs, "role-id", nil,
 		"`ROLE` that calls may have, one of yours; repeat it for more (default: all of yours)")
 	f.StringVar(&q.Run, "run", "", "valid only for calls of the run with this `ID`")

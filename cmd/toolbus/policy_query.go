@@ -22,10 +22,10 @@ func policyWhoCan(g *global) *cobra.Command {
 	var q policyQuery
 	cmd := &cobra.Command{
 		Use: "who-can TOOL", Short: "List the roles and lanes in which a tool can be called",
-		Long: `Lists each role and lane in which a policy set allows calls of a tool, and what such a call needs: keys of its
-scope (--scope of "call"), and scopes of its token. The set is that of a folder, or with --live the policy in force with
-the tools of the bus, which needs an operator's token. It exits with code 1 if nobody can call the tool, and with 11 if
-the bus refuses the question.`,
+		Long: `Lists each role and lane in which a policy set allows calls of a tool, and what such a call needs: scope
+keys (--scope KEY=VALUE of "call"), and scopes of its token. The set is that of a folder, or with --live the policy in
+force with the tools of the bus, which needs an operator's token. It exits with code 1 if nobody can call the tool,
+and with 11 if the bus refuses the question.`,
 		Example: "  toolbus policy who-can text.search\n  toolbus policy who-can text.search --live\n" +
 			"  toolbus policy who-can fs.write --policy ./deployment --json",
 		Args:              cli.Args(1, 1, "one tool id"),
@@ -62,10 +62,10 @@ func policyCan(g *global) *cobra.Command {
 	var q policyQuery
 	cmd := &cobra.Command{
 		Use: "can ROLE", Short: "List the tools that a role can call, and the lanes for it",
-		Long: `Lists each tool and lane in which a policy set allows calls of a role, and what such a call needs: keys of its
-scope (--scope of "call"), and scopes of its token. The set is that of a folder, or with --live the policy in force with
-the tools of the bus, which needs an operator's token. It exits with code 1 if the role can call nothing, and with 11 if
-the bus refuses the question.`,
+		Long: `Lists each tool and lane in which a policy set allows calls of a role, and what such a call needs: scope
+keys (--scope KEY=VALUE of "call"), and scopes of its token. The set is that of a folder, or with --live the policy in
+force with the tools of the bus, which needs an operator's token. It exits with code 1 if the role can call nothing,
+and with 11 if the bus refuses the question.`,
 		Example: "  toolbus policy can agent\n  toolbus policy can agent --live --json\n" +
 			"  toolbus policy can agent --policy ./deployment --json",
 		Args:              cli.Args(1, 1, "one role"),

@@ -16,7 +16,7 @@ import (
 
 func listTools(out io.Writer, d envelope.DescribeResponse) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tDETERMINISM\tFUNCTIONS\tTITLE")
+	fmt.Fprintln(w, "TOOL\tVERSION\tSTATUS\tEFFECT CLASS\tFUNCTIONS\tTITLE")
 	for _, t := range d.Tools {
 		fns := strings.Join(slices.Sorted(maps.Keys(t.Functions)), ",")
 		if fns == envelope.AnyFunction {
@@ -116,7 +116,7 @@ func factsOf(t envelope.ToolInfo) (all [][2]string) {
 	add(t.Differs, "state", "%s: toolbus tools approve %s", differing, t.ToolID)
 	add(true, "owner", "%s", t.Owner)
 	add(true, "status", "%s", t.Status)
-	add(true, "determinism", "%s", t.Determinism)
+	add(true, "effect class", "%s", t.Determinism)
 	add(true, "transport", "%s", t.Transport)
 	add(true, "pool", "%s", t.Pool)
 	add(true, "streaming", "%t", t.Streaming)

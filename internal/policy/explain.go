@@ -114,7 +114,7 @@ func (v *view) repeat(step int, was Recorded, unknownBuild string) RepeatedStep 
 // Values of [RepeatedStep.Lacks], with the build of the tool.
 const (
 	lacksRun       = "the run as it was: the record has only its id"
-	lacksScope     = "the scope of the call: the record does not have it"
+	lacksScope     = "the scope keys of the call: the record does not have them"
 	lacksArguments = "the arguments of the call: the record has only their SHA-256"
 )
 

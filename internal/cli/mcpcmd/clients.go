@@ -19,7 +19,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&c.client, "client", "", "client whose configuration it is: "+clientconfig.Names())
 	f.StringVar(&c.scope, "scope", string(clientconfig.User),
-		"with --client: user, or project (or local, of claude-code) for the folder that the command runs in")
+		"scope of the configuration of --client: user, or project (or local, of claude-code) for the folder that the "+
+			"command runs in")
 	f.StringVar(&c.file, "config", "", "`FILE` with the configuration of any other client")
 }
 

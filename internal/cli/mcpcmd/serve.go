@@ -35,7 +35,8 @@ as the actor of the credentials of the command line. It writes only messages to 
 	f := cmd.Flags()
 	f.StringVar(&o.Role, "role-id", "", "role of calls, unless they name one (default the only one of the credentials)")
 	f.StringVar(&o.Lane, "lane", "", "lane of calls, unless they name one")
-	f.StringToStringVar(&o.Scope, "scope", nil, "scope of calls, unless they name one: `NAME=VALUE`, separated by commas")
+	f.StringToStringVar(&o.Scope, "scope", nil,
+		"scope keys of calls, unless they name some: `KEY=VALUE`, separated by commas")
 	cmd.AddCommand(install(env), uninstall(env))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := check(&o); err != nil {
