@@ -91,10 +91,11 @@ func AuthenticateCall(tokens *Verifier, now time.Time, tenant, actor, token stri
 
 // AuthorizeOperation refuses the service operation op if its row of the table does not name the role r.
 func AuthorizeOperation(op string, r Role) *envelope.Error {
-	if operation.Named(op).Permits(r) {
+	row := operation.Named(op)
+	if row.Permits(r) {
 		return nil
 	}
-	return ForbiddenForRole(r, "the question "+op)
+	return ForbiddenForRole(r, "the question "+op, row.Roles...)
 }
 
 // SeesTenant reports whether the row of the service operation op lets p use it about the calls of all actors of its
@@ -103,8 +104,24 @@ func SeesTenant(op string, p *Principal) bool {
 	return p != nil && operation.Named(op).CoversTenant(p.Role)
 }
 
-// ForbiddenForRole returns the refusal A-AUTH-FORBIDDEN for a request, named by what, that the role r may not send.
-func ForbiddenForRole(r Role, what string) *envelope.Error {
-	return envelope.NewError(envelope.CodeForbidden, fmt.Sprintf("%s: not for the role %s", what, r)).
-		WithFix("use a token of a role that may")
+// ForbiddenForRole returns the refusal A-AUTH-FORBIDDEN for a request, named by what, that the role r may not send, and
+// the roles of may, if there are any, may.
+func ForbiddenForRole(r Role, what string, may ...Role) *envelope.Error {
+	e := envelope.NewError(envelope.CodeForbidden, fmt.Sprintf("%s: not for the role %s", what, r))
+	if len(may) == 0 {
+		return e.WithFix("no token may send it")
+	}
+	return e.WithFix(fmt.Sprintf("use a token of the role %s: `toolbus credentials issue --role %s` of an operator makes "+
+		"one", listed(may), may[0]))
+}
+
+// listed returns roles as text.
+func listed(roles []Role) (text string) {
+	for i, r := range roles {
+		if i > 0 {
+			text += " or "
+		}
+		text += string(r)
+	}
+	return text
 }

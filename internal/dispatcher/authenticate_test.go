@@ -183,6 +183,9 @@ func TestWhoMayAsk(t *testing.T) {
 				if (refusal == nil) != may || (len(w.refusals()) == before) != may {
 					t.Errorf("%s by %s: %v", op, role, refusal)
 				}
+				if first, _, _ := strings.Cut(roles, " "); !may && !strings.Contains(refusal.Fix, "--role "+first+"`") {
+					t.Errorf("%s by %s: the fix %q names no role that may", op, role, refusal.Fix)
+				}
 			}
 		}
 	})

@@ -78,7 +78,7 @@ func listedOwner(p *auth.Principal, from call.Sender, tenant string) (subjects.O
 	case auth.SeesTenant(subjects.OpCallList, p):
 		return subjects.Owner{Tenant: cmp.Or(tenant, p.Tenant)}, nil
 	case tenant != "":
-		return subjects.Owner{}, auth.ForbiddenForRole(p.Role, "the open calls of a tenant")
+		return subjects.Owner{}, auth.ForbiddenForRole(p.Role, "the open calls of a tenant", auth.Operator)
 	}
 	return subjects.Owner{Tenant: p.Tenant, Actor: p.Actor}, nil
 }

@@ -67,7 +67,7 @@ func (s *Stages) token(_ context.Context, c *candidate) *envelope.Error {
 	case refusal != nil:
 		return refusal
 	case p.Role != auth.Agent:
-		return auth.ForbiddenForRole(p.Role, "calls")
+		return auth.ForbiddenForRole(p.Role, "calls", auth.Agent)
 	case p.Run != "" && claims.RunID != "" && claims.RunID != p.Run:
 		return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token is for run %.100q alone", p.Run))
 	case p.Lane != "" && claims.LaneID != "" && claims.LaneID != p.Lane:

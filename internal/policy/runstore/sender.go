@@ -90,7 +90,7 @@ func (s Sender) mayChange(q envelope.RunChangeRequest) *envelope.Error {
 	case s.operates():
 		return nil
 	case q.State != string(policy.RunClosed):
-		return auth.ForbiddenForRole(s.Token.Role, "to pause or resume a run")
+		return auth.ForbiddenForRole(s.Token.Role, "to pause or resume a run", auth.Operator)
 	}
 	return s.mayTouch(orOwn(q.Tenant, s), q.ID)
 }
