@@ -95,13 +95,16 @@ func TestToolThatNeverRuns(t *testing.T) {
 	}
 }
 
-// A tool that requires keys takes no call whose key the client would have to make.
+// A tool that requires keys takes no call whose key the client would have to make. A dispatcher refuses such a call, so
+// the refusal has the id of its record.
 func TestKeyRequirement(t *testing.T) {
 	dir := sourceTool(t, answering, "owner:", "idempotency_key_requirement: required\nowner:")
 	bus := serving(t, dir)
 	call := toolbus.Call{Tool: "search.web", Function: "query"}
 	_, err := bus.Call(t.Context(), call)
-	if toolbus.CodeOf(err) != "I-REQ-SCHEMA" || !strings.Contains(err.Error(), "idempotency key") {
+	refusal, _ := errors.AsType[*toolbus.Error](err)
+	if toolbus.CodeOf(err) != "I-REQ-SCHEMA" || !strings.Contains(refusal.Fix(), "idempotency key") ||
+		refusal.Key() != "" || refusal.Response().Provenance.AuditEventID == "" {
 		t.Errorf("without a key: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "search.web", "ran")); !errors.Is(err, os.ErrNotExist) {

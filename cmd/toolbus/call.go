@@ -30,6 +30,9 @@ type callFlags struct {
 	given                                                    func(flag string) bool // is a flag on the command line
 }
 
+// keyAuto is the value of the flag --key for the stable key.
+const keyAuto = "auto"
+
 // Values of the flags --key-scope and --priority.
 var (
 	keyScopes  = []envelope.KeyScope{envelope.ScopeActor, envelope.ScopeSession, envelope.ScopeGlobal}
@@ -52,7 +55,8 @@ Each invocation uses a fresh idempotency key and is a call of its own. --key K u
 key from tool, function, version range and input. Calls with one key, input and --scope are one call, which runs once:
 for 24 h the second one prints the outcome of the first one, if that is final: a success, or an error that is no
 retryable_error. Once the cause of such an error is repaired, call with a new key. After a retryable_error the key is
-printed to standard error: call again with it. With one key and another --scope or input the second one is refused.
+printed to standard error: call again with it. With one key and another --scope or input the second one is refused. A
+tool whose manifest requires a key takes none that nobody has chosen: its calls need --key.
 
 The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
@@ -105,7 +109,7 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	if err != nil {
 		return err
 	}
-	g.lines = f.stream
+	g.lines, g.stable = f.stream, f.key == keyAuto
 	began := time.Now()
 	c, done, err := g.await(ctx, began.Add(cmp.Or(call.Timeout, unknownTimeout)))
 	if refusal, ok := errors.AsType[*toolbus.Error](err); ok {
@@ -140,7 +144,7 @@ func remaining(timeout, took time.Duration) time.Duration {
 func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Response {
 	cause, _, _ := strings.Cut(err.Error(), "\n") // the other lines are advice, which the fix contains
 	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
-		WithFix("call again with the same key once a server is there; " + bus.ConnectHint(err)).
+		WithFix("call again once a server is there; " + bus.ConnectHint(err)).
 		WithCause(cause)
 	return unsent(call, took, e)
 }
@@ -148,8 +152,10 @@ func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Res
 // unsent returns the response to a call that was not sent because of e.
 func unsent(call toolbus.Call, took time.Duration, e *envelope.Error) *envelope.Response {
 	p := envelope.Provenance{ToolID: call.Tool, ToolVersion: call.Version, NotStarted: true}
-	return envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
+	r := envelope.Failure(cmp.Or(call.CallID, uuid.NewString()), e.WithEffect(envelope.EffectNone), p,
 		envelope.Metrics{DurationMS: took.Milliseconds()}).Correlated(call.Context.TraceID)
+	r.Key = call.Key
+	return r
 }
 
 // perform makes a call, and prints its reference, its outcome and, if stream is true, its chunks.
@@ -194,11 +200,11 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 // conclude prints the outcome of a call and ends the command. If the user interrupts a wait before a retry, it prints
 // the last outcome, but the exit code is that of an interruption.
 func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.Response, ref string) error {
-	if resp.Status == envelope.RetryableError && call.Key != "" { // a fresh key is not known anywhere else
-		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeCell(call.Key))
+	if resp.Status == envelope.RetryableError && resp.Key != "" { // a fresh key is not known anywhere else
+		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeCell(resp.Key))
 	}
 	err := printOutcome(g, resp, ref)
-	if keepsError(resp) && !isFresh(call.Key) && !g.json {
+	if chosen := call.Key != "" || g.stable; chosen && keepsError(resp) && !g.json {
 		fmt.Fprintln(g.env.stderr, "the key keeps this outcome: once its cause is repaired, call with a new key")
 	}
 	if ctx.Err() != nil && errors.Is(err, exitError(exitRetryable)) {
@@ -212,17 +218,6 @@ func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.
 func keepsError(r *envelope.Response) bool {
 	return r.Provenance.Final && r.Provenance.Attempt > 0 && r.Status != envelope.Success &&
 		r.Status != envelope.RetryableError
-}
-
-// freshKey returns an idempotency key for one call.
-func freshKey() string { return freshPrefix + uuid.NewString() }
-
-const freshPrefix = "cli-"
-
-// isFresh reports whether a key has the form of those of [freshKey], which no further call has.
-func isFresh(key string) bool {
-	id, ours := strings.CutPrefix(key, freshPrefix)
-	return ours && uuid.Validate(id) == nil
 }
 
 // hasLog reports whether the call of a response has, or may have, a log. It has none if the request was refused or not
@@ -283,9 +278,6 @@ func chunkPrinter(g *global) func(envelope.Chunk) error {
 // longestTimeout is the longest timeout that a request can have.
 const longestTimeout = envelope.MaxTimeoutMS * time.Millisecond
 
-// stableKey is the value of --key for the key that is derived from the call.
-const stableKey = "auto"
-
 // fits reports whether a text has from least to most characters.
 func fits(text string, least, most int) bool {
 	n := utf8.RuneCountInString(text)
@@ -305,7 +297,7 @@ func (f *callFlags) check() error {
 		return usagef("--key-scope session needs --session ID: callers with the same session share the key")
 	case f.given("timeout") && (f.timeout < time.Millisecond || f.timeout > longestTimeout):
 		return usagef("--timeout is %s: use 1ms to %s, or leave the flag out for the tool's own", f.timeout, longestTimeout)
-	case f.key != "" && f.key != stableKey && !fits(f.key, envelope.MinKey, envelope.MaxKey):
+	case f.key != "" && f.key != keyAuto && !fits(f.key, envelope.MinKey, envelope.MaxKey):
 		return usagef("--key has %d characters: use %d to %d, auto for the stable one, or leave the flag out for a fresh one",
 			utf8.RuneCountInString(f.key), envelope.MinKey, envelope.MaxKey)
 	case f.attempts < 1:
@@ -352,10 +344,7 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	if call.Context.MCPInput, err = f.answered(ctx, g); err != nil {
 		return toolbus.Call{}, err
 	}
-	switch f.key {
-	case "":
-		call.Key = freshKey()
-	case stableKey:
+	if f.key == keyAuto {
 		call.Key = ""
 	}
 	return call, nil

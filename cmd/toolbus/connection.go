@@ -28,6 +28,7 @@ type connection struct {
 	tenant string
 	actor  string
 	dial   time.Duration // time for the connection to a server; 0: default
+	stable bool          // calls without a key get a stable one
 	// given reports whether one of these flags is on the command line.
 	given func(flag string) bool
 }
@@ -110,7 +111,7 @@ func (c *connection) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *too
 		return nil, nil, err
 	}
 	defer done()
-	o := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor, StableKeys: true} // callTool sets other keys itself
+	o := toolbus.ClientOptions{Tenant: as.Tenant, Actor: as.Actor, StableKeys: c.stable}
 	if err := a.Vouch(&o, as.Role); err != nil {
 		return nil, nil, err
 	}

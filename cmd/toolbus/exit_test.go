@@ -104,7 +104,8 @@ func TestInterruptInBackoff(t *testing.T) {
 	g := newGlobal(&environment{stdout: io.Discard, stderr: &stderr})
 	e := envelope.NewError(envelope.CodeCapacity, "")
 	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
-	err := conclude(ctx, g, toolbus.Call{Key: "k-0123456789abcdef"}, r, "play.x")
+	r.Key = "k-0123456789abcdef"
+	err := conclude(ctx, g, toolbus.Call{Key: r.Key}, r, "play.x")
 	for _, says := range []string{"R-CAP-001", "k-0123456789abcdef", "play.x", "not tried again"} {
 		if !errors.Is(err, exitError(exitInterrupted)) || !strings.Contains(stderr.String(), says) {
 			t.Errorf("%v: it does not say %s: %s", err, says, &stderr)

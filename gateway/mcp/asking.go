@@ -44,7 +44,7 @@ func (a *asked) answering(meta map[string]any, state string, answer sdk.InputRes
 // repeat the request, but an answer is a new call. An answer that is sent again is the same call.
 func (a *asked) answerKey(given string) string {
 	in := a.call.Context.MCPInput
-	if given == "" && a.tool.keyRequired { // the client refuses the call
+	if given == "" && a.tool.keyRequired { // dispatchers refuse the call
 		return ""
 	}
 	canonical := func(v jsontext.Value) string {

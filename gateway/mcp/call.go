@@ -224,7 +224,7 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 	switch {
 	case a.call.Context.MCPInput.Answers():
 		a.call.Key, a.lasting = a.answerKey(meta.key), true
-	case a.call.Key == "" && !tool.keyRequired: // without a key, the client refuses the call
+	case a.call.Key == "" && !tool.keyRequired: // dispatchers refuse the call without a key
 		a.call.Key = peer.asking.key(tool, given)
 	}
 	return a, nil
@@ -321,10 +321,13 @@ func leaves(cause error) bool { return errors.Is(cause, errClosed) || errors.Is(
 // ref returns the reference of the call.
 func (a *asked) ref() string { return subjects.Key{Tool: a.tool.Tool, ID: a.id()}.Ref() }
 
-// names returns the _meta members that identify the call: key, reference, run and lane.
+// names returns the _meta members that identify the call: key, reference, run and lane. A call without a key is refused
+// by dispatchers, and has neither key nor reference.
 func (a *asked) names() sdk.Meta {
-	names := sdk.Meta{envelope.MetaIdempotencyKey: a.call.Key, envelope.MetaRef: a.ref()}
-	facts := a.call.Context
+	names, facts := sdk.Meta{}, a.call.Context
+	if a.call.Key != "" {
+		names[envelope.MetaIdempotencyKey], names[envelope.MetaRef] = a.call.Key, a.ref()
+	}
 	for name, value := range map[string]string{envelope.MetaRunID: facts.RunID, envelope.MetaLaneID: facts.LaneID} {
 		if value != "" {
 			names[name] = value

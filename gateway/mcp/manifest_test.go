@@ -32,7 +32,7 @@ printf '{"type":"output","output":{"fn":"%s"}}\n' "${fn%%'"'*}"
 `
 
 // MCP clients see a tool without functions as one tool, and whether it is read-only. A call of a tool that requires a
-// key is refused if the client sends none.
+// key is refused, and recorded, if the client sends none.
 func TestToolWithoutFunctions(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "search.web", "bin"), 0o755); err != nil {
@@ -57,7 +57,8 @@ func TestToolWithoutFunctions(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", protocol, listed, err)
 		}
 		res := callNamed(t, c, "search_web", `{}`, nil)
-		if !res.IsError || res.Meta[envelope.MetaCode] != "I-REQ-SCHEMA" {
+		if !res.IsError || res.Meta[envelope.MetaCode] != "I-REQ-SCHEMA" || res.Meta[envelope.MetaAuditEventID] == nil ||
+			res.Meta[envelope.MetaRef] != nil || res.Meta[envelope.MetaIdempotencyKey] != nil {
 			t.Errorf("%s: without a key: %s, %v", protocol, words(res), res.Meta)
 		}
 		meta := sdk.Meta{envelope.MetaIdempotencyKey: "one-key-for-all-of-them"}

@@ -103,8 +103,6 @@ func (p *pendingCall) sendable() *envelope.Error {
 	case len(req.Input) > envelope.MaxPayload:
 		return envelope.NewError(envelope.CodeLimit,
 			fmt.Sprintf("the input is %d bytes, at most %d are allowed", len(req.Input), envelope.MaxPayload))
-	case p.keyRequired && !p.keyed:
-		return missingKey(req.ToolID)
 	case len(req.Input) > envelope.MaxInline && !p.described: // nobody knows whose executors are to read it
 		return cmp.Or(p.undescribed, envelope.NoTool(req.ToolID, nil))
 	}
@@ -114,7 +112,10 @@ func (p *pendingCall) sendable() *envelope.Error {
 	if slices.ContainsFunc(bad, noJSON) || len(bad) > 0 && !utf8.Valid(req.Input) {
 		return envelope.InputFault(p.inexact)
 	}
-	if req.Constraints.IdempotencyKey == "" {
+	switch {
+	case p.keyless():
+		req.Constraints.IdempotencyKey = "" // a dispatcher refuses the call, and records that
+	case req.Constraints.IdempotencyKey == "":
 		key, err := envelope.StableKey(req.ToolID, req.Fn, req.ToolVersion, req.Input)
 		if err != nil {
 			key = "refused-" + req.CallID // it is no I-JSON
@@ -124,21 +125,25 @@ func (p *pendingCall) sendable() *envelope.Error {
 	return nil
 }
 
-// missingKey returns the refusal of a call without a key of its caller, where the manifest requires one: a key that the
-// client makes would not join a second call of the same intention.
-func missingKey(tool string) *envelope.Error {
-	return envelope.NewError(envelope.CodeSchema, fmt.Sprintf("the tool %q requires an idempotency key", tool)).
-		WithFix("choose a key that names the intention, such as the number of an order, and send it with the call").
-		WithViolations(ijson.NewViolation("/constraints/idempotency_key", "required", "is missing"))
-}
+// keyless reports whether the call has no key of its caller, although the manifest requires one: a key that the client
+// makes would not join a second call of the same intention.
+func (p *pendingCall) keyless() bool { return p.keyRequired && !p.keyed }
 
-// advised adds to an answer what a dispatcher cannot know: the names of the functions, if the call named none, and the
-// line and column of a violation within the input.
+// fixKeyless is the fix of the refusal of a keyless call.
+const fixKeyless = "the tool requires an idempotency key of its caller: choose one that names the intention, such as " +
+	"the number of an order, and send it with the call"
+
+// advised adds to an answer what a dispatcher cannot know: that the tool requires a key, the names of the functions, if
+// the call named none, and the line and column of a violation within the input.
 func (p *pendingCall) advised(r *envelope.Response) *envelope.Response {
 	if r.Error == nil {
 		return r
 	}
-	if p.unnamed != nil && r.Error.Code == envelope.CodeSchema {
+	switch {
+	case r.Error.Code != envelope.CodeSchema:
+	case p.keyless():
+		r.Error.WithFix(fixKeyless)
+	case p.unnamed != nil:
 		r.Error.WithFix(p.unnamed.Fix)
 	}
 	for i, v := range r.Error.Details.Violations {
@@ -193,7 +198,8 @@ func (c *Client) request(call Call, t *catalogue.Tool) *envelope.Request {
 }
 
 // Draft returns the request that [Client.Call] would send first for a call, and does not send it. It fills in what the
-// call leaves open, like Call. The call must name a tool and a function.
+// call leaves open, like Call, and returns a refusal if a dispatcher would refuse the call because it has no key. The
+// call must name a tool and a function.
 func (c *Client) Draft(ctx context.Context, call Call) (*envelope.Request, error) {
 	t, err := c.Find(ctx, call.key(), catalogue.MaxWait)
 	if err != nil {
@@ -202,7 +208,11 @@ func (c *Client) Draft(ctx context.Context, call Call) (*envelope.Request, error
 	call, keyed := c.withKey(call)
 	p := pendingCall{call: call, keyed: keyed, req: c.request(call, t)}
 	p.name(t)
-	if refusal := p.sendable(); refusal != nil {
+	refusal := p.sendable()
+	if refusal == nil && p.keyless() {
+		refusal = envelope.NewError(envelope.CodeSchema, "").WithFix(fixKeyless)
+	}
+	if refusal != nil {
 		return nil, &operation.Refusal{Reason: refusal}
 	}
 	return p.req, nil
