@@ -67,20 +67,24 @@ func TestListingWithoutPolicy(t *testing.T) {
 
 // A description says what the entry of a tool restricts, also to operators.
 func TestListingRestricts(t *testing.T) {
-	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
-		for once, want := range map[bool]call.EffectClass{false: call.Idempotent, true: call.SideEffectful} {
-			w.d.Policy = rules{lanes: "l, m", tools: "echo", once: once}.in(w)
-			l, _ := w.d.Checks.Listing(t.Context(), envelope.DescribeRequest{All: true})
-			info := envelope.ToolInfo{ToolID: "echo", Version: "1.2.3", TimeoutDefaultMS: 5000,
-				Determinism: string(call.Idempotent), Effect: call.EffectIdempotentWrite}
-			if l.Restrict(&info); info.TimeoutDefaultMS != 1000 || info.Determinism != string(want) ||
-				(info.Effect == call.EffectNonIdempotentWrite) != once {
-				t.Errorf("%+v", info)
+	for class, effect := range map[call.EffectClass]string{
+		call.Idempotent: call.EffectIdempotentWrite, call.Pure: call.EffectPure,
+	} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			for once, want := range map[bool]call.EffectClass{false: class, true: call.SideEffectful} {
+				w.d.Policy = rules{lanes: "l, m", tools: "echo", once: once}.in(w)
+				l, _ := w.d.Checks.Listing(t.Context(), envelope.DescribeRequest{All: true})
+				info := envelope.ToolInfo{ToolID: "echo", Version: "1.2.3", TimeoutDefaultMS: 5000,
+					Determinism: string(class), Effect: effect}
+				if l.Restrict(&info); info.TimeoutDefaultMS != 1000 || info.Determinism != string(want) ||
+					(info.Effect == call.EffectNonIdempotentWrite) != once || info.ReadOnly != (once && class == call.Pure) {
+					t.Errorf("%+v", info)
+				}
+				unknown := envelope.ToolInfo{ToolID: "other", TimeoutDefaultMS: 5000}
+				if l.Restrict(&unknown); unknown.TimeoutDefaultMS != 5000 {
+					t.Errorf("%+v", unknown)
+				}
 			}
-			unknown := envelope.ToolInfo{ToolID: "other", TimeoutDefaultMS: 5000}
-			if l.Restrict(&unknown); unknown.TimeoutDefaultMS != 5000 {
-				t.Errorf("%+v", unknown)
-			}
-		}
-	})
+		})
+	}
 }

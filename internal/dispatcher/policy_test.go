@@ -206,15 +206,26 @@ func TestTerms(t *testing.T) {
 	})
 }
 
-// An entry that is not idempotent makes an idempotent tool side-effectful.
+// An entry that is not idempotent makes an idempotent or pure tool side-effectful. Only the idempotent one then needs a
+// server that syncs its writes.
 func TestNotIdempotentByPolicy(t *testing.T) {
-	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
-		w.d.Policy = rules{lanes: "l, m", tools: "echo", once: true}.in(w)
-		w.ask(1, ofRole("agent", "l")...)
-		if s := w.state(); s.Class != call.SideEffectful || s.Lookup != call.LookupNo {
-			t.Errorf("admitted as %+v", s)
+	for _, class := range []call.EffectClass{call.Idempotent, call.Pure} {
+		for _, fsync := range []bool{true, false} {
+			bubble(t, class, func(t *testing.T, w *world) {
+				w.d.Policy, w.d.Fsync = rules{lanes: "l, m", tools: "echo", once: true}.in(w), fsync
+				w.ask(1, ofRole("agent", "l")...)
+				if !fsync && class == call.Idempotent {
+					if e := w.outcome(1).Error; e.Code != envelope.CodeDurability {
+						t.Errorf("without fsync: %+v", e)
+					}
+					return
+				}
+				if s := w.state(); s.Class != call.SideEffectful || s.Lookup != call.LookupNo {
+					t.Errorf("%s is admitted as %+v", class, s)
+				}
+			})
 		}
-	})
+	}
 }
 
 // bounds returns the write targets in the newest request.

@@ -82,6 +82,7 @@ func (l Listing) Restrict(t *envelope.ToolInfo) {
 	}
 	t.TimeoutDefaultMS = min(t.TimeoutDefaultMS, rules.TimeoutDefaultMS)
 	if class := restricted(call.EffectClass(t.Determinism), rules); string(class) != t.Determinism {
+		t.ReadOnly = t.ReadOnly || t.Determinism == string(call.Pure)
 		t.Determinism, t.Effect = string(class), call.EffectNonIdempotentWrite
 	}
 }

@@ -189,10 +189,10 @@ func (s *Stages) merged(_ context.Context, c *candidate) *envelope.Error {
 	return nil
 }
 
-// restricted returns the effect class of calls of a tool. An entry that is not idempotent makes an idempotent tool
+// restricted returns the effect class of calls of a tool. An entry that is not idempotent makes any tool
 // side-effectful: no run of it is repeated.
 func restricted(class call.EffectClass, rules policy.Rules) call.EffectClass {
-	if class == call.Idempotent && !rules.Idempotent {
+	if !rules.Idempotent {
 		return call.SideEffectful
 	}
 	return class

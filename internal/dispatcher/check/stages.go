@@ -260,7 +260,8 @@ func (s *Stages) dryRun(_ context.Context, c *candidate) *envelope.Error {
 }
 
 func (s *Stages) durability(_ context.Context, c *candidate) *envelope.Error {
-	if c.terms.class == call.SideEffectful && !c.Req.DryRun && !s.Fsync && !c.Tool.AcceptRerun {
+	harmless := c.Req.DryRun || c.Tool.Class == call.Pure // the policy may have made a pure tool side-effectful
+	if c.terms.class == call.SideEffectful && !harmless && !s.Fsync && !c.Tool.AcceptRerun {
 		return envelope.NewError(envelope.CodeDurability, "")
 	}
 	return nil
