@@ -16,6 +16,15 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
+// endpointText replaces an endpoint that is a text by the mapping that it means, and reports whether it was one.
+func (l *toolLoader) endpointText() bool {
+	text, ok := l.at("/endpoint").(string)
+	if ok = ok && strings.TrimSpace(text) != "" && l.contract.transport.Text != nil; ok {
+		l.tree.(map[string]any)["endpoint"] = l.contract.transport.Text(textOf(l.at("/tool_id")), text)
+	}
+	return ok
+}
+
 // endpoint has the transport decode the endpoint, and adds the checksums of the files that it names.
 func (l *toolLoader) endpoint(raw jsontext.Value) {
 	if l.contract.transport.Endpoint == nil {

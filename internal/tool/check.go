@@ -91,7 +91,8 @@ func (l *toolLoader) check() error {
 		return err
 	}
 	whole := jsontext.Value(asWritten)
-	if l.unalias(l.contract.aliases) {
+	renamed := l.unalias(l.contract.aliases)
+	if l.endpointText() || renamed {
 		if whole, err = json.Marshal(l.tree, json.Deterministic(true)); err != nil {
 			return err
 		}

@@ -21,6 +21,9 @@ var manifestSchema []byte
 type Transport struct {
 	Name   string
 	Schema string // JSON Schema of the member endpoint
+	// Text returns the member endpoint that a text in its place means (001), for the tool with this id; nil if a text means
+	// nothing. The text is not blank.
+	Text func(toolID, text string) map[string]any
 	// Endpoint decodes raw, the endpoint of the manifest m; raw is nil if the manifest has none. Values in raw that break
 	// the schema in type, enum or range have been removed. Endpoint reports every other problem at a JSON pointer into the
 	// manifest. If the pointer ends in #, the problem is reported at the name of that member.

@@ -251,19 +251,16 @@ func lineEnd(raw []byte, offset int) int {
 }
 
 // errorspec reads the errors.md of the tool. If the manifest has no errors, those of the tables take their place. If it
-// has, a difference is a fault.
+// has, the tables fill in what its errors leave out, and a difference is a fault.
 func (l *toolLoader) errorspec(name string, declared *[]ErrorSpec) {
-	if name == "" || l.bad["/errorspec"] {
+	spec := l.readErrorspec(name)
+	if spec == nil {
+		l.fillErrors(*declared)
 		return
 	}
-	raw, err := readFile(l.files, path.Clean(name), maxErrorspec)
-	if err != nil {
-		l.fail("/errorspec", reason(err), "put the file there, it may be empty, or leave the field out")
-		return
-	}
-	spec, severity := parseErrorspec(raw), Refused
+	severity, filled := Refused, spec.fill(*declared)
 	_, inManifest := l.keys["/errors"]
-	if inManifest {
+	if l.fillErrors(*declared); inManifest {
 		severity = Fault
 		spec.compare(*declared)
 	}
@@ -277,9 +274,22 @@ func (l *toolLoader) errorspec(name string, declared *[]ErrorSpec) {
 		}
 	}
 	l.spec = spec
-	if !inManifest {
+	if !inManifest || filled {
 		l.sums[path.Clean(name)] = spec.sum()
 	}
+}
+
+// readErrorspec reads an errors.md, or returns nil.
+func (l *toolLoader) readErrorspec(name string) *errorspec {
+	if name == "" || l.bad["/errorspec"] {
+		return nil
+	}
+	raw, err := readFile(l.files, path.Clean(name), maxErrorspec)
+	if err != nil {
+		l.fail("/errorspec", reason(err), "put the file there, it may be empty, or leave the field out")
+		return nil
+	}
+	return parseErrorspec(raw)
 }
 
 // sum returns the SHA-256 of what the tables declare. Free text is no part of the build digest.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,6 +60,7 @@ func (l *toolLoader) everyFunction(w *written) {
 // examples checks the examples of a function, whose manifest is at a pointer.
 func (l *toolLoader) examples(at jsontext.Pointer, f *Function) {
 	for i, e := range f.Examples {
+		f.Examples[i].Name = cmp.Or(e.Name, fmt.Sprintf("example %d", i+1))
 		at := at + pointer("/examples/%d", i)
 		l.conforms(at+"/input", f.Request, e.Input)
 		l.conforms(at+"/output", f.Response, e.Output)

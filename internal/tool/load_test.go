@@ -354,10 +354,9 @@ func TestProblems(t *testing.T) {
 			at + `:21:29: the example breaks its schema at "/url": `,
 			at + `:21:49: the example breaks its schema at `, at + `:21:49: the example breaks its schema at `,
 		}},
-		{"examples without name and input", replace("      - name: no output\n        input:\n          url: http://y\n",
+		{"examples without input", replace("      - name: no output\n        input:\n          url: http://y\n",
 			"      - output: {url: abc}\n"), nil, []string{
 			at + ":22:9: functions.fetch.examples[1].input is required",
-			at + ":22:9: functions.fetch.examples[1].name is required",
 		}},
 		{"example that is no JSON", replace(`url: "http://x"}, output`, `url: .inf, x: .nan}, output`), nil, []string{
 			at + ":21:35: a number has no JSON form", at + ":21:44: a number has no JSON form",

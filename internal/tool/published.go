@@ -28,6 +28,9 @@ func Published(transports ...Transport) ([]byte, error) {
 			return nil, fmt.Errorf("schema of endpoints of transport %q: %w", t.Name, err)
 		}
 		names = append(names, t.Name)
+		if t.Text != nil {
+			endpoint = map[string]any{"anyOf": []any{endpoint, map[string]any{"type": "string", "pattern": `\S`}}}
+		}
 		rules = append(rules, endpointRule(t.Name, endpoint))
 	}
 	member(member(doc, "properties"), "transport")["enum"] = names

@@ -78,12 +78,15 @@ func TestPublishedSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	native := strings.Replace(living, "transport: mcp", "transport: native", 1)
 	for _, c := range []struct {
 		name, manifest string
 		valid          bool
 	}{
 		{"minimal", minimal, true}, {"full", full, true}, {"the source's", sourceManifest(t), true},
 		{"camelCase", camelCase, true},
+		{"001", native, true},
+		{"a blank endpoint", strings.Replace(native, "endpoint: web-fetch", `endpoint: " "`, 1), false},
 		{"unknown field", minimal + "zzz: 1\n", false},
 		{"both names", minimal + "version: 1.0.0\n", false},
 		{"both names, one within", full + "timeout_default_ms: 1\n", false},
@@ -98,7 +101,7 @@ func TestPublishedSchema(t *testing.T) {
 			t.Errorf("%s: the published schema says %v", c.name, err)
 		}
 		_, err := tool.LoadFS(folder("web.fetch", c.manifest, map[string]string{"errors.md": "\n"}), transports()...)
-		if name := c.name; (err == nil) != c.valid && name != "the source's" && name != "camelCase" {
+		if name := c.name; (err == nil) != c.valid && name != "the source's" && name != "camelCase" && name != "001" {
 			t.Errorf("%s: the loader says %v", name, err)
 		}
 	}

@@ -8,9 +8,11 @@ import (
 	"testing/fstest"
 
 	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
@@ -25,11 +27,11 @@ inputSchema: {type: object, properties: {title: {type: string}}, required: [titl
 outputSchema: {type: object}
 examples:
   - {name: typical, input: {title: x}, output: {}}
-  - {name: refused, input: {title: y}, error: R-UPSTREAM-001}
+  - {input: {title: y}, error: R-UPSTREAM-001}
 effect: NonIdempotentWrite
 idempotencyKeyRequirement: required
 timeoutMs: 1000
-retryPolicy: {strategy: exponential, maxAttempts: 3, jitter: full}
+retryPolicy: {strategy: exponential, maxAttempts: 3, backoff: {initialMs: 200}, jitter: true}
 rateLimit: {tokens: 10, intervalMs: 1000}
 concurrency: 5
 circuitBreaker: {errorRate: 0.5, latencyMs: 100, cooldown_ms: 1000}
@@ -197,5 +199,94 @@ func TestCamelCase(t *testing.T) {
 	}
 	if bad := m.Functions[envelope.AnyFunction].Request.Validate([]byte(`{}`)); bad == nil {
 		t.Error("the schema in the manifest is not used")
+	}
+}
+
+// living is a manifest with the members of 001, and those that every manifest needs.
+const living = `name: search.web
+version: 1.0.0
+description: Searches.
+owner: "@team"
+effect: Pure
+status: planned
+transport: mcp
+endpoint: web-fetch
+input_schema: {type: object}
+output_schema: {type: object}
+errors:
+  - {code: invalid_query, http_status: 400}
+  - {code: not_listening, http_status: 404}
+  - {code: parse_failed, http_status: 422}
+  - {code: launch_failed, http_status: 500}
+  - {code: upstream_failure, http_status: 502}
+  - {code: timeout, http_status: 504}
+`
+
+// withMCP are the transports of a deployment.
+func withMCP() []tool.Transport { return append(transports(), mcp.Describe()) }
+
+// An endpoint of 001 is the name of a server. Its errors have two members: the status tells the class.
+func TestLivingContract(t *testing.T) {
+	set, err := tool.LoadFS(folder("search.web", living, nil), withMCP()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := set.List()[0]
+	if e, ok := m.Endpoint.(mcp.Endpoint); !ok || e.Server != "web-fetch" || e.Tool != "search.web" {
+		t.Errorf("endpoint %+v", m.Endpoint)
+	}
+	for name, class := range map[string]envelope.ErrorClass{
+		"invalid_query": "I-REQ", "not_listening": "P-PRECOND", "parse_failed": "D-DATA", "launch_failed": "S-TOOL",
+		"upstream_failure": "R-UPSTREAM", "timeout": "R-TIMEOUT",
+	} {
+		e := m.Errors[name]
+		if e.Class != class || e.Message != strings.ReplaceAll(name, "_", " ") || e.Fix == "" || e.HTTPStatus == 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+	without := strings.Replace(living, "{code: timeout, http_status: 504}", "{code: timeout}", 1)
+	_, err = tool.LoadFS(folder("search.web", without, nil), withMCP()...)
+	if err == nil || !strings.Contains(err.Error(), "errors[5].class is required") {
+		t.Errorf("an error with its code alone: %v", err)
+	}
+}
+
+// What an error of the manifest leaves out comes from its table in errors.md, which then is part of the build.
+func TestErrorOfTwoFiles(t *testing.T) {
+	const head = "## timeout\n\n| Class | HTTP status | Retryable | Meaning | Fix |\n|---|---|---|---|---|\n"
+	digests := map[string]bool{}
+	for _, fix := range []string{"wait", "wait longer"} {
+		set, problems, err := tool.Lint(sourceFolder(t, "search.web", map[string]string{
+			"tool.yaml": sourceManifest(t) + "errors: [{code: timeout, http_status: 504}]\n",
+			"errors.md": head + "| R-UPSTREAM | 504 | yes | It is slow | " + fix + " |\n",
+		}), transports()...)
+		if err != nil || problems.Failed() {
+			t.Fatalf("%v\n%v", err, problems)
+		}
+		m := set.List()[0]
+		want := tool.ErrorSpec{Name: "timeout", Class: "R-UPSTREAM", HTTPStatus: 504, Message: "It is slow", Fix: fix}
+		if diff := cmp.Diff(want, m.Errors["timeout"]); diff != "" {
+			t.Error(diff)
+		}
+		digests[m.Digest] = true
+	}
+	if len(digests) != 2 {
+		t.Error("the fix is no part of the digest")
+	}
+}
+
+// A text as endpoint means what its transport says.
+func TestEndpointAsText(t *testing.T) {
+	for transport, want := range map[string]string{"process": "python3 ./main.py -v", "native": "greet"} {
+		is := "transport: " + transport + "\nendpoint: " + want
+		manifest := strings.Replace(living, "transport: mcp\nendpoint: web-fetch", is, 1)
+		set, err := tool.LoadFS(folder("search.web", manifest, map[string]string{"main.py": ""}), transports()...)
+		if err != nil || set.List()[0].Endpoint.Name() != want {
+			t.Errorf("%s: %v", transport, err)
+		}
+	}
+	blank := strings.Replace(living, "endpoint: web-fetch", `endpoint: " "`, 1)
+	if _, err := tool.LoadFS(folder("search.web", blank, nil), withMCP()...); err == nil {
+		t.Error("a blank endpoint is accepted")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the schema of endpoints
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -90,7 +91,13 @@ const DefinitionFile = "definition.json"
 
 // Describe returns what package tool needs in order to read manifests of this transport.
 func Describe() tool.Transport {
-	return tool.Transport{Name: Transport, Schema: endpointSchema, Endpoint: decode}
+	return tool.Transport{Name: Transport, Schema: endpointSchema, Text: ofServer, Endpoint: decode}
+}
+
+// ofServer returns the endpoint of a tool whose manifest names only its server. The server has it under its id, which
+// may have a namespace.
+func ofServer(toolID, server string) map[string]any {
+	return map[string]any{"server": server, "tool": toolID[strings.LastIndexByte(toolID, ':')+1:]}
 }
 
 func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint string)) tool.Endpoint {

@@ -25,7 +25,8 @@ type Endpoint struct {
 
 // Describe returns what package tool needs in order to read manifests of this transport.
 func Describe() tool.Transport {
-	return tool.Transport{Name: Transport, Schema: endpointSchema, Endpoint: decode}
+	text := func(_, name string) map[string]any { return map[string]any{"native": name} }
+	return tool.Transport{Name: Transport, Schema: endpointSchema, Text: text, Endpoint: decode}
 }
 
 func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint string)) tool.Endpoint {

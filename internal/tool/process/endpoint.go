@@ -28,7 +28,16 @@ type Endpoint struct {
 
 // Describe returns what package tool needs in order to read manifests of this transport.
 func Describe() tool.Transport {
-	return tool.Transport{Name: Transport, Schema: endpointSchema, Endpoint: decode}
+	return tool.Transport{Name: Transport, Schema: endpointSchema, Text: commandLine, Endpoint: decode}
+}
+
+// commandLine returns the endpoint of a command line: a program and its arguments, without quotes.
+func commandLine(_, text string) map[string]any {
+	command := []any{}
+	for word := range strings.FieldsSeq(text) {
+		command = append(command, word)
+	}
+	return map[string]any{"command": command}
 }
 
 func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint string)) tool.Endpoint {
