@@ -85,7 +85,7 @@ func whole(d, unit time.Duration) int64 {
 
 // files returns the contents of the manifest and the schemas of the tool, by file name.
 func (t *typed) files(command []string) (map[string][]byte, error) {
-	text, err := yaml.Marshal(t.manifestFor(command))
+	text, err := tool.MarshalYAML(t.manifestFor(command))
 	if err != nil {
 		return nil, err
 	}

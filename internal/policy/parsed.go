@@ -13,7 +13,7 @@ import (
 
 // parsedForm is part of [rules]. Raise it if Parse takes other documents than before, or makes another Set of them,
 // although the schemas are the same.
-const parsedForm = "1"
+const parsedForm = "2"
 
 // parsed is a set that a dispatcher has parsed, for others that parse by the same rules.
 type parsed struct {

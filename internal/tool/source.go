@@ -184,6 +184,13 @@ func scalar(n ast.Node) (value any, ok bool) {
 		return nil, false
 	case *ast.LiteralNode:
 		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode:
+		return plainScalar(n.GetToken().Value)
+	case *ast.StringNode:
+		if n.Token.Type == token.StringType {
+			return plainScalar(n.Value)
+		}
+		return n.Value, true
 	case ast.ScalarNode:
 		return n.GetValue(), true
 	}

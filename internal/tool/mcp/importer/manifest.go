@@ -20,6 +20,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -145,7 +146,7 @@ func (s source) files() (map[string][]byte, []string, error) {
 		return nil, nil, err
 	}
 	shown := map[string]jsontext.Value{"inputSchema": input.shown}
-	text, err := yaml.MarshalWithOptions(s.manifest(mcp.Digest(definition)), yaml.IndentSequence(false))
+	text, err := tool.MarshalYAML(s.manifest(mcp.Digest(definition)), yaml.IndentSequence(false))
 	if err != nil {
 		return nil, nil, err
 	}

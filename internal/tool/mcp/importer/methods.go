@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp"
 	"github.com/seed-018f16cc/toolbus/internal/tool/mcp/client"
 )
@@ -64,7 +65,7 @@ func (w *writer) methodFiles(id string, all []client.Method) (map[string][]byte,
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := yaml.MarshalWithOptions(s.methodManifest(all), yaml.IndentSequence(false))
+	text, err := tool.MarshalYAML(s.methodManifest(all), yaml.IndentSequence(false))
 	if err != nil {
 		return nil, nil, err
 	}
