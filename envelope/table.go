@@ -110,7 +110,8 @@ func table() []CodeInfo {
 			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
 		}, {
 			CodeDurability, TerminalError, false, 0, EffectNone, "The deployment cannot run this tool safely",
-			"use a deployment with sync_interval always, or accept_rerun_after_power_loss in the manifest",
+			"start servers that sync each write, as those of profile single-durable or durable do, and dispatchers with " +
+				"--sync always; or set accept_rerun_after_power_loss in the manifest",
 			"a side-effectful tool could run twice after a power cut here",
 			503, 0, GatewayDenied, CategoryPolicy, SeverityCritical,
 		}, {

@@ -75,7 +75,7 @@ server does not report.`,
 	cmd.Flags().StringSliceVar(&files, "config", nil,
 		"configuration `FILE` of a server to check, instead of a running one; repeat it for more")
 	cmd.Flags().StringVar(&profile, "profile", "",
-		"with --secrets-dir: expected profile, single, standard or durable (default: that of the deployment)")
+		"with --secrets-dir: expected profile, single, single-durable, standard or durable (default: that of the deployment)")
 	cmd.Flags().BoolVar(&scrub, "scrub", false, "read all streams, and name what is damaged")
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 func keysCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use: "keys", Short: "Create the secrets and server configurations of a deployment", GroupID: "operate",
-		Example: "  toolbus keys init ./deployment --profile single",
+		Example: "  toolbus keys init ./deployment --profile single-durable",
 	})
 	cmd.AddCommand(keysInitCmd(g), keysServersCmd(g))
 	return cmd
@@ -40,15 +40,16 @@ func keysInitCmd(g *global) *cobra.Command {
 
 Dispatchers refuse calls until the bus has a policy: "toolbus policy push DIR" puts this one in force.
 
-It replaces no file. Profiles: single is one server; standard is three servers, each write is on two of them;
-durable is standard, and each write is on disk before it is acknowledged.`,
-		Example: `  toolbus keys init ./deployment --profile single --tools ./tools
+It replaces no file. Profiles: single is one server; standard is three servers, each write is on two of them.
+single-durable and durable are the same, and each write is on disk before it is acknowledged: dispatchers with
+"--sync always" then admit calls of side-effectful tools.`,
+		Example: `  toolbus keys init ./deployment --profile single-durable --tools ./tools
   toolbus keys init ./deployment --profile durable --host nats-1.example:4222 --host nats-2.example:4222 \
     --host nats-3.example:4222 --etc /etc/toolbus --store-dir /var/lib/toolbus`,
 		RunE: func(_ *cobra.Command, args []string) error { return g.initKeys(plan, tools, args[0]) },
 	}
 	cmd.Flags().StringVar(&plan.Profile, "profile", "single",
-		"single, standard or durable")
+		"single, single-durable, standard or durable")
 	cmd.Flags().StringVar(&plan.Deployment, "name", "toolbus",
 		"name of the deployment; its tokens are valid only there")
 	cmd.Flags().StringVar(&tools, "tools", "",

@@ -98,7 +98,7 @@ func deployed(ctx context.Context, c *node) []envelope.Check {
 	if c.Keys == nil {
 		return nil
 	}
-	want := health.Want{Profile: c.Keys.Profile, Fsync: c.Fsync}
+	want := health.Want{Profile: c.Keys.Profile, Fsync: &c.Fsync}
 	user, err := byKey(c.Keys.System)
 	if err != nil {
 		return []envelope.Check{envelope.Failed("servers", err.Error(), "")}

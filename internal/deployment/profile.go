@@ -20,7 +20,7 @@ type Profile struct {
 
 // Profiles returns all profiles. docs/operations.md states which data each may lose.
 func Profiles() []Profile {
-	return []Profile{{"single", 1, false}, {"standard", 3, false}, {"durable", 3, true}}
+	return []Profile{{"single", 1, false}, {"single-durable", 1, true}, {"standard", 3, false}, {"durable", 3, true}}
 }
 
 // Plan describes the servers of a new deployment.
@@ -65,7 +65,7 @@ func ProfileNamed(name string) (Profile, error) {
 	all := Profiles()
 	at := slices.IndexFunc(all, func(one Profile) bool { return one.Name == name })
 	if at < 0 {
-		return Profile{}, fmt.Errorf("there is no profile %q: single, standard or durable", name)
+		return Profile{}, fmt.Errorf("there is no profile %q: single, single-durable, standard or durable", name)
 	}
 	return all[at], nil
 }

@@ -190,8 +190,10 @@ func TestDurability(t *testing.T) {
 	bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
 		lax := w.dispatcher("d2", false)
 		lax.Handle(t.Context(), w.request(1))
-		if got := w.outcome(1).Error.Code; got != envelope.CodeDurability {
-			t.Errorf("got %s", got)
+		refused := w.outcome(1).Error
+		if refused.Code != envelope.CodeDurability || !strings.Contains(refused.Fix, "single-durable") ||
+			!strings.Contains(refused.Fix, "--sync always") {
+			t.Errorf("got %+v", refused)
 		}
 		w.manifest.AcceptRerun = true
 		lax.Handle(t.Context(), w.request(2))

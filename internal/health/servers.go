@@ -58,7 +58,7 @@ type listener struct {
 // Want is the expected state of a deployment.
 type Want struct {
 	Profile string // "" if unknown
-	Fsync   bool   // a dispatcher runs with `--sync always`
+	Fsync   *bool  // whether the dispatcher runs with `--sync always`; nil if unknown
 }
 
 // Servers compares the servers and their accounts with the expected state, over a connection to the system account.
@@ -95,10 +95,14 @@ func syncing(all []told[server], want Want) envelope.Check {
 	lazy := names(all, func(s server) bool { return s.JetStream.Config == nil || !s.JetStream.Config.SyncAlways })
 	profile, _ := deployment.ProfileNamed(want.Profile) // without a profile, nothing is expected
 	const fix = "put sync_interval: always into the jetstream block of their configuration"
+	counts := want.Fsync != nil && *want.Fsync
 	switch {
+	case lazy == "" && want.Fsync != nil && !counts:
+		return envelope.Doubtful("sync", "each write is on disk before it is acknowledged, but dispatchers run without "+
+			"--sync always: they refuse calls of side-effectful tools", "start dispatchers with --sync always")
 	case lazy == "":
 		return envelope.Well("sync", "each write is on disk before it is acknowledged")
-	case want.Fsync:
+	case counts:
 		return envelope.Failed("sync", lazy+
 			" acknowledge writes before they are on disk, and dispatchers run with --sync always",
 			"start dispatchers without --sync always, or "+fix)
@@ -106,7 +110,8 @@ func syncing(all []told[server], want Want) envelope.Check {
 		return envelope.Failed("sync", lazy+" acknowledge writes before they are on disk, which profile "+
 			profile.Name+" promises not to", fix)
 	}
-	return envelope.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two minutes")
+	return envelope.Well("sync", lazy+" acknowledge writes before they are on disk: a power cut loses up to two "+
+		"minutes, so dispatchers refuse calls of side-effectful tools; profile single-durable or durable admits them")
 }
 
 // limited compares the limits of servers with those of the template. Servers do not report the limits of accounts.

@@ -18,10 +18,12 @@ func TestServersSay(t *testing.T) {
 		is    envelope.CheckStatus
 		fix   string
 	}{
-		"syncs": {`{"jetstream":{"config":{"sync_always":true}}}`, Want{"durable", true}, syncing, envelope.CheckOK, ""},
+		"syncs": {`{"jetstream":{"config":{"sync_always":true}}}`, Want{"durable", new(true)}, syncing, envelope.CheckOK, ""},
+		"syncs, and dispatchers do not know": {`{"jetstream":{"config":{"sync_always":true}}}`, Want{Fsync: new(false)},
+			syncing, envelope.CheckWarning, "with --sync always"},
 		"does not, and nobody counts on it": {`{"jetstream":{"config":{}}}`, Want{Profile: "standard"}, syncing,
 			envelope.CheckOK, ""},
-		"does not, and a dispatcher counts on it": {`{"jetstream":{"config":{}}}`, Want{Fsync: true}, syncing,
+		"does not, and a dispatcher counts on it": {`{"jetstream":{"config":{}}}`, Want{Fsync: new(true)}, syncing,
 			envelope.CheckFailed, "without --sync always"},
 		"does not, and its profile says so": {`{"jetstream":{"config":{}}}`, Want{Profile: "durable"}, syncing,
 			envelope.CheckFailed, "sync_interval: always"},

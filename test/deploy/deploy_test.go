@@ -28,7 +28,7 @@ func TestProfiles(t *testing.T) {
 	for _, profile := range deployment.Profiles() {
 		t.Run(profile.Name, func(t *testing.T) {
 			d := processtest.Prepare(t, processtest.Options{Programs: of, Profile: profile.Name})
-			survive(t, &testDeployment{d}, profile.Name)
+			survive(t, &testDeployment{d}, profile.SyncAlways)
 		})
 	}
 }
@@ -36,7 +36,7 @@ func TestProfiles(t *testing.T) {
 // testDeployment is one that a test calls and kills.
 type testDeployment struct{ *processtest.Deployment }
 
-func survive(t *testing.T, d *testDeployment, profile string) {
+func survive(t *testing.T, d *testDeployment, synced bool) {
 	var all []int
 	for i := range d.Servers {
 		all = append(all, i)
@@ -48,7 +48,7 @@ func survive(t *testing.T, d *testDeployment, profile string) {
 		processtest.Start(t, ready, d.Toolbus(), append(args, "--server", d.URL, "--tools", d.Tools)...)
 	}
 	dispatcher := []string{"dispatcher", "--secrets-dir", keys, "--replicas", replicas}
-	if profile == "durable" {
+	if synced {
 		dispatcher = append(dispatcher, "--sync", "always")
 	}
 	part("is serving", dispatcher...)
