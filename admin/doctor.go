@@ -19,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -50,7 +51,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	if p != nil && p.Bound() {
 		hears = p.Inbox()
 	}
-	nc, err := bus.DialCaller(url, "toolbus-doctor", append([]nats.Option{
+	nc, err := bus.DialCaller(url, natsserver.Doctor, append([]nats.Option{
 		nats.CustomInboxPrefix(hears),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // a missing right becomes a finding
 	}, connect...)...)

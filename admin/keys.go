@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,12 +19,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// keyName is the connection name that the NATS server shows for connections of [DiagnoseWithSecrets].
-const keyName = "toolbus-doctor"
 
 // DiagnoseWithSecrets checks a deployment with its secrets, which `toolbus keys init` wrote to the folder secretsDir.
 // It checks the servers as the system account, the streams as a dispatcher, and the rest as an operator, with a token
@@ -67,7 +66,27 @@ func withKeys(ctx context.Context, url string, keys *deployment.Keys, connect []
 		return append(checks, envelope.Failed("tokens", err.Error(), "start a dispatcher with --secrets-dir"))
 	}
 	o := toolbus.ClientOptions{Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return token }}
-	return append(checks, Diagnose(ctx, url, o, connect...)...)
+	return joined(checks, Diagnose(ctx, url, o, connect...))
+}
+
+// joined returns the checks of two who look at the same deployment. A row of both is there once, as the one that is
+// worse off sees it.
+func joined(own, dispatchers []Check) (all []Check) {
+	for _, c := range dispatchers {
+		at := slices.IndexFunc(own, func(o Check) bool { return o.Name == c.Name })
+		switch {
+		case at < 0:
+			all = append(all, c)
+		case severity(c) > severity(own[at]):
+			own[at] = c
+		}
+	}
+	return append(own, all...)
+}
+
+// severity orders the statuses of checks that were made.
+func severity(c Check) int {
+	return slices.Index([]envelope.CheckStatus{CheckOK, CheckWarning, CheckFailed}, c.Status)
 }
 
 func dialAs(url string, key nkeys.KeyPair, connect []nats.Option) (*nats.Conn, error) {
@@ -75,7 +94,7 @@ func dialAs(url string, key nkeys.KeyPair, connect []nats.Option) (*nats.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	return bus.Dial(url, keyName, append(append([]nats.Option{}, connect...), nats.Nkey(public, key.Sign))...)
+	return bus.Dial(url, natsserver.Doctor, append(append([]nats.Option{}, connect...), nats.Nkey(public, key.Sign))...)
 }
 
 // inTB checks that the key of dispatchers leads to the account TB, which has all streams, and has all permissions

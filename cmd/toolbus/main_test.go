@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -140,7 +141,12 @@ func startDev(t *testing.T, state string) (s shell, stop func()) {
 // startDevAt is startDev with the home of a user and a port. The returned output may be read after stop.
 func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shell, stop func(), said *bytes.Buffer) {
 	t.Helper()
-	tools := playTools(t)
+	return startDevOf(t, playTools(t), home, append([]string{"--data-dir", state, "--port", port}, flags...)...)
+}
+
+// startDevOf is startDevAt with a folder of tools. The flags name the state directory, if it is not the default.
+func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, stop func(), said *bytes.Buffer) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	r, w := io.Pipe()
 	done := make(chan int, 1)
@@ -148,7 +154,7 @@ func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shel
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
-		done <- run(ctx, env, append([]string{"dev", "--data-dir", state, "--port", port, "--tools", tools}, flags...))
+		done <- run(ctx, env, append([]string{"dev", "--tools", tools}, flags...))
 	}()
 	var once sync.Once
 	stop = func() {
@@ -168,6 +174,10 @@ func startDevAt(t *testing.T, home, state, port string, flags ...string) (s shel
 		t.Fatalf("dev said %q, %v; %s", line[:n], err, &log)
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }() // ends with the pipe
+	state := (&environment{home: home}).devState()
+	if at := slices.Index(flags, "--data-dir"); at >= 0 {
+		state = flags[at+1]
+	}
 	return shell{t, url, home, filepath.Join(state, "keys")}, stop, &log
 }
 

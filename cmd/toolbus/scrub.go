@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/health"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 )
 
 // mayScrub returns an error if the streams cannot be read without secrets.
@@ -54,7 +55,7 @@ func (g *global) scrub(ctx context.Context, keys string) ([]admin.Check, error) 
 		}
 		o.NATS = append(o.NATS, nats.Nkey(public, secrets.Dispatcher.Sign))
 	}
-	nc, err := bus.Dial(a.Server, "toolbus-doctor", o.NATS...)
+	nc, err := bus.Dial(a.Server, natsserver.Doctor, o.NATS...)
 	if err != nil {
 		return []admin.Check{envelope.Failed("scrub", err.Error(), bus.ConnectHint(err))}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -67,7 +68,7 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 		return err
 	}
 	stops.push("control", stop)
-	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.runClock, func(hand context.Context) {
+	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.watchTools, e.runClock, func(hand context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-hand.Done():
@@ -92,6 +93,7 @@ type executorProcess struct {
 	pools      *heartbeat.Store
 	workers    *workqueue.Puller
 	reconnects *bus.ReconnectWatch
+	unrunnable atomic.Pointer[[]heartbeat.UnrunnableTool]
 }
 
 // openExecutor waits until a dispatcher answers with the settings of the bus, and makes the parts of an executor.
@@ -130,6 +132,7 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	}
 	e.workers.Log = c.Logger
 	e.pools.Pulls, e.pools.Definitions, e.pools.Missing = e.workers.Pulls, e.definitions, e.missing
+	e.pools.Unrunnable = e.unrunnableTools
 	return e, nil
 }
 

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -22,4 +23,33 @@ func Runnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool str
 		}
 	}
 	return all
+}
+
+// UnrunnableTool is a tool of which no run could start on this host, with the reason.
+type UnrunnableTool struct {
+	Tool string
+	Why  error
+}
+
+// Unrunnable returns the tools of the pool of which no run could start on this host now, such as those whose program
+// was removed or built again after it was loaded. Unlike [Runnable] it ignores no missing program.
+func Unrunnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool string) (all []UnrunnableTool) {
+	for _, m := range tools {
+		a, here := adapters[m.Transport]
+		if !here || m.Pool != pool || !m.Callable() {
+			continue
+		}
+		if err := cmp.Or(m.Intact(), a.Validate(m), startable(a, m)); err != nil {
+			all = append(all, UnrunnableTool{m.ToolID, err})
+		}
+	}
+	return all
+}
+
+// startable asks an adapter that starts something else than the program of the tool.
+func startable(a tool.Adapter, m *tool.Manifest) error {
+	if s, ok := a.(interface{ Startable(*tool.Manifest) error }); ok {
+		return s.Startable(m)
+	}
+	return nil
 }

@@ -167,7 +167,25 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) []envelope.C
 		return []envelope.Check{envelope.Failed("executors", "no executor beats",
 			"start one with `toolbus executor` or `toolbus dev`")}
 	}
-	return append([]envelope.Check{envelope.Well("executors", fmt.Sprintf("%d alive", len(alive)))}, unconfined(alive)...)
+	checks := []envelope.Check{envelope.Well("executors", fmt.Sprintf("%d alive", len(alive)))}
+	return append(append(checks, unrunnable(alive)...), unconfined(alive)...)
+}
+
+// unrunnable returns a failure for each tool of which no run could start at some executor.
+func unrunnable(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
+	at, why := map[string][]string{}, map[string]string{} // by tool
+	for _, b := range alive {
+		for _, u := range b.Unrunnable {
+			at[u.Tool] = append(at[u.Tool], subjects.Instance(b.Pool, b.Instance))
+			why[u.Tool] = u.Why
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(at)) {
+		slices.Sort(at[id])
+		checks = append(checks, envelope.Failed("tool "+id, "cannot run at "+some(at[id])+": "+why[id],
+			"mend the files of the tool, then restart the executor"))
+	}
+	return checks
 }
 
 // unconfined returns a warning for each kind of reach that the runs of executors have.

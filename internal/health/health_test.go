@@ -110,6 +110,38 @@ func TestDiagnoseReach(t *testing.T) {
 	}
 }
 
+// doctor fails for each tool that executors say they could not run, and names them.
+func TestDiagnoseUnrunnable(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools, err := heartbeat.OpenStore(t.Context(), js, bus.DefaultLease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools.RunsReach = supervisor.ReachOwn
+	for name, tools := range map[string][]heartbeat.UnrunnableTool{
+		"whole": nil, "one": {{Tool: "a.x", Why: strings.Repeat("é", 200)}},
+		"two": {{Tool: "a.x"}, {Tool: "b", Why: "is empty"}},
+	} {
+		pools.Unrunnable = func() []heartbeat.UnrunnableTool { return tools }
+		if err := pools.Beat(t.Context(), "gpu", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checks := diagnoseExecutors(t.Context(), js)
+	if len(checks) != 3 {
+		t.Fatalf("got %+v", checks)
+	}
+	for i, want := range []struct{ name, says string }{{"tool a.x", "gpu/one; gpu/two"}, {"tool b", "gpu/two: is empty"}} {
+		if c := checks[i+1]; c.Status != envelope.CheckFailed || c.Name != want.name ||
+			!strings.Contains(c.Says, want.says) || c.Fix == "" {
+			t.Errorf("got %+v", c)
+		}
+	}
+}
+
 // gaining is a JetStream on which an action is done before AUDIT is read for the second time.
 type gaining struct {
 	jetstream.JetStream

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,6 +166,15 @@ const (
 	logPerSecond = 200
 )
 
+// Doctor is the name of the connections of `toolbus doctor`, which tries what it may not do. The log leaves out that
+// the server refuses it.
+const Doctor = "toolbus-doctor"
+
+// refusesDoctor reports whether an error of the server is that it has refused a subject to a connection named Doctor.
+func refusesDoctor(says string) bool {
+	return strings.Contains(says, ":"+Doctor+`"`) && strings.Contains(says, " Violation - Subject ")
+}
+
 // logger logs the messages of a server. It drops those above the limit, and logs their number. A fatal error of the
 // server does not end the process: Start returns an error.
 type logger struct {
@@ -208,6 +218,10 @@ func (l *logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }
 
 // Errorf implements server.Logger.
 func (l *logger) Errorf(format string, v ...any) {
+	if says := fmt.Sprintf(format, v...); refusesDoctor(says) {
+		l.to.Debug("nats server: " + says)
+		return
+	}
 	l.log(slog.LevelError, format, v)
 	select {
 	case l.failed <- struct{}{}:

@@ -98,6 +98,41 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
+// The log has what the server refuses to clients, and leaves out what it refuses to doctor.
+func TestLogLeavesOutDoctor(t *testing.T) {
+	var log bytes.Buffer
+	srv, err := natsserver.Start(natsserver.Options{
+		Config: `listen: "127.0.0.1:-1", jetstream: {store_dir: "` + t.TempDir() + `"}, authorization: {users: [
+			{user: a, password: b, permissions: {publish: {deny: ">"}, subscribe: {deny: "y"}}}]}`,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject, name := range map[string]string{"of.doctor": natsserver.Doctor, "of.client": "client"} {
+		nc, err := nats.Connect(srv.URL(), nats.UserInfo("a", "b"), nats.ErrorHandler(nil), nats.Name(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := nc.SubscribeSync("y"); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+	}
+	srv.Stop()
+	said := log.String()
+	if strings.Contains(said, natsserver.Doctor) || !strings.Contains(said, "of.client") ||
+		!strings.Contains(said, "Subscription Violation") {
+		t.Error(said)
+	}
+}
+
 // Servers of a cluster replicate streams, and advertise no other server to clients.
 func TestCluster(t *testing.T) {
 	var all []natsserver.Cluster

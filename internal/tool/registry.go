@@ -2,6 +2,7 @@ package tool
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -108,6 +109,19 @@ func (m *Manifest) OpenProgram() (binary *os.File, err error) {
 		_ = file.Close()
 	}
 	return binary, nil
+}
+
+// Intact returns an error if no run of the tool could start now because of its files: one is missing, or differs from
+// what was loaded.
+func (m *Manifest) Intact() error {
+	if refusal := m.NeverRuns(); refusal != nil {
+		return errors.New(refusal.Message)
+	}
+	binary, err := m.OpenProgram()
+	if binary != nil {
+		_ = binary.Close()
+	}
+	return err
 }
 
 func isELF(file *os.File) bool {

@@ -1,6 +1,8 @@
 package heartbeat
 
 import (
+	"strings"
+
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
@@ -21,8 +23,30 @@ type Heartbeat struct {
 	Definitions Definitions `json:"definitions,omitzero"`
 	// Missing are the builds of tools that the executor was handed work for and does not have. Older builds send none.
 	Missing []MissingBuild `json:"missing,omitzero"`
+	// Unrunnable are tools of which no run could start at the executor, at most [MaxUnrunnable]. Older builds send none.
+	Unrunnable []UnrunnableTool `json:"unrunnable,omitzero"`
 	// RunsReach is the power of the executor's runs over other processes of its host. Older builds send none.
 	RunsReach supervisor.Reach `json:"runs_reach,omitzero"`
+}
+
+// UnrunnableTool is a tool of which no run could start at the executor, with the reason.
+type UnrunnableTool struct {
+	Tool string `json:"tool"`
+	Why  string `json:"why"` // at most [maxWhy] bytes
+}
+
+// Bounds of the unrunnable tools in a heartbeat. They keep heartbeats small.
+const (
+	MaxUnrunnable = 32
+	maxWhy        = 256
+)
+
+// bound returns the first of the tools, with short reasons.
+func bound(all []UnrunnableTool) (some []UnrunnableTool) {
+	for _, u := range all[:min(len(all), MaxUnrunnable)] {
+		some = append(some, UnrunnableTool{u.Tool, strings.ToValidUTF8(u.Why[:min(len(u.Why), maxWhy)], "")})
+	}
+	return some
 }
 
 // OverflowSupport tells whether an executor pulls the queues of some steps, see [subjects.Queue].

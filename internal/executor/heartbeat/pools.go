@@ -29,6 +29,8 @@ type Store struct {
 	// Missing returns the field Missing of each heartbeat that Beat sends, of which it sends the first [MaxMissing]. Nil
 	// means none.
 	Missing func() []MissingBuild
+	// Unrunnable returns the field Unrunnable of each heartbeat that Beat sends, which is bounded. Nil means none.
+	Unrunnable func() []UnrunnableTool
 	// RunsReach is the field RunsReach of each heartbeat that Beat sends.
 	RunsReach supervisor.Reach
 
@@ -100,6 +102,9 @@ func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	if p.Missing != nil {
 		missing := p.Missing()
 		b.Missing = missing[:min(len(missing), MaxMissing)]
+	}
+	if p.Unrunnable != nil {
+		b.Unrunnable = bound(p.Unrunnable())
 	}
 	body, err := json.Marshal(b)
 	if err != nil {

@@ -84,6 +84,19 @@ func (a *Adapter) Validate(m *tool.Manifest) error {
 	return err
 }
 
+// Startable returns an error if the program of the manifest's server could not be started now.
+func (a *Adapter) Startable(m *tool.Manifest) error {
+	p, _, err := a.pool(m)
+	if err != nil {
+		return err
+	}
+	s, err := p.resolve()
+	if err != nil || s.Command == "" {
+		return err
+	}
+	return client.Startable(s, a.dial)
+}
+
 // pool returns the pool of a manifest's server, and opens it at the first use.
 func (a *Adapter) pool(m *tool.Manifest) (*pool, Endpoint, error) {
 	e, ours := m.Endpoint.(Endpoint)

@@ -66,3 +66,30 @@ func TestConformance(t *testing.T) {
 		}
 	})
 }
+
+// A server whose program is gone, or lost its interpreter, could not be started, also after it was reached before.
+func TestStartable(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "server")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a, m := newAdapter(t, mcp.Options{}), manifest(t, client.Server{Command: program}, mcp.Endpoint{Tool: "x"})
+	if err := a.Startable(m); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(program, []byte("#!/nonexistent\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Startable(m); err == nil {
+		t.Error("a server without its interpreter is startable")
+	}
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Startable(m); err == nil {
+		t.Error("a server without its program is startable")
+	}
+	if err := a.Startable(manifest(t, client.Server{URL: "http://127.0.0.1:1/"}, mcp.Endpoint{Tool: "x"})); err != nil {
+		t.Error(err)
+	}
+}

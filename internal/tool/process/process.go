@@ -57,8 +57,11 @@ func New(opts Options) (*Adapter, error) {
 
 // Validate returns an error if the tool's program cannot run on this host.
 func (a *Adapter) Validate(m *tool.Manifest) error {
-	_, err := a.config(m)
-	return err
+	cfg, err := a.config(m)
+	if err != nil {
+		return err
+	}
+	return supervisor.Startable(cfg.Path)
 }
 
 // Execute runs one call of the tool. See tool.Adapter.

@@ -109,6 +109,15 @@ func start(s Server, o Options, r *pendingRequests) (*process, error) {
 	return p, nil
 }
 
+// Startable returns an error if the process of s, whose references are resolved, could not be started now.
+func Startable(s Server, o Options) error {
+	cfg, err := config(s, o)
+	if err != nil {
+		return err
+	}
+	return supervisor.Startable(cfg.Path)
+}
+
 func config(s Server, o Options) (supervisor.Config, error) {
 	env := map[string]string{"PATH": DefaultPath, "LANG": defaultLang}
 	maps.Copy(env, s.Env)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const sayManifest = `tool_id: say
+semver: 1.0.0
+owner: "@test"
+description: says what its program says
+determinism: pure
+endpoint: {command: [./say.sh]}
+schema: {request: {"type": "object"}, response: {"type": "string"}}
+`
+
+// sayTools writes a folder of tools with say, a script that outputs a text.
+func sayTools(t *testing.T) (tools, program string) {
+	t.Helper()
+	tools = filepath.Join(t.TempDir(), "tools")
+	program = filepath.Join(tools, "say", "say.sh")
+	if err := os.MkdirAll(filepath.Dir(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tools, "say", "tool.yaml"), []byte(sayManifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, program, saying("first"))
+	return tools, program
+}
+
+func saying(text string) string {
+	return "#!/bin/sh\necho '{\"type\":\"output\",\"output\":\"" + text + "\"}'\n"
+}
+
+// write replaces a program.
+func write(t *testing.T, program, text string) {
+	t.Helper()
+	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// `toolbus doctor` shows no row twice, and prints nothing into the terminal of `toolbus dev`.
+func TestDoctorOfDev(t *testing.T) {
+	s, stop, said := startDevAt(t, t.TempDir(), t.TempDir(), "0")
+	for _, args := range [][]string{{"doctor"}, {"doctor", "--secrets-dir", s.keys}} {
+		rows := map[string]bool{}
+		for row := range strings.Lines(s.must(args...)) {
+			if rows[row] && !strings.Contains(row, "fix: ") {
+				t.Errorf("%v prints twice: %s", args, row)
+			}
+			rows[row] = true
+		}
+	}
+	stop()
+	if strings.Contains(said.String(), "Violation") || strings.Contains(said.String(), "level=ERROR") {
+		t.Errorf("dev said %s", said)
+	}
+}
+
+// `toolbus doctor` fails while the program of a tool is missing, and passes when it is there again.
+func TestDoctorOfUnrunnableTool(t *testing.T) {
+	tools, program := sayTools(t)
+	s, _, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0", "--lease", "1s")
+	s.must("doctor")
+	wants := func(code int, says string) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; {
+			got, stdout, _ := s.do("doctor")
+			if got == code && strings.Contains(stdout, says) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("exit %d, want %d and %q: %s", got, code, says, stdout)
+			}
+		}
+	}
+	if err := os.Rename(program, program+".away"); err != nil {
+		t.Fatal(err)
+	}
+	wants(1, "tool say")
+	if err := os.Rename(program+".away", program); err != nil {
+		t.Fatal(err)
+	}
+	wants(0, "")
+}
