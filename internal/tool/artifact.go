@@ -38,6 +38,9 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 		l.fail(jsontext.Pointer(at), message, hint)
 	})
 	for _, f := range l.manifest.Endpoint.Files() {
+		if info, err := fs.Stat(l.files, f.Name); f.Argument && (err != nil || !info.Mode().IsRegular()) {
+			continue
+		}
 		p, err := l.program(f)
 		if err == nil {
 			l.sums[f.Name] = p.sum
@@ -92,8 +95,9 @@ func (l *toolLoader) command() (name, sum string) {
 		return "", ""
 	}
 	for _, f := range l.manifest.Endpoint.Files() {
-		if strings.HasPrefix(f.At, "/endpoint/command/") {
-			return f.Name, l.sums[f.Name]
+		sum, has := l.sums[f.Name]
+		if strings.HasPrefix(f.At, "/endpoint/command/") && (has || !f.Argument) {
+			return f.Name, sum
 		}
 	}
 	return "", ""

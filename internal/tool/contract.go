@@ -46,6 +46,8 @@ type File struct {
 	// Default means that the manifest does not name the program. If it is missing, the tool is loaded all the same, and
 	// its calls end with S-TOOL-UNAVAILABLE.
 	Default bool
+	// Argument means that the name may be something else: it names a file only if the folder has such a regular file.
+	Argument bool
 }
 
 // contract is the JSON Schema of manifests with one transport, as [Published] shows it with those of all transports.

@@ -4,6 +4,7 @@ import (
 	_ "embed" // the schema of endpoints
 	"fmt"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -72,12 +73,14 @@ func decode(m *tool.Manifest, raw jsontext.Value, report func(at, message, hint 
 func (e Endpoint) Name() string { return strings.Join(e.Command, " ") }
 
 // Files returns the files in the tool's folder that the command names: the program, if it contains a slash, and
-// arguments such as ./main.py.
+// arguments such as ./main.py. It also returns each argument that may be the name of a file, such as main.py.
 func (e Endpoint) Files() (files []tool.File) {
 	for i, arg := range e.Command {
-		if strings.HasPrefix(arg, "./") || i == 0 && strings.Contains(arg, "/") && !path.IsAbs(arg) {
+		named := strings.HasPrefix(arg, "./") || i == 0 && strings.Contains(arg, "/") && !path.IsAbs(arg)
+		if named || i > 0 && filepath.IsLocal(arg) {
 			files = append(files, tool.File{
 				Name: path.Clean(arg), At: fmt.Sprintf("/endpoint/command/%d", i), Runs: i == 0, Default: e.Default,
+				Argument: !named,
 			})
 		}
 	}

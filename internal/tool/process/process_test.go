@@ -593,6 +593,9 @@ func load(t *testing.T, command string, files map[string]string) *folder {
 
 func (f *folder) write(name, content string) {
 	f.Helper()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(f.dir, name)), 0o755); err != nil {
+		f.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(content), 0o755); err != nil {
 		f.Fatal(err)
 	}
@@ -630,6 +633,19 @@ func TestChanged(t *testing.T) {
 	}
 	f.write("main.sh", script) // the same again
 	f.ends("success")
+}
+
+// A file that an argument names is part of the build with and without ./, and no other argument is.
+func TestChangedArgument(t *testing.T) {
+	const script = "echo '{\"type\":\"output\",\"output\":1}'\n"
+	f := load(t, "[sh, lib/main.sh, missing.txt, lib, -x, ../t/other]",
+		map[string]string{"lib/main.sh": script, "other": "a"})
+	f.ends("success")
+	f.write("other", "b")
+	f.write("missing.txt", "now there")
+	f.ends("success")
+	f.write("lib/main.sh", script+"# changed\n")
+	f.ends("lib/main.sh: has changed since it was loaded")
 }
 
 // TestReplaced checks that a program is not run under the digest of another one that had its size and modification time
