@@ -36,6 +36,9 @@ func devCmd(g *global) *cobra.Command {
 		Long: `Runs an embedded NATS server, one dispatcher and one executor with the tools of --tools. The server
 writes to disk before it acknowledges; streams, keys and credentials are below --data-dir and survive a restart.
 
+Each folder of tools has a state of its own, unless --data-dir names one: what was pushed and called in one project is
+not there in another. At its start the bus says which policy is in force, and which tools of the folder it hides.
+
 The commands of this user on this machine find the bus and get tokens for every --actor and --tenant. A program of
 yours shows the token in credentials/agent below --data-dir, which is renewed while the bus runs. With
 --insecure-no-auth the bus checks no tokens: any process that reaches the port may call any tool as any actor.
@@ -45,8 +48,11 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		Example: `  toolbus dev
   toolbus dev --data-dir ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(g.isServer(cmd), d.node.Check(), d.pool.Check(), d.admission.Check(&d.node),
-				checkState(d.state)); err != nil {
+			err := cmp.Or(g.isServer(cmd), d.node.Check(), d.pool.Check(), d.admission.Check(&d.node))
+			if err == nil && cmd.Flags().Changed("data-dir") {
+				err = checkState(d.state)
+			}
+			if err != nil {
 				return err
 			}
 			cli.Collect(g.env.environ, storePercent, math.MaxInt64)
@@ -54,8 +60,9 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&d.state, "data-dir", g.env.devState(),
-		"`DIR` for streams, keys and credentials; created if it is missing")
+	f.StringVar(&d.state, "data-dir", "",
+		"`DIR` for streams, keys and credentials; created if it is missing (default: one for each folder of tools below "+
+			g.env.devStates()+", where latest is that of the last start)")
 	f.IntVar(&d.port, "port", 4280,
 		"TCP port on 127.0.0.1; 0 picks a free one")
 	f.BoolVar(&d.insecure, "insecure-no-auth", false,
@@ -68,24 +75,13 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 	return cmd
 }
 
-// devState returns the folder of `toolbus dev` without --data-dir.
-func (e *environment) devState() string {
-	return filepath.Join(cmp.Or(e.state, filepath.Join(e.home, ".local", "state")), "toolbus")
-}
-
-func checkState(dir string) error {
-	if dir == "" {
-		return usagef("--data-dir is empty: name a folder for streams, keys and credentials")
-	}
-	return nil
-}
-
 func (d *development) run(ctx context.Context) (err error) {
 	tools, err := d.node.Toolset()
 	if err != nil {
 		return err
 	}
-	if d.state, err = filepath.Abs(d.state); err != nil {
+	link, err := d.place()
+	if err != nil {
 		return err
 	}
 	srv, stop, err := d.startServer()
@@ -93,7 +89,7 @@ func (d *development) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stop()
-	if err := d.node.Unready(); err != nil {
+	if err := cmp.Or(link(), d.node.Unready()); err != nil {
 		return err
 	}
 	d.node.Fsync = true
@@ -118,11 +114,21 @@ func (d *development) run(ctx context.Context) (err error) {
 			Options: o, Tools: tools, Dispatcher: d.allowAll(), Executor: d.pool.Options(d.env.environ),
 			Ready: func() {
 				if ready() {
-					d.greet(srv.URL(), tools)
+					d.greet(ctx, srv.URL(), tools)
 				}
 			},
 		})
 	})
+}
+
+// place sets the state folder. link lets the name of the last start lead to it, unless the command line names a folder.
+func (d *development) place() (link func() error, err error) {
+	if d.state != "" {
+		d.state, err = filepath.Abs(d.state)
+		return func() error { return nil }, err
+	}
+	d.state, err = d.env.devStateOf(d.node.Tools)
+	return func() error { return d.env.linkLatest(d.state) }, err
 }
 
 // allowAll returns the options of the dispatcher. Its bus has a policy from the start.
@@ -180,12 +186,13 @@ func (d *development) announce(url string) (withdraw func()) {
 	return withdraw
 }
 
-// greet prints the URL of the bus, and how programs authenticate.
-func (d *development) greet(url string, tools *toolbus.Toolset) {
+// greet prints the URL of the bus, the policy in force, and how programs authenticate.
+func (d *development) greet(ctx context.Context, url string, tools *toolbus.Toolset) {
 	fmt.Fprintf(d.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), url)
 	if url != toolbus.DefaultURL {
 		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
 	}
+	d.sayPolicy(ctx, url)
 	if d.insecure {
 		fmt.Fprintln(d.env.stderr,
 			"warning: with --insecure-no-auth any process that reaches the port may call any tool as any actor")

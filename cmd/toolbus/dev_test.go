@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -129,5 +131,88 @@ func TestDevPolicy(t *testing.T) {
 	s.must(append(call, "--lane", "night")...)
 	if said := s.must("policy", "show"); !strings.Contains(said, "night") {
 		t.Errorf("after a restart: %s", said)
+	}
+}
+
+// The bus says at its start which policy is in force, and what that hides. A reset allows all tools again, also those
+// that come later.
+func TestDevPolicyReset(t *testing.T) {
+	state, home := t.TempDir(), t.TempDir()
+	tools, _ := sayTools(t)
+	flags := []string{"--data-dir", state, "--port", "0"}
+	s, stop, said := startDevOf(t, tools, home, flags...)
+	s.must("policy", "push", emptySet(t), "--reason", "nothing for now")
+	if code, _, stderr := s.do("call", "say"); code == 0 {
+		t.Errorf("the empty policy allows say: %s", stderr)
+	}
+	stop()
+	if !strings.Contains(said.String(), "policy: all tools are allowed") {
+		t.Errorf("at the first start dev said %s", said)
+	}
+	s, stop, said = startDevOf(t, tools, home, flags...)
+	if out := s.must("policy", "reset"); !strings.Contains(out, "is in force") {
+		t.Errorf("the reset says %s", out)
+	}
+	s.must("call", "say")
+	if out := s.must("policy", "history"); !strings.Contains(out, resetReason) {
+		t.Errorf("the history is %s", out)
+	}
+	stop()
+	for _, want := range []string{"(nothing for now)", "hides 1 of 1 tools", ": say\n", "toolbus policy reset"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("after the push dev said %s, want %q", said, want)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(tools, "play"), os.DirFS(filepath.Join(playTools(t), "play"))); err != nil {
+		t.Fatal(err)
+	}
+	s, stop, said = startDevOf(t, tools, home, flags...)
+	s.must("call", "play", "--input", `{"say":"hi"}`)
+	if out := s.must("policy", "reset"); !strings.Contains(out, "nothing is pushed") {
+		t.Errorf("the second reset says %s", out)
+	}
+	stop()
+	if !strings.Contains(said.String(), "policy: all tools are allowed") {
+		t.Errorf("after the reset dev said %s", said)
+	}
+}
+
+// emptySet writes a policy set that allows nothing.
+func emptySet(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"policy/roles.yaml": "roles: [{role_id: agent, allowed_lanes: [default]}]\n",
+		"policy/lanes.yaml": "lanes: [{lane_id: default, allowed_tools: []}]\n", "tools/tool_registry.yaml": "tools: []\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Each folder of tools has a state of its own, by whatever name it is given, and latest is that of the last start.
+func TestDevStates(t *testing.T) {
+	home := t.TempDir()
+	one, _ := sayTools(t)
+	two := playTools(t)
+	s, stop, _ := startDevOf(t, one, home, "--port", "0")
+	s.must("policy", "push", emptySet(t))
+	s.must("doctor", "--secrets-dir", s.keys)
+	stop()
+	s, stop, _ = startDevOf(t, two, home, "--port", "0")
+	s.must("call", "play", "--input", `{"say":"hi"}`)
+	stop()
+	link := filepath.Join(t.TempDir(), "linked")
+	if err := os.Symlink(one, link); err != nil {
+		t.Fatal(err)
+	}
+	s, _, _ = startDevOf(t, link, home, "--port", "0")
+	if code, _, stderr := s.do("call", "say"); code == 0 {
+		t.Errorf("the policy of the first start is gone: %s", stderr)
 	}
 }

@@ -151,6 +151,7 @@ func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, sto
 	r, w := io.Pipe()
 	done := make(chan int, 1)
 	var log bytes.Buffer
+	var rest chan []byte // of standard output
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
@@ -163,6 +164,9 @@ func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, sto
 			if code := <-done; code != 0 {
 				t.Errorf("dev ended with %d: %s", code, &log)
 			}
+			if rest != nil {
+				log.Write(<-rest)
+			}
 			r.Close()
 		})
 	}
@@ -173,7 +177,11 @@ func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, sto
 	if err != nil || !ok {
 		t.Fatalf("dev said %q, %v; %s", line[:n], err, &log)
 	}
-	go func() { _, _ = io.Copy(io.Discard, r) }() // ends with the pipe
+	rest = make(chan []byte, 1)
+	go func() {
+		all, _ := io.ReadAll(r) // ends with the pipe
+		rest <- append(line[:n], all...)
+	}()
 	state := (&environment{home: home}).devState()
 	if at := slices.Index(flags, "--data-dir"); at >= 0 {
 		state = flags[at+1]
@@ -260,7 +268,7 @@ func TestCall(t *testing.T) {
 		{`tools show play`, 0, "memory        512 MB, not enforced\noutcomes      kept for 86400 s", ""},
 		{`tools show play --json`, 0, `"concurrency_max": 8`, ""},
 		{`doctor`, 0, "dispatchers", ""},
-		{`doctor --scrub`, exitUsage, "", s.home + "/.local/state/toolbus/keys of `toolbus dev`, or keys in"},
+		{`doctor --scrub`, exitUsage, "", s.home + "/.local/state/toolbus/latest/keys of `toolbus dev`, or keys in"},
 		{`version`, 0, "toolbus", ""},
 		{`__complete call pl`, 0, "play", ""},
 		{`__complete tools show pl`, 0, "play", ""},

@@ -44,11 +44,7 @@ Implicit runs are not counted: the next call of their token starts one of the ne
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&o.expected, "expect", -1,
-		"push only if this `REVISION` is in force; 0: only the first policy (default: any)")
-	cmd.Flags().BoolVar(&o.repin, "repin", false,
-		"move the active runs that the push would stop to the new set")
-	reasonFlag(cmd, &o.reason)
+	o.flags(cmd)
 	return cmd
 }
 
@@ -57,6 +53,14 @@ type pushOptions struct {
 	expected int64
 	repin    bool
 	reason   string
+}
+
+func (o *pushOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&o.expected, "expect", -1,
+		"push only if this `REVISION` is in force; 0: only the first policy (default: any)")
+	cmd.Flags().BoolVar(&o.repin, "repin", false,
+		"move the active runs that the push would stop to the new set")
+	reasonFlag(cmd, &o.reason)
 }
 
 func reasonFlag(cmd *cobra.Command, reason *string) {

@@ -14,9 +14,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
-// allowingActor is the actor that the record names for the pushes of DispatcherOptions.AllowAll.
-const allowingActor = "dispatcher://allow-all"
-
 // newPolicyService returns the service for the policy, which records each push.
 func (d *dispatcherParts) newPolicyService() *policystore.Service {
 	return &policystore.Service{
@@ -39,7 +36,7 @@ func (d *dispatcherParts) allowAll(ctx context.Context) error {
 	if !o.AllowAll {
 		return nil
 	}
-	by := call.Sender{Tenant: client.DefaultTenant, Actor: allowingActor}
+	by := call.Sender{Tenant: client.DefaultTenant, Actor: policystore.AllowAllActor}
 	return d.newPolicyService().AllowAll(ctx, by, cmp.Or(o.DefaultRole, check.DefaultRole),
 		cmp.Or(o.DefaultLane, check.DefaultLane))
 }
@@ -52,9 +49,14 @@ func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.PolicyPush, fromNamed(func(ctx context.Context, by call.Sender,
 			q envelope.PolicyPushRequest) (envelope.PolicyPushResponse, *envelope.Error) {
 			describe(ctx, d.pushed(by, q))
-			a, refusal := s.Push(ctx, by, q)
-			amend(ctx, func(r *audit.Record) { r.Push = r.Push.Stored(a.Revision) })
-			return a, refusal
+			pushed, refusal := s.Push(ctx, by, q)
+			amend(ctx, func(r *audit.Record) { r.Push = r.Push.Stored(pushed.Revision) })
+			if refusal == nil { // it may have put an earlier set of allowAll in force again
+				if err := d.allowAll(ctx); err != nil {
+					d.Logger.Warn("the policy that allows all tools is that of earlier tools", "err", err)
+				}
+			}
+			return pushed, refusal
 		})),
 		rpc.NewEndpoint(operation.PolicyHistory, fromAny(func(ctx context.Context, _ struct{}) (
 			envelope.PolicyHistoryResponse, *envelope.Error) {

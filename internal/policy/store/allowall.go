@@ -3,19 +3,37 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
+// AllowAllActor is the actor of the pushes of dispatchers that allow every call.
+const AllowAllActor = "dispatcher://allow-all"
+
+// MadeByAllowAll reports whether [Service.AllowAll] has pushed a version for AllowAllActor.
+func MadeByAllowAll(v envelope.PolicyVersion) bool {
+	return v.Reason == allowAllReason && strings.HasSuffix(v.By, "/"+AllowAllActor)
+}
+
+// AllowsAll reports whether the newest version of a history has a set that [Service.AllowAll] has pushed for
+// AllowAllActor, also after an operator has put that in force again.
+func AllowsAll(history []envelope.PolicyVersion) bool {
+	return len(history) > 0 && slices.ContainsFunc(history, func(v envelope.PolicyVersion) bool {
+		return v.Versions == history[0].Versions && MadeByAllowAll(v)
+	})
+}
+
 // allowAllReason is the reason of the pushes of [Service.AllowAll]. With their sender, it tells them from those of
 // operators.
 const allowAllReason = "every call of all tools is allowed, until an operator pushes a policy"
 
 // AllowAll puts in force a set that allows every call of the tools of this process, with the names of a role and a
-// lane, unless an operator has pushed a set. It replaces only what AllowAll has pushed, as for other tools. by is the
-// sender in the record.
+// lane, unless an operator has pushed a set. It replaces only a set that AllowAll has pushed, as for other tools, also
+// after an operator has put that in force again. by is the sender in the record.
 func (s *Service) AllowAll(ctx context.Context, by call.Sender, role, lane string) error {
 	d, err := policy.GenerateFor(role, lane, s.Store.tools)
 	if err != nil {
@@ -23,8 +41,10 @@ func (s *Service) AllowAll(ctx context.Context, by call.Sender, role, lane strin
 	}
 	for {
 		newest, err := s.Store.Newest(ctx)
-		own := newest.By == pusher(by) && newest.Reason == allowAllReason
-		if err != nil || newest.Versions == d.Versions() || newest.Revision != 0 && !own {
+		if err != nil || newest.Versions == d.Versions() {
+			return err
+		}
+		if own, err := s.allowedAll(ctx, by, newest); err != nil || newest.Revision != 0 && !own {
 			return err
 		}
 		q := envelope.PolicyPushRequest{Versions: d.Versions(), Expected: newest.Revision, Reason: allowAllReason}
@@ -36,6 +56,14 @@ func (s *Service) AllowAll(ctx context.Context, by call.Sender, role, lane strin
 			return fmt.Errorf("policy for all tools: %s: %s", refusal, refusal.Cause)
 		}
 	}
+}
+
+// allowedAll reports whether AllowAll has pushed the set of a version for by, in this version or an earlier one.
+func (s *Service) allowedAll(ctx context.Context, by call.Sender, newest envelope.PolicyVersion) (bool, error) {
+	all, err := s.Store.History(ctx)
+	return slices.ContainsFunc(all, func(v envelope.PolicyVersion) bool {
+		return v.Versions == newest.Versions && v.By == pusher(by) && v.Reason == allowAllReason
+	}), err
 }
 
 func (s *Service) pushDocuments(

@@ -85,6 +85,34 @@ func TestAllowAllYields(t *testing.T) {
 	}
 }
 
+// After an operator has put a set of AllowAll in force again, AllowAll replaces it for other tools.
+func TestAllowAllAfterReset(t *testing.T) {
+	b, recorded, by := bustest.Start(t), 0, call.Sender{Tenant: "default", Actor: store.AllowAllActor}
+	one, two := allowing(t, b, &recorded, "echo"), allowing(t, b, &recorded, "echo", "text.search")
+	if err := one.AllowAll(t.Context(), by, "agent", "default"); err != nil {
+		t.Fatal(err)
+	}
+	first, err := one.Store.Newest(t.Context())
+	if err != nil || !store.MadeByAllowAll(first) {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	operators, expected := set("of an operator"), first.Revision
+	open(t, b).put(operators)
+	for _, v := range []envelope.PolicyVersions{operators.Versions(), first.Versions} {
+		pushed, refusal := one.Push(t.Context(), root, envelope.PolicyPushRequest{Versions: v, Expected: expected})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		expected = pushed.Revision
+	}
+	if err := two.AllowAll(t.Context(), by, "agent", "default"); err != nil {
+		t.Fatal(err)
+	}
+	if !allows(t, two, "text.search") {
+		t.Error("a new tool is not allowed after the reset")
+	}
+}
+
 // AllowAll fails if the push cannot be recorded.
 func TestAllowAllUnrecorded(t *testing.T) {
 	s := open(t, bustest.Start(t))
