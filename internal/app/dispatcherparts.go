@@ -187,7 +187,7 @@ func (d *dispatcherParts) startBackground(b *background) {
 		})
 	}
 	b.run(d.runClock, d.Clock.Watch, d.fill.Run, d.quota.Run, d.journal.Run, d.shares.Run, d.evidence.Run,
-		d.keepList, d.watermark.Run, d.policy.Run, foreign.run, d.recordRestored)
+		d.keepList, d.watermark.Run, d.policy.Run, d.followTools, foreign.run, d.recordRestored)
 }
 
 // logReader follows one partition of the call log and writes its events to the audit record.

@@ -68,7 +68,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 		return err
 	}
 	stops.push("control", stop)
-	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.watchTools, e.runClock, func(hand context.Context) {
+	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.watchTools, e.followTools, e.runClock)
+	background.run(func(hand context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-hand.Done():

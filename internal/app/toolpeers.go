@@ -2,11 +2,7 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +14,10 @@ import (
 // toolPeers tells other dispatchers which tools this one has loaded, and knows who has loaded others. It is safe for
 // concurrent use.
 type toolPeers struct {
-	own     rpc.ToolNotice
-	publish func(rpc.ToolNotice)
-	log     *slog.Logger
+	instance string
+	tools    *tool.Set
+	publish  func(rpc.ToolNotice)
+	log      *slog.Logger
 
 	mu    sync.Mutex
 	other map[string]peer // dispatchers with other tools, by instance
@@ -40,48 +37,37 @@ const (
 )
 
 func newToolPeers(instance string, tools *tool.Set, publish func(rpc.ToolNotice), log *slog.Logger) *toolPeers {
-	return &toolPeers{
-		own:     rpc.ToolNotice{Instance: instance, Digest: digestOf(tools)},
-		publish: publish, log: log, other: map[string]peer{},
-	}
+	return &toolPeers{instance: instance, tools: tools, publish: publish, log: log, other: map[string]peer{}}
 }
 
-// digestOf returns a digest of all builds of a set of tools. It is the same for the same builds.
-func digestOf(tools *tool.Set) string {
-	var all []string
-	for _, m := range tools.List() {
-		all = append(all, fmt.Sprintf("%q %s %s\n", m.ToolID, m.Semver, m.Digest))
-	}
-	slices.Sort(all)
-	sum := sha256.New()
-	for _, line := range all {
-		sum.Write([]byte(line))
-	}
-	return hex.EncodeToString(sum.Sum(nil))
+// notice returns what this dispatcher tells the others.
+func (p *toolPeers) notice() rpc.ToolNotice {
+	return rpc.ToolNotice{Instance: p.instance, Digest: p.tools.Digest()}
 }
 
 // run tells the others until ctx ends, and asks them at first.
 func (p *toolPeers) run(ctx context.Context) {
-	first := p.own
+	first := p.notice()
 	first.Ask = true
 	for p.publish(first); timer.Sleep(ctx, tellTools); {
-		p.publish(p.own)
+		p.publish(p.notice())
 	}
 }
 
 // hear takes the notice of a dispatcher.
 func (p *toolPeers) hear(n rpc.ToolNotice) {
-	if n.Instance == p.own.Instance {
+	if n.Instance == p.instance {
 		return
 	}
+	own := p.notice()
 	if n.Ask {
-		p.publish(p.own)
+		p.publish(own)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, known := p.other[n.Instance]
 	switch {
-	case n.Digest == p.own.Digest:
+	case n.Digest == own.Digest:
 		delete(p.other, n.Instance)
 	case known || len(p.other) < maxPeers:
 		if p.other[n.Instance] = (peer{n.Digest, time.Now()}); before.digest != n.Digest {

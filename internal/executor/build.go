@@ -27,8 +27,7 @@ const (
 	missingFor = time.Minute // time after the newest delivery of work for the build
 )
 
-// missingBuilds holds the builds that work was delivered for. A set of tools never changes while an executor runs, so
-// an entry stays true. Entries expire to keep heartbeats small.
+// missingBuilds holds the builds that work was delivered for. Entries expire to keep heartbeats small.
 type missingBuilds struct {
 	mu   sync.Mutex
 	at   map[MissingBuild]time.Time // of the newest delivery
@@ -75,7 +74,9 @@ func (e *Executor) Missing() []MissingBuild {
 	e.missing.mu.Lock()
 	defer e.missing.mu.Unlock()
 	e.missing.expire(now)
-	return e.missing.newest()
+	return slices.DeleteFunc(e.missing.newest(), func(b MissingBuild) bool { // loaded since
+		return e.Catalog.Build(b.Tool, b.Build) != nil
+	})
 }
 
 // MissingChanged returns a channel with a value after [Executor.Missing] has a new entry. A heartbeat should be sent
@@ -85,12 +86,11 @@ func (e *Executor) MissingChanged() <-chan struct{} { return e.missing.news }
 // admitted returns the build that the call was admitted for, or nil if this executor does not have it. It reports and
 // logs a missing one.
 func (e *Executor) admitted(s call.State) *tool.Manifest {
-	m, _ := e.Catalog.Get(s.Tool, s.Version)
-	if m != nil && m.Digest == s.Digest {
+	if m := e.Catalog.Build(s.Tool, s.Digest); m != nil {
 		return m
 	}
 	b := MissingBuild{Tool: s.Tool, Build: s.Digest}
-	if m != nil {
+	if m, _ := e.Catalog.Get(s.Tool, s.Version); m != nil {
 		b.Has = m.Digest
 	}
 	if e.missing.note(b, e.Now()) {

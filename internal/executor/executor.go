@@ -26,6 +26,8 @@ type Catalog interface {
 	// Get returns that version of a tool. If this executor has another version, it returns that with a refusal. If the
 	// tool does not exist, the Manifest is nil.
 	Get(id, version string) (*tool.Manifest, *envelope.Error)
+	// Build returns the build of a tool with that digest, also one that was replaced, or nil.
+	Build(id, digest string) *tool.Manifest
 }
 
 // Lease controls the acknowledgement of one work message. It does not prove that this executor owns the attempt.

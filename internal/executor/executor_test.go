@@ -115,6 +115,13 @@ func (c catalog) Get(id, version string) (*tool.Manifest, *envelope.Error) {
 	return tool.NewSet(c.w.manifest).Get(id, version)
 }
 
+func (c catalog) Build(id, digest string) *tool.Manifest {
+	if c.w.manifest == nil {
+		return nil
+	}
+	return tool.NewSet(c.w.manifest).Build(id, digest)
+}
+
 // Wait is what an executor knows of the record: it holds a request once covered is closed.
 func (w *world) Wait(ctx context.Context, p call.Position, at time.Time) error {
 	if m := w.state().Last(); p.Seq != m.Admitted || at.IsZero() {

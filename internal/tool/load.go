@@ -44,6 +44,15 @@ func Load(dir string, transports ...Transport) (*Set, error) {
 	return loaded(set, problems, err)
 }
 
+// LoadEach is [Load], and returns the tools without a problem that keeps them from being loaded, and those problems.
+func LoadEach(dir string, transports ...Transport) (*Set, Problems, error) {
+	set, problems, err := loadDir(dir, transports)
+	if err != nil {
+		return nil, nil, err
+	}
+	return set, slices.DeleteFunc(problems, func(p Problem) bool { return p.Severity != Refused }), nil
+}
+
 // Lint is [Load], and returns all problems, also warnings and those that only lint reports. The set has the tools
 // without a problem that keeps them from being loaded.
 func Lint(dir string, transports ...Transport) (*Set, Problems, error) {

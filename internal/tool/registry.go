@@ -16,62 +16,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
-	"github.com/seed-018f16cc/toolbus/subjects"
 )
-
-// Set is an immutable snapshot of manifests, safe for concurrent use.
-type Set struct {
-	versions map[string][]*Manifest // by tool id; sorted by preferred
-	sorted   []*Manifest
-}
-
-// NewSet returns a Set of loaded manifests. No two manifests may have the same id and version.
-func NewSet(manifests ...*Manifest) *Set {
-	r := &Set{versions: make(map[string][]*Manifest, len(manifests)), sorted: slices.Clone(manifests)}
-	slices.SortFunc(r.sorted, func(a, b *Manifest) int {
-		return cmp.Or(cmp.Compare(a.ToolID, b.ToolID), preferred(a, b))
-	})
-	for _, m := range r.sorted {
-		r.versions[m.ToolID] = append(r.versions[m.ToolID], m)
-	}
-	return r
-}
-
-// Get returns the preferred version of a tool in the range want: callable versions come first, then releases, then the
-// newest. If no version is in the range, Get returns a refusal together with the preferred version of all, which the
-// caller can use for further checks. If the tool does not exist, it returns only the refusal.
-func (r *Set) Get(toolID, want string) (*Manifest, *envelope.Error) {
-	versions := r.versions[toolID]
-	if len(versions) == 0 {
-		return nil, envelope.NoTool(toolID, r.IDs())
-	}
-	return resolve(versions, want)
-}
-
-// Named returns the id of the tool whose token in subjects is token. The token of a very long id is a digest, so the id
-// cannot be derived from it.
-func (r *Set) Named(token string) (toolID string, ok bool) {
-	for toolID := range r.versions {
-		if subjects.Token(toolID) == token {
-			return toolID, true
-		}
-	}
-	return "", false
-}
-
-// List returns the manifests of every status, sorted by tool id. The preferred version of a tool comes first.
-func (r *Set) List() []*Manifest { return slices.Clone(r.sorted) }
-
-// IDs returns the ids of all tools, sorted.
-func (r *Set) IDs() []string {
-	ids := make([]string, len(r.sorted))
-	for i, m := range r.sorted {
-		ids[i] = m.ToolID
-	}
-	return slices.Compact(ids)
-}
-
-func (r *Set) Len() int { return len(r.sorted) }
 
 // program is a file in the tool's folder that its endpoint names, as it was when the digest was computed.
 type program struct {

@@ -35,7 +35,7 @@ const allowAllReason = "every call of all tools is allowed, until an operator pu
 // lane, unless an operator has pushed a set. It replaces only a set that AllowAll has pushed, as for other tools, also
 // after an operator has put that in force again. by is the sender in the record.
 func (s *Service) AllowAll(ctx context.Context, by call.Sender, role, lane string) error {
-	d, err := policy.GenerateFor(role, lane, s.Store.tools)
+	d, err := policy.GenerateFor(role, lane, *s.Store.tools.Load())
 	if err != nil {
 		return err
 	}

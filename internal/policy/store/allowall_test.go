@@ -60,6 +60,28 @@ func TestAllowAll(t *testing.T) {
 	}
 }
 
+// After Refit the policy in force is that of other tools, unless it does not fit them.
+func TestRefit(t *testing.T) {
+	b, recorded, by := bustest.Start(t), 0, call.Sender{Tenant: "default", Actor: "dispatcher://x"}
+	s := allowing(t, b, &recorded, "echo")
+	if err := s.AllowAll(t.Context(), by, "agent", "default"); err != nil {
+		t.Fatal(err)
+	}
+	more := []*tool.Manifest{
+		{ToolID: "echo", Semver: "1.1.0", Status: tool.StatusActive, Class: call.Pure},
+		{ToolID: "text.search", Semver: "1.0.0", Status: tool.StatusActive, Class: call.Pure},
+	}
+	if err := s.Store.Refit(t.Context(), more); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AllowAll(t.Context(), by, "agent", "default"); err != nil {
+		t.Fatal(err)
+	}
+	if !allows(t, s, "echo") || !allows(t, s, "text.search") {
+		t.Error("a tool is not allowed")
+	}
+}
+
 // AllowAll leaves the set of an operator alone, whatever its reason is.
 func TestAllowAllYields(t *testing.T) {
 	b, recorded, by := bustest.Start(t), 0, call.Sender{Tenant: "default", Actor: "dispatcher://x"}

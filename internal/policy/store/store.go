@@ -28,7 +28,7 @@ const loadTime = 30 * time.Second
 type Store struct {
 	bucket   jetstream.KeyValue // of the documents, and of the history of the entry
 	versions *replica.Replica[entry]
-	tools    []*tool.Manifest
+	tools    atomic.Pointer[[]*tool.Manifest]
 	log      *slog.Logger
 	loading  sync.Mutex              // held by confirm, so that a set is loaded once; Current does not wait for it
 	checked  atomic.Pointer[checked] // the last set that Check has accepted
@@ -61,7 +61,29 @@ func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, c
 		return nil, err
 	}
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
-	return &Store{bucket: bucket, versions: versions, tools: tools, log: log}, nil
+	s := &Store{bucket: bucket, versions: versions, log: log}
+	s.tools.Store(&tools)
+	return s, nil
+}
+
+// Refit lets the store go on with other tools, and compiles the policy in force for them. If the policy does not fit
+// them, Refit returns the problems, and the store keeps the tools that it had.
+func (s *Store) Refit(ctx context.Context, tools []*tool.Manifest) error {
+	s.loading.Lock()
+	defer s.loading.Unlock()
+	had := s.tools.Swap(&tools)
+	s.checked.Store(nil) // it is of the tools before
+	e, err := s.versions.Ask(ctx, subjects.PolicySubject)
+	var next loaded
+	if err == nil {
+		next, err = s.load(ctx, e)
+	}
+	if err = cmp.Or(err, next.err); err != nil && !errors.Is(err, policy.ErrNone) {
+		s.tools.Store(had)
+		return err
+	}
+	s.known.Learn(next, e.At)
+	return nil
 }
 
 // Current returns the policy in force. It returns [policy.ErrStale] if that is not known for the last second,
@@ -143,7 +165,7 @@ func (s *Store) snapshot(ctx context.Context, e entry) (*policy.Snapshot, error)
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := policy.Compile(set, s.tools)
+	snapshot, err := policy.Compile(set, *s.tools.Load())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", policy.ErrUnusable, err)
 	}

@@ -92,11 +92,12 @@ func (s *Store) fits(ctx context.Context, d policy.Documents) error {
 	if err != nil {
 		return err
 	}
-	snapshot, err := policy.Compile(set, s.tools)
+	tools := *s.tools.Load()
+	snapshot, err := policy.Compile(set, tools)
 	if err != nil {
 		return err
 	}
-	if err := policy.Sanitized(set, s.tools); err != nil {
+	if err := policy.Sanitized(set, tools); err != nil {
 		return err
 	}
 	s.checked.Store(&checked{snapshot, s.putParsed(ctx, set)})

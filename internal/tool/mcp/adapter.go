@@ -77,6 +77,13 @@ func New(opts Options) *Adapter {
 	return a
 }
 
+// Reread lets the adapter read [ServersFile] again for servers that it does not know yet.
+func (a *Adapter) Reread() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.folders)
+}
+
 // Validate returns an error if the manifest's server is not in [ServersFile], or if a variable, file or folder to which
 // its entry there refers does not exist.
 func (a *Adapter) Validate(m *tool.Manifest) error {
