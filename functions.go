@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -84,11 +85,15 @@ type Tool struct {
 
 // Toolset is a set of tools for dispatchers, executors or [ToolMain]: Go functions, and tools of folders. The zero
 // value is an empty set. A Toolset is not safe for concurrent use. Executors and dispatchers do not see tools that are
-// added after they were made.
+// added after they were made, but for those of a folder that is read again, see [Toolset.AddFolder].
 type Toolset struct {
 	typed   map[string]*typed
 	folders []*tool.Manifest
 	bad     error // errors of all tools that could not be added
+
+	dirs     []string // absolute names of the folders
+	defaults []defaultsFile
+	using    using
 }
 
 // NewToolset returns an empty set.
@@ -157,11 +162,23 @@ func WithValidate[In any](validate func(ctx context.Context, run *Run, in In) er
 
 // AddFolder adds the tools of a folder, as `toolbus dev` reads it: each tool is a subfolder with a manifest and a
 // program. The error lists the problems of all tools. The methods that use tools return it again.
+//
+// A folder that was added before is read again, also for the dispatchers and executors that were made with the set. New
+// and changed tools are called, and removed ones no longer. Calls end on the build that they were admitted for. The
+// error lists the problems of the tools that stay as they were.
 func (t *Toolset) AddFolder(dir string) error {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return t.refuse(fmt.Errorf("tools folder %s: %w", dir, err))
+	}
+	if slices.Contains(t.dirs, abs) {
+		return t.reload(abs)
+	}
 	r, err := tool.Load(dir, app.Transports()...)
 	if err != nil {
 		return t.refuse(err)
 	}
+	t.dirs = append(t.dirs, abs)
 	var all error
 	for _, m := range r.List() {
 		if t.has(m.ToolID) {
@@ -193,6 +210,7 @@ func (t *Toolset) SetDefaults(file, environment string) error {
 			return t.refuse(err)
 		}
 	}
+	t.defaults = append(t.defaults, defaultsFile{file, environment})
 	return nil
 }
 

@@ -71,6 +71,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 		adapters[native.Transport] = tools.native()
 	}
 	options := app.ExecutorOptions{Tools: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain}
+	tools.use(registry, options.Fits)
 	return &Executor{c, options, o.Ready}, nil
 }
 
@@ -138,6 +139,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit,
 		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, AllowAll: o.AllowAll, Version: Version,
 	}
+	tools.use(registry, options.Fits())
 	return &Dispatcher{c, options, o.Ready}, nil
 }
 

@@ -1,0 +1,125 @@
+package toolbus
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+)
+
+// defaultsFile is a file of [Toolset.SetDefaults].
+type defaultsFile struct{ file, environment string }
+
+// using holds the sets of the dispatchers and executors that were made with a [Toolset].
+type using struct {
+	mu  sync.Mutex // dispatchers and executors may be made at the same time
+	all []user
+}
+
+// user is a dispatcher or an executor. fits returns an error if it could not go on with a tool.
+type user struct {
+	set  *tool.Set
+	fits func(*tool.Manifest) error
+}
+
+// use notes a dispatcher or an executor, if a folder can be read again.
+func (t *Toolset) use(set *tool.Set, fits func(*tool.Manifest) error) {
+	if len(t.dirs) == 0 {
+		return
+	}
+	t.using.mu.Lock()
+	defer t.using.mu.Unlock()
+	t.using.all = append(t.using.all, user{set, fits})
+}
+
+// reload reads a folder again that was added before, for all that use the set.
+func (t *Toolset) reload(dir string) error {
+	read, problems, err := tool.LoadEach(dir, app.Transports()...)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		err = problems
+	}
+	next, bad := t.merged(dir, read.List(), problems)
+	t.folders = next
+	all, _ := t.registry() // what could not be added has kept the set from being used
+	t.using.mu.Lock()
+	defer t.using.mu.Unlock()
+	for _, u := range slices.Backward(t.using.all) { // executors have a build before dispatchers admit calls for it
+		u.set.Replace(all.List()...)
+	}
+	return errors.Join(err, bad)
+}
+
+// merged returns the tools of all folders after a folder was read again. A tool with a problem, or that does not fit a
+// dispatcher or an executor, stays as it was. The error is about those that do not fit.
+func (t *Toolset) merged(dir string, read []*tool.Manifest, problems tool.Problems) (all []*tool.Manifest, bad error) {
+	broken := map[string]bool{} // by folder of the tool
+	for _, p := range problems {
+		folder, _, _ := strings.Cut(p.File, "/")
+		broken[filepath.Join(dir, folder)] = true
+	}
+	had := map[string]*tool.Manifest{}
+	next := &Toolset{typed: t.typed}
+	for _, m := range t.folders {
+		if filepath.Dir(m.Dir) != dir || broken[m.Dir] {
+			next.folders = append(next.folders, m)
+		} else {
+			had[m.ToolID] = m
+		}
+	}
+	for _, m := range read {
+		if broken[m.Dir] {
+			continue
+		}
+		m, err := t.successor(had[m.ToolID], m, next.has(m.ToolID))
+		bad = errors.Join(bad, err)
+		if m != nil {
+			next.folders = append(next.folders, m)
+		}
+	}
+	return next.folders, bad
+}
+
+// successor returns what is in the set after a tool was read again. taken means that another tool has its id. It
+// returns nil if the tool is not in the set.
+func (t *Toolset) successor(before, read *tool.Manifest, taken bool) (m *tool.Manifest, err error) {
+	switch {
+	case taken:
+		return nil, fmt.Errorf("%s: there is a tool of that id already", read.ToolID)
+	case before != nil && before.Same(read):
+		return before, nil
+	}
+	if m, err = t.fitting(read); err != nil {
+		return before, fmt.Errorf("%s: %w", read.ToolID, err)
+	}
+	return m, nil
+}
+
+// fitting returns a tool with the defaults of the set, or an error if a dispatcher or an executor could not go on with
+// it.
+func (t *Toolset) fitting(m *tool.Manifest) (*tool.Manifest, error) {
+	for _, d := range t.defaults {
+		read, err := tool.ReadDefaults(d.file)
+		if err == nil {
+			m, err = read.Apply(m, d.environment)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	t.using.mu.Lock()
+	defer t.using.mu.Unlock()
+	for _, u := range t.using.all {
+		if err := u.fits(m); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
