@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,8 @@ type development struct {
 	port      int
 	insecure  bool // check no tokens
 
-	bus *devBus // nil if insecure
+	bus    *devBus           // nil if insecure
+	builds map[string]string // digest of each tool that was loaded
 }
 
 func devCmd(g *global) *cobra.Command {
@@ -35,6 +37,10 @@ func devCmd(g *global) *cobra.Command {
 		Args: cli.NoArgs,
 		Long: `Runs an embedded NATS server, one dispatcher and one executor with the tools of --tools. The server
 writes to disk before it acknowledges; streams, keys and credentials are below --data-dir and survive a restart.
+
+Tools are loaded again when their files change, and are live within a second. A tool with a problem is reported with its
+file and line, and goes on as it was, and so do the others; calls that run end on their build. The first tool of a pool
+or a transport, and a changed entry of servers.json, need a restart.
 
 Each folder of tools has a state of its own, unless --data-dir names one: what was pushed and called in one project is
 not there in another. At its start the bus says which policy is in force, and which tools of the folder it hides.
@@ -76,6 +82,7 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 }
 
 func (d *development) run(ctx context.Context) (err error) {
+	read := stampOf(d.node.Tools)
 	tools, err := d.node.Toolset()
 	if err != nil {
 		return err
@@ -110,11 +117,16 @@ func (d *development) run(ctx context.Context) (err error) {
 		if d.bus != nil {
 			serve = d.bus.Serve
 		}
+		ctx, stop := context.WithCancel(ctx)
+		var follow sync.WaitGroup
+		defer follow.Wait()
+		defer stop()
 		return serve(ctx, srv.URL(), devParts{
 			Options: o, Tools: tools, Dispatcher: d.allowAll(), Executor: d.pool.Options(d.env.environ),
 			Ready: func() {
 				if ready() {
 					d.greet(ctx, srv.URL(), tools)
+					follow.Go(func() { d.follow(ctx, tools, read) })
 				}
 			},
 		})

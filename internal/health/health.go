@@ -183,7 +183,7 @@ func unrunnable(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 	for _, id := range slices.Sorted(maps.Keys(at)) {
 		slices.Sort(at[id])
 		checks = append(checks, envelope.Failed("tool "+id, "cannot run at "+some(at[id])+": "+why[id],
-			"mend the files of the tool, then restart the executor"))
+			"mend the files of the tool, then restart the executor; `toolbus dev` takes them over by itself"))
 	}
 	return checks
 }
