@@ -15,12 +15,15 @@ import (
 
 // Parse reads the documents of a set. If they have problems, the error is of type [tool.Problems] and lists all of
 // them, with file, line, column and fix.
-func Parse(d Documents) (*Set, error) {
+func Parse(d Documents) (*Set, error) { return parse(d, [][]byte{d.ToolRegistry}) }
+
+// parse is [Parse] with the registry in parts.
+func parse(d Documents, registry [][]byte) (*Set, error) {
 	if len(d.Roles)+len(d.Lanes)+len(d.ToolRegistry) > MaxSet {
 		return nil, tool.Problems{unreadable(ToolRegistryFile, errTooLarge)}
 	}
 	p := parser{set: &Set{versions: d.Versions()}}
-	if err := p.read(d); err != nil {
+	if err := p.read(d, registry); err != nil {
 		return nil, err
 	}
 	p.checkRoles()
@@ -39,22 +42,19 @@ type parser struct {
 	laneIDs                map[string]bool
 }
 
-func (p *parser) read(d Documents) error {
+func (p *parser) read(d Documents, registry [][]byte) error {
 	var roles struct {
 		Roles []Role `json:"roles"`
 	}
 	var lanes struct {
 		Lanes []Lane `json:"lanes"`
 	}
-	var registry struct {
-		Tools []Entry `json:"tools"`
-	}
 	all := AllDocuments()
 	var err1, err2, err3 error
 	p.roles, err1 = all[0].read(d.Roles, &roles)
 	p.lanes, err2 = all[1].read(d.Lanes, &lanes)
-	p.registry, err3 = all[2].read(d.ToolRegistry, &registry)
-	p.set.Roles, p.set.Lanes, p.set.Entries = roles.Roles, lanes.Lanes, registry.Tools
+	err3 = p.readParts(all[2], registry)
+	p.set.Roles, p.set.Lanes = roles.Roles, lanes.Lanes
 	p.set.lanes, p.set.registry = p.lanes, p.registry
 	p.laneIDs = make(map[string]bool, len(lanes.Lanes))
 	for _, lane := range lanes.Lanes {

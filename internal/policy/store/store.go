@@ -169,6 +169,7 @@ func (s *Store) snapshot(ctx context.Context, e entry) (*policy.Snapshot, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", policy.ErrUnusable, err)
 	}
+	giveBack(set)
 	return snapshot, nil
 }
 
@@ -197,7 +198,9 @@ func (s *Store) read(ctx context.Context, e entry) (*policy.Set, error) {
 	}
 	var set *policy.Set
 	if err == nil {
-		set, err = policy.Parse(d)
+		if set, err = policy.ParseParts(d); err != nil {
+			set, err = policy.Parse(d)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", policy.ErrUnusable, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -88,20 +89,41 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 
 // fits checks a set before it is in force, and keeps it for load. For other dispatchers, it stores what was parsed.
 func (s *Store) fits(ctx context.Context, d policy.Documents) error {
-	set, err := policy.Parse(d)
-	if err != nil {
-		return err
+	set, snapshot, err := s.compile(d, policy.ParseParts)
+	if err != nil { // Parse knows the places of the problems
+		set, snapshot, err = s.compile(d, policy.Parse)
 	}
-	tools := *s.tools.Load()
-	snapshot, err := policy.Compile(set, tools)
 	if err != nil {
-		return err
-	}
-	if err := policy.Sanitized(set, tools); err != nil {
 		return err
 	}
 	s.checked.Store(&checked{snapshot, s.putParsed(ctx, set)})
+	giveBack(set)
 	return nil
+}
+
+// compile returns the set of the documents as parse reads it, and compiled.
+func (s *Store) compile(d policy.Documents, parse func(policy.Documents) (*policy.Set, error)) (
+	set *policy.Set, snapshot *policy.Snapshot, err error,
+) {
+	if set, err = parse(d); err != nil {
+		return nil, nil, err
+	}
+	tools := *s.tools.Load()
+	if snapshot, err = policy.Compile(set, tools); err != nil {
+		return nil, nil, err
+	}
+	return set, snapshot, policy.Sanitized(set, tools)
+}
+
+// manyEntries is the number of entries from which on a set is large.
+const manyEntries = 500
+
+// giveBack returns memory to the operating system that reading a large set has left as garbage. That is several times
+// what the process has in use, and without calls it would keep it for long.
+func giveBack(set *policy.Set) {
+	if len(set.Entries) >= manyEntries {
+		debug.FreeOSMemory()
+	}
 }
 
 // putParsed stores a parsed set, and returns its digest. If it is not stored, the digest is "", and other dispatchers
