@@ -253,7 +253,7 @@ func table() []CodeInfo {
 			500, 0, GatewayInternalError, CategorySystem, SeverityCritical,
 		}, {
 			CodeVersion, TerminalError, false, 0, EffectNone, "No single version of the tool fits the request",
-			"ask for one of the versions named in the message", "the range matches no version, or several equally well",
+			"ask for the version that `toolbus tools show` names", "the range matches no version, or several equally well",
 			409, 0, GatewayNotImplemented, CategoryContract, SeverityError,
 		}, {
 			CodeDigest, TerminalError, false, 0, EffectNone, "The program of the tool is not the one that its manifest names",

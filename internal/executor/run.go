@@ -107,6 +107,7 @@ func (r *run) find() *envelope.Error {
 	j := r.job
 	if j.unreadable != nil {
 		return envelope.NewError(envelope.CodeVersion, "this executor cannot read the stored request").
+			WithFix("replace the executors of the pool by the build of the dispatchers, then call again with a new key").
 			WithCause(j.unreadable.Error())
 	}
 	if fault := j.build.NeverRuns(); fault != nil {

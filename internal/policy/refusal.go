@@ -20,6 +20,9 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 		return envelope.NoTool(q.Tool, s.Visible(q.Role, ""))
 	}
 	refusal := envelope.NewError(d.Code, v.explain(d.Reason))
+	if d.Code == envelope.CodeVersion {
+		refusal = refusal.WithFix("tell the operator: the policy has to allow the version, or dispatchers load another one")
+	}
 	if lanes := v.otherLanes(d.Reason); len(lanes) > 0 {
 		refusal = refusal.WithFix("call it in another lane of the role that allows the tool: " + some(lanes))
 	}
