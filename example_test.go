@@ -321,7 +321,7 @@ func ExampleToolMain() {
 	}
 	fmt.Print(string(manifest))
 	// Output:
-	// tools/greet is a tool once its program is there: go build -o tools/greet/greet .
+	// tools/greet is a tool once the package of this program is built into it: go build -o tools/greet/greet PACKAGE
 	// tool_id: greet
 	// semver: 0.1.0
 	// owner: "@local"

@@ -139,9 +139,10 @@ func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, ru
 // AddOption is an option of [Add]; [WithLookup] and [WithValidate] make one.
 type AddOption struct{ apply func(*part) }
 
-// WithLookup adds a lookup to a [SideEffectful] function. Executors call it after a run was interrupted. It returns the
-// output of the run if the effect under Run.IdempotencyKey is committed, and [ErrAbsent] if it is not. It must change
-// nothing. Without a lookup, the outcome of an interrupted run is a terminal error with unknown effect.
+// WithLookup adds a lookup to a [SideEffectful] function. If the executor of a run is gone, another one calls it. It
+// returns the output of the run if the effect under Run.IdempotencyKey is committed, and [ErrAbsent] if it is not. It
+// must change nothing. After an error, also [ErrAbsent], and without a lookup, the outcome is a terminal error with
+// unknown effect: the run may still have its effect.
 func WithLookup[In, Out any](lookup func(ctx context.Context, run *Run, in In) (Out, error)) AddOption {
 	return AddOption{func(p *part) {
 		p.lookup, p.looksUp = untyped(lookup), &[2]reflect.Type{reflect.TypeFor[In](), reflect.TypeFor[Out]()}

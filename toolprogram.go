@@ -70,7 +70,8 @@ func (t *typed) install(dir, name string) error {
 			return err
 		}
 	}
-	fmt.Printf("%s is a tool once its program is there: go build -o %s .\n", folder, filepath.Join(folder, name))
+	fmt.Printf("%s is a tool once the package of this program is built into it: go build -o %s PACKAGE\n", folder,
+		filepath.Join(folder, name))
 	return nil
 }
 
