@@ -53,10 +53,10 @@ has a "status".
 
 Each invocation uses a fresh idempotency key and is a call of its own. --key K uses yours; --key auto derives a stable
 key from tool, function, version range and input. Calls with one key, input and --scope are one call, which runs once:
-for 24 h the second one prints the outcome of the first one, if that is final: a success, or an error that is no
-retryable_error. Once the cause of such an error is repaired, call with a new key. After a retryable_error the key is
-printed to standard error: call again with it. With one key and another --scope or input the second one is refused. A
-tool whose manifest requires a key takes none that nobody has chosen: its calls need --key.
+for 24 h the second one prints the outcome of the first one, unless that is a retryable_error. Then the key is
+printed to standard error: call again with it. Once the cause of another error is repaired, call with a new key. With
+one key and another --scope or input the second one is refused. A tool whose manifest requires a key takes none that
+nobody has chosen: its calls need --key.
 
 The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
