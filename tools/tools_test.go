@@ -4,6 +4,7 @@ package tools_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
+	"github.com/seed-018f16cc/toolbus/tools"
 )
 
 func TestMain(m *testing.M) {
@@ -61,6 +63,34 @@ func install(t *testing.T) *tool.Set {
 		t.Fatal(err)
 	}
 	return registry
+}
+
+// TestWrite loads the manifests that Write writes. The command of each ends with a program that Program knows.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := tools.Write(dir, "/usr/bin/toolbus", "dev", "tool"); err != nil {
+		t.Fatal(err)
+	}
+	if set, err := tool.Load(dir, app.Transports()...); err != nil || set.Len() != len(programs) {
+		t.Errorf("the manifests cannot be loaded: %v", err)
+	}
+	for folder, name := range programs {
+		manifest, err := os.ReadFile(filepath.Join(dir, folder, "tool.yaml"))
+		if command := fmt.Sprintf(`["/usr/bin/toolbus","dev","tool",%q]`, name); err != nil ||
+			!strings.Contains(string(manifest), command) {
+			t.Errorf("the command of %s is not %s: %v", folder, command, err)
+		}
+		if _, err := tools.Program(name, nil, os.Getenv); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := tools.Program("none", nil, os.Getenv); err == nil {
+		t.Error("an unknown program is a tool")
+	}
+	if _, err := tools.Program("web-fetch", []string{"--allow-network", "all"}, os.Getenv); err == nil {
+		t.Error("a network that is none is allowed")
+	}
 }
 
 // chunks counts what a tool emits.

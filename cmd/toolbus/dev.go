@@ -25,6 +25,7 @@ type development struct {
 	state     string // folder
 	port      int
 	insecure  bool // check no tokens
+	examples  bool // serve the example tools
 
 	bus    *devBus           // nil if insecure
 	builds map[string]string // digest of each tool that was loaded
@@ -52,7 +53,8 @@ tokens: any process that reaches the port may call any tool as any actor.
 
 After Ctrl-C running calls have 10 s to end; a second Ctrl-C ends the process at once. Exit codes: 0 stopped by a
 signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
-		Example: `  toolbus dev
+		Example: `  toolbus dev --examples
+  toolbus dev
   toolbus dev --data-dir ./state --port 0 --tools ./tools --ready-file ./ready`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := cmp.Or(g.isServer(cmd), d.node.Check(), d.pool.Check(), d.admission.Check(&d.node))
@@ -60,6 +62,9 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 				err = checkState(d.state)
 			}
 			if err != nil {
+				return err
+			}
+			if err := d.chooseTools(cmd); err != nil {
 				return err
 			}
 			cli.Collect(g.env.environ, storePercent, math.MaxInt64)
@@ -74,11 +79,15 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		"TCP port on 127.0.0.1; 0 picks a free one")
 	f.BoolVar(&d.insecure, "insecure-no-auth", false,
 		"check no tokens: any process that reaches the port may call any tool as any actor")
+	f.BoolVar(&d.examples, "examples", false,
+		"serve the example tools fs.write, text.search, transcript.clean and web.fetch in place of --tools. Their programs "+
+			"are this one, and each start writes their manifests to examples below --data-dir")
 	d.node.Env = "dev"
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
 	d.pool.Flags(cmd)
 	d.admission.Flags(cmd)
+	cmd.AddCommand(devToolCmd(g))
 	return cmd
 }
 
@@ -202,6 +211,9 @@ func (d *development) announce(url string) (withdraw func()) {
 // greet prints the URL of the bus, the policy in force, and how programs authenticate.
 func (d *development) greet(ctx context.Context, url string, tools *toolbus.Toolset) {
 	fmt.Fprintf(d.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), url)
+	if d.examples {
+		fmt.Fprintln(d.env.stdout, "their manifests and files:", d.node.Tools)
+	}
 	if url != toolbus.DefaultURL {
 		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
 	}

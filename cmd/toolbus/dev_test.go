@@ -110,6 +110,44 @@ func greeted(at string) bool {
 	return err == nil && string(info) == "INFO"
 }
 
+// The example tools need neither a clone nor a build: this program is each of them.
+func TestDevExamples(t *testing.T) {
+	state := t.TempDir()
+	s, _, _ := startDevAt(t, t.TempDir(), state, "0", "--examples")
+	for _, call := range [][2]string{
+		{"fs.write", `{"path":"note.txt","content":"hello"}`},
+		{"text.search", `{"pattern":"tool_id"}`},
+		{"transcript.clean", `{"text":"[00:01] Anna: So, um, the the plan."}`},
+	} {
+		if code, _, stderr := s.do("call", call[0], "--input", call[1]); code != 0 {
+			t.Errorf("%s: exit %d: %s", call[0], code, stderr)
+		}
+	}
+	if code, _, stderr := s.do("call", "web.fetch", "--input", `{"url":"http://127.0.0.1/"}`); code != 11 ||
+		!strings.Contains(stderr, "P-PRECOND-NOT_FETCHABLE") {
+		t.Errorf("web.fetch: exit %d: %s", code, stderr)
+	}
+	written, err := os.ReadFile(filepath.Join(state, "examples", "fs_2ewrite", "data", "note.txt"))
+	if err != nil || string(written) != "hello" {
+		t.Errorf("fs.write has written %q, %v", written, err)
+	}
+}
+
+// Without a folder of tools, `toolbus dev` names the two ways to have one.
+func TestDevWithoutTools(t *testing.T) {
+	none, s := filepath.Join(t.TempDir(), "none"), shell{t: t}
+	code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--tools", none)
+	if code != 1 || !strings.Contains(stderr, "--tools") || !strings.Contains(stderr, "--examples") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--tools", none, "--examples"); code != 2 {
+		t.Errorf("two folders: exit %d: %s", code, stderr)
+	}
+	if code, _, stderr := s.do("dev", "tool", "none"); code != 1 || !strings.Contains(stderr, "no program") {
+		t.Errorf("an unknown program: exit %d: %s", code, stderr)
+	}
+}
+
 // The bus of `toolbus dev` has a policy that allows all tools of the folder. What an operator pushes instead is still
 // in force after a restart.
 func TestDevPolicy(t *testing.T) {

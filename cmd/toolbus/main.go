@@ -168,7 +168,7 @@ Exit codes:
   15   policy explain: the decision differs from the recorded one
   16   policy explain: the recorded decision could not be repeated
   130  interrupted; dev, dispatcher, executor, nats and a followed audit log exit with 0 instead`,
-		Example: `  toolbus dev                                     # a whole bus in one process
+		Example: `  toolbus dev --examples                          # a whole bus in one process, with example tools
   toolbus tools list
   toolbus call text.search --input '{"pattern":"TOOL"}' --stream
   toolbus why <reference that call printed>`,

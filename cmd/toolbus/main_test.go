@@ -34,6 +34,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "tool" {
 		os.Exit(play(os.Stdin, os.Stdout))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "dev" { // an example tool
+		env := environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
+		os.Exit(run(context.Background(), env, os.Args[1:]))
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -155,7 +159,11 @@ func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, sto
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
-		done <- run(ctx, env, append([]string{"dev", "--tools", tools}, flags...))
+		args := append([]string{"dev"}, flags...)
+		if !slices.Contains(flags, "--examples") {
+			args = append(args, "--tools", tools)
+		}
+		done <- run(ctx, env, args)
 	}()
 	var once sync.Once
 	stop = func() {

@@ -1,4 +1,4 @@
-package main
+package textsearch
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ type search struct {
 	limit   int
 	out     *program.Stream
 
-	found   output
+	found   Output
 	large   int  // files passed over for their size
 	tooMuch bool // whether the output limit ended the search
 }

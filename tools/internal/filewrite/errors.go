@@ -1,4 +1,4 @@
-package main
+package filewrite
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package main
+package filewrite
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 // lookup confirms a call when the file at its path holds exactly its content.
-func (t *tool) lookup(_ context.Context, _ *program.Call, in input, _ *program.Stream) (program.Result, error) {
+func (t *tool) lookup(_ context.Context, _ *program.Call, in Input, _ *program.Stream) (program.Result, error) {
 	r, err := newRequest(in)
 	if err != nil {
 		return program.Result{}, err

@@ -1,4 +1,4 @@
-package main
+package textsearch
 
 import (
 	"regexp"
@@ -139,7 +139,7 @@ func FuzzSearch(f *testing.F) {
 	f.Add("^$", "\n\n", false)
 	f.Add(`\xff|é`, "\xff\né", false)
 	f.Fuzz(func(t *testing.T, text, data string, regex bool) {
-		p, err := newPattern(input{Pattern: text, Regex: &regex})
+		p, err := newPattern(Input{Pattern: text, Regex: &regex})
 		if err != nil {
 			return
 		}

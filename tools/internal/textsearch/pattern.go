@@ -1,4 +1,4 @@
-package main
+package textsearch
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ type pattern struct {
 	literal []byte
 }
 
-func newPattern(in input) (pattern, error) {
+func newPattern(in Input) (pattern, error) {
 	expression := in.Pattern
 	literal := in.Regex != nil && !*in.Regex
 	if literal {

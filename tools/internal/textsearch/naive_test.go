@@ -1,4 +1,4 @@
-package main
+package textsearch
 
 import (
 	"bytes"
@@ -23,13 +23,13 @@ func TestAgainstNaiveSearch(t *testing.T) {
 	}
 	root := filepath.Join(strings.TrimSpace(string(goroot)), "src", "net")
 	for _, test := range []struct {
-		in input
+		in Input
 		re string
 	}{
-		{input{Pattern: "Retry-After", Case: "sensitive"}, `Retry-After`},
-		{input{Pattern: `func \w+Timeout\(`}, `func \w+Timeout\(`},
-		{input{Pattern: "étoile|[一-龥]+", Case: "sensitive"}, "étoile|[一-龥]+"},
-		{input{Pattern: "return nil, err", Case: "insensitive", MaxMatches: 10_000}, `(?i)return nil, err`},
+		{Input{Pattern: "Retry-After", Case: "sensitive"}, `Retry-After`},
+		{Input{Pattern: `func \w+Timeout\(`}, `func \w+Timeout\(`},
+		{Input{Pattern: "étoile|[一-龥]+", Case: "sensitive"}, "étoile|[一-龥]+"},
+		{Input{Pattern: "return nil, err", Case: "insensitive", MaxMatches: 10_000}, `(?i)return nil, err`},
 	} {
 		t.Run(test.in.Pattern, func(t *testing.T) {
 			t.Parallel()
