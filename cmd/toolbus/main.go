@@ -239,15 +239,6 @@ func subcommand(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-func versionCmd(g *global) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  toolbus version --json", GroupID: "operate", Args: cli.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return g.say(map[string]string{"version": cli.Version()}, "toolbus "+cli.Version())
-		},
-	}
-}
-
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

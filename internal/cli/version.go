@@ -9,25 +9,55 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 )
 
-// Version returns [toolbus.Version] with the commit that this program was built from, if the build recorded one.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return toolbus.Version
-	}
-	return VersionOf(info.Main.Version)
+// Build describes how a program was built. Fields that the build did not record are empty.
+type Build struct {
+	Version  string `json:"version"`             // [toolbus.Version], and a part of the commit
+	Commit   string `json:"commit,omitzero"`     // a part of it, if the program was installed from a version of the module
+	Modified bool   `json:"modified,omitzero"`   // the sources were not those of the commit
+	Module   string `json:"module,omitzero"`     // version of the module, of a program that `go install` made
+	Sum      string `json:"sum,omitzero"`        // checksum of that module, as in go.sum
+	Go       string `json:"go_version,omitzero"` // version of Go
 }
 
-// VersionOf returns [toolbus.Version] with the commit in recorded, the version that the go command gave the module. It
-// ignores the number in recorded: the go command derives it from the newest tag, so a commit after v0.1.0 would be
-// 0.1.1.
-func VersionOf(recorded string) string {
-	commit, err := module.PseudoVersionRev(recorded)
-	if err != nil {
-		return toolbus.Version
+// Version returns [toolbus.Version] with the commit that this program was built from, if the build recorded one.
+func Version() string { return CurrentBuild().Version }
+
+// CurrentBuild returns what is known of the build of this program.
+func CurrentBuild() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Build{Version: toolbus.Version}
 	}
-	if strings.HasSuffix(recorded, "+dirty") {
-		commit += ".dirty"
+	return BuildOf(info)
+}
+
+// commitLength is the length of the part of a commit in a version, as in the pseudo-versions of Go.
+const commitLength = 12
+
+// BuildOf returns what info says of a build of Toolbus. It ignores the number of the module's version: the go command
+// derives it from the newest tag, so a commit after v0.1.0 would be 0.1.1.
+func BuildOf(info *debug.BuildInfo) Build {
+	b := Build{Version: toolbus.Version, Go: info.GoVersion}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
 	}
-	return toolbus.Version + "+" + commit
+	if info.Main.Sum != "" {
+		b.Module, b.Sum = info.Main.Version, info.Main.Sum
+	}
+	if rev, err := module.PseudoVersionRev(info.Main.Version); err == nil && b.Commit == "" {
+		b.Commit = rev
+		b.Modified = strings.HasSuffix(info.Main.Version, "+dirty")
+	}
+	if b.Commit != "" {
+		b.Version += "+" + b.Commit[:min(commitLength, len(b.Commit))]
+	}
+	if b.Modified {
+		b.Version += ".dirty"
+	}
+	return b
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -10,19 +11,37 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-func TestVersion(t *testing.T) {
-	const commit = "+0a1b2c3d4e5f"
-	for recorded, suffix := range map[string]string{
-		"":                                     "",
-		"(devel)":                              "",
-		"v0.1.0":                               "", // the go command names a build at a tag after the tag
-		"v0.0.0-20261125110000-0a1b2c3d4e5f":   commit,
-		"v0.1.1-0.20261125110000-0a1b2c3d4e5f": commit, // a commit after the tag v0.1.0
-		"v0.1.1-0.20261125110000-0a1b2c3d4e5f+dirty": commit + ".dirty",
+const (
+	revision = "0a1b2c3d4e5f00112233445566778899aabbccdd"
+	short    = "0a1b2c3d4e5f"
+	pseudo   = "v0.1.1-0.20261125110000-" + short
+)
+
+func TestBuildOf(t *testing.T) {
+	revisions := func(modified string) []debug.BuildSetting {
+		return []debug.BuildSetting{{Key: "vcs.revision", Value: revision}, {Key: "vcs.modified", Value: modified}}
+	}
+	for name, test := range map[string]struct {
+		main     debug.Module
+		settings []debug.BuildSetting
+		want     cli.Build // Version holds what follows toolbus.Version
+	}{
+		"nothing recorded": {},
+		"of a folder":      {main: debug.Module{Version: "(devel)"}},
+		"at a tag": {debug.Module{Version: "v0.1.0"}, revisions("false"),
+			cli.Build{Version: "+" + short, Commit: revision}},
+		"after a tag": {debug.Module{Version: pseudo}, revisions("false"),
+			cli.Build{Version: "+" + short, Commit: revision}},
+		"modified": {debug.Module{Version: pseudo + "+dirty"}, revisions("true"),
+			cli.Build{Version: "+" + short + ".dirty", Commit: revision, Modified: true}},
+		"installed": {main: debug.Module{Version: "v0.3.0", Sum: "h1:x="}, want: cli.Build{Module: "v0.3.0", Sum: "h1:x="}},
+		"installed at a commit": {main: debug.Module{Version: pseudo, Sum: "h1:x="},
+			want: cli.Build{Version: "+" + short, Commit: short, Module: pseudo, Sum: "h1:x="}},
 	} {
-		got := cli.VersionOf(recorded)
-		if got != toolbus.Version+suffix || !semver.IsValid("v"+got) {
-			t.Errorf("a build recorded as %q is called %s, want %s", recorded, got, toolbus.Version+suffix)
+		test.want.Version, test.want.Go = toolbus.Version+test.want.Version, "go1.26"
+		got := cli.BuildOf(&debug.BuildInfo{GoVersion: "go1.26", Main: test.main, Settings: test.settings})
+		if got != test.want || !semver.IsValid("v"+got.Version) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
 	if !strings.HasPrefix(cli.Version(), toolbus.Version) {
