@@ -23,8 +23,8 @@ func demoCmd(g *global) *cobra.Command {
 		Long: `Starts a bus in a temporary folder, a dispatcher, two executors as processes of their own and a small
 web site, makes eight calls that go well and badly, and prints what became of each, with the audit
 record of one. Exits with 0 only if everything came out as it should. Needs neither a running bus
-nor a network, but the shipped tools, built: make build.`,
-		Example: "  toolbus demo\n  toolbus demo --tools ./tools --json",
+nor a network.`,
+		Example: "  toolbus demo\n  toolbus demo --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := g.isServer(cmd); err != nil {
 				return err
@@ -32,8 +32,6 @@ nor a network, but the shipped tools, built: make build.`,
 			return runDemo(cmd.Context(), g, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.Tools, "tools", "tools",
-		"`DIR` with the shipped tools, built by \"make build\"")
 	cmd.AddCommand(demoToolCmd(g))
 	return cmd
 }

@@ -11,7 +11,6 @@ import (
 // Options configures the demo. All fields except Show are required.
 type Options struct {
 	Self    string   // path of the toolbus program; executors and the demo's own tool run it
-	Tools   string   // folder of the shipped tools
 	Environ []string // of the executors
 	// Show is called with each event of the demo; it may be nil.
 	Show Show

@@ -25,19 +25,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir+"/", "./cmd/toolbus", "./cmd/toolbus-supervisor")
-	tools := filepath.Join(dir, "tools")
-	for folder, program := range map[string]string{"web_2efetch": "web-fetch", "transcript_2eclean": "transcript-clean"} {
-		to := filepath.Join(tools, folder)
-		if err := os.CopyFS(to, os.DirFS("../../tools/"+folder)); err != nil {
-			t.Fatal(err)
-		}
-		build(t, filepath.Join(to, program), "./tools/"+folder)
-	}
 	var out bytes.Buffer
 	table := &demo.Table{Out: &out}
-	report, err := demo.Run(t.Context(), demo.Options{
-		Self: filepath.Join(dir, "toolbus"), Tools: tools, Environ: os.Environ(), Show: table,
-	})
+	o := demo.Options{Self: filepath.Join(dir, "toolbus"), Environ: os.Environ(), Show: table}
+	report, err := demo.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,34 +45,6 @@ func build(t *testing.T, to string, packages ...string) {
 	cmd.Dir = "../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %v: %v\n%s", packages, err, out)
-	}
-}
-
-func TestRunWithoutTools(t *testing.T) {
-	_, err := demo.Run(t.Context(), demo.Options{Self: os.Args[0], Tools: t.TempDir()})
-	if err == nil || !strings.Contains(err.Error(), "--tools") {
-		t.Errorf("the error does not say what to do: %v", err)
-	}
-}
-
-func TestRunWithToolsThatAreNotBuilt(t *testing.T) {
-	tools := t.TempDir()
-	for _, folder := range []string{"web_2efetch", "transcript_2eclean"} {
-		to := filepath.Join(tools, folder)
-		if err := os.CopyFS(filepath.Join(to, "schema"), os.DirFS("../../tools/"+folder+"/schema")); err != nil {
-			t.Fatal(err)
-		}
-		manifest, err := os.ReadFile("../../tools/" + folder + "/tool.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(to, "tool.yaml"), manifest, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := demo.Run(t.Context(), demo.Options{Self: os.Args[0], Tools: tools})
-	if err == nil || !strings.Contains(err.Error(), "make build") {
-		t.Errorf("the error does not say what to do: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,7 +71,7 @@ func (s *stage) makeFolder(context.Context) error {
 	}
 	s.dir = dir
 	s.onClose(func() { _ = os.RemoveAll(dir) }) // if it fails, the folder stays in the system's temporary folder
-	return layTools(s.toolsDir(), s.Tools, s.Self)
+	return layTools(s.toolsDir(), s.Self)
 }
 
 func (s *stage) toolsDir() string { return filepath.Join(s.dir, "tools") }
@@ -99,7 +98,7 @@ func (s *stage) serveBus(context.Context) error {
 func (s *stage) dispatch(ctx context.Context) error {
 	tools := toolbus.NewToolset()
 	if err := tools.AddFolder(s.toolsDir()); err != nil {
-		return fmt.Errorf("%w\nthe tools have to be built first: make build", err)
+		return err
 	}
 	o := toolbus.Options{Topology: toolbus.Topology{Lease: lease, SyncAlways: true}, Name: "toolbus-dispatcher"}
 	conn, err := toolbus.Connect(ctx, s.url, o)

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/seed-018f16cc/toolbus/subjects"
+	"github.com/seed-018f16cc/toolbus/tools"
 )
 
 // Tools that the scenes call.
@@ -24,18 +24,10 @@ const (
 //go:embed sleeper
 var sleeper embed.FS
 
-// layTools writes to dir the shipped tools that the scenes call, and the demo's own tool.
-func layTools(dir, shipped, self string) error {
-	for _, id := range []string{fetchTool, cleanTool} {
-		folder := subjects.Token(id)
-		from := filepath.Join(shipped, folder)
-		if _, err := os.Stat(filepath.Join(from, "tool.yaml")); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the tool %s is not in %s: run the demo from the source folder, or name the tools folder with "+
-				"--tools", id, shipped)
-		}
-		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(from)); err != nil {
-			return fmt.Errorf("copy tool %s: %w", id, err)
-		}
+// layTools writes to dir the shipped tools and the demo's own tool. The program of all of them is self.
+func layTools(dir, self string) error {
+	if err := tools.Write(dir, self, "dev", "tool"); err != nil {
+		return fmt.Errorf("write the shipped tools: %w", err)
 	}
 	if err := allowSite(filepath.Join(dir, subjects.Token(fetchTool), "tool.yaml")); err != nil {
 		return err
@@ -49,7 +41,7 @@ func allowSite(file string) error {
 	if err != nil {
 		return err
 	}
-	text := strings.Replace(string(manifest), "[./web-fetch]", "[./web-fetch, --allow-network, 127.0.0.1/32]", 1)
+	text := strings.Replace(string(manifest), `"web-fetch"]`, `"web-fetch", --allow-network, 127.0.0.1/32]`, 1)
 	return os.WriteFile(file, []byte(text), 0o600)
 }
 
