@@ -1,6 +1,5 @@
 // Package tools has the shipped tools for a program that is all of them: their manifests, and the functions of their
-// programs. `toolbus dev --examples` runs them so, where nobody has built the programs. Outside of this repository,
-// use the programs.
+// programs. `toolbus dev --examples` runs them so, where nobody has built the programs.
 package tools
 
 import (
@@ -56,7 +55,7 @@ var ownCommand = regexp.MustCompile(`(?m)^  command: \[\./([a-z-]+)\]$`)
 func withCommand(manifest []byte, command []string) ([]byte, error) {
 	own := ownCommand.FindSubmatch(manifest)
 	if own == nil {
-		return nil, fmt.Errorf("no line is %s", ownCommand)
+		return nil, fmt.Errorf("a line that matches %s is missing", ownCommand)
 	}
 	words, err := json.Marshal(append(slices.Clone(command), string(own[1]))) // a JSON list is a YAML list
 	return bytes.Replace(manifest, own[0], append([]byte("  command: "), words...), 1), err
@@ -79,5 +78,5 @@ func Program(name string, args []string, getenv func(string) string) (program.To
 		err := flags.Parse(args)
 		return webpage.Tool(allowed), err
 	}
-	return nil, fmt.Errorf("%q is no program of a shipped tool", name)
+	return nil, fmt.Errorf("unknown program %q of a shipped tool", name)
 }

@@ -20,7 +20,7 @@ func (d *development) chooseTools(cmd *cobra.Command) error {
 	if !d.examples {
 		_, err := os.Stat(d.node.Tools)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("there is no folder %s: name the folder of your tools with --tools, or run the example tools "+
+			return fmt.Errorf("the folder %s does not exist: name that of your tools with --tools, or run the example tools "+
 				"with --examples", d.node.Tools)
 		}
 		return nil // what else is wrong with it, its reader says

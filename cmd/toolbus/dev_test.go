@@ -143,7 +143,7 @@ func TestDevWithoutTools(t *testing.T) {
 	if code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--tools", none, "--examples"); code != 2 {
 		t.Errorf("two folders: exit %d: %s", code, stderr)
 	}
-	if code, _, stderr := s.do("dev", "tool", "none"); code != 1 || !strings.Contains(stderr, "no program") {
+	if code, _, stderr := s.do("dev", "tool", "none"); code != 1 || !strings.Contains(stderr, "unknown program") {
 		t.Errorf("an unknown program: exit %d: %s", code, stderr)
 	}
 }

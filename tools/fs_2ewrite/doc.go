@@ -1,3 +1,3 @@
-// Fs-write is the tool fs.write: it writes one whole file, all or nothing. What it promises and what it does not is
-// said in package tools/internal/filewrite, which does all of it.
+// Fs-write is the tool fs.write: it writes one whole file, all or nothing. Package tools/internal/filewrite does all of
+// it, and says what it promises and what it does not.
 package main

@@ -61,7 +61,8 @@ func TestProcess(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	built, dir := programtest.Build(t), t.TempDir()
-	data, err := json.Marshal(programtest.NewCall(t, "write", filewrite.Input{Path: "a/big", Content: strings.Repeat("x", 1<<20)}))
+	in := filewrite.Input{Path: "a/big", Content: strings.Repeat("x", 1<<20)}
+	data, err := json.Marshal(programtest.NewCall(t, "write", in))
 	if err != nil {
 		t.Fatal(err)
 	}
