@@ -7,7 +7,7 @@ MODEL := ./test/model/...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test nightly attack bench chaos mcp-agents mcp-conformance mcp-servers fuzz build \
+.PHONY: help run test nightly release attack bench chaos mcp-agents mcp-conformance mcp-servers fuzz build \
 	subjects format vet lint tidy model cover chaos-short
 
 help: ## say what each command does
@@ -53,6 +53,9 @@ nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 
 attack: ## attack and flood three servers with TLS, whose executors have a user of their own if this is root; ten minutes, 11,000 open files
 	$(GO) test -count=1 -timeout 30m -v -run 'TestSiege|TestBystanderOfFloods' ./test/attack -args -full
 	$(GO) test -count=1 -timeout 10m -skip 'TestSiege|TestBystanderOfFloods' ./test/attack -args -full
+
+release: ## make bin/release: static programs for Linux on amd64 and arm64, their modules, images if buildah is there, and checksums
+	.ci/release
 
 bench: build ## measure beside the leanest pipeline and the floor of the protocol on the same server
 	bin/toolbus-lab bench

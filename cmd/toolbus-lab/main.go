@@ -46,7 +46,7 @@ Exit codes:
 	f := root.PersistentFlags()
 	f.BoolVar(&l.json, "json", false, "print JSON instead of text")
 	f.StringVar(&l.toolbus, "toolbus", "", "`FILE` with the program toolbus (default: beside toolbus-lab)")
-	root.AddCommand(chaosCmd(l), chaosToolCmd(l), benchCmd(l))
+	root.AddCommand(chaosCmd(l), chaosToolCmd(l), benchCmd(l), sbomCmd(l))
 	return root
 }
 

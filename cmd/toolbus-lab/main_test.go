@@ -25,7 +25,7 @@ func do(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // The help of each command is a file of testdata/help; -update writes them.
 func TestHelp(t *testing.T) {
-	for _, name := range []string{"", "chaos", "bench"} {
+	for _, name := range []string{"", "chaos", "bench", "sbom"} {
 		code, help, _ := do(t, append(strings.Fields(name), "--help")...)
 		if code != 0 || !strings.Contains(help, "\nExamples:\n  ") {
 			t.Errorf("%s --help: exit %d, %s", name, code, help)
