@@ -42,6 +42,7 @@ nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 
 	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 1h ./test/clock -args -all
 	$(GO) test -c -o bin/workqueue.test ./internal/executor/workqueue
+	.ci/image
 	seq 5 | xargs -P 5 -I{} bin/workqueue.test -test.run '^TestPause$$' -test.count 200 -test.timeout 2h
 	$(GO) test -count=1 -timeout 30m -run TestFlips ./test/blackbox -args -flips 40
 	$(GO) test -count=1 -timeout 30m -run TestDamage ./test/blackbox -args -damages
