@@ -18,7 +18,7 @@ import (
 )
 
 // Version is the version of Toolbus, which dispatchers report in NATS service discovery.
-const Version = "0.2.0-dev"
+const Version = "0.3.0"
 
 // DefaultSlots is the default number of calls that an executor runs at once.
 const DefaultSlots = app.DefaultSlots
