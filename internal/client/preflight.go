@@ -133,8 +133,8 @@ func (p *pendingCall) keyless() bool { return p.keyRequired && !p.keyed }
 const fixKeyless = "the tool requires an idempotency key of its caller: choose one that names the intention, such as " +
 	"the number of an order, and send it with the call"
 
-// advised adds to an answer what a dispatcher cannot know: that the tool requires a key, the names of the functions, if
-// the call named none, and the line and column of a violation within the input.
+// advised adds to an answer what a dispatcher cannot know: the names of the functions, if the call named none, and the
+// line and column of a violation within the input. It also says that the tool requires a key.
 func (p *pendingCall) advised(r *envelope.Response) *envelope.Response {
 	if r.Error == nil {
 		return r

@@ -21,7 +21,7 @@ var manifestSchema []byte
 type Transport struct {
 	Name   string
 	Schema string // JSON Schema of the member endpoint
-	// Text returns the member endpoint that a text in its place means (001), for the tool with this id; nil if a text means
+	// Text returns the endpoint that a text in its place means (001), for the tool with this id. It is nil if a text means
 	// nothing. The text is not blank.
 	Text func(toolID, text string) map[string]any
 	// Endpoint decodes raw, the endpoint of the manifest m; raw is nil if the manifest has none. Values in raw that break
