@@ -69,8 +69,9 @@ effect of a call took place, *Fix* is replaced by: ` + FixApplied + `.
 const errorsElsewhere = `
 ## The same codes elsewhere
 
-*HTTP* is the status that the planned HTTP API will give; ` + "`toolbus gen openapi`" + ` describes it. *MCP* is the JSON-RPC
-error code, or ` + "`isError`" + ` for a tool result that a model can react to. *Gateway* is the error code of Tool Gateway v1.
+*HTTP* is the status that the planned HTTP API will give; ` + "`toolbus gen openapi`" + ` describes it.
+*MCP* is the JSON-RPC error code, or ` + "`isError`" + ` for a tool result that a model can react to.
+*Gateway* is the error code of Tool Gateway v1.
 
 | Code | HTTP | MCP | Gateway | Category | Severity |
 |---|---|---|---|---|---|

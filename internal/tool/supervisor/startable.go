@@ -38,7 +38,7 @@ func Startable(program string) error {
 	script, _, _ = bytes.Cut(script, []byte("\n"))
 	words := bytes.Fields(script)
 	if len(words) == 0 {
-		return fmt.Errorf("%s names no interpreter after #!", program)
+		return fmt.Errorf("%s begins with #! and names no interpreter", program)
 	}
 	interpreter := string(words[0])
 	if !filepath.IsAbs(interpreter) { // its folder is that of the run
