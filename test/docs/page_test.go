@@ -16,7 +16,7 @@ import (
 // block is a fenced block of a page.
 type block struct {
 	line       int    // of its first fence
-	kind, text string // kind is the first word behind the fence
+	kind, text string // kind is the first word behind the fence, and "file" for a shell script with a name
 	before     string // the last line before it
 }
 
@@ -32,7 +32,10 @@ func blocksOf(text string) (all []block) {
 		case fence && open:
 			open = false
 		case fence:
-			kind, _, _ := strings.Cut(info, " ")
+			kind, name, _ := strings.Cut(info, " ")
+			if name != "" && kind == "sh" {
+				kind = "file"
+			}
 			open, indent = true, line[:strings.IndexByte(line, '`')]
 			all = append(all, block{line: i + 1, kind: kind, before: before})
 		case open:
@@ -77,15 +80,20 @@ toolbus() {
 	*) command toolbus "$@" ;;
 	esac
 }
-bin/toolbus() { toolbus "$@"; }
 dispatcher() { serve dispatcher toolbus dispatcher "$@"; }
 executor() { serve executor toolbus executor "$@"; }
 nats-server() {
 	begin nats nats-server "$@"
 	until { : < "/dev/tcp/127.0.0.1/$PORT"; } 2> /dev/null; do kill -0 "${serving[nats]}"; sleep 0.1; done
 }
-make() { :; }
-go() { if [ "$1 $2" != "mod tidy" ]; then command go "$@"; fi; }
+go() {
+	local module=github.com/seed-018f16cc/toolbus
+	case "$1" in
+	install) ;;
+	get) command go mod edit -require $module@v0.0.0 -replace $module="$TOOLBUS" ;;
+	*) command go "$@" ;;
+	esac
+}
 `
 
 // mark is the line that the shell prints before the block of an index.

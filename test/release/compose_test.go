@@ -36,7 +36,7 @@ func testCompose(t *testing.T, built string) {
 	if err := tools.Write(of.Tools, of.Toolbus(), "dev", "tool"); err != nil {
 		t.Fatal(err)
 	}
-	d := processtest.Prepare(t, processtest.Options{Programs: of, Profile: "single", TLS: true})
+	d := processtest.Prepare(t, processtest.Options{Programs: of, Profile: "single-durable", TLS: true})
 	if err := os.MkdirAll(filepath.Join(d.Dir, "executor"), 0o700); err != nil {
 		t.Fatal(err)
 	}
