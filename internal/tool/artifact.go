@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 // endpointText replaces an endpoint that is a text by the mapping that it means, and reports whether it was one.
@@ -166,4 +171,100 @@ func (l *toolLoader) digest(manifest jsontext.Value) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(raw)), nil
+}
+
+// program is a file in the tool's folder that its endpoint names, as it was when the digest was computed.
+type program struct {
+	name string
+	runs bool   // it is the program of the command, not an argument
+	sum  string // SHA-256, hex
+	// info is the state of the file before sum was last computed. A file with the same identity, size and times has sum.
+	info atomic.Pointer[fs.FileInfo]
+}
+
+// OpenProgram returns an error if a program of the tool differs from the one that was loaded: the run would not match
+// the recorded digest. If the program of the command is a binary in the tool's folder, OpenProgram returns it, opened.
+// Run that file: another one may be at its path at any time. The caller closes it. The file is nil if the program is a
+// script or is not in the folder. OpenProgram reads a file again only if its identity, its size, its modification time
+// or, on Linux, its change time has changed.
+func (m *Manifest) OpenProgram() (binary *os.File, err error) {
+	if m.Missing != "" {
+		return nil, fmt.Errorf("%s: was missing when the tool was loaded; build it, and restart the executor", m.Missing)
+	}
+	defer func() {
+		if err != nil && binary != nil {
+			_ = binary.Close()
+			binary = nil
+		}
+	}()
+	for _, p := range m.programs {
+		file, err := p.open(m.Dir)
+		if err != nil {
+			return binary, fmt.Errorf("%s: %w", p.name, err)
+		}
+		if p.runs && isELF(file) {
+			binary = file
+			continue
+		}
+		_ = file.Close()
+	}
+	return binary, nil
+}
+
+// Intact returns an error if no run of the tool could start now because of its files: one is missing, or differs from
+// what was loaded.
+func (m *Manifest) Intact() error {
+	if refusal := m.NeverRuns(); refusal != nil {
+		return errors.New(refusal.Message)
+	}
+	binary, err := m.OpenProgram()
+	if binary != nil {
+		_ = binary.Close()
+	}
+	return err
+}
+
+func isELF(file *os.File) bool {
+	magic := make([]byte, 4)
+	_, err := file.ReadAt(magic, 0)
+	return err == nil && string(magic) == "\x7fELF"
+}
+
+// open opens the file, and returns an error unless it has the content that was loaded.
+func (p *program) open(dir string) (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK // so that a named pipe in its place does not keep the run waiting
+	file, err := os.OpenFile(filepath.Join(dir, p.name), flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.unchanged(file); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func (p *program) unchanged(file *os.File) error {
+	info, err := file.Stat()
+	switch {
+	case err != nil || same(info, *p.info.Load()):
+		return err
+	case !info.Mode().IsRegular():
+		return errNotRegular
+	}
+	switch sum, err := sumOf(file); {
+	case err != nil:
+		return err
+	case sum != p.sum:
+		return errChanged
+	}
+	p.info.Store(&info)
+	return nil
+}
+
+// same reports whether nothing has written to a file between a and b. A program can set the modification time of a
+// file, but not its change time.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) &&
+		supervisor.ChangeTime(a).Equal(supervisor.ChangeTime(b))
 }

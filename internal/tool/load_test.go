@@ -253,7 +253,7 @@ func TestProblems(t *testing.T) {
 		{"a key of another kind", minimal + "1: 2\n", nil,
 			[]string{at + ":11:1: a key must be a string (write it in quotes)"}},
 		{"too large a number", minimal + "retention_s: 99999999999999999999\n", nil,
-			[]string{at + ":11:14: retention_s must be a whole number"}},
+			[]string{at + ":11:14: retention_s is 1e+20 (allowed: 1 to 31536000)"}},
 		{"nothing given", "title: x\n", nil, []string{
 			at + ":1:1: description is required", at + ":1:1: determinism is required",
 			at + ":1:1: owner is required", at + ":1:1: semver is required", at + ":1:1: tool_id is required",
