@@ -165,8 +165,9 @@ func WithValidate[In any](validate func(ctx context.Context, run *Run, in In) er
 // program. The error lists the problems of all tools. The methods that use tools return it again.
 //
 // A folder that was added before is read again, also for the dispatchers and executors that were made with the set. New
-// and changed tools are called, and removed ones no longer. Calls end on the build that they were admitted for. The
-// error lists the problems of the tools that stay as they were.
+// and changed tools are called, and removed ones no longer. Calls that run end on their build. One that waits for a
+// build whose program was overwritten ends with S-TOOL-UNAVAILABLE. The error lists the problems of the tools that stay
+// as they were.
 func (t *Toolset) AddFolder(dir string) error {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
