@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -56,9 +57,18 @@ func (c *Client) putPolicy(ctx context.Context, document []byte) error {
 	return nil
 }
 
+// pushTime is how long to wait for a push if ctx has no deadline. A dispatcher compiles the set for all tools, which
+// takes seconds for 5,000 of them.
+const pushTime = time.Minute
+
 func (c *Client) applyPolicy(
 	ctx context.Context, v envelope.PolicyVersions, expected uint64, reason string,
 ) (uint64, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, pushTime)
+		defer cancel()
+	}
 	q := envelope.PolicyPushRequest{Versions: v, Expected: expected, Reason: reason}
 	a, err := ask(ctx, c, operation.PolicyPush, q)
 	return a.Revision, unsettled(err, "`toolbus policy history` lists the versions")

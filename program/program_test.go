@@ -203,6 +203,40 @@ func TestContextEndsBeforeDeadline(t *testing.T) {
 	}
 }
 
+// A function that stops at the deadline lets the executor end the program: the call then ends because its time was
+// over, and not because the program failed. It waits for no more than that.
+func TestFaultAtDeadline(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]error{"of the context": nil, "of its own": errFault} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result,
+					error) {
+					<-ctx.Done()
+					if fault != nil {
+						return program.Result{}, fault
+					}
+					return program.Result{}, ctx.Err()
+				}}}
+				for signalled, want := range map[bool]time.Duration{true: time.Minute, false: time.Minute + 200*time.Millisecond} {
+					begun := time.Now()
+					request := fmt.Sprintf(`{"op":"execute","fn":"f","deadline_unix_ms":%d}`, begun.Add(time.Minute).UnixMilli())
+					ctx, stop := context.WithCancel(t.Context())
+					if signalled {
+						time.AfterFunc(time.Minute, stop)
+					}
+					err := program.Run(ctx, tool, strings.NewReader(request), io.Discard)
+					if took := time.Since(begun); err == nil || took != want {
+						t.Errorf("signalled %t: it ends after %v with %v", signalled, took, err)
+					}
+					stop()
+				}
+			})
+		})
+	}
+}
+
 func TestContextWithoutDeadline(t *testing.T) {
 	t.Parallel()
 	tool := program.Tool{"f": {Execute: func(ctx context.Context, _ *program.Call, _ *program.Stream) (program.Result,

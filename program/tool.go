@@ -52,11 +52,25 @@ func Run(ctx context.Context, tool Tool, stdin io.Reader, stdout io.Writer) erro
 	if err != nil {
 		return err
 	}
-	ctx, cancel := withDeadline(ctx, call)
+	within, cancel := withDeadline(ctx, call)
 	defer cancel()
 	out := NewStream(stdout)
-	res, err := handle(ctx, call, out)
-	return out.end(call, res, err)
+	res, err := handle(within, call, out)
+	if err = out.end(call, res, err); err != nil && errors.Is(within.Err(), context.DeadlineExceeded) {
+		awaitEnd(ctx, call)
+	}
+	return err
+}
+
+// awaitEnd waits for the signal of the executor at the deadline of the call. A program that exited before would have
+// failed, and the call would not have ended because its time was over.
+func awaitEnd(ctx context.Context, call *Call) {
+	late := time.NewTimer(time.Until(time.UnixMilli(call.DeadlineUnixMS)) + answerTime)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+	case <-late.C:
+	}
 }
 
 // Main serves one call over stdin and stdout. It returns after success, and otherwise writes the error to stderr and

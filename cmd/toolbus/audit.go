@@ -50,7 +50,7 @@ The exit code is 1 if the audit log is behind the calls, so that records may be 
 		"then print new records as they are written")
 	t := &auditFlags{Filter: reader.Filter{FromNow: true, Follow: true}}
 	tail := &cobra.Command{
-		Use: "tail", Short: "Print new audit records as they are written", Args: cli.NoArgs,
+		Use: "tail", Short: "Print new audit records as they are written, until Ctrl-C", Args: cli.NoArgs,
 		Example: `  toolbus audit tail --tool fs.write --last 10
   toolbus audit tail --tenant acme --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.replay(cmd.Context(), g) },

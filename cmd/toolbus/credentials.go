@@ -42,6 +42,19 @@ type handed struct {
 	force bool
 }
 
+// free returns an error if the file of --out is there and may not be replaced. Ask for no token then: nobody would have
+// it.
+func (h handed) free() error {
+	if _, err := os.Lstat(h.out); h.out == "" || h.force || err != nil {
+		return nil
+	}
+	return occupied(h.out)
+}
+
+func occupied(name string) error {
+	return fmt.Errorf("%s is there already: name another file, or replace it with --force", name)
+}
+
 func (h *handed) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&h.out, "out", "o", "",
 		"write the token to `FILE`, which only you may read (default: print it)")
@@ -79,13 +92,24 @@ func writeSecret(name, text string, force bool) error {
 	}
 	f, err := os.OpenFile(name, flags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already: name another file, or replace it with --force", name)
+		return occupied(name)
 	}
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(text + "\n")
 	return errors.Join(err, f.Close())
+}
+
+// checkPool checks that an executor has a pool, and nobody else.
+func checkPool(q envelope.IssueRequest) error {
+	switch executes := q.Role == string(auth.Executor); {
+	case executes && q.Pool == "":
+		return usagef("name the pool that the executor takes calls from with --pool, such as --pool default")
+	case !executes && q.Pool != "":
+		return usagef("--pool is for --role executor; this credential is of role %s", q.Role)
+	}
+	return nil
 }
 
 func issueCmd(g *global) *cobra.Command {
@@ -114,7 +138,7 @@ the actor: agent://billing and billing are two actors.`,
 			}
 			q.Tenant, q.Actor = g.tenant, g.actor
 			q.RenewS, q.LifeS = int64(lasts/time.Second), int64(life/time.Second)
-			if err := checkIssue(lasts, life); err != nil {
+			if err := cmp.Or(checkIssue(lasts, life), checkPool(q), h.free()); err != nil {
 				return err
 			}
 			if !strings.Contains(q.Actor, "://") {
@@ -305,6 +329,9 @@ you name, ends with yours at the latest, and is revoked with yours.`,
   toolbus credentials narrow --run run-7 --credentials billing.token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.LifeS = int64(lasts / time.Second)
+			if err := h.free(); err != nil {
+				return err
+			}
 			c, done, err := g.narrower(cmd.Context())
 			if err != nil {
 				return err

@@ -207,7 +207,8 @@ func TestCredentialMistakes(t *testing.T) {
 		"no file":         {[]string{"tools", "list", "--credentials", filepath.Join(dir, "none")}, "--credentials"},
 		"no file to call": {[]string{"call", "hello", "--credentials", filepath.Join(dir, "none")}, "name the file"},
 		"not an agent":    {[]string{"call", "hello", "--actor", "agent://b", "--credentials", auditor}, "A-AUTH-FORBIDDEN"},
-		"there already":   {issue("--out", agent), "--force"},
+		"there already":   {issue("--out", agent, "--actor", "agent://nobody"), "--force"},
+		"no executor":     {issue("--pool", "default"), "--role executor"},
 		"no operator":     {[]string{"credentials", "list", "--credentials", agent}, "not for the role agent"},
 		"wider":           {[]string{"credentials", "narrow", "--scope", "x", "--credentials", agent}, "narrowed"},
 		"nothing":         {[]string{"credentials", "revoke", "--credentials", operator}, "--actor"},
@@ -217,6 +218,9 @@ func TestCredentialMistakes(t *testing.T) {
 		if code, stdout, stderr := s.do(c.args...); code == 0 || !strings.Contains(stdout+stderr, c.says) {
 			t.Errorf("%s: exit %d, %s%s", name, code, stdout, stderr)
 		}
+	}
+	if all := s.must("credentials", "list", "--credentials", operator); strings.Contains(all, "agent://nobody") {
+		t.Errorf("a credential was issued that no file has: %s", all)
 	}
 }
 

@@ -81,7 +81,8 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		"check no tokens: any process that reaches the port may call any tool as any actor")
 	f.BoolVar(&d.examples, "examples", false,
 		"serve the example tools fs.write, text.search, transcript.clean and web.fetch in place of --tools. Their programs "+
-			"are this one, and each start writes their manifests to examples below --data-dir")
+			"are this one, and each start writes their manifests to the folder examples below --data-dir, by default "+
+			filepath.Join(g.env.exampleState(), "examples"))
 	d.node.Env = "dev"
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
@@ -149,7 +150,11 @@ func (d *development) place() (link func() error, err error) {
 		d.state, err = filepath.Abs(d.state)
 		return func() error { return nil }, err
 	}
-	d.state, err = d.env.devStateOf(d.node.Tools)
+	if d.examples {
+		d.state = d.env.exampleState()
+	} else {
+		d.state, err = d.env.devStateOf(d.node.Tools)
+	}
 	return func() error { return d.env.linkLatest(d.state) }, err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +33,7 @@ func (d *development) chooseTools(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("find the toolbus command: %w", err)
 	}
-	if d.node.Tools, err = filepath.Abs(filepath.Join(d.state, "examples")); err != nil {
+	if d.node.Tools, err = filepath.Abs(filepath.Join(cmp.Or(d.state, d.env.exampleState()), "examples")); err != nil {
 		return err
 	}
 	if err := tools.Write(d.node.Tools, self, "dev", "tool"); err != nil {

@@ -72,6 +72,9 @@ func TestDevReload(t *testing.T) {
 	write(t, manifest, sayManifest)
 	replace(t, program, saying("third"))
 	s.until("say", "third")
+	write(t, manifest, strings.Replace(sayManifest, "determinism: pure", "determinism: idempotent", 1))
+	replace(t, program, saying("fourth"))
+	s.until("say", "fourth") // the policy of dev allows the tool to write
 	if err := os.RemoveAll(filepath.Join(tools, "two")); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +82,9 @@ func TestDevReload(t *testing.T) {
 		code, _, _ = s.do("call", "two")
 	}
 	stop()
+	if bytes.Contains(said.Bytes(), []byte("cannot be used")) {
+		t.Errorf("the policy of dev does not follow the tools: %s", said)
+	}
 	for _, want := range []string{"say/tool.yaml:5:14", "tools have changed: say\n", "tools have changed: two\n",
 		"tools have changed: two (removed)\n"} {
 		if !bytes.Contains(said.Bytes(), []byte(want)) {

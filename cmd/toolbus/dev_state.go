@@ -16,6 +16,9 @@ func (e *environment) devStates() string {
 // devState returns the state folder of the last `toolbus dev` without --data-dir.
 func (e *environment) devState() string { return filepath.Join(e.devStates(), "latest") }
 
+// exampleState returns the state folder of `toolbus dev --examples` without --data-dir.
+func (e *environment) exampleState() string { return filepath.Join(e.devStates(), "examples") }
+
 // devStateOf returns the state folder of `toolbus dev` without --data-dir, with a folder of tools: one name for each
 // folder, whatever links lead to it.
 func (e *environment) devStateOf(tools string) (string, error) {

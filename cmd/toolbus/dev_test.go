@@ -133,6 +133,19 @@ func TestDevExamples(t *testing.T) {
 	}
 }
 
+// Without --data-dir, the examples lie below the state folder of the user, and not in the folder of the command.
+func TestDevExamplesAtHome(t *testing.T) {
+	home := t.TempDir()
+	s, _, _ := startDevOf(t, "", home, "--examples", "--port", "0")
+	s.must("call", "fs.write", "--input", `{"path":"note.txt","content":"hello"}`)
+	state := filepath.Join(home, ".local", "state", "toolbus")
+	for _, at := range []string{"examples", "latest"} {
+		if _, err := os.Stat(filepath.Join(state, at, "examples", "fs_2ewrite", "data", "note.txt")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Without a folder of tools, `toolbus dev` names the two ways to have one.
 func TestDevWithoutTools(t *testing.T) {
 	none, s := filepath.Join(t.TempDir(), "none"), shell{t: t}

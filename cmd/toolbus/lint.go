@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -94,7 +96,20 @@ func lintFolder(dir string) (lintReport, error) {
 	if err != nil {
 		return lintReport{}, err
 	}
+	if set.Len() == 0 && len(problems) == 0 {
+		return lintReport{}, noTools(dir)
+	}
 	return lintReport{Tools: set.Len(), Problems: problems}, nil
+}
+
+// noTools returns the error for a folder without tools.
+func noTools(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "tool.yaml")); err == nil {
+		return fmt.Errorf("%s is the folder of one tool: name the folder of its folder, `toolbus tools lint %s`", dir,
+			filepath.Dir(filepath.Clean(dir)))
+	}
+	return fmt.Errorf("%s contains no tool: each one is a folder with a tool.yaml, such as `toolbus tools new NAME "+
+		"--lang python` writes", dir)
 }
 
 func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {

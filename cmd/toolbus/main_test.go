@@ -159,11 +159,11 @@ func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, sto
 	go func() {
 		defer w.Close()
 		env := environment{stdin: strings.NewReader(""), stdout: w, stderr: &log, home: home}
-		args := append([]string{"dev"}, flags...)
+		args := []string{"dev"}
 		if !slices.Contains(flags, "--examples") {
 			args = append(args, "--tools", tools)
 		}
-		done <- run(ctx, env, args)
+		done <- run(ctx, env, append(args, flags...))
 	}()
 	var once sync.Once
 	stop = func() {

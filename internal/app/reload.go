@@ -46,8 +46,9 @@ func (d *dispatcherParts) followTools(ctx context.Context) {
 		case <-changed:
 		}
 		changed = tools.Replaced() // before the tools are read
-		err := d.policy.Refit(ctx, tools.List())
-		if err = cmp.Or(err, d.allowAll(ctx)); err != nil && ctx.Err() == nil {
+		d.policy.Use(tools.List())
+		err := d.allowAll(ctx) // its set follows the tools
+		if err = cmp.Or(err, d.policy.Refit(ctx)); err != nil && ctx.Err() == nil {
 			d.Logger.Error("the policy in force does not fit the changed tools: calls of these are refused", "err", err)
 		}
 	}

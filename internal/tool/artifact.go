@@ -52,6 +52,8 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 			l.manifest.programs = append(l.manifest.programs, p)
 		}
 		switch {
+		case !f.Runs && !f.Argument && errors.Is(err, fs.ErrNotExist):
+			l.warn(l.values[jsontext.Pointer(f.At)], "the file "+f.Name+" is missing", "correct its name, or write the file")
 		case !f.Runs || !l.manifest.Callable():
 		case f.Default && errors.Is(err, fs.ErrNotExist):
 			l.manifest.Missing = f.Name

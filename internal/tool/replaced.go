@@ -36,7 +36,7 @@ func Replaced(of ijson.Repairs, others int, below string) (warnings []string) {
 		}
 		was := ijson.Clip(strings.ToValidUTF8(string(r.Was), "\ufffd"), maxWas)
 		warnings = append(warnings,
-			fmt.Sprintf("%s %q was replaced: the server sent %s", what, ijson.Clip(pointer, maxWas), was))
+			fmt.Sprintf("%s %q was replaced: the tool sent %s", what, ijson.Clip(pointer, maxWas), was))
 	}
 	if more > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d more values were replaced", more))

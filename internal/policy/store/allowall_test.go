@@ -71,14 +71,23 @@ func TestRefit(t *testing.T) {
 		{ToolID: "echo", Semver: "1.1.0", Status: tool.StatusActive, Class: call.Pure},
 		{ToolID: "text.search", Semver: "1.0.0", Status: tool.StatusActive, Class: call.Pure},
 	}
-	if err := s.Store.Refit(t.Context(), more); err != nil {
+	s.Store.Use(more)
+	if err := s.Store.Refit(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if !allows(t, s, "echo") {
+		t.Error("the tool is not allowed")
+	}
+	more[0].Class = call.SideEffectful // the set has no write targets for it
+	s.Store.Use(more)
+	if err := s.Store.Refit(t.Context()); err == nil {
+		t.Error("a set without write targets fits a tool that writes")
 	}
 	if err := s.AllowAll(t.Context(), by, "agent", "default"); err != nil {
 		t.Fatal(err)
 	}
-	if !allows(t, s, "echo") || !allows(t, s, "text.search") {
-		t.Error("a tool is not allowed")
+	if err := s.Store.Refit(t.Context()); err != nil || !allows(t, s, "echo") || !allows(t, s, "text.search") {
+		t.Errorf("a tool is not allowed: %v", err)
 	}
 }
 

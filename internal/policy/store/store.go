@@ -66,20 +66,26 @@ func Open(ctx context.Context, js jetstream.JetStream, tools []*tool.Manifest, c
 	return s, nil
 }
 
-// Refit lets the store go on with other tools, and compiles the policy in force for them. If the policy does not fit
-// them, Refit returns the problems, and the store keeps the tools that it had.
-func (s *Store) Refit(ctx context.Context, tools []*tool.Manifest) error {
+// Use lets the store check and compile policies for other tools from now on. The policy in force stays as it was
+// compiled until [Store.Refit], or the next push.
+func (s *Store) Use(tools []*tool.Manifest) {
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	had := s.tools.Swap(&tools)
+	s.tools.Store(&tools)
 	s.checked.Store(nil) // it is of the tools before
+}
+
+// Refit compiles the policy in force for the tools of the store. If the policy does not fit them, Refit returns the
+// problems, and the policy stays as it was compiled before.
+func (s *Store) Refit(ctx context.Context) error {
+	s.loading.Lock()
+	defer s.loading.Unlock()
 	e, err := s.versions.Ask(ctx, subjects.PolicySubject)
 	var next loaded
 	if err == nil {
 		next, err = s.load(ctx, e)
 	}
 	if err = cmp.Or(err, next.err); err != nil && !errors.Is(err, policy.ErrNone) {
-		s.tools.Store(had)
 		return err
 	}
 	s.known.Learn(next, e.At)
