@@ -39,13 +39,13 @@ func (g *guarded) until(what string, is func() bool) {
 	if is() {
 		return
 	}
-	tick, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
+	tick, late := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
 	for !is() {
 		select {
 		case <-tick.C:
 		case <-late:
-			g.t.Fatalf("within 20 s it is not so: %s", what)
+			g.t.Fatalf("within a minute it is not so: %s", what)
 		}
 	}
 }
