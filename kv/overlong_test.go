@@ -3,6 +3,7 @@ package kv_test
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -12,8 +13,8 @@ import (
 // A read of a log with 1,000 events costs one message more than it has events. The memory, which is that of the server,
 // too, is bounded.
 func TestReadsOfForgedEventsAreBounded(t *testing.T) {
-	const forged, most = 998, 32 << 20 // with the request and the claim as many events as a log may have
-	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	const forged, most = 998, 32 << 20                                            // with the request and the claim as many events as a log may have
+	f := setup(t, kv.LogOptions{Answer: 30 * time.Second}, bus.TopologyOptions{}) // of a thousand reads
 	s := f.claimed(t, "forged", call.LookupNo)
 	lie := success(s, "other.9", nil)
 	text := kv.EncodeEvent(lie)

@@ -5,6 +5,7 @@ package mcp_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -232,6 +233,13 @@ func TestRecheck(t *testing.T) {
 // TestRecheckUnannounced checks that a server without announcements is asked about a changed tool once a minute.
 func TestRecheckUnannounced(t *testing.T) {
 	s := newSite(t, false)
+	silent := func(w http.ResponseWriter, r *http.Request, _ bool) bool {
+		if r.Method == http.MethodGet { // it has no stream for announcements
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+		return r.Method == http.MethodGet
+	}
+	s.spoil.Store(&silent)
 	p := s.peer(t)
 	server := p.manifest.Endpoint.(mcp.Endpoint)
 	server.Tool, server.Definition = "work", approved(t, "another")
