@@ -58,7 +58,7 @@ type rawMsg struct {
 }
 
 // rawTime bounds what a test waits for.
-const rawTime = 30 * time.Second
+const rawTime = time.Minute
 
 var errNothing = errors.New("nothing came")
 
