@@ -13,8 +13,9 @@ import (
 // A read of a log with 1,000 events costs one message more than it has events. The memory, which is that of the server,
 // too, is bounded.
 func TestReadsOfForgedEventsAreBounded(t *testing.T) {
-	const forged, most = 998, 32 << 20                                            // with the request and the claim as many events as a log may have
-	f := setup(t, kv.LogOptions{Answer: 30 * time.Second}, bus.TopologyOptions{}) // of a thousand reads
+	// With the request and the claim as many events as a log may have. They are read one after another.
+	const forged, most, patience = 998, 32 << 20, 30 * time.Second
+	f := setup(t, kv.LogOptions{Answer: patience}, bus.TopologyOptions{})
 	s := f.claimed(t, "forged", call.LookupNo)
 	lie := success(s, "other.9", nil)
 	text := kv.EncodeEvent(lie)
