@@ -56,7 +56,7 @@ func TestRequiredKey(t *testing.T) {
 	}
 }
 
-// mcpAnswer returns the answer of `toolbus mcp` to a call of play with a key; "" is none.
+// mcpAnswer returns the answer of `toolbus mcp` to a call of play. If key is "", the call has no key.
 func (s shell) mcpAnswer(key string) (answer struct {
 	Result struct {
 		IsError bool           `json:"isError"`

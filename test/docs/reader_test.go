@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 )
 
-// setting is what a reader of a page has before its commands, and where the test differs from the reader.
+// setting says what a page takes for granted, and which of its commands the test replaces or leaves out.
 type setting struct {
 	before  string    // commands of what the page takes for granted
 	enter   string    // commands before those that follow a Go program

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/tools"
 )
 
-// compose is what of deploy/compose.yaml a test needs that starts its services without a container engine.
+// compose is the part of deploy/compose.yaml that a test needs to start the services without a container engine.
 type compose struct {
 	Services map[string]service
 }

@@ -11,7 +11,7 @@
 // A folder is searched without: names that start with a point; what its .gitignore files
 // exclude; symbolic links; devices and pipes. A path that is asked for by name is searched in any
 // case. Everywhere, files with a NUL byte in their first 8 KiB count as binary and are passed
-// over, and so are files above 16 MiB; the latter are told in a warning.
+// over, and so are files above 16 MiB; a warning names the large ones.
 //
 // # What matches
 //
