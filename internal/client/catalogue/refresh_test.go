@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -19,12 +20,11 @@ func TestRefreshedOverASlowNetwork(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect(t)
 	var asked sync.Map // the ids of requests
-	ids, gone := make(chan struct{}, 100), make(chan struct{}, 100)
+	gone := make(chan struct{}, 1)
 	svc, err := rpc.Serve(t.Context(), nc, slog.New(slog.DiscardHandler), "0.0.1", time.Now, []rpc.Endpoint{
 		rpc.NewEndpoint(operation.Describe, func(ctx context.Context, _ call.Sender, _ envelope.DescribeRequest) (
 			envelope.DescribeResponse, *envelope.Error) {
 			if _, again := asked.LoadOrStore(call.CredentialFromContext(ctx).Request, true); !again {
-				ids <- struct{}{}
 				<-gone
 			}
 			return envelope.DescribeResponse{Tools: []envelope.ToolInfo{{ToolID: "tool"}}}, nil
@@ -53,13 +53,14 @@ func TestRefreshedOverASlowNetwork(t *testing.T) {
 			t.Errorf("found %+v, %v before the answer", found, err)
 		}
 	}
+	question := c.asking.DoChan(key.String(), func() (any, error) {
+		return nil, errors.New("the question ended with its callers")
+	})
 	close(gone)
-	for range 10 {
-		if found, err := c.Find(t.Context(), key, MaxWait); err == nil && found != old {
-			break
-		}
+	if answer := <-question; answer.Err != nil {
+		t.Fatal(answer.Err)
 	}
-	if n := len(ids); n != 2 {
-		t.Errorf("asked %d times, want 2", n)
+	if found, err := c.Find(t.Context(), key, MaxWait); err != nil || found == old {
+		t.Errorf("found %+v, %v after the answer", found, err)
 	}
 }
