@@ -34,11 +34,7 @@ func TestInvalidRequests(t *testing.T) {
 		valid = append(valid, body)
 	}
 	b := breaker{rand.New(rand.NewPCG(10, 2026))}
-	most := invalidRequests
-	if testing.Short() {
-		most /= 8
-	}
-	for n := 0; n < most; {
+	for n, most := 0, few(invalidRequests); n < most; {
 		doc := tree(t, valid[b.IntN(len(valid))])
 		where, kind := b.breakOne(doc, "")
 		if schema.Validate(doc) == nil {

@@ -112,9 +112,9 @@ func TestOwnFormIsBounded(t *testing.T) {
 func TestBothPaths(t *testing.T) {
 	t.Parallel()
 	bothPaths(t, &asRequest, minimalRequest())
-	variants(encoded(t, usualRequest()), func(doc jsontext.Value) { samePath(t, &asRequest, doc) })
+	variants(encoded(t, usualRequest()), sampled(func(doc jsontext.Value) { samePath(t, &asRequest, doc) }))
 	for _, r := range usualResponses() {
-		variants(encoded(t, r), func(doc jsontext.Value) { samePath(t, &asResponse, doc) })
+		variants(encoded(t, r), sampled(func(doc jsontext.Value) { samePath(t, &asResponse, doc) }))
 	}
 	bothPaths(t, &asResponse, refResponse())
 	bothPaths(t, &asAccepted, sampleAccepted())
@@ -138,11 +138,12 @@ func encoded(t *testing.T, v any) jsontext.Value {
 func bothPaths[T any](t *testing.T, w *wire[T], v *T) {
 	t.Helper()
 	body := encoded(t, v)
-	variants(body, func(doc jsontext.Value) { samePath(t, w, doc) })
+	variants(body, sampled(func(doc jsontext.Value) { samePath(t, w, doc) }))
+	same := sampled(func(doc string) { samePath(t, w, []byte(doc)) })
 	for i := range body {
 		for _, more := range []string{" ", `"`, `\`, "\xff", "\x01", "0"} {
-			samePath(t, w, []byte(string(body[:i])+more+string(body[i:])))
-			samePath(t, w, []byte(string(body[:i])+more+string(body[i+1:])))
+			same(string(body[:i]) + more + string(body[i:]))
+			same(string(body[:i]) + more + string(body[i+1:]))
 		}
 	}
 }

@@ -142,6 +142,9 @@ func TestConnectionsOfFamily(t *testing.T) {
 // A client whose messages are refused in great number is closed, and its family refused, by each dispatcher. A client
 // that sends more messages, which dispatchers get, is not, although nobody answers it.
 func TestFloodOfViolations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with these bounds a flood takes a minute of CPU under the race detector; .ci/cover runs it without")
+	}
 	g := guard(t)
 	g.dispatch()
 	g.dispatch()
@@ -200,6 +203,9 @@ func TestFloodOfViolations(t *testing.T) {
 // A client whose large messages no dispatcher gets is closed, and its family refused. A client that sends more of them,
 // which a dispatcher gets, is not.
 func TestFloodOfLargeMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with these bounds a flood takes a minute of CPU under the race detector; .ci/cover runs it without")
+	}
 	g := guard(t)
 	g.dispatch()
 	const calls, size = 1500, 500 << 10
