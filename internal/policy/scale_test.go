@@ -13,7 +13,11 @@ import (
 // largest returns the set that is generated for 5,000 tools with long descriptions, with 2,000 lanes.
 func largest(tb testing.TB) (policy.Documents, []*tool.Manifest) {
 	tb.Helper()
-	tools := make([]*tool.Manifest, 5000)
+	most := 5000
+	if testing.Short() {
+		most /= 8 // see .ci/race
+	}
+	tools := make([]*tool.Manifest, most)
 	for i := range tools {
 		lane := fmt.Sprintf("lane-%d", i%1999)
 		tools[i] = manifest(fmt.Sprintf("mcp::server::tool-%d", i), "1.0.0", call.SideEffectful,
