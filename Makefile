@@ -32,7 +32,7 @@ run: build ## build everything and show it at work: bin/toolbus demo (about seve
 test: ## static checks, the small model, and the tests of all packages with the race detector; 15 minutes on two cores
 	.ci/test
 
-nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, 1,000 planned reconnects under load, agents of eight frameworks, the large model; six hours
+nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, releases of both platforms, 1,000 planned reconnects under load, agents of eight frameworks, the large model; six hours
 	.ci/fuzz 60s
 	$(GO) test -count=1 -timeout 1h -v -run TestBystanderOfFloods ./test/attack -args -full -flood 60s
 	bin/toolbus-lab chaos --seed 1 --duration 30m
@@ -43,6 +43,7 @@ nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 
 	$(GO) test -count=1 -timeout 1h ./test/clock -args -all
 	$(GO) test -c -o bin/workqueue.test ./internal/executor/workqueue
 	.ci/image
+	$(GO) test -count=1 -timeout 30m -run TestRelease ./test/release -args -all # after .ci/image, which installs buildah
 	seq 5 | xargs -P 5 -I{} bin/workqueue.test -test.run '^TestPause$$' -test.count 200 -test.timeout 2h
 	$(GO) test -count=1 -timeout 30m -run TestFlips ./test/blackbox -args -flips 40
 	$(GO) test -count=1 -timeout 30m -run TestDamage ./test/blackbox -args -damages

@@ -23,6 +23,7 @@ const modulePath = "github.com/seed-018f16cc/toolbus"
 // TestInstall installs toolbus as a user does, with nothing but the go command and a module proxy. The program knows
 // its version, and its `toolbus dev` runs the example tools in an empty folder.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	bin, empty := install(t), t.TempDir()
 	env := []string{
 		"HOME=" + t.TempDir(), "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "TOOLBUS_CREDENTIALS=", "TOOLBUS_CONTEXT=",

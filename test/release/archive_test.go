@@ -1,0 +1,90 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/elf"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// testArchive demands the checksums of the files for a platform, and an archive with static programs.
+func testArchive(t *testing.T, made, arch, sums string) {
+	t.Helper()
+	name := nameFor(arch)
+	for _, file := range []string{name + ".tar.gz", name + ".cdx.json"} {
+		sum := fmt.Sprintf("%x  %s", sha256.Sum256(read(t, filepath.Join(made, file))), file)
+		if !strings.Contains(sums, sum) {
+			t.Errorf("SHA256SUMS does not say %s", sum)
+		}
+	}
+	var files []string
+	for file, content := range unpack(t, filepath.Join(made, name+".tar.gz")) {
+		files = append(files, file)
+		if file != "LICENSE" && file != "README.md" {
+			wantStatic(t, file, content, machines[arch])
+		}
+	}
+	slices.Sort(files)
+	want := []string{
+		"LICENSE", "README.md", "dispatcher", "executor", "nats-server", "toolbus", "toolbus-lab", "toolbus-supervisor",
+	}
+	if !slices.Equal(files, want) {
+		t.Errorf("the archive has %q, want %q", files, want)
+	}
+	bom := string(read(t, filepath.Join(made, name+".cdx.json")))
+	if !strings.Contains(bom, `"pkg:golang/github.com/nats-io/nats-server/v2@`) || !strings.Contains(bom, "CycloneDX") {
+		t.Errorf("the document of the modules is %.400s", bom)
+	}
+}
+
+// unpack returns the files in an archive, by name without their folder.
+func unpack(t *testing.T, archive string) map[string][]byte {
+	t.Helper()
+	unzipped, err := gzip.NewReader(bytes.NewReader(read(t, archive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for files := tar.NewReader(unzipped); ; {
+		h, err := files.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		_, name, _ := strings.Cut(h.Name, "/")
+		if all[name], err = io.ReadAll(files); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantStatic demands a program of a machine that needs no library and no loader.
+func wantStatic(t *testing.T, name string, content []byte, machine elf.Machine) {
+	t.Helper()
+	program, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if program.Machine != machine {
+		t.Errorf("%s is for %s, want %s", name, program.Machine, machine)
+	}
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s is not static", name)
+		}
+	}
+}
