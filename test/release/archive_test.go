@@ -8,15 +8,19 @@ import (
 	"debug/elf"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// testArchive demands the checksums of the files for a platform, and an archive with static programs.
+// testArchive demands the checksums of the files for a platform, and an archive with static programs and the licences
+// of all modules in them.
 func testArchive(t *testing.T, made, arch, sums string) {
 	t.Helper()
 	name := nameFor(arch)
@@ -27,7 +31,12 @@ func testArchive(t *testing.T, made, arch, sums string) {
 		}
 	}
 	var files []string
+	licensed := map[string]bool{} // by module
 	for file, content := range unpack(t, filepath.Join(made, name+".tar.gz")) {
+		if module, found := strings.CutPrefix(path.Dir(file), "licenses/"); found {
+			licensed[module] = licensed[module] || len(content) > 0
+			continue
+		}
 		files = append(files, file)
 		if file != "LICENSE" && file != "README.md" {
 			wantStatic(t, file, content, machines[arch])
@@ -40,10 +49,29 @@ func testArchive(t *testing.T, made, arch, sums string) {
 	if !slices.Equal(files, want) {
 		t.Errorf("the archive has %q, want %q", files, want)
 	}
-	bom := string(read(t, filepath.Join(made, name+".cdx.json")))
-	if !strings.Contains(bom, `"pkg:golang/github.com/nats-io/nats-server/v2@`) || !strings.Contains(bom, "CycloneDX") {
-		t.Errorf("the document of the modules is %.400s", bom)
+	modules := modulesOf(t, filepath.Join(made, name+".cdx.json"))
+	for _, module := range modules {
+		if !licensed[module] {
+			t.Errorf("the archive has no licence of %s", module)
+		}
 	}
+	server := func(module string) bool { return strings.HasPrefix(module, "github.com/nats-io/nats-server/v2@") }
+	if !slices.ContainsFunc(modules, server) {
+		t.Errorf("the document of the modules has %q", modules)
+	}
+}
+
+// modulesOf returns the modules in a CycloneDX document, as PATH@VERSION.
+func modulesOf(t *testing.T, file string) (modules []string) {
+	t.Helper()
+	var bom cdx.BOM
+	if err := cdx.NewBOMDecoder(bytes.NewReader(read(t, file)), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range *bom.Components {
+		modules = append(modules, c.Name+"@"+c.Version)
+	}
+	return modules
 }
 
 // unpack returns the files in an archive, by name without their folder.
