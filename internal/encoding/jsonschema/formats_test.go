@@ -140,6 +140,26 @@ func TestUnformattedWhole(t *testing.T) {
 	}
 }
 
+// A schema whose members have formats is not compiled for that, which takes a hundred times as long. Before 2019-09, a
+// $ref hides the format beside it.
+func TestUnformattedDeclared(t *testing.T) {
+	const declared = `"properties":{"path":{"$ref":"#/definitions/text","format":"path"}},
+		"definitions":{"text":{"type":"string"}}}`
+	for text, want := range map[string]int{
+		`{` + declared: 0, `{"$schema":"http://json-schema.org/draft-07/schema#",` + declared: 1,
+	} {
+		if got, err := compile(t, text).Unformatted(pathsAlone); err != nil || len(got) != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	s := compile(t, `{"properties":{"path":{"type":"string","format":"path"},"other":{"type":"string"}}}`)
+	if n := testing.AllocsPerRun(10, func() { _, _ = s.Unformatted(pathsAlone) }); n > 100 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func pathsAlone(name, _ string) string { return map[string]string{"path": "path"}[name] }
+
 // Random schemas: what a plain reading of the standard says applies to a valid value is always found.
 func TestFormattedIsComplete(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
