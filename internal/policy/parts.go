@@ -2,13 +2,14 @@ package policy
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // partBytes is the least size of a part of a document, see [ParseParts].
-const partBytes = 256 << 10
+const partBytes = 64 << 10
 
 // ParseParts is [Parse] with half of the memory for a large registry, which it reads in parts. The problems that it
 // returns, and those that are found in its result later, have no places: call Parse for them.
@@ -17,13 +18,17 @@ func ParseParts(d Documents) (*Set, error) { return parse(d, splitTools(d.ToolRe
 // readParts reads the parts of a registry one after another.
 func (p *parser) readParts(of Document, parts [][]byte) error {
 	p.registry = tool.NewDocument(of.File)
+	schema, err := of.compile()
+	if err != nil {
+		return err
+	}
 	for _, part := range parts {
 		var some struct {
 			Tools []Entry `json:"tools"`
 		}
-		doc, err := of.read(part, &some)
-		if err != nil {
-			return err
+		doc := schema.Read(of.File, part)
+		if err := doc.Decode(&some); err != nil {
+			return fmt.Errorf("%s: %w", of.File, err)
 		}
 		p.set.Entries = append(p.set.Entries, some.Tools...)
 		if len(parts) == 1 || len(doc.Problems()) > 0 {
