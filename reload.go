@@ -1,11 +1,9 @@
 package toolbus
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/seed-018f16cc/toolbus/internal/app"
@@ -43,27 +41,27 @@ func (t *Toolset) reload(dir string) error {
 	if err != nil {
 		return err
 	}
-	if len(problems) > 0 {
-		err = problems
-	}
-	next, bad := t.merged(dir, read.List(), problems)
-	t.folders = next
+	t.folders, problems = t.merged(dir, read.List(), problems)
 	all, _ := t.registry() // what could not be added has kept the set from being used
 	t.using.mu.Lock()
 	defer t.using.mu.Unlock()
 	for _, u := range slices.Backward(t.using.all) { // executors have a build before dispatchers admit calls for it
 		u.set.Replace(all.List()...)
 	}
-	return errors.Join(err, bad)
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
 }
 
 // merged returns the tools of all folders after a folder was read again. A tool with a problem, or that does not fit a
-// dispatcher or an executor, stays as it was. The error is about those that do not fit.
-func (t *Toolset) merged(dir string, read []*tool.Manifest, problems tool.Problems) (all []*tool.Manifest, bad error) {
+// dispatcher or an executor, stays as it was. It adds those that do not fit to the problems.
+func (t *Toolset) merged(
+	dir string, read []*tool.Manifest, problems tool.Problems,
+) ([]*tool.Manifest, tool.Problems) {
 	broken := map[string]bool{} // by folder of the tool
 	for _, p := range problems {
-		folder, _, _ := strings.Cut(p.File, "/")
-		broken[filepath.Join(dir, folder)] = true
+		broken[filepath.Join(dir, p.Folder())] = true
 	}
 	had := map[string]*tool.Manifest{}
 	next := &Toolset{typed: t.typed}
@@ -78,13 +76,15 @@ func (t *Toolset) merged(dir string, read []*tool.Manifest, problems tool.Proble
 		if broken[m.Dir] {
 			continue
 		}
-		m, err := t.successor(had[m.ToolID], m, next.has(m.ToolID))
-		bad = errors.Join(bad, err)
-		if m != nil {
-			next.folders = append(next.folders, m)
+		successor, err := t.successor(had[m.ToolID], m, next.has(m.ToolID))
+		if err != nil {
+			problems = append(problems, tool.Problem{File: filepath.Base(m.Dir) + "/tool.yaml", Message: err.Error()})
+		}
+		if successor != nil {
+			next.folders = append(next.folders, successor)
 		}
 	}
-	return next.folders, bad
+	return next.folders, problems
 }
 
 // successor returns what is in the set after a tool was read again. taken means that another tool has its id. It
@@ -92,12 +92,12 @@ func (t *Toolset) merged(dir string, read []*tool.Manifest, problems tool.Proble
 func (t *Toolset) successor(before, read *tool.Manifest, taken bool) (m *tool.Manifest, err error) {
 	switch {
 	case taken:
-		return nil, fmt.Errorf("%s: there is a tool of that id already", read.ToolID)
+		return nil, fmt.Errorf("there is a tool %s already", read.ToolID)
 	case before != nil && before.Same(read):
 		return before, nil
 	}
 	if m, err = t.fitting(read); err != nil {
-		return before, fmt.Errorf("%s: %w", read.ToolID, err)
+		return before, err
 	}
 	return m, nil
 }

@@ -27,8 +27,8 @@ type development struct {
 	insecure  bool // check no tokens
 	examples  bool // serve the example tools
 
-	bus    *devBus           // nil if insecure
-	builds map[string]string // digest of each tool that was loaded
+	bus    *devBus // nil if insecure
+	loaded loaded
 }
 
 func devCmd(g *global) *cobra.Command {
@@ -39,9 +39,11 @@ func devCmd(g *global) *cobra.Command {
 		Long: `Runs an embedded NATS server, one dispatcher and one executor with the tools of --tools. The server
 writes to disk before it acknowledges; streams, keys and credentials are below --data-dir and survive a restart.
 
-Tools are loaded again when their files change, and are live within a second. A tool with a problem is reported with its
-file and line, and goes on as it was, and so do the others; calls that run end on their build. The first tool of a pool
-or a transport, and a changed entry of servers.json, need a restart.
+Tools are loaded again when their files change, and are live within a second, with thousands of files some seconds. A
+call that comes earlier, for the build before the edit, ends with S-TOOL-UNAVAILABLE: repeat it with another key. A tool
+with a problem is reported with its file and line. If it was served, it goes on as it was, and so do the others; calls
+that run end on their build. The first tool of a pool or a transport, and a changed entry of servers.json, need a
+restart.
 
 Each folder of tools has a state of its own, unless --data-dir names one: what was pushed and called in one project is
 not there in another. At its start the bus says which policy is in force, and which tools of the folder it hides.
@@ -215,7 +217,7 @@ func (d *development) announce(url string) (withdraw func()) {
 
 // greet prints the URL of the bus, the policy in force, and how programs authenticate.
 func (d *development) greet(ctx context.Context, url string, tools *toolbus.Toolset) {
-	fmt.Fprintf(d.env.stdout, "toolbus is serving %d tools at %s\n", tools.Len(), url)
+	fmt.Fprintf(d.env.stdout, "toolbus is serving %s at %s\n", plural(tools.Len(), "tool", "tools"), url)
 	if d.examples {
 		fmt.Fprintln(d.env.stdout, "their manifests and files:", d.node.Tools)
 	}

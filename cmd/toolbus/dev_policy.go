@@ -81,9 +81,9 @@ func (d *development) asOperator(ctx context.Context, url string) (
 		return nil, nil, err
 	}
 	listed, err := c.DescribeTools(ctx, envelope.DescribeRequest{All: true})
-	d.builds = map[string]string{}
+	d.loaded.builds = map[string]string{}
 	for _, t := range listed.Tools {
-		d.builds[t.ToolID] = t.Digest
+		d.loaded.builds[t.ToolID] = t.Digest
 	}
 	return history, idsOf(slices.DeleteFunc(listed.Tools, uncallable)), err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -22,72 +23,127 @@ import (
 
 // lookEvery is the time between two looks at the files of tools. A change is loaded when the next look finds no other
 // one, because editors and compilers write a file in steps.
-const lookEvery = 200 * time.Millisecond
+const lookEvery = 100 * time.Millisecond
+
+// maxPause bounds the time between two looks, whatever a look takes on a busy machine.
+const maxPause = 500 * time.Millisecond
+
+// pauseAfter returns the time to the next look after one that took a time. A folder with many files costs a tenth of a
+// processor, until the bound.
+func pauseAfter(took time.Duration) time.Duration { return min(max(lookEvery, 10*took), maxPause) }
 
 // follow loads the tools again when their files change, until ctx ends. read is the stamp of the folder before the
 // tools were read first.
 func (d *development) follow(ctx context.Context, tools *toolbus.Toolset, read string) {
-	said, last := "", read
-	for wait := lookEvery; timer.Sleep(ctx, wait); {
+	last := read
+	for pause := lookEvery; timer.Sleep(ctx, pause); {
 		began := time.Now()
 		now := stampOf(d.node.Tools)
-		if now != read && now == last {
+		pause = pauseAfter(time.Since(began)) // without the time of loading
+		switch {
+		case now == read:
+		case now == last:
 			read = now
-			said = d.reload(tools, said)
+			d.reload(tools)
+		default:
+			pause = lookEvery
 		}
 		last = now
-		wait = max(lookEvery, 10*time.Since(began)) // a folder with many files costs a tenth of a processor
 	}
 }
 
-// reload loads the tools that have changed, and prints them and the problems of others. said are the problems that it
-// returned last.
-func (d *development) reload(tools *toolbus.Toolset, said string) (says string) {
+// reload loads the tools that have changed, and prints them and the problems of others.
+func (d *development) reload(tools *toolbus.Toolset) {
 	set, problems, err := tool.LoadEach(d.node.Tools, app.Transports()...)
-	var changed []string
 	if err == nil {
-		if changed = d.compare(set, problems); len(changed) == 0 && problems.Error() == said {
-			return said
+		read := set.Digest() + problems.Error()
+		if read == d.loaded.read {
+			return
 		}
-		err = tools.AddFolder(d.node.Tools)
+		d.loaded.read = read
+		err = tools.AddFolder(d.node.Tools) // its problems include those of tools that need a restart
+		problems, _ = errors.AsType[tool.Problems](err)
 	}
-	if len(changed) > 0 {
+	if err != nil && problems == nil {
+		fmt.Fprintln(d.env.stderr, "warning: the tools are not loaded again:", cli.EscapeText(err.Error()))
+		return
+	}
+	before := d.loaded.problems
+	d.loaded.problems = problems
+	if changed := d.loaded.compare(set, before); len(changed) > 0 {
 		fmt.Fprintf(d.env.stdout, "tools have changed: %s\n", cli.EscapeText(strings.Join(changed, ", ")))
 	}
-	if err == nil {
-		return ""
+	if problems.Error() != before.Error() {
+		fmt.Fprint(d.env.stderr, cli.EscapeText(d.loaded.says(d.node.Tools)))
 	}
-	if says = err.Error(); says != said {
-		fmt.Fprintf(d.env.stderr, "not loaded, and still served as before:\n%s\n", cli.EscapeText(says))
-	}
-	return says
 }
 
-// compare returns which tools of a set were not there before, have another build or are gone, and keeps their builds. A
-// tool with a problem stays as it was.
-func (d *development) compare(set *tool.Set, problems tool.Problems) (changed []string) {
-	broken := map[string]bool{} // by folder
-	for _, p := range problems {
-		folder, _, _ := strings.Cut(p.File, "/")
-		broken[folder] = true
-	}
-	builds := map[string]string{}
+// loaded is the result of the last reload.
+type loaded struct {
+	builds   map[string]string // digest of each tool that is served, by id
+	problems tool.Problems     // of the tools that are not loaded
+	read     string            // changes with the tools and problems that were read
+}
+
+// compare keeps the builds of a set, and returns which of its tools are new, have another build, had a problem before,
+// or are gone. A tool with a problem stays as it was.
+func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string) {
+	broken, builds := foldersOf(l.problems), map[string]string{}
 	for _, m := range set.List() {
-		if builds[m.ToolID] = m.Digest; d.builds[m.ToolID] != m.Digest {
+		switch folder := filepath.Base(m.Dir); {
+		case broken[folder]:
+			continue
+		case l.builds[m.ToolID] != m.Digest:
 			changed = append(changed, m.ToolID)
+		case foldersOf(before)[folder]:
+			changed = append(changed, m.ToolID+" (repaired)")
 		}
+		builds[m.ToolID] = m.Digest
 	}
-	for _, id := range slices.Sorted(maps.Keys(d.builds)) {
+	for _, id := range slices.Sorted(maps.Keys(l.builds)) {
 		switch {
 		case builds[id] != "":
 		case broken[id], broken[subjects.Token(id)]:
-			builds[id] = d.builds[id]
+			builds[id] = l.builds[id]
 		default:
 			changed = append(changed, id+" (removed)")
 		}
 	}
-	d.builds = builds
+	l.builds = builds
 	return changed
+}
+
+// says returns the problems of a folder of tools, those of tools that are served first.
+func (l *loaded) says(dir string) string {
+	served := map[string]bool{} // by folder
+	for id := range l.builds {
+		served[id], served[subjects.Token(id)] = true, true
+	}
+	var old, others tool.Problems
+	for _, p := range l.problems {
+		if served[p.Folder()] {
+			old = append(old, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	text := ""
+	if len(old) > 0 {
+		text = "not loaded, and still served as before:\n" + old.Below(dir).Error() + "\n"
+	}
+	if len(others) > 0 {
+		text += "not loaded, and not served:\n" + others.Below(dir).Error() + "\n"
+	}
+	return text
+}
+
+// foldersOf returns the folders of tools with a problem.
+func foldersOf(problems tool.Problems) map[string]bool {
+	folders := map[string]bool{}
+	for _, p := range problems {
+		folders[p.Folder()] = true
+	}
+	return folders
 }
 
 // Bounds of stampOf.

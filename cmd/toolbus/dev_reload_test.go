@@ -2,11 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // replace puts a program in the place of another one, as compilers do: a run of the former one goes on.
@@ -62,11 +68,8 @@ func TestDevReload(t *testing.T) {
 
 	manifest := filepath.Join(tools, "say", "tool.yaml")
 	write(t, manifest, strings.Replace(sayManifest, "determinism: pure", "determinism: purest", 1))
-	other, _ := sayTools(t)
-	write(t, filepath.Join(other, "say", "tool.yaml"), strings.Replace(sayManifest, "tool_id: say", "tool_id: two", 1))
-	if err := os.Rename(filepath.Join(other, "say"), filepath.Join(tools, "two")); err != nil {
-		t.Fatal(err)
-	}
+	another(t, tools, "two", "")
+	another(t, tools, "three", "pool: other\n")
 	s.until("two", "first")
 	s.must("call", "say")
 	write(t, manifest, sayManifest)
@@ -86,9 +89,97 @@ func TestDevReload(t *testing.T) {
 		t.Errorf("the policy of dev does not follow the tools: %s", said)
 	}
 	for _, want := range []string{"say/tool.yaml:5:14", "tools have changed: say\n", "tools have changed: two\n",
-		"tools have changed: two (removed)\n"} {
+		"tools have changed: two (removed)\n",
+		filepath.Join(tools, "three", "tool.yaml") + ": it is the first tool of the pool"} {
 		if !bytes.Contains(said.Bytes(), []byte(want)) {
 			t.Errorf("dev did not say %q: %s", want, said)
+		}
+	}
+}
+
+// another adds a tool to a folder of tools, with more lines of its manifest.
+func another(t *testing.T, tools, id, more string) {
+	t.Helper()
+	made, _ := sayTools(t)
+	write(t, filepath.Join(made, "say", "tool.yaml"), strings.Replace(sayManifest, "tool_id: say", "tool_id: "+id, 1)+more)
+	if err := os.Rename(filepath.Join(made, "say"), filepath.Join(tools, id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// following returns a development that serves the folder of sayTools, and what it prints.
+func following(t *testing.T) (d *development, tools *toolbus.Toolset, program string, said *bytes.Buffer) {
+	t.Helper()
+	said, tools = new(bytes.Buffer), toolbus.NewToolset()
+	d = &development{global: &global{env: &environment{stdout: said, stderr: said}}}
+	d.node.Tools, program = sayTools(t)
+	set, err := tool.Load(d.node.Tools, app.Transports()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.loaded.builds = map[string]string{"say": set.List()[0].Digest}
+	if err := tools.AddFolder(d.node.Tools); err != nil {
+		t.Fatal(err)
+	}
+	return d, tools, program, said
+}
+
+// A reload says which tools with a problem are still served, which never were, and which are repaired.
+func TestReloadSays(t *testing.T) {
+	t.Parallel()
+	d, tools, _, said := following(t)
+	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
+	write(t, manifest, sayManifest+"nonsense: 1\n")
+	another(t, d.node.Tools, "two", "nonsense: 1\n")
+	d.reload(tools)
+	for _, want := range []string{
+		"not loaded, and still served as before:\n" + manifest + ":8:1: ",
+		"\nnot loaded, and not served:\n" + filepath.Join(d.node.Tools, "two", "tool.yaml") + ":8:1: ",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("it does not say %q: %s", want, said)
+		}
+	}
+	if strings.Contains(said.String(), "have changed") {
+		t.Errorf("a broken tool has changed: %s", said)
+	}
+	write(t, manifest, sayManifest)
+	write(t, filepath.Join(d.node.Tools, "two", "tool.yaml"),
+		strings.Replace(sayManifest, "tool_id: say", "tool_id: two", 1))
+	for _, want := range []string{"tools have changed: say (repaired), two\n", ""} {
+		said.Reset()
+		if d.reload(tools); said.String() != want {
+			t.Errorf("got %q, want %q", said, want)
+		}
+	}
+}
+
+// An edit is loaded after at most three looks at the files.
+func TestFollowIsFast(t *testing.T) {
+	t.Parallel()
+	d, tools, program, said := following(t)
+	read := stampOf(d.node.Tools)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); d.follow(ctx, tools, read) }()
+		for _, text := range []string{"second", "third"} {
+			replace(t, program, saying(text))
+			<-time.After(3 * lookEvery)
+			synctest.Wait()
+			if said.String() != "tools have changed: say\n" {
+				t.Errorf("after %v it says %q", 3*lookEvery, said)
+			}
+			said.Reset()
+		}
+		stop()
+		<-ended
+	})
+	for took, want := range map[time.Duration]time.Duration{
+		time.Millisecond: lookEvery, 20 * time.Millisecond: 2 * lookEvery, time.Minute: maxPause,
+	} {
+		if got := pauseAfter(took); got != want {
+			t.Errorf("after a look of %v the pause is %v, want %v", took, got, want)
 		}
 	}
 }

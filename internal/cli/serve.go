@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // Dispatcher returns the command that runs a dispatcher on the bus that access returns.
@@ -109,7 +110,11 @@ func (n *Node) serve(
 // Toolset returns the tools of the folder, with the defaults of the environment.
 func (n *Node) Toolset() (*toolbus.Toolset, error) {
 	tools := toolbus.NewToolset()
-	if err := thrifty(func() error { return tools.AddFolder(n.Tools) }); err != nil {
+	err := thrifty(func() error { return tools.AddFolder(n.Tools) })
+	if problems, ok := errors.AsType[tool.Problems](err); ok {
+		err = problems.Below(n.Tools)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if n.Default == "" {

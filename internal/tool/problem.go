@@ -2,6 +2,7 @@ package tool
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -48,8 +49,23 @@ func (p Problem) String() string {
 	return b.String()
 }
 
+// Folder returns the name of the tool's folder in the folder of tools.
+func (p Problem) Folder() string {
+	folder, _, _ := strings.Cut(p.File, "/")
+	return folder
+}
+
 // Problems is the error of [Load]: all problems of all manifests, sorted by file and position.
 type Problems []Problem
+
+// Below returns the problems of files below a folder of tools, whose names then begin with that folder.
+func (ps Problems) Below(dir string) Problems {
+	below := slices.Clone(ps)
+	for i, p := range below {
+		below[i].File = filepath.Join(dir, p.File)
+	}
+	return below
+}
 
 // Error lists all problems, one per line.
 func (ps Problems) Error() string {
