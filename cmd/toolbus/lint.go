@@ -78,16 +78,19 @@ func (g *global) lint(ctx context.Context, args []string, fix bool) (lintReport,
 	case len(args) == 0:
 		return g.lintBus(ctx)
 	}
-	report, err := lintFolder(args[0])
-	if err != nil || !fix {
-		return report, err
+	dir := args[0]
+	report, err := lintFolder(dir)
+	if err == nil && fix {
+		fixed, failed := tool.Fix(dir, report.Problems)
+		if failed != nil {
+			return report, failed
+		}
+		report, err = lintFolder(dir)
+		for _, name := range fixed {
+			report.Fixed = append(report.Fixed, filepath.Join(dir, name))
+		}
 	}
-	fixed, err := tool.Fix(args[0], report.Problems)
-	if err != nil {
-		return report, err
-	}
-	report, err = lintFolder(args[0])
-	report.Fixed = fixed
+	report.Problems = report.Problems.Below(dir)
 	return report, err
 }
 
@@ -99,7 +102,11 @@ func lintFolder(dir string) (lintReport, error) {
 	if set.Len() == 0 && len(problems) == 0 {
 		return lintReport{}, noTools(dir)
 	}
-	return lintReport{Tools: set.Len(), Problems: problems}, nil
+	folders := foldersOf(problems)
+	for _, m := range set.List() {
+		folders[filepath.Base(m.Dir)] = true
+	}
+	return lintReport{Tools: len(folders), Problems: problems}, nil
 }
 
 // noTools returns the error for a folder without tools.
@@ -139,16 +146,22 @@ func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
 }
 
 func (r lintReport) text(w io.Writer) error {
+	count := printProblems(w, r.Problems)
+	for _, name := range r.Fixed {
+		fmt.Fprintf(w, "%s: written\n", cli.EscapeCell(name))
+	}
+	_, err := fmt.Fprintf(w, "%s, %s\n", plural(r.Tools, "tool", "tools"), count)
+	return err
+}
+
+// printProblems prints problems, one on a line, and returns how many problems and warnings there are.
+func printProblems(w io.Writer, problems tool.Problems) (count string) {
 	warnings := 0
-	for _, p := range r.Problems {
+	for _, p := range problems {
 		if p.Severity == tool.Warning {
 			warnings++
 		}
 		fmt.Fprintln(w, cli.EscapeText(p.String()))
 	}
-	for _, name := range r.Fixed {
-		fmt.Fprintf(w, "%s: written\n", cli.EscapeCell(name))
-	}
-	_, err := fmt.Fprintf(w, "%d tools, %d problems, %d warnings\n", r.Tools, len(r.Problems)-warnings, warnings)
-	return err
+	return plural(len(problems)-warnings, "problem", "problems") + ", " + plural(warnings, "warning", "warnings")
 }

@@ -201,14 +201,7 @@ func (f policyFolders) lint() (tool.Problems, error) {
 }
 
 func (r policyReport) text(w io.Writer) error {
-	warnings := 0
-	for _, p := range r.Problems {
-		if p.Severity == tool.Warning {
-			warnings++
-		}
-		fmt.Fprintln(w, cli.EscapeText(p.String()))
-	}
-	_, err := fmt.Fprintf(w, "%d problems, %d warnings\n", len(r.Problems)-warnings, warnings)
+	_, err := fmt.Fprintln(w, printProblems(w, r.Problems))
 	return err
 }
 

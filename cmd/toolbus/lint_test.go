@@ -1,0 +1,32 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Files are named as the user reaches them, every folder of a tool counts, and one of a thing is no plural.
+func TestToolsLint(t *testing.T) {
+	dir, _ := sayTools(t)
+	t.Chdir(filepath.Dir(dir))
+	manifest := filepath.Join(dir, "say", "tool.yaml")
+	lints := func(text, begins, ends string, flags ...string) {
+		t.Helper()
+		write(t, manifest, sayManifest+text)
+		_, out, stderr := shell{t: t}.do(append([]string{"tools", "lint", "./tools"}, flags...)...)
+		if !strings.HasPrefix(out, begins) || !strings.HasSuffix(out, ends) {
+			t.Errorf("with %q: %s%s", text, out, stderr)
+		}
+	}
+	lints("", "", "1 tool, 0 problems, 0 warnings\n")
+	lints("nonsense: 1\n", "tools/say/tool.yaml:8:1: ", "\n1 tool, 1 problem, 0 warnings\n")
+	lints("digest: sha256:"+strings.Repeat("0", 64)+"\n", "tools/say/tool.yaml: written\n",
+		"\n1 tool, 0 problems, 0 warnings\n", "--fix")
+	another(t, dir, "two", "nonsense: 1\nmore: 1\n")
+	lints("tier: T1\n", "tools/say/tool.yaml:8:1: warning: ", "\n2 tools, 2 problems, 1 warning\n")
+	_, _, stderr := shell{t: t}.do("dev", "--tools", "tools", "--data-dir", t.TempDir())
+	if !strings.Contains(stderr, "tools/two/tool.yaml:8:1: ") {
+		t.Errorf("dev says %s", stderr)
+	}
+}
