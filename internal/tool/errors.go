@@ -43,9 +43,10 @@ type CrashError struct {
 }
 
 // ProtocolError means that the output of the tool breaks the tool protocol. Effect is the effect that the tool stated
-// nevertheless, or "".
+// nevertheless, or "". Fix says what the tool's author can do, or is "".
 type ProtocolError struct {
 	Reason string
+	Fix    string
 	Effect envelope.Effect
 	Stderr string
 }
@@ -173,7 +174,8 @@ func (e *CrashError) classify(m *Manifest) *envelope.Error {
 }
 
 func (e *ProtocolError) classify(m *Manifest) *envelope.Error {
-	return m.failure(envelope.CodeToolProtocol, envelope.CodeToolProtocol, m.implied(e.Effect), e.Reason, e.Stderr)
+	return m.failure(envelope.CodeToolProtocol, envelope.CodeToolProtocol, m.implied(e.Effect), e.Reason, e.Stderr).
+		WithFix(e.Fix)
 }
 
 func (e *LimitError) classify(m *Manifest) *envelope.Error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,21 +43,21 @@ func TestReader(t *testing.T) {
 		{"absent", protocol.OpLookup, `{"type":"absent"}`, protocol.LineAbsent, ""},
 		{"output of a lookup", protocol.OpLookup, goodOutput, protocol.LineOutput, ""},
 
-		{"absent, executing", protocol.OpExecute, `{"type":"absent"}`, "", "a line of type"},
+		{"absent, executing", protocol.OpExecute, `{"type":"absent"}`, "", "its type is"},
 		{"absent with more", protocol.OpLookup, `{"type":"absent","output":1}`, protocol.LineAbsent, "not of its type"},
 		{"blank lines", protocol.OpExecute, "\n \r\n\ufeff" + goodOutput + "\n\ufeff\n", protocol.LineOutput, ""},
 		{"a large output", protocol.OpExecute, `{"type":"output","output":"` + strings.Repeat("x", 3<<20) + `"}`,
 			protocol.LineOutput, ""},
 		{"no object", protocol.OpExecute, `["output"]` + "\n", "", "not a JSON object"},
-		{"no type", protocol.OpExecute, `{"output":1}` + "\n", "", "a line of type"},
+		{"no type", protocol.OpExecute, `{"output":1}` + "\n", "", "its type is"},
 		{"unknown type", protocol.OpExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
 		{"type of another kind", protocol.OpExecute, `{"type":1}` + "\n", "", "not a JSON object"},
-		{"case matters", protocol.OpExecute, `{"Type":"output","output":1}` + "\n", "", "a line of type"},
+		{"case matters", protocol.OpExecute, `{"Type":"output","output":1}` + "\n", "", "its type is"},
 		{"twice the same name", protocol.OpExecute, `{"type":"output","output":1,"output":2}` + "\n", protocol.LineOutput,
 			""},
 		{"no UTF-8", protocol.OpExecute, "{\"type\":\"output\",\"output\":\"\xff\"}\n", protocol.LineOutput, ""},
 		{"no JSON", protocol.OpExecute, `{"type":"output","output":{"a":1,}}` + "\n", "", "cannot be read"},
-		{"chunk without data", protocol.OpExecute, `{"type":"chunk"}` + "\n", "", "without data"},
+		{"chunk without data", protocol.OpExecute, `{"type":"chunk"}` + "\n", "", "has no data"},
 		{"chunk with more", protocol.OpExecute, `{"type":"chunk","data":1,"output":1}` + "\n", "", "not of its type"},
 		{"output without output", protocol.OpExecute, `{"type":"output"}` + "\n", "", "no JSON value"},
 		{"output with an error", protocol.OpExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
@@ -100,7 +101,36 @@ func TestReader(t *testing.T) {
 			if err != nil && len(err.Error()) > 500 {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
+			if broken, ok := errors.AsType[*tool.ProtocolError](err); ok && !strings.Contains(broken.Fix, `{"type":"`) {
+				t.Errorf("the fix is %q", broken.Fix)
+			}
 		})
+	}
+}
+
+// TestFix checks that the fix of a wrong line shows the form of the line that the program meant, and names a section
+// of the page.
+func TestFix(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/writing-tools.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, form := range map[string]string{
+		`{"type":"chunk"}`:                   `{"type":"chunk","data":…}`,
+		`{"type":"error","message":"gone"}`:  `{"type":"error","error":{"code":"…","message":"…","effect":"none"}}`,
+		`{"type":"output","result":"Hello"}`: `{"type":"output","output":…}`,
+		`Hello`:                              `{"type":"output","output":…}`,
+	} {
+		err := newReader(strings.NewReader(line+"\n"), protocol.OpExecute, 1<<20).readAll(t.Context(), &tooltest.Recorder{})
+		got, ok := errors.AsType[*tool.ProtocolError](err)
+		if !ok || !strings.Contains(got.Fix, "print lines such as "+form) || !strings.Contains(got.Reason, "line 1 of") {
+			t.Errorf("%s: %v, fix %q", line, err, got.Fix)
+			continue
+		}
+		_, section, _ := strings.Cut(got.Fix, `docs/writing-tools.md, "`)
+		if section, _, _ = strings.Cut(section, `"`); !strings.Contains(string(page), "\n## "+section+"\n") {
+			t.Errorf("the page has no section %q", section)
+		}
 	}
 }
 
@@ -187,8 +217,8 @@ func TestReaderCut(t *testing.T) {
 		r := newReader(strings.NewReader(goodOutput[:i]), protocol.OpExecute, 1000)
 		err := r.readAll(t.Context(), &tooltest.Recorder{})
 		whole := i == len(goodOutput)-1
-		if err != nil || r.cut != (i > 0 && !whole) || (r.said.kind != "") != whole {
-			t.Errorf("first %d bytes: error %v, cut %t, said %q", i, err, r.cut, r.said.kind)
+		if err != nil || (r.cut != "") != (i > 0 && !whole) || (r.said.kind != "") != whole {
+			t.Errorf("first %d bytes: error %v, cut %q, said %q", i, err, r.cut, r.said.kind)
 		}
 	}
 }

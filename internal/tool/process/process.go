@@ -165,9 +165,9 @@ func (a *Adapter) start(
 // ending is everything that is known of a run that is over.
 type ending struct {
 	said      statement
-	violation error // error in the output, found before the context ended
-	cut       bool  // the output ended in the middle of a line
-	lost      bool  // a chunk was not stored, so an output is not the whole result
+	violation error  // error in the output, found before the context ended
+	cut       string // how the output ended in the middle of a line, or ""
+	lost      bool   // a chunk was not stored, so an output is not the whole result
 	report    supervisor.Report
 	failed    error // of the supervisor
 	stderr    string
@@ -194,11 +194,8 @@ func (e *ending) judge(ctx context.Context) error {
 	case e.said.fault != nil:
 		return e.said.fault
 	case clean, e.report.Ours: // or the executor ended it because it had closed its output
-		says := "standard output ended without an output or error line"
-		if e.cut {
-			says = "standard output ended within a line"
-		}
-		return &tool.ProtocolError{Reason: says, Stderr: e.stderr}
+		says := cmp.Or(e.cut, "standard output ended without an output or error line")
+		return &tool.ProtocolError{Reason: says, Fix: fix(""), Stderr: e.stderr}
 	case e.report.Signal != "":
 		return e.crash("signal: " + e.report.Signal)
 	}

@@ -100,10 +100,12 @@ func TestEnds(t *testing.T) {
 		{"nothing", "", "", "0", envelope.CodeToolProtocol, "without an output or error line"},
 		{"only a log", `{"type":"log","data":1}` + "\n", "", "0", envelope.CodeToolProtocol,
 			"without an output or error line"},
-		{"half a line", good[:10], "", "0", envelope.CodeToolProtocol, "within a line"},
+		{"half a line", good[:10], "", "0", envelope.CodeToolProtocol, `within line 1: "{\"type\":\"o"`},
 		{"half a line and a crash", good[:10], "trace", "3", envelope.CodeToolFault, "exit status 3"},
-		{"garbage", "Hello World\n", "", "0", envelope.CodeToolProtocol, "Hello World"},
-		{"two outputs", good + good, "", "0", envelope.CodeToolProtocol, "after the output line"},
+		{"garbage", "Hello World\n", "", "0", envelope.CodeToolProtocol,
+			`line 1 of standard output is "Hello World": it is not a JSON object`},
+		{"two outputs", good + good, "", "0", envelope.CodeToolProtocol,
+			`line 2 of standard output is "{\"type\":\"output\",\"output\":1}": it comes after the output line`},
 		{"crash", "", "the reason", "3", envelope.CodeToolFault, "the reason"},
 		{"signal", "", "", "kill", envelope.CodeToolFault, "signal: killed"},
 		{"output and then a crash", good, "", "3", envelope.CodeToolFault,
@@ -128,6 +130,9 @@ func TestEnds(t *testing.T) {
 			all := got.Message + "; " + got.Cause + "; " + got.Details.Stderr
 			if got.Code != test.want || !strings.Contains(all, test.say) {
 				t.Errorf("got %v, cause %q, stderr %q", got, got.Cause, got.Details.Stderr)
+			}
+			if test.want == envelope.CodeToolProtocol && !strings.Contains(got.Fix, `lines such as {"type":"output"`) {
+				t.Errorf("the fix is %q", got.Fix)
 			}
 		})
 	}

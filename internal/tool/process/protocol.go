@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,10 +87,11 @@ type reader struct {
 	limit    int64 // bytes of all lines together
 	read     int64
 	line     []byte
+	number   int           // of the line
 	replaced ijson.Repairs // values of the line that I-JSON cannot represent
 	said     statement
-	cut      bool // the output ended in the middle of a line
-	lost     bool // a chunk was not stored because the context had ended
+	cut      string // how the output ended in the middle of a line, or ""
+	lost     bool   // a chunk was not stored because the context had ended
 }
 
 func newReader(r io.Reader, op protocol.Op, limit int64) *reader {
@@ -136,6 +138,7 @@ func (r *reader) stated(err error) error {
 // it is a whole JSON value. Otherwise the tool died while it wrote the line.
 func (r *reader) next() error {
 	r.line = r.line[:0]
+	r.number++
 	for {
 		part, err := r.lines.ReadSlice('\n')
 		r.line = append(r.line, part...)
@@ -151,7 +154,7 @@ func (r *reader) next() error {
 			if _, _, whole := ijson.Mend(r.line, ijson.MaxDepth); whole {
 				return nil
 			}
-			r.cut = true
+			r.cut = fmt.Sprintf("standard output ended within line %d: %.120q", r.number, r.line)
 		}
 		return err
 	}
@@ -160,15 +163,15 @@ func (r *reader) next() error {
 // take handles one line.
 func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	if r.said.kind != "" {
-		return broken("a line after the %s line: %s", r.said.kind, excerpt(r.line))
+		return r.broken(r.said.kind, "it comes after the %s line, which is the last", r.said.kind)
 	}
 	var l protocol.Absent // decodes the type of any line
 	mended, replaced, ok := ijson.Mend(r.line, ijson.MaxDepth)
 	if !ok || json.Unmarshal(mended, &l) != nil {
 		if bad := ijson.Check(r.line); len(bad) > 0 && r.line[0] == '{' {
-			return broken("a line that cannot be read, at %q: %s: %s", bad[0].Pointer, bad[0].Message, excerpt(r.line))
+			return r.broken("", "it cannot be read, at %q: %s", bad[0].Pointer, bad[0].Message)
 		}
-		return broken("not a JSON object with a type: %s", excerpt(r.line))
+		return r.broken("", "it is not a JSON object with a type")
 	}
 	r.line, r.replaced = mended, replaced
 	switch {
@@ -182,7 +185,7 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	case chunkKinds[l.Type] != "":
 		return r.chunk(ctx, sink)
 	}
-	return broken("a line of type %.40q: %s", l.Type, excerpt(r.line))
+	return r.broken("", "its type is %.40q", l.Type)
 }
 
 func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
@@ -191,7 +194,7 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 		return err
 	}
 	if l.Data == nil {
-		return broken("a %s line without data", l.Type)
+		return r.broken(l.Type, "it has no data")
 	}
 	if r.lost { // drop chunks after a gap
 		return nil
@@ -214,7 +217,7 @@ func (r *reader) output() error {
 		result.Warnings = append(result.Warnings, tool.Replaced(r.replaced, len(l.Warnings), "/output")...)
 	}
 	if err := result.Check(); err != nil {
-		return broken("%v", err)
+		return r.broken(l.Type, "%v", err)
 	}
 	r.said = statement{kind: protocol.LineOutput, result: result}
 	return nil
@@ -230,7 +233,7 @@ func (r *reader) fault() error {
 		Effect: envelope.Effect(l.Error.Effect), RetryAfter: milliseconds(l.Error.RetryAfterMS),
 	}
 	if err := fault.Check(); err != nil {
-		return broken("%v", err)
+		return r.broken(l.Type, "%v", err)
 	}
 	r.said = statement{kind: protocol.LineError, fault: fault}
 	return nil
@@ -244,19 +247,38 @@ func milliseconds(n protocol.Milliseconds) time.Duration {
 // decode decodes the line into v, and refuses unknown members.
 func (r *reader) decode(v any) error {
 	err := json.Unmarshal(r.line, v, json.RejectUnknownMembers(true))
+	var l protocol.Absent
+	_ = json.Unmarshal(r.line, &l) // take has decoded it before
 	var at *json.SemanticError
 	switch {
 	case errors.As(err, &at):
-		return broken("a line is not of its type at %q: %s", at.JSONPointer, excerpt(r.line))
+		return r.broken(l.Type, "it is not of its type at %q", at.JSONPointer)
 	case err != nil:
-		return broken("not a line of the protocol: %s", excerpt(r.line))
+		return r.broken(l.Type, "it is not a line of the protocol")
 	}
 	return nil
 }
 
-func broken(format string, args ...any) error {
-	return &tool.ProtocolError{Reason: fmt.Sprintf(format, args...)}
+// broken returns the error of the line, which was to be of a kind, or of any if that is "".
+func (r *reader) broken(kind, format string, args ...any) error {
+	reason := fmt.Sprintf("line %d of standard output is %.120q: ", r.number, r.line) + fmt.Sprintf(format, args...)
+	return &tool.ProtocolError{Reason: reason, Fix: fix(kind)}
 }
 
-// excerpt quotes the beginning of a line.
-func excerpt(line []byte) string { return fmt.Sprintf("%.120q", line) }
+// forms are the lines that a program may print, by their type.
+var forms = map[string]string{
+	protocol.LineChunk:    `{"type":"chunk","data":…}`,
+	protocol.LineProgress: `{"type":"progress","data":…}`,
+	protocol.LineLog:      `{"type":"log","data":…}`,
+	protocol.LineOutput:   `{"type":"output","output":…}`,
+	protocol.LineError:    `{"type":"error","error":{"code":"…","message":"…","effect":"none"}}`,
+	protocol.LineAbsent:   `{"type":"absent"}`,
+}
+
+// fix returns what the author of a program prints instead of a wrong line of a kind.
+func fix(kind string) string {
+	form := cmp.Or(forms[kind], forms[protocol.LineOutput])
+	return "report it to the tool's owner: the program must print lines such as " + form +
+		" to standard output, an output or error line once and last, and all other text to standard error " +
+		"(docs/writing-tools.md, \"The protocol\")"
+}
