@@ -102,6 +102,8 @@ type shell struct {
 	url  string
 	home string // home of the user who started the bus; "" for another user
 	keys string // folder of its secrets
+
+	environ []string
 }
 
 // insider connects as dispatchers do, with all permissions.
@@ -130,7 +132,7 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 	defer cancel()
 	var out, problems bytes.Buffer
 	env := environment{stdin: strings.NewReader(`{"say":"piped"}`), stdout: &out, stderr: &problems, url: s.url,
-		home: cmp.Or(s.home, s.t.TempDir())}
+		environ: s.environ, home: cmp.Or(s.home, s.t.TempDir())}
 	code = run(ctx, env, args)
 	return code, out.String(), problems.String()
 }
@@ -194,7 +196,7 @@ func startDevOf(t *testing.T, tools, home string, flags ...string) (s shell, sto
 	if at := slices.Index(flags, "--data-dir"); at >= 0 {
 		state = flags[at+1]
 	}
-	return shell{t, url, home, filepath.Join(state, "keys")}, stop, &log
+	return shell{t: t, url: url, home: home, keys: filepath.Join(state, "keys")}, stop, &log
 }
 
 // playTools writes a folder of tools with play, which is this test program.

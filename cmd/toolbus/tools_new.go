@@ -11,10 +11,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/tool/scaffold"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 )
 
 func toolsNew(g *global) *cobra.Command {
-	language, dir := "", ""
+	var spec scaffold.Spec
+	dir := ""
 	cmd := &cobra.Command{
 		Use: "new NAME", Short: "Write a new tool: manifest, program and test", Args: cli.Args(1, 1, "one tool id"),
 		Long: `Writes a tool that works, into a new folder below DIR: its manifest, the schemas of its input and output, a
@@ -22,39 +24,60 @@ program, and a test of the program. Then it prints the commands that test, check
 changes a folder that exists. docs/writing-tools.md explains what it writes.
 
 NAME is the id of the tool: lower-case letters, digits and . _ -, optionally namespaced as in local::fs.write. A Go
-program gets a go.mod, unless DIR lies in a module. The program in shell needs jq.
+program gets a go.mod, unless DIR lies in a module. The program in shell needs jq. A warning names each needed program
+that is not in PATH.
+
+The effect class decides what happens after a crash: a call of a pure or idempotent tool runs again, one of a
+side_effectful tool runs once, and its lookup is asked. A tool of the last two classes commits its effect under the key
+of its call; its program has a lookup.
 
 Exit codes: 0 the tool is written, 1 there is a folder of that name, or it cannot be written, 2 NAME is not a tool id,
-or the language is missing or unknown.`,
-		Example: "  toolbus tools new greet --lang python\n  toolbus tools new search.web --lang go --tools ./tools",
+the language is missing or unknown, or the class is unknown.`,
+		Example: "  toolbus tools new greet --lang python\n  toolbus tools new search.web --lang go --tools ./tools\n" +
+			"  toolbus tools new mail.send --lang node --class side_effectful",
 		RunE: func(_ *cobra.Command, args []string) error {
-			made, err := newTool(dir, args[0], scaffold.Language(language))
+			spec.ID = args[0]
+			made, err := newTool(dir, spec)
 			if err != nil {
 				return err
 			}
+			g.env.warnMissing(spec)
 			return g.print(made, func(w io.Writer) error { return made.text(w, dir) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&language, "lang", "", "`LANGUAGE` of the program: go, python, node or shell")
+	cmd.Flags().StringVar((*string)(&spec.Language), "lang", "", "`LANGUAGE` of the program: go, python, node or shell")
+	cmd.Flags().StringVar((*string)(&spec.Class), "class", string(scaffold.Pure),
+		"effect `CLASS`: pure (changes nothing), idempotent (a second run with the same key changes nothing more) or "+
+			"side_effectful (a call runs once)")
 	cmd.Flags().StringVar(&dir, "tools", "tools", "`DIR` with one folder for each tool")
 	completeFlag(cmd, "lang", values(scaffold.Languages()))
+	completeFlag(cmd, "class", values(scaffold.Classes()))
 	return cmd
 }
 
 // newTool writes a new tool into a folder of tools.
-func newTool(dir, id string, l scaffold.Language) (t writtenTool, err error) {
-	if l == "" {
+func newTool(dir string, s scaffold.Spec) (t writtenTool, err error) {
+	if s.Language == "" {
 		return t, usagef("name the language with --lang: go, python, node or shell")
 	}
-	if err := scaffold.Check(id, l); err != nil {
+	if err := s.Check(); err != nil {
 		return t, usagef("%v", err)
 	}
-	t.Tool, err = scaffold.Write(dir, id, l)
+	t.Tool, err = scaffold.Write(dir, s)
 	if errors.Is(err, fs.ErrExist) {
 		return t, fmt.Errorf("%w: choose another name, or remove it", err)
 	}
 	return t, err
+}
+
+// warnMissing prints a warning for each program that a tool needs and PATH does not have.
+func (e *environment) warnMissing(s scaffold.Spec) {
+	for _, program := range s.Needs() {
+		if _, err := supervisor.Locate(program, "", e.variable("PATH")); err != nil {
+			fmt.Fprintf(e.stderr, "warning: the tool needs %s, which is not in PATH: install it\n", program)
+		}
+	}
 }
 
 // writtenTool prints a tool that was written.

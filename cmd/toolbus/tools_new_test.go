@@ -12,7 +12,7 @@ import (
 func TestToolsNew(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "it's mine")
-	s := shell{t: t}
+	s := shell{t: t, environ: []string{"PATH=" + programs(t, "sh", "jq", "python3")}}
 	code, out, errors := s.do("tools", "new", "greet", "--lang", "shell", "--tools", dir)
 	for _, says := range []string{
 		"wrote " + filepath.Join(dir, "greet", "main.sh") + "\n", "\nnext:\n",
@@ -35,6 +35,43 @@ func TestToolsNew(t *testing.T) {
 	}
 }
 
+// programs returns a folder with programs of these names.
+func programs(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		write(t, filepath.Join(dir, name), "#!/bin/sh\n")
+	}
+	return dir
+}
+
+// A program that the tool needs is missed before the first call.
+func TestToolsNewMissesPrograms(t *testing.T) {
+	t.Parallel()
+	for language, missing := range map[string]string{"shell": "jq", "python": "python3", "node": "node", "go": "go"} {
+		s := shell{t: t, environ: []string{"PATH=" + programs(t, "sh")}}
+		want := "warning: the tool needs " + missing + ", which is not in PATH: install it\n"
+		code, _, stderr := s.do("tools", "new", "greet", "--lang", language, "--tools", t.TempDir())
+		if code != 0 || stderr != want {
+			t.Errorf("%s: exit %d, %q, want %q", language, code, stderr, want)
+		}
+	}
+}
+
+// The manifest has the class, and one that needs a lookup has that, too.
+func TestToolsNewClass(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for class, lookup := range map[string]bool{"pure": false, "idempotent": false, "side_effectful": true} {
+		code, _, stderr := shell{t: t}.do("tools", "new", class, "--lang", "node", "--class", class, "--tools", dir)
+		manifest, err := os.ReadFile(filepath.Join(dir, class, "tool.yaml"))
+		if code != 0 || err != nil || !strings.Contains(string(manifest), "\ndeterminism: "+class+"\n") ||
+			strings.Contains(string(manifest), "\n  lookup: true") != lookup {
+			t.Errorf("%s: exit %d, %s%v\n%s", class, code, stderr, err, manifest)
+		}
+	}
+}
+
 func TestToolsNewRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -42,6 +79,7 @@ func TestToolsNewRefuses(t *testing.T) {
 		"expected one tool id, got 0":             {"--lang", "go"},
 		"name the language with --lang":           {"greet"},
 		`"ruby" is not a language`:                {"greet", "--lang", "ruby"},
+		`"safe" is not an effect class`:           {"greet", "--lang", "go", "--class", "safe"},
 		`"../greet" is not a tool id: use lower-`: {"../greet", "--lang", "go"},
 	} {
 		code, out, errors := shell{t: t}.do(append([]string{"tools", "new", "--tools", dir}, args...)...)

@@ -14,7 +14,7 @@ func TestWritingTools(t *testing.T) {
 	for language, names := range map[scaffold.Language]string{
 		scaffold.Python: "tool.yaml request.json response.json main.py", scaffold.Node: "main.mjs", scaffold.Shell: "main.sh",
 	} {
-		files, err := scaffold.Files("greet", language)
+		files, err := scaffold.Spec{ID: "greet", Language: language, Class: scaffold.Pure}.Files()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,25 +30,31 @@ func TestLanguages(t *testing.T) {
 	for _, l := range scaffold.Languages() {
 		t.Run(string(l), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			made, err := scaffold.Write(dir, id, l)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l == scaffold.Go {
-				useThisModule(t, made.Folder)
-			}
-			command(t, made.Folder, "sh", "-c", made.Test)
-			tools := toolbus.NewToolset()
-			if err := tools.AddFolder(dir); err != nil {
-				t.Fatal(err)
-			}
-			bus := toolbustest.Start(t, tools)
+			_, bus := served(t, scaffold.Spec{ID: id, Language: l, Class: scaffold.Pure})
 			succeeds(t, bus)
 			fails(t, bus, `{"name":"nobody"}`, "I-REQ-UNKNOWN_NAME")
 			fails(t, bus, `{"name":""}`, envelope.CodeSchema)
 		})
 	}
+}
+
+// served writes a tool, tests it as its author would, and starts a bus that runs it.
+func served(t *testing.T, s scaffold.Spec) (folder string, bus *toolbustest.Bus) {
+	t.Helper()
+	dir := t.TempDir()
+	made, err := scaffold.Write(dir, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Language == scaffold.Go {
+		useThisModule(t, made.Folder)
+	}
+	command(t, made.Folder, "sh", "-c", made.Test)
+	tools := toolbus.NewToolset()
+	if err := tools.AddFolder(dir); err != nil {
+		t.Fatal(err)
+	}
+	return made.Folder, toolbustest.Start(t, tools)
 }
 
 // useThisModule makes a Go tool use the sources of this repository, as the README does.

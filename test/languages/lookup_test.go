@@ -45,7 +45,7 @@ func sideEffectful(t *testing.T) *toolbustest.Bus {
 		t.Fatal("the page shows no lookup")
 	}
 	dir := t.TempDir()
-	made, err := scaffold.Write(dir, id, scaffold.Python)
+	made, err := scaffold.Write(dir, scaffold.Spec{ID: id, Language: scaffold.Python, Class: scaffold.Pure})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,31 +32,70 @@ const (
 // Languages returns all languages.
 func Languages() []Language { return []Language{Go, Python, Node, Shell} }
 
+// Class is an effect class: the value of determinism in the manifest.
+type Class string
+
+// Values of [Class].
+const (
+	Pure          Class = "pure"
+	Idempotent    Class = "idempotent"
+	SideEffectful Class = "side_effectful"
+)
+
+// Classes returns all classes.
+func Classes() []Class { return []Class{Pure, Idempotent, SideEffectful} }
+
+// Spec says which tool is written.
+type Spec struct {
+	ID       string
+	Language Language
+	Class    Class
+}
+
 // idPattern is stricter than that of manifests: a part of an id that begins with a point or a hyphen is no good name of
 // a folder.
 var idPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(::[a-z0-9][a-z0-9._-]*)*$`)
 
 const maxID = 128
 
-// Check returns an error unless there can be a new tool with that id in that language.
-func Check(id string, l Language) error {
-	if !idPattern.MatchString(id) || len(id) > maxID {
+// Check returns an error unless there can be such a tool.
+func (s Spec) Check() error {
+	if !idPattern.MatchString(s.ID) || len(s.ID) > maxID {
 		return fmt.Errorf("%.140q is not a tool id: use lower-case letters, digits and . _ -, optionally namespaced as in "+
-			"local::fs.write, at most %d bytes", id, maxID)
+			"local::fs.write, at most %d bytes", s.ID, maxID)
 	}
-	if !slices.Contains(Languages(), l) {
-		return fmt.Errorf("%.40q is not a language: use one of %q", l, Languages())
+	if !slices.Contains(Languages(), s.Language) {
+		return fmt.Errorf("%.40q is not a language: use one of %q", s.Language, Languages())
+	}
+	if !slices.Contains(Classes(), s.Class) {
+		return fmt.Errorf("%.40q is not an effect class: use one of %q", s.Class, Classes())
 	}
 	return nil
+}
+
+// Needs returns the programs that run the tool and its test.
+func (s Spec) Needs() []string {
+	switch s.Language {
+	case Python:
+		return []string{"python3"}
+	case Node:
+		return []string{"node"}
+	case Shell:
+		return []string{"sh", "jq"}
+	}
+	return []string{"go"}
 }
 
 // File is a file of a new tool.
 type File struct{ Name, Text string }
 
-// Files returns the files of a tool. The tool must pass [Check].
-func Files(id string, l Language) (files []File, err error) {
-	with := strings.NewReplacer("TOOL_ID", id, "FOLDER", folderOf(id), "ENDPOINT", endpoint(id, l))
-	for _, dir := range []string{"templates", path.Join("templates", string(l))} {
+// Files returns the files of a tool that passes [Spec.Check].
+func (s Spec) Files() (files []File, err error) {
+	folders := []string{"templates", path.Join("templates", string(s.Language))}
+	if s.Class != Pure {
+		folders = append(folders, path.Join("templates", "effect", string(s.Language)))
+	}
+	for _, dir := range folders {
 		entries, err := templates.ReadDir(dir)
 		if err != nil {
 			return nil, err
@@ -69,10 +108,22 @@ func Files(id string, l Language) (files []File, err error) {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, File{strings.TrimSuffix(e.Name(), ".tmpl"), with.Replace(string(text))})
+			name := strings.TrimSuffix(e.Name(), ".tmpl")
+			files = slices.DeleteFunc(files, func(f File) bool { return f.Name == name }) // of a folder before
+			files = append(files, File{name, s.filled().Replace(string(text))})
 		}
 	}
 	return files, nil
+}
+
+// filled replaces the placeholders of templates.
+func (s Spec) filled() *strings.Replacer {
+	lookup := ""
+	if s.Class == SideEffectful {
+		lookup = "\n  lookup: true # after a crash the program says whether the effect took place"
+	}
+	return strings.NewReplacer("TOOL_ID", s.ID, "FOLDER", folderOf(s.ID), "ENDPOINT", endpoint(s.ID, s.Language),
+		"CLASS", string(s.Class), "LOOKUP", lookup)
 }
 
 // endpoint returns the lines of the manifest that name the program. An argument that begins with ./ is a file of the
@@ -102,19 +153,23 @@ func folderOf(id string) string {
 type Tool struct {
 	ID       string   `json:"tool_id"`
 	Language Language `json:"language"`
+	Class    Class    `json:"determinism"`
 	Folder   string   `json:"folder"`
 	Files    []string `json:"files"` // below the folder
 	Test     string   `json:"test"`  // command that builds and tests the tool, in the folder
 }
 
-// Write writes a new tool that passes [Check] into a folder of tools. If the folder of the tool exists, the error is
-// [fs.ErrExist].
-func Write(tools, id string, l Language) (Tool, error) {
-	files, err := Files(id, l)
+// Write writes a new tool that passes [Spec.Check] into a folder of tools. If the folder of the tool exists, the error
+// is [fs.ErrExist].
+func Write(tools string, s Spec) (Tool, error) {
+	files, err := s.Files()
 	if err != nil {
 		return Tool{}, err
 	}
-	t := Tool{ID: id, Language: l, Folder: filepath.Join(tools, folderOf(id)), Test: testOf(id, l)}
+	t := Tool{
+		ID: s.ID, Language: s.Language, Class: s.Class, Folder: filepath.Join(tools, folderOf(s.ID)),
+		Test: testOf(s.ID, s.Language),
+	}
 	if module, err := inModule(tools); err != nil {
 		return Tool{}, err
 	} else if module {

@@ -14,6 +14,11 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool/scaffold"
 )
 
+// spec returns that of a pure tool.
+func spec(id string, l scaffold.Language) scaffold.Spec {
+	return scaffold.Spec{ID: id, Language: l, Class: scaffold.Pure}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for id, ok := range map[string]bool{
@@ -22,13 +27,18 @@ func TestCheck(t *testing.T) {
 		".git": false, "a:b": false, "a::": false, "a::.b": false, "grüße": false, "a b": false, "a\n": false,
 		strings.Repeat("a", 129): false,
 	} {
-		if err := scaffold.Check(id, scaffold.Go); (err == nil) != ok {
+		if err := spec(id, scaffold.Go).Check(); (err == nil) != ok {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
 	for _, l := range []scaffold.Language{"", "Go", "ruby"} {
-		if scaffold.Check("greet", l) == nil {
+		if spec("greet", l).Check() == nil {
 			t.Errorf("language %q is allowed", l)
+		}
+	}
+	for _, c := range []scaffold.Class{"", "Pure", "sideeffectful"} {
+		if (scaffold.Spec{ID: "greet", Language: scaffold.Go, Class: c}).Check() == nil {
+			t.Errorf("class %q is allowed", c)
 		}
 	}
 }
@@ -38,25 +48,37 @@ func TestCheck(t *testing.T) {
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"greet", "local::search.web"} {
-		dir := filepath.Join(t.TempDir(), "my tools")
 		for _, l := range scaffold.Languages() {
-			tools := filepath.Join(dir, string(l))
-			made, err := scaffold.Write(tools, id, l)
-			if err != nil {
-				t.Fatal(err)
+			for _, c := range scaffold.Classes() {
+				testWrite(t, scaffold.Spec{ID: id, Language: l, Class: c})
 			}
-			if l == scaffold.Go {
-				build(t, filepath.Join(made.Folder, "bin", id))
-			}
-			set, problems, err := tool.Lint(tools, process.Describe())
-			if err != nil || set.Len() != 1 || len(problems) > 0 {
-				t.Errorf("%s in %s: %v, %v", id, l, problems, err)
-			}
-			for _, name := range made.Files {
-				if text := read(t, made.Folder, name); strings.Contains(text, "TOOL_ID") || strings.Contains(text, "FOLDER") ||
-					strings.Contains(text, "ENDPOINT") {
-					t.Errorf("%s of %s has a placeholder:\n%s", name, l, text)
-				}
+		}
+	}
+}
+
+func testWrite(t *testing.T, s scaffold.Spec) {
+	t.Helper()
+	tools := filepath.Join(t.TempDir(), "my tools")
+	made, err := scaffold.Write(tools, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Language == scaffold.Go {
+		build(t, filepath.Join(made.Folder, "bin", s.ID))
+	}
+	set, problems, err := tool.Lint(tools, process.Describe())
+	if err != nil || set.Len() != 1 || len(problems) > 0 {
+		t.Fatalf("%v: %v, %v", s, problems, err)
+	}
+	lookup := s.Class == scaffold.SideEffectful
+	if m := set.List()[0]; string(m.Class) != string(s.Class) || m.Capability.Lookup != lookup {
+		t.Errorf("%v: class %s, lookup %v", s, m.Class, m.Capability.Lookup)
+	}
+	for _, name := range made.Files {
+		text := read(t, made.Folder, name)
+		for _, placeholder := range []string{"TOOL_ID", "FOLDER", "ENDPOINT", "CLASS", "LOOKUP"} {
+			if strings.Contains(text, placeholder) {
+				t.Errorf("%s of %v has the placeholder %s:\n%s", name, s, placeholder, text)
 			}
 		}
 	}
@@ -86,7 +108,7 @@ func TestProgramIsInTheDigest(t *testing.T) {
 		scaffold.Go: "bin/greet", scaffold.Python: "main.py", scaffold.Node: "main.mjs", scaffold.Shell: "main.sh",
 	} {
 		dir := t.TempDir()
-		made, err := scaffold.Write(dir, "greet", l)
+		made, err := scaffold.Write(dir, spec("greet", l))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,14 +139,14 @@ func digest(t *testing.T, dir string) string {
 func TestWriteReplacesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	made, err := scaffold.Write(dir, "greet", scaffold.Python)
+	made, err := scaffold.Write(dir, spec("greet", scaffold.Python))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(made.Folder, "main.py"), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := scaffold.Write(dir, "greet", scaffold.Shell); !errors.Is(err, fs.ErrExist) {
+	if _, err := scaffold.Write(dir, spec("greet", scaffold.Shell)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(filepath.Join(made.Folder, "main.sh")); err == nil || read(t, made.Folder, "main.py") != "mine" {
@@ -139,11 +161,11 @@ func TestWriteInAModule(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inside, err := scaffold.Write(filepath.Join(dir, "tools"), "greet", scaffold.Go)
+	inside, err := scaffold.Write(filepath.Join(dir, "tools"), spec("greet", scaffold.Go))
 	if err != nil || slices.Contains(inside.Files, "go.mod") {
 		t.Errorf("%q, %v", inside.Files, err)
 	}
-	alone, err := scaffold.Write(t.TempDir(), "greet", scaffold.Go)
+	alone, err := scaffold.Write(t.TempDir(), spec("greet", scaffold.Go))
 	if err != nil || !slices.Contains(alone.Files, "go.mod") {
 		t.Errorf("%q, %v", alone.Files, err)
 	}
