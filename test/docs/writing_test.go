@@ -1,6 +1,9 @@
 package docs_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,4 +33,35 @@ func TestWritingTools(t *testing.T) {
 	if shown != 6 {
 		t.Errorf("only %d files were compared", shown)
 	}
+}
+
+// TestGoOfWritingTools vets and tests the Go program of docs/writing-tools.md, in a module that is not this one.
+func TestGoOfWritingTools(t *testing.T) {
+	module := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		name = filepath.Join(module, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("go.mod", strings.Replace(read(t, "test/frontdoor/go.mod"), "=> ../..", "=> "+here, 1))
+	put("go.sum", read(t, "test/frontdoor/go.sum"))
+	block := regexp.MustCompile("(?s)```go ([a-z_/]+\\.go)\n(.*?)```")
+	files := block.FindAllStringSubmatch(read(t, "docs/writing-tools.md"), -1)
+	if len(files) != 2 {
+		t.Fatalf("the page shows %d files in Go", len(files))
+	}
+	for _, f := range files {
+		put(f[1], f[2])
+	}
+	goIn(t, module, "go", "vet", "./...")
+	goIn(t, module, "go", "test", "./...")
 }
