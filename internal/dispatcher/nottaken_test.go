@@ -16,6 +16,7 @@ import (
 type pool struct {
 	mu        sync.Mutex
 	absent    time.Time // since when nobody has lived; zero: not known
+	unseen    time.Time // since when nobody was seen; zero: not known
 	delivered uint64
 	silent    bool // the server does not answer
 	steps     int  // see admission.Pools
@@ -44,6 +45,12 @@ func (p *pool) Steps(string) int {
 func (p *pool) WasAbsentAt(_ context.Context, _ string, at time.Time) bool {
 	since := p.AbsentSince("")
 	return !since.IsZero() && since.Before(at)
+}
+
+func (p *pool) SawNone(_ context.Context, _ string, since time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.unseen.IsZero() && p.unseen.Before(since)
 }
 
 func (p *pool) Delivered(ctx context.Context, at call.Position, _, _ string) (bool, error) {
@@ -81,6 +88,7 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 	const none, unknown = envelope.EffectNone, envelope.EffectUnknown
 	const unserved, late = envelope.CodeUnavailable, envelope.CodeTimeout
 	handedOut := func(p *pool) { p.delivered = 9 }
+	unseen := func(d time.Duration) func(*pool) { return func(p *pool) { p.unseen = time.Now().Add(d) } }
 	absent := func(d time.Duration) func(*pool) { return func(p *pool) { p.absent = time.Now().Add(d) } }
 	for name, c := range map[string]struct {
 		class  call.EffectClass
@@ -88,12 +96,18 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 		code   envelope.Code
 		effect envelope.Effect
 	}{
-		"pure, not handed out":                  {call.Pure, func(*pool) {}, unserved, none},
-		"pure, handed out":                      {call.Pure, handedOut, late, none},
-		"pure, the server does not answer":      {call.Pure, func(p *pool) { p.silent = true }, late, none},
-		"idempotent, not handed out":            {call.Idempotent, func(*pool) {}, late, unknown},
-		"idempotent, nobody there":              {call.Idempotent, absent(-time.Second), unserved, none},
-		"idempotent, somebody was there":        {call.Idempotent, absent(time.Second), late, unknown},
+		"pure, not handed out":              {call.Pure, func(*pool) {}, unserved, none},
+		"pure, handed out":                  {call.Pure, handedOut, late, none},
+		"pure, the server does not answer":  {call.Pure, func(p *pool) { p.silent = true }, late, none},
+		"idempotent, not handed out":        {call.Idempotent, func(*pool) {}, late, unknown},
+		"idempotent, nobody there":          {call.Idempotent, absent(-time.Second), unserved, none},
+		"idempotent, somebody was there":    {call.Idempotent, absent(time.Second), late, unknown},
+		"idempotent, nobody was ever seen":  {call.Idempotent, unseen(-time.Second), unserved, none},
+		"idempotent, nobody was seen later": {call.Idempotent, unseen(time.Second), late, unknown},
+		"idempotent, unseen, but handed out": {call.Idempotent, func(p *pool) {
+			unseen(-time.Second)(p)
+			handedOut(p)
+		}, late, unknown},
 		"side-effectful, whatever else happens": {call.SideEffectful, handedOut, unserved, none},
 	} {
 		t.Run(name, func(t *testing.T) {

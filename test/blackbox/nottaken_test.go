@@ -107,6 +107,16 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 	}
 }
 
+// The first call after the start of a dispatcher says that nobody took it, although heartbeats could last longer than the
+// dispatcher has run.
+func TestFirstCallOfADispatcher(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, map[string]spec{"t": {class: call.Idempotent, run: echo(new(atomic.Int64))}})
+	d.lease = time.Minute
+	d.dispatcher()
+	wantUnserved(t, d.client(), once("t", uuid.NewString(), 2*time.Second))
+}
+
 // storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
 func (d *busDeployment) storeLate(client *clientlib.Client, ref string, n int) {
 	d.t.Helper()

@@ -40,6 +40,9 @@ type PoolEvidence interface {
 	// WasAbsentAt reports whether it is certain that the pool has had no live executor at the given time and since. Then
 	// an executor that starts later must claim attempts that were stored at that time.
 	WasAbsentAt(ctx context.Context, pool string, at time.Time) bool
+	// SawNone reports whether reads over one connection have found no executor of the pool since before a time. An
+	// executor may run all the same, whose heartbeats a server lost before.
+	SawNone(ctx context.Context, pool string, since time.Time) bool
 	// Delivered reports whether the server has delivered the message at a position, in a queue of the pool.
 	Delivered(ctx context.Context, at call.Position, pool, queue string) (bool, error)
 }
@@ -241,13 +244,16 @@ func (d *Deadlines) evidence(ctx context.Context, last call.Entry, n int, end *c
 	}
 	end.Stored = call.At(stored)
 	if end.Stored < a.Deadline && s.MayRunAgain() && d.PoolEvidence != nil { // else the log shows it
-		end.NotTaken = s.HasNoEffect() && d.undelivered(ctx, s, a) || d.PoolEvidence.WasAbsentAt(ctx, s.Pool, stored)
+		late := end.Cause == call.TimedOut
+		end.NotTaken = (s.HasNoEffect() || late && d.PoolEvidence.SawNone(ctx, s.Pool, stored)) &&
+			d.undelivered(ctx, s, a) || d.PoolEvidence.WasAbsentAt(ctx, s.Pool, stored)
 	}
 	return draft
 }
 
-// undelivered reports whether the server has not delivered the attempt yet. It may do so at this moment; that does not
-// matter for a call that has no effect in any case.
+// undelivered reports whether the server has not delivered the attempt yet. It may do so at this moment. That does not
+// matter for a call that has no effect in any case, nor past the deadline of one whose pool nobody has seen an executor
+// in: an executor that starts later claims the attempt, and one that was running does not start it past its deadline.
 func (d *Deadlines) undelivered(ctx context.Context, s call.State, a call.Attempt) bool {
 	delivered, err := d.PoolEvidence.Delivered(ctx, s.At(a.Admitted), s.Pool, a.Queue())
 	return err == nil && !delivered

@@ -20,13 +20,15 @@ type AbsenceMonitor struct {
 
 // poolPresence is the state of one pool. All times are bus time.
 type poolPresence struct {
-	from  time.Time // it was read without a gap since then
+	from  time.Time // it was read without a gap since then, and heartbeats were settled
 	lived time.Time // time of the newest heartbeat; zero: none was seen
 	at    time.Time // time of the newest read
 	// unsettled means that at the newest read, some running executors may not have sent a heartbeat since an interruption
 	// of the connection.
 	unsettled bool
-	steps     int // that the executor of the newest heartbeat pulls; 0: not known
+	whole     time.Time // it was read without a gap since then, over one connection
+	epoch     time.Time // when that connection began
+	steps     int       // that the executor of the newest heartbeat pulls; 0: not known
 }
 
 // NewAbsenceMonitor returns a monitor of the watched pools. It reads nothing before [AbsenceMonitor.Run] or
@@ -74,23 +76,27 @@ const lookTime = time.Second
 func (a *AbsenceMonitor) look(ctx context.Context, pool string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	settled, at := a.pools.settled(), a.now()
+	settled, epoch, at := a.pools.settled(), a.pools.uninterruptedSince(), a.now()
 	lived, said, err := a.pools.LastAlive(ctx, pool)
 	if err != nil {
 		return err
 	}
-	settled = settled && a.pools.settled() // the answer may be from a server that has just restarted
+	settled = a.pools.settled() && settled // the answer may be from a server that has just restarted
+	if !epoch.Equal(a.pools.uninterruptedSince()) {
+		epoch = time.Time{} // the next read begins a new one
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	k := a.saw(pool, at, lived, settled)
+	k := a.saw(pool, at, lived, settled, epoch)
 	if steps, known := said.Pulls(); known && !lived.IsZero() {
 		k.steps = steps
 	}
 	return nil
 }
 
-// saw records the result of a read: when it was done, and the time of the newest heartbeat. The caller holds a.mu.
-func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *poolPresence {
+// saw records the result of a read: when it was done, the time of the newest heartbeat, and when the connection began.
+// The caller holds a.mu.
+func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool, epoch time.Time) *poolPresence {
 	k := a.known[pool]
 	if k == nil {
 		k = &poolPresence{}
@@ -99,8 +105,12 @@ func (a *AbsenceMonitor) saw(pool string, at, lived time.Time, settled bool) *po
 	if k.at.Sub(at) > a.pools.ttl/2 { // the server's clock was set back
 		*k = poolPresence{steps: k.steps}
 	}
-	if !settled || k.unsettled || at.Sub(k.at) > a.pools.ttl/2 {
+	gap := at.Sub(k.at) > a.pools.ttl/2
+	if !settled || k.unsettled || gap {
 		k.from = at
+	}
+	if gap || !epoch.Equal(k.epoch) {
+		k.whole, k.epoch = at, epoch
 	}
 	k.unsettled = !settled
 	if lived.After(k.lived) {
@@ -182,4 +192,28 @@ func (a *AbsenceMonitor) absentAt(pool string, at time.Time) (absentAt, looked b
 		return false, false
 	}
 	return k.quiet(a.pools.ttl).Add(a.pools.ttl + livesOn).Before(at), k.at.After(at.Add(startSlack))
+}
+
+// SawNone reports whether reads without a gap, over one connection, have found no executor of the pool from before the
+// given bus time until now, and its last one was gone by then. Unlike WasAbsentAt it may say so as soon as the monitor
+// runs. It is weaker: an executor may run whose heartbeats a server lost before the connection began. SawNone reads the
+// newest heartbeat.
+func (a *AbsenceMonitor) SawNone(ctx context.Context, pool string, since time.Time) bool {
+	if none, _ := a.noneSince(pool, since); !none || a.look(ctx, pool) != nil {
+		return false
+	}
+	none, looked := a.noneSince(pool, since)
+	return none && looked
+}
+
+// noneSince returns SawNone by what is known now, and whether the pool was read since then.
+func (a *AbsenceMonitor) noneSince(pool string, since time.Time) (none, looked bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.known[pool]
+	if k == nil || k.whole.IsZero() {
+		return false, false
+	}
+	gone := k.lived.Add(a.pools.ttl + livesOn)
+	return k.whole.Before(since) && gone.Before(since), k.at.After(since.Add(startSlack))
 }

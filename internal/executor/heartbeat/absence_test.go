@@ -67,6 +67,50 @@ func TestAttendance(t *testing.T) {
 	}
 }
 
+// Who has just begun to watch knows whether it saw an executor since then, however long heartbeats last, and forgets it
+// when its connection is interrupted.
+func TestSawNone(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	js := srv.JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools := open(t, js, time.Minute)
+	a := heartbeat.NewAbsenceMonitor(pools, time.Now, "default", "busy")
+	before := time.Now()
+	if a.SawNone(t.Context(), "default", before) {
+		t.Error("it saw none before it looked")
+	}
+	a.Look(t.Context())
+	looked := time.Now()
+	waitFor(t, "certainty", func() bool { return a.SawNone(t.Context(), "default", looked) })
+	if a.SawNone(t.Context(), "default", before) {
+		t.Error("it saw none before it looked")
+	}
+	if a.WasAbsentAt(t.Context(), "default", looked) {
+		t.Error("it is certain before heartbeats are settled")
+	}
+	if err := pools.Beat(t.Context(), "busy", "e1"); err != nil {
+		t.Fatal(err)
+	}
+	if a.SawNone(t.Context(), "busy", looked) {
+		t.Error("it overlooks an executor")
+	}
+	srv.Stop()
+	srv.Restart()
+	var since time.Time
+	waitFor(t, "certainty after the interruption", func() bool {
+		if a.Look(t.Context()); time.Since(since) > time.Second {
+			since = time.Now()
+		}
+		return a.SawNone(t.Context(), "default", since)
+	})
+	if a.SawNone(t.Context(), "default", looked) {
+		t.Error("it relies on what it saw before the interruption")
+	}
+}
+
 // After the server's clock was set back, nothing is concluded from times that are yet to come.
 func TestAbsenceAfterTheClockWasSetBack(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)

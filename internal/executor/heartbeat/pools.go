@@ -89,6 +89,13 @@ func (p *Store) settled() bool {
 	return time.Since(p.since) > p.ttl
 }
 
+// uninterruptedSince returns when the last interruption ended, as settled has noticed it, or when p was made.
+func (p *Store) uninterruptedSince() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since
+}
+
 // Beat writes a heartbeat of an executor, instance, of a pool.
 func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	p.settled() // detects an interruption early
