@@ -335,6 +335,31 @@ func TestHiddenTools(t *testing.T) {
 	}
 }
 
+// A lane that the role lacks is answered as one that does not exist, with the most similar lane of the role.
+func TestRefusalOfALane(t *testing.T) {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"open", "night"}}, {ID: "none"}}
+	lanes := []policy.Lane{
+		{ID: "open", AllowedTools: []string{"*"}, Runs: policy.RunsImplicit}, {ID: "night"}, {ID: "vip"},
+	}
+	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{entry("t", "open")}), manifest("t", "1.0.0", call.Pure, nil))
+	const own, allowing = "call in a lane of the role: night, open", ": open"
+	for _, c := range []struct{ role, lane, tool, says, fix string }{
+		{"agent", "opne", "t", `there is no lane "opne" for the role "agent"; did you mean "open"?`, allowing},
+		{"agent", "Nigt", "x", `there is no lane "Nigt" for the role "agent"; did you mean "night"?`, own},
+		{"agent", "vip", "x", `there is no lane "vip" for the role "agent"`, own},
+		{"agent", "vup", "x", `there is no lane "vup" for the role "agent"`, own},
+		{"none", "open", "t", `there is no lane "open" for the role "none"`, "roles.yaml allows to the role"},
+		{"nobody", "open", "t", `the policy has no role "nobody"`, "roles.yaml allows to the role"},
+	} {
+		q := ask(s, c.role, c.lane, c.tool)
+		d := s.Decide(q)
+		r := s.Refusal(q, d)
+		if d.Code != envelope.CodeLane || r.Message != c.says || !strings.HasSuffix(r.Fix, c.fix) {
+			t.Errorf("%+v: %s: %s; fix: %s", c, d.Code, r.Message, r.Fix)
+		}
+	}
+}
+
 // decideStep decides one step.
 func decideStep(s *policy.Snapshot, step int, q policy.Question) policy.Decision {
 	if d := s.Case().Step(step, &q); d != nil {

@@ -19,14 +19,32 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 	if d.Code == envelope.CodeToolUnknown {
 		return envelope.NoTool(q.Tool, s.Visible(q.Role, ""))
 	}
-	refusal := envelope.NewError(d.Code, v.explain(d.Reason))
+	own, near := v.nearLane(d.Reason)
+	refusal := envelope.NewError(d.Code, v.explain(d.Reason)+near)
 	if d.Code == envelope.CodeVersion {
 		refusal = refusal.WithFix("tell the operator: the policy has to allow the version, or dispatchers load another one")
 	}
 	if lanes := v.otherLanes(d.Reason); len(lanes) > 0 {
 		refusal = refusal.WithFix("call it in another lane of the role that allows the tool: " + some(lanes))
+	} else if len(own) > 0 {
+		refusal = refusal.WithFix("call in a lane of the role: " + some(own))
 	}
 	return refusal
+}
+
+// nearLane returns the lanes of the role if it lacks the lane of the call, and the question whether the most similar one
+// was meant. It names no others: the caller does not learn which lanes there are.
+func (v *view) nearLane(r Reason) (own []string, near string) {
+	if r.Code != envelope.CodeLane || r.Rule.Of != ofRoles || v.role == nil {
+		return nil, ""
+	}
+	for lane := range v.role.both(v.role) {
+		own = append(own, v.s.laneIDs[lane])
+	}
+	if name, ok := envelope.Nearest(v.Lane, own); ok {
+		near = fmt.Sprintf("; did you mean %q?", name)
+	}
+	return own, near
 }
 
 // some lists names, and not all if they are many.
@@ -71,7 +89,7 @@ func (v *view) explain(r Reason) string {
 	case envelope.CodePolicyVersion:
 		return "the run was started with another policy"
 	case envelope.CodeLane:
-		return fmt.Sprintf("the role %q may not use the lane %q", clip(v.Role), clip(v.Lane))
+		return v.explainLane(r.Rule)
 	case envelope.CodeToolUnknown:
 		return envelope.NoTool(v.Tool, nil).Message
 	case envelope.CodeToolInLane:
@@ -83,6 +101,17 @@ func (v *view) explain(r Reason) string {
 		return v.explainProhibited(r.Rule)
 	}
 	return v.explainUnusable(r.Rule)
+}
+
+// explainLane says the same of a lane of others and of one that does not exist.
+func (v *view) explainLane(r Rule) string {
+	switch {
+	case r.Of == ofRun:
+		return fmt.Sprintf("the run is not for the role %q in the lane %q", clip(v.Role), clip(v.Lane))
+	case r.Field == "":
+		return fmt.Sprintf("the policy has no role %q", clip(v.Role))
+	}
+	return fmt.Sprintf("there is no lane %q for the role %q", clip(v.Lane), clip(v.Role))
 }
 
 func (v *view) explainProhibited(r Rule) string {
