@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -30,6 +31,7 @@ type denied struct {
 	Rule     string                  `json:"rule"`
 	Code     envelope.Code           `json:"error_code"`
 	Effect   envelope.Effect         `json:"effect"`
+	Fix      string                  `json:"fix"`
 	Policies envelope.PolicyVersions `json:"policy_versions"`
 	Basis    *audit.Basis            `json:"decided_on,omitzero"`
 	Count    *audit.Count            `json:"count,omitzero"`
@@ -38,6 +40,10 @@ type denied struct {
 // whyDenied prints why the call was denied whose denial has this id.
 func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) error {
 	r, err := newestRecord(ctx, from, reader.Filter{EventID: id, Event: audit.ToolDenied})
+	if no, ok := errors.AsType[envelope.Fault](err); ok && no.Fault().Code.Class() == envelope.ClassAuth {
+		return toolbus.NewError(no.Fault().WithFix("do what the fix of the denied call says; for the rule that denied it, "+
+			"give the id to an operator or auditor, who may read the record: toolbus why "+id), nil)
+	}
 	if err != nil {
 		return err
 	}
@@ -47,7 +53,7 @@ func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) e
 	d := denied{
 		Sentence: deniedSentence(r), EventID: r.EventID, Time: r.Timestamp, Tenant: r.Tenant, Actor: r.Actor,
 		RunID: r.RunID, RoleID: r.RoleID, LaneID: r.LaneID, Tool: r.ToolName, CallID: r.CallID, Step: r.Step, Rule: r.Rule,
-		Code: r.Code, Effect: r.Effect, Policies: r.Policies, Basis: r.Basis, Count: r.Count,
+		Code: r.Code, Effect: r.Effect, Fix: envelope.Lookup(r.Code).Fix, Policies: r.Policies, Basis: r.Basis, Count: r.Count,
 	}
 	return g.print(d, d.write)
 }
@@ -93,5 +99,9 @@ func (d denied) write(to io.Writer) error {
 	if d.Count != nil {
 		fmt.Fprintf(w, "  counted\t%s\n", cli.EscapeCell(d.Count.String()))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(to, "  fix: %s\n", cli.EscapeText(d.Fix))
+	return err
 }

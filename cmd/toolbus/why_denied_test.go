@@ -54,12 +54,13 @@ func TestWhyDenied(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	text := s.must("why", id, "--credentials", operator)
-	for _, part := range []string{d.Sentence, "lanes[day].allowed_tools", d.Policies.Roles, d.Policies.ToolRegistry} {
+	for _, part := range []string{"\n  fix: " + envelope.Lookup(envelope.CodeToolInLane).Fix + "\n", d.Sentence, "lanes[day].allowed_tools", d.Policies.Roles, d.Policies.ToolRegistry} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in %s", part, text)
 		}
 	}
-	if code, out, stderr := s.do(append([]string{"why", id}, agent...)...); code == 0 || strings.Contains(out, "day") {
+	if code, out, stderr := s.do(append([]string{"why", id}, agent...)...); code == 0 || strings.Contains(out, "day") ||
+		!strings.Contains(stderr, "give the id to an operator or auditor") || !strings.Contains(stderr, "toolbus why "+id) {
 		t.Errorf("the caller learns: exit %d: %s%s", code, out, stderr)
 	}
 	if code, _, stderr := s.do("why", "gate.x.1", "--credentials", operator); code == 0 ||
