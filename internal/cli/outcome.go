@@ -27,7 +27,7 @@ func Summary(r *envelope.Response, ref string) string {
 	if p.Replayed {
 		parts = append(parts, "replayed")
 	}
-	if !p.Final {
+	if !p.Final && r.Status == envelope.RetryableError { // others change only by what their fix says
 		parts = append(parts, "NOT FINAL: ask again with the same key")
 	}
 	if p.Attempt == 0 && p.AuditEventID != "" {

@@ -31,6 +31,27 @@ func TestPrintsWhereTheResultIs(t *testing.T) {
 	}
 }
 
+// Only what may end otherwise when it is asked again says so.
+func TestSaysWhatToAskAgain(t *testing.T) {
+	again := func(code envelope.Code, p envelope.Provenance) bool {
+		r := envelope.Failure("id", envelope.NewError(code, ""), p, envelope.Metrics{})
+		return strings.Contains(Summary(r, ""), "ask again with the same key")
+	}
+	for code, want := range map[envelope.Code]bool{
+		envelope.CodeTimeout: true, envelope.CodeOpen: true, envelope.CodeCancelled: true, envelope.CodeExpired: true,
+		envelope.CodeRunState: false, envelope.CodeRunUnknown: false, envelope.CodePolicyVersion: false,
+		envelope.CodeLogDamaged: false, envelope.CodePayloadMissing: false, envelope.CodeToolInLane: false,
+		envelope.CodeRevoked: false,
+	} {
+		if again(code, envelope.Provenance{}) != want {
+			t.Errorf("%s: want %t", code, want)
+		}
+		if again(code, envelope.Provenance{Final: true, Attempt: 1}) {
+			t.Errorf("%s: an outcome is not final", code)
+		}
+	}
+}
+
 // The command prints what a tool asks, and how to answer.
 func TestPrintsQuestion(t *testing.T) {
 	e := envelope.NewError(envelope.CodeInputRequired, "the tool asks: Sure?").
