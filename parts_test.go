@@ -217,7 +217,7 @@ func TestExecutorWithoutSupervisor(t *testing.T) {
 
 func TestConnectSaysWhatToDo(t *testing.T) {
 	_, err := toolbus.Connect(t.Context(), "nats://127.0.0.1:1", toolbus.Options{})
-	if err == nil || !strings.Contains(err.Error(), "start a bus with `toolbus dev`") {
+	if err == nil || !strings.Contains(err.Error(), "this server does not answer: `nc -zv 127.0.0.1 1`") {
 		t.Error(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -2,11 +2,14 @@ package bus_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -92,6 +95,30 @@ func TestStockKV(t *testing.T) {
 func TestNoJetStream(t *testing.T) {
 	if _, err := bus.Dial("nats://127.0.0.1:1", "x"); err == nil {
 		t.Error("connected to nothing")
+	}
+}
+
+// nothing is a dialer that reaches no server.
+type nothing struct{}
+
+// Dial implements nats.CustomDialer.
+func (nothing) Dial(string, string) (net.Conn, error) {
+	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+}
+
+// The hint is to start a bus only where the user has named none. A server that the user named is to be checked.
+func TestHintWhereNoServerAnswers(t *testing.T) {
+	for servers, want := range map[string]string{
+		nats.DefaultURL:                       "start a bus with `toolbus dev`",
+		"nats://user:secret@bus.example:4333": "this server does not answer: `nc -zv bus.example 4333` shows",
+		"bus.example, nats://b:1":             "none of these servers answers: see in its log",
+		"nats://a, nats://b:1":                "none of these servers answers: `nc -zv a 4222` shows",
+	} {
+		_, err := bus.Dial(servers, "x", nats.SetCustomDialer(nothing{}))
+		if says := bus.ConnectHint(err); !bus.IsUnreachable(err) || !strings.Contains(says, want) ||
+			strings.Contains(says, "secret") || strings.Contains(says, "toolbus dev") != (servers == nats.DefaultURL) {
+			t.Errorf("%s: %v: %s", servers, err, says)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -62,7 +63,7 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // without the URL, which may contain a password
 		}
-		return nil, fmt.Errorf("connect to %s: %w", Redacted(servers), err)
+		return nil, &dialError{servers, err}
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
@@ -76,6 +77,17 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 	}
 	return nc, nil
 }
+
+// dialError is an error of a connection to one of servers.
+type dialError struct {
+	servers string
+	err     error
+}
+
+func (d *dialError) Error() string {
+	return fmt.Sprintf("connect to %s: %v", Redacted(d.servers), d.err)
+}
+func (d *dialError) Unwrap() error { return d.err }
 
 // Coalesced is a [nats.Option] that writes the messages of a burst with one system call; see [CoalescedConn]. Put it
 // after other options: it wraps the dialer that they set, and uses their FlusherTimeout as its write timeout. It does
@@ -243,9 +255,28 @@ func ConnectHint(err error) string {
 			"`toolbus credentials issue --actor agent://NAME --out FILE` of an operator makes one. Or put a user and a " +
 			"password that the server knows into the URL: nats://USER:PASSWORD@HOST:PORT"
 	case IsUnreachable(err):
-		return "start a bus with `toolbus dev`, or name one: by --server, TOOLBUS_URL or the URL of Connect"
+		return unreachableHint(err)
 	}
 	return "check the URL: --server, TOOLBUS_URL or the URL of Connect"
+}
+
+// unreachableHint is the hint for servers that do not answer: without a name that a user gave, to start a bus.
+func unreachableHint(err error) string {
+	of, ok := errors.AsType[*dialError](err)
+	if !ok || of.servers == nats.DefaultURL {
+		return "start a bus with `toolbus dev`, or name one: by --server, TOOLBUS_URL or the URL of Connect"
+	}
+	first, _, several := strings.Cut(of.servers, ",")
+	check := "see in its log whether it runs"
+	if u, err := url.Parse(strings.TrimSpace(first)); err == nil && u.Hostname() != "" {
+		check = fmt.Sprintf("`nc -zv %s %s` shows whether anything listens there", u.Hostname(), cmp.Or(u.Port(), "4222"))
+	}
+	which := "this server does not answer"
+	if several {
+		which = "none of these servers answers"
+	}
+	return which + ": " + check + "; start it, or correct its name in --server, TOOLBUS_URL, the context or the URL of " +
+		"Connect"
 }
 
 func isAs[E error](err error) bool {
