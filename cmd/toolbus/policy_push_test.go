@@ -103,7 +103,8 @@ func TestPolicyOnABus(t *testing.T) {
 	}{
 		{[]string{"push", t.TempDir()}, exitUsage, "policy/roles.yaml"},
 		{[]string{"push", policyFolder(t, "evening")}, exitInvalid, `no lane "evening"`},
-		{[]string{"push", night, "--expect", "1"}, exitTerminal, "another policy was pushed"},
+		{[]string{"push", night, "--expect", "1"}, exitTerminal,
+			"another policy was pushed meanwhile: revision 1 was expected, and revision "},
 		{[]string{"rollback", "999999"}, exitTerminal, "no revision 999999"},
 		{[]string{"show", "999999"}, exitTerminal, "no revision 999999"},
 		{[]string{"show", "newest"}, exitUsage, "policy history"},

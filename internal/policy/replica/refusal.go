@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -38,7 +39,8 @@ func (e Entry[T]) Expected(id string, revision *uint64, last string) error {
 	case id != "" && id == last:
 		return ErrUnchanged
 	case revision != nil && *revision != e.Revision:
-		return Refuse(envelope.NewError(envelope.CodeChanged, ""))
+		return Refuse(envelope.NewError(envelope.CodeChanged, fmt.Sprintf("what was to be changed has changed meanwhile: "+
+			"revision %d was expected, and it has revision %d", *revision, e.Revision)))
 	}
 	return nil
 }

@@ -384,8 +384,10 @@ func TestLateChanges(t *testing.T) {
 	if a, refusal := become("again", policy.RunActive, seen.Revision); refusal != nil || a.Changed {
 		t.Errorf("nothing to do: %+v, %v", a, refusal)
 	}
+	now, _ := o.Show(t.Context(), operator, envelope.RunRequest{ID: "r1"})
+	names := fmt.Sprintf("revision %d was expected, and it has revision %d", *seen.Revision, *now.Revision)
 	if _, refusal := become("late", policy.RunPaused, seen.Revision); refusal == nil ||
-		refusal.Code != envelope.CodeChanged {
+		refusal.Code != envelope.CodeChanged || !strings.Contains(refusal.Message, names) {
 		t.Errorf("a late pause: %v", refusal)
 	}
 	seen, _ = o.Show(t.Context(), operator, envelope.RunRequest{ID: "r1"})

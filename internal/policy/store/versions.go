@@ -151,7 +151,8 @@ func (s *Store) Push(
 		case id != "" && before.Value != nil && before.Value.Request == id:
 			return entry{}, replica.ErrUnchanged
 		case before.Revision != q.Expected:
-			return entry{}, ErrMoved
+			return entry{}, fmt.Errorf("%w: revision %d was expected, and revision %d is in force", ErrMoved, q.Expected,
+				before.Revision)
 		}
 		return entry{q.Versions, by, q.Reason, id, s.checkedFor(q.Versions).parsed}, nil
 	}, func(*entry, entry) error { return record() })
