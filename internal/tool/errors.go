@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -146,17 +147,26 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 	}
 	message := cmp.Or(e.Message, spec.Message)
 	effect := m.effect(e.Effect)
-	code := envelope.ToolErrorCode(spec.Class, e.Code)
+	code, why := envelope.ToolErrorCode(spec.Class, e.Code), e.unstated(effect)
 	if code.Retryable() && !m.safeAgain(effect) {
+		why = append(why, fmt.Sprintf("the code would be %s if the effect were none", code))
 		code = envelope.CodeToolUnknownState
 		spec.Fix = "" // it explains how to call again
 	}
 	out := envelope.NewError(code, message).WithToolCode(e.Code).WithEffect(effect).WithFix(spec.Fix).
-		WithHTTPStatus(spec.HTTPStatus).WithDetails(e.Details).WithToolResult(e.Result)
+		WithCause(strings.Join(why, "; ")).WithHTTPStatus(spec.HTTPStatus).WithDetails(e.Details).WithToolResult(e.Result)
 	if e.RetryAfter > 0 {
 		out.WithRetryAfter(e.RetryAfter)
 	}
 	return out
+}
+
+// unstated says that the effect is unknown because e does not state it. Tools that return a result cannot.
+func (e *Error) unstated(effect envelope.Effect) []string {
+	if e.Effect != "" || effect != envelope.EffectUnknown || e.Result != nil {
+		return nil
+	}
+	return []string{"the tool's error does not state its effect: none, applied or unknown"}
 }
 
 func (e *StartError) classify(*Manifest) *envelope.Error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,35 @@ func TestClassify(t *testing.T) {
 			}
 			if got.Message == "" || got.Fix == "" || test.err.Error() == "" {
 				t.Errorf("%s: %+v", test.name, got)
+			}
+		}
+	}
+}
+
+// An error whose effect the tool leaves out says so in its cause, and which code it would have.
+func TestUnstatedEffect(t *testing.T) {
+	const unstated, instead = "does not state its effect", "R-CAP-BUSY if the effect were none"
+	for _, c := range []struct {
+		class call.EffectClass
+		err   tool.Error
+		says  []string
+	}{
+		{call.Pure, tool.Error{}, nil},
+		{call.Idempotent, tool.Error{}, []string{unstated}},
+		{call.Idempotent, tool.Error{Result: jsontext.Value("{}")}, nil},
+		{call.Idempotent, tool.Error{Effect: envelope.EffectUnknown}, nil},
+		{call.SideEffectful, tool.Error{}, []string{unstated, instead}},
+		{call.SideEffectful, tool.Error{Effect: envelope.EffectApplied}, []string{instead}},
+		{call.SideEffectful, tool.Error{Effect: envelope.EffectNone}, nil},
+	} {
+		c.err.Code = "busy"
+		m := &tool.Manifest{Class: c.class, Errors: map[string]tool.ErrorSpec{
+			"busy": {Name: "busy", Class: envelope.ClassCapacity, Message: "busy", Fix: "wait"},
+		}}
+		cause := tool.Classify(m, &c.err).Cause
+		for _, part := range []string{unstated, instead} {
+			if strings.Contains(cause, part) != slices.Contains(c.says, part) {
+				t.Errorf("%s, effect %q: %q", c.class, c.err.Effect, cause)
 			}
 		}
 	}
