@@ -124,7 +124,8 @@ type part struct {
 //
 // The function gets a context that ends at the deadline of the call, or when the call is cancelled; it must then
 // return. If it returns a [ToolError], the caller gets that error. Any other error, and a panic, is a fault of the
-// tool: the caller gets an outcome with a code of class S-TOOL. The function must be safe for concurrent use.
+// tool: the caller gets an outcome with a code of class S-TOOL. Its message is the text of that error, which must hold
+// no secrets. The function must be safe for concurrent use.
 //
 // The error lists all problems. The methods that use tools return it again, so a caller may ignore it here.
 func Add[In, Out any](tools *Toolset, about Tool, f func(ctx context.Context, run *Run, in In) (Out, error),

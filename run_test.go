@@ -70,9 +70,9 @@ func TestErrorsOfTools(t *testing.T) {
 		"because":     {"P-PRECOND-NO_SUCH_THING", `no "unicorn"`, "", envelope.TerminalError, 404},
 		"busy":        {"R-UPSTREAM-BUSY", "full", "", envelope.RetryableError, 0},
 		"undeclared":  {"S-TOOL-UNDECLARED", "of a new build", "", envelope.RetryableError, 0},
-		"plain":       {"S-TOOL-001", "", "disk full", envelope.RetryableError, 0},
+		"plain":       {"S-TOOL-001", "disk full", "the function returned an error", envelope.RetryableError, 0},
 		"panic":       {"S-TOOL-001", "", "panic: a bug", envelope.RetryableError, 0},
-		"bad details": {"S-TOOL-001", "", "details", envelope.RetryableError, 0},
+		"bad details": {"S-TOOL-001", "details", "", envelope.RetryableError, 0},
 	} {
 		resp, err := b.Call(t.Context(), toolbus.Call{Tool: "fail", Input: []byte(`"` + how + `"`), Retry: once})
 		failed, ok := errors.AsType[*toolbus.Error](err)

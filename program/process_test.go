@@ -56,7 +56,7 @@ func TestMainFault(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
 		t.Fatalf("%s, %v", out, err)
 	}
-	if got := string(exit.Stderr); got != "no function \"shout\"\n" {
+	if got := string(exit.Stderr); got != "error: no function \"shout\"\n" {
 		t.Errorf("stderr is %q", got)
 	}
 }

@@ -73,14 +73,14 @@ func awaitEnd(ctx context.Context, call *Call) {
 	}
 }
 
-// Main serves one call over stdin and stdout. It returns after success, and otherwise writes the error to stderr and
-// exits with 1. It is for package main.
+// Main serves one call over stdin and stdout. It returns after success. Otherwise it writes "error: " and the error as
+// the last line to stderr, which is the message of the outcome, and exits with 1. It is for package main.
 func Main(tool Tool) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err := Run(ctx, tool, os.Stdin, os.Stdout)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, protocol.FaultLine(err))
 		os.Exit(1)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 	"github.com/seed-018f16cc/toolbus/program"
 	"github.com/seed-018f16cc/toolbus/tools"
 )
@@ -54,7 +55,11 @@ func devToolCmd(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return program.Run(cmd.Context(), t, g.env.stdin, g.env.stdout)
+			if err = program.Run(cmd.Context(), t, g.env.stdin, g.env.stdout); err != nil {
+				fmt.Fprintln(g.env.stderr, protocol.FaultLine(err))
+				return exitError(1)
+			}
+			return nil
 		},
 	}
 }

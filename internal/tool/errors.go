@@ -36,9 +36,11 @@ type Error struct {
 // StartError means that the tool was not started: none of its code ran.
 type StartError struct{ Err error }
 
-// CrashError means that the tool crashed: it ended with a bad exit status, a signal or a panic.
+// CrashError means that the tool crashed: it ended with a bad exit status, a signal or a panic, or its function returned
+// an error that is none of its declared ones.
 type CrashError struct {
 	How      string // for example "exit status 3", "signal: killed", "panic: …"
+	Message  string // what the tool gave as the reason, or ""
 	Answered bool   // it had written its answer, which counts only if the tool ends well
 	Stderr   string
 }
@@ -75,9 +77,14 @@ type StoppedError struct {
 // them. They end as soon as the kernel can.
 type SurvivorError struct{ Waited time.Duration }
 
-func (e *Error) Error() string         { return e.Code + ": " + e.Message }
-func (e *StartError) Error() string    { return "start tool: " + e.Err.Error() }
-func (e *CrashError) Error() string    { return "tool crashed: " + e.How }
+func (e *Error) Error() string      { return e.Code + ": " + e.Message }
+func (e *StartError) Error() string { return "start tool: " + e.Err.Error() }
+func (e *CrashError) Error() string {
+	if e.Message == "" {
+		return "tool crashed: " + e.How
+	}
+	return "tool crashed: " + e.How + ": " + e.Message
+}
 func (e *ProtocolError) Error() string { return "tool protocol: " + e.Reason }
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("tool output is larger than %d bytes", e.Limit)
@@ -176,7 +183,7 @@ func (e *StartError) classify(*Manifest) *envelope.Error {
 }
 
 func (e *CrashError) classify(m *Manifest) *envelope.Error {
-	message := "the tool ended without an answer"
+	message := cmp.Or(strings.TrimSpace(e.Message), "the tool ended without an answer")
 	if e.Answered {
 		message = "the tool wrote its answer and then failed"
 	}

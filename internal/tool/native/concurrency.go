@@ -101,7 +101,7 @@ func (g *runLimits) judge(out answer) (answer, error) {
 	case said != nil:
 		return answer{}, said
 	}
-	return answer{}, &tool.CrashError{How: out.err.Error()}
+	return answer{}, &tool.CrashError{How: "the function returned an error", Message: out.err.Error()}
 }
 
 // plain returns err as a *tool.Error or *tool.CrashError, or as a plain error with its text. The methods of other error

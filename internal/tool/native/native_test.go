@@ -190,7 +190,19 @@ func TestJudge(t *testing.T) {
 			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
 				return tool.Result{}, errors.New("disk full")
 			},
-			envelope.CodeToolFault, "disk full",
+			envelope.CodeToolFault, "disk full; the function returned an error",
+		},
+		"error of several lines": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				return tool.Result{}, errors.New("no\x1b[31m room\non disk " + strings.Repeat("x", envelope.MaxMessage))
+			},
+			envelope.CodeToolFault, "no[31m room on disk xxx",
+		},
+		"error without a text": {
+			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				return tool.Result{}, errors.New(" ")
+			},
+			envelope.CodeToolFault, "the tool ended without an answer; the function returned an error",
 		},
 		"own context": {
 			func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
@@ -265,7 +277,7 @@ func TestJudge(t *testing.T) {
 			a, m := one(test.f), manifest()
 			_, err := a.Execute(t.Context(), m, tool.Invocation{}, &tooltest.Recorder{})
 			got := tool.ClassifyError(a, m, err)
-			if got.Code != test.want || !strings.Contains(got.Cause, test.say) {
+			if got.Code != test.want || !strings.Contains(got.Message+"; "+got.Cause, test.say) {
 				t.Errorf("got %v, cause %q", got, got.Cause)
 			}
 		})

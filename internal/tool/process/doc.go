@@ -33,7 +33,8 @@
 //
 // This last line is the terminal line. Then the tool exits with status 0; after an error line any status is valid. All
 // of standard output together has at most limits.output_bytes_max bytes. Blank lines and byte order marks are skipped.
-// Standard error is free text. The executor keeps its beginning and end, and reports them when the run fails.
+// Standard error is free text. The executor keeps its beginning and end, and reports them when the run fails. If its
+// last line begins with "error: ", what follows is the message of that failure.
 //
 // A result is not lost after its effect. Values that I-JSON cannot represent are replaced, with a warning, as
 // ijson.Mend describes: integers beyond 2^53 become strings, NaN becomes null. If an output line cannot be read at all,

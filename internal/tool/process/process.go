@@ -204,7 +204,9 @@ func (e *ending) judge(ctx context.Context) error {
 
 // crash returns the error of a run that ended badly. An answer before that does not count.
 func (e *ending) crash(how string) *tool.CrashError {
-	return &tool.CrashError{How: how, Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr}
+	return &tool.CrashError{
+		How: how, Message: protocol.Fault(e.stderr), Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr,
+	}
 }
 
 func withStderr(err error, stderr string) error {

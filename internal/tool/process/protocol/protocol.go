@@ -65,6 +65,23 @@ type (
 	}
 )
 
+// faultPrefix begins the last line of standard error of a program that says why it failed.
+const faultPrefix = "error: "
+
+// FaultLine returns the last line of standard error of a program that failed with err, without the line break.
+func FaultLine(err error) string { return faultPrefix + strings.Join(strings.Fields(err.Error()), " ") }
+
+// Fault returns the reason in the last line of the standard error of a failed program. It is "" if that line is no
+// [FaultLine]: the line is then not meant for callers.
+func Fault(stderr string) string {
+	last := strings.TrimSpace(stderr)
+	reason, ok := strings.CutPrefix(last[strings.LastIndexByte(last, '\n')+1:], faultPrefix)
+	if !ok {
+		return ""
+	}
+	return reason
+}
+
 // Milliseconds is a time in ms. It is read from any JSON number, or from the text of one: some languages write 1500.0,
 // and values that are no I-JSON are read as text. Fractions are rounded up, and null is 0.
 type Milliseconds int64
