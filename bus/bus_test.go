@@ -111,8 +111,8 @@ func TestHintWhereNoServerAnswers(t *testing.T) {
 	for servers, want := range map[string]string{
 		nats.DefaultURL:                       "start a bus with `toolbus dev`",
 		"nats://user:secret@bus.example:4333": "this server does not answer: `nc -zv bus.example 4333` shows",
-		"bus.example, nats://b:1":             "none of these servers answers: see in its log",
-		"nats://a, nats://b:1":                "none of these servers answers: `nc -zv a 4222` shows",
+		"bus.example, nats://b:1":             "these servers do not answer: see in its log",
+		"nats://a, nats://b:1":                "these servers do not answer: `nc -zv a 4222` shows",
 	} {
 		_, err := bus.Dial(servers, "x", nats.SetCustomDialer(nothing{}))
 		if says := bus.ConnectHint(err); !bus.IsUnreachable(err) || !strings.Contains(says, want) ||

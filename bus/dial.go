@@ -273,7 +273,7 @@ func unreachableHint(err error) string {
 	}
 	which := "this server does not answer"
 	if several {
-		which = "none of these servers answers"
+		which = "these servers do not answer"
 	}
 	return which + ": " + check + "; start it, or correct its name in --server, TOOLBUS_URL, the context or the URL of " +
 		"Connect"

@@ -130,8 +130,8 @@ func TestCallWaitsForServer(t *testing.T) {
 		r.Provenance.Final {
 		t.Errorf("exit %d: %s", code, stdout)
 	}
-	if !strings.Contains(r.Error.Fix, "this server does not answer") || !strings.Contains(stderr, "waiting for the server") ||
-		!strings.Contains(stderr, "k-0123456789abcdef") {
+	if !strings.Contains(r.Error.Fix, "this server does not answer") ||
+		!strings.Contains(stderr, "waiting for the server") || !strings.Contains(stderr, "k-0123456789abcdef") {
 		t.Errorf("it says %s\n%s", stdout, stderr)
 	}
 	if took < 500*time.Millisecond || took > 3*time.Second+watch.Late() {

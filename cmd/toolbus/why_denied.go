@@ -53,7 +53,8 @@ func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) e
 	d := denied{
 		Sentence: deniedSentence(r), EventID: r.EventID, Time: r.Timestamp, Tenant: r.Tenant, Actor: r.Actor,
 		RunID: r.RunID, RoleID: r.RoleID, LaneID: r.LaneID, Tool: r.ToolName, CallID: r.CallID, Step: r.Step, Rule: r.Rule,
-		Code: r.Code, Effect: r.Effect, Fix: envelope.Lookup(r.Code).Fix, Policies: r.Policies, Basis: r.Basis, Count: r.Count,
+		Code: r.Code, Effect: r.Effect, Fix: envelope.Lookup(r.Code).Fix, Policies: r.Policies, Basis: r.Basis,
+		Count: r.Count,
 	}
 	return g.print(d, d.write)
 }

@@ -54,7 +54,8 @@ func TestWhyDenied(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	text := s.must("why", id, "--credentials", operator)
-	for _, part := range []string{"\n  fix: " + envelope.Lookup(envelope.CodeToolInLane).Fix + "\n", d.Sentence, "lanes[day].allowed_tools", d.Policies.Roles, d.Policies.ToolRegistry} {
+	for _, part := range []string{"\n  fix: " + envelope.Lookup(envelope.CodeToolInLane).Fix + "\n", d.Sentence,
+		"lanes[day].allowed_tools", d.Policies.Roles, d.Policies.ToolRegistry} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in %s", part, text)
 		}

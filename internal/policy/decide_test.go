@@ -341,14 +341,15 @@ func TestRefusalOfALane(t *testing.T) {
 	lanes := []policy.Lane{
 		{ID: "open", AllowedTools: []string{"*"}, Runs: policy.RunsImplicit}, {ID: "night"}, {ID: "vip"},
 	}
-	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{entry("t", "open")}), manifest("t", "1.0.0", call.Pure, nil))
+	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{entry("t", "open")}),
+		manifest("t", "1.0.0", call.Pure, nil))
 	const own, allowing = "call in a lane of the role: night, open", ": open"
 	for _, c := range []struct{ role, lane, tool, says, fix string }{
-		{"agent", "opne", "t", `there is no lane "opne" for the role "agent"; did you mean "open"?`, allowing},
-		{"agent", "Nigt", "x", `there is no lane "Nigt" for the role "agent"; did you mean "night"?`, own},
-		{"agent", "vip", "x", `there is no lane "vip" for the role "agent"`, own},
-		{"agent", "vup", "x", `there is no lane "vup" for the role "agent"`, own},
-		{"none", "open", "t", `there is no lane "open" for the role "none"`, "roles.yaml allows to the role"},
+		{"agent", "opne", "t", `the role "agent" has no lane "opne"; did you mean "open"?`, allowing},
+		{"agent", "Nigt", "x", `the role "agent" has no lane "Nigt"; did you mean "night"?`, own},
+		{"agent", "vip", "x", `the role "agent" has no lane "vip"`, own},
+		{"agent", "vup", "x", `the role "agent" has no lane "vup"`, own},
+		{"none", "open", "t", `the role "none" has no lane "open"`, "roles.yaml allows to the role"},
 		{"nobody", "open", "t", `the policy has no role "nobody"`, "roles.yaml allows to the role"},
 	} {
 		q := ask(s, c.role, c.lane, c.tool)

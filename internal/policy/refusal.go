@@ -32,8 +32,8 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 	return refusal
 }
 
-// nearLane returns the lanes of the role if it lacks the lane of the call, and the question whether the most similar one
-// was meant. It names no others: the caller does not learn which lanes there are.
+// nearLane returns the lanes of the role if it lacks the lane of the call, and asks whether the most similar one was
+// meant. It names no lanes of other roles, which the caller may not know.
 func (v *view) nearLane(r Reason) (own []string, near string) {
 	if r.Code != envelope.CodeLane || r.Rule.Of != ofRoles || v.role == nil {
 		return nil, ""
@@ -111,7 +111,7 @@ func (v *view) explainLane(r Rule) string {
 	case r.Field == "":
 		return fmt.Sprintf("the policy has no role %q", clip(v.Role))
 	}
-	return fmt.Sprintf("there is no lane %q for the role %q", clip(v.Lane), clip(v.Role))
+	return fmt.Sprintf("the role %q has no lane %q", clip(v.Role), clip(v.Lane))
 }
 
 func (v *view) explainProhibited(r Rule) string {

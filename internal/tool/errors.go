@@ -36,8 +36,8 @@ type Error struct {
 // StartError means that the tool was not started: none of its code ran.
 type StartError struct{ Err error }
 
-// CrashError means that the tool crashed: it ended with a bad exit status, a signal or a panic, or its function returned
-// an error that is none of its declared ones.
+// CrashError means that the tool crashed: it ended with a bad exit status, a signal or a panic, or its function
+// returned an error that the manifest does not declare.
 type CrashError struct {
 	How      string // for example "exit status 3", "signal: killed", "panic: …"
 	Message  string // what the tool gave as the reason, or ""
@@ -156,7 +156,7 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 	effect := m.effect(e.Effect)
 	code, why := envelope.ToolErrorCode(spec.Class, e.Code), e.unstated(effect)
 	if code.Retryable() && !m.safeAgain(effect) {
-		why = append(why, fmt.Sprintf("the code would be %s if the effect were none", code))
+		why = append(why, fmt.Sprintf("with effect none the code would be %s", code))
 		code = envelope.CodeToolUnknownState
 		spec.Fix = "" // it explains how to call again
 	}

@@ -129,7 +129,7 @@ func TestClassify(t *testing.T) {
 
 // An error whose effect the tool leaves out says so in its cause, and which code it would have.
 func TestUnstatedEffect(t *testing.T) {
-	const unstated, instead = "does not state its effect", "R-CAP-BUSY if the effect were none"
+	const unstated, instead = "does not state its effect", "with effect none the code would be R-CAP-BUSY"
 	for _, c := range []struct {
 		class call.EffectClass
 		err   tool.Error

@@ -107,8 +107,8 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 	}
 }
 
-// The first call after the start of a dispatcher says that nobody took it, although heartbeats could last longer than the
-// dispatcher has run.
+// The first call after the start of a dispatcher says that nobody took it, although heartbeats could last longer than
+// the dispatcher has run.
 func TestFirstCallOfADispatcher(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, map[string]spec{"t": {class: call.Idempotent, run: echo(new(atomic.Int64))}})

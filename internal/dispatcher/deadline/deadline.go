@@ -252,8 +252,8 @@ func (d *Deadlines) evidence(ctx context.Context, last call.Entry, n int, end *c
 }
 
 // undelivered reports whether the server has not delivered the attempt yet. It may do so at this moment. That does not
-// matter for a call that has no effect in any case, nor past the deadline of one whose pool nobody has seen an executor
-// in: an executor that starts later claims the attempt, and one that was running does not start it past its deadline.
+// matter for a call that has no effect in any case. Past the deadline it does not matter either, if no executor of the
+// pool was seen: one that starts later claims the attempt, and one that was running does not start it so late.
 func (d *Deadlines) undelivered(ctx context.Context, s call.State, a call.Attempt) bool {
 	delivered, err := d.PoolEvidence.Delivered(ctx, s.At(a.Admitted), s.Pool, a.Queue())
 	return err == nil && !delivered
