@@ -2,13 +2,11 @@ package bus
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -291,31 +289,4 @@ func older(have, want string) bool {
 	_, err := fmt.Sscanf(have, "%d.%d.%d", &h[0], &h[1], &h[2])
 	_, bad := fmt.Sscanf(want, "%d.%d.%d", &w[0], &w[1], &w[2])
 	return err != nil || bad != nil || slices.Compare(h[:], w[:]) < 0
-}
-
-// LogConnection returns options with which a connection logs losses, reconnects and asynchronous errors to log. Without
-// them nats.go prints asynchronous errors to standard error and reports no losses or reconnects.
-func LogConnection(log *slog.Logger) []nats.Option {
-	lost := false // needs no lock: nats.go calls the handlers one after the other
-	return []nats.Option{
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if lost = err != nil; lost { // err is nil if this process closed the connection
-				log.Warn("connection to the bus lost", "err", err)
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			level := slog.LevelDebug
-			if lost {
-				level = slog.LevelWarn
-			}
-			log.Log(context.Background(), level, "connected to the bus again", "server", Redacted(nc.ConnectedUrl()))
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			log.Warn("the bus complains", "err", err, "subject", subject)
-		}),
-	}
 }

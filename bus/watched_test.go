@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -40,5 +41,36 @@ func TestWatched(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// Connections that share their options say once that the bus is lost, and once that all are connected again.
+func TestWatchedTogether(t *testing.T) {
+	srv := natstest.Start(t)
+	logged := make(lines, 100)
+	options := append(LogConnection(slog.New(slog.NewTextHandler(logged, nil))), nats.MaxReconnects(-1),
+		nats.ReconnectWait(10*time.Millisecond))
+	const conns = 5
+	back := make(chan struct{}, conns)
+	for range conns {
+		nc, err := nats.Connect(srv.URL, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		said := nc.Opts.ReconnectedCB
+		nc.SetReconnectHandler(func(nc *nats.Conn) { said(nc); back <- struct{}{} })
+	}
+	srv.Restart()
+	for range conns {
+		<-back
+	}
+	close(logged)
+	var all []string
+	for line := range logged {
+		all = append(all, line)
+	}
+	if len(all) != 2 || !strings.Contains(all[0], "lost") || !strings.Contains(all[1], "again") {
+		t.Errorf("%d connections log %q", conns, all)
 	}
 }

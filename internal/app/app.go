@@ -65,6 +65,7 @@ type Conn struct {
 // Connect connects to the NATS server with a connection name, and opens a Conn.
 func Connect(name string, o Options) (*Conn, error) {
 	o.Instance = cmp.Or(o.Instance, link.NewInstanceID())
+	o.Options = o.Options.Watched()
 	keyed, err := o.Keyed()
 	if err != nil {
 		return nil, err
@@ -102,6 +103,7 @@ func Open(nc *nats.Conn, o Options) (*Conn, error) {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
 	o.Instance = cmp.Or(o.Instance, link.NewInstanceID())
+	o.Options = o.Options.Watched()
 	if o.Keys != nil {
 		o.Instance = keyed + o.Instance
 	}

@@ -21,7 +21,7 @@ type bulk struct {
 }
 
 func openBulk(c *Conn) (*bulk, error) {
-	f, err := openRequestConn(c.NC, "payloads", c.Logger)
+	f, err := openRequestConn(c.NC, "payloads", c.Watch)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -55,7 +56,7 @@ func (c *Conn) dialAs(name string, key nkeys.KeyPair) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := bus.Dial(c.URL, "toolbus-"+name, append(append(bus.LogConnection(c.Logger), c.Connect...), user)...)
+	nc, err := bus.Dial(c.URL, "toolbus-"+name, slices.Concat(c.Watch, c.Connect, []nats.Option{user})...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -122,7 +122,7 @@ func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops)
 		return nil, err
 	}
 	d := &dispatcherProcess{node: n, options: o}
-	if d.state, err = openStateConn(c.NC, c.Logger); err != nil {
+	if d.state, err = openStateConn(c); err != nil {
 		return nil, err
 	}
 	s.push("state connection", d.state.close)

@@ -248,7 +248,7 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 	if err := d.executors.Serve(b.ctx); err != nil {
 		return err
 	}
-	f, err := openRequestConn(d.NC, "requests", d.Logger)
+	f, err := openRequestConn(d.NC, "requests", d.Watch)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -41,10 +40,11 @@ type taker struct {
 // errAway is the error of Dial while the main connection is down.
 var errAway = errors.New("the connection of the dispatcher is away")
 
-// openRequestConn connects to the server of back with its options. kind is added to the connection name.
-func openRequestConn(back *nats.Conn, kind string, log *slog.Logger) (*requestConn, error) {
+// openRequestConn connects to the server of back with its options. kind is added to the connection name, and watch logs
+// losses.
+func openRequestConn(back *nats.Conn, kind string, watch []nats.Option) (*requestConn, error) {
 	f := &requestConn{main: back, web: strings.HasPrefix(back.ConnectedUrl(), "ws"), done: make(chan struct{})}
-	o, err := siblingOptions(back, kind, log)
+	o, err := siblingOptions(back, kind, watch)
 	if err != nil {
 		return nil, err
 	}

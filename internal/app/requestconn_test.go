@@ -2,7 +2,6 @@ package app
 
 import (
 	"crypto/tls"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ type fronted struct {
 // newFronted opens a request connection; other sends to it.
 func newFronted(t *testing.T, back, other *nats.Conn) *fronted {
 	t.Helper()
-	f, err := openRequestConn(back, "requests", slog.New(slog.DiscardHandler))
+	f, err := openRequestConn(back, "requests", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"log/slog"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,8 +18,8 @@ type stateConn struct {
 }
 
 // openStateConn connects with the options of the main connection.
-func openStateConn(main *nats.Conn, log *slog.Logger) (*stateConn, error) {
-	o, err := siblingOptions(main, "state", log)
+func openStateConn(c *Conn) (*stateConn, error) {
+	o, err := siblingOptions(c.NC, "state", c.Watch)
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +40,14 @@ func (c *stateConn) close() {
 	c.nc.Close()
 }
 
-// siblingOptions returns the options of another connection of the process beside main. kind is added to its name.
-func siblingOptions(main *nats.Conn, kind string, log *slog.Logger) (nats.Options, error) {
+// siblingOptions returns the options of another connection of the process beside main. kind is added to its name, and
+// watch, to log its losses, replaces the callbacks of main.
+func siblingOptions(main *nats.Conn, kind string, watch []nats.Option) (nats.Options, error) {
 	o := main.Opts
 	o.Name += " (" + kind + ")"
 	o.ClosedCB, o.ReconnectedCB, o.DiscoveredServersCB = nil, nil, nil
-	for _, watched := range bus.LogConnection(log.With("connection", kind)) {
-		if err := watched(&o); err != nil {
+	for _, set := range watch {
+		if err := set(&o); err != nil {
 			return o, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,16 @@ type Options struct {
 	Inbox string
 	// Token is the connection of a process that has a token; nil without a token. [Hold] sets it.
 	Token *TokenConn
+	// Watch logs losses of the connections of a process: see [bus.LogConnection]. [Options.Watched] sets it.
+	Watch []nats.Option
+}
+
+// Watched returns o with Watch, which all connections of a process share.
+func (o Options) Watched() Options {
+	if o.Watch == nil {
+		o.Watch = bus.LogConnection(cmp.Or(o.Logger, slog.New(slog.DiscardHandler)))
+	}
+	return o
 }
 
 // Link is a connection to a bus with the clients, executors and dispatchers that use it. It renews its token and
@@ -67,6 +78,7 @@ var ErrClosed = errors.New("the connection to the bus is closed")
 func Establish(ctx context.Context, o Options) (*Link, error) {
 	o.Connect = append([]nats.Option{nats.Timeout(cmp.Or(o.Timeout, bus.DialTime))}, o.Connect...)
 	o.Instance = cmp.Or(o.Instance, NewInstanceID())
+	o = o.Watched()
 	held, err := Hold(o.Credentials, &o)
 	if err != nil {
 		return nil, err
@@ -190,13 +202,13 @@ func (l *Link) Run(ctx context.Context, process func(context.Context, Options) e
 
 // Dial connects to the NATS server with a connection name, and logs changes of the connection status.
 func Dial(name string, o Options) (*nats.Conn, error) {
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	inbox := subjects.InboxOf(cmp.Or(o.Instance, NewInstanceID()))
 	if o.Caller != (subjects.Owner{}) {
 		inbox = o.Caller.Inbox()
 	}
 	inbox = cmp.Or(o.Inbox, inbox)
-	return bus.Dial(o.URL, name, append(append(bus.LogConnection(log), nats.CustomInboxPrefix(inbox)), o.Connect...)...)
+	more := append([]nats.Option{nats.CustomInboxPrefix(inbox)}, o.Connect...)
+	return bus.Dial(o.URL, name, slices.Concat(o.Watched().Watch, more)...)
 }
 
 // NewInstanceID returns a random name for a process.
