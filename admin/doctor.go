@@ -82,7 +82,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, envelope.Failed("rights", unreadable.Error(), "name the file with your token by --credentials"))
 	}
 	checks = append(checks, rights(ctx, nc, p))
-	d, said := diagnoseDispatchers(ctx, c, inbox, p == nil)
+	d, said := diagnoseDispatchers(ctx, c, inbox)
 	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
 	if err := bus.CheckLevel(ctx, js); bus.IsPermissionDenied(err) {
 		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
@@ -90,10 +90,34 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return append(checks, envelope.Failed("jetstream", err.Error(), "")) // err includes the fix
 	}
 	found, err := inside()
+	if isForbidden(err) && p != nil {
+		return slices.Concat(checks, []Check{hiddenFrom(p.Role)}, said, contract(ctx, c, js, d))
+	}
 	if err != nil {
 		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), asOperator)}
 	}
-	return append(append(append(checks, found...), said...), contract(ctx, c, js, d)...)
+	return slices.Concat(checks, found, said, operated(ctx, inbox, d, p == nil), contract(ctx, c, js, d))
+}
+
+// operated returns the checks of what dispatchers tell operators alone, or nil if no dispatcher has answered.
+func operated(ctx context.Context, inbox *rpc.Inbox, d envelope.DescribeResponse, tokenless bool) []Check {
+	if d.NowUnixMS == 0 {
+		return nil
+	}
+	return slices.Concat(diagnoseEach(ctx, inbox, tokenless), diagnoseLogs(ctx, inbox), diagnoseLocks(ctx, inbox))
+}
+
+// isForbidden reports whether a dispatcher refused a request because of the role of its sender.
+func isForbidden(err error) bool {
+	refused, ok := errors.AsType[*operation.Refusal](err)
+	return ok && refused.Reason.Code == envelope.CodeForbidden
+}
+
+// hiddenFrom returns the warning that a role may not ask for some checks.
+func hiddenFrom(role auth.Role) Check {
+	return envelope.Doubtful("operator's checks", fmt.Sprintf("not made, because a token of the role %s may not ask for "+
+		"them: streams, servers, executors, pools, audit record, authentication and tools of each dispatcher, damaged "+
+		"logs, safety locks", role), "run doctor with an operator's token: --credentials FILE, or with --secrets-dir DIR")
 }
 
 // whose returns the principal that the token names, without verifying the token. It returns nil if there is no token.
@@ -121,7 +145,7 @@ func asked(ctx context.Context, inbox *rpc.Inbox, cause error) ([]Check, error) 
 	seen, refusal, err := operation.Health.Ask(ctx, inbox, struct{}{})
 	switch {
 	case refusal != nil:
-		return nil, errors.New(refusal.Message)
+		return nil, &operation.Refusal{Reason: refusal}
 	case err != nil:
 		return nil, fmt.Errorf("this user may not ask about JetStream (%w), and no dispatcher says: %w", cause, err)
 	}
@@ -166,8 +190,8 @@ func diagnosePolicy(v envelope.PolicyVersions) Check {
 }
 
 // diagnoseDispatchers asks a dispatcher for its description, and returns it with the checks of dispatchers, clock,
-// authentication, policy, tools, approvals and call log. tokenless means that doctor shows no token.
-func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox, tokenless bool) (
+// policy, approvals and call log.
+func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox) (
 	d envelope.DescribeResponse, _ []Check) {
 	d, err := c.Describe(ctx, envelope.DescribeRequest{All: true})
 	switch refused, ok := errors.AsType[*operation.Refusal](err); {
@@ -188,9 +212,8 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line "+
 			"up: check NTP"
 	}
-	checks := append([]Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock},
-		diagnoseEach(ctx, inbox, tokenless)...)
-	checks = append(append(checks, diagnosePolicy(d.Policies)), diagnoseLogs(ctx, inbox)...)
+	checks := []Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock,
+		diagnosePolicy(d.Policies)}
 	if ids := envelope.Changed(tools); len(ids) > 0 {
 		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))
 	}

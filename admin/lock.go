@@ -3,11 +3,13 @@ package admin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -110,4 +112,28 @@ func (c *Client) killPages(ctx context.Context, t envelope.LockTarget, each func
 		}
 		q.After = a.Next
 	}
+}
+
+// diagnoseLocks returns the check of the safety locks: calls that a forgotten one covers are refused. It returns nil if
+// this user may not ask, or no dispatcher answers.
+func diagnoseLocks(ctx context.Context, inbox *rpc.Inbox) []Check {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	a, refusal, err := operation.Locks.Ask(ctx, inbox, struct{}{})
+	switch {
+	case refusal != nil || err != nil:
+		return nil
+	case len(a.Locks) == 0:
+		return []Check{envelope.Well("safety locks", "none is set")}
+	}
+	var targets []string
+	for _, l := range a.Locks[:min(len(a.Locks), maxDifferences)] {
+		targets = append(targets, l.LockTarget.String())
+	}
+	if len(a.Locks) > maxDifferences {
+		targets = append(targets, "…")
+	}
+	return []Check{envelope.Doubtful("safety locks",
+		fmt.Sprintf("%d set, which refuse calls: %s", len(a.Locks), strings.Join(targets, ", ")),
+		"`toolbus lock` lists who set them and why, and `toolbus unlock` clears one")}
 }

@@ -27,13 +27,14 @@ func doctorCmd(g *global) *cobra.Command {
 	var scrub bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check a deployment and print how to fix it", GroupID: "operate", Args: cli.NoArgs,
-		Long: `Checks the server, the streams, executors, dispatchers, clocks and the rights of the connection. The
-exit code is 1 if a check fails. The checks of the contract for tools (docs/tool_contract.md) are open if nothing
-enforces the item yet.
+		Long: `Checks the server, the streams, executors, dispatchers, safety locks, clocks and the rights of the
+connection. Its last line counts the checks. The exit code is 1 if a check fails. The checks of the contract for tools
+(docs/tool_contract.md) are open if nothing enforces the item yet.
 
 For a deployment with tokens it compares servers, accounts and streams with the profile of the deployment. With the
 token of an operator it asks a dispatcher. With --secrets-dir it connects with rights of its own, and asks
-dispatchers with an operator's token that is valid for a minute.
+dispatchers with an operator's token that is valid for a minute. With a token of another role it warns which checks it
+could not make.
 
 With --scrub it then reads all that the streams hold. It compares what it has read with the counts of the server, with
 checksums, and with the list of the calls that the call log must have. It names what is damaged: calls with their
@@ -154,6 +155,20 @@ func printChecks(w io.Writer, checks []admin.Check) error {
 			fmt.Fprintf(&text, "%30s%s\n", "fix: ", c.Fix)
 		}
 	}
+	text.WriteString(counted(checks) + "\n")
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// counted returns how many checks have each status.
+func counted(checks []admin.Check) string {
+	count := map[envelope.CheckStatus]int{}
+	for _, c := range checks {
+		count[c.Status]++
+	}
+	var says []string
+	for _, status := range []envelope.CheckStatus{admin.CheckOK, admin.CheckWarning, admin.CheckFailed, "open"} {
+		says = append(says, fmt.Sprintf("%d %s", count[status], strings.ToUpper(string(status))))
+	}
+	return strings.Join(says, ", ")
 }

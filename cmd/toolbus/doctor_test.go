@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,4 +88,31 @@ func TestDoctorOfUnrunnableTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(0, "")
+}
+
+// `toolbus doctor` shows the safety locks and counts its checks. An agent reads who may see what it may not.
+func TestDoctorOfRoles(t *testing.T) {
+	s, operator := deployed(t)
+	agent := filepath.Join(t.TempDir(), "agent.token")
+	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	looks := func(says string, credential ...string) string {
+		t.Helper()
+		_, stdout, _ := s.do(append([]string{"doctor"}, credential...)...)
+		if !strings.Contains(stdout, says) {
+			t.Errorf("doctor %v does not say %q:\n%s", credential, says, stdout)
+		}
+		return stdout
+	}
+	looks("safety locks           none is set\n", "--credentials", operator)
+	s.must("lock", "--tool", "hello", "--reason", "see INC-7", "--credentials", operator)
+	locked := looks("WARN  safety locks           1 set, which refuse calls: the tool hello\n", "--secrets-dir", s.keys)
+	count := func(status string) int { return strings.Count("\n"+locked, "\n"+status+" ") }
+	if last := fmt.Sprintf("\n%d OK, %d WARN, %d FAIL, %d OPEN\n", count("OK"), count("WARN"), count("FAIL"),
+		count("OPEN")); !strings.HasSuffix(locked, last) {
+		t.Errorf("the last line is not %q:\n%s", last, locked)
+	}
+	shown := looks("a token of the role agent may not ask for them", "--credentials", agent)
+	if strings.Contains(shown, "FAIL ") || strings.Contains(shown, "no dispatcher says") {
+		t.Errorf("an agent: %s", shown)
+	}
 }
