@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor"
 	"github.com/seed-018f16cc/toolbus/internal/executor/executorapi"
@@ -46,6 +47,9 @@ const (
 func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	o.Pool, o.Slots = cmp.Or(o.Pool, tool.DefaultPool), cmp.Or(o.Slots, DefaultSlots)
 	o.Drain = cmp.Or(o.Drain, DefaultDrain)
+	if err := c.mayExecute(o.Pool); err != nil {
+		return err
+	}
 	if err := executor.Runnable(o.Tools.List(), o.Adapters, o.Pool); err != nil {
 		return err
 	}
@@ -82,6 +86,26 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 	}
 	e.workers.Run(background.ctx, ctx, c.NC)
 	return nil
+}
+
+// mayExecute returns an error if the process has a token that is not for an executor of the pool. The server would drop
+// its messages without an answer.
+func (c *Conn) mayExecute(pool string) error {
+	if c.Token == nil {
+		return nil
+	}
+	p, is := c.Token.Principal(), ""
+	switch {
+	case p.Role != auth.Executor:
+		is = "the role " + string(p.Role)
+	case p.Pool != pool:
+		is = "an executor of pool " + p.Pool
+	default:
+		return nil
+	}
+	return fmt.Errorf("the token of %s is of %s, and this executor needs one of the role executor for pool %s: "+
+		"an operator issues it with `toolbus credentials issue --role executor --actor executor://NAME --pool %[3]s "+
+		"--out FILE`", p.Actor, is, pool)
 }
 
 // executorProcess holds the parts of an executor.

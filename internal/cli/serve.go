@@ -89,6 +89,9 @@ func (n *Node) serve(
 	if err != nil {
 		return err
 	}
+	if n.keys != "" {
+		a.Credentials = "" // the secrets authenticate the connection
+	}
 	if err := a.Into(&o); err != nil {
 		return err
 	}

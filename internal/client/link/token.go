@@ -315,6 +315,9 @@ func (h *TokenConn) Renew(ctx context.Context) error {
 	return errors.Join(err, inbox.Close())
 }
 
+// Principal returns the content of the current token.
+func (h *TokenConn) Principal() auth.Principal { return h.source.Principal() }
+
 // Token returns the current token.
 func (h *TokenConn) Token() string { return h.source.Token() }
 
