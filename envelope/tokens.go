@@ -45,6 +45,7 @@ type RevokeRequest struct {
 	Family string `json:"family,omitzero"`
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
+	Reason string `json:"reason,omitzero"` // at most [MaxReason] bytes, for the audit record
 }
 
 // RevokeResponse holds the number of listed families that the revocation covers. Even if it is 0, the dispatcher has

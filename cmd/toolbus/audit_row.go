@@ -149,6 +149,7 @@ func operated(r *audit.Record) (all []string) {
 		reason = r.Lock.Reason
 	case r.Credential != nil:
 		all = append(all, credentialDetails(r.Credential)...)
+		reason = r.Credential.Reason
 	case r.Restored != nil:
 		add("restored, since it was %s", r.Restored.Reason)
 	case r.Replay != nil:

@@ -30,7 +30,8 @@ problems. Within a second, all dispatchers decide by the new set. Needs an opera
 
 A run is pinned to the policy that it was started with, so a push stops it. The command first prints how many active
 runs that are. With --repin, it moves them to the new set after the push, each with an event of the audit record.
-Implicit runs are not counted: the next call of their token starts one of the new set.`,
+Implicit runs are not counted: the next call of their token starts one of the new set. It warns of a role that issued
+credentials name, if the set in force has it and the new one does not.`,
 		Example: `  toolbus policy push . --reason "billing may refund"
   toolbus policy push . --repin      # runs go on, under the new set
   toolbus policy push . --expect 41  # only if revision 41 is in force`,
@@ -88,6 +89,7 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 	}
 	p := pushed{PolicyVersion: envelope.PolicyVersion{Reason: o.reason, Versions: d.Versions()}}
 	if newest.Revision > 0 && newest.Versions != d.Versions() {
+		warnOfLostRoles(ctx, g.env.stderr, c, newest, d)
 		if p.Stopped, err = g.announceStops(ctx, c, newest); err != nil {
 			return err
 		}
@@ -143,7 +145,10 @@ func newestPolicy(ctx context.Context, c *admin.Client) (v envelope.PolicyVersio
 func policyHistoryCmd(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "history", Short: "List the versions of the policy, the one in force first", Args: cli.NoArgs,
-		Long:    `Lists the newest versions of the policy, at most 64. Needs an operator's token.`,
+		Long: `Lists the newest versions of the policy, at most 64. Needs an operator's token.
+
+A revision is the position of its entry in the stream KV_policy. The documents lie there, too, so the numbers grow from
+push to push and skip some.`,
 		Example: "  toolbus policy history\n  toolbus policy history --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.operating(cmd.Context(), func(c *admin.Client) error {

@@ -15,6 +15,7 @@ import (
 )
 
 func revokeCmd(g *global) *cobra.Command {
+	reason := ""
 	cmd := &cobra.Command{
 		Use: "revoke [FAMILY|FILE]", Short: "Revoke a credential, or all credentials of an actor",
 		Args: cli.Args(0, 1, "a family, or a file"),
@@ -27,13 +28,14 @@ The revocation is stored in any case, because tokens made with --secrets-dir and
 no listed family matches, the exit code is 1, and the nearest listed names are printed: check the spelling before
 you rely on it. The family of a file exists, so it is not compared with the list.`,
 		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
-  toolbus credentials revoke billing.token
+  toolbus credentials revoke billing.token --reason "billing has left, see INC-7"
   toolbus credentials revoke --actor agent://billing --tenant acme`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q, file, err := g.revocation(args)
 			if err != nil {
 				return err
 			}
+			q.Reason = reason
 			return g.operating(cmd.Context(), func(c *admin.Client) error {
 				a, err := c.RevokeTokens(cmd.Context(), q)
 				if err != nil {
@@ -43,6 +45,8 @@ you rely on it. The family of a file exists, so it is not compared with the list
 			})
 		},
 	}
+	cmd.Flags().StringVar(&reason, "reason", "",
+		"why, in at most 1000 bytes, for the audit record")
 	return cmd
 }
 

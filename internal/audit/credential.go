@@ -17,6 +17,7 @@ type Credential struct {
 	Pool   string    `json:"pool,omitzero"`
 	Until  time.Time `json:"until,omitzero"` // end of its validity, including renewals
 	KeyID  string    `json:"key_id,omitzero"`
+	Reason string    `json:"reason,omitzero"` // of the operator who revoked it
 }
 
 // About returns the record of an operation on a credential of an actor.

@@ -38,9 +38,16 @@ func forOperators(by *auth.Principal) *envelope.Error {
 func (s *Service) note(
 	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
 ) *envelope.Error {
+	return s.noteWhy(ctx, e, by, p, "")
+}
+
+// noteWhy is note with the reason of an operator.
+func (s *Service) noteWhy(
+	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal, reason string,
+) *envelope.Error {
 	c := audit.Credential{
 		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Roles: p.RoleIDs,
-		Pool: p.Pool, KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(),
+		Pool: p.Pool, KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(), Reason: reason,
 	}
 	if p.Expires.IsZero() && p.RenewUntil.IsZero() {
 		c.Until = time.Time{}
@@ -226,8 +233,12 @@ func (s *Service) Revoke(
 	if (q.Family != "") == ofActor || !ofActor && !auth.ValidID(q.Family) {
 		return a, envelope.NewError(envelope.CodeMalformed, "a family, or a tenant and an actor, are revoked")
 	}
+	if len(q.Reason) > envelope.MaxReason {
+		return a, envelope.NewError(envelope.CodeMalformed,
+			fmt.Sprintf("the reason has at most %d bytes", envelope.MaxReason))
+	}
 	subject := auth.Principal{Tenant: q.Tenant, Actor: q.Actor, Family: q.Family}
-	if refusal := s.note(ctx, audit.CredentialRevoked, by, subject); refusal != nil {
+	if refusal := s.noteWhy(ctx, audit.CredentialRevoked, by, subject, q.Reason); refusal != nil {
 		return a, refusal
 	}
 	err := error(nil)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-018f16cc/toolbus"
+)
+
+// Commands warn of roles that the policy does not have: of a new credential, and those that a push takes from issued
+// ones. They are not refused.
+func TestRolesWithoutPolicy(t *testing.T) {
+	s, operator := deployedWith(t, toolbus.DispatcherOptions{})
+	warns := func(args []string, says string) {
+		t.Helper()
+		code, _, stderr := s.do(append(args, "--credentials", operator)...)
+		if code != 0 || says == "" && strings.Contains(stderr, "warning") || !strings.Contains(stderr, says) {
+			t.Errorf("%v: exit %d, want %q: %s", args, code, says, stderr)
+		}
+	}
+	issue := func(name string, roles ...string) []string {
+		args := []string{"credentials", "issue", "--actor", "agent://" + name, "--out", filepath.Join(t.TempDir(), name)}
+		for _, role := range roles {
+			args = append(args, "--role-id", role)
+		}
+		return args
+	}
+	folder := func(roles string) string {
+		return policyFiles(t, map[string]string{
+			"policy/roles.yaml": "roles: [" + roles + "]\n",
+			"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [hello], runs: implicit}]\n",
+			"tools/tool_registry.yaml": "tools: [{tool_name: hello, description: Greets., enabled: true, idempotent: true, " +
+				"timeout_default_ms: 1000, allowed_lanes: [day], required_scope_keys: [], prohibited_flags: []}]\n",
+		})
+	}
+	const agent, writer = "{role_id: agent, allowed_lanes: [day]}", "{role_id: writer, allowed_lanes: [day]}"
+	warns(issue("early", "writer"), "") // no policy can be read
+	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
+	warns(issue("desk", "agent", "writer"), "")
+	warns(issue("typo", "wirter", "agent"), "has no role wirter: calls with it are refused")
+	warns([]string{"policy", "push", folder(agent)}, "no role writer, which 2 issued credentials name: ")
+	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
+}
+
+// The reason of a revocation is on record.
+func TestRevokeReason(t *testing.T) {
+	s, operator := deployed(t)
+	agent := filepath.Join(t.TempDir(), "agent")
+	s.must("credentials", "issue", "--actor", "agent://a", "--out", agent, "--credentials", operator)
+	s.must("credentials", "revoke", agent, "--reason", "agent a has left, see INC-7", "--credentials", operator)
+	said := s.must("audit", "replay", "--event", "credential_revoked", "--credentials", operator)
+	said = strings.Join(strings.Fields(said), " ")
+	if strings.Count(said, "reason: agent a has left, see INC-7") != 2 { // intent and result
+		t.Error(said)
+	}
+	code, _, stderr := s.do("credentials", "revoke", agent, "--reason", strings.Repeat("r", 1001),
+		"--credentials", operator)
+	if code != exitInvalid || !strings.Contains(stderr, "1000 bytes") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// An executor with a token that is not for it says which one it needs, and how to issue it.
+func TestExecutorWithOtherToken(t *testing.T) {
+	s, operator := deployed(t)
+	gpu := filepath.Join(t.TempDir(), "gpu")
+	s.must("credentials", "issue", "--role", "executor", "--pool", "gpu", "--actor", "executor://gpu", "--out", gpu,
+		"--credentials", operator)
+	for credential, is := range map[string]string{operator: "the role operator", gpu: "an executor of pool gpu"} {
+		code, _, stderr := s.do("executor", "--tools", t.TempDir(), "--credentials", credential)
+		if code != 1 || !strings.Contains(stderr, is+", and this executor needs one of the role executor for pool default") ||
+			!strings.Contains(stderr, "credentials issue --role executor") || strings.Contains(stderr, "keys servers") {
+			t.Errorf("%s: exit %d: %s", is, code, stderr)
+		}
+	}
+}
