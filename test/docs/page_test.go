@@ -61,7 +61,13 @@ type page struct {
 // Here it runs in the background, and is ended when the page starts it again, or ends itself.
 const prelude = `set -euo pipefail
 declare -A serving
-end() { if [ -n "${serving[$1]-}" ]; then kill "${serving[$1]}"; wait "${serving[$1]}" || true; fi; }
+end() {
+	if [ -n "${serving[$1]-}" ]; then
+		kill "${serving[$1]}" || true
+		wait "${serving[$1]}" || true
+		unset "serving[$1]"
+	fi
+}
 trap 'for name in "${!serving[@]}"; do end "$name"; done' EXIT
 begin() { # NAME COMMAND…
 	end "$1"

@@ -58,14 +58,13 @@ func settings(in string, port int) map[string]setting {
 		},
 		"docs/operations.md": {
 			before: "mkdir /etc/toolbus\ncp -r tools /etc/toolbus/tools",
-			instead: []replace{
-				{"/etc/toolbus", filepath.Join(in, "etc"), "belongs to root"},
-				{"127.0.0.1:4222", "127.0.0.1:" + free, "others may use the port"},
-				{"--profile single-durable", "--profile single-durable --host 127.0.0.1:" + free, "others may use the port"},
+			instead: append([]replace{
+				{"systemctl stop toolbus-executor toolbus-dispatcher toolbus-nats@nats-1",
+					"end executor; end dispatcher; end nats", "needs systemd"},
 				{"REF", "$REF", "the reference that the call has printed"},
 				{`'{"pattern":"x"}'`, `'{"pattern":"x"}' 2>&1 | tee said
 REF=$(sed -n 's/^accepted: \([^ ]*\).*/\1/p' said)`, "keeps that reference"},
-			},
+			}, services(in, free)...),
 			left: []left{
 				{"dispatcher --secrets-dir /etc/toolbus/keys --server nats://bus", "needs another host"},
 				{"toolbus policy push ./deployment", "needs another host"},
@@ -89,12 +88,44 @@ REF=$(sed -n 's/^accepted: \([^ ]*\).*/\1/p' said)`, "keeps that reference"},
 				{"docker compose run", "needs a container engine: TestRelease starts the same services"},
 			},
 		},
+		"docs/tasks.md": {
+			before: `mkdir /etc/toolbus
+cp -r tools /etc/toolbus/tools
+toolbus keys init /etc/toolbus --profile single-durable --tools /etc/toolbus/tools
+systemctl start toolbus-nats@nats-1
+systemctl start toolbus-dispatcher
+export TOOLBUS_CREDENTIALS=/etc/toolbus/operator.token
+toolbus policy push /etc/toolbus --server nats://127.0.0.1:4222
+export TOOLBUS_URL=nats://127.0.0.1:4222
+toolbus credentials issue --role executor --actor executor://1 --pool default --out executor.token
+systemctl start toolbus-executor
+unset TOOLBUS_CREDENTIALS TOOLBUS_URL`,
+			instead: append([]replace{
+				{"systemctl restart toolbus-nats@nats-1", "systemctl start toolbus-nats@nats-1\n" +
+					"until toolbus doctor > said; do sleep 0.2; done", "a reader types more slowly than processes reconnect"},
+				{"systemctl restart", "systemctl start", "ends what it starts again"},
+			}, services(in, free)...),
+			port: free,
+		},
 		"docs/writing-tools.md": {
 			left: []left{{"", "needs Python: TestLanguages runs the same in each language"}},
 		},
 		"docs/quickstart.md": {
 			left: []left{{"", "needs npm, and systemd at its end: TestQuickStart in test/mcpservers runs the rest"}},
 		},
+	}
+}
+
+// services returns what the test has instead of units of systemd, of files of root, and of the port of a server.
+func services(in, port string) []replace {
+	const bus = "--server nats://127.0.0.1:4222 --tools /etc/toolbus/tools --sync always"
+	return []replace{
+		{"systemctl start toolbus-nats@nats-1", "nats-server -c /etc/toolbus/nats-1.conf", "needs systemd"},
+		{"systemctl start toolbus-dispatcher", "dispatcher --secrets-dir /etc/toolbus/keys " + bus, "needs systemd"},
+		{"systemctl start toolbus-executor", "executor --credentials executor.token " + bus, "needs systemd"},
+		{"/etc/toolbus", filepath.Join(in, "etc"), "belongs to root"},
+		{"127.0.0.1:4222", "127.0.0.1:" + port, "others may use the port"},
+		{"--profile single-durable", "--profile single-durable --host 127.0.0.1:" + port, "others may use the port"},
 	}
 }
 
