@@ -12,7 +12,7 @@ import (
 )
 
 // rewrite is the hint for a failed check of limits.
-const rewrite = "write the configuration of the servers again, from the deployment's keys: `toolbus keys init` says how"
+const rewrite = "write the configuration of the servers again with `toolbus keys servers DIR`, and restart them"
 
 // Configuration checks the limits in the configuration file of a NATS server: connections of accounts, slow clients and
 // the size of the log. A running server does not report them. Files that the configuration includes must exist.

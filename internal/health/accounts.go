@@ -46,7 +46,7 @@ func walls(ctx context.Context, sys *nats.Conn, known int) []envelope.Check {
 		}
 	}
 	checks := []envelope.Check{}
-	const fix = "write the configuration of the servers anew, from the deployment's keys: `toolbus keys init` says how"
+	const fix = "write the configuration of the servers again with `toolbus keys servers DIR`, and restart them"
 	if len(missing) > 0 {
 		checks = append(checks, envelope.Failed("rights missing", some(missing), fix))
 	}

@@ -130,10 +130,10 @@ func limited(all []told[server]) envelope.Check {
 	} {
 		if who := names(all, l.is); who != "" {
 			return envelope.Failed("limits", who+" "+l.says,
-				"write the configuration of the servers again: `toolbus keys init` says how; and see `toolbus doctor --config`")
+				"write the configuration of the servers again with `toolbus keys servers DIR`; and see `toolbus doctor --config`")
 		}
 	}
-	return envelope.Well("limits", "of connections, messages and slow clients are as `toolbus keys init` writes them")
+	return envelope.Well("limits", "of connections, messages and slow clients are as `toolbus keys servers` writes them")
 }
 
 // listening checks for listeners that accept clients without tokens, or tokens without TLS.
