@@ -183,7 +183,7 @@ func TestLoginAgain(t *testing.T) {
 	old.First.Access, old.First.Refresh, old.First.Issued = "old", "old", g.First.Issued.Add(-time.Minute)
 	p := executorOf(t, site, old, &oauthtest.Store{})
 	p.wants(p.fails("work", `{"text":"old"}`), "A-AUTH-SERVER_LOGIN", envelope.EffectNone)
-	g.Key = append([]byte{1}, g.Key[1:]...)
+	g.Key = append([]byte{^g.Key[0]}, g.Key[1:]...) // another login
 	raw, err := g.Encode()
 	if err != nil {
 		t.Fatal(err)
