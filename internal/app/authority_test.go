@@ -20,8 +20,9 @@ import (
 
 // walls is a deployment with a dispatcher, and an operator of the tenant acme in it.
 type walls struct {
-	t   *testing.T
-	url string
+	t    *testing.T
+	url  string
+	keys *deployment.Keys
 	*rpc.Inbox
 }
 
@@ -46,8 +47,8 @@ func newWalls(t *testing.T) *walls {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Stop)
-	w := &walls{t: t, url: srv.URL()}
-	w.dispatch(keys)
+	w := &walls{t: t, url: srv.URL(), keys: keys}
+	w.dispatch()
 	signer, err := keys.Signer()
 	if err != nil {
 		t.Fatal(err)
@@ -64,26 +65,30 @@ func newWalls(t *testing.T) *walls {
 	return w
 }
 
-func (w *walls) dispatch(keys *deployment.Keys) {
+// dispatch runs a dispatcher until stop is called or the test ends.
+func (w *walls) dispatch() (stop func()) {
 	w.t.Helper()
-	c, err := Connect("dispatcher", Options{Options: link.Options{URL: w.url}, Keys: keys})
+	c, err := Connect("dispatcher", Options{Options: link.Options{URL: w.url}, Keys: w.keys})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(c.Close)
-	ctx, stop := context.WithCancel(w.t.Context())
+	ctx, cancel := context.WithCancel(w.t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- RunDispatcher(ctx, c, DispatcherOptions{
 			AllowAll: true, Tools: tool.NewSet(), Version: "0.0.0", Ready: func() { close(ready) },
 		})
+		close(done)
 	}()
-	w.t.Cleanup(func() { stop(); <-done })
+	stop = func() { cancel(); <-done }
+	w.t.Cleanup(stop)
 	select {
 	case <-ready:
 	case err := <-done:
 		w.t.Fatal(err)
 	}
+	return stop
 }
 
 func (w *walls) connect(actor, token string) (*rpc.Inbox, *nats.Conn) {
@@ -171,4 +176,19 @@ func TestRevokedAreOut(t *testing.T) {
 		t.Errorf("another's connection is %s", s)
 	default:
 	}
+}
+
+// A dispatcher that is asked to kill has the lock that another dispatcher has just set.
+func TestKillAtAnotherDispatcher(t *testing.T) {
+	w := newWalls(t)
+	w.dispatch()
+	all := envelope.LockTarget{All: true}
+	for range 20 { // each request goes to one of the two
+		var a envelope.LocksResponse
+		w.ask(w.Inbox, subjects.OpLock, envelope.LockRequest{LockTarget: all, Reason: "INC-7"}, &a, "")
+		w.ask(w.Inbox, subjects.OpLockKill, envelope.LockKillRequest{LockTarget: all}, &envelope.LockKillResponse{}, "")
+		w.ask(w.Inbox, subjects.OpUnlock, envelope.LockRequest{LockTarget: all, Reason: "INC-7"}, &a, "")
+	}
+	w.ask(w.Inbox, subjects.OpLockKill, envelope.LockKillRequest{LockTarget: all}, &envelope.LockKillResponse{},
+		envelope.CodeNotFound)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lockstore"
+	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 )
 
@@ -28,12 +29,22 @@ func (d *dispatcherParts) lockEndpoints() []rpc.Endpoint {
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.Lock, fromNamed(s.Lock)),
 		rpc.NewEndpoint(operation.Unlock, fromNamed(s.Unlock)),
-		rpc.NewEndpoint(operation.LockKill, fromAny(d.dispatcher.KillLocked)),
+		rpc.NewEndpoint(operation.LockKill, fromAny(d.killLocked)),
 		rpc.NewEndpoint(operation.Locks, fromAny(func(ctx context.Context, _ struct{}) (
 			envelope.LocksResponse, *envelope.Error) {
 			return s.List(ctx)
 		})),
 	}
+}
+
+// killLocked reads the locks first: another dispatcher may just have set the one that the request names.
+func (d *dispatcherParts) killLocked(
+	ctx context.Context, q envelope.LockKillRequest,
+) (a envelope.LockKillResponse, _ *envelope.Error) {
+	if err := d.locks.Refresh(ctx); err != nil {
+		return a, replica.Answer(err, "the control bucket")
+	}
+	return d.dispatcher.KillLocked(ctx, q)
 }
 
 // operator returns the names of the sender of a request: those of its token or, without tokens, those of its subject.
