@@ -430,8 +430,9 @@ func rotateCmd(g *global) *cobra.Command {
 		Long: `Makes a new signing key. Dispatchers use it when all of them know it. Tokens of the former key count as
 expired after 15 minutes, and programs renew them as usual: calls do not fail.
 
-With --distrust, tokens of former keys are invalid at once: use it if somebody may have a copy of a key. The command
-replaces the token of its own credentials file. Then issue every other credential again.`,
+With --distrust, tokens of former keys are invalid at once: use it if somebody may have a copy of a key. Within a second
+dispatchers refuse calls with these tokens and close their connections. The command replaces the token of its own
+credentials file. Then issue every other credential again.`,
 		Example: "  toolbus credentials rotate-keys\n  toolbus credentials rotate-keys --distrust",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.operating(cmd.Context(), func(c *admin.Client) error {

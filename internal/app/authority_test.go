@@ -23,6 +23,7 @@ type walls struct {
 	t    *testing.T
 	url  string
 	keys *deployment.Keys
+	stop func() // stops the first dispatcher
 	*rpc.Inbox
 }
 
@@ -48,7 +49,7 @@ func newWalls(t *testing.T) *walls {
 	}
 	t.Cleanup(srv.Stop)
 	w := &walls{t: t, url: srv.URL(), keys: keys}
-	w.dispatch()
+	w.stop = w.dispatch()
 	signer, err := keys.Signer()
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +177,33 @@ func TestRevokedAreOut(t *testing.T) {
 		t.Errorf("another's connection is %s", s)
 	default:
 	}
+}
+
+// After the keys are distrusted, the connections of their tokens are closed within a second, also those that a
+// dispatcher has accepted that runs no more. The operator who asks gets the answer before.
+func TestDistrustedAreOut(t *testing.T) {
+	w := newWalls(t)
+	_, former := w.connect("agent://a", w.issue("agent://a").Token)
+	w.dispatch()
+	w.stop()
+	_, nc := w.connect("agent://b", w.issue("agent://b").Token)
+	var ended []chan nats.Status
+	for _, of := range []*nats.Conn{former, nc} {
+		ended = append(ended, of.StatusChanged(nats.RECONNECTING))
+	}
+	operator := w.NC.StatusChanged(nats.RECONNECTING)
+	watch, asked := timertest.StartStallMeter(), time.Now()
+	defer watch.End()
+	var a envelope.RotateResponse
+	w.ask(w.Inbox, subjects.OpKeyRotate, envelope.RotateRequest{Distrust: true}, &a, "")
+	for _, out := range ended {
+		<-out
+	}
+	if took := time.Since(asked); took > time.Second+watch.Late() {
+		t.Errorf("closed after %s", took)
+	}
+	<-operator
+	w.connect("agent://op", a.Token)
 }
 
 // A dispatcher that is asked to kill has the lock that another dispatcher has just set.

@@ -120,6 +120,12 @@ func (k *Keyring) Replace(keys map[string]Key) {
 	k.keys.Store(&keys)
 }
 
+// Has reports whether the keyring has a key.
+func (k *Keyring) Has(kid string) bool {
+	_, ok := k.key(kid)
+	return ok
+}
+
 func (k *Keyring) key(kid string) (Key, bool) {
 	keys := k.keys.Load()
 	if keys == nil {

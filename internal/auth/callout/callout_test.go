@@ -393,12 +393,12 @@ func TestKick(t *testing.T) {
 	}
 }
 
-func ofFamily(family string) func(auth.User) bool {
-	return func(u auth.User) bool { return u.Family == family }
+func ofFamily(family string) func(auth.User, time.Time) bool {
+	return func(u auth.User, _ time.Time) bool { return u.Family == family }
 }
 
 // ofAgentA reports whether a user is agent://a of the tenant default, and not one of its sub-actors.
-func ofAgentA(u auth.User) bool {
+func ofAgentA(u auth.User, _ time.Time) bool {
 	return u.Tenant == subjects.Token("default") && u.Actor == subjects.Token("agent://a")
 }
 

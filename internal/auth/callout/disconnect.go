@@ -56,12 +56,15 @@ type listed struct {
 	} `json:"data"`
 }
 
-// Kick closes the connections of all users for which match returns true, on all servers, and returns how many it
-// closed. After an error some may still be open. It may be repeated, and may run in several processes at the same time.
-func (k *Disconnector) Kick(ctx context.Context, match func(auth.User) bool) (closed int, err error) {
+// Kick closes the connections for which match returns true, on all servers, and returns how many it closed. match gets
+// the user of a connection and the time when it was opened. After an error some may still be open. Kick may be
+// repeated, and may run in several processes at the same time.
+func (k *Disconnector) Kick(
+	ctx context.Context, match func(u auth.User, opened time.Time) bool,
+) (closed int, err error) {
 	err = k.each(ctx, func(server string, all []connection) (err error) {
 		for _, c := range all {
-			if u, ok := auth.ParseUser(c.User); ok && match(u) {
+			if u, ok := auth.ParseUser(c.User); ok && match(u, c.Start) {
 				failed := k.close(ctx, server, c.CID)
 				if err = errors.Join(err, failed); failed == nil {
 					closed++

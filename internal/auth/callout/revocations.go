@@ -13,7 +13,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// RevocationWatcher closes the connections of revoked tokens as soon as the store receives the revocation. Each
+// RevocationWatcher closes the connections of revoked tokens, and of tokens of distrusted keys, as soon as the store
+// receives the revocation or the deletion of the key. It closes those of operators afterwards (see afterwards): the
+// operator who distrusts the keys awaits a new token, and dispatchers refuse all else that these connections send. Each
 // dispatcher has one; closing a connection twice does no harm. The user name of a connection contains only the family
 // of its token, not the families that it was narrowed from. So if a family is revoked, a connection with a token
 // narrowed from it is closed by the dispatcher that accepted it. If that dispatcher has stopped, the connection stays
@@ -27,13 +29,13 @@ type RevocationWatcher struct {
 }
 
 const (
-	// afterwards is the delay of a second pass, for connections that were being accepted when the revocation arrived. It
-	// is longer than a server waits for the answer to an auth callout request. A pass that failed is also repeated after
-	// it.
+	// afterwards is the delay of a second pass, for connections that were being accepted when the revocation arrived, and
+	// for those of operators after a deletion. It is longer than a server waits for the answer to an auth callout request.
+	// A pass that failed is also repeated after it.
 	afterwards = 3 * time.Second
 	// fresh is how long after the revocation of an actor the watcher closes all connections of that actor and its
 	// sub-actors that another dispatcher accepted. Later, the token of such a connection may have been issued after the
-	// revocation.
+	// revocation. For as long after the deletion of a key, it closes all connections that were opened before.
 	fresh = 10 * time.Second
 	// tidyTime is how often the principals of expired tokens are removed.
 	tidyTime = time.Minute
@@ -69,12 +71,12 @@ func (e *RevocationWatcher) Run(ctx context.Context) {
 		case <-again:
 			again = nil
 		}
-		n, err := e.kick.Kick(ctx, e.revoked(e.store.Now()))
+		n, err := e.kick.Kick(ctx, e.invalid(e.store.Now(), again == nil))
 		if n > 0 {
-			e.store.Logger.Info("connections were closed, whose tokens were revoked", "connections", n)
+			e.store.Logger.Info("connections were closed, whose tokens are revoked or of a deleted key", "connections", n)
 		}
 		if err != nil && ctx.Err() == nil {
-			e.store.Logger.Warn("connections with revoked tokens may be open: trying again", "err", err)
+			e.store.Logger.Warn("connections with invalid tokens may be open: trying again", "err", err)
 			again = time.After(afterwards)
 		}
 	}
@@ -86,15 +88,23 @@ func (e *RevocationWatcher) forget(now time.Time) {
 	maps.DeleteFunc(e.let, func(_ string, p auth.Principal) bool { return p.Expires.Before(now) })
 }
 
-// revoked returns a function that reports whether the connections of a user must be closed.
-func (e *RevocationWatcher) revoked(now time.Time) func(auth.User) bool {
-	all := e.store.Verifier().Revoked
+// invalid returns a function that reports whether a connection must be closed. It spares operators with tokens of
+// distrusted keys unless late is true.
+func (e *RevocationWatcher) invalid(now time.Time, late bool) func(auth.User, time.Time) bool {
+	keys, all, since := e.store.Verifier().Keys, e.store.Verifier().Revoked, e.store.Distrusted()
 	barred := all.ActorsRevokedSince(now.Add(-fresh))
-	return func(u auth.User) bool {
+	if now.Sub(since) > fresh {
+		since = time.Time{}
+	}
+	return func(u auth.User, opened time.Time) bool {
 		e.mu.Lock()
 		p, known := e.let[u.Family]
 		e.mu.Unlock()
-		if known {
+		distrusted := opened.Before(since) || known && !keys.Has(p.KeyID)
+		switch {
+		case distrusted && (late || u.Role != auth.Operator):
+			return true
+		case known:
 			return all.Revoked(&p)
 		}
 		return all.Family(u.Family) || covered(u, barred)

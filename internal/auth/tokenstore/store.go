@@ -62,8 +62,10 @@ type Store struct {
 	made   time.Time             // when the bucket was made that this entry is of
 	latest latest
 
+	distrusted time.Time // see Distrusted
+
 	remade  chan struct{} // holds a value when the bucket is not the one that was read
-	changed chan struct{} // holds a value when the revocations have changed
+	changed chan struct{} // holds a value when the revocations have changed, or a key is not trusted any more
 }
 
 // signingKey is a key that signs tokens from Since on. From Until on, if that is set, tokens that it signed count as
@@ -107,8 +109,16 @@ func Open(ctx context.Context, js jetstream.JetStream, keys *deployment.Keys, o 
 // Verifier returns the verifier that uses the keys and revocations of the store. [Store.Run] keeps them up to date.
 func (s *Store) Verifier() *auth.Verifier { return s.checker }
 
-// Changed returns a channel that receives a value when the revocations have changed. It is for one reader.
+// Changed returns a channel that receives a value when the revocations have changed, or a key is not trusted any more.
+// It is for one reader.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Distrusted returns when this store last heard of the deletion of a key whose tokens had not expired; zero if never.
+func (s *Store) Distrusted() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.distrusted
+}
 
 // Ready returns a channel that is closed when Run has read the bucket for the first time.
 func (s *Store) Ready() <-chan struct{} { return s.synced }

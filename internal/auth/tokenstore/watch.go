@@ -183,20 +183,32 @@ func (s *Store) show(v view) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if v.seq < s.shown {
+	behind := v.seq < s.shown
+	if behind {
 		s.checker.Revoked.MarkStale()
+	}
+	distrusts := !behind && s.distrusts(v.keys)
+	if distrusts {
+		s.distrusted = s.Now()
 	}
 	s.known, s.shown, s.made = maps.Clone(v.keys), v.seq, v.made
 	s.checker.Keys.Replace(good)
-	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.revokedActors)) {
-		select {
-		case s.changed <- struct{}{}:
-		default: // the reader has not yet received the previous value
-		}
+	if s.checker.Revoked.Replace(maps.Clone(v.families), maps.Clone(v.revokedActors)) || distrusts {
+		timer.Notify(s.changed)
 	}
 	select {
 	case <-s.synced:
 	default:
 		close(s.synced)
 	}
+}
+
+// distrusts reports whether keys lacks a known key whose tokens had not expired. The caller holds s.mu.
+func (s *Store) distrusts(keys map[string]signingKey) bool {
+	for kid, k := range s.known {
+		if _, kept := keys[kid]; !kept && k.good(s.Now()) {
+			return true
+		}
+	}
+	return false
 }

@@ -50,3 +50,34 @@ func TestReadWhereSomethingIsMissing(t *testing.T) {
 	s.show(view{seq: 0})
 	is(auth.ErrNotReady)
 }
+
+// A key is distrusted if it is deleted while its tokens are good. One that has ended is not, and a server that is behind
+// deletes nothing.
+func TestDistrusted(t *testing.T) {
+	now := time.Now()
+	key := func(until time.Time) map[string]signingKey {
+		return map[string]signingKey{"k": {Public: make([]byte, ed25519.PublicKeySize), Until: until}}
+	}
+	for name, c := range map[string]struct {
+		before map[string]signingKey
+		seq    uint64
+		want   time.Time
+	}{
+		"good":       {key(time.Time{}), 2, now},
+		"to end":     {key(now.Add(time.Second)), 2, now},
+		"ended":      {key(now), 2, time.Time{}},
+		"not known":  {nil, 2, time.Time{}},
+		"seen again": {key(time.Time{}), 0, time.Time{}},
+	} {
+		s := &Store{
+			Options: Options{Now: func() time.Time { return now }},
+			checker: &auth.Verifier{Keys: auth.NewKeyring("test", nil), Revoked: &auth.Revocations{}},
+			synced:  make(chan struct{}), changed: make(chan struct{}, 1),
+		}
+		s.show(view{keys: c.before, seq: 1})
+		s.show(view{seq: c.seq})
+		if got := s.Distrusted(); !got.Equal(c.want) || len(s.changed) == 1 != !got.IsZero() {
+			t.Errorf("%s: distrusted %s, %d changes", name, got, len(s.changed))
+		}
+	}
+}
