@@ -427,8 +427,8 @@ func rotateCmd(g *global) *cobra.Command {
 	distrust := false
 	cmd := &cobra.Command{
 		Use: "rotate-keys", Short: "Replace the key that signs tokens", Args: cli.NoArgs,
-		Long: `Makes a new signing key. Dispatchers use it when all of them know it. Tokens of the former key count as
-expired after 15 minutes, and programs renew them as usual: calls do not fail.
+		Long: `Makes a new signing key. Dispatchers use it when all of them know it. Tokens of the former key are good
+until they expire, for 24 hours at most, and programs renew them as usual: calls do not fail.
 
 With --distrust, tokens of former keys are invalid at once: use it if somebody may have a copy of a key. Within a second
 dispatchers refuse calls with these tokens and close their connections. The command replaces the token of its own
@@ -446,8 +446,11 @@ credentials file. Then issue every other credential again.`,
 					}
 					r.Token = "" // it is in the credentials file now
 				}
-				return g.say(r, fmt.Sprintf("key %s is used from %s on; what the former ones have signed is renewed from %s on",
-					r.KeyID, r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339)))
+				former := fmt.Sprintf("tokens of former keys expire as before, at %s at the latest", r.Until.Format(time.RFC3339))
+				if distrust {
+					former = "no token of a former key is accepted: issue the other credentials again"
+				}
+				return g.say(r, fmt.Sprintf("key %s is used from %s on; %s", r.KeyID, r.Since.Format(time.RFC3339), former))
 			})
 		},
 	}

@@ -164,7 +164,10 @@ func TestCredentials(t *testing.T) {
 		!strings.Contains(list, "pool default") {
 		t.Error(list)
 	}
-	s.must("credentials", "rotate-keys", "--credentials", operator)
+	said := s.must("credentials", "rotate-keys", "--credentials", operator)
+	if !strings.Contains(said, "expire as before") {
+		t.Error(said)
+	}
 	if code, said := calls(agent); code != 0 {
 		t.Fatalf("after the exchange of keys: exit %d: %s", code, said)
 	}
@@ -174,7 +177,10 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s is good after it was revoked: %s", credential, said)
 		}
 	}
-	s.must("credentials", "rotate-keys", "--distrust", "--credentials", operator)
+	said = s.must("credentials", "rotate-keys", "--distrust", "--credentials", operator)
+	if !strings.Contains(said, "issue the other credentials again") {
+		t.Error(said)
+	}
 	s.must("credentials", "list", "--credentials", operator) // the command has replaced its own token
 	if said := s.must("audit", "replay", "--credentials", operator); !strings.Contains(said, "credential_revoked") {
 		t.Error(said)
