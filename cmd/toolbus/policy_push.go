@@ -76,6 +76,9 @@ type pushed struct {
 	Repinned int `json:"runs_repinned,omitzero"` // those that were moved to the new set after it
 }
 
+// takesEffect says when a new revision decides: until then, a call may be decided by the former set.
+const takesEffect = "all dispatchers decide by it within a second"
+
 func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Documents, o pushOptions) error {
 	newest, err := newestPolicy(ctx, c)
 	if err != nil {
@@ -103,7 +106,7 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 				p.Revision, plural(p.Repinned, "run was moved", "runs were moved"), err)
 		}
 	}
-	return g.say(p, fmt.Sprintf("revision %d is in force", p.Revision))
+	return g.say(p, fmt.Sprintf("revision %d is in force; %s", p.Revision, takesEffect))
 }
 
 // announceStops says on standard error how many active runs a push would stop, and returns their number.
@@ -279,7 +282,7 @@ as for "policy push". Needs an operator's token.`,
 					return err
 				}
 				return g.say(envelope.PolicyPushResponse{Revision: now},
-					fmt.Sprintf("revision %d is in force, with the set of revision %d", now, revision))
+					fmt.Sprintf("revision %d is in force, with the set of revision %d; %s", now, revision, takesEffect))
 			})
 		},
 	}

@@ -74,7 +74,8 @@ func TestPolicyOnABus(t *testing.T) {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	day, night := policyFolder(t, "day"), policyFolder(t, "night")
-	if said := s.must(as("push", day, "--reason", "by day")...); !strings.HasSuffix(said, "is in force\n") {
+	if said := s.must(as("push", day, "--reason", "by day")...); !strings.HasSuffix(said,
+		"is in force; all dispatchers decide by it within a second\n") {
 		t.Error(said)
 	}
 	if said := s.must(as("push", day)...); !strings.Contains(said, "nothing is pushed") {
