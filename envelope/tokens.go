@@ -57,8 +57,8 @@ type RevokeResponse struct {
 	Nearest []string `json:"nearest,omitzero"`
 }
 
-// CredentialsRequest asks for the issued credentials that can still be used or renewed, from the first family after
-// After on. An empty Tenant or Actor selects all.
+// CredentialsRequest asks for the issued credentials that have not expired, from the first family after After on. An
+// empty Tenant or Actor selects all.
 type CredentialsRequest struct {
 	Tenant string `json:"tenant,omitzero"`
 	Actor  string `json:"actor,omitzero"`
@@ -87,6 +87,8 @@ type CredentialInfo struct {
 	Until   time.Time `json:"until"` // time until which it can be used or renewed
 	By      string    `json:"by"`
 	Revoked bool      `json:"revoked,omitzero"`
+	// Distrusted means that the key that signed its tokens is not trusted any more.
+	Distrusted bool `json:"distrusted,omitzero"`
 }
 
 // RotateRequest asks for a new signing key. With Distrust, dispatchers accept no token of an earlier key from now on.

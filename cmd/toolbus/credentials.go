@@ -365,9 +365,10 @@ you name, ends with yours at the latest, and is revoked with yours.`,
 
 func listCredentialsCmd(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List issued credentials that are neither expired nor revoked", Args: cli.NoArgs,
+		Use: "list", Short: "List issued credentials that have not expired", Args: cli.NoArgs,
 		Long: `Lists families of tokens, the newest first, of all tenants, or of --tenant and --actor. Families that
-were narrowed, or made with --secrets-dir, are not listed.`,
+were narrowed, or made with --secrets-dir, are not listed. STATE is good, revoked, or distrusted by
+"rotate-keys --distrust".`,
 		Example: "  toolbus credentials list\n  toolbus credentials list --tenant acme --actor agent://billing --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f := admin.CredentialFilter{}
@@ -396,8 +397,11 @@ func writeCredentials(to io.Writer, all []admin.Credential) error {
 	fmt.Fprintln(w, "FAMILY\tROLE\tTENANT\tACTOR\tSCOPES\tFOR\tUNTIL\tSTATE")
 	for _, c := range all {
 		state := "good"
-		if c.Revoked {
+		switch {
+		case c.Revoked:
 			state = "revoked"
+		case c.Distrusted:
+			state = "distrusted"
 		}
 		only := strings.Join([]string{named("pool", c.Pool), named("roles", strings.Join(c.RoleIDs, ",")),
 			named("run", c.Run), named("lane", c.Lane)}, "")

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
@@ -184,6 +185,19 @@ func TestCredentials(t *testing.T) {
 	s.must("credentials", "list", "--credentials", operator) // the command has replaced its own token
 	if said := s.must("audit", "replay", "--credentials", operator); !strings.Contains(said, "credential_revoked") {
 		t.Error(said)
+	}
+}
+
+// The list says what each credential is good for.
+func TestCredentialStates(t *testing.T) {
+	for state, c := range map[string]admin.Credential{
+		"good": {}, "revoked": {Revoked: true, Distrusted: true}, "distrusted": {Distrusted: true},
+	} {
+		var said strings.Builder
+		if err := writeCredentials(&said, []admin.Credential{c}); err != nil || !strings.HasSuffix(said.String(),
+			" "+state+"\n") {
+			t.Errorf("%s: %s, %v", state, said.String(), err)
+		}
 	}
 }
 

@@ -78,6 +78,32 @@ func (s *Store) retire(ctx context.Context, keys map[string]signingKey, until ti
 	return err
 }
 
+// oldestKey returns the second in which the oldest key was made. No key that is trusted has signed the first token of a
+// credential that was issued before. It is zero if no key is known.
+func (s *Store) oldestKey() (since time.Time) {
+	for _, k := range s.snapshot() {
+		if since.IsZero() || k.Since.Before(since) {
+			since = k.Since
+		}
+	}
+	return since.Truncate(time.Second) // as the times of issue
+}
+
+// relist lists an issued family as issued now. The operator who distrusts all keys keeps the family.
+func (s *Store) relist(ctx context.Context, family string) error {
+	c, ok, err := s.listed(ctx, family)
+	if !ok || err != nil {
+		return err
+	}
+	c.Issued = s.Now().UTC()
+	msg, err := message(subjects.Issued(family), c, c.Until.Sub(c.Issued)+slack)
+	if err != nil {
+		return err
+	}
+	_, err = s.js.PublishMsg(ctx, msg)
+	return err
+}
+
 func (s *Store) snapshot() map[string]signingKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -281,7 +281,7 @@ func (s *Service) List(
 	}
 	for _, c := range all {
 		switch {
-		case q.Tenant != "" && c.Tenant != q.Tenant, q.Actor != "" && c.Actor != q.Actor:
+		case q.Tenant != "" && c.Tenant != q.Tenant, q.Actor != "" && c.Actor != q.Actor, !s.Store.Now().Before(c.Until):
 		case len(a.Credentials) == maxListed:
 			a.More = true
 			return a, nil
@@ -327,6 +327,9 @@ func (s *Service) afresh(ctx context.Context, kid string, by *auth.Principal) (t
 	}
 	if err != nil {
 		return "", err
+	}
+	if err := s.Store.relist(ctx, by.Family); err != nil { // the token is worth more than its entry
+		s.Store.Logger.Warn("a credential is listed as distrusted, and is not", "family", by.Family, "err", err)
 	}
 	return s.Store.Mint(*by)
 }

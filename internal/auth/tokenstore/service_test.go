@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -260,4 +261,33 @@ func TestRevocationOfNothingListed(t *testing.T) {
 		}
 	}
 	c.hears(c.Store, offline, auth.ErrRevoked)
+}
+
+// The list leaves out expired credentials, and says which ones are of a distrusted key. The operator who distrusts it
+// keeps a good one.
+func TestListedStates(t *testing.T) {
+	c, ctx := newCounter(t), t.Context()
+	c.issue(c.Store, c.operator)
+	short := c.person("agent://short")
+	short.RenewUntil = time.Time{}
+	c.issue(c.Store, short)
+	token := c.issue(c.Store, c.person("agent://a"))
+	c.now = c.now.Add(auth.Life)
+	late := tokenstore.Service{Store: c.store(), Record: c.Record}
+	for _, distrusted := range []bool{false, true} {
+		if distrusted {
+			_, refusal := late.Rotate(ctx, &c.operator, envelope.RotateRequest{Distrust: true})
+			c.is("rotate", refusal, "")
+			c.hears(late.Store, token, auth.ErrUnknownKey)
+		}
+		list, refusal := late.List(ctx, &c.operator, envelope.CredentialsRequest{})
+		c.is("list", refusal, "")
+		got := map[string]bool{}
+		for _, listed := range list.Credentials {
+			got[listed.Actor] = listed.Distrusted
+		}
+		if want := map[string]bool{"agent://op": false, "agent://a": distrusted}; !maps.Equal(got, want) {
+			t.Errorf("distrusted %v: %v", distrusted, got)
+		}
+	}
 }

@@ -308,13 +308,14 @@ func (s *Store) listed(ctx context.Context, family string) (c envelope.Credentia
 // Issued returns the issued credentials that have not expired, including revoked ones, the newest first.
 func (s *Store) Issued(ctx context.Context) (all []envelope.CredentialInfo, err error) {
 	stored, err := s.read(ctx, subjects.IssuedAll)
+	oldest := s.oldestKey()
 	for _, m := range stored {
 		var c envelope.CredentialInfo
 		if err := format.Unmarshal(format.Entry, m.Data(), &c); err != nil {
 			s.Logger.Warn("entry left out", "subject", m.Subject(), "err", err)
 			continue
 		}
-		c.Revoked = s.checker.Revoked.Family(c.Family)
+		c.Revoked, c.Distrusted = s.checker.Revoked.Family(c.Family), c.Issued.Before(oldest)
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b envelope.CredentialInfo) int { return b.Issued.Compare(a.Issued) })
