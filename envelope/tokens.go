@@ -52,6 +52,7 @@ type RevokeRequest struct {
 // stored the revocation, because narrowed tokens and tokens that were signed offline are not listed.
 type RevokeResponse struct {
 	Families int `json:"families"`
+	Already  int `json:"already,omitzero"` // those of Families that were revoked before
 	// Nearest lists up to 3 families or actors with names similar to the requested one, best first. An actor of another
 	// tenant is written "ACTOR in tenant TENANT". It is empty if Families is not 0.
 	Nearest []string `json:"nearest,omitzero"`

@@ -26,7 +26,8 @@ their connections.
 
 The revocation is stored in any case, because tokens made with --secrets-dir and narrowed tokens are not listed. If
 no listed family matches, the exit code is 1, and the nearest listed names are printed: check the spelling before
-you rely on it. The family of a file exists, so it is not compared with the list.`,
+you rely on it. The family of a file exists, so it is not compared with the list. A word that names no file and is too
+short or too long for a family is refused.`,
 		Example: `  toolbus credentials revoke 4reidtfrk20p8kjm8sc1
   toolbus credentials revoke billing.token --reason "billing has left, see INC-7"
   toolbus credentials revoke --actor agent://billing --tenant acme`,
@@ -59,6 +60,10 @@ func (g *global) revoked(q envelope.RevokeRequest, file string, a envelope.Revok
 		what = fmt.Sprintf("actor %s in tenant %s", q.Actor, q.Tenant)
 	}
 	what = cli.EscapeCell(what)
+	if a.Already > 0 {
+		return g.say(a, fmt.Sprintf("revoked %s: of %s, %s already", what,
+			plural(a.Families, "listed family", "listed families"), plural(a.Already, "was revoked", "were revoked")))
+	}
 	if a.Families > 0 {
 		return g.say(a, fmt.Sprintf("revoked %s: ended %s", what, plural(a.Families, "listed family", "listed families")))
 	}
@@ -95,7 +100,7 @@ func (g *global) revocation(args []string) (q envelope.RevokeRequest, file strin
 		return q, "", usagef("name a family, a credentials file, or an actor with --actor")
 	case g.given("actor"):
 		return q, "", usagef("leave the family or --actor out: revoke takes one of them")
-	case auth.ValidID(args[0]) && !exists(args[0]):
+	case auth.IsFamily(args[0]) && !exists(args[0]):
 		return envelope.RevokeRequest{Family: args[0]}, "", nil
 	case args[0] != "-" && !exists(args[0]):
 		return q, "", usagef("%q is neither a file nor a family: `toolbus credentials list` shows families", args[0])

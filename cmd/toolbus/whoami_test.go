@@ -146,9 +146,10 @@ func TestRevokeUnlisted(t *testing.T) {
 		{[]string{"--actor", "agent://nobody-like-that"}, 1, "credentials list", `"families": 0`},
 		{[]string{"--actor", "agent://billing", "--tenant", "other"}, 1, "in tenant default", `"families": 0`},
 		{[]string{"no.such.file"}, 2, "no.such.file", ""},
+		{[]string{"nofile"}, 2, "neither a file nor a family", ""},
 		{[]string{offline}, 0, "not listed", `"families": 0`},
 		{[]string{family}, 0, "1 listed family", `"families": 1`},
-		{[]string{"--actor", "agent://billing"}, 0, "1 listed family", `"families": 1`},
+		{[]string{"--actor", "agent://billing"}, 0, "of 1 listed family, 1 was revoked already", `"already": 1`},
 	} {
 		args := append([]string{"credentials", "revoke", "--credentials", operator}, c.args...)
 		code, stdout, stderr := s.do(args...)
@@ -219,7 +220,8 @@ func TestRefusedCredentials(t *testing.T) {
 		}
 		for _, ask := range []string{
 			"call hello", "tools list", "tools show hello", "result hello.x", "why hello.x", "cancel hello.x",
-			"audit replay", "dead list", "credentials list", "credentials narrow", "credentials revoke x",
+			"audit replay", "dead list", "credentials list", "credentials narrow",
+			"credentials revoke 4reidtfrk20p8kjm8sc1",
 		} {
 			args := append(strings.Fields(ask), "--credentials", c.credential)
 			code, stdout, stderr := s.do(args...)

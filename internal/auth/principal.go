@@ -268,5 +268,10 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
+// IsFamily reports whether id has the form of a family that [NewFamily] or [Principal.Narrow] created.
+func IsFamily(id string) bool {
+	return plain(id) && (len(id) == idLength || len(id) == idLength+narrowedPart)
+}
+
 // ValidID reports whether id is a valid id of a token or a family: 1 to 256 lowercase letters and digits.
 func ValidID(id string) bool { return plain(id) && len(id) <= maxText }

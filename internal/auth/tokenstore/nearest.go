@@ -13,16 +13,24 @@ import (
 // maxNearest is the largest number of names that an answer suggests.
 const maxNearest = 3
 
-// end revokes a family. It returns 1 if the family is in the list of issued credentials, otherwise 0.
-func (s *Store) end(ctx context.Context, family, by string) (families int, err error) {
+// end revokes a family. It counts the family if that is in the list of issued credentials.
+func (s *Store) end(ctx context.Context, family, by string) (a envelope.RevokeResponse, err error) {
+	already := s.checker.Revoked.Family(family)
 	if err := s.Revoke(ctx, family, by); err != nil {
-		return 0, err
+		return a, err
 	}
 	_, ok, err := s.listed(ctx, family)
 	if ok {
-		families = 1
+		count(&a, already)
 	}
-	return families, err
+	return a, err
+}
+
+// count counts a listed family that a revocation covers.
+func count(a *envelope.RevokeResponse, already bool) {
+	if a.Families++; already {
+		a.Already++
+	}
 }
 
 // nearest returns the names of listed credentials that are most like the one that q names, see

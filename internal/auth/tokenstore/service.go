@@ -243,9 +243,9 @@ func (s *Service) Revoke(
 	}
 	err := error(nil)
 	if ofActor {
-		a.Families, err = s.Store.Bar(ctx, q.Tenant, q.Actor, name(by))
+		a, err = s.Store.Bar(ctx, q.Tenant, q.Actor, name(by))
 	} else {
-		a.Families, err = s.Store.end(ctx, q.Family, name(by))
+		a, err = s.Store.end(ctx, q.Family, name(by))
 	}
 	if err == nil && a.Families == 0 {
 		a.Nearest, err = s.Store.nearest(ctx, q)

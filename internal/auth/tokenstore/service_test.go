@@ -241,22 +241,27 @@ func TestRevocationOfNothingListed(t *testing.T) {
 		name     string
 		q        envelope.RevokeRequest
 		families int
+		already  int
 		nearest  []string
 	}{
-		{"a misspelt family", envelope.RevokeRequest{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0,
+		{"a misspelt family", envelope.RevokeRequest{Family: listed.Family[:len(listed.Family)-1] + "0"}, 0, 0,
 			[]string{listed.Family}},
-		{"another family", envelope.RevokeRequest{Family: "none"}, 0, nil},
-		{"a misspelt actor", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://biling"}, 0, []string{"agent://billing"}},
-		{"another tenant", envelope.RevokeRequest{Tenant: "amce", Actor: "agent://billing"}, 0,
+		{"another family", envelope.RevokeRequest{Family: "none"}, 0, 0, nil},
+		{"a misspelt actor", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://biling"}, 0, 0,
+			[]string{"agent://billing"}},
+		{"another tenant", envelope.RevokeRequest{Tenant: "amce", Actor: "agent://billing"}, 0, 0,
 			[]string{"agent://billing in tenant acme"}},
-		{"an actor of unlisted tokens", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://ghost"}, 0, nil},
-		{"a family", envelope.RevokeRequest{Family: listed.Family}, 1, nil},
-		{"the family again", envelope.RevokeRequest{Family: listed.Family}, 1, nil},
-		{"the actor", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://billing"}, 1, nil},
+		{"an actor of unlisted tokens", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://ghost"}, 0, 0, nil},
+		{"a family", envelope.RevokeRequest{Family: listed.Family}, 1, 0, nil},
+		{"the family again", envelope.RevokeRequest{Family: listed.Family}, 1, 1, nil},
+		{"the actor", envelope.RevokeRequest{Tenant: "acme", Actor: "agent://billing"}, 1, 1, nil},
 	} {
+		if err := c.Store.Prove(ctx); err != nil { // it knows the revocation before
+			t.Fatal(err)
+		}
 		a, refusal := c.Revoke(ctx, &c.operator, test.q)
 		c.is(test.name, refusal, "")
-		if a.Families != test.families || !slices.Equal(a.Nearest, test.nearest) {
+		if a.Families != test.families || a.Already != test.already || !slices.Equal(a.Nearest, test.nearest) {
 			t.Errorf("%s: %+v", test.name, a)
 		}
 	}

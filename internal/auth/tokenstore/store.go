@@ -263,26 +263,25 @@ func (s *Store) Revoke(ctx context.Context, family, by string) error {
 }
 
 // Bar revokes all tokens of an actor and of its sub-actors that were issued until now, whether listed or not. It also
-// revokes each of their listed families, and with it all tokens that were narrowed from it. It returns the number of
-// those families.
-func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (families int, err error) {
+// revokes each of their listed families, and with it all tokens that were narrowed from it. It counts those families.
+func (s *Store) Bar(ctx context.Context, tenant, actor, by string) (a envelope.RevokeResponse, err error) {
 	now := s.Now().UTC()
 	entry := revoked{Tenant: tenant, Actor: actor, At: now, By: by}
 	if err := s.put(ctx, subjects.RevokedActor(tenant, actor), entry, MaxRenewal+slack, false); err != nil {
-		return 0, err
+		return a, err
 	}
 	issued, err := s.Issued(ctx)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	for _, c := range issued {
 		of := c.Actor == actor || auth.IsSub(c.Actor, actor)
 		if c.Tenant == tenant && of && !c.Issued.After(now) {
-			families++
+			count(&a, c.Revoked)
 			err = errors.Join(err, s.Revoke(ctx, c.Family, by))
 		}
 	}
-	return families, err
+	return a, err
 }
 
 // afterBar returns the time of issue of p. It is p.Issued, or the next second if all tokens of its actor were revoked

@@ -207,8 +207,8 @@ func TestBarredActor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := two.Bar(t.Context(), "acme", "agent://a", "operator"); n != 1 || err != nil {
-		t.Errorf("%d families: %v", n, err)
+	if n, err := two.Bar(t.Context(), "acme", "agent://a", "operator"); n.Families != 1 || err != nil {
+		t.Errorf("%d families: %v", n.Families, err)
 	}
 	o.hears(one, token, auth.ErrRevoked)
 	o.hears(one, narrowed, auth.ErrRevoked)

@@ -51,7 +51,7 @@ func TestReadWhereSomethingIsMissing(t *testing.T) {
 	is(auth.ErrNotReady)
 }
 
-// A key is distrusted if it is deleted while its tokens are good. One that has ended is not, and a server that is behind
+// A key is distrusted if it is deleted while its tokens are good. One that has ended is not. A server that is behind
 // deletes nothing.
 func TestDistrusted(t *testing.T) {
 	now := time.Now()
