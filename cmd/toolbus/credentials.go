@@ -71,15 +71,36 @@ func (g *global) hand(h handed, a envelope.TokenResponse) error {
 		_, err := fmt.Fprintln(g.env.stdout, a.Token)
 		return err
 	}
+	g.warnOfReplaced(h, a)
 	if err := writeSecret(h.out, a.Token, h.force); err != nil {
 		return err
 	}
-	until := a.Expires
-	if a.RenewUntil.After(until) {
-		until = a.RenewUntil
-	}
+	until := later(a.Expires, a.RenewUntil)
 	return g.say(map[string]any{"file": h.out, "family": a.Family, "until": until},
 		fmt.Sprintf("%s: family %s, good until %s", h.out, a.Family, until.UTC().Format(time.RFC3339)))
+}
+
+// warnOfReplaced says that the credential whose file is replaced stays valid.
+func (g *global) warnOfReplaced(h handed, a envelope.TokenResponse) {
+	if !h.force {
+		return
+	}
+	held, err := heldBy(h.out)
+	if err != nil { // there is none
+		return
+	}
+	p := held.Principal()
+	if until := later(p.Expires, p.RenewUntil); p.Family != a.Family && time.Now().Before(until) {
+		fmt.Fprintf(g.env.stderr, "warning: the family %s, which %s held, is good until %s: `toolbus credentials revoke "+
+			"%[1]s` ends it\n", p.Family, cli.EscapeCell(h.out), until.UTC().Format(time.RFC3339))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // writeSecret writes a file that only its owner may read.

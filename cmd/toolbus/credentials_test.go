@@ -188,6 +188,24 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// A credential whose file is replaced stays good, and the command names it.
+func TestReplacedCredential(t *testing.T) {
+	s, operator := deployed(t)
+	file, family := filepath.Join(t.TempDir(), "agent"), ""
+	for range 2 {
+		code, stdout, stderr := s.do("credentials", "issue", "--actor", "agent://a", "--out", file, "--force",
+			"--credentials", operator)
+		if code != 0 || strings.Contains(stderr, "toolbus credentials revoke "+family+"`") != (family != "") {
+			t.Errorf("replacing %q: exit %d, %s%s", family, code, stdout, stderr)
+		}
+		held, err := heldBy(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		family = held.Principal().Family
+	}
+}
+
 // The list says what each credential is good for.
 func TestCredentialStates(t *testing.T) {
 	for state, c := range map[string]admin.Credential{
