@@ -210,8 +210,18 @@ func (l *logger) Noticef(format string, v ...any) {
 	l.to.Debug("nats server: " + fmt.Sprintf(format, v...))
 }
 
+// rebuilt is part of the warning of each stream of a server that was killed. The server has not written an index of the
+// stream then, and makes it again from the messages. Nothing is lost: other warnings name damage.
+const rebuilt = "Stream state outdated"
+
 // Warnf implements server.Logger.
-func (l *logger) Warnf(format string, v ...any) { l.log(slog.LevelWarn, format, v) }
+func (l *logger) Warnf(format string, v ...any) {
+	level := slog.LevelWarn
+	if strings.Contains(format, rebuilt) {
+		level = slog.LevelDebug
+	}
+	l.log(level, format, v)
+}
 
 // Fatalf implements server.Logger.
 func (l *logger) Fatalf(format string, v ...any) { l.Errorf(format, v...) }

@@ -133,6 +133,63 @@ func TestLogLeavesOutDoctor(t *testing.T) {
 	}
 }
 
+// A server that was killed has streams whose index is older than their messages. It warns of each, and rebuilds it: the
+// log has that for those who want all.
+func TestLogOfKilledServer(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	index := filepath.Join(dir, "jetstream", "$G", "streams", "X", "msgs", "index.db")
+	var old []byte
+	for n := range uint64(3) {
+		srv, err := natsserver.Start(natsserver.Options{StoreDir: dir,
+			Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := publishX(t, srv); has != n+1 {
+			t.Errorf("start %d: the stream has %d messages", n, has)
+		}
+		srv.Stop()
+		if n == 0 {
+			old, err = os.ReadFile(index)
+		} else {
+			err = os.WriteFile(index, old, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said := log.String(); !strings.Contains(said, "Stream state outdated") || strings.Contains(said, "level=WARN") {
+		t.Error(said)
+	}
+}
+
+// publishX stores a message in the stream X, and returns the number of its messages.
+func publishX(t *testing.T, srv *natsserver.Server) uint64 {
+	t.Helper()
+	nc, err := nats.Connect(srv.URL(), srv.InProcess())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{"x"}})
+	if err == nil {
+		_, err = js.Publish(t.Context(), "x", []byte("m"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.State.Msgs
+}
+
 // Servers of a cluster replicate streams, and advertise no other server to clients.
 func TestCluster(t *testing.T) {
 	var all []natsserver.Cluster
