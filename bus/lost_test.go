@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,5 +40,25 @@ func TestLostStreamIsNamed(t *testing.T) {
 	}
 	if _, ok := losses()[subjects.ControlStream]; !ok {
 		t.Error("the keys and revocations are not among them")
+	}
+}
+
+// A process that starts while another one makes the streams of a new bus names none as lost, however many there are.
+func TestNewBusHasLostNothing(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	for _, c := range Streams(TopologyOptions{Partitions: 1}) {
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if gone, err := lost(t.Context(), js); err != nil || len(gone) > 0 {
+			t.Errorf("with the streams as far as %s: %v, %v", c.Name, gone, err)
+		}
+	}
+	last := subjects.RunsStream
+	if err := js.DeleteStream(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := lost(t.Context(), js); err != nil || !slices.Equal(gone, []string{last}) {
+		t.Errorf("without %s: %v, %v", last, gone, err)
 	}
 }

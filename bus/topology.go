@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -289,14 +288,14 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	if err := CheckLevel(ctx, js); err != nil {
 		return err
 	}
-	before, err := present(ctx, js)
+	gone, err := lost(ctx, js)
 	if err != nil {
 		return err
 	}
 	if o, err = o.partitioned(ctx, js); err != nil {
 		return err
 	}
-	defer func() { o.warnOfLost(before) }()
+	defer o.warnOfLost(gone)
 	for _, want := range Streams(o)[1:] {
 		err := ensureStream(ctx, js, want, o.Retention)
 		if HasErrorCode(err, CodeStorage, CodeAccountStorage, CodePeers, CodeStreams) {
@@ -337,29 +336,46 @@ func losses() map[string]string {
 	}
 }
 
-// present returns which of the streams of losses exist.
-func present(ctx context.Context, js jetstream.JetStream) (map[string]bool, error) {
-	have := map[string]bool{}
-	for name := range losses() {
-		_, err := js.Stream(ctx, name)
+// makingTime is the age from which on a stream does not belong to a bus that is only just being made.
+const makingTime = time.Minute
+
+// lost returns which streams of losses a bus no longer has. A new bus has lost none, also while another process makes
+// its streams: that makes them in their order, and lost reads them in the reverse order. So a stream that is not there
+// was lost if one after it was there, or one that is older than makingTime.
+func lost(ctx context.Context, js jetstream.JetStream) (names []string, err error) {
+	var missing []string
+	have, old := false, false
+	for _, want := range slices.Backward(Streams(TopologyOptions{Partitions: 1})) {
+		s, err := js.Stream(ctx, want.Name)
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil, fmt.Errorf("stream %s: %w", name, MissingStreamError(err))
+			return nil, fmt.Errorf("stream %s: %w", want.Name, MissingStreamError(err))
 		}
-		have[name] = err == nil
+		if err == nil {
+			info := s.CachedInfo()
+			have, old = true, old || info.TimeStamp.Sub(info.Created) > makingTime
+			continue
+		}
+		if losses()[want.Name] == "" {
+			continue
+		}
+		if missing = append(missing, want.Name); have {
+			names = append(names, want.Name)
+		}
 	}
-	return have, nil
+	if old {
+		names = missing
+	}
+	return names, nil
 }
 
-// warnOfLost logs which streams were created again on a bus that had others before.
-func (o TopologyOptions) warnOfLost(before map[string]bool) {
-	if o.Logger == nil || !slices.Contains(slices.Collect(maps.Values(before)), true) {
+// warnOfLost logs which streams of an older bus were created again.
+func (o TopologyOptions) warnOfLost(names []string) {
+	if o.Logger == nil {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if !before[name] {
-			o.Logger.Warn("a stream was deleted, or its files were damaged: it was created again without its content",
-				"stream", name, "lost", losses()[name])
-		}
+	for _, name := range names {
+		o.Logger.Warn("a stream was deleted, or its files were damaged: it was created again without its content",
+			"stream", name, "lost", losses()[name])
 	}
 }
 
