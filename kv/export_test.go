@@ -68,6 +68,12 @@ func (l *keptList) Write(ctx context.Context) error {
 	return nil
 }
 
+// WriteStep writes a step after the newest that is known, as run does when it makes the list again.
+func (l *keptList) WriteStep(ctx context.Context) bool {
+	k := l.parts[0]
+	return k.warn(k.write(ctx, keptMessage{number: k.last.number + 1, from: 1}))
+}
+
 // WriteSlots writes all slots, as run does after a step of the server's clock.
 func (l *keptList) WriteSlots(ctx context.Context) error { return l.parts[0].writeSlots(ctx) }
 

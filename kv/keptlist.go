@@ -151,8 +151,12 @@ func (k *keptPart) run(ctx context.Context) {
 	k.warn(k.flush(ctx))
 }
 
-// warn logs the first error, and reports whether err is nil.
+// warn logs the first error, and reports whether err is nil. It does not log that another dispatcher wrote first: then
+// the list is written.
 func (k *keptPart) warn(err error) bool {
+	if bus.HasErrorCode(err, bus.CodeWrongLast) {
+		return false
+	}
 	if err != nil && !k.warned {
 		k.logger.Warn("the list of kept calls is not written", "stream", subjects.KeptStream, "partition", k.part, "err", err)
 	}

@@ -143,6 +143,25 @@ func TestKeptListIsMadeAgain(t *testing.T) {
 	}
 }
 
+// Of two processes that make the list at once, the second one says nothing: the list is written.
+func TestKeptListIsMadeAtOnce(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	a, b := f.lister(t), f.lister(t)
+	if !a.list.WriteStep(t.Context()) || b.list.WriteStep(t.Context()) {
+		t.Error("both have written a first step, or none has")
+	}
+	if said := a.says.String() + b.says.String(); said != "" {
+		t.Error(said)
+	}
+	b.follow(t) // it reads the newest step first
+	if err := f.js.DeleteStream(t.Context(), subjects.KeptStream); err != nil {
+		t.Fatal(err)
+	}
+	if b.list.WriteStep(t.Context()) || !strings.Contains(b.says.String(), "is not written") {
+		t.Errorf("without the stream it says %q", b.says)
+	}
+}
+
 // Without sync a server loses up to two minutes in a power cut. If the log lacks more, it was deleted or is an old
 // backup.
 func TestLogLacksSyncedEvents(t *testing.T) {
