@@ -30,7 +30,7 @@ func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (peers *callout.Peer
 		asked.Close()
 		return nil, nil, err
 	}
-	peers = callout.NewPeers(system, c.Logger)
+	peers = callout.NewPeers(system, c.Instance, c.Logger)
 	peers.Name(asked)
 	out := callout.NewRevocationWatcher(s, system)
 	open := callout.NewConnections(system, c.Clock.Now, c.Logger)

@@ -208,7 +208,8 @@ func (c *Connections) look(ctx context.Context) error {
 
 func (c *Connections) close(ctx context.Context, all []place) (err error) {
 	for _, at := range all {
-		err = errors.Join(err, c.kick.close(ctx, at.server, at.cid))
+		_, failed := c.kick.close(ctx, at.server, at.cid)
+		err = errors.Join(err, failed)
 	}
 	return err
 }

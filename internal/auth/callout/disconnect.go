@@ -65,7 +65,7 @@ func (k *Disconnector) Kick(
 	err = k.each(ctx, func(server string, all []connection) (err error) {
 		for _, c := range all {
 			if u, ok := auth.ParseUser(c.User); ok && match(u, c.Start) {
-				failed := k.close(ctx, server, c.CID)
+				_, failed := k.close(ctx, server, c.CID)
 				if err = errors.Join(err, failed); failed == nil {
 					closed++
 				}
@@ -76,10 +76,17 @@ func (k *Disconnector) Kick(
 	return closed, err
 }
 
-// close closes one connection. It returns nil also if the connection is closed already.
-func (k *Disconnector) close(ctx context.Context, server string, cid uint64) error {
-	_, err := k.ask(ctx, server, "KICK", fmt.Appendf(nil, `{"cid":%d}`, cid))
-	return err
+// close closes one connection. open is false if the server no longer had it.
+func (k *Disconnector) close(ctx context.Context, server string, cid uint64) (open bool, err error) {
+	answer, err := k.ask(ctx, server, "KICK", fmt.Appendf(nil, `{"cid":%d}`, cid))
+	if err != nil {
+		return false, err
+	}
+	var refused struct {
+		Error *struct{} `json:"error"` // that there is no such connection is the only one
+	}
+	err = json.Unmarshal(answer, &refused)
+	return err == nil && refused.Error == nil, err
 }
 
 // each calls take with all connections of each server that answers in time. It reads all pages of a server before it

@@ -1,6 +1,7 @@
 package callout
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,6 +34,7 @@ const (
 type Peers struct {
 	kick *Disconnector
 	id   string
+	name string
 	log  *slog.Logger
 
 	mu    sync.Mutex
@@ -50,7 +52,8 @@ type peer struct {
 // beat is a heartbeat.
 type beat struct {
 	ID     string `json:"id"`
-	Server string `json:"server"` // over which it was sent
+	Name   string `json:"name,omitzero"` // instance name, for logs; older builds send none
+	Server string `json:"server"`        // over which it was sent
 	// Connections are those that take requests. A dispatcher that stops names none.
 	Connections []listener `json:"connections"`
 }
@@ -61,9 +64,9 @@ type listener struct {
 	CID    uint64 `json:"cid"`
 }
 
-// NewPeers returns a Peers that knows no others. nc is a connection to the account SYS.
-func NewPeers(nc *nats.Conn, log *slog.Logger) *Peers {
-	return &Peers{kick: NewDisconnector(nc), id: rand.Text(), log: log, peers: map[string]*peer{}}
+// NewPeers returns a Peers that knows no others. nc is a connection to the account SYS. Others log name.
+func NewPeers(nc *nats.Conn, name string, log *slog.Logger) *Peers {
+	return &Peers{kick: NewDisconnector(nc), id: rand.Text(), name: name, log: log, peers: map[string]*peer{}}
 }
 
 // Name adds a connection to the heartbeats, until stop is called. Others close it when this process hangs, so it has to
@@ -113,7 +116,7 @@ func every(ctx context.Context, pause time.Duration, do func()) {
 
 // tell sends a heartbeat. It is lost without a connection: then the others hear that the server has not answered.
 func (p *Peers) tell(all []listener) {
-	data, err := json.Marshal(beat{p.id, p.kick.nc.ConnectedServerId(), all})
+	data, err := json.Marshal(beat{p.id, p.name, p.kick.nc.ConnectedServerId(), all})
 	if err == nil {
 		err = p.kick.nc.Publish(beatSubject, data)
 	}
@@ -206,10 +209,19 @@ func (p *Peers) askServers(ctx context.Context, of *peer) error {
 	return nil
 }
 
+// close closes the connections of a dispatcher that hangs. The servers have closed those of a dispatcher that died.
 func (p *Peers) close(ctx context.Context, of *peer) {
-	var err error
+	hung, log := false, p.log.With("dispatcher", cmp.Or(of.Name, of.ID))
 	for _, c := range of.Connections {
-		err = errors.Join(err, p.kick.close(ctx, c.Server, c.CID))
+		open, err := p.kick.close(ctx, c.Server, c.CID)
+		if hung = hung || open; err != nil {
+			log.Warn("a connection of a dispatcher that hangs was not closed", "err", err)
+		}
 	}
-	p.log.Warn("a dispatcher hangs: its connections for requests were closed", "dispatcher", of.ID, "err", err)
+	if hung {
+		log.Warn("a dispatcher hangs: its connections for requests were closed")
+	} else {
+		log.Warn("a dispatcher sends no more heartbeats and has no connections for requests: it died, or another " +
+			"dispatcher closed them because it hangs")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 // peers runs a dispatcher that looks for others that hang, until stop is called or the test ends.
 func (g *guarded) peers(named *nats.Conn) (stop func()) {
 	g.t.Helper()
-	p := callout.NewPeers(g.as(g.keys.System), slog.New(slog.NewTextHandler(g.said, nil)))
+	p := callout.NewPeers(g.as(g.keys.System), "d-peer", slog.New(slog.NewTextHandler(g.said, nil)))
 	p.Name(named)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -102,4 +103,39 @@ func TestPeers(t *testing.T) {
 	if !g.said.has("a dispatcher hangs") {
 		t.Error(g.said.text())
 	}
+}
+
+// A dispatcher that was killed is not logged as one that hangs.
+func TestKilledPeer(t *testing.T) {
+	g := guard(t)
+	killed := g.as(g.keys.Dispatcher)
+	g.peers(g.as(g.keys.Dispatcher))
+	system := g.as(g.keys.System)
+	g.beat(system, "killed", system.ConnectedServerId(), killed)
+	killed.Close()
+	g.until("it is logged", func() bool { return g.said.has("dispatcher=killed") })
+	if !g.said.has("it died") || g.said.has("a dispatcher hangs") || g.said.has("err=") {
+		t.Error(g.said.text())
+	}
+}
+
+// The log has the instance name of a dispatcher, which its heartbeats name.
+func TestPeerIsNamed(t *testing.T) {
+	g := guard(t)
+	system := g.as(g.keys.System)
+	beats, err := system.SubscribeSync("toolbus.beat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.peers(g.as(g.keys.Dispatcher))
+	m, err := beats.NextMsg(10 * time.Second)
+	if err != nil || !strings.Contains(string(m.Data), `"name":"d-peer"`) {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	body := fmt.Sprintf(`{"id":"x","name":"d-other","server":%q,"connections":[{"server":%[1]q,"cid":999999}]}`,
+		system.ConnectedServerId())
+	if err := system.Publish("toolbus.beat", []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	g.until("its name is logged", func() bool { return g.said.has("dispatcher=d-other") })
 }
