@@ -107,7 +107,7 @@ func (in *CallListener) Take(m FilteredMessage) {
 // incoming decodes the headers and the subject of a request. It returns false if the request must be dropped because it
 // has no permitted reply subject.
 func incoming(strays *replyFilter, msg *nats.Msg) (call.IncomingRequest, bool) {
-	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "")
+	reply, ok := strays.answerTo(msg.Subject, msg.Reply, "", len(msg.Data))
 	if !ok {
 		return call.IncomingRequest{}, false
 	}
@@ -142,9 +142,11 @@ type replyFilter struct {
 	flow.Dropped
 }
 
-// answerTo returns the subject for the answer to a request. ok is false if the request must be dropped.
-func (s *replyFilter) answerTo(subject, reply, word string) (to string, ok bool) {
-	if to, ok = subjects.AnswerTo(subject, reply, word); !ok {
+// answerTo returns the subject for the answer to a request with a body of size bytes. ok is false if the request must
+// be dropped. With an empty message without a reply subject, `toolbus doctor` tries whether it may publish: that is not
+// logged.
+func (s *replyFilter) answerTo(subject, reply, word string, size int) (to string, ok bool) {
+	if to, ok = subjects.AnswerTo(subject, reply, word); !ok && (reply != "" || size > 0) {
 		s.Note(s.log, "a request may be answered below tb.ans.<tenant>.<actor>. of its own subject only; clients of "+
 			"Toolbus 0.1 ask otherwise", subject)
 	}

@@ -90,7 +90,7 @@ func Serve(ctx context.Context, nc *nats.Conn, log *slog.Logger, version string,
 // take puts a service request into the queue of its sender, or drops it if it has no permitted reply subject.
 func (s *Service) take(strays *replyFilter, e Endpoint, r micro.Request) {
 	tenant, actor, ok := subjects.CallerTokens(r.Subject())
-	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer))
+	reply, answered := strays.answerTo(r.Subject(), r.Reply(), r.Headers().Get(subjects.HeaderAnswer), len(r.Data()))
 	if !ok || !answered {
 		return
 	}
