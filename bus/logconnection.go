@@ -9,19 +9,14 @@ import (
 
 // LogConnection returns options with which a connection logs losses, reconnects and asynchronous errors to log. Without
 // them nats.go prints asynchronous errors to standard error and reports no losses or reconnects. If connections share
-// the options, they warn once of the loss of the first one, and once when none is lost any more.
+// the options, they warn once of the loss of the first one, and once when none is lost any more. Meanwhile lost
+// connections warn of each error once, such as that the server refuses them.
 func LogConnection(log *slog.Logger) []nats.Option {
-	l := &lossLog{log: log, lost: map[*nats.Conn]bool{}}
+	l := &lossLog{log: log, lost: map[*nats.Conn]bool{}, said: map[string]bool{}}
 	return []nats.Option{
 		nats.DisconnectErrHandler(l.lose),
 		nats.ReconnectHandler(l.regain),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			log.Warn("the bus complains", "err", err, "subject", subject)
-		}),
+		nats.ErrorHandler(l.complain),
 	}
 }
 
@@ -30,6 +25,24 @@ type lossLog struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	lost map[*nats.Conn]bool
+	said map[string]bool // errors of lost connections
+}
+
+func (l *lossLog) complain(nc *nats.Conn, sub *nats.Subscription, err error) {
+	subject := ""
+	if sub != nil {
+		subject = sub.Subject
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tell := l.log.Warn
+	if l.lost[nc] {
+		if l.said[err.Error()] {
+			tell = l.log.Debug
+		}
+		l.said[err.Error()] = true
+	}
+	tell("the bus complains", "err", err, "subject", subject)
 }
 
 func (l *lossLog) lose(nc *nats.Conn, err error) {
@@ -53,6 +66,7 @@ func (l *lossLog) regain(nc *nats.Conn) {
 	delete(l.lost, nc)
 	if l.forgetClosed(); was && len(l.lost) == 0 {
 		tell = l.log.Warn
+		clear(l.said)
 	}
 	tell("connected to the bus again", "server", Redacted(nc.ConnectedUrl()), "connection", nc.Opts.Name)
 }

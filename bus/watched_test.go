@@ -3,6 +3,7 @@ package bus
 import (
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,5 +73,44 @@ func TestWatchedTogether(t *testing.T) {
 	}
 	if len(all) != 2 || !strings.Contains(all[0], "lost") || !strings.Contains(all[1], "again") {
 		t.Errorf("%d connections log %q", conns, all)
+	}
+}
+
+// gate refuses all clients while refuses is true.
+type gate struct{ refuses *atomic.Bool }
+
+// Check implements server.Authentication.
+func (g *gate) Check(server.ClientAuthentication) bool { return !g.refuses.Load() }
+
+// A server that refuses a lost connection again and again is logged once.
+func TestRefusedAgain(t *testing.T) {
+	var refuses atomic.Bool
+	srv := natstest.Start(t, func(o *server.Options) { o.CustomClientAuthentication = &gate{&refuses} })
+	logged := make(lines, 100)
+	refused := make(chan struct{}, 100)
+	options := append(LogConnection(slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelWarn}))),
+		nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.IgnoreAuthErrorAbort())
+	nc, err := nats.Connect(srv.URL, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	said := nc.Opts.AsyncErrorCB
+	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		said(nc, sub, err)
+		refused <- struct{}{}
+	})
+	refuses.Store(true)
+	srv.Restart()
+	for range 3 {
+		<-refused
+	}
+	refuses.Store(false)
+	all := ""
+	for !strings.Contains(all, "again") {
+		all += <-logged
+	}
+	if strings.Count(all, "complains") != 1 || strings.Count(all, "lost") != 1 {
+		t.Error(all)
 	}
 }

@@ -195,7 +195,7 @@ func (e *executorProcess) beat(ctx context.Context) {
 	defer e.NC.RemoveStatusListener(status)
 	tick := time.NewTicker(e.Lease / 3)
 	defer tick.Stop()
-	for {
+	for told := false; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -207,9 +207,12 @@ func (e *executorProcess) beat(ctx context.Context) {
 		e.reconnects.Check()
 		e.executor.InProgress()
 		once, cancel := context.WithTimeout(ctx, e.Lease/3)
-		if err := e.storeHeartbeat(once); err != nil && ctx.Err() == nil {
-			e.Logger.Warn("heartbeat", "err", err)
+		err := e.storeHeartbeat(once)
+		if err != nil && ctx.Err() == nil && !told && e.NC.IsConnected() { // a loss is logged by itself
+			e.Logger.Warn("heartbeats are not stored: other executors may take over the calls of this one", "err", err)
+			told = true
 		}
+		told = told && err != nil
 		cancel()
 	}
 }

@@ -92,6 +92,9 @@ func (t *ConnectBackoff) Pause(refused, crowded bool) (pause time.Duration, err 
 		pause = min(firstRefused<<min(t.vain-certain, 10), maxRefused)
 		pause += rand.N(pause/2) - pause/4
 	}
+	if refused {
+		pause = min(pause, GiveUp-now.Sub(t.since)) // the last attempt is the one after which the client gives up
+	}
 	t.tried = now.Add(pause)
 	return pause, nil
 }

@@ -113,6 +113,9 @@ const (
 	tellWaiting = time.Second
 )
 
+// connected reports whether the connection to the server is there. Its process logs a loss, once for all that follows.
+func (c *Client) connected() bool { return c.Inbox.NC.IsConnected() }
+
 // insist calls ask until it is answered or refused, or ctx ends. It logs once that no dispatcher answers, and again
 // only after an answer.
 func (c *Client) insist(ctx context.Context, what string, ask func(context.Context) error) error {
@@ -128,7 +131,7 @@ func (c *Client) insist(ctx context.Context, what string, ask func(context.Conte
 		switch {
 		case answered:
 			c.waiting.Store(false)
-		case ctx.Err() == nil && time.Since(begun) > tellWaiting && !c.waiting.Swap(true):
+		case ctx.Err() == nil && time.Since(begun) > tellWaiting && c.connected() && !c.waiting.Swap(true):
 			c.Log.Warn("waiting for a dispatcher", "for", what, "err", err)
 		}
 		return answered, err
@@ -212,7 +215,8 @@ func (k *lockKeeper) ask(ctx context.Context) {
 	once, cancel := context.WithTimeout(ctx, timer.LeaseTime)
 	defer cancel()
 	if err := c.put(once, subjects.OpLocked, nothing{}, &all); err != nil {
-		if _, age, _ := k.board.Known(); ctx.Err() == nil && age > tellWaiting && !c.waiting.Swap(true) {
+		_, age, _ := k.board.Known()
+		if ctx.Err() == nil && age > tellWaiting && c.connected() && !c.waiting.Swap(true) {
 			c.Log.Error("the safety locks are not known: no call is started", "err", err)
 		}
 		return
