@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -119,6 +120,28 @@ func TestHintWhereNoServerAnswers(t *testing.T) {
 			strings.Contains(says, "secret") || strings.Contains(says, "toolbus dev") != (servers == nats.DefaultURL) {
 			t.Errorf("%s: %v: %s", servers, err, says)
 		}
+	}
+}
+
+// A server that does not know the key of a process has other secrets: the hint does not speak of tokens.
+func TestHintForUnknownKey(t *testing.T) {
+	key := func() (nkeys.KeyPair, string) {
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, err := pair.PublicKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair, public
+	}
+	_, known := key()
+	srv := natstest.Start(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: known}} })
+	pair, public := key()
+	_, err := bus.Dial(srv.URL, "x", nats.Nkey(public, pair.Sign))
+	if says := bus.ConnectHint(err); !strings.Contains(says, "--secrets-dir") || strings.Contains(says, "token") {
+		t.Errorf("%v: %s", err, says)
 	}
 }
 

@@ -56,12 +56,16 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.Timeout(DialTime), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
 	}, opts...)
-	nc, err := connect(servers, append(opts, Coalesced))
+	keyed := false
+	nc, err := connect(servers, append(opts, Coalesced, func(o *nats.Options) error {
+		keyed = o.Nkey != ""
+		return nil
+	}))
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // without the URL, which may contain a password
 		}
-		return nil, &dialError{servers, err}
+		return nil, &dialError{servers, err, keyed}
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
@@ -80,6 +84,7 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 type dialError struct {
 	servers string
 	err     error
+	keyed   bool // the connection has a key of the deployment's secrets
 }
 
 func (d *dialError) Error() string {
@@ -137,7 +142,7 @@ const (
 )
 
 // ErrUnanswered means that the server refused a connection because no dispatcher answered its auth callout within 2 s,
-// in each of three tries.
+// in each of three tries, or that none answered in the time that the caller has.
 var ErrUnanswered = errors.New("no dispatcher answered the server's question about the token")
 
 // ErrCrowded means that the server or a dispatcher refused a connection because a limit of connections is reached, or
@@ -229,6 +234,12 @@ func unauthorized(err error) bool {
 	}, func(of error) bool { return errors.Is(err, of) })
 }
 
+// isUnknownKey reports whether the server refused a key. It asks a dispatcher only about a key that it does not know.
+func isUnknownKey(err error) bool {
+	of, ok := errors.AsType[*dialError](err)
+	return ok && of.keyed && (unauthorized(err) || errors.Is(err, ErrUnanswered))
+}
+
 // ConnectHint returns one sentence for the user that says how to mend err, an error of [Dial]. It names flags of
 // commands and options of Go programs.
 func ConnectHint(err error) string {
@@ -243,6 +254,9 @@ func ConnectHint(err error) string {
 		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
 		return "change the server's configuration, or its version"
+	case isUnknownKey(err):
+		return "the server does not know this key: name the secrets of its deployment, by --secrets-dir or " +
+			"Options.SecretsDir, or start it with the configuration that `toolbus keys servers` writes for these secrets"
 	case errors.Is(err, ErrUnanswered):
 		return "start a dispatcher with the keys of this deployment, or wait until one has started"
 	case errors.Is(err, ErrCrowded):

@@ -143,6 +143,10 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Ch
 	if err != nil {
 		return nil, err
 	}
+	if says := held.Principal(); says.Role == auth.Executor {
+		return []admin.Check{envelope.Failed("credentials", "they are of the executor "+says.Actor+", which may not ask for "+
+			"any of the checks", "run doctor with an operator's token: --credentials FILE, or with --secrets-dir DIR")}, nil
+	}
 	of.Tenant, of.Actor, of.Token = held.Principal().Tenant, held.Principal().Actor, held.Token
 	return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
 }

@@ -75,3 +75,17 @@ func TestExecutorWithOtherToken(t *testing.T) {
 		}
 	}
 }
+
+// Commands that an executor may not use say whose token it is, and doctor does.
+func TestCommandsWithExecutorToken(t *testing.T) {
+	s, operator := deployed(t)
+	executor := filepath.Join(filepath.Dir(operator), "executor.token")
+	for command, want := range map[string]int{"doctor": 1, "audit replay": exitUsage, "call hello": exitUsage} {
+		code, stdout, stderr := s.do(append(strings.Fields(command), "--credentials", executor)...)
+		said := stdout + stderr
+		if code != want || !strings.Contains(said, "of the executor executor://x") || !strings.Contains(said, "operator") ||
+			strings.Contains(said, "Violation") || strings.Contains(said, "tb.svc.") {
+			t.Errorf("%s: exit %d: %s", command, code, said)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 
 // Vouch sets tenant and actor of o to those of the credentials of a, if it has any. For an agent, it is an error if o
 // names another caller. In other roles Vouch replaces the names without error, because --tenant and --actor may select
-// what a command shows.
+// what a command shows. The token of an executor is refused: it may not ask for anything that commands ask for.
 func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	if a.Credentials == "" {
 		return nil
@@ -46,6 +46,10 @@ func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 		return err
 	}
 	says := held.Principal()
+	if says.Role == auth.Executor {
+		return Usagef("the credentials are of the executor %s: name those of an operator, an auditor or an agent, by "+
+			"--credentials", says.Actor)
+	}
 	if r == auth.Agent && (o.Tenant != says.Tenant || o.Actor != says.Actor) {
 		return Usagef("the credentials are of %s in tenant %s: leave --actor and --tenant out, or name credentials of %s in "+
 			"tenant %s", says.Actor, says.Tenant, o.Actor, o.Tenant)
