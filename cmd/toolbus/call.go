@@ -143,8 +143,12 @@ func remaining(timeout, took time.Duration) time.Duration {
 // of the library if the bus does not answer.
 func unconnected(call toolbus.Call, took time.Duration, err error) *envelope.Response {
 	cause, _, _ := strings.Cut(err.Error(), "\n") // the other lines are advice, which the fix contains
-	e := envelope.NewError(envelope.CodeTimeout, "no server accepted a connection in time; the call was not sent").
-		WithFix("call again once a server is there; " + bus.ConnectHint(err)).
+	what, comes := "no server accepted a connection in time", "a server"
+	if errors.Is(err, bus.ErrUnanswered) {
+		what, comes = "no dispatcher answers", "a dispatcher"
+	}
+	e := envelope.NewError(envelope.CodeTimeout, what+"; the call was not sent").
+		WithFix("call again once " + comes + " is there; " + bus.ConnectHint(err)).
 		WithCause(cause)
 	return unsent(call, took, e)
 }

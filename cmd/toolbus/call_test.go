@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
 // A server that accepts a connection and sends nothing, such as a stopped one, does not keep a call beyond its timeout.
@@ -41,6 +43,30 @@ func TestCallServerHangs(t *testing.T) {
 	}
 	if !strings.Contains(stderr, "key: k-0123456789abcdef") {
 		t.Errorf("it does not say how to ask again: %s", stderr)
+	}
+}
+
+// A server without a dispatcher, which takes 2 s to refuse a token, does not keep a call beyond its timeout. The error
+// blames the dispatcher, and not the server.
+func TestCallWithoutDispatcher(t *testing.T) {
+	t.Parallel()
+	srv, dir := unserved(t)
+	s := shell{t: t, url: srv.URL}
+	for _, timeout := range []time.Duration{time.Second, 3 * time.Second} {
+		watch := timertest.StartStallMeter()
+		began := time.Now()
+		code, stdout, stderr := s.do("call", "play", "--timeout", timeout.String(), "--json",
+			"--credentials", filepath.Join(dir, "operator.token"))
+		took := time.Since(began)
+		if late := watch.Late(); took < timeout-100*time.Millisecond || took > timeout+time.Second+late {
+			t.Errorf("--timeout %s took %s", timeout, took)
+		}
+		watch.End()
+		if code != exitRetryable || !strings.Contains(stdout, "no dispatcher answers") ||
+			!strings.Contains(stdout, "start a dispatcher") || strings.Contains(stdout+stderr, "nc -zv") ||
+			strings.Contains(stderr, "waiting for the server") {
+			t.Errorf("--timeout %s: exit %d, %s%s", timeout, code, stdout, stderr)
+		}
 	}
 }
 

@@ -262,8 +262,15 @@ func (c *connection) holder(ctx context.Context, args []string) (cli.Access, err
 // dialPause is the time between two attempts to connect.
 const dialPause = 200 * time.Millisecond
 
-// await connects to the bus as an agent. If no server is reachable, it tries again until the time until.
+// dialGrace is how long after its time await ends a connection that has no answer yet. Before that, the connection to a
+// single server ends by itself, with an error that says more.
+const dialGrace = 50 * time.Millisecond
+
+// await connects to the bus as an agent. If no server is reachable, it tries again until the time until. It returns at
+// the latest dialGrace after that time, also if a server waits for dispatchers that do not answer.
 func (c *connection) await(ctx context.Context, until time.Time) (client *toolbus.Client, done func(), err error) {
+	dialing, cancel := context.WithDeadline(ctx, until.Add(dialGrace))
+	defer cancel()
 	a, err := c.access()
 	if err != nil {
 		return nil, nil, err
@@ -274,7 +281,7 @@ func (c *connection) await(ctx context.Context, until time.Time) (client *toolbu
 			left = max(left, time.Millisecond) // 0 would mean the default
 		}
 		c.dial = dialTime(left, a.Server)
-		client, done, err = c.client(ctx)
+		client, done, err = c.client(dialing)
 		comes := bus.IsUnreachable(err) || errors.Is(err, bus.ErrUnanswered) && c.reach.Env.Announced(a.Server)
 		if !comes || time.Until(until) <= dialPause {
 			return client, done, err

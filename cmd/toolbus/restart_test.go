@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/bus"
 )
 
 // logLines passes each line of a log on.
@@ -17,19 +19,64 @@ type logLines chan string
 // Write implements io.Writer.
 func (l logLines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
 
-// A dispatcher has several connections. It warns once that the bus is lost, and once that it is back.
-func TestLossIsLoggedOnce(t *testing.T) {
+// A process that starts before any dispatcher says that it waits for one, within two seconds and once.
+func TestWaitForDispatcherIsLogged(t *testing.T) {
+	t.Parallel()
 	srv, dir := unserved(t)
-	lines := make(logLines, 1000)
-	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{
-		SecretsDir: filepath.Join(dir, "keys"),
-		Logger:     slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	lines := make(logLines, 100)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err := toolbus.Connect(ctx, srv.URL, toolbus.Options{
+		CredentialsFile: filepath.Join(dir, "operator.token"),
+		Logger:          slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
+	if !errors.Is(err, bus.ErrUnanswered) {
+		t.Error(err)
+	}
+	close(lines)
+	said := ""
+	for line := range lines {
+		said += line
+	}
+	if strings.Count(said, "waiting for a dispatcher") != 1 || strings.Count(said, "\n") != 1 {
+		t.Errorf("logged\n%s", said)
+	}
+}
+
+// warnings returns a logger of warnings and errors.
+func (l logLines) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// untilAgain returns what is logged until the process is connected again.
+func (l logLines) untilAgain() string {
+	said := ""
+	for late := time.After(30 * time.Second); ; {
+		select {
+		case line := <-l:
+			if said += line; strings.Contains(line, "connected to the bus again") {
+				return said
+			}
+		case <-late:
+			return said
+		}
+	}
+}
+
+// dispatch runs a dispatcher of a deployment, with one tool, until the test ends.
+func dispatch(t *testing.T, url, dir string, log *slog.Logger) *toolbus.Toolset {
+	t.Helper()
+	tools := toolbus.NewToolset()
+	if err := toolbus.Add(tools, toolbus.Tool{ID: "hello", Class: toolbus.Pure},
+		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return "hello " + in, nil }); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := toolbus.Connect(t.Context(), url, toolbus.Options{SecretsDir: filepath.Join(dir, "keys"), Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	d, err := conn.Dispatcher(toolbus.NewToolset(), toolbus.DispatcherOptions{
+	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{
 		AllowAll: true, Ready: func(string) { close(ready) },
 	})
 	if err != nil {
@@ -38,21 +85,49 @@ func TestLossIsLoggedOnce(t *testing.T) {
 	go func() { ended <- d.Run(context.WithoutCancel(t.Context())) }()
 	t.Cleanup(func() { conn.Close(); <-ended })
 	<-ready
+	return tools
+}
+
+// A dispatcher has several connections. It warns once that the bus is lost, and once that it is back.
+func TestLossIsLoggedOnce(t *testing.T) {
+	srv, dir := unserved(t)
+	lines := make(logLines, 1000)
+	dispatch(t, srv.URL, dir, lines.warnings())
 	srv.Restart()
-	var said []string
-	for late := time.After(30 * time.Second); ; {
-		select {
-		case line := <-lines:
-			said = append(said, line)
-			if !strings.Contains(line, "connected to the bus again") {
-				continue
-			}
-		case <-late:
-		}
-		break
-	}
-	if all := strings.Join(said, ""); strings.Count(all, "connection to the bus lost") != 1 ||
+	if all := lines.untilAgain(); strings.Count(all, "connection to the bus lost") != 1 ||
 		strings.Count(all, "connected to the bus again") != 1 {
+		t.Errorf("logged\n%s", all)
+	}
+}
+
+// An executor whose server is away for seconds warns of that, and not of what follows from it: locks that are not known,
+// heartbeats that are not stored.
+func TestExecutorLogsLossAlone(t *testing.T) {
+	t.Parallel()
+	srv, dir := unserved(t)
+	tools := dispatch(t, srv.URL, dir, slog.New(slog.DiscardHandler))
+	executor := filepath.Join(dir, "executor.token")
+	shell{t: t, url: srv.URL}.must("credentials", "issue", "--role", "executor", "--pool", "default",
+		"--actor", "executor://x", "--out", executor, "--credentials", filepath.Join(dir, "operator.token"))
+	lines := make(logLines, 1000)
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{CredentialsFile: executor, Logger: lines.warnings()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	e, err := conn.Executor(tools, toolbus.ExecutorOptions{Ready: func(string) { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- e.Run(context.WithoutCancel(t.Context())) }()
+	t.Cleanup(func() { conn.Close(); <-ended })
+	<-ready
+	srv.Stop()
+	<-time.After(4 * time.Second)
+	srv.Restart()
+	all := lines.untilAgain()
+	if strings.Count(all, "connection to the bus lost") != 1 || !strings.Contains(all, "connected to the bus again") ||
+		strings.Contains(all, "level=ERROR") || strings.Contains(all, "heartbeat") || strings.Count(all, "\n") > 4 {
 		t.Errorf("logged\n%s", all)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -112,7 +113,7 @@ func hold(b *tokensource.Source, o *Options) *TokenConn {
 // DialHolding is [TokenConn.Dial] for a connection whose token is not renewed later. b may be nil.
 func DialHolding(ctx context.Context, name string, o Options, b *tokensource.Source) (*nats.Conn, error) {
 	if b == nil {
-		return dial(ctx, name, o)
+		return dial(ctx, name, o, func() {})
 	}
 	return hold(b, &o).Dial(ctx, name, o)
 }
@@ -121,7 +122,7 @@ func DialHolding(ctx context.Context, name string, o Options, b *tokensource.Sou
 // connection that permits only the renewal. Dial returns when ctx ends.
 func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn, err error) {
 	if h == nil {
-		return dial(ctx, name, o)
+		return dial(ctx, name, o, func() {})
 	}
 	if h.source.Principal().Role == auth.Executor {
 		name = auth.ConnectionName(o.Instance)
@@ -143,17 +144,38 @@ func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.
 	return nc, nil
 }
 
-// dial is the function dial with another error: if a dispatcher refused the token, it returns a
-// [tokensource.RenewalError].
+// dial is the function dial with other errors: if a dispatcher refused the token, it returns a
+// [tokensource.RenewalError]. If the server asked for the token and the time ended, it returns [bus.ErrUnanswered].
 func (h *TokenConn) dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
-	nc, err := dial(ctx, name, o)
+	nc, err := dial(ctx, name, o, h.tellWaiting)
+	if err == nil {
+		return nc, nil
+	}
+	cause, _, _ := strings.Cut(err.Error(), "\n") // the first line; the errors below contain their own hints
 	if bus.Denied(err) {
 		refused := h.source.Denied()
-		cause, _, _ := strings.Cut(err.Error(), "\n") // the first line; RenewalError contains its own hint
 		refused.Cause = refused.Cause.WithCause(cause)
 		return nil, refused
 	}
-	return nc, err
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && h.sent() {
+		err = fmt.Errorf("%w in time (%s)", bus.ErrUnanswered, cause) // not %w: the server can be reached
+		return nil, fmt.Errorf("%w\n%s", err, bus.ConnectHint(err))
+	}
+	return nil, err
+}
+
+// tellWaiting logs that the server waits for a dispatcher, if it has the token.
+func (h *TokenConn) tellWaiting() {
+	if h.sent() {
+		h.log.Warn("waiting for a dispatcher", "for", "the server's question about the token")
+	}
+}
+
+// sent reports whether a server has asked for the token: it sends its greeting before that.
+func (h *TokenConn) sent() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.ends.IsZero()
 }
 
 func (h *TokenConn) present() string {
@@ -238,7 +260,11 @@ func (h *TokenConn) OnRefused(do func()) (forget func()) {
 	return h.denied.add(do)
 }
 
-func dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
+// slowDial is the time that a connection takes before dial calls slow.
+const slowDial = time.Second
+
+// dial is [Dial] until ctx ends. It calls slow once if that takes longer than slowDial.
+func dial(ctx context.Context, name string, o Options, slow func()) (*nats.Conn, error) {
 	type dialled struct {
 		nc  *nats.Conn
 		err error
@@ -254,14 +280,20 @@ func dial(ctx context.Context, name string, o Options) (*nats.Conn, error) {
 			}
 		}
 	}()
-	select {
-	case d := <-done:
-		if d.err != nil {
-			return nil, fmt.Errorf("%w\n%s", d.err, bus.ConnectHint(d.err))
+	late := time.NewTimer(slowDial)
+	defer late.Stop()
+	for {
+		select {
+		case d := <-done:
+			if d.err != nil {
+				return nil, fmt.Errorf("%w\n%s", d.err, bus.ConnectHint(d.err))
+			}
+			return d.nc, nil
+		case <-late.C:
+			slow()
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
-		return d.nc, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
