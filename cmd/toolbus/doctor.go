@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
@@ -131,24 +132,39 @@ func (g *global) diagnoseAsCaller(ctx context.Context, a cli.Access) ([]admin.Ch
 	if a.Credentials == "" {
 		return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
 	}
-	conn, err := toolbus.Connect(ctx, a.Server, o) // renews them; a refusal is a failed check
-	if refusal, ok := errors.AsType[*toolbus.Error](err); ok {
-		why := refusal.Reason()
-		return []admin.Check{envelope.Failed("credentials", why.String(), why.Fix)}, nil
-	}
-	if err == nil {
-		conn.Close()
+	if failed := connected(ctx, a.Server, o); failed != nil {
+		return []admin.Check{*failed}, nil
 	}
 	held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	if says := held.Principal(); says.Role == auth.Executor {
+	says := held.Principal()
+	if says.Role == auth.Executor {
 		return []admin.Check{envelope.Failed("credentials", "they are of the executor "+says.Actor+", which may not ask for "+
 			"any of the checks", "run doctor with an operator's token: --credentials FILE, or with --secrets-dir DIR")}, nil
 	}
-	of.Tenant, of.Actor, of.Token = held.Principal().Tenant, held.Principal().Actor, held.Token
+	of.Tenant, of.Actor, of.Token = says.Tenant, says.Actor, held.Token
 	return admin.Diagnose(ctx, a.Server, of, o.NATS...), nil
+}
+
+// connected connects, which renews the credentials. It returns the failed check if the bus refuses them, or if no
+// dispatcher answers for them: to connect again would take as long.
+func connected(ctx context.Context, server string, o toolbus.Options) *admin.Check {
+	conn, err := toolbus.Connect(ctx, server, o)
+	if err == nil {
+		conn.Close()
+		return nil
+	}
+	if refusal, ok := errors.AsType[*toolbus.Error](err); ok {
+		why := refusal.Reason()
+		return new(envelope.Failed("credentials", why.String(), why.Fix))
+	}
+	if errors.Is(err, bus.ErrUnanswered) {
+		why, _, _ := strings.Cut(err.Error(), "\n") // the other lines are the hint
+		return new(envelope.Failed("server", why, bus.ConnectHint(err)))
+	}
+	return nil // other errors are findings of the checks
 }
 
 func printChecks(w io.Writer, checks []admin.Check) error {
