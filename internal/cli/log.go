@@ -2,15 +2,18 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Logger returns a logger that writes to w, one line per event: warnings and errors, or everything. Without everything
 // it logs a message at most spareLines times per sparePeriod, and later how many it left out: while a server is away,
-// messages repeat.
+// messages repeat. It leaves out warnings of messages that were not sent because the connection is lost.
 func Logger(w io.Writer, everything bool) *slog.Logger {
 	if everything {
 		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -70,6 +73,9 @@ func (s *said) more(message string, now time.Time) (leftOut int, ok bool) {
 
 // Handle implements slog.Handler.
 func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn && isLost(r) {
+		return nil
+	}
 	leftOut, ok := s.said.more(r.Message, r.Time)
 	if !ok {
 		return nil
@@ -79,6 +85,17 @@ func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
 		r.AddAttrs(slog.Int("left_out", leftOut))
 	}
 	return s.Handler.Handle(ctx, r)
+}
+
+// isLost reports whether an attribute of an event is the error of a message that was not sent because its connection is
+// lost. [bus.LogConnection] logs that.
+func isLost(r slog.Record) (is bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		is = ok && errors.Is(err, nats.ErrReconnectBufExceeded)
+		return !is
+	})
+	return is
 }
 
 // WithAttrs implements slog.Handler.

@@ -2,10 +2,13 @@ package cli_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
@@ -33,6 +36,21 @@ func TestLoggerIsSparing(t *testing.T) {
 			t.Errorf("logged %s", &out)
 		}
 	})
+}
+
+// What follows from the loss of a connection, which is logged by itself, is left out. Errors are not.
+func TestLoggerLeavesOutLost(t *testing.T) {
+	unsent := fmt.Errorf("list connections: %w", nats.ErrReconnectBufExceeded)
+	for everything, want := range map[bool]int{false: 2, true: 3} {
+		var out bytes.Buffer
+		log := cli.Logger(&out, everything)
+		log.Warn("connections are not listed", "server", "x", "err", unsent)
+		log.Warn("connections are not listed", "err", nats.ErrTimeout)
+		log.Error("an outcome is not stored", "err", unsent)
+		if n := strings.Count(out.String(), "\n"); n != want {
+			t.Errorf("everything %t: %s", everything, &out)
+		}
+	}
 }
 
 // With everything, the logger logs every event.
