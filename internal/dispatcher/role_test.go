@@ -178,6 +178,10 @@ func TestOnlyLane(t *testing.T) {
 					if n := len(w.log.Entries()); n > 0 || w.outcome(2).Error == nil {
 						t.Errorf("%d events, want a refusal", n)
 					}
+					if e := w.outcome(2).Error; name == "none" && (e.Code != envelope.CodeToolUnknown ||
+						w.refused[0].Error.Code != envelope.CodeLane || w.refused[0].Step != policy.StepLane) {
+						t.Errorf("told %s, on record %+v", e, w.refused[0])
+					}
 					return
 				}
 				if got := w.state().Last().Owner.Lane; got != test.want {

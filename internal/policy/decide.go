@@ -27,6 +27,7 @@ type Question struct {
 	Run              *Run   // nil if there is no run of that id, or the call names none and no implicit one was started
 	Scope            map[string]string
 	Input            jsontext.Value // the arguments, I-JSON
+	Laneless         bool           // the call names no lane: Lane is that of the deployment
 }
 
 // Decision is the answer to a [Question]. If the call is denied, Reason is for the answer to the caller, and True for

@@ -350,13 +350,41 @@ func TestRefusalOfALane(t *testing.T) {
 		{"agent", "vip", "x", `the role "agent" has no lane "vip"`, own},
 		{"agent", "vup", "x", `the role "agent" has no lane "vup"`, own},
 		{"none", "open", "t", `the role "none" has no lane "open"`, "roles.yaml allows to the role"},
-		{"nobody", "open", "t", `the policy has no role "nobody"`, "roles.yaml allows to the role"},
+		{"nobody", "open", "t", `the policy has no role "nobody"`, "`toolbus credentials issue --role-id`"},
 	} {
 		q := ask(s, c.role, c.lane, c.tool)
 		d := s.Decide(q)
 		r := s.Refusal(q, d)
 		if d.Code != envelope.CodeLane || r.Message != c.says || !strings.HasSuffix(r.Fix, c.fix) {
 			t.Errorf("%+v: %s: %s; fix: %s", c, d.Code, r.Message, r.Fix)
+		}
+	}
+}
+
+// A call that names no lane is answered about its tool where the role may not know it: the lane is not the caller's. A
+// role that the policy lacks is answered as such.
+func TestRefusalWithoutALane(t *testing.T) {
+	roles := []policy.Role{{ID: "reader", AllowedLanes: []string{"reading"}}}
+	lanes := []policy.Lane{{ID: "reading", AllowedTools: []string{"balance"}}, {ID: "paying", AllowedTools: []string{"*"}}}
+	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{entry("balance", "reading"), entry("pay", "paying")}),
+		manifests(call.Pure, "balance", "pay")...)
+	for _, c := range []struct {
+		role, tool string
+		laneless   bool
+		code       envelope.Code
+		says       string
+	}{
+		{"reader", "pay", true, envelope.CodeToolUnknown, `there is no tool "pay"`},
+		{"reader", "balnce", true, envelope.CodeToolUnknown, `there is no tool "balnce"; did you mean "balance"?`},
+		{"reader", "balance", true, envelope.CodeLane, `the role "reader" has no lane "default"`},
+		{"reader", "pay", false, envelope.CodeLane, `the role "reader" has no lane "default"`},
+		{"agent", "pay", true, envelope.CodeLane, `the policy has no role "agent"`},
+	} {
+		q := ask(s, c.role, "default", c.tool)
+		q.Laneless = c.laneless
+		d := s.Decide(q)
+		if r := s.Refusal(q, d); d.True.Code != envelope.CodeLane || r.Code != c.code || r.Message != c.says {
+			t.Errorf("%+v: on record %s, the answer is %s: %s", c, d.True.Code, r.Code, r.Message)
 		}
 	}
 }

@@ -11,18 +11,25 @@ import (
 // maxNamedLanes is how many lanes a refusal names.
 const maxNamedLanes = 8
 
+// fixRole is the fix of the refusal of a role that the policy lacks. It names no role, which the caller may not know.
+const fixRole = "call in a role that the policy has, or ask an operator for a credential of one: " +
+	"`toolbus credentials issue --role-id`"
+
 // Refusal returns the answer to a call that d denies. A tool that the caller may not know is answered as one that
 // does not exist, and only tools that the caller may know are suggested. If another lane of the role allows the tool,
 // the answer names it.
 func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 	v := s.view(q)
-	if d.Code == envelope.CodeToolUnknown {
+	if d.Code == envelope.CodeToolUnknown || v.laneOfNobody(d.Reason) {
 		return envelope.NoTool(q.Tool, s.Visible(q.Role, ""))
 	}
 	own, near := v.nearLane(d.Reason)
 	refusal := envelope.NewError(d.Code, v.explain(d.Reason)+near)
-	if d.Code == envelope.CodeVersion {
+	switch {
+	case d.Code == envelope.CodeVersion:
 		refusal = refusal.WithFix("tell the operator: the policy has to allow the version, or dispatchers load another one")
+	case d.Rule.ofNoRole():
+		refusal = refusal.WithFix(fixRole)
 	}
 	if lanes := v.otherLanes(d.Reason); len(lanes) > 0 {
 		refusal = refusal.WithFix("call it in another lane of the role that allows the tool: " + some(lanes))
@@ -31,6 +38,15 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 	}
 	return refusal
 }
+
+// laneOfNobody reports whether the role lacks the lane only because the call names none and no lane of the role has a
+// call of the tool: an answer about a lane would mislead its caller.
+func (v *view) laneOfNobody(r Reason) bool {
+	return v.Laneless && r.Rule.Of == ofRoles && r.Rule.Field == fieldLanes && v.hidden()
+}
+
+// ofNoRole reports whether the rule is that the policy has no such role.
+func (r Rule) ofNoRole() bool { return r.Of == ofRoles && r.Field == "" }
 
 // nearLane returns the lanes of the role if it lacks the lane of the call, and asks whether the most similar one was
 // meant. It names no lanes of other roles, which the caller may not know.
@@ -108,7 +124,7 @@ func (v *view) explainLane(r Rule) string {
 	switch {
 	case r.Of == ofRun:
 		return fmt.Sprintf("the run is not for the role %q in the lane %q", clip(v.Role), clip(v.Lane))
-	case r.Field == "":
+	case r.ofNoRole():
 		return fmt.Sprintf("the policy has no role %q", clip(v.Role))
 	}
 	return fmt.Sprintf("the role %q has no lane %q", clip(v.Role), clip(v.Lane))

@@ -148,7 +148,7 @@ func refusalRecord(r *check.Request, stage string, e *envelope.Error) audit.Refu
 	}
 	if d := r.Denial; d != nil {
 		record.Step, record.Rule = d.True.Step, d.True.Rule.String()
-		if d.True.Code != d.Code { // the caller may not know the tool
+		if d.True.Code != e.Code { // the caller may not know the tool
 			record.Error = envelope.NewError(d.True.Code, "").WithEffect(e.Details.Effect)
 		}
 	}

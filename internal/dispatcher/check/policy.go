@@ -63,7 +63,7 @@ func decides(step int) func(*Stages, context.Context, *candidate) *envelope.Erro
 
 func (c *candidate) question() policy.Question {
 	q := c.Request.question()
-	q.Input = c.input
+	q.Input, q.Laneless = c.input, c.laneless
 	return q
 }
 
