@@ -293,6 +293,23 @@ func TestOtherInput(t *testing.T) {
 	})
 }
 
+// The refusal of a reused key says whether the input differs, or what besides it.
+func TestReusedKeySaysWhatDiffers(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		for n, c := range []struct{ from, to, says string }{
+			{`{"n":1}`, `{"n":2}`, "with another input"},
+			{`"env":"dev"`, `"env":"dev","scope":{"a":"b"}`, "with the same input and another context.scope or context.env"},
+			{`"env":"dev"`, `"env":"prod"`, "with the same input and another context.scope or context.env"},
+		} {
+			w.ask(n+2, c.from, c.to)
+			if e := w.outcome(n + 2).Error; e.Code != envelope.CodeKeyReused || !strings.Contains(e.Message, c.says) {
+				t.Errorf("%s: %s", c.to, e)
+			}
+		}
+	})
+}
+
 // After a retryable error the key runs again, and the earlier caller keeps its outcome (C3).
 func TestNextAttempt(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {

@@ -115,7 +115,7 @@ func (m *Admission) place(ctx context.Context, q *queue, s call.State, a *arriva
 			}
 			s, again = m.turnDown(ctx, q, s, a, refusal)
 		case call.Refuse:
-			s, again = m.turnDown(ctx, q, s, a, envelope.NewError(v.Code, "").WithRetryAfter(retryHint(v.Code)))
+			s, again = m.turnDown(ctx, q, s, a, barred(s, a, v.Code))
 		case call.Write:
 			s, again = m.open(ctx, q, s, a, v)
 		}

@@ -136,6 +136,24 @@ func (a *arrival) effect(s call.State, code envelope.Code) envelope.Effect {
 	return effect
 }
 
+// barred returns the refusal of a request that [call.Admit] refuses with the code. Of a key that is reused it says what
+// differs from the call of the key; tool and function do not, because the key is theirs.
+func barred(s call.State, a *arrival, code envelope.Code) *envelope.Error {
+	if code == envelope.CodeKeyReused && a.Ask.Pinned.ArgsHash == s.ArgsHash {
+		return envelope.NewError(code, "the idempotency key belongs to a call with the same input and another "+differs(a)).
+			WithFix("send that call as it was, or use a fresh key")
+	}
+	return envelope.NewError(code, "").WithRetryAfter(retryHint(code))
+}
+
+// differs names what besides the input may make a request another call.
+func differs(a *arrival) string {
+	if in := a.Req.Context.MCPInput; in != nil && in.Answers() {
+		return "context.scope, context.env or answer"
+	}
+	return "context.scope or context.env"
+}
+
 func retryHint(c envelope.Code) time.Duration {
 	if c.Retryable() {
 		return time.Second
