@@ -27,7 +27,11 @@ func Summary(r *envelope.Response, ref string) string {
 	if p.Replayed {
 		parts = append(parts, "replayed")
 	}
-	if !p.Final && r.Status == envelope.RetryableError { // others change only by what their fix says
+	switch {
+	case p.Final || r.Status != envelope.RetryableError: // others change only by what their fix says
+	case r.Error.Details.Effect == envelope.EffectApplied: // its fix says not to repeat it, see envelope.FixApplied
+		parts = append(parts, "NOT FINAL: its effect took place")
+	default:
 		parts = append(parts, "NOT FINAL: ask again with the same key")
 	}
 	if p.Attempt == 0 && p.AuditEventID != "" {

@@ -33,9 +33,16 @@ func TestPrintsWhereTheResultIs(t *testing.T) {
 
 // Only what may end otherwise when it is asked again says so.
 func TestSaysWhatToAskAgain(t *testing.T) {
+	says := func(e *envelope.Error, p envelope.Provenance) string {
+		return Summary(envelope.Failure("id", e, p, envelope.Metrics{}), "")
+	}
 	again := func(code envelope.Code, p envelope.Provenance) bool {
-		r := envelope.Failure("id", envelope.NewError(code, ""), p, envelope.Metrics{})
-		return strings.Contains(Summary(r, ""), "ask again with the same key")
+		return strings.Contains(says(envelope.NewError(code, ""), p), "ask again with the same key")
+	}
+	locked := envelope.NewError(envelope.CodeLocked, "").WithEffect(envelope.EffectApplied)
+	got := says(locked, envelope.Provenance{})
+	if strings.Contains(got, "ask again") || !strings.Contains(got, "NOT FINAL") {
+		t.Errorf("beside a fix not to repeat the call: %s", got)
 	}
 	for code, want := range map[envelope.Code]bool{
 		envelope.CodeTimeout: true, envelope.CodeOpen: true, envelope.CodeCancelled: true, envelope.CodeExpired: true,
