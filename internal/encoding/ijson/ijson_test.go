@@ -65,9 +65,11 @@ func TestCheckIJSON(t *testing.T) {
 // Each violation contains its position.
 func TestCheckIJSONSaysWhere(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"a"`:                                "line 1, column 5: not JSON: ",
-		"{\n  \"a\": 1,\n  \"b\": tru\n}":     "line 3, column 11: not JSON: ",
-		"{\"ä\": \"ö\",\n \"ü\": 1e999}":      "line 2, column 7: the number 1e999 ",
+		`{"a"`:                            "line 1, column 5: not JSON: ",
+		"{\n  \"a\": 1,\n  \"b\": tru\n}": "line 3, column 11: not JSON: ",
+		"{\"ä\": \"ö\",\n \"ü\": 1e999}":  "line 2, column 7: the number 1e999 ",
+		"[9007199254740993]": "line 1, column 2: the number 9007199254740993 cannot be kept exactly: write it as text, or " +
+			"an integer of at most 2^53-1",
 		"[\"ok\",\n\"caf\xe9\"]":              "line 2, column 5: the byte 0xe9 in a string ",
 		"[1,\r\n\t\"\\ud800\"]":               "line 2, column 2: a string is not valid UTF-8: ",
 		"{\"a\":1,\n\"a\":2}":                 "line 2, column 1: the member occurs twice",

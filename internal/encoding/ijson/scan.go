@@ -275,10 +275,19 @@ func (s *scanner) number(start int) int {
 	literal := s.text[start:i]
 	s.said.Canonical = s.said.Canonical && i == whole && string(literal) != "-0"
 	rule := numberRule(literal, i == whole)
-	if rule != "" && !s.broken(start, rule, "the number %s cannot be kept exactly", Clip(string(literal), 40)) {
+	if rule != "" && !s.broken(start, rule, "the number %s cannot be kept exactly: %s",
+		Clip(string(literal), 40), instead(rule)) {
 		return bad
 	}
 	return i
+}
+
+// instead says what to write in the place of a number that breaks a rule.
+func instead(rule string) string {
+	if rule == RuleInteger {
+		return "write it as text, or an integer of at most 2^53-1"
+	}
+	return "write it as text"
 }
 
 // digits reads at least one digit.
