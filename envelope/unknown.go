@@ -26,6 +26,9 @@ func NoFunction(tool, fn string, functions []string) *Error {
 	fix := "use one of the functions of the tool: " + strings.Join(names, ", ")
 	if fn == "" {
 		says := fmt.Sprintf("the request names no function, and tool %q has %d", tool, len(functions))
+		if len(names) > 0 {
+			fix += fmt.Sprintf("; for example `toolbus call %s %s`", tool, names[0])
+		}
 		return NewError(CodeFnUnknown, says).WithFix(fix)
 	}
 	says := fmt.Sprintf("tool %q has no function %q", tool, ijson.Clip(fn, MaxToolID)) + meant(fn, functions)

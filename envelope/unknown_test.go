@@ -21,7 +21,7 @@ func TestUnknownNames(t *testing.T) {
 		{NoTool("nosuch", []string{"fs.write"}), CodeToolUnknown, `there is no tool "nosuch"`, "toolbus tools list"},
 		{NoTool("nosuch", nil), CodeToolUnknown, `there is no tool "nosuch"`, "toolbus tools list"},
 		{NoFunction("t", "", []string{"b", "a"}), CodeFnUnknown, `the request names no function, and tool "t" has 2`,
-			"functions of the tool: a, b"},
+			"functions of the tool: a, b; for example `toolbus call t a`"},
 		{NoFunction("t", "serach", []string{"list", "search"}), CodeFnUnknown,
 			`tool "t" has no function "serach"; did you mean "search"?`, ": list, search"},
 		{NoFunction("t", "x", []string{"list", "search"}), CodeFnUnknown, `tool "t" has no function "x"`, ": list, search"},

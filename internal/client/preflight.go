@@ -147,6 +147,9 @@ func (p *pendingCall) advised(r *envelope.Response) *envelope.Response {
 		r.Error.WithFix(p.unnamed.Fix)
 	}
 	for i, v := range r.Error.Details.Violations {
+		if v.Pointer == "/fn" && p.unnamed != nil {
+			r.Error.Details.Violations[i].Message = p.unnamed.Message
+		}
 		same := func(o jsonschema.Violation) bool { return o.Pointer == v.Pointer && o.Rule == v.Rule }
 		if at := slices.IndexFunc(p.inexact, same); at >= 0 {
 			r.Error.Details.Violations[i].Message = p.inexact[at].Message

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -83,11 +84,14 @@ func TestNoFunctionNamed(t *testing.T) {
 				Functions: map[string]envelope.FunctionInfo{"fill": fn, "empty": fn},
 			}}}, nil
 		}})
-	refusal := envelope.NewError(envelope.CodeSchema, "")
+	refusal := envelope.NewError(envelope.CodeSchema, "").
+		WithViolations(jsonschema.Violation{Pointer: "/fn", Rule: "minLength", Message: "must have at least 1 characters"})
 	final := envelope.Provenance{Final: true}
 	sent := f.answering(*envelope.Failure(envelope.NoCallID, refusal, final, envelope.Metrics{}))
 	r, err := c.Call(t.Context(), client.Call{Tool: "box"})
-	if err != nil || sent.Load() != 1 || !strings.Contains(r.Error.Fix, "empty, fill") {
+	if err != nil || sent.Load() != 1 ||
+		!strings.Contains(r.Error.Fix, "empty, fill; for example `toolbus call box empty`") ||
+		r.Error.Details.Violations[0].Message != `the request names no function, and tool "box" has 2` {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
