@@ -155,6 +155,9 @@ func (e *Error) classify(m *Manifest) *envelope.Error {
 	message := cmp.Or(e.Message, spec.Message)
 	effect := m.effect(e.Effect)
 	code, why := envelope.ToolErrorCode(spec.Class, e.Code), e.unstated(effect)
+	if !declared {
+		why = append(why, fmt.Sprintf("`errors` of the manifest declares no %q", e.Code))
+	}
 	if code.Retryable() && !m.safeAgain(effect) {
 		why = append(why, fmt.Sprintf("with effect none the code would be %s", code))
 		code = envelope.CodeToolUnknownState

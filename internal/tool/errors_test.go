@@ -156,6 +156,20 @@ func TestUnstatedEffect(t *testing.T) {
 	}
 }
 
+// An error that the manifest does not declare says so, beside what else there is to say.
+func TestUndeclaredError(t *testing.T) {
+	m := &tool.Manifest{Class: call.Idempotent, Errors: map[string]tool.ErrorSpec{
+		"busy": {Name: "busy", Class: envelope.ClassCapacity, Message: "busy", Fix: "wait"},
+	}}
+	for code, undeclared := range map[string]bool{"busy": false, "oops": true} {
+		cause := tool.Classify(m, &tool.Error{Code: code, Message: "m"}).Cause
+		if strings.Contains(cause, "`errors` of the manifest declares no \"oops\"") != undeclared ||
+			!strings.Contains(cause, "does not state its effect") {
+			t.Errorf("%s: %q", code, cause)
+		}
+	}
+}
+
 func TestUnwrap(t *testing.T) {
 	cause := errors.New("cause")
 	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause},
