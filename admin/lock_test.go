@@ -99,7 +99,7 @@ func TestLockedInTheQueue(t *testing.T) {
 		t.Errorf("%+v", err)
 	}
 	if says, err := l.bus.Why(t.Context(), toolbus.CallRef{Ref: ref}); err != nil ||
-		!strings.Contains(says, "P-PRECOND-LOCKED") || !strings.Contains(says, "safety lock") {
+		!strings.Contains(says, "P-PRECOND-LOCKED") || !strings.Contains(says, "see INC-7") {
 		t.Errorf("%s, %v", says, err)
 	}
 	l.deniedByLock(ref)

@@ -1,11 +1,13 @@
 package call
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // Explain returns one sentence that says what attempt n of s waits for, or why it ended as it did, as far as the log
@@ -33,8 +35,12 @@ func Explain(s State, n int, now time.Time) string {
 			"and has %s until its deadline.",
 			who, s.Pool, a.urgency(), s.Class, left)
 	}
-	return explainEnd(who, s, a)
+	return explainEnd(who, s, a, nil)
 }
+
+// ExplainEnd is [Explain] of a decided attempt, with the error of its outcome, or nil without one. What the error says
+// goes before what its code says, and its own fix before what holds for all retryable outcomes.
+func ExplainEnd(s State, a Attempt, e *envelope.Error) string { return explainEnd(name(s, a), s, a, e) }
 
 // describe returns the number of the claim, and how many of the claims were for a run alone in an executor.
 func (c *Claim) describe() string {
@@ -61,7 +67,7 @@ func (a Attempt) urgency() string {
 
 func left(a Attempt, now time.Time) time.Duration { return a.Due().Sub(now).Round(time.Millisecond) }
 
-func explainEnd(who string, s State, a Attempt) string {
+func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 	d := a.Decision
 	after := d.At.Time().Sub(a.At.Time()).Round(time.Millisecond)
 	if d.Status == envelope.Success {
@@ -70,12 +76,38 @@ func explainEnd(who string, s State, a Attempt) string {
 	next := "the same key returns this outcome and does not run again"
 	if d.Status == envelope.RetryableError {
 		next = "the same key may be asked again and runs as the next attempt"
+		if e != nil && e.Fix != envelope.Lookup(e.Code).Fix {
+			next = e.Fix
+		}
 		if s.Last().N > a.N {
 			next = fmt.Sprintf("attempt %d followed", s.Last().N)
 		}
 	}
 	return fmt.Sprintf("%s ended after %s with %s (%s), decided by the %s, effect %s: %s; %s.",
-		who, after, d.Status, d.Code, d.By, d.Effect, cause(s, a), next)
+		who, after, d.Status, d.Code, d.By, d.Effect, cmp.Or(said(e), cause(s, a)), next)
+}
+
+// maxStderr is how many bytes of the standard error of a tool a sentence has.
+const maxStderr = 400
+
+// said returns what an error says that its code does not: its message, its cause, and the beginning of what the tool
+// wrote to standard error. It returns "" if it says nothing of its own.
+func said(e *envelope.Error) string {
+	if e == nil {
+		return ""
+	}
+	own, stderr := e.Cause != "" || e.Message != envelope.Lookup(e.Code).Message, strings.Fields(e.Details.Stderr)
+	text := e.Message
+	if e.Cause != "" {
+		text += " (" + e.Cause + ")"
+	}
+	if len(stderr) > 0 {
+		text += "; standard error begins: " + ijson.Clip(strings.Join(stderr, " "), maxStderr)
+	}
+	if own || len(stderr) > 0 {
+		return text
+	}
+	return ""
 }
 
 // cause returns the reason why attempt a ended: the likely cause of its code, or a more precise one if known.

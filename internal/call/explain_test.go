@@ -1,9 +1,11 @@
 package call_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 )
 
@@ -113,5 +115,32 @@ func TestExplain(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// The end of an attempt is explained by what its error says, before what its code says.
+func TestExplainEnd(t *testing.T) {
+	t.Parallel()
+	j := newJournal(t)
+	j.admit(call.Idempotent, "A")
+	s := j.fail()
+	code := s.Last().Decision.Code
+	plain, crash := envelope.NewError(code, ""), envelope.NewError(code, "the tool ended without an answer")
+	crash.WithCause("exit status 7").WithStderr("Traceback:\n  KeyError: 'x'\n" + strings.Repeat("y", 1000))
+	general := envelope.Lookup(code).LikelyCause
+	for name, c := range map[string]struct {
+		e       *envelope.Error
+		has     string
+		general bool
+	}{
+		"no error":        {nil, general, true},
+		"none of its own": {plain, general, true},
+		"its own": {crash, "the tool ended without an answer (exit status 7); standard error begins: " +
+			"Traceback: KeyError: 'x' yyy", false},
+	} {
+		got := call.ExplainEnd(s, s.Last(), c.e)
+		if !strings.Contains(got, c.has) || strings.Contains(got, general) != c.general || len(got) > 1000 {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }

@@ -256,9 +256,21 @@ func (d *Dispatcher) Why(
 	}
 	s := last.State
 	if !a.Open() {
-		return envelope.WhyResponse{Sentence: call.Explain(s, a.N, d.Now())}, nil
+		return envelope.WhyResponse{Sentence: call.ExplainEnd(s, a, d.failure(ctx, s, a))}, nil
 	}
 	return envelope.WhyResponse{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
+}
+
+// failure returns the error of the outcome of attempt a of s, or nil if it has none that can be read.
+func (d *Dispatcher) failure(ctx context.Context, s call.State, a call.Attempt) *envelope.Error {
+	if a.Decision.Status == envelope.Success {
+		return nil
+	}
+	o, err := d.Answers.Load(ctx, s, a.N)
+	if err != nil {
+		return nil
+	}
+	return o.Response.Error
 }
 
 // sighting asks the executors of the pool where an attempt runs, and how many of them are live.

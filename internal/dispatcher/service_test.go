@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
+	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -315,6 +316,28 @@ func TestResultAndWhy(t *testing.T) {
 			if _, refusal := w.d.Why(t.Context(), q.from, q.q); refusal == nil {
 				t.Errorf("%+v was told why", q)
 			}
+		}
+	})
+}
+
+// Why names what the stored error of an attempt says, and not what its code says of all such attempts.
+func TestWhySaysWhatTheOutcomeSays(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.ask(1)
+		a := w.state().Last()
+		e := envelope.NewError(envelope.CodeUnavailable, "the tool could not be started").
+			WithCause("main.py: has changed since it was loaded").WithStderr("stray").WithFix("use a new key")
+		end := call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "x1", Now: call.At(time.Now()),
+			Error: e.Code, Effect: envelope.EffectNone}
+		draft := outcome.Draft{Error: e}
+		if _, err := outcome.Resolve(t.Context(), w.log, w.state(), a.N, a.Admitted, end, draft, nil); err != nil {
+			t.Fatal(err)
+		}
+		why, refusal := w.d.Why(t.Context(), from("agent"), w.query(1))
+		if says := why.Sentence; refusal != nil || strings.Contains(says, "no healthy executor") || !strings.Contains(says,
+			"the tool could not be started (main.py: has changed since it was loaded); standard error begins: stray; use a new "+
+				"key.") {
+			t.Errorf("%s, %v", says, refusal)
 		}
 	})
 }
