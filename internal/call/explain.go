@@ -171,8 +171,8 @@ func WithoutBuild(s State, here []string) (message, fix string) {
 		}
 		message += "; they have " + strings.Join(short, ", ")
 	}
-	return message, "start executors with that build, or dispatchers with the build of the executors and call with a " +
-		"new key: a key keeps the build that it was admitted for"
+	return message, "a key keeps the build that it was admitted for: after an edit under `toolbus dev`, call again with " +
+		"a new key; elsewhere start executors with that build, or dispatchers with theirs and call with a new key"
 }
 
 // ShortDigest returns a digest shortened to its first 12 hex digits, as `toolbus doctor` prints it. It returns "no

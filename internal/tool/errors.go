@@ -179,10 +179,17 @@ func (e *Error) unstated(effect envelope.Effect) []string {
 	return []string{"the tool's error does not state its effect: none, applied or unknown"}
 }
 
+// fixChanged is the fix of a call whose program is not the loaded one.
+const fixChanged = "if it was edited just now under `toolbus dev`, call again in a second with a new key; " +
+	"elsewhere restart the executor, or restore the file"
+
 func (e *StartError) classify(*Manifest) *envelope.Error {
+	fix := "check the tool's endpoint on the executor's host, as the cause says"
+	if errors.Is(e.Err, errChanged) {
+		fix = fixChanged
+	}
 	return envelope.NewError(envelope.CodeUnavailable, "the tool could not be started").
-		WithFix("check the tool's endpoint on the executor's host, as the cause says").
-		WithCause(e.Err.Error()).WithEffect(envelope.EffectNone)
+		WithFix(fix).WithCause(e.Err.Error()).WithEffect(envelope.EffectNone)
 }
 
 func (e *CrashError) classify(m *Manifest) *envelope.Error {

@@ -233,8 +233,7 @@ var (
 	errNotFolder  = errors.New("not a folder")
 	errNotRegular = errors.New("not a regular file")
 	errTooLarge   = errors.New("larger than allowed")
-	errChanged    = errors.New("has changed since it was loaded; `toolbus dev` loads it in a moment: then call again, " +
-		"with another key. Elsewhere restart the executor, or restore the file")
+	errChanged    = errors.New("has changed since it was loaded")
 )
 
 // openFile opens a file if it is a regular file. Opening a named pipe would block.
