@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -53,7 +54,7 @@ func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) e
 	d := denied{
 		Sentence: deniedSentence(r), EventID: r.EventID, Time: r.Timestamp, Tenant: r.Tenant, Actor: r.Actor,
 		RunID: r.RunID, RoleID: r.RoleID, LaneID: r.LaneID, Tool: r.ToolName, CallID: r.CallID, Step: r.Step, Rule: r.Rule,
-		Code: r.Code, Effect: r.Effect, Fix: envelope.Lookup(r.Code).Fix, Policies: r.Policies, Basis: r.Basis,
+		Code: r.Code, Effect: r.Effect, Fix: fixOfRecord(r.Code), Policies: r.Policies, Basis: r.Basis,
 		Count: r.Count,
 	}
 	return g.print(d, d.write)
@@ -77,6 +78,18 @@ func noRecord(says string) error {
 			"records are kept for a limited time, see docs/limits.md"), nil)
 }
 
+// fixOfRecord returns the fix of a code for the reader of a record, which has no violations.
+func fixOfRecord(code envelope.Code) string {
+	fix := envelope.Lookup(code).Fix
+	if strings.HasSuffix(fix, "details.violations") {
+		fix += " of the answer to the call; the record has only the hash of the input"
+	}
+	return fix
+}
+
+// shortened cuts a digest as `toolbus policy history` does; --json prints it whole.
+func shortened(digest string) string { return digest[:min(len(digest), shortDigest)] }
+
 func deniedSentence(r *audit.Record) string {
 	return fmt.Sprintf("%s may not call %s: step %d of the gateway contract denies it by %s (%s: %s)", r.Actor, r.ToolName,
 		r.Step, r.Rule, r.Code, envelope.Lookup(r.Code).Message)
@@ -92,8 +105,8 @@ func (d denied) write(to io.Writer) error {
 	for _, line := range [][2]string{
 		{"time", d.Time.UTC().Format(time.RFC3339Nano)}, {"actor", d.Tenant + "/" + d.Actor}, {"tool", d.Tool},
 		{"call", d.CallID}, {"role", d.RoleID}, {"lane", d.LaneID}, {"run", run}, {"effect", string(d.Effect)},
-		{"step", fmt.Sprint(d.Step)}, {"rule", d.Rule}, {"code", string(d.Code)}, {"roles", d.Policies.Roles},
-		{"lanes", d.Policies.Lanes}, {"tool registry", d.Policies.ToolRegistry},
+		{"step", fmt.Sprint(d.Step)}, {"rule", d.Rule}, {"code", string(d.Code)}, {"roles", shortened(d.Policies.Roles)},
+		{"lanes", shortened(d.Policies.Lanes)}, {"tool registry", shortened(d.Policies.ToolRegistry)},
 	} {
 		fmt.Fprintf(w, "  %s\t%s\n", line[0], orDash(cli.EscapeCell(line[1])))
 	}
