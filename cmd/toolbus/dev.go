@@ -100,6 +100,9 @@ func (d *development) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if tools.Len() == 0 { // a later one would need a restart
+		return noTools(d.node.Tools, "dev --tools")
+	}
 	link, err := d.place()
 	if err != nil {
 		return err

@@ -146,7 +146,8 @@ func TestDevExamplesAtHome(t *testing.T) {
 	}
 }
 
-// Without a folder of tools, `toolbus dev` names the two ways to have one.
+// Without a folder of tools, `toolbus dev` names the two ways to have one. It does not start with a folder of one tool,
+// or without any.
 func TestDevWithoutTools(t *testing.T) {
 	none, s := filepath.Join(t.TempDir(), "none"), shell{t: t}
 	code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--tools", none)
@@ -158,6 +159,17 @@ func TestDevWithoutTools(t *testing.T) {
 	}
 	if code, _, stderr := s.do("dev", "tool", "none"); code != 1 || !strings.Contains(stderr, "unknown program") {
 		t.Errorf("an unknown program: exit %d: %s", code, stderr)
+	}
+	tools, _ := sayTools(t)
+	for folder, says := range map[string]string{
+		filepath.Join(tools, "say"): "is the folder of one tool: name the folder of its folder, `toolbus dev --tools " +
+			tools + "`",
+		t.TempDir(): "contains no tool: each one is a folder with a tool.yaml",
+	} {
+		code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--port", "0", "--tools", folder)
+		if code != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("%s: exit %d: %s", folder, code, stderr)
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func lintFolder(dir string) (lintReport, error) {
 		return lintReport{}, err
 	}
 	if set.Len() == 0 && len(problems) == 0 {
-		return lintReport{}, noTools(dir)
+		return lintReport{}, noTools(dir, "tools lint")
 	}
 	folders := foldersOf(problems)
 	for _, m := range set.List() {
@@ -109,11 +109,11 @@ func lintFolder(dir string) (lintReport, error) {
 	return lintReport{Tools: len(folders), Problems: problems}, nil
 }
 
-// noTools returns the error for a folder without tools.
-func noTools(dir string) error {
+// noTools returns the error of a command whose folder has no tools.
+func noTools(dir, command string) error {
 	if _, err := os.Stat(filepath.Join(dir, "tool.yaml")); err == nil {
-		return fmt.Errorf("%s is the folder of one tool: name the folder of its folder, `toolbus tools lint %s`", dir,
-			filepath.Dir(filepath.Clean(dir)))
+		return fmt.Errorf("%s is the folder of one tool: name the folder of its folder, `toolbus %s %s`", dir,
+			command, filepath.Dir(filepath.Clean(dir)))
 	}
 	return fmt.Errorf("%s contains no tool: each one is a folder with a tool.yaml, such as `toolbus tools new NAME "+
 		"--lang python` writes", dir)

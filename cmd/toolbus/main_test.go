@@ -575,15 +575,16 @@ func TestSecondServer(t *testing.T) {
 	state := t.TempDir()
 	s, _ := startDev(t, state)
 	port := s.url[strings.LastIndexByte(s.url, ':')+1:]
+	tools, _ := sayTools(t)
 	for _, c := range []struct {
 		args []string
 		code int
 		says string
 	}{
-		{[]string{"dev", "--data-dir", state, "--port", "0", "--tools", t.TempDir()}, 1, "--data-dir"},
+		{[]string{"dev", "--data-dir", state, "--port", "0", "--tools", tools}, 1, "--data-dir"},
 		{[]string{"nats", "--data-dir", filepath.Join(state, "nats"), "--port", "0"}, 1, "--data-dir"},
-		{[]string{"dev", "--data-dir", t.TempDir(), "--port", port, "--tools", t.TempDir()}, 1, "--port 0"},
-		{[]string{"dev", "--data-dir", t.TempDir(), "--port", "65536", "--tools", t.TempDir()}, exitUsage, "65535"},
+		{[]string{"dev", "--data-dir", t.TempDir(), "--port", port, "--tools", tools}, 1, "--port 0"},
+		{[]string{"dev", "--data-dir", t.TempDir(), "--port", "65536", "--tools", tools}, exitUsage, "65535"},
 		{[]string{"nats", "--data-dir", t.TempDir(), "--port", "-1"}, exitUsage, "65535"},
 	} {
 		if code, _, stderr := s.do(c.args...); code != c.code || !strings.Contains(stderr, c.says) {
