@@ -56,7 +56,9 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 			l.warn(l.values[jsontext.Pointer(f.At)], "the file "+f.Name+" is missing", "correct its name, or write the file")
 		case !f.Runs || !l.manifest.Callable():
 		case f.Default && errors.Is(err, fs.ErrNotExist):
-			l.manifest.Missing = f.Name
+			if l.manifest.Missing = f.Name; l.faulty("/endpoint") { // such as a misspelt command
+				continue
+			}
 			l.warn(l.values["/tool_id"], "the program "+f.Name+" is missing: calls end with "+string(envelope.CodeUnavailable),
 				"build it, or name the program with endpoint: {command: [./PROGRAM]}")
 		default:
@@ -153,12 +155,25 @@ func (l *toolLoader) program(f File) (*program, error) {
 // disk.
 func (l *toolLoader) runnable(at jsontext.Pointer, p *program, err error) {
 	if err != nil {
-		l.fail(at, reason(err), "the program lies in the tool's own folder; build it first")
+		l.fail(at, reason(err), l.programHint(p.name))
 		return
 	}
 	if l.manifest.Dir != "" && (*p.info.Load()).Mode()&0o111 == 0 {
 		l.fail(at, p.name+" is not executable", "chmod +x "+p.name)
 	}
+}
+
+// programHint returns a hint on how to correct the name of a program that cannot be read.
+func (l *toolLoader) programHint(name string) string {
+	info, err := fs.Lstat(l.files, name)
+	switch {
+	case err == nil && info.Mode()&fs.ModeSymlink != 0:
+		return "it is a link to a program elsewhere: write the absolute path of that program. Or activate its virtual " +
+			"environment, and write the name of the program alone"
+	case strings.Contains(name, " "):
+		return "write each argument as an item: [" + strings.Join(strings.Fields(name), ", ") + "]"
+	}
+	return "the program lies in the tool's own folder; build it first"
 }
 
 // digest returns the SHA-256 of the canonical JSON of the manifest and of the checksums of the files that it names.

@@ -127,6 +127,7 @@ func (s *source) conform(c *contract, whole jsontext.Value) {
 		message, hint := c.explain(v, s.at(at), s.named(at))
 		if where, ok := s.keys[at]; ok && v.Rule == "additionalProperties" { // v.Pointer of a very long name is cut
 			s.report(where, message, hint)
+			s.bad[at] = true
 			continue
 		}
 		s.fail(at, message, hint)
@@ -141,7 +142,7 @@ func (l *toolLoader) meaning(w *written) {
 	m := l.manifest
 	if want := subjects.Token(m.ToolID); m.ToolID != "" && l.folder != m.ToolID && l.folder != want {
 		l.report(l.values["/tool_id"], fmt.Sprintf("the folder of %s is %s", m.ToolID, l.folder),
-			fmt.Sprintf("rename it to %s or %s", want, m.ToolID))
+			"rename it to "+strings.Join(slices.Compact([]string{want, m.ToolID}), " or "))
 	}
 	if _, err := semver.StrictNewVersion(m.Semver); err != nil && m.Semver != "" {
 		l.fail("/semver", fmt.Sprintf("%q is not a semantic version", m.Semver), "write it as 1.2.3")

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -200,7 +198,7 @@ func schemaHint(err error) string {
 
 // conforms reports where an example breaks its schema, unless a value of the example already has a problem.
 func (l *toolLoader) conforms(at jsontext.Pointer, schema *jsonschema.Schema, value jsontext.Value) {
-	if schema == nil || value == nil || slices.ContainsFunc(slices.Collect(maps.Keys(l.bad)), at.Contains) {
+	if schema == nil || value == nil || l.faulty(at) {
 		return
 	}
 	for _, v := range schema.Validate(value) {

@@ -365,6 +365,9 @@ func TestProblems(t *testing.T) {
 		{"no program", full, map[string]string{"bin/web-fetch": ""}, []string{
 			at + ":13:13: bin/web-fetch: file does not exist (the program lies in the tool's own folder; build it first)",
 		}},
+		{"all arguments as one", replace("./bin/web-fetch", "python3 ./main.py"), nil, []string{
+			at + ":13:13: python3 ./main.py: file does not exist (write each argument as an item: [python3, ./main.py])",
+		}},
 		{"program elsewhere", replace("./bin/web-fetch", "../other/program"), nil,
 			[]string{at + ":13:13: ../other/program: invalid argument"}},
 	}
@@ -573,6 +576,10 @@ func TestEscape(t *testing.T) {
 			_, err := tool.Load(dir, transports()...)
 			if err == nil || !strings.Contains(err.Error(), "path escapes from parent") {
 				t.Errorf("got %v", err)
+			}
+			const hint = "it is a link to a program elsewhere: write the absolute path of that program"
+			if strings.Contains(err.Error(), hint) != (name == "program outside") {
+				t.Errorf("the hint is wrong: %v", err)
 			}
 		})
 	}

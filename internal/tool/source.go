@@ -3,6 +3,8 @@ package tool
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -262,6 +264,11 @@ func (s *source) fail(at jsontext.Pointer, message, hint string) {
 	}
 	s.bad[at] = true
 	s.report(s.placeOf(at), message, hint)
+}
+
+// faulty reports whether the value at a pointer, or one within it, has a problem.
+func (s *source) faulty(at jsontext.Pointer) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(s.bad)), at.Contains)
 }
 
 // placeOf returns the position of the value at a pointer, or that of its nearest parent.

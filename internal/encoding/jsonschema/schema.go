@@ -53,7 +53,7 @@ func Compile(name string, raw []byte, load func(ref string) ([]byte, error)) (*S
 	others := map[string][]byte{}
 	at := schemaBase + (&url.URL{Path: strings.TrimPrefix(name, "/")}).EscapedPath()
 	if _, err := newCompiler(loader{load, others}).at(at, doc); err != nil {
-		return nil, fmt.Errorf("schema %s: %w", name, err)
+		return nil, fmt.Errorf("schema %s: %w", name, brief(err))
 	}
 	if len(others) == 0 {
 		raw = bytes.Clone(raw)
@@ -97,10 +97,58 @@ func (c compiler) at(at string, doc any) (*jsonschema.Schema, error) {
 }
 
 func schemaDocument(raw []byte) (any, error) {
-	if v := ijson.Check(raw); v != nil {
-		return nil, fmt.Errorf("%s: %s", v[0].Pointer, v[0].Message)
+	switch v := ijson.Check(raw); {
+	case v == nil:
+	case v[0].Pointer == "":
+		return nil, errors.New(v[0].Message)
+	default:
+		return nil, fmt.Errorf("at %q: %s", v[0].Pointer, v[0].Message)
 	}
 	return decodeAny(raw)
+}
+
+// breach is the error of a schema that breaks its metaschema. Its text has the innermost reasons alone.
+type breach struct {
+	*jsonschema.SchemaValidationError
+}
+
+// brief returns an error with a shorter text, if it is that of a schema that breaks its metaschema.
+func brief(err error) error {
+	if broken, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		return breach{broken}
+	}
+	return err
+}
+
+// Unwrap returns the error with all reasons.
+func (b breach) Unwrap() error { return b.SchemaValidationError }
+
+// Error returns the innermost reasons, each with its place in the schema unless the one before it has the same.
+func (b breach) Error() string {
+	whole, ok := errors.AsType[*jsonschema.ValidationError](b.Err)
+	if !ok {
+		return b.SchemaValidationError.Error()
+	}
+	var reasons []string
+	last := ""
+	for _, leaf := range leaves(whole) {
+		at, says, _ := strings.Cut(leaf.Error(), ": ")
+		if at != last {
+			says = at + ": " + says
+		}
+		reasons, last = append(reasons, says), at
+	}
+	return strings.Join(reasons, "; or ")
+}
+
+func leaves(e *jsonschema.ValidationError) (all []*jsonschema.ValidationError) {
+	if len(e.Causes) == 0 {
+		return []*jsonschema.ValidationError{e}
+	}
+	for _, cause := range e.Causes {
+		all = append(all, leaves(cause)...)
+	}
+	return all
 }
 
 // loader reads the documents to which a schema refers, and keeps them by address.

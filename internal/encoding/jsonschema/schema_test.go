@@ -285,6 +285,10 @@ func TestCompileSchemaRefuses(t *testing.T) {
 		{"no JSON", `{`, nil, "not JSON"},
 		{"duplicate", `{"type":"null","type":"null"}`, nil, "twice"},
 		{"wrong type", `{"type":"text"}`, nil, "schema/x.json"},
+		{"reasons of a wrong type", `{"properties":{"n":{"type":"text"}}}`, nil, "schema schema/x.json: at " +
+			"'/properties/n/type': value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', " +
+			"'string'; or got string, want array"},
+		{"no JSON at its beginning", `{x}`, nil, "schema schema/x.json: line 1, column 2"},
 		{"bad pattern", `{"pattern":"("}`, nil, "schema/x.json"},
 		{"network", `{"$ref":"https://example.com/schema.json"}`, answer(`{}`), "not fetched"},
 		{"file", `{"$ref":"file:///etc/passwd"}`, answer(`{}`), "not fetched"},

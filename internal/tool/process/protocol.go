@@ -168,10 +168,7 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	var l protocol.Absent // decodes the type of any line
 	mended, replaced, ok := ijson.Mend(r.line, ijson.MaxDepth)
 	if !ok || json.Unmarshal(mended, &l) != nil {
-		if bad := ijson.Check(r.line); len(bad) > 0 && r.line[0] == '{' {
-			return r.broken("", "it cannot be read, at %q: %s", bad[0].Pointer, bad[0].Message)
-		}
-		return r.broken("", "it is not a JSON object with a type")
+		return r.unreadable()
 	}
 	r.line, r.replaced = mended, replaced
 	switch {
@@ -185,8 +182,28 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	case chunkKinds[l.Type] != "":
 		return r.chunk(ctx, sink)
 	}
+	if l.Type == "" {
+		return r.broken("", "it has no type")
+	}
 	return r.broken("", "its type is %.40q", l.Type)
 }
+
+// unreadable returns the error of a line that is no JSON object, or has a type that is no string.
+func (r *reader) unreadable() error {
+	bad := ijson.Check(r.line)
+	switch {
+	case len(bad) == 0 || r.line[0] != '{':
+		return r.broken("", "it is not a JSON object with a type")
+	case singleQuoted.Match(r.line):
+		return r.broken("", "it has single quotes, as Python prints a dict: print json.dumps(…) of it")
+	case bad[0].Pointer == "":
+		return r.broken("", "it cannot be read: %s", bad[0].Message)
+	}
+	return r.broken("", "it cannot be read, at %q: %s", bad[0].Pointer, bad[0].Message)
+}
+
+// singleQuoted matches the beginning of a dict as Python prints it.
+var singleQuoted = regexp.MustCompile(`^\{\s*'`)
 
 func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	var l protocol.Data[jsontext.Value]
