@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
-	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -54,7 +53,8 @@ func (d *development) follow(ctx context.Context, tools *toolbus.Toolset, read s
 
 // reload loads the tools that have changed, and prints them and the problems of others.
 func (d *development) reload(tools *toolbus.Toolset) {
-	set, problems, err := tool.LoadEach(d.node.Tools, app.Transports()...)
+	set, found, err := d.env.problemsOf(d.node.Tools)
+	problems := found.Refused()
 	if err == nil {
 		read := set.Digest() + problems.Error()
 		if read == d.loaded.read {
@@ -70,11 +70,15 @@ func (d *development) reload(tools *toolbus.Toolset) {
 	}
 	before := d.loaded.problems
 	d.loaded.problems = problems
-	if changed := d.loaded.compare(set, before); len(changed) > 0 {
+	changed := d.loaded.compare(set, before)
+	if len(changed) > 0 {
 		fmt.Fprintf(d.env.stdout, "tools have changed: %s\n", cli.EscapeText(strings.Join(changed, ", ")))
 	}
 	if problems.Error() != before.Error() {
 		fmt.Fprint(d.env.stderr, cli.EscapeText(d.loaded.says(d.node.Tools)))
+	}
+	for _, p := range d.loaded.warn(found, changed).Below(d.node.Tools) {
+		fmt.Fprintln(d.env.stderr, cli.EscapeText(p.String()))
 	}
 }
 
@@ -82,7 +86,28 @@ func (d *development) reload(tools *toolbus.Toolset) {
 type loaded struct {
 	builds   map[string]string // digest of each tool that is served, by id
 	problems tool.Problems     // of the tools that are not loaded
+	warnings map[string]bool   // of the last reload, by file and text
 	read     string            // changes with the tools and problems that were read
+}
+
+// warn keeps the warnings among the problems of a folder, and returns those of changed tools that are new.
+func (l *loaded) warn(found tool.Problems, changed []string) (fresh tool.Problems) {
+	has, edited := map[string]bool{}, map[string]bool{}
+	for _, name := range changed {
+		id, _, _ := strings.Cut(name, " ") // without (repaired)
+		edited[id], edited[subjects.Token(id)] = true, true
+	}
+	for _, p := range found {
+		key := p.File + ": " + p.Message
+		if p.Severity == tool.Refused || has[key] {
+			continue
+		}
+		if has[key] = true; edited[p.Folder()] && !l.warnings[key] {
+			fresh = append(fresh, p)
+		}
+	}
+	l.warnings = has
+	return fresh
 }
 
 // compare keeps the builds of a set, and returns which of its tools are new, have another build, had a problem before,

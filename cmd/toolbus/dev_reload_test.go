@@ -154,6 +154,36 @@ func TestReloadSays(t *testing.T) {
 	}
 }
 
+// A reload prints the warnings of tools that have changed, each once.
+func TestReloadWarns(t *testing.T) {
+	t.Parallel()
+	d, tools, _, said := following(t)
+	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
+	gone := filepath.Join(d.node.Tools, "say", "main.sh")
+	text := strings.Replace(sayManifest, "[./say.sh]", "[sh, ./main.sh]", 1)
+	write(t, gone, saying("first"))
+	write(t, manifest, text)
+	d.reload(tools)
+	const changed = "tools have changed: say\n"
+	if said.String() != changed {
+		t.Errorf("without a warning it says %q", said)
+	}
+	said.Reset()
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	d.reload(tools)
+	want := changed + manifest + ":6:26: warning: the file main.sh is missing ("
+	if !strings.HasPrefix(said.String(), want) {
+		t.Errorf("got %q, want %q", said, want)
+	}
+	said.Reset()
+	write(t, manifest, text+"title: Say\n")
+	if d.reload(tools); said.String() != changed {
+		t.Errorf("the same warning again: %q", said)
+	}
+}
+
 // An edit is loaded after at most three looks at the files.
 func TestFollowIsFast(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 // lintReport is the output of lint with --json.
@@ -32,7 +33,8 @@ func toolsLint(g *global) *cobra.Command {
 digest. It lists all problems at once, with file, line, column and fix. Dispatchers know no files: of the bus,
 lint checks the manifests alone, and names the tool.
 
-Problems end with exit code 1. Warnings do not: they name what has no effect yet, or cannot be checked.
+Problems end with exit code 1. Warnings do not: they name what has no effect yet, cannot be checked, or cannot run
+on this host.
 --fix writes what can be derived: the tables of errors.md from the errors of the manifest, and the digest of the
 program. It never changes free text.`,
 		Example: "  toolbus tools lint ./tools\n  toolbus tools lint ./tools --fix\n  toolbus tools lint --json",
@@ -79,13 +81,13 @@ func (g *global) lint(ctx context.Context, args []string, fix bool) (lintReport,
 		return g.lintBus(ctx)
 	}
 	dir := args[0]
-	report, err := lintFolder(dir)
+	report, err := lintFolder(g.env, dir)
 	if err == nil && fix {
 		fixed, failed := tool.Fix(dir, report.Problems)
 		if failed != nil {
 			return report, failed
 		}
-		report, err = lintFolder(dir)
+		report, err = lintFolder(g.env, dir)
 		for _, name := range fixed {
 			report.Fixed = append(report.Fixed, filepath.Join(dir, name))
 		}
@@ -94,8 +96,8 @@ func (g *global) lint(ctx context.Context, args []string, fix bool) (lintReport,
 	return report, err
 }
 
-func lintFolder(dir string) (lintReport, error) {
-	set, problems, err := tool.Lint(dir, app.Transports()...)
+func lintFolder(e *environment, dir string) (lintReport, error) {
+	set, problems, err := e.problemsOf(dir)
 	if err != nil {
 		return lintReport{}, err
 	}
@@ -107,6 +109,18 @@ func lintFolder(dir string) (lintReport, error) {
 		folders[filepath.Base(m.Dir)] = true
 	}
 	return lintReport{Tools: len(folders), Problems: problems}, nil
+}
+
+// problemsOf returns the tools of a folder that can be loaded, and all problems and warnings, also those of this host.
+func (e *environment) problemsOf(dir string) (*tool.Set, tool.Problems, error) {
+	set, problems, err := tool.Lint(dir, app.Transports()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range set.List() {
+		problems = append(problems, process.Doubts(m, e.environ)...)
+	}
+	return set, problems, nil
 }
 
 // noTools returns the error of a command whose folder has no tools.

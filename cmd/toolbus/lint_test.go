@@ -21,8 +21,28 @@ func TestToolsLint(t *testing.T) {
 	}
 	lints("", "", "1 tool, 0 problems, 0 warnings\n")
 	lints("nonsense: 1\n", "tools/say/tool.yaml:8:1: ", "\n1 tool, 1 problem, 0 warnings\n")
+	write(t, manifest, strings.Replace(sayManifest, "command:", "comand:", 1))
+	_, out, _ := shell{t: t}.do("tools", "lint", "tools")
+	if !strings.HasSuffix(out, "\n1 tool, 1 problem, 0 warnings\n") || !strings.Contains(out, `unknown field "comand"`) {
+		t.Errorf("of a misspelt command it says %s", out)
+	}
 	lints("digest: sha256:"+strings.Repeat("0", 64)+"\n", "tools/say/tool.yaml: written\n",
 		"\n1 tool, 0 problems, 0 warnings\n", "--fix")
+	write(t, filepath.Join(dir, "say.sh"), saying("elsewhere"))
+	for command, says := range map[string]string{
+		"[pyton3, ./say.sh]":             "warning: the tool cannot run here: pyton3 is not in /usr/local/bin:",
+		"[/none/python, ./say.sh]":       "warning: the tool cannot run here: stat /none/python: no such file or directory ",
+		"[sh, ../say.sh]":                "warning: the file ../say.sh is outside of the tool's folder, ",
+		"[sh, /etc/passwd, ../say/no]":   "",
+		"[./say.sh, ../say, -c, ../no/]": "",
+	} {
+		write(t, manifest, strings.Replace(sayManifest, "[./say.sh]", command, 1))
+		_, out, _ := shell{t: t}.do("tools", "lint", "tools")
+		if says == "" && !strings.HasSuffix(out, "1 tool, 0 problems, 0 warnings\n") ||
+			says != "" && (!strings.HasPrefix(out, "tools/say/tool.yaml: "+says) || !strings.HasSuffix(out, " 1 warning\n")) {
+			t.Errorf("with command %s: %s", command, out)
+		}
+	}
 	another(t, dir, "two", "nonsense: 1\nmore: 1\n")
 	lints("tier: T1\n", "tools/say/tool.yaml:8:1: warning: ", "\n2 tools, 2 problems, 1 warning\n")
 	_, _, stderr := shell{t: t}.do("dev", "--tools", "tools", "--data-dir", t.TempDir())

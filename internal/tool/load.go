@@ -50,7 +50,7 @@ func LoadEach(dir string, transports ...Transport) (*Set, Problems, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return set, slices.DeleteFunc(problems, func(p Problem) bool { return p.Severity != Refused }), nil
+	return set, problems.Refused(), nil
 }
 
 // Lint is [Load], and returns all problems, also warnings and those that only lint reports. The set has the tools
@@ -100,7 +100,7 @@ func LoadFS(fsys fs.FS, transports ...Transport) (*Set, error) {
 // loaded returns the set, or the problems that keep it from being loaded.
 func loaded(set *Set, problems Problems, err error) (*Set, error) {
 	if problems.refused() {
-		return nil, slices.DeleteFunc(problems, func(p Problem) bool { return p.Severity != Refused })
+		return nil, problems.Refused()
 	}
 	return set, err
 }

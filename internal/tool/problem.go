@@ -81,6 +81,11 @@ func (ps Problems) refused() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == Refused })
 }
 
+// Refused returns the problems that keep a tool from being loaded.
+func (ps Problems) Refused() Problems {
+	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Severity != Refused })
+}
+
 // Failed reports whether there is a problem that is no warning.
 func (ps Problems) Failed() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity != Warning })
