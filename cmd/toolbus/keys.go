@@ -162,6 +162,13 @@ func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 			said += "\nserver:  nats-server -c " + filepath.Join(dir, f.Name)
 		}
 	}
+	said += "\ndispatcher: dispatcher --secrets-dir " + filepath.Join(dir, "keys") + " --server " + url
+	if tools != "" {
+		said += " --tools " + tools
+	}
+	if strings.HasSuffix(plan.Profile, "durable") {
+		said += " --sync always"
+	}
 	names = append(names, set...)
 	return g.say(map[string]any{"dir": dir, "url": url, "files": names, "operator": operator},
 		said+"\nbus:     "+url+"\npolicy:  "+next)

@@ -43,8 +43,14 @@ func TestKeysInit(t *testing.T) {
 func TestKeysInitPolicy(t *testing.T) {
 	dir, tools := filepath.Join(t.TempDir(), "deployment"), playTools(t)
 	s := shell{t: t}
-	if out := s.must("keys", "init", dir, "--tools", tools); !strings.Contains(out, "toolbus policy push "+dir) {
-		t.Errorf("with tools: %s", out)
+	out := s.must("keys", "init", dir, "--tools", tools, "--profile", "single-durable")
+	for _, says := range []string{
+		"toolbus policy push " + dir, "\ndispatcher: dispatcher --secrets-dir " + filepath.Join(dir, "keys") +
+			" --server nats://127.0.0.1:4222 --tools " + tools + " --sync always\n",
+	} {
+		if !strings.Contains(out, says) {
+			t.Errorf("with tools it does not say %q: %s", says, out)
+		}
 	}
 	s.must("policy", "lint", dir, "--tools", tools)
 	if out := s.must("keys", "init", filepath.Join(t.TempDir(), "other")); !strings.Contains(out, "toolbus policy init") {

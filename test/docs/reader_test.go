@@ -59,8 +59,10 @@ func settings(in string, port int) map[string]setting {
 		"docs/operations.md": {
 			before: "mkdir /etc/toolbus\ncp -r tools /etc/toolbus/tools",
 			instead: append([]replace{
-				{"systemctl stop toolbus-executor toolbus-dispatcher toolbus-nats@nats-1",
-					"end executor; end dispatcher; end nats", "needs systemd"},
+				{"systemctl stop toolbus-executor", "end executor", "needs systemd"},
+				{"systemctl stop toolbus-dispatcher", "end dispatcher", "needs systemd"},
+				{"systemctl stop toolbus-nats@nats-1", "end nats", "needs systemd"},
+				{"/var/lib/toolbus", filepath.Join(in, "store"), "belongs to root"},
 				{"REF", "$REF", "the reference that the call has printed"},
 				{`'{"pattern":"x"}'`, `'{"pattern":"x"}' 2>&1 | tee said
 REF=$(sed -n 's/^accepted: \([^ ]*\).*/\1/p' said)`, "keeps that reference"},
