@@ -73,13 +73,31 @@ func PrintError(to io.Writer, e *envelope.Error) {
 	if n := resultBytes(e); n > 0 {
 		fmt.Fprintf(w, "  result of the tool: %d bytes; --json prints it, as error.details.tool_result\n", n)
 	}
-	if e.Details.Stderr != "" {
-		fmt.Fprintln(w, "  stderr of the tool:")
-		for line := range strings.Lines(e.Details.Stderr) {
-			fmt.Fprint(w, "    ", line)
-		}
-		fmt.Fprintln(w)
+	printStderr(w, e.Details.Stderr)
+}
+
+// The first and the last lines of a tool's standard error are printed. --json prints all.
+const (
+	firstLines = 5
+	lastLines  = 15
+)
+
+// printStderr prints the standard error of a tool. The first error is often at its beginning, and the reason for the
+// end at the end.
+func printStderr(w io.Writer, text string) {
+	if text == "" {
+		return
 	}
+	fmt.Fprintln(w, "  stderr of the tool:")
+	lines := slices.Collect(strings.Lines(text))
+	if more := len(lines) - firstLines - lastLines; more > 0 {
+		note := fmt.Sprintf("[%d lines left out; `toolbus result REF --json` prints all]\n", more)
+		lines = slices.Concat(lines[:firstLines], []string{note}, lines[len(lines)-lastLines:])
+	}
+	for _, line := range lines {
+		fmt.Fprint(w, "    ", line)
+	}
+	fmt.Fprintln(w)
 }
 
 func printViolations(w io.Writer, d envelope.Details) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -95,6 +96,30 @@ func TestPrintsWhatFixesName(t *testing.T) {
 		const ofTool = "  details.reason: dns\n  details.upstream_status: 503\n"
 		if row.Code != envelope.CodeInputRequired && !strings.Contains(got, ofTool) {
 			t.Errorf("%s: no details of the tool in\n%s", row.Code, out.String())
+		}
+	}
+}
+
+// A long standard error is printed with its first and last lines.
+func TestPrintsEndsOfStderr(t *testing.T) {
+	for n, want := range map[int][]string{
+		20: {"stderr of the tool:\n    1\n    2\n", "    5\n    6\n", "    19\n    20\n"},
+		3000: {
+			"stderr of the tool:\n    1\n",
+			"    5\n    [2980 lines left out; `toolbus result REF --json` prints all]\n    2986\n",
+			"    2999\n    3000\n",
+		},
+	} {
+		e := envelope.NewError(envelope.CodeToolFault, "")
+		for i := range n {
+			e.Details.Stderr += strconv.Itoa(i+1) + "\n"
+		}
+		var out strings.Builder
+		PrintError(&out, e)
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%d lines: %q is not in\n%s", n, text, out.String())
+			}
 		}
 	}
 }
