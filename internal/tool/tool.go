@@ -103,7 +103,7 @@ func (r Result) Check() error {
 func checkSideEffect(effect jsontext.Value) error {
 	const above = 2 // levels that the response and its list add
 	if effect.Kind() != '{' || !effect.IsValid() {
-		return errors.New("it is no JSON object")
+		return errors.New(`it is not a JSON object such as {"kind":"write","target":"file:///srv/out/a.txt"}`)
 	}
 	if bad := ijson.Check(effect); len(bad) > 0 {
 		return fmt.Errorf("%q: %s", bad[0].Pointer, bad[0].Message)

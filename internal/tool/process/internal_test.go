@@ -65,6 +65,8 @@ func TestReader(t *testing.T) {
 		{"output with an error", protocol.OpExecute, `{"type":"output","output":1,"error":{}}` + "\n", "", "not of its type"},
 		{"side effect of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":[1]}` + "\n", "",
 			"side effect"},
+		{"side effect without a form", protocol.OpExecute, `{"type":"output","output":1,"side_effects":["none"]}` + "\n", "",
+			`it is not a JSON object such as {"kind":"write",`},
 		{"side effects of another kind", protocol.OpExecute, `{"type":"output","output":1,"side_effects":{}}` + "\n", "",
 			"/side_effects"},
 		{"many side effects", protocol.OpExecute,
