@@ -89,7 +89,7 @@ func declaredOnly(tools []envelope.ToolInfo) []Check {
 	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(count)) {
-		all = append(all, fmt.Sprintf("%s (%d tools)", name, count[name]))
+		all = append(all, fmt.Sprintf("%s (%s)", name, countTools(count[name])))
 	}
 	return []Check{{Name: "declared only", Status: checkOpen,
 		Says: "fields of manifests without an effect yet: " + strings.Join(all, ", ")}}
@@ -154,7 +154,7 @@ func (e *examined) manifests() (envelope.CheckStatus, string, string) {
 	if len(e.tools) == 0 {
 		return checkOpen, "not checked: the dispatcher has no tools", ""
 	}
-	return CheckOK, fmt.Sprintf("%d tools, whose manifests the dispatcher has accepted", len(e.tools)), ""
+	return CheckOK, countTools(len(e.tools)) + ", with manifests that the dispatcher has accepted", ""
 }
 
 func (e *examined) versions() (envelope.CheckStatus, string, string) {
@@ -168,7 +168,7 @@ func (e *examined) versions() (envelope.CheckStatus, string, string) {
 		return CheckFailed, "no exact version or no digest: " + strings.Join(bad[:min(len(bad), maxDifferences)], " "),
 			"give each tool an exact semver, and update the dispatchers"
 	}
-	return CheckOK, fmt.Sprintf("%d tools with one version and one digest each", len(e.tools)), ""
+	return CheckOK, countTools(len(e.tools)) + " with one version and one digest each", ""
 }
 
 // schemas checks that the client can compile the schemas, with which it and executors validate.
@@ -177,7 +177,7 @@ func (e *examined) schemas() (envelope.CheckStatus, string, string) {
 		return CheckFailed, strings.Join(e.broken[:min(len(e.broken), maxDifferences)], "; "),
 			"run `toolbus tools show` for the tool, and see the log of the dispatcher"
 	}
-	return CheckOK, fmt.Sprintf("the schemas of %d tools compile, of %d", e.described, len(e.tools)), ""
+	return CheckOK, fmt.Sprintf("the schemas of %s compile, of %d", countTools(e.described), len(e.tools)), ""
 }
 
 func (e *examined) keys() (envelope.CheckStatus, string, string) {

@@ -152,6 +152,14 @@ func asked(ctx context.Context, inbox *rpc.Inbox, cause error) ([]Check, error) 
 	return seen.Checks, nil
 }
 
+// countTools returns a number of tools in words.
+func countTools(n int) string {
+	if n == 1 {
+		return "1 tool"
+	}
+	return fmt.Sprintf("%d tools", n)
+}
+
 // askTime bounds each request to dispatchers.
 const askTime = 5 * time.Second
 
@@ -212,7 +220,7 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 		clock.Status, clock.Fix = CheckWarning, "the clocks differ; Toolbus reasons in bus time, but logs will not line "+
 			"up: check NTP"
 	}
-	checks := []Check{envelope.Well("dispatchers", fmt.Sprintf("answering, %d tools", len(tools))), clock,
+	checks := []Check{envelope.Well("dispatchers", "answering, "+countTools(len(tools))), clock,
 		diagnosePolicy(d.Policies)}
 	if ids := envelope.Changed(tools); len(ids) > 0 {
 		checks = append(checks, waiting("changed at their servers, and not called until they are approved: ", ids))

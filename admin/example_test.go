@@ -140,7 +140,7 @@ func ExampleDiagnose() {
 			fmt.Println(check.Name, check.Status, check.Says, check.Fix)
 		}
 	}
-	// Output: dispatchers ok answering, 1 tools
+	// Output: dispatchers ok answering, 1 tool
 }
 
 // With the secrets of the deployment, which dispatchers have, Diagnose looks at servers and accounts as well.

@@ -70,7 +70,7 @@ func diagnoseTools(all []envelope.Inventory) Check {
 		return envelope.Failed("tools", says,
 			"start all dispatchers with the same tools: until then calls of these end now one way and now the other")
 	}
-	says := fmt.Sprintf("dispatchers: %d, each with the same %d tools", len(all), len(all[0].Tools))
+	says := fmt.Sprintf("dispatchers: %d, each with the same %s", len(all), countTools(len(all[0].Tools)))
 	return envelope.Well("tools", says)
 }
 

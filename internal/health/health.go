@@ -137,10 +137,17 @@ func diagnosePools(ctx context.Context, js jetstream.JetStream, tools map[string
 	return checks
 }
 
+// startExecutor returns the fix if no executor of a pool is alive.
+func startExecutor(pool string) string {
+	return "start one with `toolbus executor " + pool + " --credentials FILE --tools DIR`, and --sync always if " +
+		"dispatchers have it. `toolbus credentials issue --role executor --actor executor://1 " + pool +
+		" --out FILE` makes the file"
+}
+
 // emptyPool returns the check of a pool without a live executor.
 func emptyPool(pool string, tools []string, waiting int) envelope.Check {
 	c := envelope.Doubtful("pool "+pool, "no executor is alive",
-		"start one with `toolbus executor --pool "+pool+"`")
+		startExecutor("--pool "+pool))
 	if len(tools) > 0 {
 		c.Says += " for " + strings.Join(tools, ", ")
 	}
@@ -164,8 +171,7 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) []envelope.C
 	case err != nil:
 		return []envelope.Check{envelope.Failed("executors", err.Error(), "start a dispatcher: it creates the topology")}
 	case len(alive) == 0:
-		return []envelope.Check{envelope.Failed("executors", "no executor beats",
-			"start one with `toolbus executor` or `toolbus dev`")}
+		return []envelope.Check{envelope.Failed("executors", "no executor is alive", startExecutor("--pool POOL"))}
 	}
 	checks := []envelope.Check{envelope.Well("executors", fmt.Sprintf("%d alive", len(alive)))}
 	return append(append(checks, unrunnable(alive)...), unconfined(alive)...)

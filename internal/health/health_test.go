@@ -72,7 +72,8 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 		t.Errorf("just beaten: %+v", c)
 	}
 	<-time.After(bus.DefaultLease + 100*time.Millisecond)
-	if c := diagnoseExecutors(t.Context(), js); c[0].Status != envelope.CheckFailed || c[0].Fix == "" {
+	if c := diagnoseExecutors(t.Context(), js); c[0].Status != envelope.CheckFailed ||
+		!strings.Contains(c[0].Fix, "`toolbus executor --pool POOL --credentials FILE ") {
 		t.Errorf("long ago: %+v", c)
 	}
 	idle := diagnosePools(t.Context(), js, map[string][]string{"gpu": {"echo"}}, nil)
