@@ -106,6 +106,7 @@ unset TOOLBUS_CREDENTIALS TOOLBUS_URL`,
 				{"systemctl restart toolbus-nats@nats-1", "systemctl start toolbus-nats@nats-1\n" +
 					"until toolbus doctor > said; do sleep 0.2; done", "a reader types more slowly than processes reconnect"},
 				{"systemctl restart", "systemctl start", "ends what it starts again"},
+				{"REVISION", "5", "the first revision, which the history has"},
 			}, services(in, free)...),
 			port: free,
 		},
