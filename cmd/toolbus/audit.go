@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +47,7 @@ The exit code is 1 if the audit log is behind the calls, so that records may be 
 	}
 	f.flags(g, replay)
 	replay.Flags().StringVar(&f.since, "since", "",
-		"start at this `TIME`: RFC 3339, or a duration before now, such as 1h")
+		"start at this `TIME`: RFC 3339, or a duration before now, such as 1h or 7d")
 	replay.Flags().BoolVarP(&f.Follow, "follow", "f", false,
 		"then print new records as they are written")
 	t := &auditFlags{Filter: reader.Filter{FromNow: true, Follow: true}}
@@ -142,9 +144,14 @@ func pointInTime(s string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(s); err == nil {
 		return now.Add(-ago), nil
 	}
+	if number, ok := strings.CutSuffix(s, "d"); ok {
+		if days, err := strconv.ParseUint(number, 10, 16); err == nil {
+			return now.Add(-time.Duration(days) * 24 * time.Hour), nil
+		}
+	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, usagef("%q is not a time: use RFC 3339 (2026-11-20T15:04:05Z) or a duration before now (90m)", s)
+		return t, usagef("%q is not a time: use RFC 3339 (2026-11-20T15:04:05Z) or a duration before now (90m, 7d)", s)
 	}
 	return t, nil
 }

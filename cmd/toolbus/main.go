@@ -180,7 +180,7 @@ Exit codes:
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return g.check()
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	root.SetFlagErrorFunc(cli.FlagError)
 	f := root.PersistentFlags()
 	g.given = f.Changed
 	g.reach.Flags(f)

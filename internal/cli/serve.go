@@ -236,7 +236,7 @@ func Run(
 func Execute(ctx context.Context, env Env, cmd *cobra.Command, args []string) int {
 	WrapHelp(cmd)
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%v", err) })
+	cmd.SetFlagErrorFunc(FlagError)
 	cmd.SetArgs(args)
 	cmd.SetOut(env.Stdout)
 	cmd.SetErr(env.Stderr)

@@ -33,9 +33,9 @@ type Filter struct {
 func (f Filter) Check() error {
 	switch {
 	case f.Event != "" && !slices.Contains(audit.Events(), f.Event):
-		return fmt.Errorf("there is no event %q; the events are %v", f.Event, audit.Events())
+		return fmt.Errorf("there is no event %q; %s", f.Event, meant(f.Event, audit.Events()))
 	case f.Status != "" && !slices.Contains(envelope.Statuses(), f.Status):
-		return fmt.Errorf("there is no status %q; the statuses are %v", f.Status, envelope.Statuses())
+		return fmt.Errorf("there is no status %q; %s", f.Status, meant(f.Status, envelope.Statuses()))
 	case f.Code != "" && f.Code.Class() == "":
 		return fmt.Errorf("there is no code %q; tools have their own below %v, and Toolbus has %v", f.Code,
 			envelope.Classes(), ownCodes())
@@ -45,6 +45,18 @@ func (f Filter) Check() error {
 		return fmt.Errorf("%s, until when, is before %s, since when", f.Until, f.Since)
 	}
 	return nil
+}
+
+// meant suggests the name that is most similar to word, or lists all.
+func meant[T ~string](word T, all []T) string {
+	names := make([]string, len(all))
+	for i, name := range all {
+		names[i] = string(name)
+	}
+	if near, ok := envelope.Nearest(string(word), names); ok {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "use one of " + strings.Join(names, ", ")
 }
 
 func ownCodes() (all []envelope.Code) {
