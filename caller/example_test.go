@@ -19,7 +19,7 @@ func ExampleConnect() {
 	call := caller.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`), Key: "greet-ada-0000001"}
 	resp, err := client.Call(ctx, call)
 	if failed, ok := errors.AsType[*caller.Error](err); ok {
-		log.Fatalf("%s, effect %s: %s", failed.Code(), failed.Effect(), failed.Fix())
+		log.Fatalf("%v (effect %s)\n%s", failed, failed.Effect(), failed.Fix())
 	}
 	if err != nil {
 		log.Fatal(err) // the call was not sent, or was given up

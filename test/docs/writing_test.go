@@ -36,7 +36,19 @@ func TestWritingTools(t *testing.T) {
 }
 
 // TestGoOfWritingTools vets and tests the Go program of docs/writing-tools.md, in a module that is not this one.
-func TestGoOfWritingTools(t *testing.T) {
+func TestGoOfWritingTools(t *testing.T) { testGoOf(t, "docs/writing-tools.md") }
+
+// TestGoOfCalling does the same for the agent of docs/calling.md. The agent itself links no package but caller.
+func TestGoOfCalling(t *testing.T) {
+	agent := testGoOf(t, "docs/calling.md")
+	if strings.Contains(agent, `"github.com/seed-018f16cc/toolbus"`) {
+		t.Error("the agent imports package toolbus")
+	}
+}
+
+// testGoOf vets and tests the program and the test that a page shows, and returns the program.
+func testGoOf(t *testing.T, page string) (program string) {
+	t.Helper()
 	module := t.TempDir()
 	put := func(name, text string) {
 		t.Helper()
@@ -55,7 +67,7 @@ func TestGoOfWritingTools(t *testing.T) {
 	put("go.mod", strings.Replace(read(t, "test/frontdoor/go.mod"), "=> ../..", "=> "+here, 1))
 	put("go.sum", read(t, "test/frontdoor/go.sum"))
 	block := regexp.MustCompile("(?s)```go ([a-z_/]+\\.go)\n(.*?)```")
-	files := block.FindAllStringSubmatch(read(t, "docs/writing-tools.md"), -1)
+	files := block.FindAllStringSubmatch(read(t, page), -1)
 	if len(files) != 2 {
 		t.Fatalf("the page shows %d files in Go", len(files))
 	}
@@ -64,4 +76,5 @@ func TestGoOfWritingTools(t *testing.T) {
 	}
 	goIn(t, module, "go", "vet", "./...")
 	goIn(t, module, "go", "test", "./...")
+	return files[0][2]
 }
