@@ -263,32 +263,37 @@ func ConnectHint(err error) string {
 		return "close connections of this credential, share the load among several credentials, or try again in a minute; " +
 			"the log of the dispatchers has the reason"
 	case unauthorized(err):
-		return "name the file with your token, by --credentials or Options.CredentialsFile; " +
-			"`toolbus credentials issue --actor agent://NAME --out FILE` of an operator makes one. Or put a user and a " +
-			"password that the server knows into the URL: nats://USER:PASSWORD@HOST:PORT"
+		return "name the file with your token, by --credentials or Options.CredentialsFile: `toolbus dev` prints its name, " +
+			"as export TOOLBUS_CREDENTIALS=…; for another bus, `toolbus credentials issue --actor agent://NAME --out FILE` of " +
+			"an operator makes one. Or put a user and a password that the server knows into the URL: " +
+			"nats://USER:PASSWORD@HOST:PORT"
 	case IsUnreachable(err):
 		return unreachableHint(err)
 	}
 	return "check the URL: --server, TOOLBUS_URL or the URL of Connect"
 }
 
-// unreachableHint is the hint for servers that do not answer: without a name that a user gave, to start a bus.
+// unreachableHint is the hint for servers that do not answer. On this host the missing server may be that of toolbus
+// dev.
 func unreachableHint(err error) string {
 	of, ok := errors.AsType[*dialError](err)
-	if !ok || of.servers == nats.DefaultURL {
+	if !ok {
 		return "start a bus with `toolbus dev`, or name one: by --server, TOOLBUS_URL or the URL of Connect"
 	}
 	first, _, several := strings.Cut(of.servers, ",")
-	check := "see in its log whether it runs"
+	check, dev := "see in its log whether it runs", ""
 	if u, err := url.Parse(strings.TrimSpace(first)); err == nil && u.Hostname() != "" {
 		check = fmt.Sprintf("`nc -zv %s %s` shows whether anything listens there", u.Hostname(), cmp.Or(u.Port(), "4222"))
+		if ip := net.ParseIP(u.Hostname()); ip.IsLoopback() || u.Hostname() == "localhost" {
+			dev = "`toolbus dev` starts one, and prints export TOOLBUS_URL=… if its port is not 4280; otherwise "
+		}
 	}
 	which := "this server does not answer"
 	if several {
-		which = "these servers do not answer"
+		which, dev = "these servers do not answer", ""
 	}
-	return which + ": " + check + "; start it, or correct its name in --server, TOOLBUS_URL, the context or the URL of " +
-		"Connect"
+	return which + ": " + check + "; " + dev + "start it, or correct its name in --server, TOOLBUS_URL, the context or " +
+		"the URL of Connect"
 }
 
 func isAs[E error](err error) bool {

@@ -305,7 +305,7 @@ func TestGoProgramOnDev(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "me.token")
 	s.must("credentials", "issue", "--actor", "agent://me", "--out", file)
 	_, err := toolbus.Connect(t.Context(), s.url, toolbus.Options{})
-	if err == nil || !strings.Contains(err.Error(), "Options.CredentialsFile") ||
+	if err == nil || !strings.Contains(err.Error(), "Options.CredentialsFile: `toolbus dev` prints its name, as export") ||
 		!strings.Contains(err.Error(), "toolbus credentials issue") {
 		t.Errorf("without a token: %v", err)
 	}
