@@ -56,3 +56,14 @@ func TestLastWord(t *testing.T) {
 		})
 	}
 }
+
+// A program that panics has no answer. The error of its call has the panic.
+func TestPanicOfProgram(t *testing.T) {
+	const panics = "#!/bin/sh\nread -r request\n" +
+		`printf 'panic: no disk\n\ngoroutine 1 [running]:\nmain.main()\n' >&2; exit 2` + "\n"
+	bus := serving(t, sourceTool(t, panics))
+	_, err := bus.Call(t.Context(), toolbus.Call{Tool: "search.web", Function: "query", Retry: once})
+	if err == nil || !strings.HasSuffix(err.Error(), "; stderr of the tool: panic: no disk") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -42,6 +42,11 @@ func TestConnect(t *testing.T) {
 	if !ok || failed.Status() != envelope.InvalidRequest || caller.CodeOf(err) != "I-REQ-SCHEMA" {
 		t.Error(err)
 	}
+	_, err = client.Call(t.Context(), caller.Call{Tool: "greet", Input: []byte(`{"name":"Ada"}`), Key: "k", Priority: "x"})
+	const short = "; Call.Key must have at least 16 characters, has 1; Call.Priority "
+	if err == nil || !strings.Contains(err.Error(), short) {
+		t.Errorf("%v does not say %q", err, short)
+	}
 	if err := errors.Join(client.Close(), client.Close()); err != nil {
 		t.Error(err)
 	}

@@ -65,7 +65,9 @@ type Call struct {
 	Function string         // may be empty if the tool has one function
 	Input    jsontext.Value // must fit the request schema of the function
 	// Timeout is the time from the start of Call until the deadline, at least 1 ms. The deadline is never later than that
-	// of ctx. Default: the default timeout of the tool, or 5 s while the client does not know it.
+	// of ctx. Default: the default timeout of the tool, or 5 s while the client does not know it. A timeout above the
+	// maximum of the tool is cut to it: Provenance.PolicyApplied of the response then has timeout-cut, and its Warnings
+	// say so. A program of a tool gets SIGTERM up to 300 ms before the deadline.
 	Timeout time.Duration
 	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
 	// one joins the first one while that runs. After a retryable_error it runs again, and otherwise it gets the same

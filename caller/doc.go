@@ -7,5 +7,6 @@
 // An operator makes the file, as does the user of a bus of toolbus dev: toolbus credentials issue --actor agent://me
 // --out me.token.
 //
-// A nil error means success, and every other outcome is an [Error]. Start reading at connect.go and client.go.
+// A nil error means success, and every other outcome is an [Error]. docs/calling.md shows a whole agent. Start reading
+// at connect.go and client.go.
 package caller

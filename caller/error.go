@@ -2,6 +2,7 @@ package caller
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -27,8 +28,25 @@ func NewError(reason *envelope.Error, response *envelope.Response) *Error {
 	return &Error{reason: reason, response: response}
 }
 
-// Error returns the code, the message, the cause, and each location in the input that is invalid.
-func (e *Error) Error() string { return operation.InFull(e.reason) }
+// Error returns the code, the message, the cause, and each member of the call that is invalid: a field of [Call], or a
+// location in the input. If the program of the tool failed without an answer, it also returns the line of its standard
+// error that says why, at most 200 bytes of it.
+func (e *Error) Error() string { return operation.InFull(e.reason, fieldOf) }
+
+// fieldOf returns the field of Call that a pointer into the request is about, or the pointer itself.
+func fieldOf(pointer string) string {
+	for _, of := range [...]struct{ member, field string }{
+		{"/tool_id", "Call.Tool"}, {"/tool_version", "Call.Version"}, {"/fn", "Call.Function"}, {"/call_id", "Call.CallID"},
+		{"/provenance", "Call.Provenance"}, {"/constraints/timeout_ms", "Call.Timeout"},
+		{"/constraints/idempotency_key", "Call.Key"}, {"/constraints/idempotency_scope", "Call.KeyScope"},
+		{"/constraints/priority", "Call.Priority"}, {"/constraints/retry_policy", "Call.Retry"},
+	} {
+		if rest, ok := strings.CutPrefix(pointer, of.member); ok && (rest == "" || rest[0] == '/') {
+			return of.field + rest
+		}
+	}
+	return pointer
+}
 
 // Code returns the error code, see docs/errors.md.
 func (e *Error) Code() envelope.Code { return e.reason.Code }

@@ -136,3 +136,20 @@ func TestAsk(t *testing.T) {
 		t.Error(a, got, refusal, err)
 	}
 }
+
+// The text of an error has the reason that the tool's program has written, once and bounded.
+func TestInFullHasTheReason(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"": "S-TOOL-001: gone: exit status 2",
+		"panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/tool/main.go:7\n": "S-TOOL-001: gone: exit status 2; " +
+			"stderr of the tool: panic: boom",
+		"Traceback:\n  File x\nValueError: no\n\n": "S-TOOL-001: gone: exit status 2; stderr of the tool: ValueError: no",
+		"error: gone\n":          "S-TOOL-001: gone: exit status 2",
+		strings.Repeat("é", 300): "S-TOOL-001: gone: exit status 2; stderr of the tool: " + strings.Repeat("é", 100),
+	} {
+		e := envelope.NewError(envelope.CodeToolFault, "gone").WithCause("exit status 2").WithStderr(stderr)
+		if got := operation.InFull(e, strings.Clone); got != want {
+			t.Errorf("%q: %s, want %s", stderr, got, want)
+		}
+	}
+}

@@ -1,21 +1,46 @@
 package operation
 
-import "github.com/seed-018f16cc/toolbus/envelope"
+import (
+	"strings"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+)
 
 // Refusal is a Go error for an operation that a dispatcher refused.
 type Refusal struct{ Reason *envelope.Error }
 
 // Error implements error.
-func (r *Refusal) Error() string { return InFull(r.Reason) }
+func (r *Refusal) Error() string { return InFull(r.Reason, strings.Clone) }
 
-// InFull returns the message of e, its cause, and each violation with its pointer.
-func InFull(e *envelope.Error) string {
+// InFull returns the message of e, its cause, each violation with the name that place returns for its pointer, and why
+// the tool's program says that it failed.
+func InFull(e *envelope.Error, place func(pointer string) string) string {
 	text := e.String()
 	if e.Cause != "" {
 		text += ": " + e.Cause
 	}
 	for _, v := range e.Details.Violations {
-		text += "; " + v.Pointer + " " + v.Message
+		text += "; " + place(v.Pointer) + " " + v.Message
+	}
+	if line := lastLine(e.Details.Stderr); !strings.Contains(text, strings.TrimPrefix(line, "error: ")) {
+		text += "; stderr of the tool: " + line
 	}
 	return text
+}
+
+// maxLine is how much of a line InFull returns, in bytes.
+const maxLine = 200
+
+// lastLine returns the line of a program's standard error that has the reason of its failure: the panic of a Go
+// program, which a trace follows, and otherwise the last line.
+func lastLine(stderr string) (last string) {
+	for line := range strings.Lines(stderr) {
+		if line = strings.TrimSpace(line); line != "" {
+			last = strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
+		}
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			break
+		}
+	}
+	return last
 }
