@@ -207,6 +207,9 @@ func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.
 	if resp.Status == envelope.RetryableError && resp.Key != "" { // a fresh key is not known anywhere else
 		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeCell(resp.Key))
 	}
+	if e := resp.Error; e != nil && e.Code == envelope.CodeToolUnknown && call.Tool == "list" {
+		e.WithFix("`toolbus tools list` lists the tools, and `toolbus calls list --open` the calls that have no outcome yet")
+	}
 	err := printOutcome(g, resp, ref)
 	if chosen := call.Key != "" || g.stable; chosen && keepsError(resp) && !g.json {
 		fmt.Fprintln(g.env.stderr, "the key keeps this outcome: once its cause is repaired, call with a new key")

@@ -13,6 +13,11 @@ import (
 // FlagError returns the usage error of a wrong flag. It suggests the most similar flag of the command for an unknown
 // one. Use it as the flag error function of root commands.
 func FlagError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Args != nil { // the flags behind an unknown command are unknown, too
+		if unknown := cmd.Args(cmd, cmd.Flags().Args()); unknown != nil {
+			return unknown
+		}
+	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if near, ok := nearestFlag(cmd.Flags(), unknown.GetSpecifiedName()); ok {
 			return Usagef("%v: did you mean --%s?", err, near)
