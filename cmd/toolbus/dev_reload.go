@@ -85,6 +85,7 @@ func (d *development) reload(tools *toolbus.Toolset) {
 // loaded is the result of the last reload.
 type loaded struct {
 	builds   map[string]string // digest of each tool that is served, by id
+	folders  map[string]string // folder of each tool that was loaded again, by id
 	problems tool.Problems     // of the tools that are not loaded
 	warnings map[string]bool   // of the last reload, by file and text
 	read     string            // changes with the tools and problems that were read
@@ -114,6 +115,9 @@ func (l *loaded) warn(found tool.Problems, changed []string) (fresh tool.Problem
 // or are gone. A tool with a problem stays as it was.
 func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string) {
 	broken, builds := foldersOf(l.problems), map[string]string{}
+	if l.folders == nil {
+		l.folders = map[string]string{}
+	}
 	for _, m := range set.List() {
 		switch folder := filepath.Base(m.Dir); {
 		case broken[folder]:
@@ -123,12 +127,12 @@ func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string)
 		case foldersOf(before)[folder]:
 			changed = append(changed, m.ToolID+" (repaired)")
 		}
-		builds[m.ToolID] = m.Digest
+		builds[m.ToolID], l.folders[m.ToolID] = m.Digest, filepath.Base(m.Dir)
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.builds)) {
 		switch {
 		case builds[id] != "":
-		case broken[id], broken[subjects.Token(id)]:
+		case slices.ContainsFunc(l.problems, func(p tool.Problem) bool { return l.from(p.Folder(), id) }):
 			builds[id] = l.builds[id]
 		default:
 			changed = append(changed, id+" (removed)")
@@ -138,15 +142,30 @@ func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string)
 	return changed
 }
 
+// from reports whether a tool that is served was loaded from a folder. The folder of a tool that was never loaded again
+// is not known: it has one of the two names that a folder may have.
+func (l *loaded) from(folder, id string) bool {
+	if of, known := l.folders[id]; known {
+		return of == folder
+	}
+	return folder == id || folder == subjects.Token(id)
+}
+
+// serves reports whether a tool that is served was loaded from a folder.
+func (l *loaded) serves(folder string) bool {
+	for id := range l.builds {
+		if l.from(folder, id) {
+			return true
+		}
+	}
+	return false
+}
+
 // says returns the problems of a folder of tools, those of tools that are served first.
 func (l *loaded) says(dir string) string {
-	served := map[string]bool{} // by folder
-	for id := range l.builds {
-		served[id], served[subjects.Token(id)] = true, true
-	}
 	var old, others tool.Problems
 	for _, p := range l.problems {
-		if served[p.Folder()] {
+		if l.serves(p.Folder()) {
 			old = append(old, p)
 		} else {
 			others = append(others, p)

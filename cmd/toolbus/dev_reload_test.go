@@ -184,6 +184,33 @@ func TestReloadWarns(t *testing.T) {
 	}
 }
 
+// A second folder for a tool that is served from another one is not served, whatever its name.
+func TestReloadGoesByTheFolder(t *testing.T) {
+	t.Parallel()
+	d, tools, _, said := following(t)
+	another(t, d.node.Tools, "bank.pay", "")
+	if err := os.Rename(filepath.Join(d.node.Tools, "bank.pay"), filepath.Join(d.node.Tools, "bank_2epay")); err != nil {
+		t.Fatal(err)
+	}
+	d.reload(tools)
+	empty := filepath.Join(d.node.Tools, "bank.pay")
+	if err := os.Mkdir(empty, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	said.Reset()
+	d.reload(tools)
+	if want := "not loaded, and not served:\n" + empty; !strings.HasPrefix(said.String(), want) {
+		t.Errorf("got %q, want %q", said, want)
+	}
+	if err := os.RemoveAll(filepath.Join(d.node.Tools, "bank_2epay")); err != nil {
+		t.Fatal(err)
+	}
+	said.Reset()
+	if d.reload(tools); !strings.Contains(said.String(), "tools have changed: bank.pay (removed)\n") {
+		t.Errorf("got %q", said)
+	}
+}
+
 // An edit is loaded after at most three looks at the files.
 func TestFollowIsFast(t *testing.T) {
 	t.Parallel()
