@@ -12,13 +12,23 @@ import (
 )
 
 // CrashBeforeRun makes the next run of a tool end before the tool starts, as if its executor had died. A pure or
-// idempotent tool runs again. A side-effectful one does not: its lookup is asked, and finds nothing.
-func (b *Bus) CrashBeforeRun(toolID string) { b.crashes.set(toolID, beforeRun) }
+// idempotent tool runs again. A side-effectful one does not: its lookup is asked, and finds nothing. The test fails if
+// the bus has no such tool.
+func (b *Bus) CrashBeforeRun(toolID string) { b.t.Helper(); b.crash(toolID, beforeRun) }
 
 // CrashAfterRun makes the next run of a tool end after the tool has returned, as if its executor had died. The effect
 // of the run has taken place, and its result is lost. A pure or idempotent tool runs again. A side-effectful one does
-// not: its lookup is asked, and should find the effect.
-func (b *Bus) CrashAfterRun(toolID string) { b.crashes.set(toolID, afterRun) }
+// not: its lookup is asked, and should find the effect. The test fails if the bus has no such tool.
+func (b *Bus) CrashAfterRun(toolID string) { b.t.Helper(); b.crash(toolID, afterRun) }
+
+func (b *Bus) crash(toolID string, at crashPoint) {
+	b.t.Helper()
+	if _, err := b.Tool(b.t.Context(), toolID); err != nil {
+		b.t.Errorf("toolbustest: a crash %s the run of %q: %v", at, toolID, err)
+		return
+	}
+	b.crashes.set(toolID, at)
+}
 
 // crashPoint is the moment of a run at which its executor dies.
 type crashPoint string

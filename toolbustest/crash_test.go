@@ -2,6 +2,7 @@ package toolbustest_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +94,36 @@ func TestCrash(t *testing.T) {
 				t.Errorf("the call after the crash: %d runs, %v", l.count(c.tool)-c.runs, err)
 			}
 		})
+	}
+}
+
+// failing is a test that keeps its errors.
+type failing struct {
+	testing.TB
+	said string
+}
+
+// Errorf implements testing.TB.
+func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(format, args...) }
+
+// A crash of a tool that the bus does not have fails the test, with the name and the one that was meant.
+func TestCrashOfUnknownTool(t *testing.T) {
+	t.Parallel()
+	test := &failing{TB: t}
+	tools := toolbus.NewToolset()
+	err := toolbus.Add(tools, toolbus.Tool{ID: "bank.pay", Class: toolbus.Pure},
+		func(_ context.Context, _ *toolbus.Run, in string) (string, error) { return in, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus := toolbustest.Start(test, tools)
+	bus.CrashBeforeRun("bank.pay")
+	if test.said != "" {
+		t.Error(test.said)
+	}
+	bus.CrashAfterRun("bank.payy")
+	if !strings.Contains(test.said, `there is no tool "bank.payy"; did you mean "bank.pay"?`) {
+		t.Errorf("the test fails with %q", test.said)
 	}
 }
 

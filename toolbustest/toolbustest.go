@@ -18,6 +18,7 @@ type Bus struct {
 	URL  string // address of the NATS server, for other programs on this host
 
 	crashes *crashes
+	t       testing.TB
 }
 
 // startTimeout bounds the start; a slow machine needs much less.
@@ -81,5 +82,5 @@ func start(t testing.TB, tools *toolbus.Toolset) (*Bus, error) {
 			t.Errorf("toolbustest: %v", err)
 		}
 	})
-	return &Bus{client, conn, srv.URL(), c}, nil
+	return &Bus{client, conn, srv.URL(), c, t}, nil
 }
