@@ -2,13 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	"github.com/seed-018f16cc/toolbus/internal/client/link"
 )
 
 // Logger returns a logger that writes to w, one line per event: warnings and errors, or everything. Without everything
@@ -87,12 +86,11 @@ func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
 	return s.Handler.Handle(ctx, r)
 }
 
-// isLost reports whether an attribute of an event is the error of a message that was not sent because its connection is
-// lost. [bus.LogConnection] logs that.
+// isLost reports whether an attribute of an event is an error for which [link.IsLost] is true.
 func isLost(r slog.Record) (is bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
-		is = ok && errors.Is(err, nats.ErrReconnectBufExceeded)
+		is = ok && link.IsLost(err)
 		return !is
 	})
 	return is

@@ -211,6 +211,10 @@ func Dial(name string, o Options) (*nats.Conn, error) {
 	return bus.Dial(o.URL, name, slices.Concat(o.Watched().Watch, more)...)
 }
 
+// IsLost reports whether err means that a message was not sent because its connection is lost. [Options.Watched] logs
+// the loss.
+func IsLost(err error) bool { return errors.Is(err, nats.ErrReconnectBufExceeded) }
+
 // NewInstanceID returns a random name for a process.
 func NewInstanceID() string { return uuid.NewString()[:13] }
 
