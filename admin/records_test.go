@@ -82,7 +82,7 @@ func TestAuditFilterIsRefused(t *testing.T) {
 	s := onStage(t)
 	operator, seen := s.admin(t, s.operator), 0
 	for r, err := range operator.AuditRecords(t.Context(), admin.AuditFilter{Event: "tool_invented"}) {
-		if seen++; err == nil || !strings.Contains(err.Error(), "tool_requested") {
+		if seen++; err == nil || !strings.Contains(err.Error(), `did you mean "tool_denied"?`) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}

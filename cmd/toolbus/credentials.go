@@ -71,7 +71,7 @@ func (g *global) hand(h handed, a envelope.TokenResponse) error {
 		_, err := fmt.Fprintln(g.env.stdout, a.Token)
 		return err
 	}
-	g.warnOfReplaced(h, a)
+	warnOfReplaced(g.env.stderr, h, a)
 	if err := writeSecret(h.out, a.Token, h.force); err != nil {
 		return err
 	}
@@ -81,17 +81,17 @@ func (g *global) hand(h handed, a envelope.TokenResponse) error {
 }
 
 // warnOfReplaced says that the credential whose file is replaced stays valid.
-func (g *global) warnOfReplaced(h handed, a envelope.TokenResponse) {
+func warnOfReplaced(to io.Writer, h handed, a envelope.TokenResponse) {
 	if !h.force {
 		return
 	}
 	held, err := heldBy(h.out)
-	if err != nil { // there is none
+	if err != nil { // the file is new, or no credential
 		return
 	}
 	p := held.Principal()
 	if until := later(p.Expires, p.RenewUntil); p.Family != a.Family && time.Now().Before(until) {
-		fmt.Fprintf(g.env.stderr, "warning: the family %s, which %s held, is good until %s: `toolbus credentials revoke "+
+		fmt.Fprintf(to, "warning: the family %s, which %s held, is good until %s: `toolbus credentials revoke "+
 			"%[1]s` ends it\n", p.Family, cli.EscapeCell(h.out), until.UTC().Format(time.RFC3339))
 	}
 }

@@ -99,35 +99,3 @@ func TestLossIsLoggedOnce(t *testing.T) {
 		t.Errorf("logged\n%s", all)
 	}
 }
-
-// An executor whose server is away for seconds warns of that, and not of what follows from it: locks that are not known,
-// heartbeats that are not stored.
-func TestExecutorLogsLossAlone(t *testing.T) {
-	t.Parallel()
-	srv, dir := unserved(t)
-	tools := dispatch(t, srv.URL, dir, slog.New(slog.DiscardHandler))
-	executor := filepath.Join(dir, "executor.token")
-	shell{t: t, url: srv.URL}.must("credentials", "issue", "--role", "executor", "--pool", "default",
-		"--actor", "executor://x", "--out", executor, "--credentials", filepath.Join(dir, "operator.token"))
-	lines := make(logLines, 1000)
-	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{CredentialsFile: executor, Logger: lines.warnings()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	e, err := conn.Executor(tools, toolbus.ExecutorOptions{Ready: func(string) { close(ready) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { ended <- e.Run(context.WithoutCancel(t.Context())) }()
-	t.Cleanup(func() { conn.Close(); <-ended })
-	<-ready
-	srv.Stop()
-	<-time.After(4 * time.Second)
-	srv.Restart()
-	all := lines.untilAgain()
-	if strings.Count(all, "connection to the bus lost") != 1 || !strings.Contains(all, "connected to the bus again") ||
-		strings.Contains(all, "level=ERROR") || strings.Contains(all, "heartbeat") || strings.Count(all, "\n") > 4 {
-		t.Errorf("logged\n%s", all)
-	}
-}

@@ -38,8 +38,8 @@ func Explain(s State, n int, now time.Time) string {
 	return explainEnd(who, s, a, nil)
 }
 
-// ExplainEnd is [Explain] of a decided attempt, with the error of its outcome, or nil without one. What the error says
-// goes before what its code says, and its own fix before what holds for all retryable outcomes.
+// ExplainEnd is [Explain] of a decided attempt, with the error of its outcome, or nil without one. The message, cause
+// and fix of the error replace those of its code.
 func ExplainEnd(s State, a Attempt, e *envelope.Error) string { return explainEnd(name(s, a), s, a, e) }
 
 // describe returns the number of the claim, and how many of the claims were for a run alone in an executor.
@@ -84,30 +84,28 @@ func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 		}
 	}
 	return fmt.Sprintf("%s ended after %s with %s (%s), decided by the %s, effect %s: %s; %s.",
-		who, after, d.Status, d.Code, d.By, d.Effect, cmp.Or(said(e), cause(s, a)), next)
+		who, after, d.Status, d.Code, d.By, d.Effect, says(e, cause(s, a)), next)
 }
 
 // maxStderr is how many bytes of the standard error of a tool a sentence has.
 const maxStderr = 400
 
-// said returns what an error says that its code does not: its message, its cause, and the beginning of what the tool
-// wrote to standard error. It returns "" if it says nothing of its own.
-func said(e *envelope.Error) string {
+// says returns why an attempt ended: the message and the cause of its error, as far as they are its own, otherwise what
+// is likely by its code. The beginning of what the tool wrote to standard error follows.
+func says(e *envelope.Error, likely string) string {
 	if e == nil {
-		return ""
+		return likely
 	}
-	own, stderr := e.Cause != "" || e.Message != envelope.Lookup(e.Code).Message, strings.Fields(e.Details.Stderr)
-	text := e.Message
-	if e.Cause != "" {
-		text += " (" + e.Cause + ")"
+	text := cmp.Or(e.Cause, likely)
+	if e.Message != envelope.Lookup(e.Code).Message {
+		if text = e.Message; e.Cause != "" {
+			text += " (" + e.Cause + ")"
+		}
 	}
-	if len(stderr) > 0 {
+	if stderr := strings.Fields(e.Details.Stderr); len(stderr) > 0 {
 		text += "; standard error begins: " + ijson.Clip(strings.Join(stderr, " "), maxStderr)
 	}
-	if own || len(stderr) > 0 {
-		return text
-	}
-	return ""
+	return text
 }
 
 // cause returns the reason why attempt a ended: the likely cause of its code, or a more precise one if known.

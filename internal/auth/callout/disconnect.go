@@ -83,7 +83,7 @@ func (k *Disconnector) close(ctx context.Context, server string, cid uint64) (op
 		return false, err
 	}
 	var refused struct {
-		Error *struct{} `json:"error"` // that there is no such connection is the only one
+		Error *struct{} `json:"error"` // the only one means that the server does not have it
 	}
 	err = json.Unmarshal(answer, &refused)
 	return err == nil && refused.Error == nil, err

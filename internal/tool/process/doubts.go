@@ -9,8 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Doubts returns warnings about the command of a tool that can be loaded: this host cannot run it with the variables
-// environ, or it names a file outside of the tool's folder, which is not in the build.
+// Doubts returns warnings about the command of a tool that can be loaded. Either this host cannot run it with the
+// variables environ, or it names a file outside of the tool's folder, which is not in the build.
 func Doubts(m *tool.Manifest, environ []string) (warnings []tool.Problem) {
 	e, ours := m.Endpoint.(Endpoint)
 	if !ours || !m.Callable() || m.Missing != "" {
