@@ -160,7 +160,7 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // check the flags before the request for the bus time
 		return err
 	}
-	return g.auditing(ctx, "audit", func(from reader.Source) error { return f.print(ctx, g, from) })
+	return g.reading(ctx, func(from reader.Source) error { return f.print(ctx, g, from) })
 }
 
 // print prints the records that the flags select.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
@@ -219,6 +221,26 @@ func (c *connection) operatingAs(ctx context.Context, byFlags bool, do func(*adm
 	}
 	defer func() { _ = own.Close() }() // nothing is in flight
 	return do(own)
+}
+
+// reading connects as operator, and calls do with the source of the audit record and the dead letters.
+func (c *connection) reading(ctx context.Context, do func(reader.Source) error) error {
+	conn, client, err := c.seat(ctx, auth.Operator)
+	if err != nil {
+		return err
+	}
+	defer closeBoth(conn, client)
+	js, err := jetstream.New(conn.NATS())
+	if err != nil {
+		return err
+	}
+	o := client.Options()
+	from, done, err := reader.OpenAs(ctx, js, o.Tenant, o.Actor, o.Token)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(from)
 }
 
 // holder returns the Access with the credentials of the command line, or of the file in args. On a bus of `toolbus dev`

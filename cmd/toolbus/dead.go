@@ -34,9 +34,7 @@ func deadCmd(g *global) *cobra.Command {
 replay is a recorded request for the same tool and input in the same trace, such as "dead replay" makes.`,
 		Example: "  toolbus dead list\n  toolbus dead list --tenant acme --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.auditing(cmd.Context(), "dead", func(from reader.Source) error {
-				return listDead(cmd.Context(), g, from)
-			})
+			return g.reading(cmd.Context(), func(from reader.Source) error { return listDead(cmd.Context(), g, from) })
 		},
 	}, &cobra.Command{
 		Use: "show N", Short: "Show the request of a dead letter, why executors gave it up, and its history", Args: seqArg,
@@ -46,9 +44,7 @@ replay is a recorded request for the same tool and input in the same trace, such
 			if err != nil {
 				return err
 			}
-			return g.auditing(cmd.Context(), "dead", func(from reader.Source) error {
-				return showDead(cmd.Context(), g, from, seq)
-			})
+			return g.reading(cmd.Context(), func(from reader.Source) error { return showDead(cmd.Context(), g, from, seq) })
 		},
 	}, replayCmd(g, seqArg))
 	return cmd

@@ -95,7 +95,7 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	if row.Permits(r) {
 		return nil
 	}
-	return ForbiddenForRole(r, "the operation "+op, row.Roles...)
+	return ForbiddenForRole(r, "the question "+op, row.Roles...)
 }
 
 // SeesTenant reports whether the row of the service operation op lets p use it about the calls of all actors of its

@@ -156,7 +156,7 @@ func (r *Reach) Find() (Access, error) {
 	}
 	found = found.over(Access{Server: toolbus.DefaultURL})
 	if dev, ok := r.Env.devBus(found.Server); ok && r.Given.Credentials == "" &&
-		(found.Credentials == "" || sameFolder(filepath.Dir(found.Credentials), devCredentials(dev.State))) {
+		(found.Credentials == "" || filepath.Dir(found.Credentials) == devCredentials(dev.State)) {
 		found.dev = dev.State
 	}
 	return found, nil

@@ -91,13 +91,6 @@ func operatorOf() auth.Principal {
 // devCredentials returns the folder of credentials in the state folder of `toolbus dev`.
 func devCredentials(state string) string { return filepath.Join(state, "credentials") }
 
-// sameFolder reports whether two names are of one folder, also if one leads through a link, such as latest.
-func sameFolder(a, b string) bool {
-	one, err := os.Stat(a)
-	other, bad := os.Stat(b)
-	return err == nil && bad == nil && os.SameFile(one, other)
-}
-
 // DevCredential returns the name of the file with the token of p in the state folder of `toolbus dev`. The name is
 // short if p has the default tenant and actor.
 func DevCredential(state string, p auth.Principal) string {
