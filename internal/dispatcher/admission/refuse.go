@@ -136,8 +136,8 @@ func (a *arrival) effect(s call.State, code envelope.Code) envelope.Effect {
 	return effect
 }
 
-// barred returns the refusal of a request that [call.Admit] refuses with the code. For a key that is reused it says what
-// differs from the call of the key. Tool and function cannot differ, because the key is theirs.
+// barred returns the refusal of a request that [call.Admit] refuses with the code. For a key that is reused it says
+// what differs from the call of the key. Tool and function cannot differ, because the key is theirs.
 func barred(s call.State, a *arrival, code envelope.Code) *envelope.Error {
 	if code == envelope.CodeKeyReused && a.Ask.Pinned.ArgsHash == s.ArgsHash {
 		return envelope.NewError(code, "the idempotency key belongs to a call with the same input and another "+differs(a)).
