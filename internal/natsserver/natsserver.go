@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -210,17 +211,20 @@ func (l *logger) Noticef(format string, v ...any) {
 	l.to.Debug("nats server: " + fmt.Sprintf(format, v...))
 }
 
-// rebuilt is part of the warning of each stream of a server that was killed. The server has not written an index of the
-// stream then, and makes it again from the messages. Nothing is lost: other warnings name damage.
-const rebuilt = "Stream state outdated"
-
 // Warnf implements server.Logger.
 func (l *logger) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	if strings.Contains(format, rebuilt) {
+	if isRebuilt(fmt.Sprintf(format, v...)) {
 		level = slog.LevelDebug
 	}
 	l.log(level, format, v)
+}
+
+// isRebuilt reports whether a warning is one of a stream of a server that was killed. The server has not written the
+// indexes of the stream then, and makes them again from the messages. Nothing is lost: other warnings name damage.
+func isRebuilt(warning string) bool {
+	parts := []string{"Stream state outdated", "from index errored: prior state file", "TTL state is outdated"}
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(warning, part) })
 }
 
 // Fatalf implements server.Logger.
