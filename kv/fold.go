@@ -13,8 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// ErrOverlong means that a log has more than 1,000 events. No build writes that many, so an executor has flooded the
-// log. It cannot be read until enough of its events have expired.
+// ErrOverlong means that a log has more than 1,000 events after its newest request. No build writes that many, so an
+// executor has flooded the log. It cannot be read until enough of its events have expired.
 var ErrOverlong = errors.New("the log of the call has too many events")
 
 // maxFold is the largest number of events that fold reads from one log. Each one takes a request.
@@ -32,7 +32,7 @@ func passed(subject string, passes func(instance string) bool) bool {
 func Before(
 	ctx context.Context, stream jetstream.Stream, key subjects.Key, seq uint64, passes func(instance string) bool,
 ) (call.State, error) {
-	log, err := fold(ctx, stream, key, seq-1, passes, false)
+	log, err := fold(ctx, stream, key, nil, seq-1, passes, false)
 	return log.state, err
 }
 
@@ -44,17 +44,19 @@ type folded struct {
 	undecoded int                     // the newest attempt with an event that cannot be decoded; 0 if there is none
 }
 
-// fold reads the events of a log up to a position, and passes over what the log does not allow. It may stop at a
-// request which says that the log is not bound: most events of such a log can be judged by its first request. An event
-// of an executor that cannot be decoded leaves its mark on the attempt, see [call.Attempt]. Of a log with more than
-// maxFold events it returns [ErrOverlong].
+// fold reads the events of a log from a request, or from its start if that is nil, up to a position. It passes over
+// what the log does not allow. It may stop at a request which says that the log is not bound: most events of such a log
+// can be judged by a request. An event of an executor that cannot be decoded leaves its mark on the attempt, see
+// [call.Attempt]. If there are more than maxFold events, it returns [ErrOverlong].
 func fold(
-	ctx context.Context, stream jetstream.Stream, key subjects.Key, through uint64, passes func(instance string) bool,
-	mayStop bool,
+	ctx context.Context, stream jetstream.Stream, key subjects.Key, from *jetstream.RawStreamMsg, through uint64,
+	passes func(instance string) bool, mayStop bool,
 ) (log folded, err error) {
-	seq := uint64(1)
+	seq, msg := uint64(1), from
 	for range maxFold {
-		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
+		if msg == nil {
+			msg, err = stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
+		}
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > through {
 			return log.marked(), nil
 		}
@@ -77,7 +79,7 @@ func fold(
 		case msg.Sequence == through:
 			return log.marked(), nil
 		}
-		seq = msg.Sequence + 1
+		seq, msg = msg.Sequence+1, nil
 	}
 	return folded{}, fmt.Errorf("read call log: %w", ErrOverlong)
 }

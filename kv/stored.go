@@ -66,9 +66,10 @@ type streams struct {
 func (s streams) replicas() int { return s.parts[0].CachedInfo().Config.Replicas }
 
 // Last implements [Reader]. If the last message is a request or a join, which only dispatchers can write, it is the
-// last event. Whether a claim or a decision is valid depends on the events before it. If the last message is not valid,
-// such as the delete marker of `nats kv del`, the newest valid event before it counts, and End is the sequence of the
-// message.
+// last event. Whether a claim or a decision is valid depends on the newest request, which holds the state of the log
+// before it, and on the events between. So a read costs the same, however many attempts a log has. If the last message
+// is not valid, such as the delete marker of `nats kv del`, the newest valid event before it counts, and End is the
+// sequence of the message.
 func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error) {
 	stream := s.parts[key.Partition]
 	msg, err := stream.GetLastMsgForSubject(ctx, key.Filter())
@@ -89,12 +90,21 @@ func (s streams) Last(ctx context.Context, key subjects.Key) (StoredEvent, error
 		return StoredEvent{RawStreamMsg: msg, End: msg.Sequence}, nil
 	}
 	good := err == nil
-	log, err := fold(ctx, stream, key, msg.Sequence, s.passes, good)
+	request, err := stream.GetLastMsgForSubject(ctx, key.Requests())
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound): // it has expired
+		request = nil
+	case err != nil:
+		return StoredEvent{}, fmt.Errorf("read call log: %w", err)
+	case request.Sequence > msg.Sequence: // it was written meanwhile
+		return StoredEvent{RawStreamMsg: request, End: request.Sequence}, nil
+	}
+	log, err := fold(ctx, stream, key, request, msg.Sequence, s.passes, good)
 	if good && err == nil && !log.state.Bound() {
 		if log.event.Kind != call.Requested || log.state.Allows(e) == nil { // its request has expired, or allows it
 			return StoredEvent{RawStreamMsg: msg, End: msg.Sequence}, nil
 		}
-		log, err = fold(ctx, stream, key, msg.Sequence, s.passes, false)
+		log, err = fold(ctx, stream, key, request, msg.Sequence, s.passes, false)
 	}
 	if err != nil {
 		return StoredEvent{}, err

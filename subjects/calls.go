@@ -30,6 +30,12 @@ func (k Key) Filter() string {
 	return string(append(b, ".>"...))
 }
 
+// Requests returns the subject filter of the requests of the log.
+func (k Key) Requests() string {
+	b := k.appendTo(k.Partition.appendPrefix(make([]byte, 0, typicalSize)))
+	return string(append(b, ".*."+KindRequest+".>"...))
+}
+
 // Request returns the subject of the event that admits attempt n. Executors pull the event from that [Queue] of the
 // pool.
 func (k Key) Request(n int, version, queue, pool string) string {
