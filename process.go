@@ -108,6 +108,10 @@ type DispatcherOptions struct {
 	// serves, unless an operator has pushed a policy. It is for development and tests: on a bus without a policy, a
 	// dispatcher refuses every call. See docs/policy.md.
 	AllowAll bool
+	// RefuseEdited refuses calls of a tool whose files differ from what was loaded, until [Toolset.AddFolder] has loaded
+	// them again. A key keeps the build of its first call, so a call should not be admitted for files that are gone. It
+	// is for a dispatcher that reads the same files as all executors, as in `toolbus dev`.
+	RefuseEdited bool
 	// StrictAudit makes executors start a call only after its request is in the audit record. All executors must be of a
 	// build that supports it.
 	StrictAudit bool
@@ -138,6 +142,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 		Tools: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
 		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit,
 		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, AllowAll: o.AllowAll, Version: Version,
+		Intact: o.RefuseEdited,
 	}
 	tools.use(registry, options.Fits())
 	return &Dispatcher{c, options, o.Ready}, nil

@@ -238,8 +238,7 @@ func table() []CodeInfo {
 			500, 0, GatewayInternalError, CategoryExecution, SeverityCritical,
 		}, {
 			CodeUnavailable, RetryableError, true, 1000, EffectNone, "The tool is not available now",
-			"call again with the same key later, or start executors for its pool; after an edit of the tool call again in a " +
-				"second with a new key",
+			"call again with the same key later, or start executors for its pool",
 			"no healthy executor offers the tool, none was free in time, or its program was edited just now",
 			503, 0, GatewayDependencyDown, CategorySystem, SeverityError,
 		}, {

@@ -40,10 +40,9 @@ func devCmd(g *global) *cobra.Command {
 writes to disk before it acknowledges; streams, keys and credentials are below --data-dir and survive a restart.
 
 Tools are loaded again when their files change, and are live within a second, with thousands of files some seconds. A
-call that comes earlier, for the build before the edit, ends with S-TOOL-UNAVAILABLE: call again in a second with a new
-key. A tool with a problem is reported with its file and line. If it was served, it goes on as it was, and so do the
-others; calls that run end on their build. The first tool of a pool or a transport, and a changed entry of servers.json,
-need a restart.
+call that comes earlier is refused with S-TOOL-UNAVAILABLE: call again in a second, with the same key. A tool with a
+problem is reported with its file and line. If it was served, it goes on as it was, and so do the others; calls that run
+end on their build. The first tool of a pool or a transport, and a changed entry of servers.json, need a restart.
 
 Each folder of tools has a state of its own, unless --data-dir names one: what was pushed and called in one project is
 not there in another. At its start the bus says which policy is in force, and which tools of the folder it hides.
@@ -163,10 +162,10 @@ func (d *development) place() (link func() error, err error) {
 	return func() error { return d.env.linkLatest(d.state) }, err
 }
 
-// allowAll returns the options of the dispatcher. Its bus has a policy from the start.
+// allowAll returns the options of the dispatcher. Its bus has a policy from the start, and its tools are edited.
 func (d *development) allowAll() toolbus.DispatcherOptions {
 	o := d.admission.Options()
-	o.AllowAll = true
+	o.AllowAll, o.RefuseEdited = true, true
 	return o
 }
 

@@ -97,6 +97,24 @@ func TestDevReload(t *testing.T) {
 	}
 }
 
+// A call just after an edit of its tool is not admitted for the build before, so its key is usable in a moment.
+func TestCallAfterEdit(t *testing.T) {
+	tools, program := sayTools(t)
+	s, stop, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0")
+	defer stop()
+	s.until("say", "first")
+	for _, text := range []string{"second", "third", "fourth"} {
+		replace(t, program, saying(text))
+		code, stdout, stderr := s.do("call", "say", "--key", text+"-edit-of-the-tool", "--timeout", "30s")
+		for code == exitRetryable {
+			code, stdout, stderr = s.do("call", "say", "--key", text+"-edit-of-the-tool", "--timeout", "30s")
+		}
+		if code != 0 || !strings.Contains(stdout, text) {
+			t.Errorf("%s: %d %s%s", text, code, stdout, stderr)
+		}
+	}
+}
+
 // another adds a tool to a folder of tools, with more lines of its manifest.
 func another(t *testing.T, tools, id, more string) {
 	t.Helper()

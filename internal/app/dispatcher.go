@@ -29,6 +29,7 @@ type DispatcherOptions struct {
 	Tools    *tool.Set
 	AuditLag time.Duration // see dispatcher.Options
 	Strict   bool          // see dispatcher.Options
+	Intact   bool          // see dispatcher.Options
 	// PoolAbsence is PoolAbsence of dispatcher.Options; values below the lease are raised to it.
 	PoolAbsence time.Duration
 	// OpenPerActor, OpenPerTenant and OverflowAfter are the options of the same names in dispatcher.Options.

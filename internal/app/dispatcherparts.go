@@ -151,8 +151,8 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 		CheckOptions: dispatcher.CheckOptions{
 			Catalog: o.Tools, Payloads: d.bulk.payloads, Policy: d.policy, Runs: d.runs, Tokens: d.verifier(),
 			Locks: d.locks.Board, Definitions: findings, DefaultRole: o.DefaultRole,
-			DefaultLane: o.DefaultLane, Fsync: d.Fsync, Strict: o.Strict, PayloadMemory: d.PayloadMemory,
-			OverQuota: d.quota.OverQuota,
+			DefaultLane: o.DefaultLane, Fsync: d.Fsync, Strict: o.Strict, Intact: o.Intact,
+			PayloadMemory: d.PayloadMemory, OverQuota: d.quota.OverQuota,
 		},
 		DeadlineOptions: dispatcher.DeadlineOptions{
 			PoolEvidence: d.evidence, Builds: builds{findings, pools}, PoolAbsence: d.absence(),

@@ -179,8 +179,19 @@ func (e *Error) unstated(effect envelope.Effect) []string {
 	return []string{"the tool's error does not state its effect: none, applied or unknown"}
 }
 
+// BeingLoaded returns the refusal of a call of a tool whose files have changed where the tool is about to be loaded
+// again. err says which file.
+func BeingLoaded(toolID string, err error) *envelope.Error {
+	return envelope.NewError(envelope.CodeUnavailable, "the files of "+toolID+" were edited and are not loaded yet").
+		WithFix("call again with the same key in a second; if the tool has a problem, `toolbus dev` has printed it").
+		WithCause(err.Error()).WithRetryAfter(loadTime)
+}
+
+// loadTime is about the time in which an edited tool is loaded again.
+const loadTime = 500 * time.Millisecond
+
 // fixChanged is the fix of a call whose program is not the loaded one.
-const fixChanged = "if it was edited just now under `toolbus dev`, call again in a second with a new key; " +
+const fixChanged = "if it was edited under `toolbus dev` after the call was admitted, call again with a new key; " +
 	"elsewhere restart the executor, or restore the file"
 
 func (e *StartError) classify(*Manifest) *envelope.Error {

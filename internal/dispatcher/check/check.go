@@ -57,6 +57,7 @@ type Options struct {
 	// their manifest accepts a rerun after a power cut.
 	Fsync  bool
 	Strict bool // executors start a call only after the audit record holds its request
+	Intact bool // calls of tools whose files differ from what was loaded are refused
 	// PayloadMemory is the memory, in bytes, for large inputs that are being checked; others wait. Default 128 MiB.
 	PayloadMemory int64
 	// OverQuota returns the time for which large inputs of an actor are refused because it has filled the payload store,

@@ -122,7 +122,13 @@ func (s *Stages) enabled(_ context.Context, c *candidate) *envelope.Error {
 	if !c.Tool.Callable() {
 		return envelope.NewError(envelope.CodeToolDisabled, fmt.Sprintf("tool %q is %s", c.Tool.ToolID, c.Tool.Status))
 	}
-	return c.Tool.NeverRuns()
+	if refusal := c.Tool.NeverRuns(); refusal != nil || !s.Intact {
+		return refusal
+	}
+	if err := c.Tool.Intact(); err != nil {
+		return tool.BeingLoaded(c.Tool.ToolID, err)
+	}
+	return nil
 }
 
 func (s *Stages) version(_ context.Context, c *candidate) *envelope.Error {
