@@ -20,16 +20,24 @@ import (
 // again. If a new key is not in use yet, Rotate without distrust creates none and returns that one. A copy of a request
 // creates no other key.
 func (s *Store) Rotate(ctx context.Context, distrust bool) (r envelope.RotateResponse, err error) {
+	return s.rotateAfter(ctx, distrust, func(string) error { return nil })
+}
+
+// rotateAfter is Rotate that calls record with the id of the new key before it changes anything, and changes nothing if
+// record fails. It may call record again for the same key.
+func (s *Store) rotateAfter(
+	ctx context.Context, distrust bool, record func(keyID string) error,
+) (r envelope.RotateResponse, err error) {
 	private := ed25519.NewKeyFromSeed(s.word(ctx, "key"))
 	err = tries().Until(ctx, func(ctx context.Context) (bool, error) {
-		r, err = s.rotate(ctx, private, distrust)
+		r, err = s.rotate(ctx, private, distrust, record)
 		return !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay), err // or a copy of the request stored the key
 	})
 	return r, err
 }
 
 func (s *Store) rotate(
-	ctx context.Context, private ed25519.PrivateKey, distrust bool,
+	ctx context.Context, private ed25519.PrivateKey, distrust bool, record func(keyID string) error,
 ) (r envelope.RotateResponse, err error) {
 	if err := s.Prove(ctx); err != nil {
 		return r, err
@@ -37,7 +45,8 @@ func (s *Store) rotate(
 	now, former := s.Now(), s.snapshot()
 	for kid, k := range former {
 		if k.Since.After(now) && !distrust {
-			return envelope.RotateResponse{KeyID: kid, Since: k.Since, Until: k.Since.Add(auth.MaxLife + slack)}, nil
+			r = envelope.RotateResponse{KeyID: kid, Since: k.Since, Until: k.Since.Add(auth.MaxLife + slack)}
+			return r, record(kid)
 		}
 	}
 	since := now
@@ -46,6 +55,9 @@ func (s *Store) rotate(
 	}
 	kid, key, err := s.seal(private, since)
 	if err != nil {
+		return r, err
+	}
+	if err := record(kid); err != nil {
 		return r, err
 	}
 	if stored, copied := former[kid]; copied {

@@ -292,6 +292,8 @@ func (s *Service) List(
 	return a, nil
 }
 
+var errUnrecorded = errors.New("the record does not take the change")
+
 // Rotate creates a new signing key, see [Store.Rotate]. With q.Distrust the answer has a new token for the operator.
 func (s *Service) Rotate(
 	ctx context.Context, by *auth.Principal, q envelope.RotateRequest,
@@ -299,12 +301,23 @@ func (s *Service) Rotate(
 	if refusal := forOperators(by); refusal != nil {
 		return a, refusal
 	}
-	r, err := s.Store.Rotate(ctx, q.Distrust)
-	if err != nil {
-		return a, unreached(err)
-	}
-	if refusal := s.note(ctx, audit.KeyRotated, by, auth.Principal{KeyID: r.KeyID}); refusal != nil {
+	var noted string
+	var refusal *envelope.Error
+	r, err := s.Store.rotateAfter(ctx, q.Distrust, func(keyID string) error {
+		if keyID == noted {
+			return nil
+		}
+		noted = keyID
+		if refusal = s.note(ctx, audit.KeyRotated, by, auth.Principal{KeyID: keyID}); refusal != nil {
+			return errUnrecorded
+		}
+		return nil
+	})
+	switch {
+	case refusal != nil:
 		return a, refusal
+	case err != nil:
+		return a, unreached(err)
 	}
 	if q.Distrust {
 		r.Token, err = s.afresh(ctx, r.KeyID, by)
