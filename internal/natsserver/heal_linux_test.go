@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
@@ -29,15 +28,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	stop := func() { srv.Stop() }
 	defer func() { stop() }()
-	nc, err := nats.Connect(srv.URL(), srv.InProcess())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, end := connect(t, srv)
+	defer end()
 	for _, name := range []string{"WELL", "FULL"} {
 		c := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".*"}, Storage: jetstream.FileStorage}
 		if _, err := js.CreateStream(t.Context(), c); err != nil {

@@ -25,15 +25,8 @@ func TestStreamLargerThanTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer srv.Stop()
-	nc, err := nats.Connect(srv.URL(), srv.InProcess())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, end := connect(t, srv)
+	defer end()
 	large := jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}, Storage: jetstream.FileStorage,
 		MaxBytes: 1 << 40}
 	if _, err := js.CreateStream(t.Context(), large); err != nil {
@@ -164,18 +157,24 @@ func TestLogOfKilledServer(t *testing.T) {
 	}
 }
 
-// publishX stores a message in the stream X, and returns the number of its messages.
-func publishX(t *testing.T, srv *natsserver.Server) uint64 {
+// connect opens a connection inside the process. The caller ends it.
+func connect(t *testing.T, srv *natsserver.Server) (js jetstream.JetStream, end func()) {
 	t.Helper()
 	nc, err := nats.Connect(srv.URL(), srv.InProcess())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
+	if js, err = jetstream.New(nc); err != nil {
 		t.Fatal(err)
 	}
+	return js, nc.Close
+}
+
+// publishX stores a message in the stream X, and returns the number of its messages.
+func publishX(t *testing.T, srv *natsserver.Server) uint64 {
+	t.Helper()
+	js, end := connect(t, srv)
+	defer end()
 	stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{"x"}})
 	if err == nil {
 		_, err = js.Publish(t.Context(), "x", []byte("m"))
