@@ -90,7 +90,7 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 			var ref string
 			for n := range call.MaxAttempts + 1 {
 				var r *envelope.Response
-				ref, r = wantUnserved(t, client, once("t", key, time.Second))
+				ref, r = wantUnserved(t, client, once("t", key, 2*time.Second))
 				if r.Provenance.Attempt != n+1 {
 					t.Errorf("attempt %d, want %d", r.Provenance.Attempt, n+1)
 				}
