@@ -183,10 +183,10 @@ func (g *group) serve() {
 		last.end()
 	}()
 	for missed := false; ; {
-		anew := true
+		renewing := true
 		select {
 		case <-g.wake:
-			anew = false
+			renewing = false
 		case <-again:
 		case <-now.renew:
 		case <-now.ended:
@@ -199,7 +199,7 @@ func (g *group) serve() {
 			answer(waiting, func(string) error { return unlisted(context.Canceled) }) // they have unsubscribed
 			return
 		}
-		if !anew && !slices.ContainsFunc(waiting, func(w waiter) bool { return !now.has(w.uri) }) {
+		if !renewing && !slices.ContainsFunc(waiting, func(w waiter) bool { return !now.has(w.uri) }) {
 			answer(waiting, func(string) error { return nil })
 			continue
 		}
@@ -207,7 +207,7 @@ func (g *group) serve() {
 		next, err := g.listen(uris)
 		if err != nil {
 			answer(waiting, func(string) error { return err })
-			if anew {
+			if renewing {
 				again, pause = time.After(pause), min(2*pause, maxRenew)
 			}
 			continue
