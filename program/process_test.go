@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	}
 	program.Main(program.Tool{
 		"greet": {Execute: program.Typed(greet)},
+		"fail": {Execute: func(context.Context, *program.Call, *program.Stream) (program.Result, error) {
+			return program.Result{}, errors.New("no disk:\n\tis it mounted?")
+		}},
 		// wait runs until it is told to stop.
 		"wait": {Execute: func(ctx context.Context, _ *program.Call, out *program.Stream) (program.Result, error) {
 			if err := out.Progress("waiting"); err != nil {
@@ -49,15 +52,20 @@ func TestMainAnswers(t *testing.T) {
 	}
 }
 
+// The last line of standard error has the whole error.
 func TestMainFault(t *testing.T) {
 	t.Parallel()
-	out, err := start(t, `{"op":"execute","fn":"shout"}`).Output()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
-		t.Fatalf("%s, %v", out, err)
-	}
-	if got := string(exit.Stderr); got != "error: no function \"shout\"\n" {
-		t.Errorf("stderr is %q", got)
+	for fn, want := range map[string]string{
+		"shout": "error: no function \"shout\"\n", "fail": "error: no disk: is it mounted?\n",
+	} {
+		out, err := start(t, `{"op":"execute","fn":"`+fn+`"}`).Output()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
+			t.Fatalf("%s: %s, %v", fn, out, err)
+		}
+		if got := string(exit.Stderr); got != want {
+			t.Errorf("%s: stderr is %q", fn, got)
+		}
 	}
 }
 

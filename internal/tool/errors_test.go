@@ -170,6 +170,17 @@ func TestUndeclaredError(t *testing.T) {
 	}
 }
 
+// The text of a crash, which logs have, says how the tool ended and what it gave as the reason.
+func TestCrashSaysTheReason(t *testing.T) {
+	for message, want := range map[string]string{
+		"": "tool crashed: exit status 1", "no disk": "tool crashed: exit status 1: no disk",
+	} {
+		if err := (&tool.CrashError{How: "exit status 1", Message: message}); err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestUnwrap(t *testing.T) {
 	cause := errors.New("cause")
 	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause},

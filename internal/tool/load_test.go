@@ -266,6 +266,9 @@ func TestProblems(t *testing.T) {
 		{"another folder", replace("web.fetch", "web.search"), nil, []string{
 			at + ":1:10: the folder of web.search is web_2efetch (rename it to web_2esearch or web.search)",
 		}},
+		{"another folder, one name", replace("web.fetch", "fetch"), nil, []string{
+			at + ":1:10: the folder of fetch is web_2efetch (rename it to fetch)",
+		}},
 		{"bad version", replace("2.3.4", "v2.3"), nil,
 			[]string{at + `:2:9: "v2.3" is not a semantic version (write it as 1.2.3)`}},
 		{"bad words", replace("status: deprecated", "status: activ", "ExternalSideEffects", "Idempotent",
