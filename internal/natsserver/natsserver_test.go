@@ -131,8 +131,7 @@ func TestLogLeavesOutDoctor(t *testing.T) {
 func TestLogOfKilledServer(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
-	index := filepath.Join(dir, "jetstream", "$G", "streams", "X", "msgs", "index.db")
-	var old []byte
+	old := map[string][]byte{"index.db": nil, "thw.db": nil} // the second one has the times at which messages expire
 	for n := range uint64(3) {
 		srv, err := natsserver.Start(natsserver.Options{StoreDir: dir,
 			Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -143,16 +142,20 @@ func TestLogOfKilledServer(t *testing.T) {
 			t.Errorf("start %d: the stream has %d messages", n, has)
 		}
 		srv.Stop()
-		if n == 0 {
-			old, err = os.ReadFile(index)
-		} else {
-			err = os.WriteFile(index, old, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
+		for name := range old {
+			index := filepath.Join(dir, "jetstream", "$G", "streams", "X", "msgs", name)
+			if n == 0 {
+				old[name], err = os.ReadFile(index)
+			} else {
+				err = os.WriteFile(index, old[name], 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	if said := log.String(); !strings.Contains(said, "Stream state outdated") || strings.Contains(said, "level=WARN") {
+	if said := log.String(); !strings.Contains(said, "Stream state outdated") ||
+		!strings.Contains(said, "TTL state is outdated") || strings.Contains(said, "level=WARN") {
 		t.Error(said)
 	}
 }
@@ -175,9 +178,11 @@ func publishX(t *testing.T, srv *natsserver.Server) uint64 {
 	t.Helper()
 	js, end := connect(t, srv)
 	defer end()
-	stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{"x"}})
+	stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
+		Name: "X", Subjects: []string{"x"}, AllowMsgTTL: true,
+	})
 	if err == nil {
-		_, err = js.Publish(t.Context(), "x", []byte("m"))
+		_, err = js.Publish(t.Context(), "x", []byte("m"), jetstream.WithMsgTTL(time.Hour))
 	}
 	if err != nil {
 		t.Fatal(err)
