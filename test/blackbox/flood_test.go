@@ -106,8 +106,9 @@ func TestFloodOfRefusals(t *testing.T) {
 		if r.Count != nil && r.Count.State == audit.CountClosed {
 			closed[r.Count.Opening] = r.Count.Denials
 		}
+		again := r.Code == envelope.CodeUnavailable // a busy dispatcher does not know the policy; the client asks again
 		if r.Tenant == "" || r.Actor == "" || r.ToolName != "echo" || r.ArgumentsHash == "" || r.Contract == "" ||
-			r.Timestamp.IsZero() || r.CallID == "" || r.Code != envelope.CodeVersion {
+			r.Timestamp.IsZero() || r.CallID == "" || r.Code != envelope.CodeVersion && !again {
 			t.Fatalf("not all of a refusal is on record: %+v", r)
 		}
 	}

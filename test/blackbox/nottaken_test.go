@@ -40,9 +40,9 @@ func once(toolID, key string, timeout time.Duration) clientlib.Call {
 	}
 }
 
-// wantUnserved makes a call and wants an outcome that says that nobody of the pool took it. A busy machine may tell
-// its caller too late: then what was decided is in the log.
-func wantUnserved(t *testing.T, client *clientlib.Client, c clientlib.Call) (ref string, r *envelope.Response) {
+// settled makes a call and returns its outcome. A busy machine may tell its caller too late: then what was decided is
+// in the log, if the caller has heard that the call is there.
+func settled(t *testing.T, client *clientlib.Client, c clientlib.Call) (ref string, r *envelope.Response) {
 	t.Helper()
 	told := c.OnAccepted
 	c.OnAccepted = func(a envelope.Accepted) {
@@ -63,13 +63,46 @@ func wantUnserved(t *testing.T, client *clientlib.Client, c clientlib.Call) (ref
 			return r.Provenance.Final
 		})
 	}
-	e := r.Error
-	if e == nil || e.Code != envelope.CodeUnavailable || e.Details.Effect != envelope.EffectNone || !r.Provenance.Final ||
-		r.Status != envelope.RetryableError || !strings.Contains(e.Message, "pool default") ||
-		!strings.Contains(e.Fix, "--pool default") {
-		t.Fatalf("%s: %+v", r.Status, e)
-	}
 	return ref, r
+}
+
+// wantUnserved makes a call and wants an outcome that says that nobody of the pool took it.
+func wantUnserved(t *testing.T, client *clientlib.Client, c clientlib.Call) {
+	t.Helper()
+	if _, r := settled(t, client, c); !isUnserved(r) {
+		t.Fatalf("%s: %+v", r.Status, r.Error)
+	}
+}
+
+// isUnserved reports whether an outcome says that nobody of the pool took the call.
+func isUnserved(r *envelope.Response) bool {
+	e := r.Error
+	return e != nil && e.Code == envelope.CodeUnavailable && e.Details.Effect == envelope.EffectNone &&
+		r.Provenance.Final && r.Status == envelope.RetryableError && strings.Contains(e.Message, "pool default") &&
+		strings.Contains(e.Fix, "--pool default")
+}
+
+// patiently calls f with a second, and with twice the time as long as it returns false: a busy machine needs longer.
+func patiently(t *testing.T, what string, f func(timeout time.Duration) bool) {
+	t.Helper()
+	for timeout := time.Second; !f(timeout); timeout *= 2 {
+		if timeout > 20*time.Second {
+			t.Fatalf("%s: not even within %s", what, timeout)
+		}
+	}
+}
+
+// untaken asks for a key once more than it may be attempted, and reports whether each of these calls ended as unserved.
+func untaken(t *testing.T, client *clientlib.Client, key string, timeout time.Duration) (ref string, all bool) {
+	t.Helper()
+	for n := range call.MaxAttempts + 1 {
+		var r *envelope.Response
+		if ref, r = settled(t, client, once("t", key, timeout)); !isUnserved(r) || r.Provenance.Attempt != n+1 {
+			t.Logf("within %s, attempt %d: %s %+v", timeout, n+1, r.Status, r.Error)
+			return ref, false
+		}
+	}
+	return ref, true
 }
 
 // A key that is asked for again and again, while nobody is there to take its calls and while the server stores
@@ -86,20 +119,17 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 				r, err := client.Call(t.Context(), once("t", uuid.NewString(), time.Second))
 				return err == nil && r.Error.Code == envelope.CodeUnavailable
 			})
-			key := uuid.NewString()
-			var ref string
-			for n := range call.MaxAttempts + 1 {
-				var r *envelope.Response
-				ref, r = wantUnserved(t, client, once("t", key, 2*time.Second))
-				if r.Provenance.Attempt != n+1 {
-					t.Errorf("attempt %d, want %d", r.Provenance.Attempt, n+1)
-				}
-			}
+			var key, ref string
+			patiently(t, "a key is asked for again and again", func(timeout time.Duration) (all bool) {
+				key = uuid.NewString()
+				ref, all = untaken(t, client, key, timeout)
+				return all
+			})
 			for n := range call.MaxAttempts + 1 {
 				d.storeLate(client, ref, n)
 			}
 			d.executor(8)
-			r, err := client.Call(t.Context(), once("t", key, 20*time.Second))
+			r, err := client.Call(t.Context(), once("t", key, time.Minute))
 			if err != nil || r.Status != envelope.Success || runs.Load() != 1 {
 				t.Fatalf("%+v, %v, %d runs", r, err, runs.Load())
 			}
@@ -107,14 +137,21 @@ func TestKeyOutlivesUntakenAttempts(t *testing.T) {
 	}
 }
 
-// The first call after the start of a dispatcher says that nobody took it, although heartbeats could last longer than
-// the dispatcher has run.
+// The first call after the start of a dispatcher says that nobody took it, although heartbeats last longer than the
+// dispatcher has run.
 func TestFirstCallOfADispatcher(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, map[string]spec{"t": {class: call.Idempotent, run: echo(new(atomic.Int64))}})
-	d.lease = time.Minute
-	d.dispatcher()
-	wantUnserved(t, d.client(), once("t", uuid.NewString(), 2*time.Second))
+	d.lease = time.Hour
+	client := d.client()
+	patiently(t, "a first call ends as unserved", func(timeout time.Duration) bool {
+		defer d.dispatcher().stop()
+		_, r := settled(t, client, once("t", uuid.NewString(), timeout))
+		if !isUnserved(r) {
+			t.Logf("within %s: %s %+v", timeout, r.Status, r.Error)
+		}
+		return isUnserved(r)
+	})
 }
 
 // storeLate opens the next attempt of a call as a server does that has kept the request waiting, and awaits its end.
