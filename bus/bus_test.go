@@ -116,6 +116,7 @@ func TestHintWhereNoServerAnswers(t *testing.T) {
 		"nats://user:secret@bus.example:4333": "this server does not answer: `nc -zv bus.example 4333` shows",
 		"bus.example, nats://b:1":             "these servers do not answer: see in its log",
 		"nats://a, nats://b:1":                "these servers do not answer: `nc -zv a 4222` shows",
+		"nats://localhost, nats://b:1":        "these servers do not answer: `nc -zv localhost 4222` shows",
 	} {
 		_, err := bus.Dial(servers, "x", nats.SetCustomDialer(nothing{}))
 		if says := bus.ConnectHint(err); !bus.IsUnreachable(err) || !strings.Contains(says, want) ||

@@ -3,6 +3,7 @@ package heartbeat_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,7 +78,9 @@ func TestSawNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	pools := open(t, js, time.Minute)
-	a := heartbeat.NewAbsenceMonitor(pools, time.Now, "default", "busy")
+	var ahead atomic.Int64 // of the clock
+	a := heartbeat.NewAbsenceMonitor(pools, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		"default", "busy", "gap")
 	before := time.Now()
 	if a.SawNone(t.Context(), "default", before) {
 		t.Error("it saw none before it looked")
@@ -97,6 +100,11 @@ func TestSawNone(t *testing.T) {
 	if a.SawNone(t.Context(), "busy", looked) {
 		t.Error("it overlooks an executor")
 	}
+	ahead.Store(int64(31 * time.Second))
+	if a.SawNone(t.Context(), "gap", looked) {
+		t.Error("it overlooks a gap in which a heartbeat may have come and gone")
+	}
+	ahead.Store(0)
 	srv.Stop()
 	srv.Restart()
 	var since time.Time
