@@ -178,6 +178,14 @@ func TestReloadWarns(t *testing.T) {
 	d, tools, _, said := following(t)
 	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
 	gone := filepath.Join(d.node.Tools, "say", "main.sh")
+	another(t, d.node.Tools, "same", "tier: T1\n") // its warning was printed at the start
+	set, err := tool.Load(d.node.Tools, app.Transports()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range set.List() {
+		d.loaded.builds[m.ToolID] = m.Digest
+	}
 	text := strings.Replace(sayManifest, "[./say.sh]", "[sh, ./main.sh]", 1)
 	write(t, gone, saying("first"))
 	write(t, manifest, text)

@@ -172,7 +172,7 @@ func (c *cluster) pay(ctx context.Context, client *clientlib.Client, caller int)
 			}
 			if r.Provenance.Final && r.Status != envelope.RetryableError {
 				if r.Status != envelope.Success {
-					c.t.Errorf("%s: %s", call.Input, r.Error.Code)
+					c.t.Errorf("%s: %s, cause %q", call.Input, r.Error, causeOf(r))
 				}
 				break
 			}
