@@ -80,13 +80,18 @@ func (c *Client) PolicyHistory(ctx context.Context) ([]PolicyVersion, error) {
 	return a.Versions, err
 }
 
-// RollbackPolicy puts the set of an earlier revision in force again, as a new version, and returns its revision.
+// RollbackPolicy puts the set of an earlier revision in force again, as a new version, and returns its revision. The
+// recorded reason begins with "rollback to revision N".
 func (c *Client) RollbackPolicy(ctx context.Context, revision uint64, reason string) (uint64, error) {
 	v, newest, err := c.policyAt(ctx, revision)
 	if err != nil {
 		return 0, err
 	}
-	return c.applyPolicy(ctx, v.Versions, newest, reason)
+	because := fmt.Sprintf("rollback to revision %d", revision)
+	if reason != "" {
+		because += ": " + reason
+	}
+	return c.applyPolicy(ctx, v.Versions, newest, because)
 }
 
 // PolicyRevision returns the version with that revision, if the history has it.

@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -103,7 +104,7 @@ func TestPolicyIsPushedAndRolledBack(t *testing.T) {
 	second, err := operator.PushPolicy(t.Context(), allowing("spare"), first, "second")
 	decides("second", second, err, "spare", "main")
 	third, err := operator.RollbackPolicy(t.Context(), first, "third")
-	decides("third", third, err, "main", "spare")
+	decides(fmt.Sprintf("rollback to revision %d: third", first), third, err, "main", "spare")
 	all, err := operator.PolicyHistory(t.Context())
 	if err != nil || len(all) != 3 || all[0].Versions != all[2].Versions {
 		t.Fatalf("%+v, %v", all, err)

@@ -269,7 +269,8 @@ func policyRollbackCmd(g *global) *cobra.Command {
 		Use: "rollback REVISION", Short: "Put an earlier policy in force again", Args: cli.Args(1, 1, "a revision"),
 		ValidArgsFunction: g.completeRevisions(1),
 		Long: `Puts the set of an earlier revision in force, as a new revision. A dispatcher checks it against its tools
-as for "policy push". Needs an operator's token.`,
+as for "policy push". Needs an operator's token. In the audit record and in "policy history" the reason begins with
+"rollback to revision N".`,
 		Example: `  toolbus policy rollback 41 --reason "refunds failed"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			revision, err := revisionArg(args)

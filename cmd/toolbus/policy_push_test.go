@@ -91,6 +91,14 @@ func TestPolicyOnABus(t *testing.T) {
 		t.Errorf("the table begins with %s", first)
 	}
 	s.must(as("rollback", fmtRevision(all[1]), "--reason", "too dark")...)
+	because := "rollback to revision " + fmtRevision(all[1]) + ": too dark"
+	if now := history()[0].Reason; now != because {
+		t.Errorf("the reason of the rollback is %q", now)
+	}
+	said := s.must("audit", "replay", "--event", "policy_pushed", "--last", "1", "--credentials", operator)
+	if !strings.Contains(strings.Join(strings.Fields(said), " "), "reason: "+because) {
+		t.Error(said)
+	}
 	for _, args := range [][]string{{"show"}, {"show", fmtRevision(all[1])}} {
 		if said := s.must(as(args...)...); !strings.Contains(said, "allowed_lanes: [day]") ||
 			!strings.Contains(said, "policy/lanes.yaml, sha256 ") {
