@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
@@ -35,6 +36,10 @@ Below the row stand names that are longer than their cell, the error and the eff
 step of the gateway contract and the check that refused the request (docs/life-of-a-call.md). --json prints records as
 they are stored, with the reference of the call.
 
+--policy finds what a policy decided. A revision stands for its three digests, so it also finds the calls under another
+revision with the same set, such as after a rollback: --since and --until tell them apart. To look a revision up needs
+an operator's token; an auditor gives a digest.
+
 A record of form 3 with the event tool_allowed is shown as tool_joined or tool_replayed, whichever it means; --event
 finds it under both names.
 
@@ -42,6 +47,7 @@ The exit code is 1 if the audit log is behind the calls, so that records may be 
 		Example: `  toolbus audit replay --since 1h --tool fs.write
   toolbus audit replay --call <reference or call id> --json
   toolbus audit replay --status terminal_error --last 20
+  toolbus audit replay --policy 16 --event tool_executed
   toolbus audit replay --event tool_denied --follow`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.replay(cmd.Context(), g) },
 	}
@@ -66,6 +72,7 @@ type auditFlags struct {
 	reader.Filter       // without its times and its tenant
 	since, until        string
 	event, status, code string
+	policy              string
 	last                int
 	lastGiven           func() bool
 }
@@ -84,6 +91,8 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 		"only calls in the role with this `ID` (context.role_id)")
 	fl.StringVar(&f.Lane, "lane", "",
 		"only calls in the lane with this `ID` (context.lane_id)")
+	fl.StringVar(&f.policy, "policy", "",
+		"only what this `POLICY` decided: its revision, or 8 characters or more of a digest, as in \"policy history\"")
 	fl.StringVar(&f.event, "event", "",
 		"only this `EVENT`, for example tool_denied")
 	fl.StringVar(&f.status, "status", "",
@@ -98,6 +107,7 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	completeFlag(cmd, "tool", g.completeTools(1))
 	completeFlag(cmd, "call", g.completeRefs(g.asker, true))
 	completeFlag(cmd, "role", g.completeListed(math.MaxInt, ofPolicy(roleNames)))
+	completeFlag(cmd, "policy", g.completeRevisions(math.MaxInt))
 	g.completePolicy(cmd)
 	f.lastGiven = func() bool { return fl.Changed("last") }
 }
@@ -160,8 +170,34 @@ func (f *auditFlags) replay(ctx context.Context, g *global) error {
 	if _, err := f.filter(g, time.Time{}); err != nil { // check the flags before the request for the bus time
 		return err
 	}
+	if err := f.selectPolicy(ctx, g); err != nil {
+		return err
+	}
 	return g.reading(ctx, func(from reader.Source) error { return f.print(ctx, g, from) })
 }
+
+// selectPolicy sets the digests of the filter. Those of a revision are in the history.
+func (f *auditFlags) selectPolicy(ctx context.Context, g *global) error {
+	revision, err := strconv.ParseUint(f.policy, 10, 64)
+	switch {
+	case f.policy == "":
+		return nil
+	case err == nil && len(f.policy) < shortestDigest:
+		return g.operating(ctx, func(c *admin.Client) error {
+			v, err := c.PolicyRevision(ctx, revision)
+			f.Policy = v.Versions.All()
+			return err
+		})
+	case len(f.policy) < shortestDigest || strings.Trim(f.policy, "0123456789abcdef") != "":
+		return usagef("--policy %s: give a revision, or %d characters or more of a digest, as \"policy history\" prints them",
+			f.policy, shortestDigest)
+	}
+	f.Policy = []string{f.policy}
+	return nil
+}
+
+// shortestDigest is the number of characters from which on --policy is the beginning of a digest, not a revision.
+const shortestDigest = 8
 
 // print prints the records that the flags select.
 func (f *auditFlags) print(ctx context.Context, g *global, from reader.Source) error {

@@ -76,8 +76,8 @@ func (e *explained) write(w io.Writer) error {
 	line("%s: %s called %s as %s in the lane %s", e.Time.UTC().Format(time.RFC3339), e.Actor, e.Tool, orDash(e.RoleID),
 		orDash(e.LaneID))
 	line("recorded: %s (%s)", was, e.EventID)
-	line("set: roles %s, lanes %s, tool registry %s", orDash(e.Policies.Roles), orDash(e.Policies.Lanes),
-		orDash(e.Policies.ToolRegistry))
+	line("set: roles %s, lanes %s, tool registry %s", orDash(shortened(e.Policies.Roles)),
+		orDash(shortened(e.Policies.Lanes)), orDash(shortened(e.Policies.ToolRegistry)))
 	if e.Basis != nil {
 		line("run: %s", runSays(e.RunID, e.Basis.Run))
 		line("scope keys of those required: %s", listed(slices.Sorted(maps.Keys(e.Basis.Scope))))

@@ -19,6 +19,7 @@ type Filter struct {
 	Tenant          string
 	Tool, Actor     string
 	Run, Role, Lane string
+	Policy          []string    // digests of the policy that decided, or their first characters: all of them
 	Call            string      // reference, call id, or the first 8 characters or more of a call id
 	EventID         string      // audit_event_id of an answer
 	Event           audit.Event // event as stored, or [audit.Record.Meaning]
@@ -73,6 +74,7 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.Run == "" || r.RunID == f.Run) &&
 		(f.Role == "" || r.RoleID == f.Role) &&
 		(f.Lane == "" || r.LaneID == f.Lane) &&
+		!slices.ContainsFunc(f.Policy, func(digest string) bool { return !decidedBy(r, digest) }) &&
 		(f.EventID == "" || r.EventID == f.EventID || r.LogSeq > 0 && r.Position().EventID() == f.EventID) &&
 		(f.Event == "" || r.Event == f.Event || r.Meaning() == f.Event) &&
 		(f.Status == "" || r.Status == f.Status) &&
@@ -81,6 +83,11 @@ func (f *Filter) has(r *audit.Record) bool {
 			strings.HasPrefix(r.CallID, f.Call)) &&
 		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
 		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
+}
+
+// decidedBy reports whether a document of the policy that decided has a digest that begins so.
+func decidedBy(r *audit.Record, digest string) bool {
+	return slices.ContainsFunc(r.Policies.All(), func(d string) bool { return strings.HasPrefix(d, digest) })
 }
 
 // shortID is the number of characters of a call id from which on it is matched as a prefix.
@@ -94,7 +101,9 @@ func (f *Filter) needles() (all [][]byte) {
 			all = append(all, []byte(`"`+value+end))
 		}
 	}
-	add(f.Call, "")
+	for _, start := range append([]string{f.Call}, f.Policy...) {
+		add(start, "")
+	}
 	if strings.HasPrefix(f.EventID, audit.GatePrefix) { // other records name the position in the call log
 		add(f.EventID, `"`)
 	}

@@ -21,9 +21,11 @@ import (
 func TestReplayFilters(t *testing.T) {
 	f := setup(t)
 	for i, r := range []audit.Record{
-		{Event: audit.ToolDenied, Actor: "a", ToolName: "x", CallID: "1", Tenant: "t"},
+		{Event: audit.ToolDenied, Actor: "a", ToolName: "x", CallID: "1", Tenant: "t",
+			Policies: envelope.PolicyVersions{Roles: "a1", Lanes: "b2", ToolRegistry: "c4"}},
 		{Event: audit.ToolExecuted, Actor: "b", ToolName: "y", CallID: "2", Tenant: "u", Ref: "y.ref",
-			RunID: "run", RoleID: "role", LaneID: "lane", Status: envelope.RetryableError, Code: envelope.CodeTimeout},
+			RunID: "run", RoleID: "role", LaneID: "lane", Status: envelope.RetryableError, Code: envelope.CodeTimeout,
+			Policies: envelope.PolicyVersions{Roles: "a1", Lanes: "b2", ToolRegistry: "c3"}},
 	} {
 		r.Timestamp = time.Now().Add(time.Duration(i-1) * time.Hour) // the first record was stored late
 		f.put(i, r)
@@ -52,6 +54,9 @@ func TestReplayFilters(t *testing.T) {
 		"run":        {reader.Filter{Run: "run"}, 1},
 		"role":       {reader.Filter{Role: "role"}, 1},
 		"lane":       {reader.Filter{Lane: "lane"}, 1},
+		"policy":     {reader.Filter{Policy: []string{"a1", "b2", "c3"}}, 1},
+		"digest":     {reader.Filter{Policy: []string{"b"}}, 2},
+		"no digest":  {reader.Filter{Policy: []string{"a1", "b2", "2"}}, 0},
 		"status":     {reader.Filter{Status: envelope.RetryableError}, 1},
 		"code":       {reader.Filter{Code: envelope.CodeTimeout}, 1},
 		"other code": {reader.Filter{Code: envelope.CodeSchema}, 0},
