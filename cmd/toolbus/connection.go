@@ -240,7 +240,11 @@ func (c *connection) reading(ctx context.Context, do func(reader.Source) error) 
 		return err
 	}
 	defer done()
-	return do(from)
+	err = do(from)
+	if no, ok := errors.AsType[envelope.Fault](err); ok && no.Fault().Code.Class() == envelope.ClassAuth {
+		return toolbus.NewError(no.Fault(), nil) // which is printed with its fix
+	}
+	return err
 }
 
 // holder returns the Access with the credentials of the command line, or of the file in args. On a bus of `toolbus dev`

@@ -89,3 +89,25 @@ func TestCommandsWithExecutorToken(t *testing.T) {
 		}
 	}
 }
+
+// An agent who may not read the record learns who may, and what an agent can ask.
+func TestRecordWithAgentToken(t *testing.T) {
+	s, operator := deployed(t)
+	agent := s.token(operator, "agent")
+	for command, what := range map[string]string{
+		"audit replay": "the audit record and the dead letters", "dead list": "the audit record and the dead letters",
+		"policy explain hello.x": "the audit record and the dead letters", "runs show nightly": "the operation run_show",
+	} {
+		code, stdout, stderr := s.do(append(strings.Fields(command), agent...)...)
+		for _, part := range []string{what + ": not for the role agent", "operator: `toolbus credentials issue --role ",
+			"about its own calls an agent asks with `toolbus calls list` and `toolbus why REF`"} {
+			if code != exitTerminal || !strings.Contains(stderr, part) {
+				t.Errorf("%s: exit %d, want %q: %s%s", command, code, part, stdout, stderr)
+			}
+		}
+	}
+	_, _, stderr := s.do(append([]string{"policy", "history"}, agent...)...)
+	if strings.Contains(stderr, "about its own calls") || !strings.Contains(stderr, "of the role operator") {
+		t.Error(stderr)
+	}
+}

@@ -95,7 +95,15 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	if row.Permits(r) {
 		return nil
 	}
-	return ForbiddenForRole(r, "the question "+op, row.Roles...)
+	what := "the operation " + op
+	if op == operation.Stored.Name {
+		what = "the audit record and the dead letters"
+	}
+	e := ForbiddenForRole(r, what, row.Roles...)
+	if r == Agent && (op == operation.Stored.Name || op == operation.RunShow.Name) {
+		return e.WithFix(e.Fix + "; about its own calls an agent asks with `toolbus calls list` and `toolbus why REF`")
+	}
+	return e
 }
 
 // SeesTenant reports whether the row of the service operation op lets p use it about the calls of all actors of its
