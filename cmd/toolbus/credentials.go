@@ -145,8 +145,9 @@ one, such as an MCP client of "toolbus gateway mcp", needs a token of up to 24 h
 can be revoked.
 
 A call may claim the scopes of its token; a tool whose manifest requires a scope refuses calls without it. A call has
-one of the roles of its token; without --role-id that is the default role of the dispatchers. A role that the policy in
-force does not have is a warning. Give the complete name of the actor: agent://billing and billing are two actors.`,
+one of the roles of its token; without --role-id that is the default role of the dispatchers. A role that the policy
+in force does not have is a warning, and so is a pool in which no tool of the bus runs. Give the complete name of the
+actor: agent://billing and billing are two actors.`,
 		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
   toolbus credentials issue --actor agent://desk --role-id reader --role-id writer --out desk.token
   toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
@@ -178,7 +179,8 @@ force does not have is a warning. Give the complete name of the actor: agent://b
 				if err != nil {
 					return err
 				}
-				warnOfUnknownRoles(cmd.Context(), g.env.stderr, c, q.RoleIDs)
+				warnOfUnknownRoles(cmd.Context(), g.env.stderr, c, rolesOf(q.Role, q.RoleIDs))
+				warnOfUnknownPool(cmd.Context(), g.env.stderr, c, q.Pool)
 				return g.hand(h, a)
 			})
 		},

@@ -31,7 +31,8 @@ problems. Within a second, all dispatchers decide by the new set. Needs an opera
 A run is pinned to the policy that it was started with, so a push stops it. The command first prints how many active
 runs that are. With --repin, it moves them to the new set after the push, each with an event of the audit record.
 Implicit runs are not counted: the next call of their token starts one of the new set. It warns of a role that issued
-credentials name, if the set in force has it and the new one does not.`,
+credentials have, if the push takes it away; the first push takes away all that its set lacks. Without --role-id a
+credential has the default role of the dispatchers, agent.`,
 		Example: `  toolbus policy push . --reason "billing may refund"
   toolbus policy push . --repin      # runs go on, under the new set
   toolbus policy push . --expect 41  # only if revision 41 is in force`,
@@ -91,8 +92,10 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 		o.expected = int64(newest.Revision)
 	}
 	p := pushed{PolicyVersion: envelope.PolicyVersion{Reason: o.reason, Versions: d.Versions()}}
-	if newest.Revision > 0 && newest.Versions != d.Versions() {
+	if newest.Versions != d.Versions() {
 		warnOfLostRoles(ctx, g.env.stderr, c, newest, d)
+	}
+	if newest.Revision > 0 && newest.Versions != d.Versions() {
 		if p.Stopped, err = g.announceStops(ctx, c, newest); err != nil {
 			return err
 		}

@@ -35,11 +35,20 @@ func TestRolesWithoutPolicy(t *testing.T) {
 		})
 	}
 	const agent, writer = "{role_id: agent, allowed_lanes: [day]}", "{role_id: writer, allowed_lanes: [day]}"
+	executor := func(pool string) []string {
+		return append(issue("e-"+pool), "--role", "executor", "--pool", pool)
+	}
 	warns(issue("early", "writer"), "") // no policy can be read
+	warns(issue("plain"), "")
+	warns([]string{"policy", "push", folder(writer)},
+		"no role agent, which 1 issued credential has: agent://plain; without --role-id a credential has the role agent")
+	warns(issue("later"), "has no role agent: calls with it are refused until a policy has it; without --role-id ")
+	warns(executor("default"), "")
+	warns(executor("defualt"), `no tool of the bus runs in the pool defualt: did you mean "default"?`)
 	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
 	warns(issue("desk", "agent", "writer"), "")
 	warns(issue("typo", "wirter", "agent"), "has no role wirter: calls with it are refused")
-	warns([]string{"policy", "push", folder(agent)}, "no role writer, which 2 issued credentials name: ")
+	warns([]string{"policy", "push", folder(agent)}, "no role writer, which 2 issued credentials have: ")
 	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
 }
 
