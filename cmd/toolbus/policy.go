@@ -177,27 +177,19 @@ what has no effect.`,
 
 // lint returns the problems of the set. The error is about what lint does not check, such as the manifests.
 func (f policyFolders) lint() (tool.Problems, error) {
-	set, err := f.parse()
+	documents, err := policy.ReadFolder(os.DirFS(f.set))
 	if found, ok := errors.AsType[tool.Problems](err); ok {
 		return found, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	tools, err := f.manifests()
-	if err != nil {
-		return nil, err
+	tools, unread := f.manifests()
+	all, err := policy.Lint(documents, tools)
+	if err == nil && !all.Failed() {
+		err = unread
 	}
-	_, unfit := policy.Compile(set, tools)
-	var all tool.Problems
-	for _, err := range []error{unfit, policy.Sanitized(set, tools)} {
-		found, ok := errors.AsType[tool.Problems](err)
-		if err != nil && !ok {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	return append(all, policy.Lint(set, tools)...), nil
+	return all, err
 }
 
 func (r policyReport) text(w io.Writer) error {

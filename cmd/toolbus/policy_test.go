@@ -109,6 +109,13 @@ func TestPolicyLint(t *testing.T) {
 	if code != 1 || !strings.Contains(out, unknown) {
 		t.Errorf("a lane that is not there: exit %d: %s", code, out)
 	}
+	code, out, _ = s.do("policy", "lint", dir, "--tools", toolsFolder(t))
+	for _, part := range []string{unknown, "fs.write writes, and no write target is allowed by its entry",
+		"fs.write writes, and no lane with write: true allows it", "the tool text.search is not registered"} {
+		if code != 1 || !strings.Contains(out, part) {
+			t.Errorf("with a tool that writes: exit %d, no %q: %s", code, part, out)
+		}
+	}
 	write(policy.RolesFile, "roles: [{role_id: agent, allowed_lanes: [default]}]")
 	code, out, _ = s.do("policy", "lint", dir, "--tools", toolsFolder(t), "--json")
 	var report policyReport

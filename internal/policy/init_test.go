@@ -88,15 +88,45 @@ func TestLint(t *testing.T) {
 	}}
 	a := entry("a", "default")
 	a.WriteTargets = []string{"file:", "*"}
-	set, err := policy.Parse(policy.Write(roles, lanes, []policy.Entry{a, entry("gone", "default")}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	tools := manifests(call.Pure, "a", "new")
 	tools[1].Tags = []string{"known"}
-	problems := policy.Lint(set, tools)
-	if problems.Failed() {
-		t.Error("warnings fail")
+	problems, err := policy.Lint(policy.Write(roles, lanes, []policy.Entry{a, entry("gone", "default")}), tools)
+	if err != nil || problems.Failed() {
+		t.Error("warnings fail", err)
 	}
 	golden(t, "testdata/lint.golden", problems.Error()+"\n")
+}
+
+// Problems of documents hide none that the manifests show. An entry in a lane that does not exist is wrong about that
+// alone, and a registry that cannot be read is no reason to warn of each tool.
+func TestLintHidesNone(t *testing.T) {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"defualt"}}}
+	lanes := []policy.Lane{{ID: "default", AllowedTools: []string{"*"}}}
+	tools := append(manifests(call.SideEffectful, "a", "b"), manifests(call.Pure, "new")...)
+	d := policy.Write(roles, lanes, []policy.Entry{entry("a", "defualt"), entry("b", "default")})
+	for name, c := range map[string]struct {
+		documents policy.Documents
+		want      []string
+	}{
+		"a lane": {d, []string{
+			`policy/lanes.yaml has no lane "defualt"`, `policy/lanes.yaml has no lane "defualt"`,
+			"a writes, and no write target is allowed by its entry and its manifest",
+			"b writes, and no write target is allowed by its entry and its manifest",
+			"b writes, and no lane with write: true allows it", "the tool new is not registered, so it cannot be called",
+		}},
+		"no registry": {policy.Documents{Roles: d.Roles, Lanes: d.Lanes, ToolRegistry: []byte("tools: {")}, []string{
+			`policy/lanes.yaml has no lane "defualt"`, "",
+		}},
+	} {
+		found, err := policy.Lint(c.documents, tools)
+		if err != nil || len(found) != len(c.want) {
+			t.Errorf("%s: %d problems, %v: %v", name, len(found), err, found)
+			continue
+		}
+		for i, p := range found {
+			if c.want[i] != "" && p.Message != c.want[i] {
+				t.Errorf("%s: problem %d is %q, want %q", name, i, p.Message, c.want[i])
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +12,55 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Lint returns warnings about a set and the tools of a deployment: what is allowed more widely than it has to be, and
-// what has no effect.
-func Lint(set *Set, tools []*tool.Manifest) tool.Problems {
+// Lint returns all problems and warnings of a set and of its fit to the manifests. If documents have problems, it
+// judges what they leave to judge. The error is about something else, such as a manifest.
+func Lint(d Documents, tools []*tool.Manifest) (all tool.Problems, _ error) {
+	p, err := examine(d, [][]byte{d.ToolRegistry})
+	if found, ok := errors.AsType[tool.Problems](err); ok {
+		return found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all = p.problems()
+	var warnings tool.Problems
+	if len(p.set.Entries) > 0 || len(all) == 0 { // a registry that cannot be read lacks every tool
+		warnings = warningsOf(p.set, tools)
+	}
+	p.supposeLanes()
+	_, unfit := Compile(p.set, tools)
+	for _, err := range []error{unfit, Sanitized(p.set, tools)} {
+		found, ok := errors.AsType[tool.Problems](err)
+		if err != nil && !ok {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return append(all, warnings...), nil
+}
+
+// supposeLanes adds each lane that is named and does not exist, as one that allows everything: an entry that names it
+// is wrong about the lane alone.
+func (p *parser) supposeLanes() {
+	suppose := func(lanes []string) {
+		for _, id := range lanes {
+			if !p.laneIDs[id] {
+				p.laneIDs[id] = true
+				p.set.Lanes = append(p.set.Lanes, Lane{ID: id, AllowedTools: []string{"*"}, Write: true})
+			}
+		}
+	}
+	for _, r := range p.set.Roles {
+		suppose(r.AllowedLanes)
+	}
+	for _, e := range p.set.Entries {
+		suppose(e.AllowedLanes)
+	}
+}
+
+// warningsOf returns warnings about a set and the tools of a deployment: what is allowed more widely than it has to be,
+// and what has no effect.
+func warningsOf(set *Set, tools []*tool.Manifest) tool.Problems {
 	l := linter{set: set, manifests: map[string]*tool.Manifest{}, entries: map[string]bool{}}
 	for _, m := range tools {
 		l.manifests[m.ToolID] = m

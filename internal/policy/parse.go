@@ -19,20 +19,29 @@ func Parse(d Documents) (*Set, error) { return parse(d, [][]byte{d.ToolRegistry}
 
 // parse is [Parse] with the registry in parts.
 func parse(d Documents, registry [][]byte) (*Set, error) {
+	p, err := examine(d, registry)
+	if err != nil {
+		return nil, err
+	}
+	if problems := p.problems(); len(problems) > 0 {
+		return nil, problems
+	}
+	return p.set, nil
+}
+
+// examine reads and checks the documents, and keeps what can be read of those with problems.
+func examine(d Documents, registry [][]byte) (*parser, error) {
 	if len(d.Roles)+len(d.Lanes)+len(d.ToolRegistry) > MaxSet {
 		return nil, tool.Problems{unreadable(ToolRegistryFile, errTooLarge)}
 	}
-	p := parser{set: &Set{versions: d.Versions()}}
+	p := &parser{set: &Set{versions: d.Versions()}}
 	if err := p.read(d, registry); err != nil {
 		return nil, err
 	}
 	p.checkRoles()
 	p.checkLanes()
 	p.checkEntries()
-	if problems := p.problems(); len(problems) > 0 {
-		return nil, problems
-	}
-	return p.set, nil
+	return p, nil
 }
 
 // parser turns documents into a Set.

@@ -15,6 +15,7 @@ import (
 	google "github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -206,11 +207,16 @@ func fuzz(f *testing.F, document, seed string) {
 			f.Add(string(c.Data))
 		}
 	}
+	writers := manifests(call.SideEffectful, "a", "b", "fs.write")
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := policy.Parse(with(document, text))
 		problems, ok := errors.AsType[tool.Problems](err)
 		if err != nil && !ok {
 			t.Fatal(err)
+		}
+		all, err := policy.Lint(with(document, text), writers)
+		if err != nil || len(all) < len(problems) {
+			t.Fatalf("%d problems, and Lint has %d: %v", len(problems), len(all), err)
 		}
 		for _, p := range problems {
 			if p.Message == "" || p.Hint == "" || strings.ContainsAny(p.String(), "\n\r") {
