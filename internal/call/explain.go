@@ -71,6 +71,9 @@ func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 	d := a.Decision
 	after := d.At.Time().Sub(a.At.Time()).Round(time.Millisecond)
 	if d.Status == envelope.Success {
+		if found(s, a) {
+			return fmt.Sprintf("%s succeeded after %s: %s; its outcome is kept and replayed.", who, after, FoundByLookup)
+		}
 		return fmt.Sprintf("%s succeeded after %s; its outcome is kept and replayed.", who, after)
 	}
 	next := "the same key returns this outcome and does not run again"
@@ -85,6 +88,18 @@ func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 	}
 	return fmt.Sprintf("%s ended after %s with %s (%s), decided by the %s, effect %s: %s; %s.",
 		who, after, d.Status, d.Code, d.By, d.Effect, says(e, cause(s, a)), next)
+}
+
+// gone is why a process that did not run a call decides it.
+const gone = "the process that ran the call is gone"
+
+// FoundByLookup says how it is known that a call has success whose executor is gone.
+const FoundByLookup = gone + "; its effect was found by the lookup of the tool"
+
+// found reports whether the lookup of the tool confirmed the effect of a successful attempt: another process than the
+// claimer decided it, and it may not run again.
+func found(s State, a Attempt) bool {
+	return !s.MayRunAgain() && a.Claim != nil && Instance(a.Claim.Nonce) != Instance(a.Decision.Nonce)
 }
 
 // maxStderr is how many bytes of the standard error of a tool a sentence has.
@@ -143,7 +158,6 @@ func Reason(s State, a Attempt) (message, fix string) {
 
 // describe returns a message about an attempt whose executor is gone, or "" for a value that this build does not know.
 func (l LookupAnswer) describe() string {
-	const gone = "the process that ran the call is gone"
 	switch l {
 	case LookupAbsent:
 		return gone + "; the lookup of the tool was asked and found no effect, which does not prove that nothing was done"

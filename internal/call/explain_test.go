@@ -55,6 +55,25 @@ func TestExplain(t *testing.T) {
 			func(j *journal) { j.admit(idem, "A"); j.succeed() }, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) succeeded after 20ms; its outcome is kept and replayed.",
 		},
+		"found by the lookup": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.claim("c")
+				j.decide(call.Completion{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "other.1", Output: "o",
+					Now: start + 20})
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) succeeded after 20ms: the process that ran the call is gone; its effect " +
+				"was found by the lookup of the tool; its outcome is kept and replayed.",
+		},
+		"side effects that succeeded": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.claim("c.1")
+				j.decide(call.Completion{Cause: call.ToolEnded, By: call.ByExecutor, Nonce: "c.2", Claim: "c.1",
+					Effect: envelope.EffectApplied, Output: "o", Now: start + 20})
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) succeeded after 20ms; its outcome is kept and replayed.",
+		},
 		"retryable": {
 			func(j *journal) {
 				j.admit(side, "A")

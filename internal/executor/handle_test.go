@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -278,6 +279,9 @@ func TestLookup(t *testing.T) {
 				}
 				if c.want == "" && d.Effect != envelope.EffectApplied {
 					t.Errorf("effect %s", d.Effect)
+				}
+				if told := slices.Contains(w.replies[0].Warnings, call.FoundByLookup); told != (c.want == "") {
+					t.Errorf("warnings: %q", w.replies[0].Warnings)
 				}
 				if e := w.replies[0].Error; c.want != "" && e.Message+"|"+e.Cause != c.says {
 					t.Errorf("it says %s|%s", e.Message, e.Cause)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -220,6 +221,7 @@ func (r *run) confirmed(res tool.Result, found bool, err error) verdict {
 	v.draft.Timed = false // the times of the run are not known here
 	if v.end.Error == "" {
 		v.end.Cause = call.Confirmed
+		v.draft.Warnings = append(slices.Clip(v.draft.Warnings), call.FoundByLookup)
 	}
 	return v
 }
