@@ -165,7 +165,9 @@ func unsent(call toolbus.Call, took time.Duration, e *envelope.Error) *envelope.
 // perform makes a call, and prints its reference, its outcome and, if stream is true, its chunks.
 func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Call, stream bool) error {
 	var ref string
+	var accepted []envelope.Accepted
 	call.OnAccepted = func(a envelope.Accepted) {
+		accepted = append(accepted, a)
 		switch {
 		case !g.json:
 			joined := ""
@@ -198,6 +200,8 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 			fmt.Fprintln(g.env.stderr, "ref:", ref)
 		}
 	}
+	g.sayWhyAgain(ctx, c, accepted)
+	g.nameTimeout(ctx, c, call.Context.RoleID, resp)
 	return conclude(ctx, g, call, resp, ref)
 }
 
