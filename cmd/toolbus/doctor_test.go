@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/admin"
 )
 
 const sayManifest = `tool_id: say
@@ -107,12 +111,33 @@ func TestDoctorOfRoles(t *testing.T) {
 	s.must("lock", "--tool", "hello", "--reason", "see INC-7", "--credentials", operator)
 	locked := looks("WARN  safety locks           1 set, which refuse calls: the tool hello\n", "--secrets-dir", s.keys)
 	count := func(status string) int { return strings.Count("\n"+locked, "\n"+status+" ") }
+	items := s.openItems("--secrets-dir", s.keys)
 	if last := fmt.Sprintf("\n%d OK, %d WARN, %d FAIL, %d OPEN\n", count("OK"), count("WARN"), count("FAIL"),
-		count("OPEN")); !strings.HasSuffix(locked, last) {
+		items+count("OPEN")-1); !strings.HasSuffix(locked, last) {
 		t.Errorf("the last line is not %q:\n%s", last, locked)
+	}
+	row := fmt.Sprintf("OPEN  contract               %d items of docs/tool_contract.md", items)
+	if items < 5 || strings.Count(locked, row) != 1 || strings.Contains(locked, "OPEN  contract: ") {
+		t.Errorf("not one row %q:\n%s", row, locked)
 	}
 	shown := looks("a token of the role agent may not ask for them", "--credentials", agent)
 	if strings.Contains(shown, "FAIL ") || strings.Contains(shown, "no dispatcher says") {
 		t.Errorf("an agent: %s", shown)
 	}
+}
+
+// openItems returns how many items of the contract are open as JSON, which has them all.
+func (s shell) openItems(flags ...string) (n int) {
+	s.t.Helper()
+	_, stdout, _ := s.do(append([]string{"doctor", "--json"}, flags...)...)
+	var checks []admin.Check
+	if err := json.Unmarshal([]byte(stdout), &checks); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range checks {
+		if strings.HasPrefix(c.Name, "contract: ") && c.Status == checkOpen {
+			n++
+		}
+	}
+	return n
 }
