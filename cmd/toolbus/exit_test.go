@@ -54,14 +54,14 @@ func TestExitOfResultAndCancel(t *testing.T) {
 	if code := end(); code != exitRetryable {
 		t.Errorf("the cancelled call exits with %d", code)
 	}
-	check("cancel "+ref, 0, "cancelled")
+	check("cancel "+ref, 0, "ended already, with P-PRECOND-CANCELLED, effect")
 	check("result "+ref, exitRetryable, "")
 	ref, end = s.begin(t.Context(), `{"say":"hi","work_ms":300}`)
 	if code := end(); code != 0 {
 		t.Errorf("the call exits with %d", code)
 	}
 	check("result "+ref, 0, `"hi"`)
-	check("cancel "+ref, exitTooLate, "too late")
+	check("cancel "+ref, exitTooLate, "ended already, with success")
 	check("cancel --json "+ref, exitTooLate, `"told": "decided"`)
 }
 

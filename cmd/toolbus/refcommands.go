@@ -94,11 +94,10 @@ func tooLate(a envelope.CancelResponse) bool {
 
 // told returns the result of a cancel as text. A call without a claim may have run without the dispatcher's knowledge.
 func told(a envelope.CancelResponse) string {
-	if a.Phase == "decided" && !tooLate(a) {
-		return "it was cancelled before"
-	}
-
 	r := a.Response
+	if a.Phase == "decided" && r != nil && r.Error != nil {
+		return fmt.Sprintf("the call has ended already, with %s, effect %s", r.Error.Code, r.Error.Details.Effect)
+	}
 	if a.Phase == "queued" && r != nil && r.Error != nil && r.Error.Details.Effect != envelope.EffectNone {
 		return "cancelled; no executor said that it was running it"
 	}
@@ -109,7 +108,7 @@ var became = map[string]string{
 	"queued":   "cancelled before it started",
 	"running":  "cancelled while it ran; its processes were killed",
 	"detached": "you no longer wait for it; the call goes on for its owner",
-	"decided":  "too late: it has its outcome already (see `toolbus result`)",
+	"decided":  "the call has ended already, with success",
 }
 
 func cancelCmd(g *global) *cobra.Command {

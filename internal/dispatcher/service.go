@@ -219,9 +219,10 @@ func (d *Dispatcher) cancel(
 	if o.Won || mayBeUnnotified(o.Attempt, d.Now()) {
 		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())
 		switch {
-		case running || o.Won && o.Attempt.Claim != nil:
+		case !o.Won: // it ended before, although its processes may just be ending
+		case running || o.Attempt.Claim != nil:
 			told = "running"
-		case o.Won:
+		default:
 			told = "queued"
 		}
 		d.Answers.TellOwner(o)
