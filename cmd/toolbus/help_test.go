@@ -49,7 +49,11 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// checkHelp checks that a help text fits into 120 columns, and has an example.
+// firstScreen is how many lines a terminal has.
+const firstScreen = 24
+
+// checkHelp checks that a help text fits into 120 columns, and that it begins with one line about the command, and its
+// usage and examples on the first screen.
 func checkHelp(t *testing.T, name, help string) {
 	t.Helper()
 	for line := range strings.Lines(help) {
@@ -57,8 +61,19 @@ func checkHelp(t *testing.T, name, help string) {
 			t.Errorf("%s: a line is longer than 120 characters: %s", name, line)
 		}
 	}
-	if name != "toolbus-supervisor" && !strings.Contains(help, "\nExamples:\n  ") {
+	if name == "toolbus-supervisor" {
+		return
+	}
+	before, rest, found := strings.Cut(help, "\nExamples:\n  ")
+	examples, _, _ := strings.Cut(rest, "\n\n")
+	about, usage, _ := strings.Cut(before, "\n\n")
+	switch lines := strings.Count(before+examples, "\n") + 2; {
+	case !found:
 		t.Errorf("%s shows no example", name)
+	case about == "" || len(about) > 80 || strings.Contains(about, "\n") || !strings.HasPrefix(usage, "Usage:\n"):
+		t.Errorf("%s does not begin with one line about it and its usage:\n%s", name, before)
+	case lines > firstScreen:
+		t.Errorf("%s has its last example in line %d", name, lines)
 	}
 }
 

@@ -152,7 +152,7 @@ func unusual(tenant string) string {
 func newRoot(g *global) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolbus",
-		Short: "Run the tool calls of AI agents: one outcome each, by its deadline, safe to retry, recorded",
+		Short: "Run the tool calls of AI agents: one outcome each, safe to retry, recorded",
 		Long: `Toolbus runs the tool calls of AI agents over NATS JetStream. Every call ends in exactly one of success,
 retryable_error, terminal_error or invalid_request before its deadline.
 
@@ -176,7 +176,7 @@ Exit codes:
 		Version: cli.Version(),
 	}
 	cli.Group(root)
-	cli.WrapHelp(root)
+	cli.ArrangeHelp(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return g.check()
 	}

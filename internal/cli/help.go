@@ -30,8 +30,16 @@ func ExecuteRoot(ctx context.Context, root *cobra.Command) error {
 // helpWidth is the width of the descriptions of flags in help, in columns.
 const helpWidth = 100
 
-// WrapHelp breaks the lines that describe flags in the help of cmd and of its subcommands.
-func WrapHelp(cmd *cobra.Command) {
+// ArrangeHelp sets the form of the help of cmd and of its subcommands. It begins with what a reader needs first: one
+// line about the command, its usage, examples and subcommands. The long text and the flags follow, in broken lines.
+func ArrangeHelp(cmd *cobra.Command) {
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		usage := cmd.UsageString()
+		if cmd.Long != "" {
+			usage = strings.Replace(usage, "\nFlags:\n", "\n"+strings.TrimSpace(cmd.Long)+"\n\nFlags:\n", 1)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n%s", cmd.Short, usage)
+	})
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		var text bytes.Buffer
 		out := cmd.OutOrStderr()

@@ -234,7 +234,7 @@ func Run(
 
 // Execute runs a command line of a program, prints its error, and returns the exit code.
 func Execute(ctx context.Context, env Env, cmd *cobra.Command, args []string) int {
-	WrapHelp(cmd)
+	ArrangeHelp(cmd)
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.Version = true, true, Version()
 	cmd.SetFlagErrorFunc(FlagError)
 	cmd.SetArgs(args)
