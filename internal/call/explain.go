@@ -148,12 +148,18 @@ func Reason(s State, a Attempt) (message, fix string) {
 		return WithoutBuild(s, nil)
 	case d.Code == envelope.CodeUnavailable && d.By == ByDispatcher:
 		return fmt.Sprintf("no executor of pool %s is alive, and none has been for a while", s.Pool),
-			fmt.Sprintf("start one with `toolbus executor --pool %s`", s.Pool) + again
+			"start one with " + executorOf(s.Pool) + again
 	case d.Code == envelope.CodeUnavailable && d.NotTaken:
 		return fmt.Sprintf("no executor of pool %s took the call by its deadline", s.Pool),
-			fmt.Sprintf("start more executors with `toolbus executor --pool %s`, or give a larger timeout_ms", s.Pool) + again
+			"start more executors with " + executorOf(s.Pool) + ", or give a larger timeout_ms" + again
 	}
 	return "", ""
+}
+
+// executorOf returns the command that starts an executor of a pool.
+func executorOf(pool string) string {
+	return fmt.Sprintf("`toolbus executor --pool %s` (on a bus with tokens with the --credentials of an executor of that "+
+		"pool)", pool)
 }
 
 // describe returns a message about an attempt whose executor is gone, or "" for a value that this build does not know.

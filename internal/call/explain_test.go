@@ -163,3 +163,20 @@ func TestExplainEnd(t *testing.T) {
 		}
 	}
 }
+
+// The command that starts an executor says which credentials it needs.
+func TestReasonNamesCredentials(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]call.Completion{
+		"no executor": {Cause: call.PoolAbsent, By: call.ByDispatcher, NotTaken: true},
+		"not taken":   {Cause: call.TimedOut, By: call.ByDeadline, NotTaken: true},
+	} {
+		j := newJournal(t)
+		j.admit(call.Idempotent, "A")
+		s := j.decide(end)
+		_, fix := call.Reason(s, s.Last())
+		if !strings.Contains(fix, "`toolbus executor --pool default` (on a bus with tokens with the --credentials of") {
+			t.Errorf("%s: %s", name, fix)
+		}
+	}
+}
