@@ -211,6 +211,7 @@ func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.
 	if resp.Status == envelope.RetryableError && resp.Key != "" { // a fresh key is not known anywhere else
 		fmt.Fprintln(g.env.stderr, "key:", cli.EscapeCell(resp.Key))
 	}
+	// "list" is in the place of a tool, where the library suggests no commands, and a bus may have a tool of that name.
 	if e := resp.Error; e != nil && e.Code == envelope.CodeToolUnknown && call.Tool == "list" {
 		e.WithFix("`toolbus tools list` lists the tools, and `toolbus calls list --open` the calls that have no outcome yet")
 	}
