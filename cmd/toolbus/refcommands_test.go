@@ -22,7 +22,7 @@ func TestTold(t *testing.T) {
 			Response: cancelled(envelope.EffectUnknown)},
 		"the call has ended already, with P-PRECOND-CANCELLED, effect none": {Phase: "decided",
 			Response: cancelled(envelope.EffectNone)},
-		"the call has ended already, with success": {Phase: "decided", Response: &envelope.Response{}},
+		"the call has ended already, with success":                  {Phase: "decided", Response: &envelope.Response{}},
 		"you no longer wait for it; the call goes on for its owner": {Phase: "detached"},
 	} {
 		if got := told(a); got != says {
