@@ -200,8 +200,8 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 			fmt.Fprintln(g.env.stderr, "ref:", ref)
 		}
 	}
-	g.sayWhyAgain(ctx, c, accepted)
-	g.nameTimeout(ctx, c, call.Context.RoleID, resp)
+	sayWhyAgain(ctx, g, c, accepted)
+	nameTimeout(ctx, g, c, call.Context.RoleID, resp)
 	return conclude(ctx, g, call, resp, ref)
 }
 

@@ -15,7 +15,7 @@ const adviceTime = time.Second
 
 // nameTimeout lets a fix that advises a larger timeout_ms name the flag instead, with the longest time that the tool
 // gives if a dispatcher says it soon. Role is that of the call, or "".
-func (g *global) nameTimeout(ctx context.Context, c *toolbus.Client, role string, r *envelope.Response) {
+func nameTimeout(ctx context.Context, g *global, c *toolbus.Client, role string, r *envelope.Response) {
 	const member = "a larger timeout_ms"
 	e := r.Error
 	if g.json || e == nil || !strings.Contains(e.Fix, member) {
@@ -33,7 +33,7 @@ func (g *global) nameTimeout(ctx context.Context, c *toolbus.Client, role string
 }
 
 // sayWhyAgain prints why the last of several attempts was made. all holds the attempts that were accepted.
-func (g *global) sayWhyAgain(ctx context.Context, c *toolbus.Client, all []envelope.Accepted) {
+func sayWhyAgain(ctx context.Context, g *global, c *toolbus.Client, all []envelope.Accepted) {
 	if g.json || len(all) < 2 {
 		return
 	}

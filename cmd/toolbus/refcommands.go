@@ -72,7 +72,7 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 			case err != nil:
 				return err
 			case a.Response != nil:
-				g.nameTimeout(ctx, c, "", a.Response)
+				nameTimeout(ctx, g, c, "", a.Response)
 				return printOutcome(g, a.Response, q.Ref)
 			}
 			err = g.print(a, func(w io.Writer) error {
