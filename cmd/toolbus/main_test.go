@@ -329,7 +329,7 @@ func TestReferences(t *testing.T) {
 	}{
 		{[]string{"result", ref, "--json"}, 0, `"said": "once"`},
 		{[]string{"why", ref}, 0, "succeeded"},
-		{[]string{"cancel", ref}, exitTooLate, "too late"},
+		{[]string{"cancel", ref}, exitTooLate, "ended already, with success"},
 		{[]string{"call", "play", "--input", `{"say":"once"}`, "--key", key}, 0, "replayed"},
 		{[]string{"call", "play", "--input", `{"say":"twice"}`, "--key", key}, exitInvalid, "I-REQ-KEY_REUSED"},
 		{[]string{"result", ref, "--actor", "agent://other"}, exitTerminal, "NOT_FOUND"},
