@@ -42,6 +42,44 @@ func TestWaitForDispatcherIsLogged(t *testing.T) {
 	}
 }
 
+// An executor that starts before any dispatcher says once that it waits for one, and serves when there is one.
+func TestExecutorBeforeDispatchers(t *testing.T) {
+	t.Parallel()
+	srv, dir := unserved(t)
+	token := filepath.Join(dir, "executor.token")
+	if code, _, stderr := (shell{t: t}).do("credentials", "issue", "--secrets-dir", filepath.Join(dir, "keys"), "--role",
+		"executor", "--pool", "default", "--actor", "executor://1", "--out", token); code != 0 {
+		t.Fatal(stderr)
+	}
+	lines := make(logLines, 100)
+	connected := make(chan error, 1)
+	go func() {
+		conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{
+			CredentialsFile: token, Logger: lines.warnings(),
+		})
+		if err == nil {
+			conn.Close()
+		}
+		connected <- err
+	}()
+	select {
+	case err := <-connected:
+		t.Fatalf("without a dispatcher: %v", err)
+	case <-time.After(8 * time.Second): // a client gives up after 6 s
+	}
+	dispatch(t, srv.URL, dir, slog.New(slog.DiscardHandler))
+	if err := <-connected; err != nil {
+		t.Error(err)
+	}
+	said := ""
+	for len(lines) > 0 {
+		said += <-lines
+	}
+	if strings.Count(said, "waiting for a dispatcher") != 1 {
+		t.Errorf("logged\n%s", said)
+	}
+}
+
 // warnings returns a logger of warnings and errors.
 func (l logLines) warnings() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelWarn}))

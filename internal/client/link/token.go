@@ -34,6 +34,7 @@ type TokenConn struct {
 	nc      atomic.Pointer[nats.Conn]
 	over    chan error // holds the error after which the client no longer tries to connect
 	log     *slog.Logger
+	told    atomic.Bool // that it waits for a dispatcher
 
 	mu     sync.Mutex
 	ends   time.Time     // expiry of the token that was sent last, by the local clock; zero before a planned reconnect
@@ -119,12 +120,14 @@ func DialHolding(ctx context.Context, name string, o Options, b *tokensource.Sou
 }
 
 // Dial is [Dial] with the token. If h is nil it dials without a token. An expired token is renewed first, over a
-// connection that permits only the renewal. Dial returns when ctx ends.
+// connection that permits only the renewal. An executor may start before the dispatchers: its Dial waits for one to
+// answer. Dial returns when ctx ends.
 func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.Conn, err error) {
 	if h == nil {
 		return dial(ctx, name, o, func() {})
 	}
-	if h.source.Principal().Role == auth.Executor {
+	executor := h.source.Principal().Role == auth.Executor
+	if executor {
 		name = auth.ConnectionName(o.Instance)
 	}
 	if h.source.Expired() {
@@ -137,9 +140,14 @@ func (h *TokenConn) Dial(ctx context.Context, name string, o Options) (nc *nats.
 			return nil, err
 		}
 	}
-	if nc, err = h.dial(ctx, name, o); err != nil {
+	nc, err = h.dial(ctx, name, o)
+	for executor && errors.Is(err, bus.ErrUnanswered) && ctx.Err() == nil {
+		nc, err = h.dial(ctx, name, o)
+	}
+	if err != nil {
 		return nil, err
 	}
+	h.told.Store(false)
 	h.nc.Store(nc)
 	return nc, nil
 }
@@ -166,7 +174,7 @@ func (h *TokenConn) dial(ctx context.Context, name string, o Options) (*nats.Con
 
 // tellWaiting logs that the server waits for a dispatcher, if it has the token.
 func (h *TokenConn) tellWaiting() {
-	if h.sent() {
+	if h.sent() && !h.told.Swap(true) {
 		h.log.Warn("waiting for a dispatcher", "for", "the server's question about the token")
 	}
 }
