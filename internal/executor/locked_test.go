@@ -118,6 +118,31 @@ func TestLocksNotKnown(t *testing.T) {
 	})
 }
 
+// A call whose claim took so long that the locks are not known any more, as while servers elect a leader, runs once
+// they are known: nobody else could tell that it was not started.
+func TestLocksNotKnownAfterTheClaim(t *testing.T) {
+	eachLockable(t, func(w *world, set func(...envelope.LockTarget)) {
+		set()
+		m := again(w.admit(callA, time.Minute)) // so that each class claims
+		w.log.Before(func(e call.Event) error {
+			if e.Kind == call.Claimed {
+				pass(2 * time.Second)
+				go func() {
+					pass(time.Second)
+					set()
+				}()
+			}
+			return nil
+		})
+		w.ex.Handle(w.t.Context(), m)
+		pass(2 * time.Second) // if it did not wait for the locks
+		if d := w.decided(1); d.Status != envelope.Success || len(w.runs) != 1 {
+			w.t.Errorf("%d runs, decision %+v", len(w.runs), d)
+		}
+		w.wantAcked(m, true)
+	})
+}
+
 // locking reads inputs, and a lock is set meanwhile.
 type locking struct {
 	payloads

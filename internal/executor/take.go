@@ -38,7 +38,7 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 			}
 			continue
 		}
-		if j.needsBuild(step) {
+		if j.needsBuild(step) && j.claim == "" { // with its claim, the run waits until the locks are known
 			if err := j.checkLock(); err != nil || j.locked != nil {
 				return step, err
 			}
