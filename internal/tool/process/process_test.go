@@ -631,7 +631,7 @@ func TestChanged(t *testing.T) {
 	f.write("main.sh", script+"# changed\n")
 	f.ends("main.sh: has changed since it was loaded")
 	_, err := f.adapter.Execute(f.Context(), f.tool, callOf("f", "{}"), &tooltest.Recorder{})
-	if e := tool.ClassifyError(f.adapter, f.tool, err); !strings.Contains(e.Fix, "call again in a second with a new key") {
+	if e := tool.ClassifyError(f.adapter, f.tool, err); !strings.Contains(e.Fix, "call again with a new key") {
 		t.Errorf("fix: %s", e.Fix)
 	}
 	if err := os.Remove(filepath.Join(f.dir, "main.sh")); err != nil {
