@@ -137,10 +137,10 @@ func TestBuildIsWaitedFor(t *testing.T) {
 	client := d.client()
 	before := d.deliveries()
 	const timeout = 6 * time.Second
-	r, err := client.Call(t.Context(), once("t", uuid.NewString(), timeout))
-	if err != nil || r.Error == nil || r.Error.Code != envelope.CodeUnavailable ||
+	_, r := settled(t, client, once("t", uuid.NewString(), timeout))
+	if r.Error == nil || r.Error.Code != envelope.CodeUnavailable ||
 		r.Error.Details.Effect != envelope.EffectNone || strings.Contains(r.Error.Message, "build") {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("%+v", r)
 	}
 	n := d.deliveries() - before
 	if t.Logf("%d deliveries in %s", n, timeout); n < 5 || n > 20 {
