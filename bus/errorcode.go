@@ -9,14 +9,14 @@ import (
 
 // Error codes of JetStream that Toolbus handles. The package jetstream names some of them, too.
 const (
-	CodeAccountStorage  jetstream.ErrorCode = 10002 // the account has reached its storage limit
-	CodePeers           jetstream.ErrorCode = 10005 // too few servers of the cluster can hold the stream
+	codeAccountStorage  jetstream.ErrorCode = 10002 // the account has reached its storage limit
+	codePeers           jetstream.ErrorCode = 10005 // too few servers of the cluster can hold the stream
 	CodeElecting        jetstream.ErrorCode = 10008 // JetStream is unavailable for now: no leader is elected
 	CodeConsumerCreate  jetstream.ErrorCode = 10012 // the consumer cannot be created; its files may be damaged
 	CodeResources       jetstream.ErrorCode = 10023 // the server has insufficient resources
-	CodeStreams         jetstream.ErrorCode = 10027 // the account has reached its limit of streams
+	codeStreams         jetstream.ErrorCode = 10027 // the account has reached its limit of streams
 	CodeNotFound        jetstream.ErrorCode = 10037 // the stream has no such message
-	CodeStorage         jetstream.ErrorCode = 10047 // the server or the account has too little storage left
+	codeStorage         jetstream.ErrorCode = 10047 // the server or the account has too little storage left
 	CodeMessageTooLarge jetstream.ErrorCode = 10054 // the message exceeds the max_msg_size of the stream
 	CodeOtherStream     jetstream.ErrorCode = 10060 // the message reached another stream than the expected one
 	CodeOverlap         jetstream.ErrorCode = 10065 // another stream already has one of the subjects
@@ -50,7 +50,7 @@ func HasErrorCode(err error, codes ...jetstream.ErrorCode) bool {
 // IsStorageFull reports whether err means that a stream, its account, or the server has no room for a message, or that
 // the queue of the server is full.
 func IsStorageFull(err error) bool {
-	return HasErrorCode(err, CodeResources, CodeStorage, CodeStoreFailed, CodeAccountMaxBytes, CodeTooManyRequests)
+	return HasErrorCode(err, CodeResources, codeStorage, CodeStoreFailed, CodeAccountMaxBytes, CodeTooManyRequests)
 }
 
 // IsAnswered reports whether err is or wraps an error that the server answered with. Otherwise it is not known whether

@@ -298,7 +298,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	defer o.warnOfLost(gone)
 	for _, want := range Streams(o)[1:] {
 		err := ensureStream(ctx, js, want, o.Retention)
-		if HasErrorCode(err, CodeStorage, CodeAccountStorage, CodePeers, CodeStreams) {
+		if HasErrorCode(err, codeStorage, codeAccountStorage, codePeers, codeStreams) {
 			switch want.Name { // go on as on a bus of an older build
 			case subjects.SurplusStream:
 				o.warn("records of tenants above their share go to AUDIT", err)
@@ -410,14 +410,14 @@ func (o TopologyOptions) partitioned(ctx context.Context, js jetstream.JetStream
 func refusal(err error, want jetstream.StreamConfig) error {
 	do := ""
 	switch ErrorCode(err) {
-	case CodeStorage, CodeAccountStorage:
+	case codeStorage, codeAccountStorage:
 		do = fmt.Sprintf(": the server will not reserve %d MiB more; raise max_file_store of its jetstream block, "+
 			"which is 75 %% of the free disk by default, or max_file of the account, or make room", want.MaxBytes>>20)
-	case CodePeers:
+	case codePeers:
 		do = fmt.Sprintf(": it takes %d servers that are there and can reserve %d MiB each; start them, or raise "+
 			"max_file_store of their jetstream blocks",
 			want.Replicas, want.MaxBytes>>20)
-	case CodeStreams:
+	case codeStreams:
 		do = fmt.Sprintf(": Toolbus has %d, and one more for each partition after the first; raise max_streams of the "+
 			"account", len(Streams(TopologyOptions{Partitions: 1})))
 	case CodeOverlap:
