@@ -266,7 +266,7 @@ const ours = "Toolbus "
 
 // Ensure creates the streams that do not exist, and checks the others. It returns an error that names each setting with
 // which Toolbus cannot work; sizes may differ. It updates the retention, and settings of earlier versions. While the
-// servers have no leader, it waits up to 30 s. If they cannot reserve the stream SURPLUS or KEPT, it goes on without.
+// servers have no leader, it waits up to 30 s. If they cannot reserve a stream of [Without], it goes on without it.
 // Several processes may call it at the same time.
 func Ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) error {
 	o = o.withDefaults()
@@ -299,15 +299,8 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 	for _, want := range Streams(o)[1:] {
 		err := ensureStream(ctx, js, want, o.Retention)
 		if HasErrorCode(err, codeStorage, codeAccountStorage, codePeers, codeStreams) {
-			switch want.Name { // go on as on a bus of an older build
-			case subjects.SurplusStream:
-				o.warn("records of tenants above their share go to AUDIT", err)
-				err = nil
-			case subjects.KeptStream:
-				o.warn("after a start dispatchers do not know which calls the log has lost", err)
-				err = nil
-			case subjects.LoginsStream:
-				o.warn("executors cannot renew the tokens of logins at MCP servers", err)
+			if says := Without(want.Name); says != "" { // go on as on a bus of an older build
+				o.warn(says, err)
 				err = nil
 			}
 		}
@@ -316,6 +309,20 @@ func ensure(ctx context.Context, js jetstream.JetStream, o TopologyOptions) erro
 		}
 	}
 	return nil
+}
+
+// Without says what a bus cannot do that goes on without a stream, because its servers cannot reserve it. It returns ""
+// for a stream that a bus needs.
+func Without(stream string) string {
+	switch stream {
+	case subjects.SurplusStream:
+		return "records of tenants above their share go to AUDIT"
+	case subjects.KeptStream:
+		return "after a start dispatchers do not know which calls the log has lost"
+	case subjects.LoginsStream:
+		return "executors cannot renew the tokens of logins at MCP servers"
+	}
+	return ""
 }
 
 func (o TopologyOptions) warn(says string, err error) {

@@ -94,10 +94,10 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 	p := pushed{PolicyVersion: envelope.PolicyVersion{Reason: o.reason, Versions: d.Versions()}}
 	if newest.Versions != d.Versions() {
 		warnOfLostRoles(ctx, g.env.stderr, c, newest, d)
-	}
-	if newest.Revision > 0 && newest.Versions != d.Versions() {
-		if p.Stopped, err = g.announceStops(ctx, c, newest); err != nil {
-			return err
+		if newest.Revision > 0 {
+			if p.Stopped, err = g.announceStops(ctx, c, newest); err != nil {
+				return err
+			}
 		}
 	}
 	if p.Revision, err = c.PushPolicy(ctx, admin.Policy(d), uint64(o.expected), o.reason); err != nil {

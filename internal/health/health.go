@@ -74,8 +74,8 @@ func Damaged(found map[string]string) (checks []envelope.Check) {
 // unserved returns the check of a stream that does not answer.
 func unserved(stream string, err error) envelope.Check {
 	fix := "start a dispatcher or an executor: they create the topology"
-	if stream == subjects.LoginsStream && errors.Is(err, jetstream.ErrStreamNotFound) { // everything else works without it
-		return envelope.Doubtful(stream, err.Error()+": executors have no tokens of logins at MCP servers",
+	if says := bus.Without(stream); says != "" && errors.Is(err, jetstream.ErrStreamNotFound) { // all else works
+		return envelope.Doubtful(stream, err.Error()+": "+says,
 			"start a dispatcher of this build, with room for the stream in the servers' storage")
 	}
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -43,17 +43,21 @@ func TestDiagnoseRecord(t *testing.T) {
 	}
 }
 
-// A bus on which only dispatchers of an earlier build have run has no logins, and works else.
-func TestDiagnoseWithoutLogins(t *testing.T) {
+// A bus of an earlier build, or whose servers have little room, lacks some streams, and works else.
+func TestDiagnoseWithoutStreams(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
 	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), subjects.LoginsStream); err != nil {
-		t.Fatal(err)
+	for _, stream := range []string{subjects.LoginsStream, subjects.SurplusStream, subjects.KeptStream} {
+		if err := js.DeleteStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range diagnoseStreams(t.Context(), js) {
-		if is := c.Status != envelope.CheckOK; is != strings.Contains(c.Says, "no tokens of logins") {
+		without := bus.Without(c.Name)
+		if without == "" && c.Status != envelope.CheckOK || without != "" && (c.Status != envelope.CheckWarning ||
+			!strings.Contains(c.Says, without) || !strings.Contains(c.Fix, "room for the stream")) {
 			t.Errorf("got %+v", c)
 		}
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// records follows the audit record until so many calls have ended in it for good. Attempts that the client has made
-// again by itself are on record as calls of their own, and are not counted.
+// records follows the audit record until it holds the final outcomes of that many calls. It does not count attempts
+// that the client repeated by itself.
 func (d *busDeployment) records(calls int) map[string][]audit.Event {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
