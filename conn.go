@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-018f16cc/toolbus/bus"
@@ -50,7 +51,9 @@ type Options struct {
 	PayloadMemory int64
 	// TracerProvider creates the traces of executors and dispatchers; nil creates none.
 	TracerProvider trace.TracerProvider
-	Skew           time.Duration // added to the local clock; for tests of clock skew
+	// MeterProvider counts the calls of executors and dispatchers; nil counts none. docs/metrics.md lists the metrics.
+	MeterProvider metric.MeterProvider
+	Skew          time.Duration // added to the local clock; for tests of clock skew
 }
 
 // Topology configures how a bus stores calls. The zero value suits a bus with one server that syncs at intervals.
@@ -107,6 +110,13 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	var traced call.Trace
 	if o.TracerProvider != nil {
 		traced = telemetry.Of(o.TracerProvider).Trace()
+	}
+	if o.MeterProvider != nil {
+		meter, err := telemetry.NewMeter(o.MeterProvider, o.Logger)
+		if err != nil {
+			return nil, err
+		}
+		traced = meter.Trace(traced)
 	}
 	process := app.Options{
 		Topology: bus.TopologyOptions{Replicas: t.Replicas, Partitions: t.Partitions, Retention: retention},

@@ -84,7 +84,7 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		"serve the example tools fs.write, text.search, transcript.clean and web.fetch in place of --tools. Their programs "+
 			"are this one, and each start writes their manifests to the folder examples below --data-dir, by default "+
 			filepath.Join(g.env.exampleState(), "examples"))
-	d.node.Env = "dev"
+	d.node.Env, d.node.Signals.Listen = "dev", "127.0.0.1:0"
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
 	d.pool.Flags(cmd)
@@ -115,15 +115,16 @@ func (d *development) run(ctx context.Context) (err error) {
 		return err
 	}
 	d.node.Fsync = true
-	o, end, err := d.node.Options(ctx, "toolbus-dev", d.env.stderr)
+	o, signals, err := d.node.Options(ctx, "toolbus-dev", d.env.stderr)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer signals.End(ctx)
 	o.NATS = append(o.NATS, srv.InProcess())
 	withdraw := func() {}
 	defer func() { withdraw() }()
 	open := func() (string, error) {
+		signals.Serving()
 		withdraw, err = d.openTo(srv)
 		return srv.URL(), err
 	}
@@ -140,7 +141,7 @@ func (d *development) run(ctx context.Context) (err error) {
 			Options: o, Tools: tools, Dispatcher: d.allowAll(), Executor: d.pool.Options(d.env.environ),
 			Ready: func() {
 				if ready() {
-					d.greet(ctx, srv.URL(), tools)
+					d.greet(ctx, srv.URL(), signals.URL(), tools)
 					follow.Go(func() { d.follow(ctx, tools, read) })
 				}
 			},
@@ -218,13 +219,16 @@ func (d *development) announce(url string) (withdraw func()) {
 }
 
 // greet prints the URL of the bus, the policy in force, and how programs authenticate.
-func (d *development) greet(ctx context.Context, url string, tools *toolbus.Toolset) {
+func (d *development) greet(ctx context.Context, url, monitor string, tools *toolbus.Toolset) {
 	fmt.Fprintf(d.env.stdout, "toolbus is serving %s at %s\n", plural(tools.Len(), "tool", "tools"), url)
 	if d.examples {
 		fmt.Fprintln(d.env.stdout, "their manifests and files:", d.node.Tools)
 	}
 	if url != toolbus.DefaultURL {
 		fmt.Fprintf(d.env.stdout, "clients: export TOOLBUS_URL=%s\n", url)
+	}
+	if monitor != "" {
+		fmt.Fprintf(d.env.stdout, "metrics: %s/metrics\n", monitor)
 	}
 	d.sayPolicy(ctx, url)
 	if d.insecure {

@@ -503,6 +503,8 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("executor --pool A.B " + serve), "lower-case"},
 		{strings.Fields("dev --otlp-endpoint garbage " + serve), "http or https"},
 		{strings.Fields("dispatcher --otlp-endpoint ftp://x/y " + serve), "http or https"},
+		{strings.Fields("dispatcher --http-listen 9464 " + serve), "HOST:PORT"},
+		{strings.Fields("executor --http-token-file token " + serve), "--http-listen"},
 		{strings.Fields("dispatcher --replicas 6 " + serve), "1 to 5"},
 		{strings.Fields("dev --server nats://bus " + serve), "server of its own"},
 		{strings.Fields("nats --server nats://bus"), "server of its own"},

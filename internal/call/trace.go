@@ -36,7 +36,7 @@ const (
 	TraceBeforeEffect TracePoint = "before-effect" // before the tool is started
 	TraceAfterEffect  TracePoint = "after-effect"  // the tool has ended
 	TraceBeforeDecide TracePoint = "before-decide"
-	TraceAfterDecide  TracePoint = "after-decide" // the log holds an outcome, written by any process
+	TraceAfterDecide  TracePoint = "after-decide" // the log holds an outcome; with Won and, if it can be read, Metrics
 	TraceBeforeReply  TracePoint = "before-reply"
 	TraceBeforeAck    TracePoint = "before-ack"
 	TraceNak          TracePoint = "handed-back" // the work message is returned to the server
@@ -53,7 +53,8 @@ type TraceEvent struct {
 	Request *envelope.Request // nil if it could not be decoded
 	Stage   string            // stage that refused the request
 	Error   *envelope.Error
-	Metrics envelope.Metrics // of a run
+	Metrics envelope.Metrics // of a run, or of an outcome
+	Won     bool             // this process wrote the outcome
 }
 
 // Trace holds hooks. They may be nil, must be safe for concurrent use, and run in the goroutine of the call, which they

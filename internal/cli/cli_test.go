@@ -234,11 +234,11 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	o, end, err := n.Options(t.Context(), "test", &stderr)
+	o, signals, err := n.Options(t.Context(), "test", &stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end()
+	signals.End(t.Context())
 	if o.Name != "test" || o.Topology.Lease != 3*time.Second || o.Skew != time.Hour ||
 		o.TracerProvider == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/deadline"
 	"github.com/seed-018f16cc/toolbus/internal/executor/workqueue"
 	"github.com/seed-018f16cc/toolbus/internal/flow"
-	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -54,6 +52,7 @@ type Node struct {
 	Env     string // environment of the deployment: prod, staging or dev
 	Fsync   bool   // the NATS server syncs every write
 	Verbose bool   // log every event
+	Signals SignalFlags
 
 	keys       string // folder of the deployment's secrets
 	insecure   bool   // authenticate nobody, without keys
@@ -65,7 +64,6 @@ type Node struct {
 	skew       time.Duration
 	batch      int
 	readyFile  string
-	otlp       string
 }
 
 // Flags adds the flags to cmd.
@@ -86,9 +84,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 			"refused")
 	f.StringVar(&n.readyFile, "ready-file", "",
 		"`FILE` that the process writes the bus URL to when it serves")
-	f.StringVar(&n.otlp, "otlp-endpoint", "",
-		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces "+
-			"(default: send no traces)")
+	n.Signals.flags(f)
 	f.BoolVarP(&n.Verbose, "verbose", "v", false,
 		"log every call, not only problems")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
@@ -173,21 +169,14 @@ func (n *Node) Check() error {
 			n.partitions, subjects.MaxPartitions)
 	case n.retention.Check() != nil:
 		return Usagef("%v", n.retention.Check())
-	case n.otlp != "" && !httpURL(n.otlp):
-		return Usagef("--otlp-endpoint %q: use an http or https URL, such as http://127.0.0.1:4318/v1/traces", n.otlp)
 	}
-	return nil
+	return n.Signals.check()
 }
 
-func httpURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
-}
-
-// Options returns the options of the connection. The process logs to stderr. Call end when the process ends: it sends
-// the remaining traces.
+// Options returns the options of the connection, and the signals of the process, which the caller must end. The process
+// logs to stderr.
 func (n *Node) Options(ctx context.Context, service string,
-	stderr io.Writer) (o toolbus.Options, end func(), err error) {
+	stderr io.Writer) (o toolbus.Options, signals *Signals, err error) {
 	r := n.retention
 	o = toolbus.Options{
 		Name: service, Skew: n.skew, Logger: Logger(stderr, n.Verbose), PayloadMemory: n.memory << 20, SecretsDir: n.keys,
@@ -199,20 +188,8 @@ func (n *Node) Options(ctx context.Context, service string,
 			},
 		},
 	}
-	if n.otlp == "" {
-		return o, func() {}, nil
-	}
-	failed := func(err error) { o.Logger.Warn("traces not sent", "err", err) }
-	tracer, err := otlp.Open(ctx, service, n.otlp, failed)
-	if err != nil {
-		return o, nil, err
-	}
-	o.TracerProvider = tracer
-	return o, func() {
-		if err := tracer.Close(ctx); err != nil {
-			failed(err)
-		}
-	}, nil
+	signals, err = n.Signals.open(ctx, service, &o)
+	return o, signals, err
 }
 
 // Unready removes the ready file of an earlier process. Call it after all checks of the command line and before the

@@ -80,11 +80,11 @@ func (n *Node) serve(
 	if err := n.Unready(); err != nil {
 		return err
 	}
-	o, end, err := n.Options(ctx, service, env.Stderr)
+	o, signals, err := n.Options(ctx, service, env.Stderr)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer signals.End(ctx)
 	a, err := access()
 	if err != nil {
 		return err
@@ -100,7 +100,11 @@ func (n *Node) serve(
 		return err
 	}
 	defer conn.Close()
-	at := func() (string, error) { return a.Server, nil }
+	signals.While(conn.NATS().IsConnected)
+	at := func() (string, error) {
+		signals.Serving()
+		return a.Server, nil
+	}
 	return n.WhileReady(ctx, env.Stderr, at, func(ctx context.Context, ready func() bool) error {
 		part, err := makePart(conn, tools, a.Server, ready)
 		if err != nil {

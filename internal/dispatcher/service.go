@@ -214,7 +214,7 @@ func (d *Dispatcher) cancel(
 	if err != nil {
 		return o, "", err
 	}
-	d.Trace.Emit(ctx, call.TraceAfterDecide, &o.State, a.N)
+	o.Emit(ctx, &d.Trace)
 	told = "decided"
 	if o.Won || mayBeUnnotified(o.Attempt, d.Now()) {
 		running := d.Control.Kill(ctx, s.Pool, s.ID, a.N, a.Due())

@@ -81,7 +81,7 @@ func (o outcomes) decide(j *job, v verdict) error {
 		return err
 	}
 	j.state = stored.State
-	j.step(call.TraceAfterDecide)
+	stored.Emit(j.ctx, &o.Trace)
 	o.log(ctx, j, stored)
 	if !stored.Won && late(stored.State, end, stored.Attempt.Decision) {
 		if err := o.Records.LateResult(ctx, stored.State, j.attempt, end); err != nil {

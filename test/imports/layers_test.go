@@ -134,6 +134,7 @@ var layers = []layer{
 	{8, "internal/tool/mcp/clientconfig", "", "*"},
 	{8, "internal/tool/mcp/importer", "", "*"},
 	{8, "internal/tool/scaffold", "", "*"},
+	{8, "internal/telemetry/monitor", "", "*"},
 	{8, "internal/telemetry/otlp", "", "*"},
 	{8, "internal/cli", "", "*"},
 	{8, "internal/tool/gen", "", "*"},

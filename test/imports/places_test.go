@@ -16,6 +16,7 @@ const (
 // further are product packages beyond maxProducts. docs/architecture.md says why each is one.
 var further = []string{
 	"internal/cli/mcpcmd", "internal/tool/process/protocol", "internal/tool/mcp/clientconfig", "internal/telemetry/otlp",
+	"internal/telemetry/monitor",
 	"internal/tool/address", "internal/tool/mcp/oauth", "internal/tool/scaffold",
 	"internal/client/catalogue", "internal/client/chunk", "internal/client/exchange", "internal/client/link",
 	"internal/dispatcher/admission", "internal/dispatcher/answer", "internal/dispatcher/check",

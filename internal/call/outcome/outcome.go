@@ -56,6 +56,18 @@ type Stored struct {
 	Won      bool
 }
 
+// Emit calls the hook Event for the outcome.
+func (o Stored) Emit(ctx context.Context, t *call.Trace) {
+	if t.Event == nil {
+		return
+	}
+	e := call.TraceEvent{At: call.TraceAfterDecide, State: o.State, Attempt: o.Attempt.N, Won: o.Won}
+	if o.Response != nil {
+		e.Metrics = o.Response.Metrics
+	}
+	t.Event(ctx, e)
+}
+
 // Resolve ends attempt n of the log s, whose request event has the sequence admitted, and returns the outcome in the
 // log, its own or that of another process. earlier are the outcomes of earlier attempts if the caller has them;
 // otherwise Resolve reads them. If the response together with these is too large, Resolve stores an error instead. The

@@ -267,9 +267,10 @@ func (r *Request) Recall(s call.State) *Call {
 	}}
 }
 
-// Describe returns e with the effect and the origin of the tool, if that is known.
+// Describe returns e with id, version, effect and origin of the tool, if that is known.
 func (r *Request) Describe(e call.TraceEvent) call.TraceEvent {
 	if r.Tool != nil {
+		e.State.Tool, e.State.Version = r.Tool.ToolID, r.Tool.Semver
 		e.Effect, e.Origin = r.Tool.CanonicalEffect(), r.Tool.Origin()
 	}
 	return e

@@ -182,7 +182,7 @@ func (d *Deadlines) expire(ctx context.Context, w *watch, job *openAttempt) {
 
 // ended stops watching a decided attempt, and sends its owner the outcome.
 func (d *Deadlines) ended(ctx context.Context, w *watch, job *openAttempt, o outcome.Stored) {
-	d.Trace.Emit(ctx, call.TraceAfterDecide, &o.State, job.attempt)
+	o.Emit(ctx, &d.Trace)
 	w.close(job.id, job.attempt, job.admitted)
 	d.answers.TellOwner(o)
 }

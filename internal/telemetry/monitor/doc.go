@@ -1,0 +1,7 @@
+// Package monitor serves the state of one process over HTTP: /healthz says that it runs, /readyz what it still waits
+// for, and /metrics its numbers in the format of Prometheus (002 §Observability).
+//
+// /healthz and /readyz name no tool and need no token. /metrics names tools, which a policy may hide from agents: away
+// from loopback it needs the text of a token file. Start with [Open]. The numbers come from the instruments of
+// [Server.Provider]; package telemetry makes those of calls.
+package monitor

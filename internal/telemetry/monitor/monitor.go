@@ -1,0 +1,124 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/otlptranslator"
+	"go.opentelemetry.io/otel/attribute"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"golang.org/x/net/netutil"
+)
+
+// Options configures a [Server]. TokenFile and Logger are optional.
+type Options struct {
+	Listen    string // host and port; port 0 is a free one
+	TokenFile string // file with the token that /metrics asks for; read at each request
+	Service   string // name of the service in the metrics
+	Logger    *slog.Logger
+}
+
+// Server serves the endpoints of one process. Its methods are safe for concurrent use.
+type Server struct {
+	options  Options
+	listener net.Listener
+	provider *sdkmetric.MeterProvider
+	http     http.Server
+	ended    chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string]func() string // says what is missing, or "" if nothing is
+}
+
+// Limits of the endpoints, which a scrape does not reach.
+const (
+	maxConnections = 32
+	maxHeaderBytes = 16 << 10
+	scrapeTime     = 10 * time.Second
+	headerTime     = 5 * time.Second
+)
+
+// Open listens, and serves until Close.
+func Open(o Options) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	registry := prometheus.NewRegistry()
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+		otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if err := errors.Join(registry.Register(collectors.NewGoCollector()),
+		registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("--http-listen: %w", err)
+	}
+	s := &Server{options: o, listener: listener, ended: make(chan struct{}), waiting: map[string]func() string{},
+		// Package telemetry bounds the series before the SDK is asked.
+		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithCardinalityLimit(0),
+			sdkmetric.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Service)))),
+	}
+	s.http = http.Server{
+		Handler: s.handler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+			ErrorLog: scrapeLog{o.Logger}, Timeout: scrapeTime, EnableOpenMetrics: true,
+		})),
+		ReadHeaderTimeout: headerTime, WriteTimeout: 2 * scrapeTime, IdleTimeout: time.Minute,
+		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	}
+	go s.serve()
+	return s, nil
+}
+
+func (s *Server) serve() {
+	defer close(s.ended)
+	if err := s.http.Serve(netutil.LimitListener(s.listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		s.options.Logger.Error("health and metrics are served no more", "err", err)
+	}
+}
+
+// URL returns the address of the endpoints.
+func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+
+// Provider returns the provider of the instruments that /metrics shows.
+func (s *Server) Provider() metric.MeterProvider { return s.provider }
+
+// Await makes /readyz ask missing: what the process still waits for, or "" if it waits for nothing. A later call with
+// the same name replaces an earlier one. missing must not block.
+func (s *Server) Await(name string, missing func() string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[name] = missing
+}
+
+// Close ends the endpoints. It waits at most 1 s for requests under way, or until ctx ends.
+func (s *Server) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		_ = s.http.Close() // ends what Shutdown waited for
+	}
+	<-s.ended
+	return s.provider.Shutdown(context.WithoutCancel(ctx))
+}
+
+// scrapeLog logs errors of a scrape.
+type scrapeLog struct{ log *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l scrapeLog) Println(v ...any) { l.log.Warn("metrics not complete", "err", fmt.Sprint(v...)) }

@@ -1,0 +1,89 @@
+package telemetry
+
+import (
+	"log/slog"
+	"sync"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Limits of the series of one process. Tools, and the codes of one tool, that come later are counted as [other].
+const (
+	maxTools = 10_000 // pairs of tool and version
+	maxCodes = 100    // of one pair
+)
+
+// other stands for what has no series of its own.
+const other = "other"
+
+// attributes are those of a label, as the instruments take them.
+type attributes struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+// series keeps the attributes of each label, because making them costs more than counting. Its memory is bounded by the
+// limits. log is optional, and is warned once. The methods are safe for concurrent use.
+type series struct {
+	log   *slog.Logger
+	mu    sync.RWMutex
+	known map[label]attributes
+	codes map[label]int // of each pair of tool and version
+	told  bool
+}
+
+// of returns the attributes of a label, with [other] in place of what is beyond the limits.
+func (s *series) of(l label) attributes {
+	s.mu.RLock()
+	of, ok := s.known[l]
+	s.mu.RUnlock()
+	if ok {
+		return of
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l = s.bounded(l)
+	if of, ok = s.known[l]; !ok {
+		set := metric.WithAttributeSet(l.set())
+		of = attributes{[]metric.AddOption{set}, []metric.RecordOption{set}}
+		s.known[l] = of
+	}
+	return of
+}
+
+// bounded returns l within the limits. The caller holds s.mu.
+func (s *series) bounded(l label) label {
+	if s.known == nil {
+		s.known, s.codes = map[label]attributes{}, map[label]int{}
+	}
+	if l.tool == "" {
+		return l
+	}
+	pair := label{tool: l.tool, version: l.version}
+	if _, ok := s.codes[pair]; !ok {
+		if len(s.codes) >= maxTools {
+			s.warn("metrics name no more tools: further ones are counted as \"other\"", l)
+			l.tool, l.version, l.action = other, other, ""
+			pair = label{tool: other, version: other}
+		}
+		s.codes[pair] += 0
+	}
+	if _, ok := s.known[l]; ok || l.code == "" {
+		return l
+	}
+	if s.codes[pair] >= maxCodes {
+		s.warn("metrics name no more error codes of this tool: further ones are counted as \"other\"", l)
+		l.code = other
+		return l
+	}
+	s.codes[pair]++
+	return l
+}
+
+func (s *series) warn(says string, l label) {
+	if s.told || s.log == nil {
+		return
+	}
+	s.told = true
+	s.log.Warn(says, "tool", l.tool, "version", l.version)
+}
