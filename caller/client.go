@@ -71,10 +71,10 @@ type Call struct {
 	Timeout time.Duration
 	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
 	// one joins the first one while that runs. After a retryable_error it runs again, and otherwise it gets the same
-	// outcome for 24 h (limits.retention_s of the tool). Once the cause of another error is repaired, call with a new
-	// key. By default each Call of a client gets a fresh random key, which its retries share; Response.Key and [KeyOf] say
-	// which. A caller that may crash before it has the answer needs a key that it can find again: one of its own that it
-	// stores before it calls, or a stable one, see [ClientOptions.StableKeys].
+	// outcome for 24 h (limits.retention_s of the tool). Once the cause of another error with effect none is repaired,
+	// call with a new key. By default each Call of a client gets a fresh random key, which its retries share; Response.Key
+	// and [KeyOf] say which. A caller that may crash before it has the answer needs a key that it can find again: one of
+	// its own that it stores before it calls, or a stable one, see [ClientOptions.StableKeys].
 	Key      string
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority

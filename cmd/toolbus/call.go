@@ -54,9 +54,9 @@ has a "status".
 Each invocation uses a fresh idempotency key and is a call of its own. --key K uses yours; --key auto derives a stable
 key from tool, function, version range and input. Calls with one key, input and --scope are one call, which runs once:
 for 24 h the second one prints the outcome of the first one, unless that is a retryable_error. Then the key is
-printed to standard error: call again with it. Once the cause of another error is repaired, call with a new key. With
-one key and another --scope or input the second one is refused. A tool whose manifest requires a key takes none that
-nobody has chosen: its calls need --key.
+printed to standard error: call again with it. Once the cause of another error with effect none is repaired, call with
+a new key. With one key and another --scope or input the second one is refused. A tool whose manifest requires a key
+takes none that nobody has chosen: its calls need --key.
 
 The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
@@ -226,10 +226,11 @@ func conclude(ctx context.Context, g *global, call toolbus.Call, resp *envelope.
 	return err
 }
 
-// keepsError reports whether a response is an error that all further calls with its key get.
+// keepsError reports whether a response is an error with effect none that all further calls with its key get. A call
+// with another key repeats any other effect.
 func keepsError(r *envelope.Response) bool {
 	return r.Provenance.Final && r.Provenance.Attempt > 0 && r.Status != envelope.Success &&
-		r.Status != envelope.RetryableError
+		r.Status != envelope.RetryableError && r.Error.Details.Effect == envelope.EffectNone
 }
 
 // hasLog reports whether the call of a response has, or may have, a log. It has none if the request was refused or not

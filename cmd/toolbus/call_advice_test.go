@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // A call that timed out names the flag for more time and the longest time of its tool. A call with a second attempt
@@ -26,5 +29,23 @@ func TestAdviceAfterCall(t *testing.T) {
 	once := says("R-UPSTREAM", "call", "play", "--input", `{"fail":"upstream","say":"once"}`, "--attempts", "1")
 	if strings.Contains(once, "was made because") {
 		t.Error(once)
+	}
+}
+
+// A call with a new key is advised only if the former one had no effect.
+func TestNewKeyIsAdvisedWithoutEffect(t *testing.T) {
+	for effect, want := range map[envelope.Effect]bool{
+		envelope.EffectNone: true, envelope.EffectUnknown: false, envelope.EffectApplied: false,
+	} {
+		var out, problems strings.Builder
+		g := newGlobal(&environment{stdout: &out, stderr: &problems})
+		r := envelope.Failure("", envelope.NewError(envelope.CodeOutput, "").WithEffect(effect),
+			envelope.Provenance{Attempt: 1, Final: true}, envelope.Metrics{})
+		if err := conclude(t.Context(), g, toolbus.Call{Key: "order-0000000000001"}, r, ""); err == nil {
+			t.Error("no exit code")
+		}
+		if strings.Contains(problems.String(), "call with a new key") != want {
+			t.Errorf("effect %s:\n%s", effect, &problems)
+		}
 	}
 }
