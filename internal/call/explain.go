@@ -144,6 +144,8 @@ func Reason(s State, a Attempt) (message, fix string) {
 	switch d := a.Decision; {
 	case d.Answer != "":
 		return d.Answer.describe(), ""
+	case d.BuildAbsent && d.Code == envelope.CodeToolUnknownState:
+		return gone + "; no lookup was asked, because no live executor has the admitted build", ""
 	case d.BuildAbsent:
 		return WithoutBuild(s, nil)
 	case d.Code == envelope.CodeUnavailable && d.By == ByDispatcher:
@@ -189,8 +191,9 @@ func WithoutBuild(s State, here []string) (message, fix string) {
 		}
 		message += "; they have " + strings.Join(short, ", ")
 	}
-	return message, "a key keeps the build that it was admitted for: after an edit under `toolbus dev`, call again with " +
-		"a new key; elsewhere start executors with that build, or dispatchers with theirs and call with a new key"
+	return message, "a key keeps the build that it was admitted for: if the effect is none, call with a new key, on " +
+		"other buses than `toolbus dev` once dispatchers have the build of the executors; otherwise start executors with " +
+		"that build, and call again with the same key"
 }
 
 // ShortDigest returns a digest shortened to its first 12 hex digits, as `toolbus doctor` prints it. It returns "no

@@ -103,6 +103,16 @@ func TestExplain(t *testing.T) {
 				"dispatcher, effect none: no live executor of pool default has the admitted build of web.fetch 1.0.0, " +
 				"sha256:0123456789ab; the same key may be asked again and runs as the next attempt.",
 		},
+		"no executor has the build of a claimed call": {
+			func(j *journal) {
+				j.admit(side, "A")
+				j.claim("c")
+				j.decide(call.Completion{Cause: call.BuildAbsent, By: call.ByDispatcher, Now: start + 500})
+			}, time.Second, 1,
+			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with terminal_error (S-TOOL-UNKNOWN), decided by the " +
+				"dispatcher, effect unknown: the process that ran the call is gone; no lookup was asked, because no live " +
+				"executor has the admitted build; the same key returns this outcome and does not run again.",
+		},
 		"the lookup is absent": {
 			func(j *journal) {
 				j.admit(side, "A")
