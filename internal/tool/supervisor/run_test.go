@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,8 +14,8 @@ import (
 )
 
 func TestTail(t *testing.T) {
-	for _, limit := range []int64{2, 3, 10, 100} {
-		for size := range 120 {
+	for _, limit := range []int64{2, 3, 10, 100, 256} {
+		for size := range 300 {
 			for step := 1; step <= size; step += 7 {
 				text := make([]byte, size)
 				for i := range text {
@@ -28,9 +29,10 @@ func TestTail(t *testing.T) {
 				if !cut && kept.String() != string(text) {
 					t.Fatalf("limit %d, %d bytes by %d: %q", limit, size, step, kept)
 				}
-				if _, end, _ = strings.Cut(end, "]\n"); cut &&
-					(!strings.HasPrefix(string(text), head) || !strings.HasSuffix(string(text), end) ||
-						len(head)+len(end) != int(limit)) {
+				note, end, _ := strings.Cut(end, "]\n")
+				if cut && (head != string(text[:limit/2]) || !strings.HasSuffix(string(text), end) ||
+					note != fmt.Sprintf("%d bytes left out", size-len(head)-len(end)) ||
+					limit >= 100 && len(kept.String()) != int(limit)) {
 					t.Fatalf("limit %d, %d bytes by %d: %q", limit, size, step, kept)
 				}
 			}

@@ -47,7 +47,8 @@ func (t *tail) ring(p []byte) {
 	}
 }
 
-// String returns the kept bytes, with a note of how many were dropped.
+// String returns the kept bytes, at most limit. If bytes were dropped, a note of how many takes the place of the first
+// bytes of the end.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +56,12 @@ func (t *tail) String() string {
 	if t.dropped == 0 {
 		return string(t.head) + end
 	}
-	return fmt.Sprintf("%s\n[%d bytes left out]\n%s", t.head, t.dropped, end)
+	note, room := "", 0
+	for size := -1; len(note) != size; {
+		size, room = len(note), min(len(note), len(end))
+		note = fmt.Sprintf("\n[%d bytes left out]\n", t.dropped+int64(room))
+	}
+	return string(t.head) + note + end[room:]
 }
 
 var _ io.Writer = (*tail)(nil)
