@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -107,5 +108,16 @@ func TestResultOfFailure(t *testing.T) {
 				t.Errorf("%.20s: it took %s", c.result, took)
 			}
 		})
+	}
+}
+
+// An output over the largest payload fits no store, so no repetition can help.
+func TestOutputAboveTheLargestPayload(t *testing.T) {
+	e := New(Options{Payloads: full{}, Now: time.Now})
+	output := make(jsontext.Value, envelope.MaxPayload+1)
+	fault := withInput(e, 0).checkOutput(tool.Result{Output: output}, &outcome.Draft{})
+	if fault == nil || fault.Code != envelope.CodeOutputLimit || fault.Details.Effect != envelope.EffectApplied ||
+		!strings.Contains(fault.Message, "is 67108865 bytes, at most 67108864") || !strings.Contains(fault.Fix, "in chunks") {
+		t.Errorf("%+v", fault)
 	}
 }

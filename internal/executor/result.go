@@ -51,6 +51,12 @@ func (r *run) result(res tool.Result, fault *envelope.Error) verdict {
 }
 
 func (r *run) checkOutput(res tool.Result, d *outcome.Draft) *envelope.Error {
+	if n := len(res.Output); n > envelope.MaxPayload {
+		says := fmt.Sprintf("the output is %d bytes, at most %d are allowed", n, envelope.MaxPayload)
+		return envelope.NewError(envelope.CodeOutputLimit, says).
+			WithFix("ask for less; the tool's owner can let it write a large result in chunks").
+			WithEffect(envelope.EffectApplied)
+	}
 	fn, _ := r.manifest.Function(r.job.state.Fn)
 	response := fn.Response
 	switch bad := r.violations(response, res.Output); {

@@ -201,6 +201,10 @@ func (l *toolLoader) limits() {
 		l.fail("/limits/timeout_ms_default", "the default timeout is longer than the maximum",
 			fmt.Sprintf("at most %d", limits.TimeoutMaxMS))
 	}
+	if limits.OutputBytes > envelope.MaxPayload {
+		l.warn(l.values["/limits/output_bytes_max"], fmt.Sprintf("the output alone has at most %d bytes", envelope.MaxPayload),
+			"write the rest of a larger result in chunks")
+	}
 }
 
 func (l *toolLoader) errorSpecs(all []ErrorSpec) {

@@ -144,6 +144,18 @@ func TestLoadMinimal(t *testing.T) {
 	}
 }
 
+// A limit above the largest output is for chunks, and a warning says so.
+func TestOutputLimitAboveTheLargestOutput(t *testing.T) {
+	for limit, want := range map[int]int{envelope.MaxPayload: 0, envelope.MaxPayload + 1: 1} {
+		manifest := fmt.Sprintf("%slimits: {output_bytes_max: %d}\n", minimal, limit)
+		_, all, err := tool.Lint(onDisk(t, folder("web.fetch", manifest, nil)), transports()...)
+		all = slices.DeleteFunc(all, func(p tool.Problem) bool { return p.Message != "the output alone has at most 67108864 bytes" })
+		if err != nil || len(all) != want || want > 0 && (all[0].Severity != tool.Warning || all[0].Line != 11) {
+			t.Errorf("%d: %+v, %v", limit, all, err)
+		}
+	}
+}
+
 func TestLoadFull(t *testing.T) {
 	got := mustLoad(t, folder("web.fetch", full, nil))
 	want := &tool.Manifest{
