@@ -3,6 +3,7 @@ package streaming
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -44,12 +45,16 @@ func (f placed) Unwrap() error { return f.error }
 
 // Fault returns the error with its code of the error taxonomy.
 func (f placed) Fault() *envelope.Error {
-	code := envelope.CodeStoreFull
+	code, message, fix := envelope.CodeStoreFull, "", ""
 	switch {
-	case errors.Is(f, ErrOutputLimit), errors.Is(f, ErrChunkSize):
+	case errors.Is(f, ErrChunkSize):
+		code, message = envelope.CodeOutputLimit, "a chunk of the tool is larger than allowed"
+		fix = fmt.Sprintf("report it to the tool's owner: write chunk, progress and log data of at most %d KiB each",
+			envelope.MaxChunk>>10)
+	case errors.Is(f, ErrOutputLimit):
 		code = envelope.CodeOutputLimit
 	case errors.Is(f, ErrInvalid):
 		code = envelope.CodeToolProtocol
 	}
-	return envelope.NewError(code, "").WithCause(f.Error()).WithEffect(envelope.EffectUnknown)
+	return envelope.NewError(code, message).WithFix(fix).WithCause(f.Error()).WithEffect(envelope.EffectUnknown)
 }

@@ -278,6 +278,21 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
+// A larger limit of the tool does not help a chunk that is too large, so its error advises smaller ones.
+func TestFaultOfLargeChunk(t *testing.T) {
+	t.Parallel()
+	run := RunStream{newWriter(t.Context(), &fakeLog{}, "s", WriterOptions{})}
+	large := []byte(`"` + strings.Repeat("x", envelope.MaxChunk) + `"`)
+	err := run.Emit(t.Context(), envelope.ChunkData, large)
+	fault, ok := errors.AsType[envelope.Fault](err)
+	if !ok || fault.Fault().Code != envelope.CodeOutputLimit || !strings.Contains(fault.Fault().Fix, "at most 256 KiB") {
+		t.Errorf("%v: %+v", err, fault)
+	}
+	if _, err := run.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWriterClosed(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t.Context(), &fakeLog{}, "s", WriterOptions{})
