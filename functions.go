@@ -73,7 +73,7 @@ type Tool struct {
 	Timeout     time.Duration // default timeout of a call, in whole ms; default 15 s, or MaxTimeout if that is shorter
 	MaxTimeout  time.Duration // longest timeout that a call may have; default 60 s, at most 10 min
 	Concurrency int           // largest number of concurrent runs in one executor; default 8, at most 10,000
-	OutputBytes int64         // largest size of output and chunks together; default 8 MiB, at most 1 GiB
+	OutputBytes int64         // largest size of output and chunks of all kinds together; default 8 MiB, at most 1 GiB
 
 	// The fields below describe one function. To make a tool with several functions, add each function with the same
 	// values in all fields above.

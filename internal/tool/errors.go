@@ -54,8 +54,8 @@ type ProtocolError struct {
 	Stderr string
 }
 
-// LimitError means that the tool's output and chunks together exceed its limit. Effect is the effect that the tool
-// stated, or "".
+// LimitError means that the tool's output, chunks, progress and log together exceed its limit. Effect is the effect
+// that the tool stated, or "".
 type LimitError struct {
 	Limit  int64 // bytes
 	Effect envelope.Effect
@@ -217,7 +217,8 @@ func (e *ProtocolError) classify(m *Manifest) *envelope.Error {
 }
 
 func (e *LimitError) classify(m *Manifest) *envelope.Error {
-	says := fmt.Sprintf("output and chunks are larger than %d bytes", e.Limit)
+	says := fmt.Sprintf("output, chunks, progress and log, as the tool wrote them, are larger than %d bytes together",
+		e.Limit)
 	return m.failure(envelope.CodeOutputLimit, envelope.CodeOutputLimit, m.implied(e.Effect), says, e.Stderr)
 }
 
