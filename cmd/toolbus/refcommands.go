@@ -51,7 +51,7 @@ func refused(g *global, err error) error {
 	if g.json {
 		_ = cli.WriteJSON(g.env.stdout, refusal.Reason()) // the exit code shows the refusal in any case
 	} else {
-		cli.PrintError(g.env.stderr, refusal.Reason())
+		cli.PrintError(g.env.stderr, refusal.Reason(), "")
 	}
 	return exitError(exitCode(refusal.Code().Status()))
 }

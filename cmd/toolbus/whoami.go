@@ -139,7 +139,7 @@ func (g *global) whoami(ctx context.Context, a cli.Access) error {
 		return cmp.Or(err, failed)
 	}
 	if !g.json {
-		cli.PrintError(g.env.stderr, refusal.Reason())
+		cli.PrintError(g.env.stderr, refusal.Reason(), "")
 	}
 	return exitError(exitCode(refusal.Code().Status()))
 }

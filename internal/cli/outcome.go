@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,8 +45,8 @@ func Summary(r *envelope.Response, ref string) string {
 }
 
 // PrintError prints an error as text, with its causes, its details and its fix. Details have their names, since fixes
-// point at them.
-func PrintError(to io.Writer, e *envelope.Error) {
+// point at them. ref is the reference of the call, or "" if it has none.
+func PrintError(to io.Writer, e *envelope.Error, ref string) {
 	w := &strings.Builder{}
 	defer func() { fmt.Fprint(to, EscapeText(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
@@ -73,7 +74,7 @@ func PrintError(to io.Writer, e *envelope.Error) {
 	if n := resultBytes(e); n > 0 {
 		fmt.Fprintf(w, "  result of the tool: %d bytes; --json prints it, as error.details.tool_result\n", n)
 	}
-	printStderr(w, e.Details.Stderr)
+	printStderr(w, e.Details.Stderr, ref)
 }
 
 // The first and the last lines of a tool's standard error are printed. --json prints all.
@@ -84,20 +85,39 @@ const (
 
 // printStderr prints the standard error of a tool. The first error is often at its beginning, and the reason for the
 // end at the end.
-func printStderr(w io.Writer, text string) {
+func printStderr(w io.Writer, text, ref string) {
 	if text == "" {
 		return
 	}
 	fmt.Fprintln(w, "  stderr of the tool:")
 	lines := slices.Collect(strings.Lines(text))
 	if more := len(lines) - firstLines - lastLines; more > 0 {
-		note := fmt.Sprintf("[%d lines left out; `toolbus result REF --json` prints all]\n", more)
-		lines = slices.Concat(lines[:firstLines], []string{note}, lines[len(lines)-lastLines:])
+		hidden := lines[firstLines : len(lines)-lastLines]
+		lines = slices.Concat(lines[:firstLines], []string{noteHidden(hidden, ref)}, lines[len(lines)-lastLines:])
 	}
 	for _, line := range lines {
 		fmt.Fprint(w, "    ", line)
 	}
 	fmt.Fprintln(w)
+}
+
+// bytesLeftOut matches the line in the place of what an executor did not keep.
+var bytesLeftOut = regexp.MustCompile(`^\[(\d+) bytes left out\]\n$`)
+
+// noteHidden returns the line in the place of hidden lines. It says which command prints them, and how many bytes among
+// them no command can print.
+func noteHidden(hidden []string, ref string) string {
+	command := "--json"
+	if ref != "" {
+		command = "`toolbus result " + ref + " --json`"
+	}
+	for i, line := range hidden {
+		if found := bytesLeftOut.FindStringSubmatch(line); found != nil {
+			return fmt.Sprintf("[%d lines left out, which %s prints, and after %d of them %s bytes that were not kept]\n",
+				len(hidden)-1, command, i, found[1])
+		}
+	}
+	return fmt.Sprintf("[%d lines left out; %s prints all]\n", len(hidden), command)
 }
 
 func printViolations(w io.Writer, d envelope.Details) {

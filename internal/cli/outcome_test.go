@@ -24,7 +24,7 @@ func TestPrintsWhereTheResultIs(t *testing.T) {
 	none := envelope.NewError("P-PRECOND-TOOL_ERROR", "line 1\nline 2")
 	for _, e := range []*envelope.Error{small, apart, none} {
 		var out strings.Builder
-		PrintError(&out, e)
+		PrintError(&out, e, "play/x")
 		if !strings.HasPrefix(out.String(), "P-PRECOND-TOOL_ERROR: line 1 line 2\n") ||
 			strings.Contains(out.String(), where) != (e != none) {
 			t.Error(out.String())
@@ -65,7 +65,7 @@ func TestPrintsQuestion(t *testing.T) {
 	e := envelope.NewError(envelope.CodeInputRequired, "the tool asks: Sure?").
 		WithDetails(jsontext.Value(`{"input_requests":{"q":{"method":"elicitation/create"}},"input_state":"x.y"}`))
 	var out strings.Builder
-	PrintError(&out, e)
+	PrintError(&out, e, "play/x")
 	for _, want := range []string{
 		"the tool asks: Sure?\n", `  details.input_requests: {"q":{"method":"elicitation/create"}}`,
 		"with --answer-to x.y --answer JSON\n",
@@ -85,7 +85,7 @@ func TestPrintsWhatFixesName(t *testing.T) {
 		e.Details.RetryAfterMS = 7
 		e.Details.Violations = []jsonschema.Violation{{Pointer: "/input/x", Message: "is missing"}}
 		var out strings.Builder
-		PrintError(&out, e)
+		PrintError(&out, e, "play/x")
 		got, _, _ := strings.Cut(out.String(), "  fix: ")
 		got += strings.ReplaceAll(out.String(), e.Fix, "")
 		for _, name := range append(named.FindAllString(e.Fix, -1), "details.violations:\n    /input/x: is missing") {
@@ -106,7 +106,7 @@ func TestPrintsEndsOfStderr(t *testing.T) {
 		20: {"stderr of the tool:\n    1\n    2\n", "    5\n    6\n", "    19\n    20\n"},
 		3000: {
 			"stderr of the tool:\n    1\n",
-			"    5\n    [2980 lines left out; `toolbus result REF --json` prints all]\n    2986\n",
+			"    5\n    [2980 lines left out; `toolbus result play/x --json` prints all]\n    2986\n",
 			"    2999\n    3000\n",
 		},
 	} {
@@ -115,11 +115,26 @@ func TestPrintsEndsOfStderr(t *testing.T) {
 			e.Details.Stderr += strconv.Itoa(i+1) + "\n"
 		}
 		var out strings.Builder
-		PrintError(&out, e)
+		PrintError(&out, e, "play/x")
 		for _, text := range want {
 			if !strings.Contains(out.String(), text) {
 				t.Errorf("%d lines: %q is not in\n%s", n, text, out.String())
 			}
+		}
+	}
+}
+
+// The note of hidden lines says that the executor did not keep all bytes between them.
+func TestPrintsBytesNotKept(t *testing.T) {
+	e := envelope.NewError(envelope.CodeToolFault, "")
+	e.Details.Stderr = strings.Repeat("a\n", 15) + "[3700000 bytes left out]\n" + strings.Repeat("b\n", 25)
+	for ref, command := range map[string]string{"play/x": "`toolbus result play/x --json`", "": "--json"} {
+		var out strings.Builder
+		PrintError(&out, e, ref)
+		want := "    a\n    [20 lines left out, which " + command + " prints, and after 10 of them 3700000 bytes that were not " +
+			"kept]\n    b\n"
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
 		}
 	}
 }
@@ -129,7 +144,7 @@ func TestPrintsDetailsInLines(t *testing.T) {
 	e := envelope.NewError(envelope.CodeUpstream, "").WithDetails(jsontext.Value(`{"reason":"a\nb` +
 		strings.Repeat("x", 2*maxDetail) + `"}`))
 	var out strings.Builder
-	PrintError(&out, e)
+	PrintError(&out, e, "play/x")
 	if got := out.String(); !strings.Contains(got, "details.reason: a·bxx") || len(got) > 2*maxDetail ||
 		!strings.Contains(got, "… (--json prints all)\n") {
 		t.Error(got)
