@@ -268,12 +268,34 @@ func (r *reader) decode(v any) error {
 	_ = json.Unmarshal(r.line, &l) // take has decoded it before
 	var at *json.SemanticError
 	switch {
+	case errors.As(err, &at) && errors.Is(err, json.ErrUnknownName):
+		return r.broken(l.Type, "%s", unknown(l.Type, at.JSONPointer))
 	case errors.As(err, &at):
 		return r.broken(l.Type, "it is not of its type at %q", at.JSONPointer)
 	case err != nil:
 		return r.broken(l.Type, "it is not a line of the protocol")
 	}
 	return nil
+}
+
+// unknown says that a line of a kind has an unknown member.
+func unknown(kind string, at jsontext.Pointer) string {
+	known, where := []string{"data"}, ""
+	switch {
+	case at.Parent() != "":
+		known, where = []string{"code", "message", "details", "effect", "retry_after_ms"}, fmt.Sprintf(" in %q", at.Parent())
+	case kind == protocol.LineOutput:
+		known = []string{"output", "side_effects", "warnings"}
+	case kind == protocol.LineError:
+		known = []string{"error"}
+	case kind == protocol.LineAbsent:
+		known = nil
+	}
+	says := fmt.Sprintf("unknown member %.40q", at.LastToken()) + where
+	if name, ok := envelope.Nearest(at.LastToken(), known); ok {
+		says += fmt.Sprintf("; did you mean %q?", name)
+	}
+	return says
 }
 
 // broken returns the error of the line, which was to be of a kind, or of any if that is "".
