@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // What is not how the call ends is said not to be, since it may still go on.
@@ -123,6 +124,11 @@ func TestWordsForReports(t *testing.T) {
 				t.Errorf("%s: %q", text, found)
 			}
 		}
+	}
+	whole := envelope.NewError(envelope.CodeOutput, "").WithViolations(jsonschema.Violation{Message: "must be object"})
+	r := envelope.Failure("c", whole, envelope.Provenance{Final: true}, envelope.Metrics{})
+	if text := inWords(r, toolbus.Pure); !strings.Contains(text, "- the output: must be object") {
+		t.Error(text)
 	}
 	// The code of a call that failed twice says nothing of its kind; its cause does.
 	e := envelope.NewError("S-TOOL-002", "").WithCause("S-TOOL-SERVER_ERROR: ENOENT").WithToolCode("server_error").

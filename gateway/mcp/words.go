@@ -28,7 +28,11 @@ func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 		lines = append(lines, ended(problem))
 	}
 	for _, v := range e.Details.Violations {
-		lines = append(lines, fmt.Sprintf("- %s: %s", placeOf(v.Pointer), v.Message))
+		place := placeOf(v.Pointer)
+		if v.Pointer == "" && e.Code == envelope.CodeOutput {
+			place = "the output"
+		}
+		lines = append(lines, fmt.Sprintf("- %s: %s", place, v.Message))
 	}
 	if e.Details.ViolationsTruncated {
 		lines = append(lines, "- and more, which are not listed")

@@ -50,7 +50,7 @@ func PrintError(to io.Writer, e *envelope.Error, ref string) {
 	w := &strings.Builder{}
 	defer func() { fmt.Fprint(to, EscapeText(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
-	printViolations(w, e.Details)
+	printViolations(w, e)
 	if e.Cause != "" {
 		fmt.Fprintln(w, "  cause:", e.Cause)
 	}
@@ -120,12 +120,16 @@ func noteHidden(hidden []string, ref string) string {
 	return fmt.Sprintf("[%d lines left out; %s prints all]\n", len(hidden), command)
 }
 
-func printViolations(w io.Writer, d envelope.Details) {
+func printViolations(w io.Writer, e *envelope.Error) {
+	d, whole := e.Details, "(whole request)"
+	if e.Code == envelope.CodeOutput {
+		whole = "(whole output)"
+	}
 	if len(d.Violations) > 0 {
 		fmt.Fprintln(w, "  details.violations:")
 	}
 	for _, v := range d.Violations {
-		fmt.Fprintf(w, "    %s: %s\n", cmp.Or(v.Pointer, "(whole request)"), v.Message)
+		fmt.Fprintf(w, "    %s: %s\n", cmp.Or(v.Pointer, whole), v.Message)
 	}
 	if d.ViolationsTruncated {
 		fmt.Fprintln(w, "    and more, which are not listed")

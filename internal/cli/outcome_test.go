@@ -100,6 +100,20 @@ func TestPrintsWhatFixesName(t *testing.T) {
 	}
 }
 
+// A violation without a place is one of the request, or of the output.
+func TestPrintsWhatIsViolated(t *testing.T) {
+	for code, want := range map[envelope.Code]string{
+		envelope.CodeSchema: "    (whole request): must be object\n", envelope.CodeOutput: "    (whole output): must be object\n",
+	} {
+		e := envelope.NewError(code, "").WithViolations(jsonschema.Violation{Message: "must be object"})
+		var out strings.Builder
+		PrintError(&out, e, "")
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
 // A long standard error is printed with its first and last lines.
 func TestPrintsEndsOfStderr(t *testing.T) {
 	for n, want := range map[int][]string{
