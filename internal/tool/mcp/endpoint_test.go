@@ -95,6 +95,13 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %s", name, got.Message)
 		}
 	}
+	if got := p.fails("wordless", "{}"); !strings.Contains(got.Fix, "check that before you call with a new key") {
+		t.Error(got.Fix)
+	}
+	p.class = "pure"
+	if got := p.fails("wordless", "{}"); !strings.Contains(got.Fix, "correct what its message names") {
+		t.Error(got.Fix)
+	}
 }
 
 // TestKeyArgument sends the key of the call in the argument that the manifest names.
