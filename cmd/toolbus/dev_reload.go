@@ -225,7 +225,7 @@ func stampOf(dir string) string {
 // skipped reports whether stampOf leaves out a folder.
 func skipped(root, name string) bool {
 	base := filepath.Base(name)
-	if strings.HasPrefix(base, ".") || slices.Contains([]string{"node_modules", "__pycache__", "venv"}, base) {
+	if strings.HasPrefix(base, ".") || tool.OfPackages(base) {
 		return true
 	}
 	below, err := filepath.Rel(root, name)

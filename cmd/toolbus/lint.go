@@ -127,7 +127,7 @@ func (e *environment) problemsOf(dir string) (*tool.Set, tool.Problems, error) {
 func noTools(dir, command string) error {
 	if _, err := os.Stat(filepath.Join(dir, "tool.yaml")); err == nil {
 		return fmt.Errorf("%s is the folder of one tool: name the folder of its folder, `toolbus %s %s`", dir,
-			command, filepath.Dir(filepath.Clean(dir)))
+			command, filepath.Join(dir, "..")) // Dir of . is .
 	}
 	return fmt.Errorf("%s contains no tool: each one is a folder with a tool.yaml, such as `toolbus tools new NAME "+
 		"--lang python` writes", dir)

@@ -43,6 +43,11 @@ func TestToolsLint(t *testing.T) {
 			t.Errorf("with command %s: %s", command, out)
 		}
 	}
+	t.Chdir(filepath.Join(dir, "say"))
+	if _, _, stderr := (shell{t: t}).do("tools", "lint", "."); !strings.Contains(stderr, "`toolbus tools lint ..`") {
+		t.Errorf("in the folder of a tool: %s", stderr)
+	}
+	t.Chdir(filepath.Dir(dir))
 	another(t, dir, "two", "nonsense: 1\nmore: 1\n")
 	lints("tier: T1\n", "tools/say/tool.yaml:8:1: warning: ", "\n2 tools, 2 problems, 1 warning\n")
 	_, _, stderr := shell{t: t}.do("dev", "--tools", "tools", "--data-dir", t.TempDir())

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -34,11 +35,11 @@ const (
 )
 
 // Load reads the manifest of each folder in dir, except hidden folders and the folder internal, which holds code that
-// tools share. The name of a folder is the tool id, or its token (subjects.Token). Load skips files, and folders that
-// have a servers.json but no manifest: those are separate folders of
-// tools. Every manifest must name one of the transports; this process need not have an adapter for it. A file of a tool
-// must not lie outside the tool's folder, not even behind a symbolic link. If a manifest has problems, the error is of
-// type Problems and lists those of all manifests.
+// tools share. The name of a folder is the tool id, or its token (subjects.Token). Load skips files, and two kinds of
+// folders without a manifest: separate folders of tools, which have a servers.json, and those of [OfPackages]. Every
+// manifest must name one of the transports; this process need not have an adapter for it. A file of a tool must not
+// lie outside the tool's folder, not even behind a symbolic link. If a manifest has problems, the error is of type
+// Problems and lists those of all manifests.
 func Load(dir string, transports ...Transport) (*Set, error) {
 	set, problems, err := loadDir(dir, transports)
 	return loaded(set, problems, err)
@@ -185,9 +186,15 @@ type toolLoader struct {
 	spec     *errorspec        // the errors.md of the tool, or nil
 }
 
-// loadTool loads one folder. It returns neither a manifest nor problems if the folder is a separate folder of tools.
+// OfPackages reports whether a folder has the name of one that Python or npm writes.
+func OfPackages(folder string) bool {
+	return slices.Contains([]string{"node_modules", "__pycache__", "venv"}, folder)
+}
+
+// loadTool loads one folder. It returns neither a manifest nor problems if the folder has no manifest and is a separate
+// folder of tools, or one of packages.
 func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest, Problems) {
-	if has(files, serversFile) && !has(files, manifestFile) {
+	if !has(files, manifestFile) && (has(files, serversFile) || OfPackages(folder)) {
 		return nil, nil
 	}
 	l := &toolLoader{
@@ -199,7 +206,7 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 	}
 	raw, err := readFile(files, manifestFile, MaxManifest)
 	if err != nil {
-		l.report(place{}, reason(err), manifestHint(err))
+		l.report(place{}, reason(err), l.manifestHint(err))
 		return nil, l.problems
 	}
 	if !l.parse(raw) {
@@ -219,12 +226,14 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 }
 
 // manifestHint returns a hint on how to correct a manifest that cannot be read.
-func manifestHint(err error) string {
+func (l *toolLoader) manifestHint(err error) string {
+	inside, _ := fs.Glob(l.files, "*/"+manifestFile) // the pattern is valid
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(inside) > 0:
+		return "this folder contains tools itself: did you mean --tools " + cmp.Or(l.manifest.Dir, l.folder) + "?"
 	case errors.Is(err, fs.ErrNotExist):
-		return "every folder of tools needs a " + manifestFile
-	case errors.Is(err, errTooLarge):
-		return "move large examples out of the manifest"
+		return "every folder here needs a " + manifestFile + ", except internal and those that begin with a point: move " +
+			"other files elsewhere"
 	}
 	return "it must be a file that the executor may read"
 }

@@ -766,8 +766,30 @@ func TestFolderOfToolsInAFolderOfTools(t *testing.T) {
 	if err != nil || len(r.List()) != 1 {
 		t.Fatalf("%v, %v", r, err)
 	}
+	if _, err := tool.LoadFS(fstest.MapFS{"tools/a/tool.yaml": {}}); err == nil ||
+		!strings.Contains(err.Error(), "(this folder contains tools itself: did you mean --tools tools?)") {
+		t.Errorf("the folder above: %v", err)
+	}
 	files["mcp/tool.yaml"] = &fstest.MapFile{Data: []byte("is read")}
 	if _, err := tool.LoadFS(files, transports()...); err == nil || !strings.Contains(err.Error(), "mcp/tool.yaml") {
 		t.Errorf("the manifest was not read: %v", err)
+	}
+}
+
+// Folders that Python and npm write are no tools, unless they have a manifest. Any other folder without one is a
+// problem, which says where it can be.
+func TestFoldersOfPackages(t *testing.T) {
+	files := folder("web.fetch", minimal, nil)
+	for _, name := range []string{"__pycache__", "node_modules", "venv"} {
+		files[name+"/x/package.json"] = &fstest.MapFile{}
+	}
+	if r, err := tool.LoadFS(files, transports()...); err != nil || r.Len() != 1 {
+		t.Fatal(err)
+	}
+	files["node_modules/tool.yaml"], files["src/main.py"] = &fstest.MapFile{}, &fstest.MapFile{}
+	_, err := tool.LoadFS(files, transports()...)
+	if err == nil || !strings.Contains(err.Error(), "node_modules/tool.yaml:1:1: the manifest is empty") ||
+		!strings.Contains(err.Error(), "src/tool.yaml: tool.yaml: file does not exist (every folder here needs a tool.yaml") {
+		t.Errorf("%v", err)
 	}
 }
