@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,9 +30,15 @@ func TestToolsLint(t *testing.T) {
 	lints("digest: sha256:"+strings.Repeat("0", 64)+"\n", "tools/say/tool.yaml: written\n",
 		"\n1 tool, 0 problems, 0 warnings\n", "--fix")
 	write(t, filepath.Join(dir, "say.sh"), saying("elsewhere"))
+	bare := filepath.Join(dir, "say", "bare.sh")
+	write(t, bare, "exit\n")
+	if err := os.Chmod(bare, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for command, says := range map[string]string{
 		"[pyton3, ./say.sh]":             "warning: the tool cannot run here: pyton3 is not in /usr/local/bin:",
 		"[/none/python, ./say.sh]":       "warning: the tool cannot run here: stat /none/python: no such file or directory ",
+		"[./bare.sh]":                    "warning: the tool cannot run here: " + bare + " has no #! line",
 		"[sh, ../say.sh]":                "warning: the file ../say.sh is outside of the tool's folder, ",
 		"[sh, /etc/passwd, ../say/no]":   "",
 		"[./say.sh, ../say, -c, ../no/]": "",

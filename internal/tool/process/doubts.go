@@ -23,7 +23,7 @@ func Doubts(m *tool.Manifest, environ []string) (warnings []tool.Problem) {
 	}
 	a := Adapter{environ: parseEnviron(environ)}
 	if err := a.Validate(m); err != nil {
-		warn("the tool cannot run here: "+err.Error(), "install the program, or correct its name")
+		warn("the tool cannot run here: "+err.Error(), "install what is missing, or correct the command or the program")
 	}
 	for _, arg := range e.Command[1:] {
 		if filepath.IsLocal(arg) || path.IsAbs(arg) {

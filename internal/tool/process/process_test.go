@@ -529,6 +529,9 @@ func TestNotStarted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "script"), []byte("import sys\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	a := newAdapter(t, process.Options{})
 	command := func(argv ...string) func(*tool.Manifest) {
 		return func(m *tool.Manifest) { m.Endpoint = process.Endpoint{Command: argv} }
@@ -539,7 +542,8 @@ func TestNotStarted(t *testing.T) {
 		validate bool // Validate sees it too
 	}{
 		"no such file":    {command("./missing"), "no such file", true},
-		"not executable":  {command("./data"), "not an executable file", true},
+		"not executable":  {command("./data"), "not an executable file: chmod +x", true},
+		"without #!":      {command("./script"), "script has no #! line", true},
 		"a folder":        {command(dir), "not an executable file", true},
 		"not on the PATH": {command("no-such-program"), "no-such-program is not in", true},
 		"an odd PATH": {func(m *tool.Manifest) {

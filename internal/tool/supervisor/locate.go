@@ -32,8 +32,11 @@ func executable(program string) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+	switch {
+	case !info.Mode().IsRegular():
 		return &fs.PathError{Op: "execute", Path: program, Err: errors.New("not an executable file")}
+	case info.Mode()&0o111 == 0:
+		return &fs.PathError{Op: "execute", Path: program, Err: errors.New("not an executable file: chmod +x makes it one")}
 	}
 	return nil
 }

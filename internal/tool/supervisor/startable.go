@@ -12,8 +12,11 @@ import (
 // maxInterpreter is the largest first line of a script that the kernel reads.
 const maxInterpreter = 256
 
-// Startable returns an error if the kernel could not start an executable file: it is empty, or a script whose
-// interpreter cannot be started. A file that may only be executed is not looked at.
+// isText reports whether a program begins as a text and not as a binary, which has zeros or the mark of one.
+func isText(begins []byte) bool { return begins[0] != '\x7f' && bytes.IndexByte(begins, 0) < 0 }
+
+// Startable returns an error if the kernel could not start an executable file: it is empty, a text without #!, or a
+// script whose interpreter cannot be started. A file that may only be executed is not looked at.
 func Startable(program string) error {
 	file, err := os.Open(program)
 	if errors.Is(err, os.ErrPermission) {
@@ -32,7 +35,10 @@ func Startable(program string) error {
 		return err
 	}
 	script, is := bytes.CutPrefix(line[:n], []byte("#!"))
-	if !is {
+	switch {
+	case !is && isText(line[:n]):
+		return fmt.Errorf("%s has no #! line, which names its interpreter, such as #!/usr/bin/env python3", program)
+	case !is:
 		return nil
 	}
 	script, _, _ = bytes.Cut(script, []byte("\n"))

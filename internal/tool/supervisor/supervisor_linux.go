@@ -60,10 +60,20 @@ func serve(control *os.File, started func()) int {
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	pid, err := start(cfg)
 	if err != nil {
-		return answer(control, Report{Failure: fmt.Sprintf("start %s: %v", cfg.Path, err)})
+		return answer(control, Report{Failure: notStarted(cfg.Path, err)})
 	}
 	started()
 	return answer(control, supervise(pid, cfg, control, signals))
+}
+
+// notStarted returns the reason why a program was not started. The kernel does not say what it misses in a text.
+func notStarted(program string, err error) string {
+	if errors.Is(err, syscall.ENOEXEC) {
+		if doubt := Startable(program); doubt != nil {
+			return doubt.Error()
+		}
+	}
+	return fmt.Sprintf("start %s: %v", program, err)
 }
 
 func answer(control *os.File, r Report) int {
