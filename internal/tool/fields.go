@@ -137,7 +137,7 @@ func LintDescription(info envelope.ToolInfo, transports ...Transport) (Problems,
 		s.warn(place{}, name+" is declared only: it has no effect yet", declaredHint)
 	}
 	described, err := describedFunctions(info)
-	return slices.Concat(s.problems, undeclaredIn(described, info.ToolID)), err
+	return slices.Concat(s.problems, schemaWarnings(described, info.Listed != nil, info.ToolID)), err
 }
 
 // declaredHint is the fix of a field that is declared only.

@@ -61,7 +61,7 @@ func Lint(dir string, transports ...Transport) (*Set, Problems, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	problems = append(problems, undeclared(set)...)
+	problems = append(problems, warningsOf(set)...)
 	problems.sort()
 	return set, problems, nil
 }

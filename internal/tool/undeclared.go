@@ -1,11 +1,15 @@
 package tool
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Unsanitized returns the strings in the input of f that are addresses, paths or commands by [Meanings], but declare no
@@ -32,18 +36,47 @@ func (f *Function) Undeclared(file string) (warnings Problems) {
 	return warnings
 }
 
-// undeclaredIn returns the warnings of all functions of a tool. They name file.
-func undeclaredIn(functions map[string]*Function, file string) (warnings Problems) {
+// schemaWarnings returns the warnings about the schemas of all functions of a tool. They name file. The author of an
+// imported tool is its server, whose keywords nobody here can correct.
+func schemaWarnings(functions map[string]*Function, imported bool, file string) (warnings Problems) {
 	for _, name := range slices.Sorted(maps.Keys(functions)) {
-		warnings = append(warnings, functions[name].Undeclared(file)...)
+		f := functions[name]
+		warnings = append(warnings, f.Undeclared(file)...)
+		if !imported {
+			warnings = append(warnings, unknownKeywords(f.Request, fmt.Sprintf("the input of %q", name), file)...)
+			warnings = append(warnings, unknownKeywords(f.Response, fmt.Sprintf("the output of %q", name), file)...)
+		}
 	}
 	return warnings
 }
 
-// undeclared returns the warnings of all tools in a set.
-func undeclared(set *Set) (warnings Problems) {
+// maxUnknown is the largest number of unknown keywords of one schema that lint names.
+const maxUnknown = 20
+
+// unknownKeywords returns a warning for each keyword of a schema that JSON Schema does not define.
+func unknownKeywords(s *jsonschema.Schema, of, file string) (warnings Problems) {
+	if s == nil {
+		return nil
+	}
+	for _, k := range s.Unknown(maxUnknown) {
+		hint := "JSON Schema 2020-12 does not define it: leave it out, or begin its name with x-"
+		if meant, ok := envelope.Nearest(k.Name, jsonschema.Keywords()); ok {
+			hint = fmt.Sprintf("did you mean %q?", meant)
+		}
+		at := cmp.Or(k.At, "the top")
+		warnings = append(warnings, Problem{
+			File: file, Severity: Warning, Hint: hint,
+			Message: fmt.Sprintf("the keyword %q at %s of the schema for %s has no effect", k.Name, at, of),
+		})
+	}
+	return warnings
+}
+
+// warningsOf returns the warnings about the schemas of all tools in a set.
+func warningsOf(set *Set) (warnings Problems) {
 	for _, m := range set.List() {
-		warnings = append(warnings, undeclaredIn(m.Functions, path.Join(filepath.Base(m.Dir), manifestFile))...)
+		file := path.Join(filepath.Base(m.Dir), manifestFile)
+		warnings = append(warnings, schemaWarnings(m.Functions, m.Listed != nil, file)...)
 	}
 	return warnings
 }

@@ -308,6 +308,36 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
+// Lint warns of keywords that JSON Schema does not define, and of those of inputs also on the bus. It
+// does not warn of those of a server.
+func TestLintKeywords(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "pay"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	manifest := `{tool_id: pay, semver: 1.0.0, owner: me, description: d, determinism: pure, transport: native,
+		schema: {request: {propertys: {}, x-mine: 1}, response: {properties: {note: {nonsense: 1}}}}}`
+	if err := os.WriteFile(filepath.Join(dir, "pay", "tool.yaml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, problems, err := tool.Lint(dir, transports()...)
+	const input = `pay: warning: the keyword "propertys" at the top of the schema for the input of "*" has no effect ` +
+		`(did you mean "properties"?)`
+	const output = `pay: warning: the keyword "nonsense" at /properties/note of the schema for the output of "*" ` +
+		"has no effect (JSON Schema 2020-12 does not define it: leave it out, or begin its name with x-)"
+	if got := strings.ReplaceAll(problems.Error(), "pay/tool.yaml:", "pay:"); err != nil || got != input+"\n"+output {
+		t.Fatalf("%v: %s", err, got)
+	}
+	info, _ := set.Describe(envelope.DescribeRequest{Tool: "pay"})
+	if described, err := tool.LintDescription(info[0], transports()...); err != nil || described.Error() != input {
+		t.Errorf("%v: %v", err, described)
+	}
+	info[0].Listed = &envelope.Listed{}
+	if described, err := tool.LintDescription(info[0], transports()...); err != nil || len(described) > 0 {
+		t.Errorf("of a server: %v: %v", err, described)
+	}
+}
+
 // Lint warns of such strings, and of nothing else here; the folder is loaded.
 func TestLintUndeclared(t *testing.T) {
 	dir := t.TempDir()
