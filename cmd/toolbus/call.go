@@ -335,6 +335,9 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	if err := cmp.Or(f.check(), f.named()); err != nil {
 		return toolbus.Call{}, err
 	}
+	if len(args) > 1 && strings.HasPrefix(strings.TrimSpace(args[1]), "{") {
+		return toolbus.Call{}, usagef("%.40q is in the place of a function: put the input behind --input", args[1])
+	}
 	scope, err := scopeKeys(f.scope)
 	if err != nil {
 		return toolbus.Call{}, err

@@ -21,6 +21,10 @@ func TestInputSaysWhere(t *testing.T) {
 		"\xff\xfe{\x00}\x00":      {"line 1, column 1", "UTF-16"},
 		"\xef\xbb\xbf{}":          {"line 1, column 1", "byte order mark"},
 		" \n ":                    {"is empty"},
+		"name=a":                  {`write JSON, such as --input '{"name": "Ada"}', or --input @FILE`},
+		"{name:Ada}":              {`single ones: --input '{"name": "Ada"}'`},
+		"{'name': 'Ada'}":         {`single ones: --input '{"name": "Ada"}'`},
+		file:                      {"to read the file, write --input @" + file},
 	} {
 		code, _, stderr := shell{t: t, url: "nats://127.0.0.1:1"}.do("call", "play", "--input", input)
 		for _, want := range says {
@@ -28,6 +32,14 @@ func TestInputSaysWhere(t *testing.T) {
 				t.Errorf("%q: exit %d, want %q: %s", input, code, want, stderr)
 			}
 		}
+	}
+}
+
+// An input in the place of a function is refused before the command connects, too.
+func TestInputWithoutFlag(t *testing.T) {
+	code, _, stderr := shell{t: t, url: "nats://127.0.0.1:1"}.do("call", "play", `{"say":"hi"}`)
+	if code != exitUsage || !strings.Contains(stderr, "put the input behind --input") {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -66,7 +67,27 @@ func legible(flag, arg string, data []byte) error {
 			fmt.Fprintf(&problems, " (at %s)", EscapeCell(v.Pointer))
 		}
 	}
-	return Usagef("%s cannot be read:%s%s", source(flag, arg), &problems, encoding(data))
+	return Usagef("%s cannot be read:%s%s%s", source(flag, arg), &problems, encoding(data), typed(flag, arg))
+}
+
+// unquoted matches JSON whose quotes a shell has removed, or that has none.
+var unquoted = regexp.MustCompile(`^\s*[{\[]\s*[^\s"{}\[\]0-9-]`)
+
+// typed returns a hint about an argument that was typed as no JSON.
+func typed(flag, arg string) string {
+	info, err := os.Stat(arg)
+	switch {
+	case arg == "-" || strings.HasPrefix(arg, "@"):
+		return ""
+	case err == nil && info.Mode().IsRegular():
+		return fmt.Sprintf("\n  to read the file, write %s @%s", flag, EscapeCell(arg))
+	case unquoted.MatchString(arg):
+		return fmt.Sprintf("\n  names and texts are in double quotes, and the shell keeps these only in single ones: "+
+			`%s '{"name": "Ada"}'`, flag)
+	case !strings.HasPrefix(strings.TrimSpace(arg), "{"):
+		return fmt.Sprintf("\n  write JSON, such as %s '{\"name\": \"Ada\"}', or %s @FILE", flag, flag)
+	}
+	return ""
 }
 
 // maxProblems is the largest number of problems of an input that are printed.
