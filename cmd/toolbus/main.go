@@ -164,7 +164,7 @@ Exit codes:
   11   terminal_error
   12   invalid_request
   13   result: the call has no outcome yet
-  14   cancel: too late, the call has its outcome
+  14   cancel: too late, the call has ended otherwise
   15   policy explain: the decision differs from the recorded one
   16   policy explain: the recorded decision could not be repeated
   130  interrupted; dev, dispatcher, executor, nats and a followed audit log exit with 0 instead`,

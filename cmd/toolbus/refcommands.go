@@ -84,7 +84,7 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 		})
 }
 
-// tooLate reports whether a call had its outcome before it could be cancelled.
+// tooLate reports whether a call had its outcome before it could be cancelled, and was not cancelled before.
 func tooLate(a envelope.CancelResponse) bool {
 	r := a.Response
 	cancelled := r != nil && r.Error != nil &&
@@ -117,8 +117,8 @@ func cancelCmd(g *global) *cobra.Command {
 		Example: `  toolbus cancel text_2esearch.0kd3…  # the reference that call printed
   toolbus cancel text_2esearch.0kd3… --call-id 3f0c…  # leave a call that you only joined`,
 		Long: `Cancels a call. A waiting call never starts; the executor kills a running one. The output says which of
-them it was. The exit code is 14 if the call had its outcome already. With --call-id of a call that only joined
-another one, that caller stops waiting and the call continues.`,
+them it was. The exit code is 14 if the call has ended with another outcome, and 0 if it was cancelled before.
+With --call-id of a call that only joined another one, that caller stops waiting and the call continues.`,
 	}, g.client, g.completeRefs(g.client, false), "`ID` of the call to cancel (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)

@@ -133,8 +133,11 @@ func (r *run) foreignWrite(writes []call.ReportedWrite, reported *envelope.Error
 		if targets.Allow(w.Target) {
 			continue
 		}
-		message := fmt.Sprintf("the tool %q wrote to %.200q, and may write only to %.500s", r.job.state.Tool, w.Target,
-			cmp.Or(strings.Join(targets, ", "), "no target"))
+		may := "may write to no target"
+		if len(targets) > 0 {
+			may = fmt.Sprintf("may write only to %.500s", strings.Join(targets, ", "))
+		}
+		message := fmt.Sprintf("the tool %q wrote to %.200q, and %s", r.job.state.Tool, w.Target, may)
 		fault := envelope.NewError(envelope.CodeWriteTarget, message).WithEffect(envelope.EffectApplied)
 		if reported != nil {
 			fault = fault.WithCause(fmt.Sprintf("%s: %s", reported.Code, reported.Message))

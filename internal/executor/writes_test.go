@@ -91,7 +91,8 @@ func TestNoWriteTarget(t *testing.T) {
 			d.Writes != `[{"kind":"x","target":"y"}]` {
 			t.Errorf("decision %+v", d)
 		}
-		if r := w.replies[0]; !strings.Contains(r.Error.Message, "no target") || r.Error.Details.Effect != d.Effect {
+		if r := w.replies[0]; !strings.HasSuffix(r.Error.Message, " and may write to no target") ||
+			r.Error.Details.Effect != d.Effect {
 			t.Errorf("the error is %+v", r.Error)
 		}
 	})

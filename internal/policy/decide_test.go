@@ -117,17 +117,21 @@ func TestRules(t *testing.T) {
 	}
 	old := entry("old", "open", "shut")
 	old.Versions = "^2"
+	later := entry("later", "open") // as policy init writes it
+	later.Enabled = false
 	entries := []policy.Entry{
 		few, keyed, writing("pay", "open", "shut"), entry("risky", "open", "shut"), entry("narrow", "open", "shut"),
 		writing("mail", "open", "shut"), entry("gone", "open"), old, entry("planned", "open"),
-		writing("local::mail", "open", "shut"),
+		writing("local::mail", "open", "shut"), later,
 	}
 	risky, mail := manifest("risky", "1.0.0", call.Pure, nil), manifest("local::mail", "1.0.0", call.SideEffectful, nil)
-	planned := manifest("planned", "1.0.0", call.Pure, nil)
+	planned, unready := manifest("planned", "1.0.0", call.Pure, nil), manifest("later", "1.0.0", call.Pure, nil)
+	unready.Status = tool.StatusPlanned
 	risky.Tags, mail.Effect, planned.Status = []string{"dangerous"}, "ExternalSideEffects", tool.StatusPlanned
 	s := compiled(t, policy.Write(roles, lanes, entries),
 		manifest("few", "1.0.0", call.Pure, nil), manifest("local::keyed", "1.0.0", call.Pure, nil),
-		manifest("pay", "1.0.0", call.Idempotent, nil), risky, mail, planned, manifest("old", "1.0.0", call.Pure, nil),
+		manifest("pay", "1.0.0", call.Idempotent, nil), risky, mail, planned, unready,
+		manifest("old", "1.0.0", call.Pure, nil),
 		manifest("narrow", "1.0.0", call.Pure, map[string]any{"allowed_lanes": []string{"open"}}),
 		manifest("mail", "1.0.0", call.SideEffectful, nil), manifest("unregistered", "1.0.0", call.Pure, nil))
 	base := func(lane, toolID string) policy.Question {
@@ -170,6 +174,7 @@ func TestRules(t *testing.T) {
 		{base("open", "unregistered"), "I-REQ-TOOL_UNKNOWN", "tools[unregistered]"},
 		{base("open", "gone"), "I-REQ-TOOL_UNKNOWN", "manifests[gone]"},
 		{base("open", "planned"), "P-PRECOND-TOOL_DISABLED", "manifests[planned].status"},
+		{base("open", "later"), "P-PRECOND-TOOL_DISABLED", "tools[later].enabled"},
 		{base("open", "old"), "C-CONTRACT-VERSION", "tools[old].versions"},
 		{change(base("open", "few"), func(q *policy.Question) { q.Version = "3.0.0" }), "I-REQ-TOOL_UNKNOWN",
 			"manifests[few]"},

@@ -142,11 +142,11 @@ func (v *view) explainProhibited(r Rule) string {
 }
 
 func (v *view) explainUnusable(r Rule) string {
-	switch r.Field {
-	case fieldVersions:
-		return fmt.Sprintf("version %s of %s is not in %q", v.build.manifest.Semver, v.Tool, v.tool.entry.Versions)
-	case fieldStatus:
-		return fmt.Sprintf("tool %q is %s", v.Tool, v.build.manifest.Status)
+	switch m := v.build.manifest; {
+	case r.Field == fieldVersions:
+		return fmt.Sprintf("version %s of %s is not in %q", m.Semver, v.Tool, v.tool.entry.Versions)
+	case !m.Callable(): // then `policy init` has written enabled: false, too
+		return fmt.Sprintf("tool %q is %s", v.Tool, m.Status)
 	}
 	return fmt.Sprintf("tool %q is disabled", v.Tool)
 }

@@ -140,7 +140,7 @@ func (s *source) conform(c *contract, whole jsontext.Value) {
 
 func (l *toolLoader) meaning(w *written) {
 	m := l.manifest
-	if want := subjects.Token(m.ToolID); m.ToolID != "" && l.folder != m.ToolID && l.folder != want {
+	if want := subjects.Token(m.ToolID); m.ToolID != "" && !l.bad["/tool_id"] && l.folder != m.ToolID && l.folder != want {
 		l.report(l.values["/tool_id"], fmt.Sprintf("the folder of %s is %s", m.ToolID, l.folder),
 			"rename it to "+strings.Join(slices.Compact([]string{want, m.ToolID}), " or "))
 	}

@@ -234,11 +234,22 @@ func (c *contract) meantField(at jsontext.Pointer) string {
 			known = append(known, a.from.LastToken())
 		}
 	}
-	if best, ok := envelope.Nearest(at.LastToken(), known); ok {
+	word := at.LastToken()
+	best, ok := envelope.Nearest(word, known)
+	if !ok || best[:1] != word[:min(1, len(word))] { // retries means retry_policy, and not metrics
+		begins := func(name string) bool { return len(word) > alike && strings.HasPrefix(name, word[:alike]) }
+		if i := slices.IndexFunc(known, begins); i >= 0 {
+			best, ok = known[i], true
+		}
+	}
+	if ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
-	return didYouMean(at.LastToken(), fields)
+	return didYouMean(word, fields)
 }
+
+// alike is the length of the beginning that makes two names of fields similar.
+const alike = 4
 
 // plain formats a number of the schema without an exponent.
 func plain(v any) string {

@@ -239,6 +239,8 @@ func TestProblems(t *testing.T) {
 			at + `:11:1: unknown field "sumver" (did you mean "semver"?)`,
 			at + `:12:1: unknown field "zzzzzzzzz" (allowed: accept_rerun_after_power_loss, allowed_lanes,`,
 		}},
+		{"a field that begins like another", minimal + "retries: 3\n", nil,
+			[]string{at + `:11:1: unknown field "retries" (did you mean "retry_policy"?)`}},
 		{"unknown field within", replace("streaming: true", "streamin: true"), nil, []string{
 			at + `:29:3: unknown field "streamin" (did you mean "streaming"?)`,
 		}},
@@ -273,7 +275,6 @@ func TestProblems(t *testing.T) {
 		}},
 		{"bad id", replace("web.fetch", "Web Fetch"), nil, []string{
 			at + `:1:10: "Web Fetch" is not a tool id (lower-case letters`,
-			at + `:1:10: the folder of Web Fetch is web_2efetch (rename it to Web_20_46etch)`[:50],
 		}},
 		{"another folder", replace("web.fetch", "web.search"), nil, []string{
 			at + ":1:10: the folder of web.search is web_2efetch (rename it to web_2esearch or web.search)",
