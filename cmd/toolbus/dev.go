@@ -47,10 +47,11 @@ end on their build. The first tool of a pool or a transport, and a changed entry
 Each folder of tools has a state of its own, unless --data-dir names one: what was pushed and called in one project is
 not there in another. At its start the bus says which policy is in force, and which tools of the folder it hides.
 
-The commands of this user on this machine get tokens for every --actor and --tenant. They find the bus at port 4280;
-at another port give them its URL, which --ready-file has, as TOOLBUS_URL. A program of yours shows the token in
-credentials/agent below --data-dir, which is renewed while the bus runs. With --insecure-no-auth the bus checks no
-tokens: any process that reaches the port may call any tool as any actor.
+The commands of this user on this machine get tokens for every --actor and --tenant, with every scope, so that
+required_scopes of a manifest never refuses them. They find the bus at port 4280; at another port give them its URL,
+which --ready-file has, as TOOLBUS_URL. A program of yours shows the token in credentials/agent below --data-dir,
+which is renewed while the bus runs. With --insecure-no-auth the bus checks no tokens: any process that reaches the
+port may call any tool as any actor.
 
 After Ctrl-C running calls have 10 s to end; a second Ctrl-C ends the process at once. Exit codes: 0 stopped by a
 signal; 1 failed, for example because the port is taken; 2 wrong command line.`,

@@ -95,7 +95,7 @@ type Function struct {
 	Examples    []Example
 }
 
-// Example is an input and, if they are always the same, its output or its error. Contract tests run examples.
+// Example is an input and, if they are always the same, its output or its error. Loading checks it; no command runs it.
 type Example struct {
 	Name   string         `json:"name"`
 	Fn     string         `json:"fn"` // of a tool without declared functions; "" means envelope.DefaultFunction
