@@ -269,6 +269,11 @@ func TestDevStates(t *testing.T) {
 	stop()
 	s, stop, _ = startDevOf(t, two, home, "--port", "0")
 	s.must("call", "play", "--input", `{"say":"hi"}`)
+	// A terminal that exports the credentials of the agent, as the README says, still has the commands of operators.
+	s.credentials = filepath.Join(home, ".local", "state", "toolbus", "latest", "credentials", "agent")
+	s.must("call", "play", "--input", `{"say":"hi"}`)
+	s.must("policy", "show")
+	s.must("audit", "replay")
 	stop()
 	link := filepath.Join(t.TempDir(), "linked")
 	if err := os.Symlink(one, link); err != nil {

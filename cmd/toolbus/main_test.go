@@ -88,6 +88,7 @@ errors:
   - {code: upstream, class: R-UPSTREAM, http_status: 502, message: m, fix: f}
   - {code: patient, class: R-CAP, http_status: 429, message: m, fix: f}
   - {code: broken, class: D-DATA, http_status: 422, message: m, fix: f}
+  - {code: bank_busy, class: R-UPSTREAM, message: m, fix: f}
 `
 
 const (
@@ -102,6 +103,8 @@ type shell struct {
 	url  string
 	home string // home of the user who started the bus; "" for another user
 	keys string // folder of its secrets
+
+	credentials string // TOOLBUS_CREDENTIALS
 
 	environ []string
 }
@@ -132,7 +135,7 @@ func (s shell) do(args ...string) (code int, stdout, stderr string) {
 	defer cancel()
 	var out, problems bytes.Buffer
 	env := environment{stdin: strings.NewReader(`{"say":"piped"}`), stdout: &out, stderr: &problems, url: s.url,
-		environ: s.environ, home: cmp.Or(s.home, s.t.TempDir())}
+		environ: s.environ, credentials: s.credentials, home: cmp.Or(s.home, s.t.TempDir())}
 	code = run(ctx, env, args)
 	return code, out.String(), problems.String()
 }
@@ -285,6 +288,8 @@ func TestCall(t *testing.T) {
 		{`tools list`, 0, "play", ""},
 		{`tools show play`, 0, `"additionalProperties": false`, ""},
 		{`tools show play`, 0, "memory        512 MB, not enforced\noutcomes      kept for 86400 s", ""},
+		{`tools show play`, 0, "D-DATA-BROKEN (HTTP 422): m", ""},
+		{`tools show play`, 0, "R-UPSTREAM-BANK_BUSY (HTTP 502): m", ""}, // the status of its class
 		{`tools show play --json`, 0, `"concurrency_max": 8`, ""},
 		{`doctor`, 0, "dispatchers", ""},
 		{`doctor --scrub`, exitUsage, "", s.home + "/.local/state/toolbus/latest/keys of `toolbus dev`, or keys in"},

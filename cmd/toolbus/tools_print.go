@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -98,7 +99,7 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 		fmt.Fprintln(out, "\nerrors:")
 	}
 	for _, e := range t.Errors {
-		writeWrapped(out, 2, fmt.Sprintf("%s (HTTP %d): %s", e.Code, e.HTTPStatus, e.Message))
+		writeWrapped(out, 2, fmt.Sprintf("%s (HTTP %d): %s", e.Code, cmp.Or(e.HTTPStatus, envelope.Lookup(e.Code).HTTPStatus), e.Message))
 		writeWrapped(out, detailIndent, "fix: "+e.Fix)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -156,8 +157,19 @@ func (r *Reach) Find() (Access, error) {
 	}
 	found = found.over(Access{Server: toolbus.DefaultURL})
 	if dev, ok := r.Env.devBus(found.Server); ok && r.Given.Credentials == "" &&
-		(found.Credentials == "" || filepath.Dir(found.Credentials) == devCredentials(dev.State)) {
+		(found.Credentials == "" || isSameFolder(filepath.Dir(found.Credentials), devCredentials(dev.State))) {
 		found.dev = dev.State
 	}
 	return found, nil
+}
+
+// isSameFolder reports whether two names lead to one folder. The state of the last `toolbus dev` also has the name
+// latest, a symbolic link.
+func isSameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
