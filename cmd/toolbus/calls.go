@@ -42,7 +42,8 @@ Exit codes: 0 listed, also if no call is open; 11 the bus refused, with the reas
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case !open:
-				return usagef("say which calls with --open: those that have ended are in `toolbus audit`")
+				return usagef("say which calls with --open; `toolbus why REF` explains one that has ended, and operators " +
+					"find all of them with `toolbus audit replay`")
 			case limit < 1:
 				return usagef("--limit is %d: use 1 or more", limit)
 			}

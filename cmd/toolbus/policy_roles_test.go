@@ -109,7 +109,7 @@ func TestRecordWithAgentToken(t *testing.T) {
 	} {
 		code, stdout, stderr := s.do(append(strings.Fields(command), agent...)...)
 		for _, part := range []string{what + ": not for the role agent", "operator: `toolbus credentials issue --role ",
-			"about its own calls an agent asks with `toolbus calls list` and `toolbus why REF`"} {
+			"about its own calls an agent asks with `toolbus calls list --open` and `toolbus why REF`"} {
 			if code != exitTerminal || !strings.Contains(stderr, part) {
 				t.Errorf("%s: exit %d, want %q: %s%s", command, code, part, stdout, stderr)
 			}

@@ -101,7 +101,7 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	}
 	e := ForbiddenForRole(r, what, row.Roles...)
 	if r == Agent && (op == operation.Stored.Name || op == operation.RunShow.Name) {
-		return e.WithFix(e.Fix + "; about its own calls an agent asks with `toolbus calls list` and `toolbus why REF`")
+		return e.WithFix(e.Fix + "; about its own calls an agent asks with `toolbus calls list --open` and `toolbus why REF`")
 	}
 	return e
 }
