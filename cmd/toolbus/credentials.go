@@ -75,9 +75,17 @@ func (g *global) hand(h handed, a envelope.TokenResponse) error {
 	if err := writeSecret(h.out, a.Token, h.force); err != nil {
 		return err
 	}
-	until := later(a.Expires, a.RenewUntil)
-	return g.say(map[string]any{"file": h.out, "family": a.Family, "until": until},
-		fmt.Sprintf("%s: family %s, good until %s", h.out, a.Family, until.UTC().Format(time.RFC3339)))
+	return g.sayHeld(h.out, a.Family, "", a.Expires, a.RenewUntil)
+}
+
+// sayHeld says which token a file now has: until when it is valid as it is, and until when it can be renewed.
+func (g *global) sayHeld(file, family, done string, expires, renewable time.Time) error {
+	says := map[string]any{"file": file, "family": family, "expires": expires.UTC()}
+	last := "not renewable"
+	if !renewable.IsZero() {
+		says["renew_until"], last = renewable.UTC(), "renewable until "+at(renewable.UTC())
+	}
+	return g.say(says, fmt.Sprintf("%s: family %s%s; expires %s, %s", file, family, done, at(expires.UTC()), last))
 }
 
 // warnOfReplaced says that the credential whose file is replaced stays valid.

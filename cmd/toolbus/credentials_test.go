@@ -188,6 +188,28 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// The command says until when the token in a file is valid as it is, and until when it can be renewed.
+func TestIssuedTimes(t *testing.T) {
+	s, operator := deployed(t)
+	for life, renewal := range map[string]string{"720h": ", renewable until ", "0s": ", not renewable\n"} {
+		file := filepath.Join(t.TempDir(), "a")
+		said := s.must("credentials", "issue", "--actor", "agent://a", "--life", "24h", "--for", life, "--out", file,
+			"--credentials", operator)
+		held, err := heldBy(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := held.Principal()
+		want := "; expires " + at(p.Expires.UTC()) + renewal
+		if !p.RenewUntil.IsZero() {
+			want += at(p.RenewUntil.UTC()) + "\n"
+		}
+		if !strings.HasSuffix(said, want) || p.Expires.Equal(p.RenewUntil) {
+			t.Errorf("for %s: %s, want %s", life, said, want)
+		}
+	}
+}
+
 // A credential whose file is replaced stays good, and the command names it.
 func TestReplacedCredential(t *testing.T) {
 	s, operator := deployed(t)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,10 +75,7 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 		return fmt.Errorf("the bus renewed the token, but %s could not be replaced: make its folder writable", a.Credentials)
 	}
 	p := after.Principal()
-	says := map[string]any{"file": a.Credentials, "family": p.Family, "expires": p.Expires.UTC(),
-		"renew_until": p.RenewUntil.UTC()}
-	return g.say(says, fmt.Sprintf("%s: family %s, renewed; expires %s, renewable until %s", a.Credentials, p.Family,
-		p.Expires.UTC().Format(time.RFC3339), p.RenewUntil.UTC().Format(time.RFC3339)))
+	return g.sayHeld(a.Credentials, p.Family, ", renewed", p.Expires, p.RenewUntil)
 }
 
 // identified is the output of whoami: the claims of the token, and whether the bus accepts it.
