@@ -171,7 +171,7 @@ func TestOutputOfAnotherBuild(t *testing.T) {
 			if err != nil || r.Status != want {
 				t.Fatalf("%+v, %v", r, err)
 			}
-			if want == envelope.Success && len(r.Warnings) != 1 {
+			if len(r.Warnings) > 0 { // no caller could act on one
 				t.Errorf("warnings %q", r.Warnings)
 			}
 		})
