@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -46,6 +47,12 @@ func TestConnect(t *testing.T) {
 	const short = "; Call.Key must have at least 16 characters, has 1; Call.Priority "
 	if err == nil || !strings.Contains(err.Error(), short) {
 		t.Errorf("%v does not say %q", err, short)
+	}
+	for _, timeout := range []time.Duration{-time.Second, time.Hour} {
+		_, err = client.Call(t.Context(), caller.Call{Tool: "greet", Timeout: timeout})
+		if err == nil || !strings.Contains(err.Error(), "; Call.Timeout must be 1ms to 10m0s") {
+			t.Errorf("timeout %s: %v", timeout, err)
+		}
 	}
 	if err := errors.Join(client.Close(), client.Close()); err != nil {
 		t.Error(err)

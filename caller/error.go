@@ -2,6 +2,7 @@ package caller
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -31,14 +32,23 @@ func NewError(reason *envelope.Error, response *envelope.Response) *Error {
 // Error returns the code, the message, the cause, and each member of the call that is invalid: a field of [Call], or a
 // location in the input. If the program of the tool failed without an answer, it also returns the line of its standard
 // error that says why, at most 200 bytes of it.
-func (e *Error) Error() string { return operation.InFull(e.reason, fieldOf) }
+func (e *Error) Error() string { return operation.InFull(e.reason, say) }
+
+// say returns the text of a violation. The request has the timeout in milliseconds, and a Call as a time.Duration.
+func say(pointer, message string) string {
+	if pointer == "/constraints/timeout_ms" {
+		return fmt.Sprintf("Call.Timeout must be %s to %s", envelope.MinTimeoutMS*time.Millisecond,
+			envelope.MaxTimeoutMS*time.Millisecond)
+	}
+	return fieldOf(pointer) + " " + message
+}
 
 // fieldOf returns the field of Call that a pointer into the request is about, or the pointer itself.
 func fieldOf(pointer string) string {
 	for _, of := range [...]struct{ member, field string }{
 		{"/tool_id", "Call.Tool"}, {"/tool_version", "Call.Version"}, {"/fn", "Call.Function"}, {"/call_id", "Call.CallID"},
-		{"/provenance", "Call.Provenance"}, {"/constraints/timeout_ms", "Call.Timeout"},
-		{"/constraints/idempotency_key", "Call.Key"}, {"/constraints/idempotency_scope", "Call.KeyScope"},
+		{"/provenance", "Call.Provenance"}, {"/constraints/idempotency_key", "Call.Key"},
+		{"/constraints/idempotency_scope", "Call.KeyScope"},
 		{"/constraints/priority", "Call.Priority"}, {"/constraints/retry_policy", "Call.Retry"},
 	} {
 		if rest, ok := strings.CutPrefix(pointer, of.member); ok && (rest == "" || rest[0] == '/') {

@@ -148,7 +148,7 @@ func TestInFullHasTheReason(t *testing.T) {
 		strings.Repeat("é", 300): "S-TOOL-001: gone: exit status 2; stderr of the tool: " + strings.Repeat("é", 100),
 	} {
 		e := envelope.NewError(envelope.CodeToolFault, "gone").WithCause("exit status 2").WithStderr(stderr)
-		if got := operation.InFull(e, strings.Clone); got != want {
+		if got := (&operation.Refusal{Reason: e}).Error(); got != want {
 			t.Errorf("%q: %s, want %s", stderr, got, want)
 		}
 	}

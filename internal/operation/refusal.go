@@ -10,17 +10,19 @@ import (
 type Refusal struct{ Reason *envelope.Error }
 
 // Error implements error.
-func (r *Refusal) Error() string { return InFull(r.Reason, strings.Clone) }
+func (r *Refusal) Error() string {
+	return InFull(r.Reason, func(pointer, message string) string { return pointer + " " + message })
+}
 
-// InFull returns the message of e, its cause, each violation with the name that place returns for its pointer, and why
-// the tool's program says that it failed.
-func InFull(e *envelope.Error, place func(pointer string) string) string {
+// InFull returns the message of e, its cause, the text that say returns for each violation, and why the tool's program
+// says that it failed.
+func InFull(e *envelope.Error, say func(pointer, message string) string) string {
 	text := e.String()
 	if e.Cause != "" {
 		text += ": " + e.Cause
 	}
 	for _, v := range e.Details.Violations {
-		text += "; " + place(v.Pointer) + " " + v.Message
+		text += "; " + say(v.Pointer, v.Message)
 	}
 	if line := lastLine(e.Details.Stderr); !strings.Contains(text, strings.TrimPrefix(line, "error: ")) {
 		text += "; stderr of the tool: " + line
