@@ -64,18 +64,23 @@ type Call struct {
 	Version  string         // semver range; default "*"
 	Function string         // may be empty if the tool has one function
 	Input    jsontext.Value // must fit the request schema of the function
-	// Timeout is the time from the start of Call until the deadline, at least 1 ms. The deadline is never later than that
-	// of ctx. Default: the default timeout of the tool, or 5 s while the client does not know it. A timeout above the
-	// maximum of the tool is cut to it: Provenance.PolicyApplied of the response then has timeout-cut, and its Warnings
-	// say so. A program of a tool gets SIGTERM up to 300 ms before the deadline.
+	// Timeout is the time from the start of Call until the deadline, 1 ms to 10 min; any other is refused. The deadline is
+	// never later than that of ctx. Default: the default timeout of the tool, or 5 s while the client does not know it. A
+	// timeout above the maximum of the tool is cut to it: Provenance.PolicyApplied of the response then has timeout-cut,
+	// and its Warnings say so. A program of a tool gets SIGTERM up to 300 ms before the deadline.
 	Timeout time.Duration
-	// Key is the idempotency key, 16 to 256 characters. Calls with one key and the same input are one call: the second
-	// one joins the first one while that runs. After a retryable_error it runs again, and otherwise it gets the same
-	// outcome for 24 h (limits.retention_s of the tool). Once the cause of another error with effect none is repaired,
-	// call with a new key. By default each Call of a client gets a fresh random key, which its retries share; Response.Key
-	// and [KeyOf] say which. A caller that may crash before it has the answer needs a key that it can find again: one of
-	// its own that it stores before it calls, or a stable one, see [ClientOptions.StableKeys].
-	Key      string
+	// Key is the idempotency key, 16 to 256 characters. Calls of one actor with one key and the same input are one call:
+	// the second one joins the first one while that runs. After a retryable_error it runs again, and otherwise it gets the
+	// same outcome for 24 h (limits.retention_s of the tool). After another error, repair its cause and call with a new
+	// key, which runs the tool again. If the effect is unknown, find out first whether it took place, or it may take place
+	// twice. By default each Call of a client gets a fresh random key, which its retries share; Response.Key and [KeyOf]
+	// say which. A caller that may crash before it has the answer needs a key that it can find again: one of its own that
+	// it stores before it calls, or a stable one, see [ClientOptions.StableKeys].
+	Key string
+	// KeyScope says which callers share Key. Default: all clients of one actor, with any of its tokens. The actor is the
+	// whole name: agent://bob/sub is another one than agent://bob. [envelope.ScopeSession] shares it in the session of
+	// Context, and [envelope.ScopeGlobal] among all actors of the tenant: use that if several actors may try the same
+	// thing. All callers must choose the same scope.
 	KeyScope envelope.KeyScope
 	Priority envelope.Priority
 	DryRun   bool
@@ -164,8 +169,9 @@ func (c *Client) State(ctx context.Context, ref envelope.CallRef) (envelope.Resu
 	return a, ErrorOf(err)
 }
 
-// Cancel ends a call, if the client made the request that opened the attempt. If the request of the client joined the
-// attempt, Cancel ends only the wait of that request.
+// Cancel ends a call of the actor of the client, also if another client made it. If ref names a call id, Cancel ends the
+// call only if the request with that id opened the attempt. If that request joined the attempt, or if another actor
+// opened it, Cancel ends only the wait of that request.
 func (c *Client) Cancel(ctx context.Context, ref envelope.CallRef) (envelope.CancelResponse, error) {
 	a, err := c.own.Cancel(ctx, ref)
 	return a, ErrorOf(err)
@@ -190,7 +196,8 @@ func (c *Client) OpenCalls(ctx context.Context) iter.Seq2[envelope.OpenCall, err
 }
 
 // Tools returns the descriptions of the tools of which the policy could allow the caller at least one call, sorted by
-// id. It promises nothing: each call is decided by itself. An operator's token gets all tools.
+// id. It promises nothing: each call is decided by itself. An operator's token gets all tools. The descriptions have no
+// schemas: [Client.Tool] returns those of one tool.
 func (c *Client) Tools(ctx context.Context) ([]envelope.ToolInfo, error) {
 	tools, err := c.own.Tools(ctx)
 	return tools, ErrorOf(err)
@@ -209,13 +216,13 @@ func (c *Client) DescribeTools(ctx context.Context, q envelope.DescribeRequest) 
 	return d, ErrorOf(err)
 }
 
-// DescribeTool returns the description of the tool that q names, if DescribeTools would list it.
+// DescribeTool returns the description of the tool that q names, with its schemas, if DescribeTools would list it.
 func (c *Client) DescribeTool(ctx context.Context, q envelope.DescribeRequest) (envelope.ToolInfo, error) {
 	info, err := c.own.ToolIn(ctx, q)
 	return info, ErrorOf(err)
 }
 
-// Tool returns the description of the tool with that id, if Tools would list it.
+// Tool returns the description of the tool with that id, and the schemas of its functions, if Tools would list it.
 func (c *Client) Tool(ctx context.Context, id string) (envelope.ToolInfo, error) {
 	info, err := c.own.Tool(ctx, id)
 	return info, ErrorOf(err)

@@ -18,11 +18,13 @@ import (
 type ToolError struct {
 	Name string // lower-case letters, digits and _, at most 64 bytes
 	// Class is one of I-REQ, A-AUTH, P-PRECOND, R-TIMEOUT, R-UPSTREAM, R-CAP, S-TOOL, C-CONTRACT and D-DATA. Callers may
-	// try again after an error whose class begins with R. See docs/errors.md.
+	// try again after an error of a class that begins with R, and of S-TOOL. See docs/errors.md.
 	Class      envelope.ErrorClass
-	HTTPStatus int    // 400 to 599; 0 uses the default of the class
-	Message    string // describes the failure for people; must hold no secrets and no content of the input
-	Fix        string // says what the caller can do
+	HTTPStatus int // 400 to 599; 0 uses the default of the class
+	// Message describes the failure for people. It must hold no secrets. The call log keeps it in the outcome, and callers
+	// and operators read it.
+	Message string
+	Fix     string // says what the caller can do
 
 	// The fields below describe one failure. They are not part of the declaration.
 	Effect     envelope.Effect //  of this run; "" if the tool does not know

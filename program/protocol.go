@@ -87,7 +87,7 @@ const (
 // Error is a failure that the manifest of the tool declares.
 type Error struct {
 	Code       string // a name in the manifest's errors
-	Message    string // describes the failure for people; must hold no secrets and no content of the input
+	Message    string // describes the failure for people; must hold no secrets: callers and operators read it
 	Details    map[string]any
 	Effect     Effect        // "" counts as EffectUnknown
 	RetryAfter time.Duration // time to wait before the next attempt; 0 gives no hint
