@@ -169,9 +169,9 @@ func (c *Client) State(ctx context.Context, ref envelope.CallRef) (envelope.Resu
 	return a, ErrorOf(err)
 }
 
-// Cancel ends a call of the actor of the client, also if another client made it. If ref names a call id, Cancel ends the
-// call only if the request with that id opened the attempt. If that request joined the attempt, or if another actor
-// opened it, Cancel ends only the wait of that request.
+// Cancel ends a call of the actor of the client, also if another client made it. If ref names a call id, Cancel ends
+// the call only if the request with that id opened the attempt. If that request joined the attempt, or if another
+// actor opened it, Cancel ends only the wait of that request.
 func (c *Client) Cancel(ctx context.Context, ref envelope.CallRef) (envelope.CancelResponse, error) {
 	a, err := c.own.Cancel(ctx, ref)
 	return a, ErrorOf(err)

@@ -75,17 +75,18 @@ func (g *global) hand(h handed, a envelope.TokenResponse) error {
 	if err := writeSecret(h.out, a.Token, h.force); err != nil {
 		return err
 	}
-	return g.sayHeld(h.out, a.Family, "", a.Expires, a.RenewUntil)
+	return g.say(heldToken(h.out, a.Family, "", a.Expires, a.RenewUntil))
 }
 
-// sayHeld says which token a file now has: until when it is valid as it is, and until when it can be renewed.
-func (g *global) sayHeld(file, family, done string, expires, renewable time.Time) error {
-	says := map[string]any{"file": file, "family": family, "expires": expires.UTC()}
+// heldToken describes the token that a file now has, as JSON and in words: until when it is valid as it is, and until
+// when it can be renewed.
+func heldToken(file, family, done string, expires, renewable time.Time) (asJSON map[string]any, says string) {
+	asJSON = map[string]any{"file": file, "family": family, "expires": expires.UTC()}
 	last := "not renewable"
 	if !renewable.IsZero() {
-		says["renew_until"], last = renewable.UTC(), "renewable until "+at(renewable.UTC())
+		asJSON["renew_until"], last = renewable.UTC(), "renewable until "+at(renewable.UTC())
 	}
-	return g.say(says, fmt.Sprintf("%s: family %s%s; expires %s, %s", file, family, done, at(expires.UTC()), last))
+	return asJSON, fmt.Sprintf("%s: family %s%s; expires %s, %s", file, family, done, at(expires.UTC()), last)
 }
 
 // warnOfReplaced says that the credential whose file is replaced stays valid.

@@ -99,7 +99,8 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 		fmt.Fprintln(out, "\nerrors:")
 	}
 	for _, e := range t.Errors {
-		writeWrapped(out, 2, fmt.Sprintf("%s (HTTP %d): %s", e.Code, cmp.Or(e.HTTPStatus, envelope.Lookup(e.Code).HTTPStatus), e.Message))
+		status := cmp.Or(e.HTTPStatus, envelope.Lookup(e.Code).HTTPStatus)
+		writeWrapped(out, 2, fmt.Sprintf("%s (HTTP %d): %s", e.Code, status, e.Message))
 		writeWrapped(out, detailIndent, "fix: "+e.Fix)
 	}
 	return nil

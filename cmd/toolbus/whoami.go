@@ -75,7 +75,7 @@ func (g *global) renew(ctx context.Context, a cli.Access) error {
 		return fmt.Errorf("the bus renewed the token, but %s could not be replaced: make its folder writable", a.Credentials)
 	}
 	p := after.Principal()
-	return g.sayHeld(a.Credentials, p.Family, ", renewed", p.Expires, p.RenewUntil)
+	return g.say(heldToken(a.Credentials, p.Family, ", renewed", p.Expires, p.RenewUntil))
 }
 
 // identified is the output of whoami: the claims of the token, and whether the bus accepts it.

@@ -103,7 +103,8 @@ func TestPrintsWhatFixesName(t *testing.T) {
 // A violation without a place is one of the request, or of the output.
 func TestPrintsWhatIsViolated(t *testing.T) {
 	for code, want := range map[envelope.Code]string{
-		envelope.CodeSchema: "    (whole request): must be object\n", envelope.CodeOutput: "    (whole output): must be object\n",
+		envelope.CodeSchema: "    (whole request): must be object\n",
+		envelope.CodeOutput: "    (whole output): must be object\n",
 	} {
 		e := envelope.NewError(code, "").WithViolations(jsonschema.Violation{Message: "must be object"})
 		var out strings.Builder
@@ -145,8 +146,8 @@ func TestPrintsBytesNotKept(t *testing.T) {
 	for ref, command := range map[string]string{"play/x": "`toolbus result play/x --json`", "": "--json"} {
 		var out strings.Builder
 		PrintError(&out, e, ref)
-		want := "    a\n    [20 lines left out, which " + command + " prints, and after 10 of them 3700000 bytes that were not " +
-			"kept]\n    b\n"
+		want := "    a\n    [20 lines left out, which " + command + " prints, and after 10 of them 3700000 bytes " +
+			"that were not kept]\n    b\n"
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

@@ -202,7 +202,8 @@ func (l *toolLoader) limits() {
 			fmt.Sprintf("at most %d", limits.TimeoutMaxMS))
 	}
 	if limits.OutputBytes > envelope.MaxPayload {
-		l.warn(l.values["/limits/output_bytes_max"], fmt.Sprintf("the output alone has at most %d bytes", envelope.MaxPayload),
+		l.warn(l.values["/limits/output_bytes_max"],
+			fmt.Sprintf("the output alone has at most %d bytes", envelope.MaxPayload),
 			"write the rest of a larger result in chunks")
 	}
 }

@@ -149,7 +149,9 @@ func TestOutputLimitAboveTheLargestOutput(t *testing.T) {
 	for limit, want := range map[int]int{envelope.MaxPayload: 0, envelope.MaxPayload + 1: 1} {
 		manifest := fmt.Sprintf("%slimits: {output_bytes_max: %d}\n", minimal, limit)
 		_, all, err := tool.Lint(onDisk(t, folder("web.fetch", manifest, nil)), transports()...)
-		all = slices.DeleteFunc(all, func(p tool.Problem) bool { return p.Message != "the output alone has at most 67108864 bytes" })
+		all = slices.DeleteFunc(all, func(p tool.Problem) bool {
+			return p.Message != "the output alone has at most 67108864 bytes"
+		})
 		if err != nil || len(all) != want || want > 0 && (all[0].Severity != tool.Warning || all[0].Line != 11) {
 			t.Errorf("%d: %+v, %v", limit, all, err)
 		}

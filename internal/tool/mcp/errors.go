@@ -84,7 +84,8 @@ func classify(m *tool.Manifest, err error) *envelope.Error {
 		}
 	}
 	out := tool.Classify(m, err)
-	if out.Details.ToolCode == errTool && out.Details.Effect == envelope.EffectUnknown && out.Fix == generic()[errTool].Fix {
+	if out.Details.ToolCode == errTool && out.Details.Effect == envelope.EffectUnknown &&
+		out.Fix == generic()[errTool].Fix {
 		out.WithFix("the tool may have done a part of it before it failed: check that before you call with a new key")
 	}
 	if down, ok := errors.AsType[*downError](err); ok && down.again > 0 {

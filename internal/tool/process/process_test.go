@@ -147,7 +147,8 @@ func TestEnds(t *testing.T) {
 func TestBounds(t *testing.T) {
 	_, err := execute(t, "flood")
 	if e := tool.Classify(manifest(""), err); e.Code != envelope.CodeOutputLimit ||
-		!strings.Contains(e.Message, "output, chunks, progress and log, as the tool wrote them, are larger than 4194304 bytes") {
+		!strings.Contains(e.Message, "output, chunks, progress and log, as the tool wrote them, are larger than 4194304 "+
+			"bytes") {
 		t.Errorf("flooded output: %v", e)
 	}
 	if _, err := execute(t, "flood-line"); tool.Classify(manifest(""), err).Code != envelope.CodeOutputLimit {
