@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,27 @@ func bury(t *testing.T, guest *link.Link, r envelope.Request, inputRef string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An auditor of all tenants sees the dead letters, and one of its tenant is refused at once.
+func TestDeadLettersForAuditors(t *testing.T) {
+	s, operator := deployed(t)
+	bury(t, s.insider(), deadRequest("7"), "")
+	dir := t.TempDir()
+	all, one := filepath.Join(dir, "all"), filepath.Join(dir, "one")
+	s.must("credentials", "issue", "--role", "auditor", "--actor", "agent://all", "--scope", "audit:all", "--out", all,
+		"--credentials", operator)
+	s.must("credentials", "issue", "--role", "auditor", "--actor", "agent://one", "--out", one, "--credentials", operator)
+	for _, line := range [][]string{{"list"}, {"show", "1"}} {
+		args := append([]string{"dead", "--credentials"}, append([]string{all}, line...)...)
+		if said := s.must(args...); !strings.Contains(said, "play") {
+			t.Errorf("%v: %s", line, said)
+		}
+		args[2] = one
+		if code, _, stderr := s.do(args...); code == 0 || !strings.Contains(stderr, "A-AUTH-FORBIDDEN") {
+			t.Errorf("%v: exit %d: %s", line, code, stderr)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 )
 
 // DirectGets returns a Source that reads the records of all tenants by direct gets, which any server with a replica
-// answers. An auditor needs no other permission for it than direct gets on the two streams. It sends Now and
-// WaitRecorded to dispatchers, like [ViaDispatcher].
+// answers. An auditor needs no other permission for it than direct gets on the streams of the record. The dead letters,
+// Now and WaitRecorded it requests from dispatchers, like [ViaDispatcher].
 func DirectGets(js jetstream.JetStream, asker operation.Asker) Source {
 	return directGets{viaDispatcher{asker}, js}
 }
@@ -37,6 +38,9 @@ const (
 
 // State counts all sequences from the first to the last as messages, because a direct get does not return their number.
 func (c directGets) State(ctx context.Context, stream string) (s State, err error) {
+	if !slices.Contains(ofRecord(), stream) {
+		return c.viaDispatcher.State(ctx, stream)
+	}
 	if s.First, err = c.position(ctx, stream, `{"seq":1}`); err != nil || s.First == 0 {
 		return State{}, err
 	}
@@ -65,6 +69,9 @@ func (c directGets) position(ctx context.Context, stream, which string) (uint64,
 
 func (c directGets) Messages(ctx context.Context, stream string, from StartAt,
 	quiet time.Duration) iter.Seq2[Message, error] {
+	if !slices.Contains(ofRecord(), stream) {
+		return c.viaDispatcher.Messages(ctx, stream, from, quiet)
+	}
 	return func(take func(Message, error) bool) {
 		more := true
 		yield := func(m Message, err error) bool {
@@ -116,6 +123,9 @@ func (c directGets) batch(ctx context.Context, stream string, at jetstreamext.Ge
 		if !yield(Message{m.Sequence, m.Time, m.Data}, nil) {
 			break
 		}
+	}
+	if n == 0 { // GetBatch takes the end of its time for the end of the stream
+		return 0, 0, ctx.Err()
 	}
 	return n, last, nil
 }

@@ -85,7 +85,7 @@ func (a *auditReader) run(ctx context.Context) error {
 
 // open sets where to start in each stream.
 func (a *auditReader) open(ctx context.Context) error {
-	for _, stream := range []string{subjects.AuditStream, subjects.SurplusStream, subjects.DeniedStream} {
+	for _, stream := range ofRecord() {
 		s := &source{stream: stream, from: a.start()}
 		if back := a.filter.FromNow || a.filter.Last > 0; back || stream == subjects.SurplusStream {
 			var err error

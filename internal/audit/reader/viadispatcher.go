@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,13 +35,18 @@ func Open(ctx context.Context, js jetstream.JetStream, asker operation.Asker) So
 	case !ownRights(asker): // the server would log each denied attempt
 	case !bus.IsPermissionDenied(bus.CheckLevel(ctx, js)):
 		return Streams(js)
-	case readable(ctx, js, asker, subjects.AuditStream) && readable(ctx, js, asker, subjects.SurplusStream):
+	case !slices.ContainsFunc(ofRecord(), func(stream string) bool { return !readable(ctx, js, asker, stream) }):
 		return DirectGets(js, asker)
 	}
 	return ViaDispatcher(asker)
 }
 
-// readable reports whether direct gets may read a stream. An older build permits none of SURPLUS, and the configuration
+// ofRecord returns the streams of the audit record.
+func ofRecord() []string {
+	return []string{subjects.AuditStream, subjects.SurplusStream, subjects.DeniedStream}
+}
+
+// readable reports whether direct gets may read a stream. An older build permits not all of them, and the configuration
 // of a server that was written by one does not export them.
 func readable(ctx context.Context, js jetstream.JetStream, asker operation.Asker, stream string) bool {
 	if !bus.MayPublish(ctx, js.Conn(), subjects.DirectGet(stream)) {

@@ -2,12 +2,14 @@ package reader_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/deadletter"
@@ -34,7 +36,6 @@ func TestThroughPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	delete(archives, "copies") // direct gets of the dead letters are not permitted
 	for way, from := range archives {
 		letters, err := deadletter.DeadLetters(t.Context(), from)
 		if err != nil || len(letters) != len(want) {
@@ -51,6 +52,25 @@ func TestThroughPages(t *testing.T) {
 		if _, err := deadletter.DeadLetterAt(t.Context(), from, 7); err == nil {
 			t.Errorf("%s: there is a seventh", way)
 		}
+	}
+}
+
+// A server drops a direct get that it does not permit. DirectGets then fails, and does not report an empty stream.
+func TestUnansweredIsNotEmpty(t *testing.T) {
+	f := setup(t)
+	from := f.archives()["copies"]
+	if err := f.JS.DeleteStream(t.Context(), subjects.AuditStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.NC.Subscribe(subjects.DirectGet(subjects.AuditStream), func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	for _, err := range from.Messages(t.Context(), subjects.AuditStream, reader.StartAt{}, 100*time.Millisecond) {
+		failed = err
+	}
+	if !errors.Is(failed, context.DeadlineExceeded) {
+		t.Errorf("without an answer: %v", failed)
 	}
 }
 
