@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -87,7 +88,12 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 	}
 	if o.expected < 0 {
 		if newest.Versions == d.Versions() {
-			return g.say(newest, fmt.Sprintf("revision %d has this set already: nothing is pushed", newest.Revision))
+			switch _, err := c.Policy(ctx, newest); {
+			case err == nil:
+				return g.say(newest, fmt.Sprintf("revision %d has this set already: nothing is pushed", newest.Revision))
+			case toolbus.CodeOf(err) != envelope.CodeNotFound: // otherwise its documents were lost: push them again
+				return err
+			}
 		}
 		o.expected = int64(newest.Revision)
 	}

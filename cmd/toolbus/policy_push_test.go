@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // policyFolder writes a policy in which the role agent may call hello in one lane.
@@ -123,6 +124,34 @@ func TestPolicyOnABus(t *testing.T) {
 			t.Errorf("%v: exit %d, want %d: %s", c.line, code, c.code, stderr)
 		}
 	}
+}
+
+// If the documents of the set in force were lost, the same set is pushed again.
+func TestPolicyPushAfterLoss(t *testing.T) {
+	s, operator := deployedWith(t, toolbus.DispatcherOptions{})
+	push := []string{"policy", "push", policyFolder(t, "day"), "--credentials", operator}
+	s.must(push...)
+	bucket, err := s.insider().JS.KeyValue(t.Context(), subjects.PolicyBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := bucket.Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if _, document := subjects.ParsePolicyPart(key); document {
+			if err := bucket.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, says := range []string{"is in force", "nothing is pushed"} {
+		if said := s.must(push...); !strings.Contains(said, says) {
+			t.Errorf("%s, want %q", said, says)
+		}
+	}
+	s.must("policy", "show", "--credentials", operator)
 }
 
 func fmtRevision(v envelope.PolicyVersion) string { return strconv.FormatUint(v.Revision, 10) }
