@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -51,10 +53,7 @@ const (
 func (s *Snapshot) Repeat(q Question, was Recorded, unknownBuild string) (r Repetition) {
 	v := s.view(q)
 	for _, step := range steps() {
-		if !was.Allowed && step >= was.Step && !ofPolicy(was.Rule) {
-			break // another check denied the call, in this step or before it
-		}
-		if !was.Allowed && step > was.Step {
+		if !was.Allowed && (step > was.Step || step == was.Step && !ofPolicy(was.Rule)) {
 			break
 		}
 		one := v.repeat(step, was, unknownBuild)
@@ -67,13 +66,17 @@ func (s *Snapshot) Repeat(q Question, was Recorded, unknownBuild string) (r Repe
 			return r
 		}
 	}
+	if !was.Allowed && !ofPolicy(was.Rule) { // another check denied the call, such as a safety lock
+		r.Steps = append(r.Steps, RepeatedStep{Step: was.Step, Result: stepNotRepeated,
+			Lacks: fmt.Sprintf(lacksRule, cmp.Or(was.Rule, string(was.Code)))})
+	}
 	r.Result = r.undenied(was)
 	return r
 }
 
 // undenied returns the result of a repetition in which no step denies the call.
 func (r Repetition) undenied(was Recorded) string {
-	if was.Allowed || !ofPolicy(was.Rule) {
+	if was.Allowed {
 		return ResultSame
 	}
 	for _, one := range r.Steps {
@@ -116,6 +119,7 @@ const (
 	lacksRun       = "the run as it was: the record has only its id"
 	lacksScope     = "the scope keys of the call: the record does not have them"
 	lacksArguments = "the arguments of the call: the record has only their SHA-256"
+	lacksRule      = "a rule of the policy: %s denied the call"
 )
 
 // lacks returns what must be known for the decision d of a step, and is not.
