@@ -124,8 +124,10 @@ func (g *global) announceStops(ctx context.Context, c *admin.Client, newest enve
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: a push stops them, and --repin moves them to the new set\n",
-		plural(len(runs), "active run is", "active runs are"), newest.Revision)
+	if len(runs) > 0 {
+		fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: a push stops them, and --repin moves them to the new set\n",
+			plural(len(runs), "active run is", "active runs are"), newest.Revision)
+	}
 	return len(runs), nil
 }
 

@@ -82,7 +82,9 @@ func TestPolicyOnABus(t *testing.T) {
 	if said := s.must(as("push", day)...); !strings.Contains(said, "nothing is pushed") {
 		t.Error(said)
 	}
-	s.must(as("push", night)...)
+	if code, _, stderr := s.do(as("push", night)...); code != 0 || strings.Contains(stderr, "active run") {
+		t.Errorf("without runs: exit %d: %s", code, stderr)
+	}
 	all := history()
 	if len(all) != 2 || all[1].Reason != "by day" || all[0].Revision <= all[1].Revision {
 		t.Fatalf("%+v", all)

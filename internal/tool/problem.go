@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // Severity says what follows from a Problem.
@@ -74,6 +75,15 @@ func (ps Problems) Error() string {
 		lines[i] = p.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Violations returns the problems as the violations of an error, each with its place as pointer.
+func (ps Problems) Violations() (all []jsonschema.Violation) {
+	for _, p := range ps {
+		place, says, _ := strings.Cut(p.String(), ": ")
+		all = append(all, jsonschema.Violation{Pointer: place, Rule: "problem", Message: says})
+	}
+	return all
 }
 
 // refused reports whether a folder with these problems is not loaded.

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // Service handles the requests of operators about the policy. The caller has authenticated each request and checked
@@ -109,10 +110,19 @@ func refusal(err error) *envelope.Error {
 	case errors.Is(err, ErrIncomplete):
 		return envelope.NewError(envelope.CodeNotFound, err.Error()).WithFix("push the documents again")
 	case errors.Is(err, ErrInvalid):
-		return envelope.NewError(envelope.CodeMalformed, err.Error()).
-			WithFix("correct the documents: `toolbus policy lint DIR` lists all problems")
+		return invalid(err)
 	}
 	return unreached(err)
+}
+
+// invalid returns the refusal of a set with problems. Several are violations, each with its place.
+func invalid(err error) *envelope.Error {
+	e := malformed(err.Error())
+	if problems, ok := errors.AsType[tool.Problems](err); ok && len(problems) > 1 {
+		e = malformed(fmt.Sprintf("%s: it has %d problems", ErrInvalid, len(problems))).
+			WithViolations(problems.Violations()...)
+	}
+	return e.WithFix("correct the documents: `toolbus policy lint DIR` lists all problems")
 }
 
 func malformed(message string) *envelope.Error {

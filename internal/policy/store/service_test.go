@@ -11,6 +11,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/store"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // desk is a service whose record fails with err.
@@ -70,6 +71,32 @@ func TestServiceRefuses(t *testing.T) {
 	}
 	if a, refusal := d.History(t.Context()); refusal != nil || len(a.Versions) != 0 {
 		t.Errorf("the history: %+v, %v", a, refusal)
+	}
+}
+
+// A refused push names all problems of a set, each with its place: those of the documents, and those of their fit to the
+// tools.
+func TestServiceNamesAllProblems(t *testing.T) {
+	s := open(t, bustest.Start(t), &tool.Manifest{
+		ToolID: "a", Semver: "1.0.0", Status: tool.StatusActive, Class: call.SideEffectful,
+	})
+	bad := set("bad")
+	bad.Roles = []byte("roles: [{role_id: agent, allowed_lanes: [main, nowhere]}]\n")
+	bad.ToolRegistry = []byte("tools: [{tool_name: a, description: d, enabled: true, idempotent: true, " +
+		"timeout_default_ms: 1, allowed_lanes: [main], required_scope_keys: [], prohibited_flags: [], " +
+		"write_targets: ['*']}]\n")
+	s.put(bad)
+	_, refusal := desk(s, nil).Push(t.Context(), root, envelope.PolicyPushRequest{Versions: bad.Versions()})
+	if refusal == nil || !strings.Contains(refusal.Message, "2 problems") {
+		t.Fatalf("refused with %v", refusal)
+	}
+	for i, want := range []struct{ place, says string }{
+		{policy.RolesFile + ":1:", `no lane "nowhere"`}, {policy.ToolRegistryFile + ":1:", "no lane with write: true"},
+	} {
+		v := refusal.Details.Violations[i]
+		if !strings.HasPrefix(v.Pointer, want.place) || !strings.Contains(v.Message, want.says) {
+			t.Errorf("violation %d is %+v, want %+v", i, v, want)
+		}
 	}
 }
 

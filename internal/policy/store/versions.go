@@ -13,6 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/internal/policy/replica"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -94,11 +95,21 @@ func (s *Store) fits(ctx context.Context, d policy.Documents) error {
 		set, snapshot, err = s.compile(d, policy.Parse)
 	}
 	if err != nil {
-		return err
+		return s.allProblems(d, err)
 	}
 	s.checked.Store(&checked{snapshot, s.putParsed(ctx, set)})
 	giveBack(set)
 	return nil
+}
+
+// allProblems returns the problems of the documents and of their fit to the tools, of which err has those found first.
+func (s *Store) allProblems(d policy.Documents, err error) error {
+	all, failed := policy.Lint(d, *s.tools.Load())
+	all = slices.DeleteFunc(all, func(p tool.Problem) bool { return p.Severity == tool.Warning })
+	if failed != nil || len(all) == 0 {
+		return err
+	}
+	return all
 }
 
 // compile returns the set of the documents as parse reads it, and compiled.
