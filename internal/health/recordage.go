@@ -26,9 +26,12 @@ func recordAge(ctx context.Context, js jetstream.JetStream, now time.Time) envel
 	info := stream.CachedInfo()
 	oldest := now.Sub(info.State.FirstTime)
 	switch made := now.Sub(info.Created); {
+	case refuses(info):
+		return refusing(ctx, stream)
 	case drops(info) && oldest < shortRecord:
+		most, _ := mostOf(ctx, stream)
 		return envelope.Doubtful("audit record", fmt.Sprintf("it reaches back %s only: AUDIT is full, and drops its oldest "+
-			"records; most of it is about %s", oldest.Round(time.Second), mostOf(ctx, stream)), "see who calls with "+
+			"records; most of it is about %s", oldest.Round(time.Second), most), "see who calls with "+
 			"`toolbus audit tail`, and raise --audit-bytes; with --audit-full refuse, calls are refused instead")
 	case made < shortRecord && calledBefore(ctx, js, info.Created):
 		return envelope.Doubtful("audit record", fmt.Sprintf("it reaches back %s only: AUDIT was deleted and created again, "+
@@ -44,12 +47,31 @@ func drops(s *jetstream.StreamInfo) bool {
 	return full && s.Config.Discard == jetstream.DiscardOld && s.State.FirstSeq > 1
 }
 
-// mostOf names the tenant that has most segments in AUDIT.
-func mostOf(ctx context.Context, audit jetstream.Stream) string {
+// refuses reports whether a stream drops no messages and is so full that tenants have shares: dispatchers refuse calls
+// of those that keep more, see writer.Shares.
+func refuses(s *jetstream.StreamInfo) bool {
+	return s.Config.MaxBytes > 0 && s.State.Bytes*2 >= uint64(s.Config.MaxBytes) && s.Config.Discard == jetstream.DiscardNew
+}
+
+// refusing returns the check of an audit record that refuses. A sole tenant is over its share for certain.
+func refusing(ctx context.Context, audit jetstream.Stream) envelope.Check {
+	const fix = "raise --audit-bytes of the dispatchers, or wait until records expire; with --audit-full forget, the " +
+		"oldest records go instead"
+	most, tenants := mostOf(ctx, audit)
+	if tenants == 1 {
+		return envelope.Failed("audit record", "AUDIT is half full, and its records may not go: calls of "+most+
+			" are refused with R-CAP-AUDIT", fix)
+	}
+	return envelope.Doubtful("audit record", "AUDIT is half full, and its records may not go: calls of a tenant with more "+
+		"than a quarter of it are refused with R-CAP-AUDIT; most of it is about "+most, fix)
+}
+
+// mostOf names the tenant that has most segments in AUDIT, and returns the number of tenants.
+func mostOf(ctx context.Context, audit jetstream.Stream) (of string, tenants int) {
 	most, of := uint64(0), "no tenant"
 	info, err := audit.Info(ctx, jetstream.WithSubjectFilter(subjects.AuditAll))
 	if err != nil {
-		return of
+		return of, 0
 	}
 	segments := map[string]uint64{} // by tenant
 	for subject, n := range info.State.Subjects {
@@ -61,7 +83,7 @@ func mostOf(ctx context.Context, audit jetstream.Stream) string {
 			most, of = segments[tenant], "the tenant "+tenant
 		}
 	}
-	return of
+	return of, len(segments)
 }
 
 // calledBefore reports whether the call log has an event from before a time.

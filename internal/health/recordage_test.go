@@ -56,3 +56,33 @@ func TestShortRecord(t *testing.T) {
 	checked(time.Now(), "created again")
 	checked(time.Now().Add(25*time.Hour), "")
 }
+
+// doctor fails where an AUDIT that drops nothing is half full of the records of one tenant, whose calls are refused.
+// Where it has records of several tenants, doctor warns.
+func TestRefusingRecord(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	r := bus.Retention{AuditBytes: 1 << 20, AuditFull: bus.Refuse}
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{Retention: r}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tenant   string
+		segments int
+		want     envelope.CheckStatus
+		says     string
+	}{
+		{"t", 4, envelope.CheckOK, "up to date"},
+		{"t", 2, envelope.CheckFailed, "calls of the tenant t are refused with R-CAP-AUDIT"},
+		{"other", 1, envelope.CheckWarning, "most of it is about the tenant t"},
+	} {
+		for range c.segments {
+			if _, err := js.Publish(t.Context(), subjects.Partition(0).Audit(c.tenant), make([]byte, 100<<10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found := diagnoseRecord(t.Context(), js, time.Now()); found.Status != c.want ||
+			!strings.Contains(found.Says, c.says) {
+			t.Errorf("%s: %+v", c.says, found)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package writer
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,6 +44,8 @@ type Shares struct {
 	spare bool                 // there is a stream SURPLUS
 	kept  map[string]int64     // bytes, by the token of the tenant
 	spans []span               // of the messages that are counted, oldest first
+
+	told map[string]bool // tenants over their share when tell was called last, which alone uses it
 }
 
 // span is a part of the stream that stops to count as a whole, when the stream has dropped its last message.
@@ -67,6 +71,7 @@ func (s *Shares) Run(ctx context.Context) {
 	measuring.Go(func() {
 		for ok := true; ok; ok = timer.Sleep(ctx, measureEvery) {
 			s.measure(ctx)
+			s.tell()
 		}
 	})
 	for timer.Sleep(ctx, measureEvery) {
@@ -103,6 +108,31 @@ func (s *Shares) measure(ctx context.Context) {
 		}
 		s.spans = s.spans[1:]
 	}
+}
+
+// tell logs which tenants are over their share now, and which are no longer. Nothing else tells an operator why calls
+// of a tenant are refused.
+func (s *Shares) tell() {
+	s.mu.Lock()
+	tenants := slices.Collect(maps.Keys(s.kept))
+	s.mu.Unlock()
+	over := map[string]bool{}
+	for _, token := range tenants {
+		tenant, _ := subjects.ParseToken(token)
+		used, share := s.OverRecord(tenant)
+		if over[tenant] = share > 0; over[tenant] && !s.told[tenant] {
+			s.log.Warn("calls of the tenant are refused with R-CAP-AUDIT: the audit record is half full of records that may "+
+				"not go, and the tenant keeps more than its share; raise --audit-bytes", "tenant", tenant, "bytes", used,
+				"share", share)
+		}
+	}
+	for tenant := range s.told {
+		if !over[tenant] {
+			s.log.Info("the tenant is within its share of the audit record: its calls are admitted", "tenant", tenant)
+		}
+	}
+	maps.DeleteFunc(over, func(_ string, is bool) bool { return !is })
+	s.told = over
 }
 
 // fullTo reports whether the stream was at least that full when it was measured last, in per cent.

@@ -3,6 +3,7 @@ package writer_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,10 +64,56 @@ func TestSharesOfTheRecord(t *testing.T) {
 	}
 }
 
+// The log has one line when calls of a tenant begin to be refused, and one when they are admitted again.
+func TestSharesAreLogged(t *testing.T) {
+	f, said := setup(t), make(chan string, 100)
+	full := bus.Retention{AuditBytes: 1 << 20, AuditFull: bus.Refuse}
+	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{Retention: full}); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		if _, err := f.JS.Publish(t.Context(), subjects.JournalSubject("e", "large"), make([]byte, 16<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, stop := sharesWith(t, f, slog.New(slog.NewTextHandler(lines(said), nil)))
+	defer stop()
+	saying := func(what string) {
+		t.Helper()
+		select {
+		case line := <-said:
+			if !strings.Contains(line, what) || !strings.Contains(line, "tenant=large") {
+				t.Error(line)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("nothing is logged of a tenant that is %s", what)
+		}
+	}
+	saying("refused")
+	full.AuditBytes = 4 << 20
+	if err := bus.Ensure(t.Context(), f.JS, bus.TopologyOptions{Retention: full}); err != nil {
+		t.Fatal(err)
+	}
+	saying("admitted")
+}
+
+// lines sends each line that is written to it.
+type lines chan<- string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
 // shares starts counting, until stop is called.
 func shares(t *testing.T, f *fixture) (s *writer.Shares, stop func()) {
 	t.Helper()
-	s = writer.NewShares(f.JS, slog.New(slog.DiscardHandler))
+	return sharesWith(t, f, slog.New(slog.DiscardHandler))
+}
+
+func sharesWith(t *testing.T, f *fixture, log *slog.Logger) (s *writer.Shares, stop func()) {
+	t.Helper()
+	s = writer.NewShares(f.JS, log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.Run(ctx) })
