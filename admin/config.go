@@ -15,15 +15,25 @@ import (
 const rewrite = "write the configuration of the servers again with `toolbus keys servers DIR`, and restart them"
 
 // Configuration checks the limits in the configuration file of a NATS server: connections of accounts, slow clients and
-// the size of the log. A running server does not report them. Files that the configuration includes must exist.
-func Configuration(file string) []Check {
+// the size of the log. A running server does not report them. It also checks whether the server syncs each write, if
+// the profile of the deployment requires that; profile may be "". Files that the configuration includes must exist.
+func Configuration(file, profile string) []Check {
 	name := filepath.Base(file)
 	l, err := natsserver.ReadLimits(file)
 	if err != nil {
 		return []Check{envelope.Failed("configuration", name+": "+err.Error(),
 			"run doctor where the server runs, as its user")}
 	}
-	return []Check{accountLimits(l, name), slowClients(l, name), serverLog(l, name)}
+	checks := []Check{accountLimits(l, name), slowClients(l, name), serverLog(l, name)}
+	p, _ := deployment.ProfileNamed(profile) // without a profile, nothing is expected
+	switch {
+	case p.SyncAlways && !l.SyncAlways:
+		return append(checks, envelope.Failed("sync", name+" lets the server acknowledge writes before they are on disk, "+
+			"which profile "+p.Name+" promises not to", "put sync_interval: always into its jetstream block"))
+	case p.SyncAlways:
+		return append(checks, envelope.Well("sync", name+": each write is on disk before it is acknowledged"))
+	}
+	return checks
 }
 
 // accountLimits checks that the accounts for tokens leave enough connections to dispatchers.

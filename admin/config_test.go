@@ -27,7 +27,7 @@ func TestConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf, err := deployment.Config("test", public, deployment.Shape{
-		Server: "one", Listen: "127.0.0.1:4222", Store: t.TempDir(), Log: "one.log",
+		Server: "one", Listen: "127.0.0.1:4222", Store: t.TempDir(), Log: "one.log", SyncAlways: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +42,7 @@ func TestConfiguration(t *testing.T) {
 		"a log without size":     {"logfile_size_limit: 67108864", "", "server log", "not limit its log"},
 		"a log without number":   {"logfile_max_num: 4", "", "server log", "not limit its log"},
 		"no log":                 {`log_file: "one.log"`, "", "", ""},
+		"syncs now and then":     {"sync_interval: always", `sync_interval: "2m"`, "sync", "profile single-durable"},
 		"nonsense":               {"accounts {", "accounts {{", "configuration", "one.conf"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +53,7 @@ func TestConfiguration(t *testing.T) {
 			if err := os.WriteFile(file, []byte(strings.Replace(conf, test.old, test.with, 1)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			all := byName(t, admin.Configuration(file))
+			all := byName(t, admin.Configuration(file, "single-durable"))
 			if bad := wrong(all, test.check); len(bad) > 0 {
 				t.Errorf("%q", bad)
 			}

@@ -167,7 +167,7 @@ func ExampleConfiguration() {
 	d, stop := exampleDeployment()
 	defer stop()
 
-	for _, check := range admin.Configuration(d.configuration()) {
+	for _, check := range admin.Configuration(d.configuration(), "single") {
 		fmt.Println(check.Name, check.Status)
 	}
 	// Output:

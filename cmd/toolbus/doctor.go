@@ -43,7 +43,7 @@ tenants, and other messages with their subjects. It changes nothing, and may run
 says how far it is. In a deployment with tokens it needs --secrets-dir.
 
 With --config it connects to no server: it checks the limits in configuration files, including those that a running
-server does not report.`,
+server does not report. With --secrets-dir, too, it checks that servers sync as the profile of the deployment says.`,
 		Example: "  toolbus doctor\n  toolbus doctor --server nats://bus:4222 --json\n" +
 			"  toolbus doctor --server nats://bus:4222 --secrets-dir ./deployment/keys\n" +
 			"  toolbus doctor --scrub --secrets-dir ./deployment/keys\n" +
@@ -57,18 +57,15 @@ server does not report.`,
 			case f.Changed("profile") && keys == "":
 				return usagef("--profile needs --secrets-dir: name the folder of the deployment's secrets with it")
 			}
-			var checks []admin.Check
-			for _, file := range files {
-				checks = append(checks, admin.Configuration(file)...)
+			checks, err := configured(files, keys, profile)
+			if err == nil && len(files) == 0 {
+				checks, err = g.diagnose(cmd.Context(), keys, profile, scrub)
 			}
-			if len(files) == 0 {
-				var err error
-				if checks, err = g.diagnose(cmd.Context(), keys, profile, scrub); err != nil {
-					return err
-				}
+			if err != nil {
+				return err
 			}
 			failed := func(c admin.Check) bool { return c.Status == admin.CheckFailed }
-			err := g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
+			err = g.print(checks, func(w io.Writer) error { return printChecks(w, checks) })
 			return cmp.Or(err, exitIf(slices.ContainsFunc(checks, failed), 1))
 		},
 	}
@@ -80,6 +77,22 @@ server does not report.`,
 		"with --secrets-dir: expected profile, single, single-durable, standard or durable (default: that of the deployment)")
 	cmd.Flags().BoolVar(&scrub, "scrub", false, "read all streams, and name what is damaged")
 	return cmd
+}
+
+// configured checks configuration files of servers, for the profile of the deployment if the folder of its secrets is
+// known.
+func configured(files []string, secrets, profile string) (checks []admin.Check, _ error) {
+	if len(files) > 0 && secrets != "" && profile == "" {
+		keys, err := deployment.Load(secrets)
+		if err != nil {
+			return nil, err
+		}
+		profile = keys.Profile
+	}
+	for _, file := range files {
+		checks = append(checks, admin.Configuration(file, profile)...)
+	}
+	return checks, nil
 }
 
 // diagnose makes the usual checks, and with scrub those of all streams after them.

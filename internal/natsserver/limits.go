@@ -17,6 +17,7 @@ type Limits struct {
 	Log           string // log file; "" is standard error
 	LogBytes      int64  // bytes of each log file
 	LogFiles      int64
+	SyncAlways    bool // each write is on disk before it is acknowledged
 }
 
 // ReadLimits parses a configuration with the parser of the server. The parser opens the TLS files that the
@@ -30,6 +31,7 @@ func ReadLimits(file string) (l Limits, err error) {
 		Connections: cmp.Or(o.MaxConn, server.DEFAULT_MAX_CONNECTIONS), Accounts: map[string]int{},
 		Pending: cmp.Or(o.MaxPending, server.MAX_PENDING_SIZE), LogBytes: o.LogSizeLimit, LogFiles: o.LogMaxFiles,
 		WriteDeadline: cmp.Or(o.WriteDeadline, server.DEFAULT_FLUSH_DEADLINE), Log: o.LogFile,
+		SyncAlways: o.SyncAlways,
 	}
 	for _, a := range o.Accounts {
 		l.Accounts[a.Name] = a.MaxActiveConnections()
