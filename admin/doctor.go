@@ -83,7 +83,13 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	}
 	checks = append(checks, rights(ctx, nc, p))
 	d, said := diagnoseDispatchers(ctx, c, inbox)
-	inside := func() ([]Check, error) { return health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting), nil }
+	inside := func() ([]Check, error) {
+		found := health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting)
+		if d.NowUnixMS == 0 {
+			found = append(found, health.Behind(ctx, js)...)
+		}
+		return found, nil
+	}
 	if err := bus.CheckLevel(ctx, js); bus.IsPermissionDenied(err) {
 		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
 	} else if err != nil {
@@ -94,7 +100,11 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return slices.Concat(checks, []Check{hiddenFrom(p.Role)}, said, contract(ctx, c, js, d))
 	}
 	if err != nil {
-		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), asOperator)}
+		fix := asOperator
+		if p != nil {
+			fix = "run doctor with --secrets-dir DIR, which asks no dispatcher for them"
+		}
+		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), fix)}
 	}
 	return slices.Concat(checks, found, said, operated(ctx, inbox, d, p == nil), contract(ctx, c, js, d))
 }
@@ -206,7 +216,8 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 	case ok && refused.Reason.Code == envelope.CodePolicyVersion:
 		return d, []Check{envelope.Failed("policy", refused.Error()+": every call is refused", refused.Reason.Fix)}
 	case errors.Is(err, rpc.ErrNoDispatcher):
-		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`")}
+		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`; "+
+			"the log of one that runs says why it does not serve, and so does doctor with --secrets-dir")}
 	case errors.Is(err, nats.ErrPermissionViolation):
 		no := inbox.NotAllowed(err)
 		return d, []Check{envelope.Failed("dispatchers", no.Message+": "+no.Cause, no.Fix)}

@@ -63,11 +63,20 @@ func withKeys(ctx context.Context, url string, keys *deployment.Keys, connect []
 	checks = append(checks, health.Placed(ctx, js, want)...)
 	token, p, err := operatorToken(ctx, js, keys)
 	if err != nil {
-		return append(checks, envelope.Failed("tokens", err.Error(), "start a dispatcher with --secrets-dir"))
+		return append(checks, envelope.Failed("tokens", err.Error(), "start a dispatcher with --secrets-dir, or restart "+
+			"those that run: they create missing streams when they start"))
 	}
 	o := toolbus.ClientOptions{Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return token }}
-	return joined(checks, Diagnose(ctx, url, o, connect...))
+	found := Diagnose(ctx, url, o, connect...)
+	if slices.ContainsFunc(found, unlooked) { // no dispatcher looks for the operator
+		found = slices.DeleteFunc(found, unlooked)
+		checks = slices.Concat(checks, health.Look(ctx, js, time.Now(), nil, nil), health.Behind(ctx, js))
+	}
+	return joined(checks, found)
 }
+
+// unlooked reports whether a check says that streams and executors are not looked at.
+func unlooked(c Check) bool { return c.Name == "jetstream" }
 
 // joined returns the checks of two who look at the same deployment. A row of both is there once, as the one that is
 // worse off sees it.

@@ -30,6 +30,7 @@ type stage struct {
 	operator string // credentials file
 	conn     *toolbus.Conn
 	undo     []func()
+	sync     bool // dispatchers take it that the server syncs each write
 }
 
 // exampleDeployment runs a stage until stop is called.
@@ -128,7 +129,9 @@ func (s *stage) serve(o toolbus.DispatcherOptions) (err error) {
 	if err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure}, greet); err != nil {
 		return err
 	}
-	if s.conn, err = s.connect(toolbus.Options{SecretsDir: s.secrets}); err != nil {
+	if s.conn, err = s.connect(toolbus.Options{
+		SecretsDir: s.secrets, Topology: toolbus.Topology{SyncAlways: s.sync},
+	}); err != nil {
 		return err
 	}
 	ready := make(chan struct{})

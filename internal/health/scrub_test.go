@@ -86,6 +86,25 @@ func serve(t *testing.T, b *bustest.Bus, calls int) {
 	}
 }
 
+// A call log that was deleted and created again lacks what the list of kept calls has.
+func TestBehind(t *testing.T) {
+	b, log := bustest.Start(t), subjects.Partition(0).Stream()
+	serve(t, b, 3)
+	if found := Behind(t.Context(), b.JS); found != nil {
+		t.Errorf("a whole bus: %+v", found)
+	}
+	if err := b.JS.DeleteStream(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	if err := bus.Ensure(t.Context(), b.JS, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	found := Behind(t.Context(), b.JS)
+	if len(found) != 1 || found[0].Status != envelope.CheckFailed || !strings.Contains(found[0].Says, log) {
+		t.Errorf("without the log: %+v", found)
+	}
+}
+
 // A scrub of a whole bus finds nothing. It names the calls with a damaged event with their tenants, and other damaged
 // messages by their subjects, each in the check of its stream.
 func TestScrub(t *testing.T) {

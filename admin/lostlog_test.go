@@ -1,0 +1,61 @@
+package admin_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/subjects"
+)
+
+// While dispatchers wait for a decision about a call log that was lost, doctor with secrets says so, and looks at the
+// streams itself.
+func TestLostCallLog(t *testing.T) {
+	dir := t.TempDir()
+	s := &stage{dir: dir, secrets: filepath.Join(dir, "keys"), sync: true}
+	t.Cleanup(s.stop)
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.serve(toolbus.DispatcherOptions{AllowAll: true}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(s.conn.NATS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := s.conn.NATS().SubscribeSync(subjects.Partition(0).KeptSteps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mustCall("Ada")
+	for range 2 { // the first may be from before the call
+		if _, err := listed.NextMsg(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := subjects.Partition(0).Stream()
+	if err := js.DeleteStream(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.After(time.Minute); ; {
+		checks, err := admin.DiagnoseWithSecrets(t.Context(), s.url, s.secrets, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := byName(t, checks)
+		if c := all["call log"]; strings.Contains(c.Says, "dispatchers admit nothing") && all[log].Says != "" {
+			break
+		}
+		select {
+		case <-late:
+			t.Fatalf("doctor says %+v", checks)
+		case <-time.After(time.Second):
+		}
+	}
+}
