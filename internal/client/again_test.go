@@ -85,6 +85,33 @@ func TestRetriesByClass(t *testing.T) {
 	}
 }
 
+// An attempt that has run into its deadline is not repeated in less time than it had.
+func TestNoRetryInTheRestOfTheTime(t *testing.T) {
+	timedOut := envelope.Provenance{Attempt: 1, Final: true, Digest: "d"}
+	for name, c := range map[string]struct {
+		answer envelope.Provenance
+		code   envelope.Code
+		ran    int64
+		asks   int32
+	}{
+		"it ran for longer than is left": {timedOut, envelope.CodeTimeout, 60_000, 1},
+		"it ran for less":                {timedOut, envelope.CodeTimeout, 1_000, 3},
+		"it was not started":             {envelope.Provenance{}, envelope.CodeTimeout, 60_000, 3},
+		"it ended by itself":             {timedOut, envelope.CodeUpstream, 60_000, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t)
+			caller := f.serve(describing(build{"d", "pure"}))
+			e := envelope.NewError(c.code, "").WithEffect(envelope.EffectNone).WithRetryAfter(0).WithStderr("why")
+			asked := f.answering(*envelope.Failure("", e, c.answer, envelope.Metrics{DurationMS: c.ran}))
+			r, err := caller.Call(t.Context(), client.Call{Tool: "count", Retry: quick(3), Timeout: 30 * time.Second})
+			if err != nil || asked.Load() != c.asks || r.Error.Details.Stderr != "why" {
+				t.Errorf("asked %d times, want %d: %+v, %v", asked.Load(), c.asks, r, err)
+			}
+		})
+	}
+}
+
 // After the server's clock was set forward, the deadlines of a client have passed in bus time. One refused call
 // suffices for it to learn bus time anew: it makes that call again, and sends the next ones in time.
 func TestServersClockIsSetForward(t *testing.T) {

@@ -65,7 +65,7 @@ func policyOf(call Call) envelope.RetryPolicy {
 // again returns whether there is an attempt after the n-th one, which had the outcome r, and the pause before it. It
 // fetches the description of the tool again if another build than the described one has run.
 func (p *pendingCall) again(n int, r *envelope.Response) (time.Duration, bool) {
-	if !p.mayRetry(n, r) || !p.isKnownBuild(r) || !mayRunAgain(p.fn, r) {
+	if !p.mayRetry(n, r) || isTooLate(r, time.Until(p.Deadline)) || !p.isKnownBuild(r) || !mayRunAgain(p.fn, r) {
 		return 0, false
 	}
 	return backoff(policyOf(p.call), n, r), true
@@ -76,6 +76,12 @@ func (p *pendingCall) again(n int, r *envelope.Response) (time.Duration, bool) {
 func (p *pendingCall) mayRetry(n int, r *envelope.Response) bool {
 	policy := policyOf(p.call)
 	return n < policy.MaxAttempts && isRetryable(r, policy) && (mayRunAgain(p.fn, r) || isOtherBuild(p.fn, r))
+}
+
+// isTooLate reports whether less time is left than the attempt with the outcome r ran until its deadline. A tool ends
+// some time before the deadline of the call. A further attempt in the rest would only hide its standard error.
+func isTooLate(r *envelope.Response, left time.Duration) bool {
+	return r.Error.Code == envelope.CodeTimeout && r.Provenance.Attempt > 0 && left.Milliseconds() < r.Metrics.DurationMS
 }
 
 // isRetryable reports whether the library makes the call again by itself after r. It does so after a retryable outcome
