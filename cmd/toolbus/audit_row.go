@@ -95,6 +95,8 @@ func aboutOf(r *audit.Record) string {
 		return "all calls"
 	case r.Credential != nil && r.Event == audit.KeyRotated:
 		return "key " + r.Credential.KeyID
+	case r.Credential != nil && r.Credential.Role == "" && r.Credential.Family != "":
+		return "family " + r.Credential.Family // revoked without being listed: the record has no owner
 	case r.Credential != nil:
 		return r.Actor
 	case r.Restored != nil:
@@ -165,10 +167,15 @@ func operated(r *audit.Record) (all []string) {
 }
 
 func credentialDetails(c *audit.Credential) (all []string) {
-	for _, one := range [][2]string{{"role", c.Role}, {"family", c.Family}, {"pool", c.Pool}} {
+	for _, one := range [][2]string{
+		{"role", c.Role}, {"family", c.Family}, {"pool", c.Pool}, {"roles", strings.Join(c.Roles, " ")},
+	} {
 		if one[1] != "" {
 			all = append(all, one[0]+" "+one[1])
 		}
+	}
+	if c.Distrust {
+		all = append(all, "tokens of former keys distrusted")
 	}
 	return all
 }

@@ -176,6 +176,8 @@ func TestAuditRowsOfOperators(t *testing.T) {
 	lane := envelope.LockRequest{LockTarget: envelope.LockTarget{Lane: "billing"}, Reason: "INC-7"}
 	run := envelope.Run{ID: "nightly-42", Tenant: "default", Actors: []string{"agent://a", "agent://b"}}
 	token := audit.Credential{By: "default/" + by, Role: "agent", Family: "f1"}
+	roles, unlisted, key := token, token, audit.Credential{By: token.By, KeyID: "k1", Distrust: true}
+	roles.Roles, unlisted.Role = []string{"reader", "writer"}, ""
 	refused := audit.Denied(audit.Refusal{
 		In:    &call.IncomingRequest{From: call.Sender{Tenant: "default", Actor: by}},
 		Error: envelope.NewError(envelope.CodePolicyVersion, ""), Step: 2, Rule: audit.RuleService,
@@ -197,6 +199,12 @@ func TestAuditRowsOfOperators(t *testing.T) {
 			"run_started         operator://first run nightly-42      done\n|actors agent://a agent://b\n"},
 		"credential": {done("token_issue", token.About(audit.CredentialIssued, "default", "agent://ada", "", "", at)),
 			"credential_issued   operator://first agent://ada         done\n|role agent, family f1\n"},
+		"roles": {done("token_issue", roles.About(audit.CredentialIssued, "default", "agent://ada", "", "", at)),
+			"credential_issued   operator://first agent://ada         done\n|role agent, family f1, roles reader writer\n"},
+		"owner unknown": {done("token_revoke", unlisted.About(audit.CredentialRevoked, "default", by, "", "", at)),
+			"credential_revoked  operator://first family f1           done\n|family f1\n"},
+		"distrust": {done("key_rotate", key.About(audit.KeyRotated, "default", by, "", "", at)),
+			"key_rotated         operator://first key k1              done\n|tokens of former keys distrusted\n"},
 		"long names": {audit.Record{Event: audit.ToolFailed, Timestamp: at, Tenant: "acme", Actor: "agent://nightly/crawler",
 			ToolName: "mcp::github::issues.create", CallID: "11111111-0000", Attempt: 2, Code: envelope.CodeToolUnknown,
 			Effect: envelope.EffectUnknown},

@@ -18,6 +18,8 @@ type Credential struct {
 	Until  time.Time `json:"until,omitzero"` // end of its validity, including renewals
 	KeyID  string    `json:"key_id,omitzero"`
 	Reason string    `json:"reason,omitzero"` // of the operator who revoked it
+	// Distrust means that all tokens of former keys became invalid with the rotation of the key.
+	Distrust bool `json:"distrust,omitzero"`
 }
 
 // About returns the record of an operation on a credential of an actor.

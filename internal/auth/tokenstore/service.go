@@ -38,17 +38,16 @@ func forOperators(by *auth.Principal) *envelope.Error {
 func (s *Service) note(
 	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal,
 ) *envelope.Error {
-	return s.noteWhy(ctx, e, by, p, "")
+	return s.noteWith(ctx, e, by, p, audit.Credential{})
 }
 
-// noteWhy is note with the reason of an operator.
-func (s *Service) noteWhy(
-	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal, reason string,
+// noteWith is note with what c says already.
+func (s *Service) noteWith(
+	ctx context.Context, e audit.Event, by *auth.Principal, p auth.Principal, c audit.Credential,
 ) *envelope.Error {
-	c := audit.Credential{
-		By: name(by), Role: string(p.Role), Family: p.Family, Chain: p.Chain, Scopes: p.Scopes, Roles: p.RoleIDs,
-		Pool: p.Pool, KeyID: p.KeyID, Until: later(p.Expires, p.RenewUntil).UTC(), Reason: reason,
-	}
+	c.By, c.Role, c.Family, c.Chain = name(by), string(p.Role), p.Family, p.Chain
+	c.Scopes, c.Roles, c.Pool, c.KeyID = p.Scopes, p.RoleIDs, p.Pool, p.KeyID
+	c.Until = later(p.Expires, p.RenewUntil).UTC()
 	if p.Expires.IsZero() && p.RenewUntil.IsZero() {
 		c.Until = time.Time{}
 	}
@@ -237,11 +236,14 @@ func (s *Service) Revoke(
 		return a, envelope.NewError(envelope.CodeMalformed,
 			fmt.Sprintf("the reason has at most %d bytes", envelope.MaxReason))
 	}
-	subject := auth.Principal{Tenant: q.Tenant, Actor: q.Actor, Family: q.Family}
-	if refusal := s.noteWhy(ctx, audit.CredentialRevoked, by, subject, q.Reason); refusal != nil {
+	subject, err := s.subject(ctx, q)
+	if err != nil {
+		return a, unreached(err)
+	}
+	why := audit.Credential{Reason: q.Reason}
+	if refusal := s.noteWith(ctx, audit.CredentialRevoked, by, subject, why); refusal != nil {
 		return a, refusal
 	}
-	err := error(nil)
 	if ofActor {
 		a, err = s.Store.Bar(ctx, q.Tenant, q.Actor, name(by))
 	} else {
@@ -254,6 +256,17 @@ func (s *Service) Revoke(
 		return a, unreached(err)
 	}
 	return a, nil
+}
+
+// subject returns what the record says about the subject of a revocation: of a listed family also its owner.
+func (s *Service) subject(ctx context.Context, q envelope.RevokeRequest) (p auth.Principal, err error) {
+	p = auth.Principal{Tenant: q.Tenant, Actor: q.Actor, Family: q.Family}
+	if q.Family == "" {
+		return p, nil
+	}
+	c, _, err := s.Store.listed(ctx, q.Family)
+	p.Tenant, p.Actor, p.Role = c.Tenant, c.Actor, auth.Role(c.Role)
+	return p, err
 }
 
 // maxListed is the largest number of credentials in an answer. Each is less than 12 KiB, most far less.
@@ -308,7 +321,8 @@ func (s *Service) Rotate(
 			return nil
 		}
 		noted = keyID
-		if refusal = s.note(ctx, audit.KeyRotated, by, auth.Principal{KeyID: keyID}); refusal != nil {
+		how := audit.Credential{Distrust: q.Distrust}
+		if refusal = s.noteWith(ctx, audit.KeyRotated, by, auth.Principal{KeyID: keyID}, how); refusal != nil {
 			return errUnrecorded
 		}
 		return nil

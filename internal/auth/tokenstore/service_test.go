@@ -98,6 +98,12 @@ func TestServiceOfTokens(t *testing.T) {
 	if !slices.Equal(events, want) {
 		t.Errorf("on record: %v", events)
 	}
+	if r := c.records[4]; r.Tenant != "acme" || r.Actor != "agent://a" || r.Credential.Role != "agent" {
+		t.Errorf("a revocation by family: %+v of %+v", r, r.Credential)
+	}
+	if c.records[5].Credential.Distrust {
+		t.Error("a rotation is on record as one with distrust")
+	}
 }
 
 // Renewed and narrowed tokens keep the roles of a credential, a narrowed one may have fewer, and list and record name
@@ -283,6 +289,9 @@ func TestListedStates(t *testing.T) {
 		if distrusted {
 			_, refusal := late.Rotate(ctx, &c.operator, envelope.RotateRequest{Distrust: true})
 			c.is("rotate", refusal, "")
+			if r := c.records[len(c.records)-1]; r.Event != audit.KeyRotated || !r.Credential.Distrust {
+				t.Errorf("on record: %+v of %+v", r, r.Credential)
+			}
 			c.hears(late.Store, token, auth.ErrUnknownKey)
 		}
 		list, refusal := late.List(ctx, &c.operator, envelope.CredentialsRequest{})
