@@ -78,21 +78,25 @@ func keysServersCmd(g *global) *cobra.Command {
 		Use: "servers DIR", Short: "Write the server configurations again, after an upgrade",
 		Args: cli.Args(1, 1, "a folder"),
 		Long: `Replaces the configuration of each NATS server in DIR, a folder of "toolbus keys init", by one of this
-build. Give the flags that "keys init" was given. Secrets, certificates and credentials do not change. Then restart
+build. Give the flags that "keys init" was given: without a flag for it, the command changes no address, folder or
+certificate of a server, but lists what would change. Secrets, certificates and credentials do not change. Then restart
 the servers with the new configurations, one by one.`,
-		Example: `  toolbus keys servers ./deployment`,
-		RunE:    func(_ *cobra.Command, args []string) error { return g.rewriteServers(plan, args[0]) },
+		Example: `  toolbus keys servers ./deployment
+  toolbus keys servers ./deployment --host 127.0.0.1:23222 --store-dir /var/lib/toolbus`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return g.rewriteServers(plan, args[0], cmd.Flags().Changed)
+		},
 	}
 	placeFlags(cmd, &plan)
 	return cmd
 }
 
-func (g *global) rewriteServers(plan deployment.Plan, dir string) error {
+func (g *global) rewriteServers(plan deployment.Plan, dir string, given func(flag string) bool) error {
 	dir, makeStore, err := placed(&plan, dir)
 	if err != nil {
 		return err
 	}
-	files, err := plan.Rewrite(dir)
+	files, err := plan.Rewrite(dir, given)
 	if err == nil {
 		err = makeStore()
 	}

@@ -93,6 +93,20 @@ func TestKeysServers(t *testing.T) {
 			t.Errorf("%s is not what it was: %v", file, err)
 		}
 	}
+	code, _, stderr = s.do("keys", "servers", dir)
+	for _, says := range []string{`listen is "127.0.0.1:5222", and would be "127.0.0.1:4222"`,
+		`store_dir is "/var/lib/x/nats-1"`, "change: --host, --store-dir"} {
+		if code != 1 || !strings.Contains(stderr, says) {
+			t.Errorf("without the flags: exit %d, not %q: %s", code, says, stderr)
+		}
+	}
+	if got, err := os.ReadFile(conf); err != nil || !bytes.Equal(got, made) {
+		t.Errorf("without the flags it replaced the configuration: %v\n%s", err, got)
+	}
+	s.must("keys", "servers", dir, "--host", "127.0.0.1:6222", "--store-dir", "/var/lib/x")
+	if got, err := os.ReadFile(conf); err != nil || !bytes.Contains(got, []byte("127.0.0.1:6222")) {
+		t.Errorf("with another --host: %v\n%s", err, got)
+	}
 	if code, _, stderr := s.do("keys", "servers", t.TempDir()); code != 1 || !strings.Contains(stderr, "keys") {
 		t.Errorf("without a deployment: exit %d, %s", code, stderr)
 	}

@@ -190,33 +190,6 @@ func (p Plan) Write(dir string) (files []File, err error) {
 	return files, nil
 }
 
-// Rewrite replaces the server configurations in dir with those of this build. It takes Deployment and Profile from the
-// secrets. The caller must set the other fields as for [Plan.Write]. Secrets and TLS files do not change.
-func (p Plan) Rewrite(dir string) (files []File, err error) {
-	keys, err := Load(filepath.Join(dir, "keys"))
-	if err != nil {
-		return nil, err
-	}
-	p.Deployment, p.Profile = keys.Deployment, keys.Profile
-	public, err := keys.Public()
-	if err != nil {
-		return nil, err
-	}
-	if files, err = p.Servers(public); err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		file := filepath.Join(dir, f.Name)
-		if err = os.WriteFile(file+".tmp", f.Text, 0o644); err == nil {
-			err = os.Rename(file+".tmp", file)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("deployment: %w", err)
-		}
-	}
-	return files, nil
-}
-
 func (f File) write(dir string) error {
 	name, mode := filepath.Join(dir, f.Name), os.FileMode(0o644)
 	if f.Secret {
