@@ -12,7 +12,7 @@ import (
 // Each unit limits memory, tasks, files and its output, writes no core dump, and systemd finds nothing wrong with it.
 func TestUnits(t *testing.T) {
 	units, err := filepath.Glob("../../deploy/systemd/*.service")
-	if err != nil || len(units) != 3 {
+	if err != nil || len(units) != 4 {
 		t.Fatalf("%d units, %v", len(units), err)
 	}
 	verify, _ := exec.LookPath("systemd-analyze")
@@ -41,5 +41,30 @@ func TestUnits(t *testing.T) {
 		if out, err := exec.CommandContext(t.Context(), verify, "verify", name).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", unit, err, out)
 		}
+	}
+}
+
+// Dispatchers and executors have flags of their own beside those for both, because each refuses those of the other. An
+// executor of another pool differs in its pool, its user, its credential and its flags alone.
+func TestUnitsOfPools(t *testing.T) {
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("../../deploy/systemd", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	one, other := read("toolbus-executor.service"), read("toolbus-executor@.service")
+	for name, unit := range map[string]string{"DISPATCHER": read("toolbus-dispatcher.service"), "EXECUTOR": one} {
+		if !strings.Contains(unit, " $TOOLBUS_FLAGS $"+name+"_FLAGS\n") ||
+			!strings.Contains(unit, "\nEnvironment="+name+"_FLAGS=\n") {
+			t.Errorf("the unit has no flags of %s alone:\n%s", name, unit)
+		}
+	}
+	same := strings.NewReplacer(" of pool %i", "", "EnvironmentFile=-/etc/toolbus/environment-%i\n", "", " --pool %i", "",
+		"-%i\n", "\n").Replace(other)
+	if same != one || strings.Count(other, "%i") != 5 {
+		t.Errorf("the units of executors differ:\n%s\n%s", same, one)
 	}
 }
