@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ for 15 minutes by default. The program that uses the file renews it until the en
 type handed struct {
 	out   string
 	force bool
+	ended func(auth.Principal) bool // reports whether a credential is listed as good no more; nil knows of none
 }
 
 // free returns an error if the file of --out is there and may not be replaced. Ask for no token then: nobody would have
@@ -99,10 +101,23 @@ func warnOfReplaced(to io.Writer, h handed, a envelope.TokenResponse) {
 		return
 	}
 	p := held.Principal()
-	if until := later(p.Expires, p.RenewUntil); p.Family != a.Family && time.Now().Before(until) {
+	if p.Family == a.Family || h.ended != nil && h.ended(p) {
+		return
+	}
+	if until := later(p.Expires, p.RenewUntil); time.Now().Before(until) {
 		fmt.Fprintf(to, "warning: the family %s, which %s held, is good until %s: `toolbus credentials revoke "+
 			"%[1]s` ends it\n", p.Family, cli.EscapeCell(h.out), until.UTC().Format(time.RFC3339))
 	}
+}
+
+// ended reports whether the family of p is listed as revoked or distrusted.
+func ended(ctx context.Context, c *admin.Client, p auth.Principal) bool {
+	for one, err := range c.Credentials(ctx, admin.CredentialFilter{Tenant: p.Tenant, Actor: p.Actor}) {
+		if err != nil || one.Family == p.Family {
+			return err == nil && (one.Revoked || one.Distrusted)
+		}
+	}
+	return false
 }
 
 func later(a, b time.Time) time.Time {
@@ -190,6 +205,7 @@ actor: agent://billing and billing are two actors.`,
 				}
 				warnOfUnknownRoles(cmd.Context(), g.env.stderr, c, rolesOf(q.Role, q.RoleIDs))
 				warnOfUnknownPool(cmd.Context(), g.env.stderr, c, q.Pool)
+				h.ended = func(p auth.Principal) bool { return ended(cmd.Context(), c, p) }
 				return g.hand(h, a)
 			})
 		},

@@ -210,7 +210,7 @@ func TestIssuedTimes(t *testing.T) {
 	}
 }
 
-// A credential whose file is replaced stays good, and the command names it.
+// A credential whose file is replaced stays good, and the command names it, unless it is good no more.
 func TestReplacedCredential(t *testing.T) {
 	s, operator := deployed(t)
 	file, family := filepath.Join(t.TempDir(), "agent"), ""
@@ -225,6 +225,12 @@ func TestReplacedCredential(t *testing.T) {
 			t.Fatal(err)
 		}
 		family = held.Principal().Family
+	}
+	s.must("credentials", "revoke", file, "--credentials", operator)
+	_, _, stderr := s.do("credentials", "issue", "--actor", "agent://a", "--out", file, "--force",
+		"--credentials", operator)
+	if strings.Contains(stderr, "good until") {
+		t.Errorf("replacing one that was revoked: %s", stderr)
 	}
 }
 
