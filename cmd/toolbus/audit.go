@@ -33,8 +33,8 @@ written. A row has 80 columns. The header names the year and the time zone: the 
 ACTOR sent the request, ABOUT is its tool, run, lock, credential or revision of the policy. CALL/ACT has the first 8
 characters of the call id, which --call takes, or the state of an operation: intended before it acts, and then done.
 Below the row stand names that are longer than their cell, the error and the effect, the reason, and of a refusal the
-step of the gateway contract and the check that refused the request (docs/life-of-a-call.md). --json prints records as
-they are stored, with the reference of the call.
+step of the gateway contract and the check that refused the request (docs/life-of-a-call.md). With --call also stands
+there the reference of the call, which "why" and "result" take. --json prints records as they are stored.
 
 --policy finds what a policy decided. A revision stands for its three digests, so it also finds the calls under another
 revision with the same set, such as after a rollback: --since and --until tell them apart. To look a revision up needs
@@ -136,6 +136,8 @@ func (f *auditFlags) filter(g *global, now time.Time) (filter reader.Filter, err
 	switch {
 	case !filter.Since.IsZero() && !filter.Until.IsZero() && filter.Until.Before(filter.Since):
 		return filter, usagef("--until %s is before --since %s: exchange them", f.until, f.since)
+	case f.Call != "" && len(f.Call) < shownID:
+		return filter, usagef("--call %s: give the reference, the call id, or %d characters or more of it", f.Call, shownID)
 	case f.lastGiven() && f.last < 1:
 		return filter, usagef("--last is %d: use 1 or more", f.last)
 	case g.given("actor"):
@@ -211,7 +213,7 @@ func (f *auditFlags) print(ctx context.Context, g *global, from reader.Source) e
 	}
 	lines := reader.Lines(ctx, from, filter)
 	if filter.Follow {
-		_, err := printRecords(g, g.env.stdout, lines)
+		_, err := printRecords(g, g.env.stdout, lines, f.Call)
 		return err
 	}
 	behind := upToDate(ctx, from)
@@ -219,7 +221,7 @@ func (f *auditFlags) print(ctx context.Context, g *global, from reader.Source) e
 		return behind
 	}
 	out := bufio.NewWriterSize(g.env.stdout, auditBuffer)
-	n, err := printRecords(g, out, lines)
+	n, err := printRecords(g, out, lines, f.Call)
 	err = cmp.Or(out.Flush(), err)
 	if err == nil && n == 0 && !g.json {
 		fmt.Fprintln(g.env.stderr, "no record matches")

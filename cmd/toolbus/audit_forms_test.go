@@ -56,7 +56,7 @@ func TestAuditForms(t *testing.T) {
 		var out strings.Builder
 		g := newGlobal(&environment{stdout: &out, stderr: io.Discard})
 		g.json = c.json
-		if _, err := printRecords(g, &out, reader.Lines(t.Context(), source, reader.Filter{})); err != nil {
+		if _, err := printRecords(g, &out, reader.Lines(t.Context(), source, reader.Filter{}), ""); err != nil {
 			t.Fatal(err)
 		}
 		if *update && !c.json {

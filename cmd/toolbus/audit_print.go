@@ -13,9 +13,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
-// printRecords prints records, and returns their number.
-func printRecords(g *global, to io.Writer, records iter.Seq2[reader.Line, error]) (n int, err error) {
-	table := auditTable{to: to, zone: g.zone(time.Now()), tenant: cmp.Or(g.tenant, toolbus.DefaultTenant)}
+// printRecords prints records, and returns their number. ofCall is the call that they were selected by, if they were.
+func printRecords(
+	g *global, to io.Writer, records iter.Seq2[reader.Line, error], ofCall string,
+) (n int, err error) {
+	table := auditTable{
+		to: to, zone: g.zone(time.Now()), tenant: cmp.Or(g.tenant, toolbus.DefaultTenant), ofCall: ofCall,
+	}
 	for l, err := range records {
 		switch {
 		case err != nil:

@@ -31,6 +31,7 @@ type auditTable struct {
 	zone   *time.Location
 	tenant string // records of this tenant do not name it
 	year   int    // in the last header
+	ofCall string // names the call that records were selected by; else rows have no references
 }
 
 // row prints a record, below a header if it is the first one or the first one of a year.
@@ -51,6 +52,9 @@ func (t *auditTable) row(r *audit.Record) error {
 	}
 	if cut(who, actorCell) != who {
 		details = append(details, "by "+who)
+	}
+	if t.ofCall != "" && r.Ref != t.ofCall && r.Ref != "" {
+		details = append(details, "reference "+r.Ref)
 	}
 	if r.Tenant != t.tenant {
 		details = append(details, "tenant "+r.Tenant)

@@ -55,6 +55,10 @@ func TestAuditInTimeOrder(t *testing.T) {
 	if strings.Count(stdout, "tool_denied") != 1 || !strings.Contains(stdout, " 22222222\n") {
 		t.Errorf("by the beginning of its call id: %s", stdout)
 	}
+	if code, _, stderr := s.do("audit", "replay", "--call", ids[1][:7]); code != 2 ||
+		!strings.Contains(stderr, "8 characters or more") {
+		t.Errorf("by too little of its call id: exit %d, %s", code, stderr)
+	}
 }
 
 // Without a matching record, the text output says so, and the JSON output is empty.
@@ -215,6 +219,19 @@ func TestAuditRowsOfOperators(t *testing.T) {
 		_, row, _ := strings.Cut(auditRows(t, c.record), "\n")
 		if want := "11-22 12:00:00 " + strings.ReplaceAll(c.want, "|", strings.Repeat(" ", detailAt)); row != want {
 			t.Errorf("%s:\n%s, want\n%s", name, row, want)
+		}
+	}
+}
+
+// Rows selected by a call id name the reference of the call, which other commands take.
+func TestAuditRowReference(t *testing.T) {
+	r := audit.Record{Event: audit.ToolExecuted, Status: envelope.Success, Tenant: "default", CallID: "22222222-0000",
+		Ref: "play.0000000000000000000000000000001a"}
+	for ofCall, shows := range map[string]bool{"": false, "22222222": true, r.Ref: false} {
+		var out strings.Builder
+		table := auditTable{to: &out, zone: time.UTC, tenant: "default", ofCall: ofCall}
+		if err := table.row(&r); err != nil || strings.Contains(out.String(), " reference "+r.Ref+"\n") != shows {
+			t.Errorf("by %q: %v\n%s", ofCall, err, out.String())
 		}
 	}
 }

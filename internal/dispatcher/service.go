@@ -67,7 +67,8 @@ func (d *Dispatcher) entry(
 	key, err := subjects.ParseRef(ref)
 	if err != nil {
 		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
-			WithFix("give the reference that the call printed, or that its acceptance named")
+			WithFix("give the reference that the call printed, or that its acceptance named; of a call id " +
+				"`toolbus audit replay --call ID` shows it to auditors and operators")
 	}
 	if key.Tool == "" { // the reference contains only a digest of the tool id
 		token, _, _ := strings.Cut(ref, ".")

@@ -117,6 +117,7 @@ func TestUnreadableIsNotUnknown(t *testing.T) {
 			}
 		}
 		if _, refusal := w.d.Result(t.Context(), from("agent"), envelope.CallRef{Ref: "nonsense"}); refusal == nil ||
+			!strings.Contains(refusal.Fix, "audit replay --call ID") ||
 			refusal.Code != envelope.CodeMalformed {
 			t.Errorf("what is no reference: %v", refusal)
 		}
