@@ -28,6 +28,7 @@ type Question struct {
 	Scope            map[string]string
 	Input            jsontext.Value // the arguments, I-JSON
 	Laneless         bool           // the call names no lane: Lane is that of the deployment
+	LaneBound        bool           // the token of the call is for no other lane
 }
 
 // Decision is the answer to a [Question]. If the call is denied, Reason is for the answer to the caller, and True for

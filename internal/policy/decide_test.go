@@ -391,6 +391,11 @@ func TestRefusalWithoutALane(t *testing.T) {
 		if r := s.Refusal(q, d); d.True.Code != envelope.CodeLane || r.Code != c.code || r.Message != c.says {
 			t.Errorf("%+v: on record %s, the answer is %s: %s", c, d.True.Code, r.Code, r.Message)
 		}
+		q.LaneBound = true
+		if r := s.Refusal(q, d); c.role == "reader" && r.Code == envelope.CodeLane &&
+			!strings.HasPrefix(r.Fix, "ask an operator for a credential for another lane") {
+			t.Errorf("%+v, with a token for the lane: %s", c, r.Fix)
+		}
 	}
 }
 

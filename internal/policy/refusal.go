@@ -15,6 +15,9 @@ const maxNamedLanes = 8
 const fixRole = "call in a role that the policy has, or ask an operator for a credential of one: " +
 	"`toolbus credentials issue --role-id`"
 
+// fixBound is the fix where another lane would do, and the token is for this one alone.
+const fixBound = "ask an operator for a credential for another lane, or for none: that of the call is for this lane alone"
+
 // Refusal returns the answer to a call that d denies. A tool that the caller may not know is answered as one that
 // does not exist, and only tools that the caller may know are suggested. If another lane of the role allows the tool,
 // the answer names it.
@@ -31,9 +34,13 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 	case d.Rule.ofNoRole():
 		refusal = refusal.WithFix(fixRole)
 	}
-	if lanes := v.otherLanes(d.Reason); len(lanes) > 0 {
+	lanes := v.otherLanes(d.Reason)
+	switch {
+	case q.LaneBound && len(lanes)+len(own) > 0:
+		refusal = refusal.WithFix(fixBound)
+	case len(lanes) > 0:
 		refusal = refusal.WithFix("call it in another lane of the role that allows the tool: " + some(lanes))
-	} else if len(own) > 0 {
+	case len(own) > 0:
 		refusal = refusal.WithFix("call in a lane of the role: " + some(own))
 	}
 	return refusal

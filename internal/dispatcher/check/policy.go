@@ -41,7 +41,8 @@ func (s *Stages) policyInForce() (*policy.Snapshot, *envelope.Error) {
 		return nil, envelope.NewError(envelope.CodePolicyVersion, policy.ErrNone.Error()).
 			WithFix("an operator writes a policy with `toolbus policy init`, and puts it in force with `toolbus policy push`")
 	case errors.Is(err, policy.ErrStale):
-		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
+		return nil, envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second).
+			WithFix("call again with the same key; if it goes on, the operator checks the bus with `toolbus doctor`")
 	}
 	return nil, envelope.NewError(envelope.CodePolicyVersion, policy.ErrUnusable.Error()).
 		WithFix("the operator reads why in the log of the dispatcher, and pushes a policy that fits its tools")
@@ -64,6 +65,7 @@ func decides(step int) func(*Stages, context.Context, *candidate) *envelope.Erro
 func (c *candidate) question() policy.Question {
 	q := c.Request.question()
 	q.Input, q.Laneless = c.input, c.laneless
+	q.LaneBound = c.Principal != nil && c.Principal.Lane != ""
 	return q
 }
 
