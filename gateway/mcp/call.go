@@ -146,7 +146,8 @@ func (a *asked) unwaited(cause error) error {
 	case errors.Is(cause, errClosed):
 		return &jsonrpc.Error{
 			Code: codeUnavailable, Data: data,
-			Message: "the gateway closes and the call goes on: send the request again, here or to another gateway",
+			Message: "the gateway closes and the call goes on: send the request again, here or to another gateway, with this " +
+				"idempotency key in _meta " + envelope.MetaIdempotencyKey + ": " + a.call.Key,
 		}
 	case a.lasting:
 		return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled, and the call goes on", Data: data}

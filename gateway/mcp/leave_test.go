@@ -35,15 +35,17 @@ func TestClosed(t *testing.T) {
 		answer := <-answers
 		var told struct {
 			Error struct {
-				Code int
-				Data struct {
+				Code    int
+				Message string
+				Data    struct {
 					Key, Ref, Effect string
 				}
 			}
 		}
-		answer = strings.ReplaceAll(answer, "idempotency_key", "key")
+		answer = strings.ReplaceAll(answer, `"idempotency_key":`, `"key":`)
 		if err := json.Unmarshal([]byte(answer), &told); err != nil || told.Error.Code != 503 ||
-			told.Error.Data.Effect != "unknown" || !strings.HasPrefix(told.Error.Data.Ref, "hold.") {
+			told.Error.Data.Effect != "unknown" || !strings.HasPrefix(told.Error.Data.Ref, "hold.") ||
+			!strings.HasSuffix(told.Error.Message, " io.toolbus/idempotency_key: "+told.Error.Data.Key) {
 			t.Fatalf("%s, %v", answer, err)
 		}
 		key := fmt.Sprintf(`"io.toolbus/idempotency_key":%q,`, told.Error.Data.Key)

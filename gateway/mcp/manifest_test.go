@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -60,6 +61,11 @@ func TestToolWithoutFunctions(t *testing.T) {
 		if !res.IsError || res.Meta[envelope.MetaCode] != "I-REQ-SCHEMA" || res.Meta[envelope.MetaAuditEventID] == nil ||
 			res.Meta[envelope.MetaRef] != nil || res.Meta[envelope.MetaIdempotencyKey] != nil {
 			t.Errorf("%s: without a key: %s, %v", protocol, words(res), res.Meta)
+		}
+		if text := words(res); strings.Contains(text, "/constraints") || strings.Contains(text, "correct") ||
+			!strings.HasPrefix(text, "This tool needs an idempotency key, which the client sends as _meta "+
+				envelope.MetaIdempotencyKey+".\n") {
+			t.Errorf("%s: a model without a key reads %q", protocol, text)
 		}
 		meta := sdk.Meta{envelope.MetaIdempotencyKey: "one-key-for-all-of-them"}
 		if got := words(callNamed(t, c, "search_web", `{}`, meta)); got != `{"fn":"run"}` {

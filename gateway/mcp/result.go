@@ -162,8 +162,14 @@ func metaOf(r *envelope.Response, names sdk.Meta) sdk.Meta {
 	return m
 }
 
-// asInput is the JSON pointer of the input in a request on the bus.
-const asInput = "/input"
+// JSON pointers of the input and the key in a request on the bus.
+const (
+	asInput = "/input"
+	asKey   = "/constraints/idempotency_key"
+)
+
+// metaKey is the place of the key in a request of a client.
+const metaKey = "_meta " + envelope.MetaIdempotencyKey
 
 // placeOf returns the name of a place in the arguments for a model.
 func placeOf(pointer string) string {
@@ -174,6 +180,8 @@ func placeOf(pointer string) string {
 		return "arguments" + inner
 	case pointer == "":
 		return "the request"
+	case pointer == asKey:
+		return metaKey
 	}
 	return pointer
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,12 +13,14 @@ import (
 )
 
 // inWords returns the text for a model about a failure: the problem, the effect, and the next step. A model knows its
-// tools and its user, so the text names neither keys nor commands nor processes of the bus. class is the effect class
-// of the tool; "" if the call reached no tool.
+// tools and its user, so the text names neither keys nor commands nor processes of the bus, unless the client lacks the
+// key that the tool requires. class is the effect class of the tool; "" if the call reached no tool.
 func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 	e := r.Error
 	problem, do := reported(e)
 	switch {
+	case needsKey(e):
+		problem, do = "This tool needs an idempotency key, which the client sends as "+metaKey, askKey
 	case e.Details.ToolResult == nil:
 		problem, do = explained(e)
 	case declares(e):
@@ -49,6 +52,11 @@ func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 		lines = append(lines, fmt.Sprintf("It may succeed if tried again after %s.", after))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// needsKey reports whether a call is refused because its client sent no key, which the tool requires.
+func needsKey(e *envelope.Error) bool {
+	return slices.ContainsFunc(e.Details.Violations, func(v ijson.Violation) bool { return v.Pointer == asKey })
 }
 
 // inWords is the function inWords with the MCP name in place of the tool id.

@@ -8,6 +8,7 @@ type advice struct{ problem, do string }
 // Advice that several codes share.
 const (
 	tellUser   = "tell the user; to call again does not help"
+	askKey     = "tell the user that the client has to send it; it is not one of the arguments"
 	askAccess  = "tell the user that the access to this tool has to be set up again"
 	checkFirst = "find out what was done before you call again"
 	later      = "try again later, and tell the user if it repeats"
