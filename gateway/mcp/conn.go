@@ -295,7 +295,7 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 		id, _ := json.Marshal(group.id.Raw()) // a text or a number
 		text = bytes.TrimSpace(refusal(id, jsonrpc.CodeInternalError, err.Error()))
 	}
-	if cancelled {
+	if text = coded(text); cancelled {
 		text = nil
 	}
 	if group.group != nil {

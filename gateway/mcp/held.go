@@ -152,8 +152,9 @@ func (h *held) Write(p []byte) (int, error) {
 		h.form = plain
 		maps.Copy(h.to.Header(), h.header)
 		h.to.Header().Set("Content-Type", "application/json")
-		h.to.Header().Set("Content-Length", strconv.Itoa(len(message)))
-		_, err := h.to.Write(message)
+		answer := coded(message)
+		h.to.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		_, err := h.to.Write(answer)
 		return len(p), err
 	case h.form == undecided && !isMessage && h.header.Get("Content-Type") != "text/event-stream":
 		h.form = plain
@@ -170,12 +171,14 @@ func (h *held) Write(p []byte) (int, error) {
 
 // event returns what a stream gets of what the library writes.
 func (h *held) event(p []byte, message jsontext.Value, isMessage bool) []byte {
+	other := coded(message)
+	if len(message) > largeEvent {
+		other = shortened(message, h.links)
+	}
 	switch {
-	case isMessage && len(message) > largeEvent:
-		if short := shortened(message, h.links); short != nil {
-			head, _, _ := bytes.Cut(p, dataField)
-			return bytes.Join([][]byte{head, dataField, short, []byte("\n\n")}, nil)
-		}
+	case isMessage && other != nil && len(other) != len(message):
+		head, _, _ := bytes.Cut(p, dataField)
+		return bytes.Join([][]byte{head, dataField, other, []byte("\n\n")}, nil)
 	case !isMessage && len(p) > 0 && p[0] == '{': // an error for which the library wanted a status of its own
 		return bytes.Join([][]byte{messageEvent, dataField, p, []byte("\n\n")}, nil)
 	}

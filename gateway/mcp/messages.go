@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -184,6 +185,17 @@ func (m *members) name() string {
 	}
 	text, _ := jsontext.AppendUnquote(nil, m.method) // it is a text
 	return string(text)
+}
+
+// coded returns a message with a code of JSON-RPC if it is an error for which the library has none: the request was not
+// in its turn, such as one before initialize. An id has no such text: its quotes are escaped.
+func coded(message []byte) []byte {
+	head, _, found := bytes.Cut(message[:min(len(message), idBytes)], []byte(`,"error":{"code":0,`))
+	if !found || bytes.Count(head, []byte(`":`)) > 2 { // not an error, but a part of a result
+		return message
+	}
+	with := fmt.Appendf(bytes.Clone(head), `,"error":{"code":%d,`, jsonrpc.CodeInvalidRequest)
+	return append(with, message[len(head)+len(`,"error":{"code":0,`):]...)
 }
 
 // decode returns the message that a text is. Of a request it does not need the library, which decodes more slowly.

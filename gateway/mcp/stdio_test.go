@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus/gateway/mcp"
 )
@@ -98,6 +100,23 @@ func (s *spoken) hear(ids ...string) map[string][]string {
 		}
 	}
 	return all
+}
+
+// A request before initialize is refused with a code of JSON-RPC, over lines and over HTTP.
+func TestBeforeInitialize(t *testing.T) {
+	f := start(t)
+	const request, want = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"error":{"code":-32600,"message":"method `
+	s, _ := f.speak(t, t.Context())
+	s.say(request)
+	if answer := s.hear("1")["1"]; len(answer) != 1 || !strings.Contains(answer[0], want) {
+		t.Errorf("over lines: %s", answer)
+	}
+	for _, o := range []mcp.Options{{}, {HTTPHold: time.Nanosecond}} {
+		server := open(t, mcp.New(t.Context(), f.Client, o))
+		if _, answer := post(t, server.URL, request, http.Header{}); !strings.Contains(answer, want) {
+			t.Errorf("over HTTP: %s", answer)
+		}
+	}
 }
 
 // A client that writes its requests and ends its input has all answers, those of calls that run included.
