@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -68,6 +69,7 @@ func (t *Toolset) merged(
 	for _, m := range t.folders {
 		if filepath.Dir(m.Dir) != dir || broken[m.Dir] {
 			next.folders = append(next.folders, m)
+			problems = append(problems, edited(m, broken[m.Dir])...)
 		} else {
 			had[m.ToolID] = m
 		}
@@ -85,6 +87,21 @@ func (t *Toolset) merged(
 		}
 	}
 	return next.folders, problems
+}
+
+// edited returns the problem of a broken tool that stays as it was, and whose files have changed meanwhile.
+func edited(m *tool.Manifest, broken bool) tool.Problems {
+	if !broken {
+		return nil
+	}
+	if err := m.Intact(); err != nil {
+		return tool.Problems{{
+			File: filepath.Base(m.Dir) + "/tool.yaml",
+			Message: "its calls are refused with " + string(envelope.CodeUnavailable) + " until it is loaded again: " +
+				err.Error(),
+		}}
+	}
+	return nil
 }
 
 // successor returns what is in the set after a tool was read again. taken means that another tool has its id. It

@@ -57,7 +57,7 @@ func (d *development) reload(tools *toolbus.Toolset) {
 	problems := found.Refused()
 	if err == nil {
 		read := set.Digest() + problems.Error()
-		if read == d.loaded.read {
+		if read == d.loaded.read && len(problems) == 0 { // with a problem, the program may be another one
 			return
 		}
 		d.loaded.read = read

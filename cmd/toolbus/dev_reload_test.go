@@ -145,7 +145,7 @@ func following(t *testing.T) (d *development, tools *toolbus.Toolset, program st
 // A reload says which tools with a problem are still served, which never were, and which are repaired.
 func TestReloadSays(t *testing.T) {
 	t.Parallel()
-	d, tools, _, said := following(t)
+	d, tools, program, said := following(t)
 	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
 	write(t, manifest, sayManifest+"nonsense: 1\n")
 	another(t, d.node.Tools, "two", "nonsense: 1\n")
@@ -161,6 +161,15 @@ func TestReloadSays(t *testing.T) {
 	if strings.Contains(said.String(), "have changed") {
 		t.Errorf("a broken tool has changed: %s", said)
 	}
+	for text, refused := range map[string]bool{saying("second"): true, saying("first"): false} {
+		said.Reset()
+		replace(t, program, text)
+		d.reload(tools)
+		if strings.Contains(said.String(), "its calls are refused with S-TOOL-UNAVAILABLE") != refused {
+			t.Errorf("with the program %q it says %s", text, said)
+		}
+	}
+	replace(t, program, saying("first"))
 	write(t, manifest, sayManifest)
 	write(t, filepath.Join(d.node.Tools, "two", "tool.yaml"),
 		strings.Replace(sayManifest, "tool_id: say", "tool_id: two", 1))
