@@ -143,7 +143,8 @@ type AddOption struct{ apply func(*part) }
 // WithLookup adds a lookup to a [SideEffectful] function. If the executor of a run is gone, another one calls it. It
 // returns the output of the run if the effect under Run.IdempotencyKey is committed, and [ErrAbsent] if it is not. It
 // must change nothing. After an error, also [ErrAbsent], and without a lookup, the outcome is a terminal error with
-// unknown effect: the run may still have its effect.
+// unknown effect: the run may still have its effect. After the deadline of the call it is not called, so Timeout must
+// be twice the lease of executors or more, which is 5 s by default.
 func WithLookup[In, Out any](lookup func(ctx context.Context, run *Run, in In) (Out, error)) AddOption {
 	return AddOption{func(p *part) {
 		p.lookup, p.looksUp = untyped(lookup), &[2]reflect.Type{reflect.TypeFor[In](), reflect.TypeFor[Out]()}

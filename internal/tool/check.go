@@ -206,7 +206,16 @@ func (l *toolLoader) limits() {
 			fmt.Sprintf("the output alone has at most %d bytes", envelope.MaxPayload),
 			"write the rest of a larger result in chunks")
 	}
+	if l.manifest.Class == call.SideEffectful && l.manifest.Capability.Lookup && limits.TimeoutDefaultMS < minLookupMS {
+		l.warn(l.placeOf("/limits/timeout_ms_default"), "calls may end before the lookup is asked: that needs an executor "+
+			"that was silent for the lease, 5 s by default, and time before the deadline",
+			fmt.Sprintf("timeout_ms_default and timeout_ms_max of %d or more: two leases", minLookupMS))
+	}
 }
+
+// minLookupMS is the shortest timeout in which the lookup of a tool is asked, whenever the executor dies: twice the
+// default lease.
+const minLookupMS = 10_000
 
 func (l *toolLoader) errorSpecs(all []ErrorSpec) {
 	l.manifest.Errors = make(map[string]ErrorSpec, len(all))

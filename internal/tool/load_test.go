@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -89,6 +90,31 @@ errors:
     fix: look elsewhere
 notes: {transport: of its own}
 `
+
+// A side-effectful tool with a lookup has a timeout in which an executor is missed and another asks the lookup.
+func TestLookupNeedsTime(t *testing.T) {
+	if lease := 2 * bus.DefaultLease; lease != 10*time.Second {
+		t.Errorf("the warning is for two leases of 5 s, not %s", lease)
+	}
+	const limits = "limits:\n  timeout_ms_default: 1000\n  timeout_ms_max: 2000\n"
+	for to, warned := range map[string]bool{
+		limits: true, "limits:\n  timeout_ms_max: 9999\n": true, "limits:\n  timeout_ms_default: 9999\n": true,
+		"limits:\n  timeout_ms_default: 10000\n": false, "limits:\n": false,
+	} {
+		manifest := strings.Replace(full, limits, to, 1)
+		for text, warned := range map[string]bool{
+			manifest: warned, strings.Replace(manifest, "lookup: true", "lookup: false", 1): false,
+			strings.Replace(manifest, "ExternalSideEffects", "idempotent", 1): false,
+		} {
+			_, problems, err := tool.Lint(sourceFolder(t, "web.fetch", map[string]string{
+				"tool.yaml": text, "schema/request.json": schema, "schema/response.json": schema, "data.txt": "",
+			}), transports()...)
+			if got := strings.Contains(problems.Error(), "before the lookup is asked"); err != nil || got != warned {
+				t.Errorf("%q: %v, %v", to, problems, err)
+			}
+		}
+	}
+}
 
 // transports returns the transports of the manifests in these tests.
 func transports() []tool.Transport { return []tool.Transport{process.Describe(), native.Describe()} }

@@ -118,12 +118,13 @@ func (s Spec) Files() (files []File, err error) {
 
 // filled replaces the placeholders of templates.
 func (s Spec) filled() *strings.Replacer {
-	lookup := ""
+	lookup, timeout := "", "5000"
 	if s.Class == SideEffectful {
 		lookup = "\n  lookup: true # after a crash the program says whether the effect took place"
+		timeout = "20000 # a lookup is asked before this ends: after a crash, and a lease of 5 s"
 	}
 	return strings.NewReplacer("TOOL_ID", s.ID, "FOLDER", folderOf(s.ID), "ENDPOINT", endpoint(s.ID, s.Language),
-		"CLASS", string(s.Class), "LOOKUP", lookup)
+		"CLASS", string(s.Class), "LOOKUP", lookup, "TIMEOUT", timeout)
 }
 
 // endpoint returns the lines of the manifest that name the program. An argument that begins with ./ is a file of the

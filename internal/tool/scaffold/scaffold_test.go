@@ -76,7 +76,7 @@ func testWrite(t *testing.T, s scaffold.Spec) {
 	}
 	for _, name := range made.Files {
 		text := read(t, made.Folder, name)
-		for _, placeholder := range []string{"TOOL_ID", "FOLDER", "ENDPOINT", "CLASS", "LOOKUP"} {
+		for _, placeholder := range []string{"TOOL_ID", "FOLDER", "ENDPOINT", "CLASS", "LOOKUP", "TIMEOUT"} {
 			if strings.Contains(text, placeholder) {
 				t.Errorf("%s of %v has the placeholder %s:\n%s", name, s, placeholder, text)
 			}
