@@ -83,13 +83,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 	}
 	checks = append(checks, rights(ctx, nc, p))
 	d, said := diagnoseDispatchers(ctx, c, inbox)
-	inside := func() ([]Check, error) {
-		found := health.Look(ctx, js, c.BusTime(), poolsOf(d), d.Waiting)
-		if d.NowUnixMS == 0 {
-			found = append(found, health.Behind(ctx, js)...)
-		}
-		return found, nil
-	}
+	inside := func() ([]Check, error) { return look(ctx, js, c.BusTime(), d), nil }
 	if err := bus.CheckLevel(ctx, js); bus.IsPermissionDenied(err) {
 		inside = func() ([]Check, error) { return asked(ctx, inbox, err) }
 	} else if err != nil {
@@ -100,13 +94,27 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 		return slices.Concat(checks, []Check{hiddenFrom(p.Role)}, said, contract(ctx, c, js, d))
 	}
 	if err != nil {
-		fix := asOperator
-		if p != nil {
-			fix = "run doctor with --secrets-dir DIR, which asks no dispatcher for them"
-		}
-		found = []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), fix)}
+		found = notLooked(err, p != nil)
 	}
 	return slices.Concat(checks, found, said, operated(ctx, inbox, d, p == nil), contract(ctx, c, js, d))
+}
+
+// look returns the checks of streams and executors. d is what a dispatcher has answered.
+func look(ctx context.Context, js jetstream.JetStream, now time.Time, d envelope.DescribeResponse) []Check {
+	found := health.Look(ctx, js, now, poolsOf(d), d.Waiting)
+	if d.NowUnixMS == 0 { // no dispatcher has answered
+		found = append(found, health.Behind(ctx, js)...)
+	}
+	return found
+}
+
+// notLooked returns the failed check of streams and executors that cannot be looked at.
+func notLooked(err error, withToken bool) []Check {
+	fix := asOperator
+	if withToken {
+		fix = "run doctor with --secrets-dir DIR, which asks no dispatcher for them"
+	}
+	return []Check{envelope.Failed("jetstream", "streams and executors are not looked at: "+err.Error(), fix)}
 }
 
 // operated returns the checks of what dispatchers tell operators alone, or nil if no dispatcher has answered.
@@ -216,8 +224,8 @@ func diagnoseDispatchers(ctx context.Context, c *client.Client, inbox *rpc.Inbox
 	case ok && refused.Reason.Code == envelope.CodePolicyVersion:
 		return d, []Check{envelope.Failed("policy", refused.Error()+": every call is refused", refused.Reason.Fix)}
 	case errors.Is(err, rpc.ErrNoDispatcher):
-		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or `toolbus dev`; "+
-			"the log of one that runs says why it does not serve, and so does doctor with --secrets-dir")}
+		return d, []Check{envelope.Failed("dispatchers", err.Error(), "start one with `toolbus dispatcher` or "+
+			"`toolbus dev`; the log of one that runs says why it does not serve, and so does doctor with --secrets-dir")}
 	case errors.Is(err, nats.ErrPermissionViolation):
 		no := inbox.NotAllowed(err)
 		return d, []Check{envelope.Failed("dispatchers", no.Message+": "+no.Cause, no.Fix)}

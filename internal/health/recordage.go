@@ -50,7 +50,8 @@ func drops(s *jetstream.StreamInfo) bool {
 // refuses reports whether a stream drops no messages and is so full that tenants have shares: dispatchers refuse calls
 // of those that keep more, see writer.Shares.
 func refuses(s *jetstream.StreamInfo) bool {
-	return s.Config.MaxBytes > 0 && s.State.Bytes*2 >= uint64(s.Config.MaxBytes) && s.Config.Discard == jetstream.DiscardNew
+	halfFull := s.Config.MaxBytes > 0 && s.State.Bytes*2 >= uint64(s.Config.MaxBytes)
+	return halfFull && s.Config.Discard == jetstream.DiscardNew
 }
 
 // refusing returns the check of an audit record that refuses. A sole tenant is over its share for certain.
@@ -62,8 +63,8 @@ func refusing(ctx context.Context, audit jetstream.Stream) envelope.Check {
 		return envelope.Failed("audit record", "AUDIT is half full, and its records may not go: calls of "+most+
 			" are refused with R-CAP-AUDIT", fix)
 	}
-	return envelope.Doubtful("audit record", "AUDIT is half full, and its records may not go: calls of a tenant with more "+
-		"than a quarter of it are refused with R-CAP-AUDIT; most of it is about "+most, fix)
+	return envelope.Doubtful("audit record", "AUDIT is half full, and its records may not go: calls of a tenant with "+
+		"more than a quarter of it are refused with R-CAP-AUDIT; most of it is about "+most, fix)
 }
 
 // mostOf names the tenant that has most segments in AUDIT, and returns the number of tenants.

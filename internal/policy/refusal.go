@@ -16,7 +16,8 @@ const fixRole = "call in a role that the policy has, or ask an operator for a cr
 	"`toolbus credentials issue --role-id`"
 
 // fixBound is the fix where another lane would do, and the token is for this one alone.
-const fixBound = "ask an operator for a credential for another lane, or for none: that of the call is for this lane alone"
+const fixBound = "ask an operator for a credential for another lane, or for none: that of the call is for this lane " +
+	"alone"
 
 // Refusal returns the answer to a call that d denies. A tool that the caller may not know is answered as one that
 // does not exist, and only tools that the caller may know are suggested. If another lane of the role allows the tool,

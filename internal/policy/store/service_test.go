@@ -74,8 +74,8 @@ func TestServiceRefuses(t *testing.T) {
 	}
 }
 
-// A refused push names all problems of a set, each with its place: those of the documents, and those of their fit to the
-// tools.
+// A refused push names all problems of a set, each with its place: those of the documents, and those of their fit to
+// the tools.
 func TestServiceNamesAllProblems(t *testing.T) {
 	s := open(t, bustest.Start(t), &tool.Manifest{
 		ToolID: "a", Semver: "1.0.0", Status: tool.StatusActive, Class: call.SideEffectful,
