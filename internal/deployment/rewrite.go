@@ -12,9 +12,9 @@ import (
 )
 
 // Rewrite replaces the server configurations in dir with those of this build. It takes Deployment and Profile from the
-// secrets. The caller must set the other fields as for [Plan.Write]. Secrets and TLS files do not change. given reports
-// whether a flag of the command was given: what no given flag sets stays as the configurations say it, or Rewrite
-// changes nothing and returns an error that lists what would change.
+// secrets. The caller must set the other fields as for [Plan.Write]. Secrets and TLS files do not change. If a setting
+// would change whose flag was not given, as given reports it, Rewrite changes nothing and returns an error that lists
+// what would change.
 func (p Plan) Rewrite(dir string, given func(flag string) bool) (files []File, err error) {
 	keys, err := Load(filepath.Join(dir, "keys"))
 	if err != nil {

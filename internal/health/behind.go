@@ -11,7 +11,7 @@ import (
 )
 
 // Behind returns a failed check if the call log lacks events that the list of kept calls has, and otherwise none.
-// Dispatchers then answer nobody until an operator decides. Where some answer, they have checked that themselves.
+// Dispatchers then answer nobody until an operator decides. Dispatchers that answer have checked that themselves.
 func Behind(ctx context.Context, js jetstream.JetStream) []envelope.Check {
 	log, err := kv.OpenLog(ctx, js, kv.LogOptions{})
 	if err != nil {
