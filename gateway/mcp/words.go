@@ -12,9 +12,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// inWords returns the text for a model about a failure: the problem, the effect, and the next step. A model knows its
-// tools and its user, so the text names neither keys nor commands nor processes of the bus. It names the key only if the
-// client lacks one that the tool requires. class is the effect class of the tool; "" if the call reached no tool.
+// inWords returns the text for a model about a failure: the problem, the effect, and the next step. A model knows
+// its tools and its user, so the text names neither keys nor commands nor processes of the bus. It names the key
+// only if the client lacks one that the tool requires. class is the effect class of the tool; "" if the call
+// reached no tool.
 func inWords(r *envelope.Response, class toolbus.EffectClass) string {
 	e := r.Error
 	problem, do := reported(e)
