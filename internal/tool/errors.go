@@ -147,20 +147,9 @@ func Classify(m *Manifest, err error) *envelope.Error {
 	return m.fault("", "").WithCause(err.Error())
 }
 
-// Undecoded is the code of an [Error] of a Go function that does not take an input that the schema allows. The function
-// has not run. Programs say the same, see package protocol.
-const Undecoded = "input_undecoded"
-
-const fixUndecoded = "the schema allows an input that the function does not take: write the manifest and the program " +
-	"again from the same source, `PROGRAM --manifest DIR` for a program of toolbus.ToolMain"
-
 func (e *Error) classify(m *Manifest) *envelope.Error {
 	spec, declared := m.Errors[e.Code]
-	switch {
-	case declared:
-	case e.Code == Undecoded:
-		spec, declared = ErrorSpec{Class: envelope.ClassContract, Fix: fixUndecoded}, true
-	default:
+	if !declared {
 		spec = ErrorSpec{Class: envelope.ClassTool, Fix: "declare the error " + e.Code + " in the tool's manifest"}
 	}
 	message := cmp.Or(e.Message, spec.Message)
