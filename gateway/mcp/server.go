@@ -129,7 +129,7 @@ type Server struct {
 // listedState holds the lists that clients and Watch have got last.
 type listedState struct {
 	bare   atomic.Bool          // a list was empty because there was no bus
-	newest atomic.Pointer[view] // of Watch
+	newest atomic.Pointer[view] // the list of Watch; before it, the first that a client got; nil: none
 	behind atomic.Bool          // a client has listed by another policy than that of newest
 }
 

@@ -21,19 +21,18 @@ func (s *Server) Watch(ctx context.Context) {
 	lists, policies := time.NewTicker(s.o.Every), time.NewTicker(policyEvery)
 	defer lists.Stop()
 	defer policies.Stop()
-	for last := s.own.Load().last.Load(); ; {
+	for {
 		looking, cancel := context.WithTimeout(ctx, s.o.Every)
 		v, err := s.catalogue.refresh(looking, s.own.Load())
 		cancel()
 		if err == nil {
-			watching{s}.compare(v, last)
-			last = v
+			watching{s}.compare(v, s.newest.Swap(v))
 		}
 		asks := policies.C
 		if err != nil {
 			asks = nil
 		}
-		if !(watching{s}).pause(ctx, lists.C, asks, last) {
+		if !(watching{s}).pause(ctx, lists.C, asks) {
 			return
 		}
 	}
@@ -42,9 +41,8 @@ func (s *Server) Watch(ctx context.Context) {
 // watching is the part of a server that finds out about changes and tells its clients.
 type watching struct{ *Server }
 
-// compare notifies the clients of the difference between two lists. last is nil before the first list.
+// compare notifies the clients of the difference between two lists. last is nil if nobody has listed before.
 func (s watching) compare(v, last *view) {
-	s.newest.Store(v)
 	bare, behind := s.bare.Swap(false), s.behind.Swap(false)
 	switch {
 	case bare, behind, last != nil && (v.sum != last.sum || v.policies != last.policies):
@@ -63,17 +61,18 @@ const (
 	noTool      = "?"                    // no tool has this id
 )
 
-// gave notes the view that a client has listed. If its policy is not that of the newest list of Watch, a dispatcher had
-// not heard of a push yet, and Watch notifies the clients once more.
+// gave notes the view that a client has listed. Watch compares its first list with the first view of a client. If the
+// policy of a later view is not that of the newest list, a dispatcher had not heard of a push yet, and Watch notifies the
+// clients once more.
 func (s watching) gave(v *view) {
-	if newest := s.newest.Load(); newest != nil && newest.policies != v.policies {
+	if !s.newest.CompareAndSwap(nil, v) && s.newest.Load().policies != v.policies {
 		s.behind.Store(true)
 	}
 }
 
-// pause waits for the time of the next list, or until another policy is in force than that of v. It returns false if
-// ctx has ended. asks has the times of questions for the policy. After one that is refused it asks no more.
-func (s watching) pause(ctx context.Context, list, asks <-chan time.Time, v *view) bool {
+// pause waits for the time of the next list, or until another policy is in force than that of the newest. It returns
+// false if ctx has ended. asks has the times of questions for the policy. After one that is refused it asks no more.
+func (s watching) pause(ctx context.Context, list, asks <-chan time.Time) bool {
 	for {
 		select {
 		case <-list:
@@ -90,7 +89,7 @@ func (s watching) pause(ctx context.Context, list, asks <-chan time.Time, v *vie
 		case err != nil && isSilent(err): // dispatchers may be busy, or away
 		case err != nil:
 			asks = nil
-		case now != v.policies, s.behind.Load():
+		case now != s.newest.Load().policies, s.behind.Load():
 			return true
 		}
 	}

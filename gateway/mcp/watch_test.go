@@ -99,6 +99,7 @@ type bureau struct {
 	old     string        // policy of the next list, which a dispatcher gives that has not heard of a push; "": policy
 	refuses bool          // questions for the policy
 	holds   chan struct{} // the next question for the policy is answered when it is closed; nil: at once
+	first   chan struct{} // the first list waits until it is closed, behind one more element of asks; nil: at once
 	asked   []string      // "list" and "policy"
 	asks    chan struct{} // one element for each question
 }
@@ -133,6 +134,13 @@ func (b *bureau) describe(
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer func() { b.asks <- struct{}{} }()
+	if first := b.first; first != nil {
+		b.first = nil
+		b.asks <- struct{}{}
+		b.mu.Unlock()
+		<-first
+		b.mu.Lock()
+	}
 	if b.holds != nil && q.Tool != "" {
 		<-b.holds
 		b.holds = nil
@@ -206,6 +214,22 @@ func TestListByOlderPolicy(t *testing.T) {
 	if len(told) > 0 {
 		t.Errorf("told %d times more", len(told))
 	}
+}
+
+// A client that lists before Watch does is notified of a push between the two lists.
+func TestListBeforeWatch(t *testing.T) {
+	first := make(chan struct{})
+	b := &bureau{policy: "a", first: first}
+	door := watched(t, b, time.Hour)
+	next(t, b.asks)
+	told := make(chan struct{}, 1000)
+	c := (&fixture{}).connect(t, door, protocols[0], &sdk.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { told <- struct{}{} },
+	})
+	lists(t, c)
+	b.pushes("b", "")
+	close(first)
+	next(t, told)
 }
 
 // A gateway asks for the policy while it has clients, and otherwise not at all.
