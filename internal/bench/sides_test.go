@@ -11,7 +11,7 @@ import (
 
 // checkCounts compares the counts of a row with the messages and writes of the three pipelines. The upper bounds of
 // messages only find what was counted twice over and over: on a busy machine few calls share the records, pull requests
-// and heartbeats of their time.
+// and heartbeats of their time, and requests that follow an answer end while the next call waits.
 func checkCounts(t *testing.T, row Row) {
 	t.Helper()
 	if row.Ratio == nil || row.FloorRatio == nil || row.State == nil {
@@ -26,7 +26,7 @@ func checkCounts(t *testing.T, row Row) {
 	within("state of an outcome", float64(row.State.Outcome), 100, 1000)
 	within("durable writes of the floor", row.Floor.Writes, 2, 2.9) // few calls share a message of the record here
 	for name, s := range map[string]*Stats{raw: row.Raw, theFloor: row.Floor, ours: row.Toolbus} {
-		within(name+" round trips before the answer", s.RoundTrips, 2.9, 3.5)
+		within(name+" round trips before the answer", s.RoundTrips, 2.9, 5.5)
 		within(name+" round trips", s.AllRoundTrips, s.RoundTrips, 6)
 		within(name+" caller sends", s.Caller.Sent, 0.99, 100)
 		within(name+" caller receives", s.Caller.Received, 0.99, 100)
