@@ -61,9 +61,9 @@ const (
 	noTool      = "?"                    // no tool has this id
 )
 
-// gave notes the view that a client has listed. Watch compares its first list with the first view of a client. If the
-// policy of a later view is not that of the newest list, a dispatcher had not heard of a push yet, and Watch notifies the
-// clients once more.
+// gave notes the view that a client has listed. Watch compares its first list with the first view of a client. If a
+// later view is by another policy than the newest list, a dispatcher had not heard of a push yet, and Watch notifies
+// the clients once more.
 func (s watching) gave(v *view) {
 	if !s.newest.CompareAndSwap(nil, v) && s.newest.Load().policies != v.policies {
 		s.behind.Store(true)
