@@ -510,6 +510,7 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("dispatcher --otlp-endpoint ftp://x/y " + serve), "http or https"},
 		{strings.Fields("dispatcher --http-listen 9464 " + serve), "HOST:PORT"},
 		{strings.Fields("executor --http-token-file token " + serve), "--http-listen"},
+		{strings.Fields("executor --pprof " + serve), "--http-listen"},
 		{strings.Fields("dispatcher --replicas 6 " + serve), "1 to 5"},
 		{strings.Fields("dev --server nats://bus " + serve), "server of its own"},
 		{strings.Fields("nats --server nats://bus"), "server of its own"},

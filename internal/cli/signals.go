@@ -19,6 +19,7 @@ type SignalFlags struct {
 	Listen string // host and port of the endpoints; set it before [Node.Flags] for another default
 	otlp   string // URL of a collector
 	token  string // file
+	pprof  bool   // serve profiles
 }
 
 func (f *SignalFlags) flags(to *pflag.FlagSet) {
@@ -30,6 +31,8 @@ func (f *SignalFlags) flags(to *pflag.FlagSet) {
 	to.StringVar(&f.token, "http-token-file", "",
 		"`FILE` with a token of 16 bytes or more that readers of /metrics must send; required away from loopback, and read "+
 			"again for each of them")
+	to.BoolVar(&f.pprof, "pprof", false,
+		"serve profiles of the process at /debug/pprof, to those who may read /metrics")
 }
 
 // check returns an [ErrUsage] if the flags are invalid.
@@ -38,8 +41,8 @@ func (f *SignalFlags) check() error {
 		return Usagef("--otlp-endpoint %q: use an http or https URL, such as http://127.0.0.1:4318/v1/traces", f.otlp)
 	}
 	if f.Listen == "" {
-		if f.token != "" {
-			return Usagef("--http-token-file needs --http-listen")
+		if f.token != "" || f.pprof {
+			return Usagef("--http-token-file and --pprof need --http-listen")
 		}
 		return nil
 	}
@@ -76,7 +79,7 @@ func (f *SignalFlags) open(ctx context.Context, service string, o *toolbus.Optio
 	}
 	var err error
 	s.monitor, err = monitor.Open(monitor.Options{
-		Listen: f.Listen, TokenFile: f.token, Service: service, Logger: o.Logger,
+		Listen: f.Listen, TokenFile: f.token, Profiles: f.pprof, Service: service, Logger: o.Logger,
 	})
 	if err != nil {
 		s.End(ctx)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"slices"
 	"strings"
@@ -16,9 +17,10 @@ import (
 
 // Paths of the endpoints.
 const (
-	PathHealth  = "/healthz"
-	PathReady   = "/readyz"
-	PathMetrics = "/metrics"
+	PathHealth   = "/healthz"
+	PathReady    = "/readyz"
+	PathMetrics  = "/metrics"
+	PathProfiles = "/debug/pprof/" // with [Options.Profiles]
 )
 
 func (s *Server) handler(metrics http.Handler) http.Handler {
@@ -27,15 +29,27 @@ func (s *Server) handler(metrics http.Handler) http.Handler {
 		_, _ = io.WriteString(w, "ok\n") // the client has gone
 	})
 	mux.HandleFunc("GET "+PathReady, s.ready)
-	mux.HandleFunc("GET "+PathMetrics, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+PathMetrics, s.readers(metrics.ServeHTTP))
+	if s.options.Profiles {
+		for name, serve := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			mux.HandleFunc("GET "+PathProfiles+name, s.readers(serve))
+		}
+	}
+	return mux
+}
+
+// readers serves those that may read the metrics.
+func (s *Server) readers(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if says := s.refuses(r); says != "" {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="metrics"`)
 			http.Error(w, says, http.StatusUnauthorized)
 			return
 		}
-		metrics.ServeHTTP(w, r)
-	})
-	return mux
+		serve(w, r)
+	}
 }
 
 // Readiness is the answer of /readyz. Its status is 200 if the process is ready, and 503 otherwise.
@@ -73,13 +87,13 @@ const (
 	maxToken = 4 << 10
 )
 
-// refuses returns why a request may not read the metrics, or "" if it may.
+// refuses returns why a request may not read metrics and profiles, or "" if it may.
 func (s *Server) refuses(r *http.Request) string {
 	if s.options.TokenFile == "" {
 		if s.loopback() {
 			return ""
 		}
-		return "metrics need a token here: start the process with --http-token-file, or listen on 127.0.0.1"
+		return "metrics and profiles need a token here: start the process with --http-token-file, or listen on 127.0.0.1"
 	}
 	want, err := readToken(s.options.TokenFile)
 	if err != nil {

@@ -22,10 +22,11 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Options configures a [Server]. TokenFile and Logger are optional.
+// Options configures a [Server]. TokenFile, Profiles and Logger are optional.
 type Options struct {
 	Listen    string // host and port; port 0 is a free one
-	TokenFile string // file with the token that /metrics asks for; read at each request
+	TokenFile string // file with the token that metrics and profiles ask for; read at each request
+	Profiles  bool   // serve /debug/pprof
 	Service   string // name of the service in the metrics
 	Logger    *slog.Logger
 }

@@ -17,9 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T) *Server {
+func open(t *testing.T, o Options) *Server {
 	t.Helper()
-	s, err := Open(Options{Listen: "127.0.0.1:0", Service: "test"})
+	o.Listen, o.Service = "127.0.0.1:0", "test"
+	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func get(t *testing.T, url string) (status int, body string) {
 
 // A process is healthy as soon as it runs, and ready once it waits for nothing.
 func TestHealth(t *testing.T) {
-	s, missing := open(t), "the connection to the bus"
+	s, missing := open(t, Options{}), "the connection to the bus"
 	s.Await("bus", func() string { return missing })
 	s.Await("start", func() string { return "a start" })
 	if status, body := get(t, s.URL()+PathHealth); status != http.StatusOK || body != "ok\n" {
@@ -68,14 +69,14 @@ func TestHealth(t *testing.T) {
 	if status, body := get(t, s.URL()+PathReady); status != http.StatusOK || body != `{"ready":true,"missing":[]}` {
 		t.Errorf("%d %s", status, body)
 	}
-	if status, _ := get(t, s.URL()+"/debug/pprof/"); status != http.StatusNotFound {
+	if status, _ := get(t, s.URL()+PathProfiles); status != http.StatusNotFound {
 		t.Errorf("there are profiles: %d", status)
 	}
 }
 
 // The parser of Prometheus reads what /metrics shows, under the names that its exporter makes.
 func TestMetrics(t *testing.T) {
-	s := open(t)
+	s := open(t, Options{})
 	meter := s.Provider().Meter("test")
 	count, err := meter.Int64Counter("tool.invocation.count", metric.WithDescription("Outcomes"))
 	if err != nil {
@@ -108,6 +109,18 @@ tool_invocation_duration_seconds_count 1
 	}
 }
 
+// Profiles are served if they are asked for, and last as long as the reader says.
+func TestProfiles(t *testing.T) {
+	s := open(t, Options{Profiles: true})
+	for path, want := range map[string]string{
+		"": "goroutine", "cmdline": os.Args[0], "goroutine?debug=2": "TestProfiles", "profile?seconds=1": "\x1f\x8b",
+	} {
+		if status, body := get(t, s.URL()+PathProfiles+path); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
 // away is a listener at an address that other hosts reach.
 type away struct{ net.Listener }
 
@@ -115,8 +128,9 @@ func (away) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 80} }
 
 // Away from loopback, and wherever a token file is named, /metrics asks for the token, which may change.
 func TestToken(t *testing.T) {
-	s := open(t)
+	s := open(t, Options{})
 	far := &Server{options: s.options, listener: away{}, waiting: s.waiting}
+	far.options.Profiles = true
 	h := far.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // 200
 	file := filepath.Join(t.TempDir(), "token")
 	ask := func(path, token string) int {
@@ -132,7 +146,8 @@ func TestToken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ask(PathMetrics, "") != http.StatusUnauthorized || ask(PathReady, "") != http.StatusOK ||
+	if ask(PathMetrics, "") != http.StatusUnauthorized || ask(PathProfiles+"cmdline", "") != http.StatusUnauthorized ||
+		ask(PathReady, "") != http.StatusOK ||
 		ask(PathHealth, "") != http.StatusOK {
 		t.Error("without a token file, only health and readiness may be read from other hosts")
 	}
@@ -150,8 +165,10 @@ func TestToken(t *testing.T) {
 		"Bearer " + first: http.StatusOK, "Bearer " + second: http.StatusUnauthorized, "": http.StatusUnauthorized,
 		first[:15]: http.StatusUnauthorized,
 	} {
-		if got := ask(PathMetrics, token); got != want {
-			t.Errorf("%q: %d", token, got)
+		for _, path := range []string{PathMetrics, PathProfiles, PathProfiles + "heap"} {
+			if got := ask(path, token); got != want {
+				t.Errorf("%s with %q: %d", path, token, got)
+			}
 		}
 	}
 	holds(second)
