@@ -102,31 +102,45 @@ func TestRunOfWrongCommandLines(t *testing.T) {
 }
 
 // TestRunServes runs both programs against a server whose address comes from the environment, until they are stopped.
+// They say where their metrics are, or warn once that nobody sees them.
 func TestRunServes(t *testing.T) {
 	srv := natstest.Start(t)
 	dispatch(t, srv.URL)
-	for name, command := range commands {
+	for name := range commands {
 		t.Run(name, func(t *testing.T) {
-			ready := filepath.Join(t.TempDir(), "ready")
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			out := &buffer{}
-			code := make(chan int, 1)
-			go func() { // waited for below
-				code <- cli.Run(ctx, cli.Env{Stdout: out, Stderr: out, URL: srv.URL}, command,
-					with(name, "--tools", t.TempDir(), "--ready-file", ready))
-			}()
-			await(t, out, func() bool {
-				url, err := os.ReadFile(ready)
-				return err == nil && strings.TrimSpace(string(url)) == srv.URL
-			})
-			await(t, out, func() bool { return strings.Contains(out.String(), srv.URL) })
-			stop()
-			if got := <-code; got != 0 {
-				t.Errorf("exit code %d: %s", got, out)
+			if said := serves(t, srv.URL, name); strings.Count(said, "no metrics leave this process") != 1 {
+				t.Error(said)
+			}
+			said := serves(t, srv.URL, name, "--http-listen", "127.0.0.1:0")
+			if !strings.Contains(said, "metrics: http://127.0.0.1:") || strings.Contains(said, "no metrics leave") {
+				t.Error(said)
 			}
 		})
 	}
+}
+
+// serves runs a program until it serves, and returns what it prints.
+func serves(t *testing.T, url, name string, flags ...string) string {
+	t.Helper()
+	ready := filepath.Join(t.TempDir(), "ready")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &buffer{}
+	code := make(chan int, 1)
+	go func() { // waited for below
+		code <- cli.Run(ctx, cli.Env{Stdout: out, Stderr: out, URL: url}, commands[name],
+			with(name, append(flags, "--tools", t.TempDir(), "--ready-file", ready)...))
+	}()
+	await(t, out, func() bool {
+		at, err := os.ReadFile(ready)
+		return err == nil && strings.TrimSpace(string(at)) == url
+	})
+	await(t, out, func() bool { return strings.Contains(out.String(), url) })
+	stop()
+	if got := <-code; got != 0 {
+		t.Errorf("exit code %d: %s", got, out)
+	}
+	return out.String()
 }
 
 // dispatch runs a dispatcher until the test ends: executors serve once one has answered them.

@@ -103,6 +103,9 @@ func (n *Node) serve(
 	signals.While(conn.NATS().IsConnected)
 	at := func() (string, error) {
 		signals.Serving()
+		if from := signals.URL(); from != "" {
+			fmt.Fprintf(env.Stdout, "metrics: %s/metrics\n", from)
+		}
 		return a.Server, nil
 	}
 	return n.WhileReady(ctx, env.Stderr, at, func(ctx context.Context, ready func() bool) error {

@@ -99,8 +99,13 @@ func (s *Signals) await(name, missing string) {
 	}
 }
 
-// Serving makes the process ready.
-func (s *Signals) Serving() { s.await("start", "") }
+// Serving makes the process ready. It warns if nobody can see how the process does.
+func (s *Signals) Serving() {
+	if s.monitor == nil {
+		s.log.Warn("no metrics leave this process: --http-listen HOST:PORT serves them")
+	}
+	s.await("start", "")
+}
 
 // URL returns the address of the endpoints, or "" without any.
 func (s *Signals) URL() string {

@@ -45,7 +45,7 @@ func TestUnits(t *testing.T) {
 }
 
 // Dispatchers and executors have flags of their own beside those for both, because each refuses those of the other. An
-// executor of another pool differs in its pool, its user, its credential and its flags alone.
+// executor of another pool differs in its pool, its user, its credential, its flags and the port of its metrics alone.
 func TestUnitsOfPools(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
@@ -57,13 +57,16 @@ func TestUnitsOfPools(t *testing.T) {
 	}
 	one, other := read("toolbus-executor.service"), read("toolbus-executor@.service")
 	for name, unit := range map[string]string{"DISPATCHER": read("toolbus-dispatcher.service"), "EXECUTOR": one} {
+		if !strings.Contains(unit, " --http-listen 127.0.0.1:946") {
+			t.Errorf("the unit serves no metrics:\n%s", unit)
+		}
 		if !strings.Contains(unit, " $TOOLBUS_FLAGS $"+name+"_FLAGS\n") ||
 			!strings.Contains(unit, "\nEnvironment="+name+"_FLAGS=\n") {
 			t.Errorf("the unit has no flags of %s alone:\n%s", name, unit)
 		}
 	}
 	same := strings.NewReplacer(" of pool %i", "", "EnvironmentFile=-/etc/toolbus/environment-%i\n", "", " --pool %i", "",
-		"-%i\n", "\n").Replace(other)
+		"-%i\n", "\n", "127.0.0.1:0", "127.0.0.1:9465").Replace(other)
 	if same != one || strings.Count(other, "%i") != 5 {
 		t.Errorf("the units of executors differ:\n%s\n%s", same, one)
 	}

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +38,12 @@ func testCompose(t *testing.T, built string) {
 		t.Fatal(err)
 	}
 	d := processtest.Prepare(t, processtest.Options{Programs: of, Profile: "single-durable", TLS: true})
-	if err := os.MkdirAll(filepath.Join(d.Dir, "executor"), 0o700); err != nil {
+	for _, dir := range []string{"executor", "metrics"} {
+		if err := os.MkdirAll(filepath.Join(d.Dir, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(d.Dir, "metrics/token"), []byte(metricsToken), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	host := map[string]string{"./deployment": d.Dir, "./tools": of.Tools}
@@ -47,7 +53,10 @@ func testCompose(t *testing.T, built string) {
 		words := file.Services[name].command(host)
 		cmd := exec.Command(filepath.Join(built, words[0]), words[1:]...)
 		cmd.Env = env
-		processtest.Launch(t, cmd).Await(t, ready)
+		p := processtest.Launch(t, cmd)
+		_, metrics, _ := strings.Cut(p.Await(t, "metrics: "), "metrics: ")
+		p.Await(t, ready)
+		scrape(t, metrics)
 	}
 	if words := file.Services["nats"].command(host); !slices.Equal(words, []string{"nats-server", "-c", d.Conf(0)}) {
 		t.Fatalf("the server is started by %q", words)
@@ -72,6 +81,28 @@ func testCompose(t *testing.T, built string) {
 	}
 }
 
+// metricsToken is the token that those who read metrics must send.
+const metricsToken = "0123456789abcdef"
+
+// scrape reads metrics as Prometheus does.
+func scrape(t *testing.T, from string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, from, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]int{metricsToken: http.StatusOK, "": http.StatusUnauthorized} {
+		req.Header.Set("Authorization", "Bearer "+token)
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = r.Body.Close(); r.StatusCode != want {
+			t.Errorf("%s with the token %q: %d", from, token, r.StatusCode)
+		}
+	}
+}
+
 // command returns the command of a service. Files in its volumes are those of the host.
 func (s service) command(host map[string]string) (words []string) {
 	for _, word := range s.Entrypoint {
@@ -84,7 +115,7 @@ func (s service) command(host map[string]string) (words []string) {
 				break
 			}
 		}
-		words = append(words, word)
+		words = append(words, strings.Replace(word, "0.0.0.0:9464", "0.0.0.0:0", 1)) // each container has its own
 	}
 	return words
 }

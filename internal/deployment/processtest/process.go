@@ -103,15 +103,15 @@ func Launch(t testing.TB, cmd *exec.Cmd) *Process {
 const readyTime = 40 * time.Second
 
 // Await waits for an output line that contains ready.
-func (p *Process) Await(t testing.TB, ready string) {
+func (p *Process) Await(t testing.TB, ready string) (line string) {
 	t.Helper()
 	late := time.After(readyTime)
 	var lines []string
 	for {
 		select {
-		case line := <-p.lines:
+		case line = <-p.lines:
 			if lines = append(lines, line); strings.Contains(line, ready) {
-				return
+				return line
 			}
 		case <-p.ended:
 			t.Fatalf("%s ended:\n%s", p.Cmd, strings.Join(lines, "\n"))
