@@ -5,8 +5,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 )
@@ -60,5 +66,90 @@ func TestServesMetrics(t *testing.T) {
 	if conn, err := net.Dial("tcp", at); err == nil {
 		_ = conn.Close()
 		t.Error("it answers after its end")
+	}
+}
+
+// A collector gets the metrics, too, under literal names, at the end at the latest.
+func TestSendsMetrics(t *testing.T) {
+	sent := make(chan []byte, 100)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil && r.URL.Path == "/v1/metrics" {
+			sent <- body
+		}
+	}))
+	defer collector.Close()
+	s, stop, _ := startDevAt(t, t.TempDir(), t.TempDir(), "0", "--otlp-endpoint", collector.URL+"/v1/traces")
+	s.must("call", "play", "--input", `{"say":"once"}`)
+	stop()
+	var last []byte
+	for len(sent) > 0 {
+		last = <-sent
+	}
+	got := received(t, last)
+	want := map[string]string{
+		"tool.invocation.count":    `[action=play status=success tool=play version=1.0.0] 1`,
+		"tool.invocation.duration": `s [action=play tool=play version=1.0.0] 1`,
+		"service.name":             "toolbus-dev",
+	}
+	for name := range got {
+		if want[name] == "" {
+			delete(got, name)
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// received returns the first value of each metric in a request, with its unit and attributes, and the service.
+func received(t *testing.T, body []byte) map[string]string {
+	t.Helper()
+	var q collectorpb.ExportMetricsServiceRequest
+	if err := proto.Unmarshal(body, &q); err != nil || len(q.GetResourceMetrics()) != 1 {
+		t.Fatalf("%v in %q", err, body)
+	}
+	got := map[string]string{}
+	for _, a := range q.GetResourceMetrics()[0].GetResource().GetAttributes() {
+		got[a.GetKey()] = a.GetValue().GetStringValue()
+	}
+	for _, m := range q.GetResourceMetrics()[0].GetScopeMetrics()[0].GetMetrics() {
+		var of []string
+		var n uint64
+		for _, p := range m.GetSum().GetDataPoints() {
+			n = uint64(p.GetAsInt())
+			for _, a := range p.GetAttributes() {
+				of = append(of, a.GetKey()+"="+a.GetValue().GetStringValue())
+			}
+		}
+		for _, p := range m.GetHistogram().GetDataPoints() {
+			n = p.GetCount()
+			for _, a := range p.GetAttributes() {
+				of = append(of, a.GetKey()+"="+a.GetValue().GetStringValue())
+			}
+		}
+		got[m.GetName()] = strings.TrimSpace(fmt.Sprint(m.GetUnit(), " ", of, " ", n))
+	}
+	return got
+}
+
+// Calls go on with a collector that refuses connections, or never answers, and the process still ends in time.
+func TestCollectorIsAway(t *testing.T) {
+	deaf, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts connections for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "20") // in milliseconds
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+	for _, at := range []string{deaf.Addr().String(), fmt.Sprint("127.0.0.1:", processtest.FreePort(t))} {
+		s, stop, _ := startDevAt(t, t.TempDir(), t.TempDir(), "0", "--otlp-endpoint", "http://"+at+"/v1/traces")
+		for range 10 {
+			s.must("call", "play", "--input", `{"say":"once"}`)
+		}
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("with the collector at %s the process ends after %s", at, took)
+		}
 	}
 }

@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/url"
+	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/telemetry/monitor"
@@ -24,8 +27,8 @@ type SignalFlags struct {
 
 func (f *SignalFlags) flags(to *pflag.FlagSet) {
 	to.StringVar(&f.otlp, "otlp-endpoint", "",
-		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces "+
-			"(default: send no traces)")
+		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces. Metrics go to "+
+			"/v1/metrics beside it (default: send neither)")
 	to.StringVar(&f.Listen, "http-listen", f.Listen,
 		"`HOST:PORT` to serve /healthz, /readyz and /metrics at; port 0 picks a free one")
 	to.StringVar(&f.token, "http-token-file", "",
@@ -59,39 +62,66 @@ func httpURL(s string) bool {
 
 // Signals are the traces, the metrics and the health of a process.
 type Signals struct {
-	tracer  *otlp.Exporter  // nil without traces
-	monitor *monitor.Server // nil without endpoints
+	monitor *monitor.Server               // nil without endpoints
+	metered bool                          // metrics leave the process
+	ends    []func(context.Context) error // sends what remains
 	log     *slog.Logger
 }
 
 // open returns the signals of a service, and makes o use them. Call End when the process ends.
 func (f *SignalFlags) open(ctx context.Context, service string, o *toolbus.Options) (*Signals, error) {
 	s := &Signals{log: o.Logger}
-	if f.otlp != "" {
-		tracer, err := otlp.Open(ctx, service, f.otlp, s.notSent)
-		if err != nil {
-			return nil, err
-		}
-		s.tracer, o.TracerProvider = &tracer, tracer
-	}
-	if f.Listen == "" {
-		return s, nil
-	}
-	var err error
-	s.monitor, err = monitor.Open(monitor.Options{
-		Listen: f.Listen, TokenFile: f.token, Profiles: f.pprof, Service: service, Logger: o.Logger,
-	})
+	readers, err := s.openReaders(ctx, f, service, o)
 	if err != nil {
 		s.End(ctx)
 		return nil, err
 	}
-	o.MeterProvider = s.monitor.Provider()
-	s.await("start", "the process has not started to serve")
-	o.Logger.Info("health and metrics are served", "at", s.monitor.URL())
+	if len(readers) > 0 {
+		// Package telemetry bounds the series before the SDK is asked.
+		all := []sdkmetric.Option{sdkmetric.WithCardinalityLimit(0), sdkmetric.WithResource(otlp.Service(service))}
+		for _, r := range readers {
+			all = append(all, sdkmetric.WithReader(r))
+		}
+		meters := sdkmetric.NewMeterProvider(all...)
+		s.metered, s.ends, o.MeterProvider = true, append(s.ends, meters.Shutdown), meters
+	}
 	return s, nil
 }
 
-func (s *Signals) notSent(err error) { s.log.Warn("traces not sent", "err", err) }
+// openReaders opens the endpoints and the connection to a collector, and returns what reads the metrics for them.
+func (s *Signals) openReaders(
+	ctx context.Context, f *SignalFlags, service string, o *toolbus.Options,
+) (readers []sdkmetric.Reader, err error) {
+	if f.otlp != "" {
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(s.notSent)) // of the whole process
+		tracer, err := otlp.Traces(ctx, service, f.otlp)
+		if err != nil {
+			return nil, err
+		}
+		s.ends, o.TracerProvider = append(s.ends, tracer.Shutdown), tracer
+		reader, err := otlp.Metrics(ctx, f.otlp)
+		if err != nil {
+			return nil, err
+		}
+		if reader != nil {
+			readers = append(readers, reader)
+		}
+	}
+	if f.Listen == "" {
+		return readers, nil
+	}
+	s.monitor, err = monitor.Open(monitor.Options{
+		Listen: f.Listen, TokenFile: f.token, Profiles: f.pprof, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.await("start", "the process has not started to serve")
+	o.Logger.Info("health and metrics are served", "at", s.monitor.URL())
+	return append(readers, s.monitor.Reader()), nil
+}
+
+func (s *Signals) notSent(err error) { s.log.Warn("traces or metrics not sent", "err", err) }
 
 func (s *Signals) await(name, missing string) {
 	if s.monitor != nil {
@@ -101,7 +131,7 @@ func (s *Signals) await(name, missing string) {
 
 // Serving makes the process ready. It warns if nobody can see how the process does.
 func (s *Signals) Serving() {
-	if s.monitor == nil {
+	if !s.metered {
 		s.log.Warn("no metrics leave this process: --http-listen HOST:PORT serves them")
 	}
 	s.await("start", "")
@@ -128,16 +158,23 @@ func (s *Signals) While(connected func() bool) {
 	})
 }
 
-// End sends the remaining traces, and ends the endpoints.
+// endTime is how long a process that ends sends what remains.
+const endTime = 3 * time.Second
+
+// End ends the endpoints, and sends the remaining traces and metrics, for at most endTime.
 func (s *Signals) End(ctx context.Context) {
-	var failed error
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
 	if s.monitor != nil {
-		failed = s.monitor.Close(context.WithoutCancel(ctx))
+		s.monitor.Close(ctx)
 	}
-	if s.tracer != nil {
-		failed = errors.Join(failed, s.tracer.Close(ctx))
+	var all sync.WaitGroup
+	for _, end := range s.ends {
+		all.Go(func() {
+			if err := end(ctx); err != nil {
+				s.notSent(err)
+			}
+		})
 	}
-	if failed != nil {
-		s.notSent(failed)
-	}
+	all.Wait()
 }

@@ -152,7 +152,7 @@ func TestWithoutParent(t *testing.T) {
 }
 
 func TestOpenBadEndpoint(t *testing.T) {
-	if _, err := otlp.Open(t.Context(), "x", "http://127.0.0.1:4318", nil); err != nil {
+	if _, err := otlp.Traces(t.Context(), "x", "http://127.0.0.1:4318"); err != nil {
 		t.Errorf("a collector that is not there yet is no error: %v", err)
 	}
 }

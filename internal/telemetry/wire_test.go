@@ -20,14 +20,14 @@ func TestKeyOfManyBytes(t *testing.T) {
 		paths = append(paths, r.URL.Path)
 	}))
 	defer collector.Close()
-	tr, err := otlp.Open(t.Context(), "executor", collector.URL+"/v1/traces", func(err error) { t.Error(err) })
+	tr, err := otlp.Traces(t.Context(), "executor", collector.URL+"/v1/traces")
 	if err != nil {
 		t.Fatal(err)
 	}
 	req := &envelope.Request{ToolID: "echo"}
 	req.Constraints.IdempotencyKey = "k" + strings.Repeat("é", 8)
 	run(t, telemetry.Of(tr), call.State{Attempts: []call.Attempt{{N: 1}}}, req, nil)
-	if err := tr.Close(t.Context()); err != nil {
+	if err := tr.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if len(paths) != 1 || paths[0] != "/v1/traces" {

@@ -3,6 +3,6 @@
 // [Options.Profiles].
 //
 // /healthz and /readyz name no tool and need no token. Metrics and profiles name tools, which a policy may hide from
-// agents: away from loopback they need the text of a token file. Start with [Open]. The numbers come from the instruments of
-// [Server.Provider]; package telemetry makes those of calls.
+// agents: away from loopback they need the text of a token file. Start with [Open]. The numbers come from the
+// instruments of a provider with [Server.Reader]; package telemetry makes those of calls.
 package monitor

@@ -14,11 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
-	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/resource"
 	"golang.org/x/net/netutil"
 )
 
@@ -27,7 +24,6 @@ type Options struct {
 	Listen    string // host and port; port 0 is a free one
 	TokenFile string // file with the token that metrics and profiles ask for; read at each request
 	Profiles  bool   // serve /debug/pprof
-	Service   string // name of the service in the metrics
 	Logger    *slog.Logger
 }
 
@@ -35,7 +31,7 @@ type Options struct {
 type Server struct {
 	options  Options
 	listener net.Listener
-	provider *sdkmetric.MeterProvider
+	reader   sdkmetric.Reader
 	http     http.Server
 	ended    chan struct{}
 
@@ -70,10 +66,8 @@ func Open(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http-listen: %w", err)
 	}
-	s := &Server{options: o, listener: listener, ended: make(chan struct{}), waiting: map[string]func() string{},
-		// Package telemetry bounds the series before the SDK is asked.
-		provider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithCardinalityLimit(0),
-			sdkmetric.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Service)))),
+	s := &Server{
+		options: o, listener: listener, reader: exporter, ended: make(chan struct{}), waiting: map[string]func() string{},
 	}
 	s.http = http.Server{
 		Handler: s.handler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
@@ -96,8 +90,8 @@ func (s *Server) serve() {
 // URL returns the address of the endpoints.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Provider returns the provider of the instruments that /metrics shows.
-func (s *Server) Provider() metric.MeterProvider { return s.provider }
+// Reader returns what /metrics reads instruments with. Make a provider with it.
+func (s *Server) Reader() sdkmetric.Reader { return s.reader }
 
 // Await makes /readyz ask missing: what the process still waits for, or "" if it waits for nothing. A later call with
 // the same name replaces an earlier one. missing must not block.
@@ -108,14 +102,13 @@ func (s *Server) Await(name string, missing func() string) {
 }
 
 // Close ends the endpoints. It waits at most 1 s for requests under way, or until ctx ends.
-func (s *Server) Close(ctx context.Context) error {
+func (s *Server) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // ends what Shutdown waited for
 	}
 	<-s.ended
-	return s.provider.Shutdown(context.WithoutCancel(ctx))
 }
 
 // scrapeLog logs errors of a scrape.

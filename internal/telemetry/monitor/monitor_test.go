@@ -11,7 +11,10 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
 	"go.uber.org/goleak"
 )
 
@@ -19,16 +22,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, o Options) *Server {
 	t.Helper()
-	o.Listen, o.Service = "127.0.0.1:0", "test"
+	o.Listen = "127.0.0.1:0"
 	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		if err := s.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		s.Close(t.Context())
 	})
 	return s
 }
@@ -77,7 +78,8 @@ func TestHealth(t *testing.T) {
 // The parser of Prometheus reads what /metrics shows, under the names that its exporter makes.
 func TestMetrics(t *testing.T) {
 	s := open(t, Options{})
-	meter := s.Provider().Meter("test")
+	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.Reader()), sdkmetric.WithResource(
+		resource.NewSchemaless(attribute.String("service.name", "test")))).Meter("test")
 	count, err := meter.Int64Counter("tool.invocation.count", metric.WithDescription("Outcomes"))
 	if err != nil {
 		t.Fatal(err)
