@@ -51,7 +51,7 @@ type Options struct {
 	PayloadMemory int64
 	// TracerProvider creates the traces of executors and dispatchers; nil creates none.
 	TracerProvider trace.TracerProvider
-	// MeterProvider counts the calls of executors and dispatchers; nil counts none. docs/metrics.md lists the metrics.
+	// MeterProvider has the metrics of executors and dispatchers, which docs/metrics.md lists; nil has none.
 	MeterProvider metric.MeterProvider
 	Skew          time.Duration // added to the local clock; for tests of clock skew
 }
@@ -121,7 +121,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	process := app.Options{
 		Topology: bus.TopologyOptions{Replicas: t.Replicas, Partitions: t.Partitions, Retention: retention},
 		KV:       kv.LogOptions{Group: t.Batch}, Lease: t.Lease, PayloadMemory: o.PayloadMemory, Fsync: t.SyncAlways,
-		Skew: o.Skew, Trace: traced,
+		Skew: o.Skew, Trace: traced, Meters: o.MeterProvider,
 		Options: link.Options{
 			URL: cmp.Or(url, DefaultURL), Name: o.Name, Logger: o.Logger, Connect: o.NATS, Instance: o.Instance,
 			Credentials: o.CredentialsFile, Timeout: o.Timeout, Tenant: o.Tenant, Actor: o.Actor,

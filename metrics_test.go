@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/toolbustest"
 )
@@ -42,6 +44,7 @@ func (m meter) add(t *testing.T, all map[string]int64) {
 				for _, p := range data.DataPoints {
 					all[seriesName(one.Name, p.Attributes)] += p.Value
 				}
+			case metricdata.Gauge[float64], metricdata.Sum[float64]: // see TestDeploymentMetrics
 			case metricdata.Histogram[float64]:
 				for _, p := range data.DataPoints {
 					all[seriesName(one.Name, p.Attributes)] += int64(p.Count)
@@ -180,5 +183,100 @@ func TestMetrics(t *testing.T) {
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// numbers returns what a dispatcher says of its deployment, by name and attributes.
+func (m meter) numbers(t *testing.T) map[string]float64 {
+	t.Helper()
+	var found metricdata.ResourceMetrics
+	if err := m.Collect(t.Context(), &found); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, scope := range found.ScopeMetrics {
+		for _, one := range scope.Metrics {
+			if data, ok := one.Data.(metricdata.Gauge[float64]); ok {
+				for _, p := range data.DataPoints {
+					all[seriesName(one.Name, p.Attributes)] = p.Value
+				}
+			}
+		}
+	}
+	return all
+}
+
+// A dispatcher shows what waits, the streams, the policy and the locks. It shows nothing once it has ended.
+func TestDeploymentMetrics(t *testing.T) {
+	m, url := newMeter(), natstest.Start(t).URL
+	conn, err := toolbus.Connect(t.Context(), url, toolbus.Options{MeterProvider: m.provider})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	tools := toolbus.NewToolset()
+	must(t, tools, toolbus.Tool{ID: "work", Version: "1.0.0", Class: toolbus.Pure},
+		func(context.Context, *toolbus.Run, string) (string, error) { return "", nil })
+	d, err := conn.Dispatcher(tools, toolbus.DispatcherOptions{
+		InsecureNoAuth: true, AllowAll: true, PoolAbsence: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended, waits := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	c := client(t, url, toolbus.ClientOptions{})
+	go func() {
+		_, err := c.Call(ctx, toolbus.Call{Tool: "work", Input: []byte(`"x"`)})
+		waits <- err
+	}()
+	got, late := map[string]float64{}, time.After(30*time.Second)
+	for got["toolbus.queue.age pool=default"] == 0 {
+		select {
+		case <-late:
+			t.Fatal(got)
+		case <-time.After(20 * time.Millisecond):
+			got = m.numbers(t)
+		}
+	}
+	for name, want := range map[string]float64{
+		"toolbus.queue.depth pool=default": 1, "toolbus.lock.active ": 0, "toolbus.stream.messages stream=DEAD": 0,
+		"toolbus.stream.limit stream=KV_calls": 4 << 30, "toolbus.follower.lag ": 0,
+	} {
+		if have, ok := got[name]; !ok || have != want {
+			t.Errorf("%s is %v, want %v", name, have, want)
+		}
+	}
+	if _, ok := got["toolbus.record.lag "]; !ok || got["toolbus.stream.size stream=KV_policy"] == 0 ||
+		got["toolbus.policy.revision "] == 0 {
+		t.Error(got)
+	}
+	lockAll(t, url)
+	if got := m.numbers(t); got["toolbus.lock.active "] != 1 {
+		t.Errorf("%v locks", got["toolbus.lock.active "])
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	<-waits
+	if got := m.numbers(t); len(got) > 0 {
+		t.Errorf("at its end: %v", got)
+	}
+}
+
+// lockAll stops all tools of a bus.
+func lockAll(t *testing.T, url string) {
+	t.Helper()
+	operator, err := admin.Connect(t.Context(), url, admin.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	if _, err := operator.Lock(t.Context(), envelope.LockRequest{
+		LockTarget: envelope.LockTarget{All: true}, Reason: "test",
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

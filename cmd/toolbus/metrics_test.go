@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -39,15 +41,24 @@ func fetched(t *testing.T, url string) (status int, body string) {
 // `toolbus dev` prints the address of its metrics, counts calls there, and is ready as long as it serves.
 func TestServesMetrics(t *testing.T) {
 	at := fmt.Sprint("127.0.0.1:", processtest.FreePort(t))
-	s, stop, said := startDevAt(t, t.TempDir(), t.TempDir(), "0", "--http-listen", at)
+	state := t.TempDir()
+	s, stop, said := startDevAt(t, t.TempDir(), state, "0", "--http-listen", at)
 	s.must("call", "play", "--input", `{"say":"once"}`)
 	s.do("call", "play", "--input", `{"say":1}`)
+	s.must("credentials", "renew", filepath.Join(state, "credentials/agent"))
+	if nc, err := nats.Connect(s.url, nats.Token("nonsense")); err == nil {
+		nc.Close()
+		t.Error("a token of nonsense opens a connection")
+	}
 	_, body := fetched(t, "http://"+at+"/metrics")
 	for _, want := range []string{
 		`tool_invocation_count_total{action="play",status="success",tool="play",version="1.0.0"} 1`,
 		`tool_invocation_duration_seconds_count{action="play",tool="play",version="1.0.0"} 1`,
 		`toolbus_refusal_count_total{error_code="I-REQ-SCHEMA",stage="schema"} 1`,
 		`toolbus_run_active{tool="play",version="1.0.0"} 0`,
+		`toolbus_token_renewal_count_total 1`, `toolbus_token_refusal_count_total 0`,
+		`toolbus_queue_depth{pool="default"} 0`, `toolbus_stream_limit_bytes{stream="DEAD"} 1.073741824e+09`,
+		`toolbus_connection_refusal_count_total 1`,
 		`target_info{service_name="toolbus-dev"} 1`,
 	} {
 		if !strings.Contains(body, want+"\n") {

@@ -55,7 +55,9 @@ func (d *dispatcherParts) tokenEndpoints() []rpc.Endpoint {
 	return []rpc.Endpoint{
 		rpc.NewEndpoint(operation.TokenRenew, func(ctx context.Context, from call.Sender, _ struct{}) (
 			envelope.TokenResponse, *envelope.Error) {
-			return renew(ctx, d.node, s, from)
+			a, refusal := renew(ctx, d.node, s, from)
+			d.tally.renewal(refusal)
+			return a, refusal
 		}),
 		rpc.NewEndpoint(operation.TokenNarrow, byToken(s.Narrow)),
 		rpc.NewEndpoint(operation.TokenIssue, byToken(s.Issue)),

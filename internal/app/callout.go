@@ -11,13 +11,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
-	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // openCallout answers the auth callout of the NATS server, and closes connections with revoked tokens and those of
 // dispatchers that hang, until stop is called. If c has no keys it does nothing.
-func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (peers *callout.Peers, stop func(), err error) {
+func openCallout(c *dispatcherProcess) (peers *callout.Peers, stop func(), err error) {
+	s := c.tokens
 	if c.Keys == nil {
 		return nil, func() {}, nil
 	}
@@ -36,9 +36,9 @@ func openCallout(c *node, r *tool.Set, s *tokenstore.Store) (peers *callout.Peer
 	open := callout.NewConnections(system, c.Clock.Now, c.Logger)
 	porter, err := callout.Serve(asked, callout.Options{
 		Keys: c.Keys, Check: s.Verifier().Verify, Now: c.Clock.Now, Note: out.Note, Admit: open.Admit,
-		Logger: c.Logger,
+		Refused: func() { c.tally.refused.Add(1) }, Logger: c.Logger,
 		Inputs: func(p auth.Principal) auth.PermissionInputs {
-			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(r, p.Pool)}
+			return auth.PermissionInputs{Partitions: c.Log.Partitions(), Tools: toolsOf(c.options.Tools, p.Pool)}
 		},
 	})
 	if err != nil {

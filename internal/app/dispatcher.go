@@ -62,7 +62,9 @@ type dispatcherProcess struct {
 	tokens  *tokenstore.Store // nil without keys
 	locks   *lockstore.Store
 	peers   *callout.Peers // nil without keys
-	served  bool           // it has served at least once
+	tally   tally
+	sizes   streamSizes
+	served  bool // it has served at least once
 }
 
 // RunDispatcher serves until ctx ends. If the server has lost writes that were not synced, the dispatcher discards its
@@ -142,7 +144,7 @@ func openDispatcher(ctx context.Context, c *Conn, o DispatcherOptions, s *stops)
 		return nil, err
 	}
 	s.push("locks", stop)
-	if d.peers, stop, err = openCallout(n, o.Tools, d.tokens); err != nil {
+	if d.peers, stop, err = openCallout(d); err != nil {
 		return nil, err
 	}
 	s.push("auth callout", stop)

@@ -142,6 +142,10 @@ func (d *dispatcherProcess) open(ctx context.Context, again bool, s *stops) (p *
 	}
 	p.repairs.record = p.note
 	p.dispatcher = p.newDispatcher(pools, &p.findings)
+	if stop, err = p.watchNumbers(); err != nil {
+		return nil, err
+	}
+	s.push("numbers", stop)
 	return p, nil
 }
 

@@ -37,6 +37,7 @@ const (
 	TraceAfterEffect  TracePoint = "after-effect"  // the tool has ended
 	TraceBeforeDecide TracePoint = "before-decide"
 	TraceAfterDecide  TracePoint = "after-decide" // the log holds an outcome; with Won and, if it can be read, Metrics
+	TraceLate         TracePoint = "late"         // another outcome came first: the record has the result as a late one
 	TraceBeforeReply  TracePoint = "before-reply"
 	TraceBeforeAck    TracePoint = "before-ack"
 	TraceNak          TracePoint = "handed-back" // the work message is returned to the server

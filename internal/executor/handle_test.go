@@ -344,6 +344,12 @@ func poison(t *testing.T, class call.EffectClass, effect envelope.Effect) {
 // Whoever loses the decision adopts the other's, and records its own result as late.
 func TestLateResult(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
+		told := 0
+		w.ex.Trace.Event = func(_ context.Context, s call.TraceEvent) {
+			if s.At == call.TraceLate {
+				told++
+			}
+		}
 		m := w.admit(callA, time.Minute)
 		w.execute = func(_ context.Context, inv tool.Invocation, _ tool.Sink) (tool.Result, error) {
 			s := w.state()
@@ -356,8 +362,8 @@ func TestLateResult(t *testing.T) {
 		}
 		w.ex.Handle(t.Context(), m)
 		d := w.decided(1)
-		if d.By != call.ByDeadline || len(w.late) != 1 || w.late[0] != "" {
-			t.Errorf("decision %+v, late %v", d, w.late)
+		if d.By != call.ByDeadline || len(w.late) != 1 || w.late[0] != "" || told != 1 {
+			t.Errorf("decision %+v, late %v, %d steps of late results", d, w.late, told)
 		}
 		if len(w.replies) != 1 || w.replies[0].Status == envelope.Success {
 			t.Errorf("replies %+v", w.replies)

@@ -87,6 +87,7 @@ func (o outcomes) decide(j *job, v verdict) error {
 		if err := o.Records.LateResult(ctx, stored.State, j.attempt, end); err != nil {
 			return err
 		}
+		j.step(call.TraceLate)
 	}
 	if unreadable {
 		return err

@@ -18,7 +18,7 @@ import (
 type Meter struct {
 	invocations, errors, retries metric.Int64Counter
 	decided, joined, replayed    metric.Int64Counter
-	refused                      metric.Int64Counter
+	refused, late                metric.Int64Counter
 	duration, queue              metric.Float64Histogram
 	running                      metric.Int64UpDownCounter
 	series                       series
@@ -44,6 +44,7 @@ func NewMeter(provider metric.MeterProvider, log *slog.Logger) (*Meter, error) {
 		joined:      b.counter("toolbus.join.count", "Requests that wait for the outcome of another request"),
 		replayed:    b.counter("toolbus.replay.count", "Requests that were answered with a stored outcome"),
 		refused:     b.counter("toolbus.refusal.count", "Requests that a dispatcher refused"),
+		late:        b.counter("toolbus.late.count", "Results that came after the outcome of their attempt"),
 		duration:    b.histogram("tool.invocation.duration", "Time from the start of a run to its outcome"),
 		queue:       b.histogram("toolbus.queue.duration", "Time from the admission of a call to its start"),
 		series:      series{log: log},
@@ -112,6 +113,8 @@ func (m *Meter) count(ctx context.Context, s call.TraceEvent) {
 		}
 	case call.TraceRefused:
 		m.refusal(ctx, s)
+	case call.TraceLate:
+		m.late.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
 	case call.TraceAfterJoin:
 		m.joined.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
 	case call.TraceReplayed:

@@ -78,7 +78,13 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings: %s", n, &log)
 	}
-	if inner != codes+tools+1 {
+	late := decided("one", "", false)
+	late.At = call.TraceLate
+	trace.Event(t.Context(), late)
+	if got := points(t, reader, "toolbus.late.count"); got["one "] != 1 {
+		t.Errorf("late results: %v", got)
+	}
+	if inner != codes+tools+2 {
 		t.Errorf("the inner hooks were called %d times", inner)
 	}
 }

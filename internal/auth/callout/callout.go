@@ -30,8 +30,9 @@ type Options struct {
 	Note   func(auth.Principal) // is called with the principal of each accepted connection; may be nil
 	// Admit returns an error to refuse the connection cid of a server, with a token of p, to an account. See
 	// [Connections.Admit]. If it is nil, no connection is refused.
-	Admit  func(p auth.Principal, account, server string, cid uint64) error
-	Logger *slog.Logger // logs why a connection was refused; the client does not learn it
+	Admit   func(p auth.Principal, account, server string, cid uint64) error
+	Refused func()       // is called for each connection that is refused; may be nil
+	Logger  *slog.Logger // logs why a connection was refused; the client does not learn it
 }
 
 // Callout answers the auth callout requests of NATS servers: it verifies the token of each new connection, and returns
@@ -120,6 +121,9 @@ func (c *Callout) answer(data []byte, server string) (sealed []byte, err error) 
 		return nil, err // the server refuses the client when its wait ends, and the client tries again
 	}
 	if err != nil {
+		if c.Refused != nil {
+			c.Refused()
+		}
 		c.complain("a connection was refused", "err", err, "host", r.ClientInformation.Host,
 			"connection", fmt.Sprintf("%.100q", r.ConnectOptions.Name))
 		if a.Jwt, a.Error = "", "refused"; errors.Is(err, errFull) {

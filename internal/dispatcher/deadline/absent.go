@@ -81,6 +81,35 @@ func (w Watches) Waiting() map[string]int {
 	return counts
 }
 
+// oldestOf sets the times of the pools in all to those of the oldest waiting attempts, if these are older.
+func (w *watch) oldestOf(all map[string]time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := map[string]bool{}
+	for _, o := range w.order[:min(len(w.order), maxLook)] {
+		if len(found) == len(w.queued) {
+			return
+		}
+		if o.pool == nil || found[o.pool.name] {
+			continue
+		}
+		found[o.pool.name] = true
+		if at, ok := all[o.pool.name]; !ok || o.at.Before(at) {
+			all[o.pool.name] = o.at
+		}
+	}
+}
+
+// Oldest returns when the oldest of the attempts that Waiting counts was admitted, by pool. It looks at the first
+// maxLook open attempts of each partition, and knows nothing of pools that only later ones wait in.
+func (w Watches) Oldest() map[string]time.Time {
+	all := map[string]time.Time{}
+	for _, part := range w {
+		part.oldestOf(all)
+	}
+	return all
+}
+
 // early returns the attempts that fit, and are old enough to be ended for a cause before their deadlines, each of them
 // once. It leaves out those whose deadline has passed, which expire ends.
 func (w *watch) early(cause call.Cause, now time.Time, fits func(*openAttempt) bool) (found []*openAttempt) {

@@ -104,7 +104,8 @@ type openAttempt struct {
 	tool, id string
 	attempt  int
 	admitted uint64
-	done     bool // decided
+	at       time.Time // of its admission, in bus time
+	done     bool      // decided
 	claimed  bool
 	pool     *poolQueue     // pool in which it waits; nil if it is claimed or that is not known
 	early    time.Time      // earliest time, in bus time, to end it because its pool or its build is absent
@@ -139,7 +140,7 @@ func (w *watch) open(tool, id string, a call.Attempt, backup time.Duration, show
 	}
 	// Copy the names: they share the memory of a whole message.
 	names := tool + id
-	d := &openAttempt{tool: names[:len(tool)], id: names[len(tool):], attempt: a.N, admitted: a.Admitted}
+	d := &openAttempt{tool: names[:len(tool)], id: names[len(tool):], attempt: a.N, admitted: a.Admitted, at: a.At.Time()}
 	d.place.Of = d
 	w.byKey[call.AttemptKey{ID: d.id, N: a.N}] = d
 	w.insert(d)

@@ -103,6 +103,13 @@ func (s *Store) Current() (*policy.Snapshot, error) {
 	return l.snapshot, l.err
 }
 
+// Revision returns the revision of the policy in force, which is 0 on a bus without one. ok is false if this process
+// does not know it at present.
+func (s *Store) Revision() (revision uint64, ok bool) {
+	l, _, ok := s.known.Known()
+	return l.revision, ok
+}
+
 // Run follows the entry until ctx ends.
 func (s *Store) Run(ctx context.Context) { replica.Follow(ctx, s.Confirm) }
 
