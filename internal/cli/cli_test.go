@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,10 +109,10 @@ func TestRunServes(t *testing.T) {
 	dispatch(t, srv.URL)
 	for name := range commands {
 		t.Run(name, func(t *testing.T) {
-			if said := serves(t, srv.URL, name); strings.Count(said, "no metrics leave this process") != 1 {
+			if said := serves(t, cli.Env{URL: srv.URL}, name); strings.Count(said, "no metrics leave this process") != 1 {
 				t.Error(said)
 			}
-			said := serves(t, srv.URL, name, "--http-listen", "127.0.0.1:0")
+			said := serves(t, cli.Env{URL: srv.URL}, name, "--http-listen", "127.0.0.1:0")
 			if !strings.Contains(said, "metrics: http://127.0.0.1:") || strings.Contains(said, "no metrics leave") {
 				t.Error(said)
 			}
@@ -120,27 +121,75 @@ func TestRunServes(t *testing.T) {
 }
 
 // serves runs a program until it serves, and returns what it prints.
-func serves(t *testing.T, url, name string, flags ...string) string {
+func serves(t *testing.T, env cli.Env, name string, flags ...string) string {
 	t.Helper()
 	ready := filepath.Join(t.TempDir(), "ready")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	out := &buffer{}
+	env.Stdout, env.Stderr = out, out
 	code := make(chan int, 1)
 	go func() { // waited for below
-		code <- cli.Run(ctx, cli.Env{Stdout: out, Stderr: out, URL: url}, commands[name],
+		code <- cli.Run(ctx, env, commands[name],
 			with(name, append(flags, "--tools", t.TempDir(), "--ready-file", ready)...))
 	}()
 	await(t, out, func() bool {
 		at, err := os.ReadFile(ready)
-		return err == nil && strings.TrimSpace(string(at)) == url
+		return err == nil && strings.TrimSpace(string(at)) == env.URL
 	})
-	await(t, out, func() bool { return strings.Contains(out.String(), url) })
+	await(t, out, func() bool { return strings.Contains(out.String(), env.URL) })
 	stop()
 	if got := <-code; got != 0 {
 		t.Errorf("exit code %d: %s", got, out)
 	}
 	return out.String()
+}
+
+// systemd learns once when a process serves, and then again and again that it lives. A process that cannot say that it
+// serves ends, because systemd would wait.
+func TestTellsSystemd(t *testing.T) {
+	srv := natstest.Start(t)
+	dispatch(t, srv.URL)
+	for name, command := range commands {
+		socket := filepath.Join(t.TempDir(), "notify")
+		manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := cli.Env{URL: srv.URL, Environ: []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=2000"}}
+		heard := make(chan map[string]int)
+		go func() { heard <- hear(manager) }()
+		serves(t, env, name)
+		if last, err := net.Dial("unixgram", socket); err != nil {
+			t.Fatal(err)
+		} else if _, err = last.Write([]byte("END")); err != nil || last.Close() != nil {
+			t.Fatal(err)
+		}
+		if n := <-heard; n["READY=1"] != 1 || n["WATCHDOG=1"] == 0 || len(n) != 2 {
+			t.Errorf("%s says %v", name, n)
+		}
+		if err := manager.Close(); err != nil {
+			t.Error(err)
+		}
+		var out bytes.Buffer
+		env.Stdout, env.Stderr = &out, &out
+		if code := cli.Run(t.Context(), env, command, with(name, "--tools", t.TempDir())); code != 1 ||
+			!strings.Contains(out.String(), "systemd: ") {
+			t.Errorf("%s: exit code %d: %s", name, code, &out)
+		}
+	}
+}
+
+// hear counts what a service manager is told before END.
+func hear(manager net.Conn) map[string]int {
+	heard, room := map[string]int{}, make([]byte, 100)
+	for {
+		n, err := manager.Read(room)
+		if err != nil || string(room[:n]) == "END" {
+			return heard
+		}
+		heard[string(room[:n])]++
+	}
 }
 
 // dispatch runs a dispatcher until the test ends: executors serve once one has answered them.

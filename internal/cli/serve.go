@@ -101,13 +101,15 @@ func (n *Node) serve(
 	}
 	defer conn.Close()
 	signals.While(conn.NATS().IsConnected)
+	manager := systemdOf(env.Environ)
 	at := func() (string, error) {
 		signals.Serving()
 		if from := signals.URL(); from != "" {
 			fmt.Fprintf(env.Stdout, "metrics: %s/metrics\n", from)
 		}
-		return a.Server, nil
+		return a.Server, manager.ready()
 	}
+	defer manager.live(ctx)()
 	return n.WhileReady(ctx, env.Stderr, at, func(ctx context.Context, ready func() bool) error {
 		part, err := makePart(conn, tools, a.Server, ready)
 		if err != nil {

@@ -60,6 +60,9 @@ func TestUnitsOfPools(t *testing.T) {
 		if !strings.Contains(unit, " --http-listen 127.0.0.1:946") {
 			t.Errorf("the unit serves no metrics:\n%s", unit)
 		}
+		if !strings.Contains(unit, "\nType=notify\nTimeoutStartSec=infinity\nWatchdogSec=60\n") {
+			t.Errorf("systemd does not learn when the process serves, and whether it lives:\n%s", unit)
+		}
 		if !strings.Contains(unit, " $TOOLBUS_FLAGS $"+name+"_FLAGS\n") ||
 			!strings.Contains(unit, "\nEnvironment="+name+"_FLAGS=\n") {
 			t.Errorf("the unit has no flags of %s alone:\n%s", name, unit)
