@@ -80,7 +80,8 @@ func TestServesMetrics(t *testing.T) {
 	}
 }
 
-// A collector gets the metrics, too, under literal names, at the end at the latest.
+// A collector gets the metrics, too, under literal names, at the end at the latest. A duration names the trace of a
+// call.
 func TestSendsMetrics(t *testing.T) {
 	sent := make(chan []byte, 100)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -99,7 +100,7 @@ func TestSendsMetrics(t *testing.T) {
 	got := received(t, last)
 	want := map[string]string{
 		"tool.invocation.count":    `[action=play status=success tool=play version=1.0.0] 1`,
-		"tool.invocation.duration": `s [action=play tool=play version=1.0.0] 1`,
+		"tool.invocation.duration": `s [trace of 16 bytes action=play tool=play version=1.0.0] 1`,
 		"service.name":             "toolbus-dev",
 	}
 	for name := range got {
@@ -134,6 +135,9 @@ func received(t *testing.T, body []byte) map[string]string {
 		}
 		for _, p := range m.GetHistogram().GetDataPoints() {
 			n = p.GetCount()
+			for _, e := range p.GetExemplars() {
+				of = append(of, fmt.Sprintf("trace of %d bytes", len(e.GetTraceId())))
+			}
 			for _, a := range p.GetAttributes() {
 				of = append(of, a.GetKey()+"="+a.GetValue().GetStringValue())
 			}

@@ -130,6 +130,7 @@ func (m *Meter) outcome(ctx context.Context, s call.TraceEvent) {
 	}
 	p, d := s.State.Pinned, a.Decision
 	of := label{tool: p.Tool, version: p.Version, action: p.Fn}
+	ctx, _ = below(ctx, a.Owner.Parent) // so that the SDK adds the trace to the duration, as an exemplar
 	m.duration.Record(ctx, seconds(s.Metrics.DurationMS), m.series.of(of).record...)
 	of.status = d.Status
 	m.invocations.Add(ctx, 1, m.series.of(of).add...)

@@ -81,6 +81,9 @@ func parent(ctx context.Context) string {
 
 // below returns ctx with the span of a traceparent that [parent] has returned; ok is false for "".
 func below(ctx context.Context, traceparent string) (_ context.Context, ok bool) {
+	if traceparent == "" { // the usual case without traces
+		return ctx, false
+	}
 	parts := strings.Split(traceparent, "-")
 	if len(parts) != 4 {
 		return ctx, false

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 )
 
@@ -120,6 +121,34 @@ func TestProfiles(t *testing.T) {
 		if status, body := get(t, s.URL()+PathProfiles+path); status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
+	}
+}
+
+// A reader that asks for the format OpenMetrics gets the trace of a value.
+func TestExemplars(t *testing.T) {
+	s := open(t, Options{})
+	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.Reader())).Meter("test")
+	took, err := meter.Float64Histogram("took", metric.WithUnit("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	span := trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled,
+	})
+	took.Record(trace.ContextWithSpanContext(t.Context(), span), 0.25)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+PathMetrics, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	r, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if want := `trace_id="` + span.TraceID().String() + `"`; err != nil || !strings.Contains(string(body), want) {
+		t.Errorf("%v, no %s in %s", err, want, body)
 	}
 }
 
