@@ -3,10 +3,26 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
+
+// A call that had nearly the longest time of its tool is not advised to take more.
+func TestAdviceOnTime(t *testing.T) {
+	fix := envelope.NewError(envelope.CodeTimeout, "").Fix
+	const longer = "and with a longer --timeout, at most 30s"
+	const longest = "with the same key; the tool gives no call more than 30s"
+	for had, says := range map[time.Duration]string{0: longer, 10 * time.Second: longer, 29 * time.Second: longest} {
+		if got := withTimeout(fix, had, 30*time.Second); !strings.Contains(got, says) {
+			t.Errorf("after %s: %s", had, got)
+		}
+	}
+	if got := withTimeout(fix, time.Minute, 0); !strings.HasSuffix(got, "and with a longer --timeout") {
+		t.Errorf("a tool that is not known: %s", got)
+	}
+}
 
 // A call that timed out names the flag for more time and the longest time of its tool. A call with a second attempt
 // says why that was made.
