@@ -36,11 +36,16 @@ func completeFlag(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
 
 // values completes a flag with its possible values.
 func values[T ~string](of []T) cobra.CompletionFunc {
+	return cobra.FixedCompletions(textsOf(of), cobra.ShellCompDirectiveNoFileComp)
+}
+
+// textsOf returns words of a type of their own as strings.
+func textsOf[T ~string](of []T) []string {
 	texts := make([]string, len(of))
 	for i, v := range of {
 		texts[i] = string(v)
 	}
-	return cobra.FixedCompletions(texts, cobra.ShellCompDirectiveNoFileComp)
+	return texts
 }
 
 // word returns a completion with its description.

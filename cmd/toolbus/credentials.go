@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -23,6 +24,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 func credentialsCmd(g *global) *cobra.Command {
@@ -146,9 +148,12 @@ func writeSecret(name, text string, force bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// checkPool checks that an executor has a pool, and nobody else.
+// checkPool checks that the role exists, and that an executor has a pool, and nobody else.
 func checkPool(q envelope.IssueRequest) error {
+	roles := textsOf(auth.Roles())
 	switch executes := q.Role == string(auth.Executor); {
+	case !slices.Contains(roles, q.Role):
+		return usagef("no role %q: %s", q.Role, tool.DidYouMean(q.Role, roles))
 	case executes && q.Pool == "":
 		return usagef("name the pool that the executor takes calls from with --pool, such as --pool default")
 	case !executes && q.Pool != "":
@@ -169,9 +174,9 @@ one, such as an MCP client of "toolbus gateway mcp", needs a token of up to 24 h
 can be revoked.
 
 A call may claim the scopes of its token; a tool whose manifest requires a scope refuses calls without it. A call has
-one of the roles of its token; without --role-id that is the default role of the dispatchers. A role that the policy
-in force does not have is a warning, and so is a pool in which no tool of the bus runs. Give the complete name of the
-actor: agent://billing and billing are two actors.`,
+one of the roles of its token; without --role-id that is the default role of the dispatchers. A role or a lane that the
+policy in force does not have is a warning, and so is a pool in which no tool of the bus runs. Give the complete name
+of the actor: agent://billing and billing are two actors.`,
 		Example: `  toolbus credentials issue --actor agent://billing --scope pay:write --for 720h --out billing.token
   toolbus credentials issue --actor agent://desk --role-id reader --role-id writer --out desk.token
   toolbus credentials issue --role executor --actor executor://gpu --pool gpu --for 2160h --out gpu.token
@@ -203,7 +208,7 @@ actor: agent://billing and billing are two actors.`,
 				if err != nil {
 					return err
 				}
-				warnOfUnknownRoles(cmd.Context(), g.env.stderr, c, rolesOf(q.Role, q.RoleIDs))
+				warnOfUnknownNames(cmd.Context(), g.env.stderr, c, rolesOf(q.Role, q.RoleIDs), q.Lane)
 				warnOfUnknownPool(cmd.Context(), g.env.stderr, c, q.Pool)
 				h.ended = func(p auth.Principal) bool { return ended(cmd.Context(), c, p) }
 				return g.hand(h, a)

@@ -267,6 +267,7 @@ func TestCredentialMistakes(t *testing.T) {
 	}{
 		"no actor":        {[]string{"credentials", "issue", "--credentials", operator}, "--actor"},
 		"role":            {issue("--role", "root"), "role"},
+		"misspelt role":   {issue("--role", "executer", "--pool", "default"), `no role "executer": did you mean "executor"`},
 		"no pool":         {issue("--role", "executor"), "pool"},
 		"too long":        {issue("--for", "9000h"), "2160h"},
 		"readable":        {[]string{"tools", "list", "--credentials", open}, "chmod 600"},

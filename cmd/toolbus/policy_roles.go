@@ -34,9 +34,10 @@ func byDefault(role string) string {
 		role)
 }
 
-// warnOfUnknownRoles warns of roles of a new credential that the policy in force lacks, if a policy can be read.
-func warnOfUnknownRoles(ctx context.Context, to io.Writer, c *admin.Client, roles []string) {
-	if len(roles) == 0 {
+// warnOfUnknownNames warns of roles, and of a lane, of a new credential that the policy in force lacks, if a policy can
+// be read.
+func warnOfUnknownNames(ctx context.Context, to io.Writer, c *admin.Client, roles []string, lane string) {
+	if len(roles) == 0 && lane == "" {
 		return
 	}
 	v, set, err := liveSet(ctx, c)
@@ -46,6 +47,10 @@ func warnOfUnknownRoles(ctx context.Context, to io.Writer, c *admin.Client, role
 	for _, role := range lacking(roles, roleNames(set)) {
 		fmt.Fprintf(to, "warning: revision %d of the policy, which is in force, has no role %s: calls with it are "+
 			"refused until a policy has it%s\n", v.Revision, cli.EscapeCell(role), byDefault(role))
+	}
+	if lanes := laneNames(set); lane != "" && !slices.Contains(lanes, lane) {
+		fmt.Fprintf(to, "warning: revision %d of the policy, which is in force, has no lane %s: %s\n", v.Revision,
+			cli.EscapeCell(lane), tool.DidYouMean(lane, lanes))
 	}
 }
 

@@ -47,6 +47,8 @@ func TestRolesWithoutPolicy(t *testing.T) {
 	warns(executor("defualt"), `no tool of the bus runs in the pool defualt: did you mean "default"?`)
 	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
 	warns(issue("desk", "agent", "writer"), "")
+	warns(append(issue("night"), "--lane", "daay"), `has no lane daay: did you mean "day"?`)
+	warns(append(issue("bright"), "--lane", "day"), "")
 	warns(issue("typo", "wirter", "agent"), "has no role wirter: calls with it are refused")
 	warns([]string{"policy", "push", folder(agent)}, "no role writer, which 2 issued credentials have: ")
 	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
