@@ -13,7 +13,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
-// Lock sets a safety lock on all calls, those of a tool, or those whose request names a lane. Within 1 s, no
+// Lock sets a safety lock on all calls, those of a tool, or those in a lane. Within 1 s, no
 // dispatcher admits a call that it covers, and no executor starts one. A lock of the same target is replaced. Without
 // a deadline of ctx it tries for 20 s. If another operator changes the lock of the target meanwhile, the error has
 // [envelope.CodeChanged]. After any other error that is no refusal, it is not known whether the lock is in force.

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// LockTarget selects the calls that a safety lock stops: all of them, those of a tool, or those whose request names a
-// lane. Exactly one field is set.
+// LockTarget selects the calls that a safety lock stops: all of them, those of a tool, or those in a lane.
+// Exactly one field is set.
 type LockTarget struct {
 	All  bool   `json:"all,omitzero"`
-	Lane string `json:"lane,omitzero"` // context.lane_id of requests
+	Lane string `json:"lane,omitzero"` // context.lane_id, or the lane of a call that names none
 	Tool string `json:"tool,omitzero"`
 }
 

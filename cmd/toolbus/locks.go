@@ -21,7 +21,7 @@ func lockCmd(g *global) *cobra.Command {
 		Use:     "lock [--all|--lane LANE|--tool TOOL --reason TEXT [--kill]]",
 		Short:   "Stop calls with a safety lock, or list the locks",
 		GroupID: "operate", Args: cli.NoArgs,
-		Long: `Sets a safety lock on all calls, on those of a tool, or on those whose request names a lane. Within a
+		Long: `Sets a safety lock on all calls, on those of a tool, or on those in a lane. Within a
 second no dispatcher admits such a call and no executor starts one: it ends with P-PRECOND-LOCKED, which names you,
 the time and the reason. The lock stays until "toolbus unlock" clears it. A lock of the same target is replaced.
 
@@ -77,7 +77,7 @@ func lockFlags(cmd *cobra.Command, q *envelope.LockRequest) {
 	f.BoolVar(&q.All, "all", false,
 		"all calls")
 	f.StringVar(&q.Lane, "lane", "",
-		"calls whose request names the `LANE`")
+		"calls in the `LANE`")
 	f.StringVar(&q.Tool, "tool", "",
 		"calls of the `TOOL`")
 	f.StringVar(&q.Reason, "reason", "",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
 )
 
@@ -42,6 +43,7 @@ func TestLocked(t *testing.T) {
 		{envelope.LockTarget{All: true}, nil, true},
 		{envelope.LockTarget{Tool: "echo"}, nil, true},
 		{envelope.LockTarget{Lane: "night"}, inLane, true},
+		{envelope.LockTarget{Lane: check.DefaultLane}, nil, true}, // of calls that name none
 		{envelope.LockTarget{Tool: "other"}, nil, false},
 		{envelope.LockTarget{Lane: "night"}, nil, false},
 		{envelope.LockTarget{Lane: "day"}, inLane, false},
