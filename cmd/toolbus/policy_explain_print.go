@@ -112,7 +112,7 @@ func (e *explained) verdict() string {
 	case e.Result == policy.ResultNotRepeated:
 		return "not repeated: the step that decided was not checked"
 	case left > 0:
-		return fmt.Sprintf("the same, as far as it was repeated: %d steps were not", left)
+		return "the same, as far as it was repeated: " + plural(left, "step was not", "steps were not")
 	}
 	return "the same: each step ends as recorded"
 }

@@ -9,7 +9,24 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
+
+// A verdict counts the steps that were not repeated.
+func TestExplainVerdict(t *testing.T) {
+	lacks := policy.RepeatedStep{Step: 5, Lacks: "the tools"}
+	for says, steps := range map[string][]policy.RepeatedStep{
+		"the same: each step ends as recorded":                  {{Step: 3}},
+		"the same, as far as it was repeated: 1 step was not":   {{Step: 3}, lacks},
+		"the same, as far as it was repeated: 2 steps were not": {lacks, lacks},
+	} {
+		e := &explained{}
+		e.Steps, e.Result = steps, policy.ResultSame
+		if got := e.verdict(); got != says {
+			t.Errorf("%d steps: %s, want %s", len(steps), got, says)
+		}
+	}
+}
 
 // The set that a record names decides a call again as it did, also when another one is in force. A set that does not is
 // noticed, and what the record lacks is named.
