@@ -43,6 +43,15 @@ func TestAuditByPolicy(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", by, code, stderr)
 		}
 	}
+	auditor := s.token(operator, "auditor", "--role", "auditor")
+	digest := append([]string{"audit", "replay", "--policy", printed[2]}, auditor...)
+	if out := s.must(digest...); !strings.Contains(out, "hello") {
+		t.Errorf("a digest, by an auditor: %s", out)
+	}
+	code, _, stderr := s.do(append([]string{"audit", "replay", "--policy", fmtRevision(second)}, auditor...)...)
+	if code == 0 || !strings.Contains(stderr, "`toolbus audit replay --policy` takes the beginning of a digest") {
+		t.Errorf("a revision, by an auditor: exit %d: %s", code, stderr)
+	}
 	id, _ := s.refusedID(append([]string{"hello", "--lane", "day", "--input", `"you"`}, agent...)...)
 	said := s.must("policy", "explain", id, "--credentials", operator)
 	if !strings.Contains(said, "set: roles "+printed[2]+", lanes "+printed[3]+", tool registry "+printed[4]+"\n") {

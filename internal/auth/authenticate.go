@@ -103,6 +103,9 @@ func AuthorizeOperation(op string, r Role) *envelope.Error {
 	if r == Agent && (op == operation.Stored.Name || op == operation.RunShow.Name) {
 		return e.WithFix(e.Fix + "; about its own calls an agent asks with `toolbus calls list --open` and `toolbus why REF`")
 	}
+	if r == Auditor && op == operation.PolicyHistory.Name {
+		return e.WithFix(e.Fix + "; `toolbus audit replay --policy` takes the beginning of a digest from an auditor")
+	}
 	return e
 }
 
