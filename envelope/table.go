@@ -152,7 +152,7 @@ func table() []CodeInfo {
 		}, {
 			CodePolicyVersion, TerminalError, false, 0, EffectNone, "The run is bound to other versions of the policy",
 			"start another run, or have an operator move this one to the policy in force (`toolbus runs repin`)",
-			"a policy was pushed since the run was started",
+			"another policy is in force than the run was started with: one was pushed, or the bus lost its policy",
 			409, 0, GatewayDenied, CategoryPolicy, SeverityError,
 		}, {
 			CodeLocked, RetryableError, false, 1000, EffectNone, "The call is locked",

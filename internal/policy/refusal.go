@@ -111,7 +111,7 @@ func (v *view) explain(r Reason) string {
 	case envelope.CodeRunState:
 		return fmt.Sprintf("the run is %s", v.Run.State)
 	case envelope.CodePolicyVersion:
-		return "the run was started with another policy"
+		return "the run was started with another policy than the one in force now, so its calls are refused"
 	case envelope.CodeLane:
 		return v.explainLane(r.Rule)
 	case envelope.CodeToolUnknown:
