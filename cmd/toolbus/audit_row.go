@@ -87,6 +87,8 @@ func actorOf(r *audit.Record) string {
 // aboutOf returns the name of the tool, the run, the lock, the revision or the credential that r is about.
 func aboutOf(r *audit.Record) string {
 	switch {
+	case r.LockedBy() != "":
+		return r.ToolName
 	case r.Push != nil && r.Push.Revision > 0:
 		return fmt.Sprintf("revision %d", r.Push.Revision)
 	case r.Push != nil:
@@ -151,6 +153,8 @@ func operated(r *audit.Record) (all []string) {
 	case r.Run != nil:
 		add("actors %s", strings.Join(r.Run.Actors, " "))
 		reason = r.Run.Reason
+	case r.LockedBy() != "":
+		all = append(all, r.LockedBy())
 	case r.Lock != nil:
 		reason = r.Lock.Reason
 	case r.Credential != nil:

@@ -182,10 +182,16 @@ func TestAuditRowsOfOperators(t *testing.T) {
 	token := audit.Credential{By: "default/" + by, Role: "agent", Family: "f1"}
 	roles, unlisted, key := token, token, audit.Credential{By: token.By, KeyID: "k1", Distrust: true}
 	roles.Roles, unlisted.Role = []string{"reader", "writer"}, ""
+	refusedBy := &call.IncomingRequest{From: call.Sender{Tenant: "default", Actor: by}}
 	refused := audit.Denied(audit.Refusal{
-		In:    &call.IncomingRequest{From: call.Sender{Tenant: "default", Actor: by}},
-		Error: envelope.NewError(envelope.CodePolicyVersion, ""), Step: 2, Rule: audit.RuleService,
+		In: refusedBy, Error: envelope.NewError(envelope.CodePolicyVersion, ""), Step: 2, Rule: audit.RuleService,
 		Of: &audit.Record{Act: &audit.Act{Op: "policy_push"}, Push: &push},
+	}, at)
+	locked := audit.Denied(audit.Refusal{
+		In:    &call.IncomingRequest{From: refusedBy.From, Tool: "pay"},
+		Req:   &envelope.Request{Context: envelope.RequestContext{LaneID: "billing"}},
+		Error: envelope.NewError(envelope.CodeLocked, ""), Step: 8, Rule: "lock",
+		Lock: audit.LockInForce(envelope.Lock{LockTarget: lane.LockTarget, Reason: lane.Reason, By: push.By}),
 	}, at)
 	for name, c := range map[string]struct {
 		record audit.Record
@@ -199,6 +205,9 @@ func TestAuditRowsOfOperators(t *testing.T) {
 			"|P-PRECOND-POLICY_VERSION, effect none, step 2: service,\n|policy_push, replaces revision 6, reason: case 7\n"},
 		"lock": {done("lock", audit.LockChanged(audit.LockSet, "default", by, lane, at)),
 			"lock_set            operator://first lane billing        done\n|reason: INC-7\n"},
+		"denied by a lock": {locked,
+			"tool_denied         operator://first pay\n|P-PRECOND-LOCKED, effect none, step 8: lock, lock of the lane\n" +
+				"|billing by default/operator://first: INC-7\n"},
 		"run": {done("run_start", audit.RunChanged(audit.RunStarted, "default/"+by, by, run, run.Policies, "", at)),
 			"run_started         operator://first run nightly-42      done\n|actors agent://a agent://b\n"},
 		"credential": {done("token_issue", token.About(audit.CredentialIssued, "default", "agent://ada", "", "", at)),

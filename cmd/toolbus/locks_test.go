@@ -40,6 +40,11 @@ func TestLock(t *testing.T) {
 	calls(exitRetryable, "P-PRECOND-LOCKED")
 	calls(exitRetryable, "see INC-7")
 	calls(exitRetryable, "toolbus unlock --tool hello")
+	id, _ := s.refusedID("hello", "--input", `"you"`, "--credentials", agent)
+	if said := s.must("why", id, "--credentials", operator); !strings.Contains(said,
+		"lock of the tool hello by default/") || !strings.Contains(said, ": see INC-7") {
+		t.Error(said)
+	}
 	if said := s.must("lock", "--credentials", operator); !strings.Contains(said, "the tool hello") ||
 		!strings.Contains(said, "see INC-7") {
 		t.Error(said)

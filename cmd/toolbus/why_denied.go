@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type denied struct {
 	Policies envelope.PolicyVersions `json:"policy_versions"`
 	Basis    *audit.Basis            `json:"decided_on,omitzero"`
 	Count    *audit.Count            `json:"count,omitzero"`
+	Lock     *audit.SafetyLock       `json:"lock,omitzero"`
 }
 
 // whyDenied prints why the call was denied whose denial has this id.
@@ -55,7 +57,7 @@ func (g *global) whyDenied(ctx context.Context, from reader.Source, id string) e
 		Sentence: deniedSentence(r), EventID: r.EventID, Time: r.Timestamp, Tenant: r.Tenant, Actor: r.Actor,
 		RunID: r.RunID, RoleID: r.RoleID, LaneID: r.LaneID, Tool: r.ToolName, CallID: r.CallID, Step: r.Step, Rule: r.Rule,
 		Code: r.Code, Effect: r.Effect, Fix: fixOfRecord(r.Code), Policies: r.Policies, Basis: r.Basis,
-		Count: r.Count,
+		Count: r.Count, Lock: r.Lock,
 	}
 	return g.print(d, d.write)
 }
@@ -92,7 +94,7 @@ func shortened(digest string) string { return digest[:min(len(digest), shortDige
 
 func deniedSentence(r *audit.Record) string {
 	return fmt.Sprintf("%s may not call %s: step %d of the gateway contract denies it by %s (%s: %s)", r.Actor, r.ToolName,
-		r.Step, r.Rule, r.Code, envelope.Lookup(r.Code).Message)
+		r.Step, cmp.Or(r.LockedBy(), r.Rule), r.Code, envelope.Lookup(r.Code).Message)
 }
 
 func (d denied) write(to io.Writer) error {

@@ -68,7 +68,7 @@ type Record struct {
 	Credential *Credential `json:"credential,omitzero"`
 	// Replay is set if the record describes the replay of a dead letter.
 	Replay *Replay `json:"replay,omitzero"`
-	// Lock is set if the record describes the setting or clearing of a safety lock.
+	// Lock is set if the record describes the setting or clearing of a safety lock, or a call that one has denied.
 	Lock *SafetyLock `json:"lock,omitzero"`
 	// Repair is set if the record describes a decision about a call whose log is damaged.
 	Repair *Repair `json:"repair,omitzero"`
@@ -179,7 +179,8 @@ type Refusal struct {
 	Rule  string // name of the check: a stage of the dispatcher, a rule of the policy, or one of the Rule constants
 	// Policies are the digests of the policy in force; zero without a policy, or if the request failed before.
 	Policies envelope.PolicyVersions
-	Basis    *Basis  // see [Record]
+	Basis    *Basis // see [Record]
+	Lock     *SafetyLock
 	Of       *Record // of the refused operation, see [Act]; nil for other requests
 }
 
@@ -206,6 +207,7 @@ func Denied(refusal Refusal, at time.Time) Record {
 		ToolName: in.Tool, Contract: ContractVersion,
 		Status: e.Code.Status(), Code: e.Code, Effect: e.Details.Effect, ArgumentsHash: argumentsHash(in, req),
 		Step: refusal.Step, Rule: refusal.Rule, Policies: refusal.Policies, Basis: refusal.Basis,
+		Lock: refusal.Lock,
 	}
 	if e.Code == envelope.CodeQueue { // such a request was not even decoded
 		r.ArgumentsHash = ""

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/dispatcher/check"
 	"github.com/seed-018f16cc/toolbus/internal/policy/lock"
@@ -65,6 +66,10 @@ func TestLocked(t *testing.T) {
 			}
 			if p := r.Provenance; p.Final || p.AuditEventID == "" || !p.NotStarted || len(w.log.Entries()) > 0 {
 				w.t.Errorf("%+v, %d events", p, len(w.log.Entries()))
+			}
+			on, _, _ := strings.Cut(strings.TrimPrefix(c.target.Flag(), "--"), " ")
+			if l := w.refused[0].Lock; l == nil || *l != (audit.SafetyLock{Target: on, Reason: "INC-7", By: "acme/user://ada"}) {
+				w.t.Errorf("on record is %+v, want one of %s", l, on)
 			}
 			set()
 			if w.ask(2, c.edit...); w.acceptedBy(2) != 1 {

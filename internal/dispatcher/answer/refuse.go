@@ -146,6 +146,9 @@ func refusalRecord(r *check.Request, stage string, e *envelope.Error) audit.Refu
 		record.Policies = r.Policy.Versions()
 		record.Basis = basis(r, record.Policies)
 	}
+	if r.Lock != nil {
+		record.Lock = audit.LockInForce(*r.Lock)
+	}
 	if d := r.Denial; d != nil {
 		record.Step, record.Rule = d.True.Step, d.True.Rule.String()
 		if d.True.Code != e.Code { // the caller may not know the tool

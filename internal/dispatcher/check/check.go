@@ -97,6 +97,7 @@ type Request struct {
 	Policy    *policy.Snapshot // in force when the request was checked; nil before the stage that finds it
 	Denial    *policy.Decision // set if the policy denies the call
 	Run       *policy.Run      // that the call belongs to; nil without a policy
+	Lock      *envelope.Lock   // that denies the call; nil without one
 
 	arrived  time.Time // when the first round of the stages began
 	checked  time.Time // when the last one began
@@ -192,7 +193,7 @@ func (s *Stages) Check(ctx context.Context, r *Request) (_ *Call, refusal *Refus
 		}
 	}
 	if !settled {
-		r.Policy, r.Denial = nil, nil // what refused or allowed it may have changed by now
+		r.Policy, r.Denial, r.Lock = nil, nil, nil // what refused or allowed it may have changed by now
 		refusal = &Refusal{stageStale, false, envelope.NewError(envelope.CodeUnavailable,
 			"what the bus knows about the call could not be read in time").WithRetryAfter(time.Second)}
 	}
@@ -217,7 +218,7 @@ func (s *Stages) Recheck(ctx context.Context, c *Call) (*Call, *Refusal) {
 
 // round runs the stages once. It keeps what the request itself says, and memory and inputs of the round before.
 func (s *Stages) round(ctx context.Context, c *candidate) *Refusal {
-	c.checked, c.rules, c.Denial = time.Now(), nil, nil
+	c.checked, c.rules, c.Denial, c.Lock = time.Now(), nil, nil, nil
 	c.arrived = cmp.Or(c.arrived, c.checked)
 	if c.proven {
 		c.Principal = nil

@@ -253,6 +253,7 @@ func (s *Stages) unlocked(ctx context.Context, c *candidate) *envelope.Error {
 	case err != nil:
 		return envelope.NewError(envelope.CodeUnavailable, err.Error()).WithRetryAfter(time.Second)
 	case l != nil:
+		c.Lock = l
 		return lock.Refusal(l)
 	}
 	return nil
