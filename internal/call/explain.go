@@ -144,6 +144,8 @@ func Reason(s State, a Attempt) (message, fix string) {
 	switch d := a.Decision; {
 	case d.Answer != "":
 		return d.Answer.describe(), ""
+	case d.Code == envelope.CodeTimeoutUnknown && d.By == ByDeadline && a.Claim != nil && !a.Undecoded:
+		return unasked(s), ""
 	case d.BuildAbsent && d.Code == envelope.CodeToolUnknownState:
 		return gone + "; no lookup was asked, because no live executor has the admitted build", ""
 	case d.BuildAbsent:
@@ -156,6 +158,15 @@ func Reason(s State, a Attempt) (message, fix string) {
 			"start more executors with " + executorOf(s.Pool) + ", or give a larger timeout_ms" + again
 	}
 	return "", ""
+}
+
+// unasked returns a message about a side-effectful attempt whose claimer gave no outcome before the deadline passed.
+func unasked(s State) string {
+	const silent = "the executor that ran the call gave no outcome by the deadline"
+	if s.Lookup == LookupNo {
+		return silent + ", and the tool declares no lookup that could say whether its effect took place"
+	}
+	return silent + "; no lookup was asked in time: another executor asks it only once the lease of the first has ended"
 }
 
 // executorOf returns the command that starts an executor of a pool.

@@ -132,8 +132,9 @@ func TestExplain(t *testing.T) {
 				j.decide(call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Now: start + 15_000})
 			}, time.Minute, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the " +
-				"deadline, effect unknown: a side-effectful tool was cut off while it ran; the same key returns this outcome and " +
-				"does not run again.",
+				"deadline, effect unknown: the executor that ran the call gave no outcome by the deadline; no lookup was asked " +
+				"in time: another executor asks it only once the lease of the first has ended; the same key returns this " +
+				"outcome and does not run again.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +171,29 @@ func TestExplainEnd(t *testing.T) {
 		got := call.ExplainEnd(s, s.Last(), c.e)
 		if !strings.Contains(got, c.has) || strings.Contains(got, general) != c.general || len(got) > 1000 {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// A side-effectful call whose executor went silent says whether a lookup could have been asked. One that the executor
+// ended itself does not.
+func TestReasonOfSilence(t *testing.T) {
+	t.Parallel()
+	for says, c := range map[string]struct {
+		lookup call.Lookup
+		by     call.Decider
+	}{
+		"no lookup was asked in time": {call.LookupYes, call.ByDeadline},
+		"the tool declares no lookup": {call.LookupNo, call.ByDeadline},
+		"":                            {call.LookupYes, call.ByExecutor},
+	} {
+		j := newJournal(t)
+		j.admit(call.SideEffectful, "A")
+		j.state.Lookup = c.lookup
+		j.claim("c")
+		s := j.decide(call.Completion{Cause: call.TimedOut, By: c.by, Now: start + 15_000})
+		if got, _ := call.Reason(s, s.Last()); !strings.Contains(got, says) || (got == "") != (says == "") {
+			t.Errorf("%s, %s: %q, want %q", c.lookup, c.by, got, says)
 		}
 	}
 }
