@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,11 +87,9 @@ func writeOpen(to io.Writer, all []envelope.OpenCall) error {
 		_, err := fmt.Fprintln(to, "no call is open")
 		return err
 	}
-	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "REF\tTOOL\tACTOR\tSTATE\tSINCE\tDEADLINE")
+	t := table{header: []string{"REF", "STATE", "TOOL", "ACTOR", "SINCE", "DEADLINE"}}
 	for _, c := range all {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cli.EscapeCell(c.Ref), cli.EscapeCell(c.Tool), cli.EscapeCell(c.Actor),
-			c.State, c.Since.UTC().Format(time.RFC3339), c.Deadline.UTC().Format(time.RFC3339))
+		t.add(c.Ref, string(c.State), c.Tool, c.Actor, timeOrDash(c.Since), timeOrDash(c.Deadline))
 	}
-	return w.Flush()
+	return t.write(to)
 }

@@ -446,8 +446,7 @@ were narrowed, or made with --secrets-dir, are not listed. STATE is good, revoke
 }
 
 func writeCredentials(to io.Writer, all []admin.Credential) error {
-	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "FAMILY\tROLE\tTENANT\tACTOR\tSCOPES\tFOR\tUNTIL\tSTATE")
+	t := table{header: []string{"FAMILY", "ROLE", "STATE", "UNTIL", "ACTOR", "TENANT", "SCOPES", "FOR"}}
 	for _, c := range all {
 		state := "good"
 		switch {
@@ -458,12 +457,10 @@ func writeCredentials(to io.Writer, all []admin.Credential) error {
 		}
 		only := strings.Join([]string{named("pool", c.Pool), named("roles", strings.Join(c.RoleIDs, ",")),
 			named("run", c.Run), named("lane", c.Lane)}, "")
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Family, c.Role, cli.EscapeCell(c.Tenant),
-			cli.EscapeCell(c.Actor),
-			orDash(cli.EscapeCell(strings.Join(c.Scopes, " "))), orDash(strings.TrimSpace(cli.EscapeCell(only))),
-			c.Until.UTC().Format(time.RFC3339), state)
+		t.add(c.Family, string(c.Role), state, c.Until.UTC().Format(time.RFC3339), c.Actor, unusual(c.Tenant),
+			strings.Join(c.Scopes, " "), strings.TrimSpace(only))
 	}
-	return w.Flush()
+	return t.write(to)
 }
 
 func named(what, name string) string {

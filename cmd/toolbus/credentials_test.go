@@ -240,8 +240,8 @@ func TestCredentialStates(t *testing.T) {
 		"good": {}, "revoked": {Revoked: true, Distrusted: true}, "distrusted": {Distrusted: true},
 	} {
 		var said strings.Builder
-		if err := writeCredentials(&said, []admin.Credential{c}); err != nil || !strings.HasSuffix(said.String(),
-			" "+state+"\n") {
+		if err := writeCredentials(&said, []admin.Credential{c}); err != nil || !strings.Contains(said.String(),
+			"\n"+state+" ") {
 			t.Errorf("%s: %s, %v", state, said.String(), err)
 		}
 	}

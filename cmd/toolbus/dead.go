@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -99,17 +97,15 @@ func listDead(ctx context.Context, g *global, from reader.Source) error {
 	case len(all) == 0:
 		fmt.Fprintln(g.env.stderr, "there are no dead letters")
 	}
-	w := tabwriter.NewWriter(g.env.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "N\tTIME\tTOOL\tATTEMPT\tBECAME\tREF\tTENANT\tBY")
+	t := table{header: []string{"N", "TIME", "TOOL", "ATTEMPT", "BECAME", "REF", "TENANT", "BY"}}
 	for _, d := range all {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t\n", d.Seq, d.Time.UTC().Format(time.RFC3339),
-			cli.EscapeCell(d.State.Tool), d.Attempt, d.Cause.Code, d.Ref, unusual(d.State.Tenant))
+		t.add(fmt.Sprint(d.Seq), d.Time.UTC().Format(time.RFC3339), d.State.Tool, fmt.Sprint(d.Attempt),
+			string(d.Cause.Code), d.Ref, unusual(d.State.Tenant), "")
 		for _, r := range d.Replays {
-			fmt.Fprintf(w, "  replay\t%s\t\t\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), r.Became(),
-				cmp.Or(r.Ref, "-"), unusual(r.Tenant), cli.EscapeCell(r.By))
+			t.add("replay", r.Time.UTC().Format(time.RFC3339), "", "", r.Became(), r.Ref, unusual(r.Tenant), r.By)
 		}
 	}
-	return w.Flush()
+	return t.write(g.env.stdout)
 }
 
 func showDead(ctx context.Context, g *global, from reader.Source, seq uint64) error {

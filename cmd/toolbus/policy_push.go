@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -183,14 +182,12 @@ push to push and skip some.`,
 const shortDigest = 12
 
 func writePolicyVersions(to io.Writer, all []envelope.PolicyVersion) error {
-	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "REVISION\tSINCE\tROLES\tLANES\tTOOL REGISTRY\tBY\tREASON")
+	t := table{header: []string{"REVISION", "SINCE", "ROLES", "LANES", "TOOL REGISTRY", "BY", "REASON"}}
 	for _, v := range all {
-		fmt.Fprintf(w, "%d\t%s\t%.*s\t%.*s\t%.*s\t%s\t%s\n", v.Revision, v.At.UTC().Format(time.RFC3339),
-			shortDigest, v.Versions.Roles, shortDigest, v.Versions.Lanes, shortDigest, v.Versions.ToolRegistry,
-			cli.EscapeCell(v.By), orDash(cli.EscapeCell(v.Reason)))
+		t.add(fmt.Sprint(v.Revision), v.At.UTC().Format(time.RFC3339), shortened(v.Versions.Roles),
+			shortened(v.Versions.Lanes), shortened(v.Versions.ToolRegistry), v.By, v.Reason)
 	}
-	return w.Flush()
+	return t.write(to)
 }
 
 func policyShowCmd(g *global) *cobra.Command {

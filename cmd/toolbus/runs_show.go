@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,24 +64,24 @@ func (g *global) printRun(ctx context.Context, from reader.Source, run envelope.
 }
 
 func (s shownRun) write(to io.Writer) error {
-	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	for _, line := range [][2]string{
-		{"run", s.ID}, {"tenant", s.Tenant}, {"state", s.State}, {"role", orDash(s.Role)}, {"lanes", escapedList(s.Lanes)},
-		{"actors", escapedList(s.Actors)}, {"started", timeOrDash(s.Start) + " by " + s.By}, {"ended", timeOrDash(s.End)},
-		{"policy", fmt.Sprintf("roles %.*s, lanes %.*s, tool registry %.*s", shortDigest, s.Policies.Roles, shortDigest,
-			s.Policies.Lanes, shortDigest, s.Policies.ToolRegistry)},
+		{"run", s.ID}, {"tenant", s.Tenant}, {"state", s.State}, {"role", s.Role}, {"lanes", strings.Join(s.Lanes, ", ")},
+		{"actors", strings.Join(s.Actors, ", ")}, {"started", timeOrDash(s.Start) + " by " + s.By},
+		{"ended", timeOrDash(s.End)},
+		{"policy", fmt.Sprintf("roles %s, lanes %s, tool registry %s", shortened(s.Policies.Roles),
+			shortened(s.Policies.Lanes), shortened(s.Policies.ToolRegistry))},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], orDash(cli.EscapeCell(line[1])))
+		writeField(to, len("started"), line[0], orDash(line[1]))
 	}
-	if err := w.Flush(); err != nil || len(s.Segments) == 0 {
-		return err
+	if len(s.Segments) == 0 {
+		return nil
 	}
-	fmt.Fprintln(w, "\nSTARTED\tSTATE\tTOOL\tATTEMPTS\tCODE\tCALL")
+	fmt.Fprintln(to)
+	t := table{header: []string{"STARTED", "STATE", "TOOL", "ATTEMPTS", "CODE", "CALL"}}
 	for _, one := range s.Segments {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", timeOrDash(one.Start), one.State, cli.EscapeCell(one.Tool), one.Attempts,
-			orDash(string(one.Code)), cli.EscapeCell(one.Ref+orCallID(one)))
+		t.add(timeOrDash(one.Start), one.State, one.Tool, fmt.Sprint(one.Attempts), string(one.Code), one.Ref+orCallID(one))
 	}
-	return w.Flush()
+	return t.write(to)
 }
 
 // orCallID returns the call id of a segment without a reference.
