@@ -110,7 +110,8 @@ func (k *keptPart) open(ctx context.Context) error {
 	}
 	if lost {
 		return fmt.Errorf("stream %s: %v; restore it from a backup, or let lost calls run again: "+
-			"nats stream purge %s --subject '%s'", k.part.Stream(), err, subjects.KeptStream, k.part.KeptAll())
+			"nats stream purge %s --subject '%s' (on a bus with tokens with --nkey DIR/dispatcher.nk, DIR being the folder of "+
+			"--secrets-dir)", k.part.Stream(), err, subjects.KeptStream, k.part.KeptAll())
 	}
 	if err != nil {
 		k.logger.Warn("the list of kept calls is made from the call log: calls that it has lost are not known",
