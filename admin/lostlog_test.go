@@ -10,11 +10,12 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // While dispatchers wait for a decision about a call log that was lost, doctor with secrets says so, and looks at the
-// streams itself.
+// streams itself. Commands and calls say that admission has stopped, and where it says why.
 func TestLostCallLog(t *testing.T) {
 	dir := t.TempDir()
 	s := &stage{dir: dir, secrets: filepath.Join(dir, "keys"), sync: true}
@@ -39,6 +40,11 @@ func TestLostCallLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	operator, err := admin.Connect(t.Context(), s.url, admin.Options{CredentialsFile: s.operator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
 	log := subjects.Partition(0).Stream()
 	if err := js.DeleteStream(t.Context(), log); err != nil {
 		t.Fatal(err)
@@ -57,5 +63,23 @@ func TestLostCallLog(t *testing.T) {
 			t.Fatalf("doctor says %+v", checks)
 		case <-time.After(time.Second):
 		}
+	}
+	if _, err := operator.Repairs(t.Context()); err == nil || !strings.Contains(err.Error(), "stopped admission") ||
+		!strings.Contains(err.Error(), "--secrets-dir") {
+		t.Errorf("the list of damaged calls: %v", err)
+	}
+	file, err := s.credentials("ada", auth.Principal{Actor: "agent://ada", Role: auth.Agent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := s.client(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	r, err := toolbus.Outcome(agent.Call(t.Context(), toolbus.Call{Tool: "greet", Timeout: time.Second}))
+	if err != nil || r.Error == nil || !strings.Contains(r.Error.Cause, "stopped admission") ||
+		strings.Contains(r.Error.Fix, "timeout") || !strings.Contains(r.Error.Fix, "once a dispatcher admits calls") {
+		t.Errorf("a call: %+v, %v", r, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/client/exchange"
 	"github.com/seed-018f16cc/toolbus/internal/operation"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/streaming"
 )
 
@@ -43,6 +44,9 @@ func (s silence) unansweredResponse(why error) *envelope.Response {
 // unsentResponse is for a call that could not be sent by its deadline because of err.
 func (s silence) unsentResponse(err error) *envelope.Response {
 	e := envelope.NewError(envelope.CodeTimeout, "no answer from the bus by the deadline; the call was not sent")
+	if errors.Is(err, rpc.ErrNoDispatcher) {
+		e = e.WithFix("call again with the same key, once a dispatcher admits calls")
+	}
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		e = envelope.NewError(envelope.CodeExpired, "the token has expired, and was not renewed by the deadline of the call")
 	}

@@ -211,7 +211,8 @@ func (in *Inbox) request(
 
 // ErrNoDispatcher means that no dispatcher answers service requests on this bus.
 var ErrNoDispatcher = errors.New(
-	"no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`)")
+	"no dispatcher is listening on this bus (start one with `toolbus dev` or `dispatcher`; if one runs, it has stopped " +
+		"admission: its log and `toolbus doctor`, on a bus with tokens with --secrets-dir DIR, say why)")
 
 // askTime is how long to wait for an answer if ctx has no deadline.
 const askTime = 5 * time.Second
