@@ -104,7 +104,9 @@ func untyped[In, Out any](f func(context.Context, *Run, In) (Out, error)) handle
 	return func(ctx context.Context, run *Run) (any, error) {
 		var in In
 		if err := decode(run.invocation.Input, &in); err != nil {
-			return nil, fmt.Errorf("decode the input: %w", err)
+			return nil, &tool.Error{
+				Code: tool.Undecoded, Message: "decode the input: " + err.Error(), Effect: envelope.EffectNone,
+			}
 		}
 		return f(ctx, run, in)
 	}

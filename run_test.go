@@ -109,6 +109,24 @@ type steps struct {
 	N int `json:"n"`
 }
 
+// A function that does not take an input that its schema allows has not run: the call has no effect.
+func TestUndecodedInput(t *testing.T) {
+	tools, ran := toolbus.NewToolset(), false
+	about := toolbus.Tool{
+		ID: "step", Class: toolbus.SideEffectful, AcceptRerun: true, Request: []byte(`{"type": "object"}`),
+	}
+	must(t, tools, about, func(context.Context, *toolbus.Run, steps) (string, error) { ran = true; return "", nil })
+	b := toolbustest.Start(t, tools)
+	_, err := b.Call(t.Context(), toolbus.Call{Tool: "step", Input: []byte(`{"n": 1, "m": 2}`)})
+	if toolbus.CodeOf(err) != "I-REQ-SCHEMA" || toolbus.EffectOf(err) != toolbus.EffectNone || ran {
+		t.Errorf("%v, effect %s, ran %v", err, toolbus.EffectOf(err), ran)
+	}
+	if failed, ok := errors.AsType[*toolbus.Error](err); !ok || !strings.Contains(failed.Error(), "decode the input: ") ||
+		!strings.Contains(failed.Fix(), "tell the tool's owner") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A test can call a function by itself.
 func TestZeroRun(t *testing.T) {
 	if out, err := Greet(t.Context(), &toolbus.Run{}, Person{"Ada"}); err != nil || out.Text != "Hello Ada" {

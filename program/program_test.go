@@ -130,8 +130,6 @@ func TestRunFault(t *testing.T) {
 		"unknown operation":  {strings.NewReader(`{"op":"undo","fn":"greet"}`), `no operation "undo"`},
 		"no lookup":          {strings.NewReader(`{"op":"lookup","fn":"rehearse"}`), "no lookup"},
 		"no dry run":         {strings.NewReader(`{"op":"execute","fn":"greet","dry_run":true}`), "no dry run"},
-		"unknown input":      {strings.NewReader(`{"op":"execute","fn":"greet","input":{"nom":"Ada"}}`), "decode input"},
-		"no input":           {strings.NewReader(`{"op":"execute","fn":"greet"}`), "decode input"},
 		"undeclared failure": {strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"fault"}}`), "a fault"},
 		"output too long":    {strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"long"}}`), "line too long"},
 		"absent but no lookup": {
@@ -148,6 +146,22 @@ func TestRunFault(t *testing.T) {
 				t.Errorf("wrote %q", stdout.String())
 			}
 		})
+	}
+}
+
+// A function that does not take the input has not run: the call has no effect.
+func TestUndecodedInput(t *testing.T) {
+	t.Parallel()
+	for _, request := range []string{
+		`{"op":"execute","fn":"greet","input":{"nom":"Ada"}}`, `{"op":"execute","fn":"greet"}`,
+	} {
+		var stdout bytes.Buffer
+		err := program.Run(t.Context(), greeter(), strings.NewReader(request), &stdout)
+		said := stdout.String()
+		const begins = `{"type":"error","error":{"code":"input_undecoded","message":"decode the input: `
+		if err != nil || !strings.HasPrefix(said, begins) || !strings.Contains(said, `"effect":"none"`) {
+			t.Errorf("%s: %s, %v", request, said, err)
+		}
 	}
 }
 

@@ -31,11 +31,12 @@ type Function struct {
 type Handler func(ctx context.Context, call *Call, out *Stream) (Result, error)
 
 // Typed returns a Handler that decodes the input and calls run. It refuses an input with members that In does not have.
+// If the input cannot be decoded, the call ends with effect none.
 func Typed[In any](run func(ctx context.Context, call *Call, in In, out *Stream) (Result, error)) Handler {
 	return func(ctx context.Context, call *Call, out *Stream) (Result, error) {
 		var in In
 		if err := json.Unmarshal(call.Input, &in, json.RejectUnknownMembers(true)); err != nil {
-			return Result{}, fmt.Errorf("decode input: %w", err)
+			return Result{}, NoEffect(protocol.Undecoded, "decode the input: "+err.Error())
 		}
 		return run(ctx, call, in, out)
 	}

@@ -147,8 +147,20 @@ func Classify(m *Manifest, err error) *envelope.Error {
 	return m.fault("", "").WithCause(err.Error())
 }
 
+// Undecoded is the code of the [Error] of a Go function that does not take an input that the schema allows.
+const Undecoded = "input_undecoded"
+
+// notRun maps the codes of errors of tools that have run no function for the call. Package protocol has them, too.
+var notRun = map[string]envelope.Code{Undecoded: envelope.CodeSchema}
+
+const fixNotRun = "tell the tool's owner that the manifest allows a call that the program does not take; call " +
+	"without what the message names if you can"
+
 func (e *Error) classify(m *Manifest) *envelope.Error {
 	spec, declared := m.Errors[e.Code]
+	if code, ours := notRun[e.Code]; ours && !declared {
+		return envelope.NewError(code, e.Message).WithFix(fixNotRun).WithEffect(envelope.EffectNone)
+	}
 	if !declared {
 		spec = ErrorSpec{Class: envelope.ClassTool, Fix: "declare the error " + e.Code + " in the tool's manifest"}
 	}

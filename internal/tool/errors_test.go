@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process/protocol"
 )
 
 // TestClassify shows the code and the effect of every error, by the tool's effect class.
@@ -98,6 +99,10 @@ func TestClassify(t *testing.T) {
 		{
 			"the tool's own, with an effect that it made up", &tool.Error{Code: "busy", Message: "later", Effect: "perhaps"},
 			place{"R-CAP-BUSY", unknown}, place{"R-CAP-BUSY", unknown}, place{envelope.CodeToolUnknownState, unknown},
+		},
+		{
+			"an input that the function does not take", &tool.Error{Code: protocol.Undecoded},
+			place{envelope.CodeSchema, none}, place{envelope.CodeSchema, none}, place{envelope.CodeSchema, none},
 		},
 		{
 			"the name of a code of ours", &tool.Error{Code: "limit", Message: "x"},

@@ -34,19 +34,13 @@ func (r runner) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallTo
 		return nil, err
 	}
 	w := &answer{ctx: ctx, req: req}
-	switch err := program.Run(ctx, r.tool.Program, bytes.NewReader(request), w); {
-	case isInput(err):
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the arguments are not those of the tool"}
-	case err != nil:
+	if err := program.Run(ctx, r.tool.Program, bytes.NewReader(request), w); err != nil {
 		return nil, err
 	}
+	if w.last.Error.Code == protocol.Undecoded {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: w.last.Error.Message}
+	}
 	return r.result(w.last)
-}
-
-// isInput reports whether an error says that the input is not what the tool takes.
-func isInput(err error) bool {
-	_, is := errors.AsType[*json.SemanticError](err)
-	return is
 }
 
 // text is a member of what the client says beside the arguments, or "".

@@ -21,6 +21,10 @@ const (
 	OpLookup Op = "lookup"
 )
 
+// Undecoded is the code of the error of a program whose function does not take an input that the schema allows. The
+// function has not run. Executors know the code without a declaration in the manifest.
+const Undecoded = "input_undecoded"
+
 // The types of a program's lines. A program may write any number of the first three. One of the last three is the
 // terminal line.
 const (
